@@ -1,5 +1,5 @@
-//! A node under a script: packets go in at explicit times, what comes out is looked at one by one. Timers
-//! fire on the way at exactly the times the engine asks for.
+//! A node under a script: packets are injected at explicit times, and its outputs are checked one by one. Timers fire
+//! meanwhile at exactly the times that the engine requests.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -23,14 +23,14 @@ use signalbox_gist::wire::{
 };
 use signalbox_wire::Writer;
 
-/// The application under test.
+/// The identifier of the application under test.
 pub(crate) const NSLP: NslpId = NslpId::PING;
-/// An application that the node does not have.
+/// An application that the node lacks.
 pub(crate) const OTHER: NslpId = NslpId(999);
 pub(crate) const SESSION: SessionId = SessionId([0xa5; 16]);
 /// Router Alert value of the application.
 pub(crate) const ALERT: u16 = 7;
-/// The node on its two interfaces.
+/// Addresses of the node on its two interfaces.
 pub(crate) const LEFT: &str = "10.1.0.1";
 pub(crate) const RIGHT: &str = "10.2.0.1";
 /// Ends of a flow that passes the node from left to right.
@@ -77,7 +77,7 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// From the common header on.
+    /// The octets from the common header on.
     pub(crate) fn octets(&self) -> &[u8] {
         strip_magic(&self.payload).unwrap()
     }
@@ -93,7 +93,7 @@ impl Packet {
         self
     }
 
-    /// It is an Error message with this error.
+    /// Checks that it is an Error message with this error.
     pub(crate) fn error_is(self, error: GistError) -> Self {
         assert_eq!(self.message().error.map(|e| e.error), Some(error));
         self
@@ -127,7 +127,7 @@ pub(crate) struct Delivery {
     pub(crate) at_flow_end: bool,
 }
 
-/// What came out.
+/// An output of the node.
 #[derive(Debug, Clone)]
 pub(crate) enum Out {
     Sent(Packet),
@@ -161,7 +161,7 @@ impl Over {
         self
     }
 
-    /// It is an Error message with this error.
+    /// Checks that it is an Error message with this error.
     pub(crate) fn error_is(self, error: GistError) -> Self {
         assert_eq!(self.message().error.map(|e| e.error), Some(error));
         self
@@ -179,13 +179,13 @@ pub(crate) struct Via {
 }
 
 impl Via {
-    /// From a peer straight to the node.
+    /// A packet from a peer directly to the node.
     pub(crate) fn direct(from: &str, to: &str) -> Self {
         let ifindex = IfIndex(if ip(to) == ip(RIGHT) { 2 } else { 1 });
         Self { src: at_port(from), dst: at_port(to), ifindex, ttl: 64, options: Vec::new() }
     }
 
-    /// Q-mode, intercepted on the left.
+    /// A Q-mode packet, intercepted on the left interface.
     pub(crate) fn intercepted(src: &str, dst: &str) -> Self {
         let v6 = ip(dst).is_ipv6();
         let options = if v6 { router_alert_v6(ALERT).to_vec() } else { router_alert_v4(ALERT).to_vec() };
@@ -210,7 +210,7 @@ pub(crate) struct Rig {
     pub(crate) gist: Gist,
     pub(crate) now: Time,
     pub(crate) out: VecDeque<(Time, Out)>,
-    /// Answer to lookups, at once; `None`: they appear as outputs.
+    /// The immediate answer to route lookups; `None`: they appear as outputs.
     pub(crate) route: Option<Result<Route, NoRoute>>,
 }
 
@@ -324,7 +324,7 @@ impl Rig {
         }
     }
 
-    /// Lets time pass until `ms` after the start.
+    /// Advances the time to `ms` after the start.
     pub(crate) fn until(&mut self, ms: u64) {
         let target = Time::from_millis(ms);
         for step in 0.. {
@@ -345,13 +345,13 @@ impl Rig {
         self.now.as_micros() / 1000
     }
 
-    /// The next output and the millisecond it came at.
+    /// The next output and its time in milliseconds.
     pub(crate) fn next(&mut self) -> (u64, Out) {
         let (time, out) = self.out.pop_front().expect("something comes out");
         (time.as_micros() / 1000, out)
     }
 
-    /// The next output is a packet.
+    /// The next output, which must be a packet.
     pub(crate) fn sent(&mut self) -> Packet {
         self.sent_at().1
     }
@@ -391,12 +391,12 @@ impl Rig {
         }
     }
 
-    /// Nothing (more) came out.
+    /// Checks that there is no (further) output.
     pub(crate) fn quiet(&self) {
         assert!(self.out.is_empty(), "nothing was expected, not {:?}", self.out);
     }
 
-    /// The one session there is.
+    /// The only session.
     pub(crate) fn session(&self) -> SessionView<'_> {
         let mut all = self.gist.sessions();
         let session = all.next().expect("a session");
@@ -408,7 +408,7 @@ impl Rig {
         assert_eq!(self.gist.sessions().count(), 0);
     }
 
-    /// State names downstream and upstream.
+    /// Names of the states downstream and upstream.
     pub(crate) fn states(&self) -> (Option<&'static str>, Option<&'static str>) {
         let view = self.session();
         (view.downstream.map(|d| d.state), view.upstream.map(|d| d.state))
@@ -534,9 +534,9 @@ impl Rig {
         self.inject(&Via::direct(from, to), &message);
     }
 
-    // Ways to a state
+    // Functions that lead to a state
 
-    /// A Querying-SM for the node's own flow, Established with `DOWN`; yields Query, Confirm and Data.
+    /// Sets up a Querying-SM for the node's own flow, Established with `DOWN`. Returns Query, Confirm and Data.
     pub(crate) fn established(&mut self) -> (Packet, Packet) {
         self.established_for(own())
     }
@@ -554,7 +554,7 @@ impl Rig {
         (query, data)
     }
 
-    /// A Responding-SM for the flow through the node, Established with `UP`; yields the Response.
+    /// Sets up a Responding-SM for the flow through the node, Established with `UP`. Returns the Response.
     pub(crate) fn responding(&mut self) -> Packet {
         self.query(None);
         let response = self.sent().is(MessageType::RESPONSE);

@@ -1,4 +1,4 @@
-//! Bad input: every message cut at every length and changed at every octet does no harm in any state.
+//! Bad input: every message, truncated at every length and changed at every octet, is harmless in every state.
 
 use signalbox_gist::engine::{Config, Installation, PeeringPolicy};
 use signalbox_gist::wire::{GistError, Message, MessageType};
@@ -44,7 +44,7 @@ fn prepared(installation: Installation) -> (Rig, Vec<(Via, Vec<u8>)>) {
     (rig, list)
 }
 
-/// A truncated message changes no state, in whichever state it comes.
+/// A truncated message changes no state, in any state.
 #[test]
 fn cut_at_every_length() {
     for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
@@ -65,7 +65,7 @@ fn cut_at_every_length() {
     }
 }
 
-/// Every octet changed, in every state: no panic, and the node goes on: afterwards a good Query is answered
+/// Every octet is changed, in every state: there is no panic, and the node works afterwards. A valid Query is answered,
 /// and time passes without an endless run of timers.
 #[test]
 fn changed_at_every_octet() {

@@ -46,8 +46,9 @@ fn changed(rig: &mut Rig, prefix: &str, len: u8) {
 }
 
 /// GIST-7.1.2-05, GIST-7.1.2-02, GIST-7.1.3-09, GIST-7.1.3-06, GIST-7.1.3-12: a route to the flow's destination
-/// changes: looked up again; another next hop means Tentative and a Query at once; the old peer's answer makes
-/// it Good, another peer's is a change of peer (GIST-7.1.2-03, GIST-7.1.3-03, GIST-B.4-03, GIST-7.1.4-07).
+/// changes: it is looked up again; with another next hop the state is Tentative and a Query is sent at once; an answer
+/// of the old peer makes it Good, that of another peer is a change of peer (GIST-7.1.2-03, GIST-7.1.3-03, GIST-B.4-03,
+/// GIST-7.1.4-07).
 #[test]
 fn a_new_next_hop() {
     let mut rig = Rig::new();
@@ -67,7 +68,7 @@ fn a_new_next_hop() {
     assert_eq!(rig.sent().dst, at_port(DOWN));
     rig.status();
     rig.respond_with(&query, |m| {
-        m.header.s = false; // it comes from `DOWN` all the same
+        m.header.s = false; // it comes from `DOWN` nevertheless
         m.nli = Some(nli(b"new", "10.2.0.3"));
     });
     rig.sent().is(MessageType::CONFIRM);
@@ -81,8 +82,8 @@ fn a_new_next_hop() {
     rig.quiet();
 }
 
-/// GIST-5.3.3-24: a change that touches very many sessions is worked off in bounded steps, and its Queries stay
-/// within the rate; none is lost (GIST-5.3.3-22).
+/// GIST-5.3.3-24: a change that touches very many sessions is processed in bounded steps, and its Queries stay within
+/// the rate; no Query is lost (GIST-5.3.3-22).
 #[test]
 fn a_change_for_many_sessions() {
     let config = Config {

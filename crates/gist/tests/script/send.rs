@@ -10,7 +10,8 @@ use signalbox_gist::wire::MessageType;
 
 use crate::rig::*;
 
-/// GIST-4.3.3-02, GIST-B.1-01, GIST-B.1-06: what cannot be given is refused at once, without a trace.
+/// GIST-4.3.3-02, GIST-B.1-01, GIST-B.1-06: a request that cannot be satisfied is refused at once, and creates no
+/// state.
 #[test]
 fn impossible_requests() {
     let reliable = TransferAttributes { reliable: true, ..TransferAttributes::default() };
@@ -37,8 +38,8 @@ fn impossible_requests() {
     }
 }
 
-/// GIST-4.3.3-07: 512 octets from the common header on, and not one word more; said before a
-/// handshake as well as after.
+/// GIST-4.3.3-07: 512 octets from the common header on are accepted, and one word more is refused, before a handshake
+/// as well as after.
 #[test]
 fn a_datagram_has_its_limit() {
     let mut rig = Rig::new();
@@ -58,8 +59,8 @@ fn a_datagram_has_its_limit() {
     rig.quiet();
 }
 
-/// GIST-4.3.3-06, GIST-4.3.3-07: a first hop that carries less lowers the limit, one that carries more does not
-/// raise it; 64 octets are left for the headers.
+/// GIST-4.3.3-06, GIST-4.3.3-07: a first hop with a smaller MTU lowers the limit, one with a larger MTU does not raise
+/// it; 64 octets are left for the headers.
 #[test]
 fn the_first_hop_counts() {
     for (mtu, max_datagram, largest) in [(300, 512, 236), (9000, 512, 512), (1000, 1472, 936)] {
@@ -76,7 +77,7 @@ fn the_first_hop_counts() {
     }
 }
 
-/// GIST-5.8.1.1-02, GIST-5.8.1.1-03: the ends of a flow are real addresses, behind a mask too.
+/// GIST-5.8.1.1-02, GIST-5.8.1.1-03: the ends of a flow must be valid addresses, also with a prefix.
 #[test]
 fn flows_have_real_ends() {
     let masked = |src: &str, src_prefix| {
@@ -94,7 +95,7 @@ fn flows_have_real_ends() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// The handle of an earlier delivery finds the state, a stale or foreign one does no harm.
+/// The handle of an earlier delivery finds the state; a stale or foreign handle is harmless.
 #[test]
 fn state_handles() {
     let mut rig = Rig::new();
@@ -113,8 +114,9 @@ fn state_handles() {
     assert_eq!(rig.failed(), SendError::NoStateUpstream);
 }
 
-/// GIST-7.1.4-03, GIST-7.1.4-04, GIST-7.1.4-05, GIST-B.1-02, GIST-7.1.5-02: Data to a named peer goes there with
-/// E=1, also when it is off the path already, for as long as names are kept; nothing else has E=1.
+/// GIST-7.1.4-03, GIST-7.1.4-04, GIST-7.1.4-05, GIST-B.1-02, GIST-7.1.5-02: Data with the SII handle of a peer is sent
+/// there with E=1, also when the peer is off the path already, for as long as handles are kept; no other message has
+/// E=1.
 #[test]
 fn explicit_routing() {
     let mut rig = Rig::new();
@@ -140,7 +142,7 @@ fn explicit_routing() {
     assert_eq!(rig.gist.peers().count(), 0);
 }
 
-/// GIST-7.1.4-02, GIST-B.2-03: sessions with one peer have one name for it.
+/// GIST-7.1.4-02, GIST-B.2-03: sessions with one peer have one SII handle for it.
 #[test]
 fn one_name_a_peer() {
     let mut rig = Rig::new();
@@ -162,7 +164,7 @@ fn one_name_a_peer() {
     assert_eq!((peers.len(), peers[0].sessions, peers[0].address), (1, 2, at_port(UP)));
 }
 
-/// No handle, no status.
+/// A message without a handle has no status.
 #[test]
 fn statuses_are_sent_to_those_who_ask() {
     let mut rig = Rig::new();
@@ -193,9 +195,9 @@ fn invalidate(rig: &mut Rig, nslp: Option<NslpId>, mri: Mri, status: InvalidStat
     rig.handle(Input::Request(Request::InvalidateRoutingState { nslp, mri, status, data, urgent: true }));
 }
 
-/// GIST-7.1.3-06, GIST-7.1.3-08, GIST-7.1.3-11, GIST-7.1.3-01, GIST-B.6-01, GIST-B.6-02: Tentative: a Query at
-/// once, with the payload, no look at the routing table first; Data flows meanwhile; the application is
-/// not notified of its own request.
+/// GIST-7.1.3-06, GIST-7.1.3-08, GIST-7.1.3-11, GIST-7.1.3-01, GIST-B.6-01, GIST-B.6-02: in Tentative a Query is sent
+/// at once, with the payload and without a lookup in the routing table; Data is sent meanwhile; the application is not
+/// notified of its own request.
 #[test]
 fn tentative_state_is_checked() {
     for nslp in [Some(NSLP), None] {
@@ -218,7 +220,7 @@ fn tentative_state_is_checked() {
     }
 }
 
-/// GIST-7.1.3-10, GIST-B.6-01: Bad: Data is queued until the handshake is complete.
+/// GIST-7.1.3-10, GIST-B.6-01: in Bad, Data is queued until the handshake is complete.
 #[test]
 fn bad_state_is_not_used() {
     let mut rig = Rig::new();
@@ -252,7 +254,7 @@ fn invalidation_has_a_direction() {
     rig.established_for(through());
     invalidate(&mut rig, None, through(), InvalidStatus::Bad, b"");
     assert_eq!(rig.session().upstream.unwrap().validity, Validity::Good);
-    // another application's word does not count
+    // A request of another application has no effect.
     let mut rig = Rig::new();
     rig.established();
     invalidate(&mut rig, Some(OTHER), own(), InvalidStatus::Bad, b"");

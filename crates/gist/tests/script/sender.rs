@@ -32,7 +32,7 @@ fn taken_over(rig: &mut Rig, number: u8) -> (SiiHandle, SiiHandle) {
 }
 
 impl Rig {
-    /// The name that Data of this sender comes with.
+    /// The SII handle that Data of this sender is delivered with.
     fn named(&mut self, from: Nli<'_>, via: &Via, explicit: bool) -> Option<SiiHandle> {
         let mut message = data(through(), from, b"data");
         message.header.e = explicit;
@@ -47,8 +47,8 @@ impl Rig {
     }
 }
 
-/// GIST-B.2-03, GIST-7.1.4-02: after a change of the upstream peer each message has the name of its own sender, the
-/// former peer's being that which the application knew it by; so it is whether GIST routed it or the application.
+/// GIST-B.2-03, GIST-7.1.4-02: after a change of the upstream peer each message has the SII handle of its own sender;
+/// that of the former peer is unchanged. This holds for routing by GIST and for explicit routing.
 #[test]
 fn each_message_has_the_name_of_its_sender() {
     let config = Config { sii_retention: Duration::from_secs(60), ..Config::default() };
@@ -63,11 +63,11 @@ fn each_message_has_the_name_of_its_sender() {
         assert_eq!(rig.named(up, &at_up, explicit), Some(old));
         assert_eq!(rig.named(nli(b"new", NEW), &Via::direct(NEW, LEFT), explicit), Some(new));
     }
-    // The name leads back to the same peer.
+    // The handle routes a message to the same peer.
     rig.send_with(b"data", through().inverted(), |m| m.sii = Some(old));
     assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port(UP));
     rig.status();
-    // A name is forgotten some time after its last state.
+    // A handle is removed some time after its last state.
     rig.until(20_000);
     rig.query_from(3, "new", NEW);
     rig.until(45_000);
@@ -109,9 +109,9 @@ fn a_name_is_not_for_the_asking() {
         assert_eq!(rig.named(nli(b"up", NEW), &Via::direct(NEW, LEFT), explicit), None);
     }
     assert_eq!(rig.session().upstream.unwrap().ip_distance, distance);
-    // The session's own peer may come another way than its Queries.
+    // The session's own peer may use another route than its Queries.
     assert!(rig.named(up, &elsewhere, true).is_some());
-    // A former one may not.
+    // A former peer may not.
     taken_over(&mut rig, 2);
     assert_eq!(rig.named(up, &elsewhere, true), None);
     assert!(rig.named(up, &Via::direct(UP, LEFT), true).is_some());
@@ -129,7 +129,7 @@ fn the_sender_calls_itself_the_same_every_time() {
     rig.send_with(b"tear", own(), |m| m.sii = sii);
     let packet = rig.sent().is(MessageType::DATA);
     assert_eq!((packet.src, packet.nli().interface), (at_port(RIGHT), ip(RIGHT)));
-    // Until that is gone.
+    // Until that address is removed.
     rig.status();
     rig.out.clear();
     let list = [interface(1, &[LEFT]), interface(2, &["10.2.0.77"])];

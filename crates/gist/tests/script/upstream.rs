@@ -1,4 +1,4 @@
-//! Queries that travel upstream (RFC 5971 §5.8.1.3): the node asks towards the flow's source.
+//! Queries that travel upstream (RFC 5971 §5.8.1.3): the node sends them towards the flow's source.
 
 use core::time::Duration;
 
@@ -26,7 +26,7 @@ fn config() -> Config {
     Config { upstream_queries: true, ..Config::default() }
 }
 
-/// A node that may ask upstream, with the route there.
+/// A node that may send upstream Queries, with the route there.
 fn asking() -> Rig {
     with(config())
 }
@@ -78,7 +78,7 @@ fn established(rig: &mut Rig) {
     assert_eq!(rig.states(), (None, Some("Established")));
 }
 
-/// GIST-5.8.1.3-01: only if configured; Q-mode Data has no way upstream in any case.
+/// GIST-5.8.1.3-01: upstream Queries need the configuration; Q-mode Data is never sent upstream.
 #[test]
 fn upstream_queries_are_a_matter_of_configuration() {
     let mut rig = Rig::new();
@@ -116,7 +116,7 @@ fn an_upstream_query_in_its_packet() {
         let said = query.message();
         assert!(said.header.s && said.header.c && said.header.r);
         assert_eq!(said.mri.unwrap().mri, Mri::PathCoupled(p));
-        // The distance to the peer is not known yet.
+        // The distance to the peer is not measured yet.
         assert_eq!((said.nli.unwrap().interface, said.nli.unwrap().ip_ttl), (ip(LEFT), 0));
     }
     rig.quiet();
@@ -137,7 +137,7 @@ fn an_upstream_query_over_ipv6() {
     assert_eq!(query.options, router_alert_v6(ALERT));
 }
 
-/// GIST-5.8.1.3-01: a whole session that is set up upstream: handshake, Data both ways, refresh, end. The distance
+/// GIST-5.8.1.3-01: a complete session that is set up upstream: handshake, Data both ways, refresh, end. The distance
 /// is measured by downstream messages, and is in the NLI of upstream messages.
 #[test]
 fn a_session_upstream() {
@@ -168,7 +168,7 @@ fn a_session_upstream() {
     rig.no_state();
 }
 
-/// No answer, a refusal because it went too far, and the end of the flow without the application.
+/// The peer does not answer, or refuses because the hop count is zero, or the flow ends without the application.
 #[test]
 fn upstream_handshakes_that_fail() {
     let mut rig = asking();
@@ -190,7 +190,7 @@ fn upstream_handshakes_that_fail() {
     assert_eq!(rig.notified(), (UPSTREAM, NetworkEvent::LastNode));
     assert_eq!(rig.failed(), SendError::NoNextNode);
     rig.no_state();
-    // State that the peer lost is asked for again.
+    // State that the peer lost is requested again.
     let mut rig = asking();
     established(&mut rig);
     rig.send(b"more", back());
@@ -201,7 +201,7 @@ fn upstream_handshakes_that_fail() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// Both directions of one session ask at the same time: no Response counts for the other direction.
+/// Both directions of one session send Queries at the same time: no Response counts for the other direction.
 #[test]
 fn queries_both_ways_at_once() {
     let mut rig = asking();
@@ -224,13 +224,13 @@ fn queries_both_ways_at_once() {
     assert_eq!(rig.states(), (Some("Established"), Some("Established")));
 }
 
-/// A Query of a peer upstream for the flow, and the Confirm if one is wanted.
+/// A Query of an upstream peer for the flow, and the Confirm if it is required.
 fn asked_by(rig: &mut Rig, identity: &'static [u8], address: &str, number: u8) {
     let cookie = [number; 8];
     let mut message = query(through(), &cookie);
     message.nli = Some(nli(identity, address));
     rig.inject(&Via::intercepted(SRC, DST), &message);
-    // A notification may come before.
+    // A notification may be output before.
     let at = rig.out.iter().position(|(_, out)| matches!(out, Out::Sent(_))).expect("a Response");
     let Some((_, Out::Sent(response))) = rig.out.remove(at) else { panic!() };
     let response = response.is(MessageType::RESPONSE);
@@ -245,8 +245,8 @@ fn asked_by(rig: &mut Rig, identity: &'static [u8], address: &str, number: u8) {
 
 const POLICIES: [Installation; 3] = [Installation::Immediate, Installation::Confirmed, Installation::Delayed];
 
-/// GIST-5.8.1.3-04: the peer of a downstream exchange replaces that of an upstream exchange of this node;
-/// from then on the peer does the asking.
+/// GIST-5.8.1.3-04: the peer of a downstream exchange replaces that of an upstream exchange of this node; from then on
+/// the peer sends the Queries.
 #[test]
 fn the_downstream_exchange_wins() {
     for installation in POLICIES {
@@ -269,7 +269,7 @@ fn the_downstream_exchange_wins() {
     }
 }
 
-/// GIST-5.8.1.3-04: the same peer by both exchanges: nothing changes but who asks.
+/// GIST-5.8.1.3-04: the same peer in both exchanges: only the node that sends Queries changes.
 #[test]
 fn the_same_peer_by_both_exchanges() {
     for installation in POLICIES {
@@ -282,7 +282,7 @@ fn the_same_peer_by_both_exchanges() {
     }
 }
 
-/// GIST-5.8.1.3-04: a downstream exchange is complete before that of this node: queued messages use it.
+/// GIST-5.8.1.3-04: a downstream exchange completes before that of this node: queued messages use it.
 #[test]
 fn the_downstream_exchange_is_faster() {
     for (installation, piggyback) in POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)])
@@ -324,7 +324,7 @@ fn an_unconfirmed_query_takes_nothing() {
     }
 }
 
-/// GIST-5.8.1.3-04: no room for another peer: what stands stays, and what waits still waits.
+/// GIST-5.8.1.3-04: the table of peers is full: existing state stays, and waiting messages still wait.
 #[test]
 fn no_room_to_give_way() {
     for installation in POLICIES {
@@ -350,8 +350,8 @@ fn no_room_to_give_way() {
     }
 }
 
-/// GIST-5.8.1.3-10: the flow comes in by another interface than the route to its source leaves by: the Query
-/// leaves where the flow comes in, by the ingress filters.
+/// GIST-5.8.1.3-10: the flow arrives on another interface than that of the route to its source: the Query is sent on
+/// the interface where the flow arrives, by the ingress filters.
 #[test]
 fn the_query_leaves_where_the_flow_comes_in() {
     let filter = |number, addr: &str| IngressFilter {
@@ -373,8 +373,8 @@ fn the_query_leaves_where_the_flow_comes_in() {
     }
 }
 
-/// A change of the route towards the flow's source concerns sessions that ask upstream, one towards its
-/// destination does not.
+/// A change of the route towards the flow's source affects sessions with upstream Queries, one towards its destination
+/// does not.
 #[test]
 fn routes_upstream_change() {
     let mut rig = asking();
@@ -387,8 +387,8 @@ fn routes_upstream_change() {
     rig.sent().is(MessageType::QUERY);
 }
 
-/// GIST-5.8.1.3-02, GIST-5.8.1.3-01: two nodes of this program, one hop apart: the one downstream asks, the other
-/// answers and reaches it from then on.
+/// GIST-5.8.1.3-02, GIST-5.8.1.3-01: two nodes of this program, one hop apart: the one downstream sends the Query, the
+/// other answers and reaches it from then on.
 #[test]
 fn two_nodes() {
     let mut rig = asking();
@@ -419,7 +419,7 @@ fn two_nodes() {
     assert_eq!(rig.delivered().mri, through());
 }
 
-/// GIST-5.8.1.3-01: a reliable message upstream: the association is opened by the node that asks.
+/// GIST-5.8.1.3-01: a reliable message upstream: the Querying node opens the association.
 #[test]
 fn an_association_upstream() {
     let mut associated = config();
@@ -449,9 +449,8 @@ static PROFILES: [Profile<'static>; 1] = [Profile(&[1])];
 static OPTIONS: [MaOptions<'static>; 1] =
     [MaOptions { protocol: MaProtocolId::FORWARDS_TCP, profile: 1, disabled: false, data: &[0x13, 0x88] }];
 
-/// Exchanges of both kinds in any order, answered late, twice or not at all, under routes that change and
-/// applications that lose interest: no timer runs for ever, and when all is over nothing is left, neither
-/// sessions nor peers nor messages that wait.
+/// Exchanges of both kinds in any order, answered late, twice or never, with route changes and applications that lose
+/// interest: no timer runs for ever, and in the end no state is left, neither sessions nor peers nor waiting messages.
 #[test]
 fn in_any_order() {
     let (mut installed, mut changed) = (0, 0);

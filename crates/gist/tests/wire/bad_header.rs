@@ -13,7 +13,7 @@ fn code(error: &DecodeError) -> (u16, u8) {
     (e.code.0, e.subcode)
 }
 
-/// GIST-A.4.4.1-03 GIST-A.1-07: another version is 1/0, whatever follows.
+/// GIST-A.4.4.1-03 GIST-A.1-07: another version is 1/0, with any following octets.
 #[test]
 fn unknown_version() {
     for version in [0, 2, 255] {
@@ -78,7 +78,7 @@ fn message_length() {
     }
 }
 
-/// GIST-A.4.4.1-06: an object that reaches beyond the message is 1/3 as well; the calculated length counts it in.
+/// GIST-A.4.4.1-06: an object that reaches beyond the message is 1/3 as well; the calculated length includes it.
 #[test]
 fn last_object_beyond_the_message() {
     let mut octets = data();
@@ -96,7 +96,7 @@ fn two_messages_in_a_datagram() {
     assert_eq!(code(&parse(&both, Encapsulation::Normal)), (1, 3));
 }
 
-/// GIST-A.4.4.1-07: E only in Data.
+/// GIST-A.4.4.1-07: E is allowed in Data only.
 #[test]
 fn e_flag() {
     for (encapsulation, mut octets) in all() {
@@ -110,7 +110,7 @@ fn e_flag() {
     }
 }
 
-/// GIST-A.4.4.1-08: C in a Query and in Q-mode Data, nowhere else.
+/// GIST-A.4.4.1-08: C is allowed in a Query and in Q-mode Data only.
 #[test]
 fn c_flag() {
     for (encapsulation, mut octets) in all() {
@@ -121,8 +121,8 @@ fn c_flag() {
     }
 }
 
-/// The table of §5.5: what each encapsulation may carry by type alone is accepted or refused with code 3. (That
-/// a Confirm must not be a datagram once there is an association is for the engine to judge.)
+/// The table of §5.5: the types that each encapsulation may carry are accepted, others are refused with code 3. (The
+/// engine checks that a Confirm is not a datagram if there is an association.)
 #[test]
 fn encapsulation() {
     use Encapsulation::{Association, Normal, QMode};
@@ -139,14 +139,14 @@ fn encapsulation() {
         for encapsulation in [Normal, QMode, Association] {
             let result = header(text).check(encapsulation);
             assert_eq!(result.is_ok(), allowed.contains(&encapsulation), "{text} {encapsulation:?}");
-            // Data shows a wrong encapsulation by its C-flag already.
+            // The C-flag shows a wrong encapsulation of Data already.
             let expected = if header(text).kind == MessageType::DATA { (1, 5) } else { (3, 0) };
             assert_eq!(result.err().map_or(expected, |e| code(&e)), expected);
         }
     }
 }
 
-/// Less than a common header can not even be answered; flags are judged before anything behind the header is.
+/// Octets shorter than a common header cannot be answered; flags are checked before the rest of the message.
 #[test]
 fn short_header() {
     for length in 0..8 {

@@ -4,7 +4,7 @@ use signalbox_gist::wire::{DecodeError, Encapsulation, ErrorClass, Fault, Messag
 
 use crate::support::*;
 
-/// Code, subcode, offset within the object.
+/// The code, subcode, and offset within the object.
 fn refused(header: &str, encapsulation: Encapsulation, objects: &[&str]) -> (u16, u8, usize, DecodeError) {
     let octets = message(header, objects);
     let error = Message::parse(&octets, encapsulation).unwrap_err();
@@ -20,7 +20,7 @@ fn query_with(nli: &str, proposal: &str, configuration: &str) -> (u16, u8, usize
     (code, subcode, at)
 }
 
-/// GIST-A.2-02 GIST-A.4.4.10-02: lengths that the contents do not explain.
+/// GIST-A.2-02 GIST-A.4.4.10-02: lengths that do not fit the contents.
 #[test]
 fn lengths() {
     for sid in [
@@ -93,7 +93,7 @@ fn values() {
     assert_eq!(query_with(NLI, PROPOSAL, never), (10, 1, 8));
 }
 
-/// GIST-A.3.4-05: no profiles is 10/1, also if the object has no value at all.
+/// GIST-A.3.4-05: an empty list of profiles is 10/1, also if the object has no value.
 #[test]
 fn no_profiles() {
     for proposal in ["0003 0001 00 000000", "0003 0000", "0003 0003 00 000000 01 01 00 00 00000000"] {
@@ -110,21 +110,21 @@ fn empty_profile() {
     assert_eq!(query_with(NLI, "0003 0003 02 000000 01 01 00 00 00 01 00 00", CONFIGURATION), (10, 3, 12));
 }
 
-/// GIST-5.7.1-02 GIST-5.7.2-02: options for a profile or protocol that is not offered, or none for a Forwards-TCP
-/// that is: 10/5.
+/// GIST-5.7.1-02 GIST-5.7.2-02: options for a profile or protocol that is not offered, or missing options for an
+/// offered Forwards-TCP: 10/5.
 #[test]
 fn stack_mismatch() {
     for configuration in [
         "0004 0004 02 000000 00007530 01 00 00 00 01 03 00 00", // profile 3 of 2
-        "0004 0004 02 000000 00007530 01 00 00 00 03 00 00 00", // SCTP in none
-        "0004 0004 02 000000 00007530 01 00 00 00 02 02 00 00", // TLS not in the second
-        "0004 0002 00 000000 00007530",                         // nothing for TCP
-        "0004 0003 01 000000 00007530 01 01 00 00",             // nothing for TCP in the second
+        "0004 0004 02 000000 00007530 01 00 00 00 03 00 00 00", // no profile has SCTP
+        "0004 0004 02 000000 00007530 01 00 00 00 02 02 00 00", // TLS is not in the second
+        "0004 0002 00 000000 00007530",                         // no options for TCP
+        "0004 0003 01 000000 00007530 01 01 00 00",             // no options for TCP in the second
     ] {
         let (code, subcode, _) = query_with(NLI, PROPOSAL, configuration);
         assert_eq!((code, subcode), (10, 5), "{configuration}");
     }
-    // Both by number, or one for all: fine. TLS alone needs none.
+    // Options by profile number, or one for all profiles, are valid. TLS alone needs no options.
     for (proposal, configuration) in [
         (PROPOSAL, "0004 0004 02 000000 00007530 01 01 00 00 01 02 00 00"),
         ("0003 0002 01 000000 01 02 00 00", "0004 0002 00 000000 00007530"),
@@ -143,7 +143,8 @@ fn hello_request_without_id() {
     assert_eq!(error.object, Some(ObjectType::HELLO_ID));
 }
 
-/// GIST-5.8.1.1-04 GIST-A.4.4.10-04: errors of the MRI count from the start of the message, and show whose fault it is.
+/// GIST-5.8.1.1-04 GIST-A.4.4.10-04: errors of the MRI have the offset from the start of the message, and identify the
+/// cause.
 #[test]
 fn mri_within_a_message() {
     for (mri, offset, problem, fault) in [
@@ -167,7 +168,7 @@ fn mri_within_a_message() {
     }
 }
 
-/// An error reads like a sentence.
+/// The text of an error is readable as a sentence.
 #[test]
 fn display() {
     let octets = message(QUERY_HEADER, &[MRI, SID, "0002 0004 04 40 50 00 00007530 0a000001 c0000201"]);

@@ -30,14 +30,14 @@ fn around(object: ErrorObject<'_>) -> Message<'_> {
     m
 }
 
-/// Both ways, within an Error message over an association.
+/// Checks composition and parsing within an Error message over an association.
 fn value(object: ErrorObject<'_>, value: &str) {
     let value = octets(value);
     let object_octets = format!("0009 {:04x} {}", value.len() / 4, hex(&value));
     both_ways(&message(ERROR_HEADER, &[&object_octets]), Encapsulation::Association, &around(object));
 }
 
-/// GIST-A.4.1-01 GIST-A.4.1-02 GIST-A.4.1-05: the least Error object, and the flags D and Q.
+/// GIST-A.4.1-01 GIST-A.4.1-02 GIST-A.4.1-05: the shortest Error object, and the flags D and Q.
 #[test]
 fn least() {
     let header = "011d001d7fc08040";
@@ -46,7 +46,7 @@ fn least() {
     value(ErrorObject { d_mode: true, q_mode: true, ..plain() }, &format!("02 0005 00 18 00 00 00 {header}"));
 }
 
-/// GIST-A.4.1-04: Q without D is refused on both sides (10/2; though no Error answers an Error).
+/// GIST-A.4.1-04: Q without D is refused on both sides (10/2; although no Error is sent about an Error).
 #[test]
 fn q_without_d() {
     let m = around(ErrorObject { q_mode: true, ..plain() });
@@ -107,8 +107,8 @@ fn additional_information() {
     );
 }
 
-/// Information of a known type and a wrong length is kept as it is: an Error is not answered, so its sender would
-/// never learn.
+/// Information of a known type and a wrong length is kept as it is: an Error is not answered, so its sender could not
+/// be informed.
 #[test]
 fn information_of_wrong_length() {
     let infos = [
@@ -121,7 +121,7 @@ fn information_of_wrong_length() {
     );
 }
 
-/// GIST-A.4.3-01: the classes by number; unknown ones survive.
+/// GIST-A.4.3-01: the classes by number; unknown classes are kept.
 #[test]
 fn classes() {
     let classes = [

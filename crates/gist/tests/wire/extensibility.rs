@@ -16,7 +16,7 @@ fn with(object: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// GIST-A.2.1-01 GIST-A.4.4.9-03 GIST-A.4.4.9-01: unknown with AB=00 is 9/1, and Object Type Info names it.
+/// GIST-A.2.1-01 GIST-A.4.4.9-03 GIST-A.4.4.9-01: unknown with AB=00 is 9/1, and Object Type Info has its type.
 #[test]
 fn mandatory() {
     for octets in with("01f4 0001 00000001") {
@@ -28,7 +28,7 @@ fn mandatory() {
     }
 }
 
-/// GIST-5.1-04 GIST-A.2.1-02: unknown with AB=01 is as if it were not there, also when encoded again.
+/// GIST-5.1-04 GIST-A.2.1-02: an unknown object with AB=01 is ignored, and omitted when the message is composed again.
 #[test]
 fn ignore() {
     let plain = data();
@@ -58,7 +58,7 @@ fn forward() {
     }
 }
 
-/// The same unknown type twice is no duplicate: only known objects are counted.
+/// The same unknown type twice is not a duplicate: only known objects are counted.
 #[test]
 fn forward_twice() {
     let octets = message(DATA_HEADER, &["81f4 0000", MRI, SID, NLI, DATA, "81f4 0000"]);
@@ -80,7 +80,7 @@ fn reserved() {
     }
 }
 
-/// GIST-A.2-01: the other three combinations make no difference to known objects, nor do the reserved bits.
+/// GIST-A.2-01: the other three combinations do not affect known objects, and neither do the reserved bits.
 #[test]
 fn flags_of_known_objects() {
     let plain = data();

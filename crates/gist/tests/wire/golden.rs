@@ -10,7 +10,8 @@ use signalbox_wire::Writer;
 
 use crate::support::*;
 
-/// GIST-A.1-01 GIST-A.1-02 GIST-A.1-03 GIST-9-02 GIST-A-03: each field of the common header stands where the drawing has it.
+/// GIST-A.1-01 GIST-A.1-02 GIST-A.1-03 GIST-9-02 GIST-A-03: each field of the common header is at its place in the
+/// drawing.
 #[test]
 fn common_header() {
     let octets = octets("01 1e 0102 7fc0 83 e0");
@@ -130,8 +131,8 @@ fn ma_hello_message() {
     both_ways(&message(HELLO_HEADER, &["000a 0001 00000000"]), Encapsulation::Association, &m);
 }
 
-/// GIST-5.2.1-03 GIST-5.3.1-03 GIST-5.4-04 GIST-9-01: the magic number is in front of a datagram, not part of
-/// the message, not counted in its length, and not in a stream.
+/// GIST-5.2.1-03 GIST-5.3.1-03 GIST-5.4-04 GIST-9-01: the magic number precedes the message in a datagram. It is not
+/// part of the message, not counted in its length, and absent in a stream.
 #[test]
 fn magic_number() {
     let mut m = composed(MessageType::DATA, Direction::Downstream);
@@ -150,9 +151,8 @@ fn magic_number() {
 
 const SCTP: MaProtocolId = MaProtocolId(3);
 
-/// GIST-D-01 GIST-D-03 GIST-D-04 GIST-5.7.3-12: the handshake of figure 12: directions, flags, TCP twice with
-/// different ports in the Response, the responder's proposal and nothing but a hold time in the Confirm; TLS
-/// has no options.
+/// GIST-D-01 GIST-D-03 GIST-D-04 GIST-5.7.3-12: the handshake of figure 12: directions, flags, TCP twice with different
+/// ports in the Response, the responder's proposal and only a hold time in the Confirm; TLS has no options.
 #[test]
 fn the_handshake_of_appendix_d() {
     let any = |protocol| MaOptions { protocol, profile: 0, disabled: false, data: &[] };

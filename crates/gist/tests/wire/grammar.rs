@@ -1,4 +1,4 @@
-//! Which objects which message has (RFC 5971 §5.1): missing, twice, not allowed, out of order.
+//! The objects of each message (RFC 5971 §5.1): missing, twice, not allowed, out of order.
 
 use signalbox_gist::wire::{DecodeError, Encapsulation, Info, Message, ObjectType, error_object_for};
 
@@ -12,7 +12,7 @@ const ERROR: &str = "0009 0004 02000900 00000000 011e000000000040";
 const EACH: [&str; 11] =
     [MRI, SID, NLI, PROPOSAL, CONFIGURATION, QUERY_COOKIE, RESPONDER_COOKIE, NAT, DATA, ERROR, HELLO];
 
-/// A header, an encapsulation, the objects that must be there and those that may, all in order.
+/// A header, an encapsulation, the mandatory objects and the optional ones, all in order.
 type Grammar = (&'static str, Encapsulation, &'static [u16], &'static [u16]);
 
 const GRAMMARS: &[Grammar] = &[
@@ -34,7 +34,7 @@ fn build(header: &str, kinds: &[u16]) -> Vec<u8> {
     message(header, &objects)
 }
 
-/// The error, its subcode of code 9, and that the report names the object.
+/// The error and its subcode of code 9; the report must name the object.
 fn rejected(octets: &[u8], encapsulation: Encapsulation) -> (u8, u16, DecodeError) {
     let error = Message::parse(octets, encapsulation).unwrap_err();
     let kind = error.object.unwrap();
@@ -58,7 +58,7 @@ fn least_and_full() {
     }
 }
 
-/// GIST-5.1-03 GIST-A.4.4.9-04 GIST-A.4.4.9-01: each mandatory object left out is 9/2 and named.
+/// GIST-5.1-03 GIST-A.4.4.9-04 GIST-A.4.4.9-01: each mandatory object left out is 9/2, with its type in the report.
 #[test]
 fn missing() {
     for (header, encapsulation, must, _) in GRAMMARS {
@@ -72,8 +72,8 @@ fn missing() {
     }
 }
 
-/// GIST-A.4.4.9-04 GIST-5.1-13: Stack-Proposal and Stack-Configuration-Data go together, and need the
-/// Responder-Cookie where there is one.
+/// GIST-A.4.4.9-04 GIST-5.1-13: Stack-Proposal and Stack-Configuration-Data need each other, and need the
+/// Responder-Cookie in messages that can have it.
 #[test]
 fn missing_partner() {
     for (header, encapsulation, kinds, absent) in [
@@ -104,8 +104,8 @@ fn duplicate() {
     }
 }
 
-/// GIST-5.1-03 GIST-A.4.4.9-05 GIST-5.1-17: each known object that the message does not have is 9/3, wherever it
-/// stands; an NLI in Data over an association is one of them.
+/// GIST-5.1-03 GIST-A.4.4.9-05 GIST-5.1-17: each known object that the message does not allow is 9/3, at any place; an
+/// NLI in Data over an association is such an object.
 #[test]
 fn not_allowed() {
     for (header, encapsulation, _, may) in GRAMMARS {

@@ -116,8 +116,8 @@ fn optional_words() {
     assert_eq!(only_b, Ok(Mri::PathCoupled(PathCoupled { protocol: Some(17), dst_port: Some(22), ..v4() })));
 }
 
-/// GIST-A.3.1.1-05 GIST-A.3.1.1-07: without P the protocol and without T the DS-field are ignored; reserved bits
-/// neither. An echo still repeats the octets.
+/// GIST-A.3.1.1-05 GIST-A.3.1.1-07: without P the protocol and without T the DS-field are ignored; reserved bits are
+/// ignored too. An echo still repeats the octets.
 #[test]
 fn ignored_fields() {
     let vector = octets("00 7f 40 1f c0000201 c6336407 20 20 06 bb");
@@ -129,7 +129,7 @@ fn ignored_fields() {
     assert_eq!(mri_parse(&label), Ok(expected));
 }
 
-/// What a reply echoes is what came, octet by octet, with nothing but the direction changed.
+/// A reply echoes the received octets; only the direction changes.
 #[test]
 fn echo() {
     for (came, goes) in [
@@ -166,7 +166,7 @@ fn flag_constraints() {
     }
 }
 
-/// GIST-A.3.1.1-13 GIST-A.2-02: a length that the flags do not explain is 10/0: no port word with A, or one too many.
+/// GIST-A.3.1.1-13 GIST-A.2-02: a length that does not fit the flags is 10/0: no port word with A, or one too many.
 #[test]
 fn lengths() {
     for value in [

@@ -37,7 +37,7 @@ fn code_points() {
 }
 
 /// GIST-A.3.3-01: peer identities of 0, 4, 5 and 16 octets, padded; both IP versions; padding and reserved bits of
-/// what comes are ignored.
+/// received objects are ignored.
 #[test]
 fn nli_padding() {
     let v6: IpAddr = "2001:db8::1".parse().unwrap();
@@ -64,7 +64,7 @@ fn nli_padding() {
     assert_eq!(m.nli.map(|n| (n.peer_identity, n.interface)), Some((&b"abcde"[..], v4)));
 }
 
-/// GIST-A.3.4-01 GIST-A.3.4-04: profiles of 1 to 5 protocols; padding is ignored, whatever it holds.
+/// GIST-A.3.4-01 GIST-A.3.4-04: profiles of 1 to 5 protocols; padding of any value is ignored.
 #[test]
 fn stack_proposal_profiles() {
     let proposal =
@@ -85,7 +85,7 @@ fn stack_proposal_profiles() {
 }
 
 /// GIST-A.3.5-01 GIST-A.3.5-04 GIST-5.7.2-03 GIST-5.7.2-04: options of Forwards-TCP in Query and Response; the length
-/// may count the padding in.
+/// may include the padding.
 #[test]
 fn tcp_options() {
     let query = options(&[1, 0, 0, 0]);
@@ -107,7 +107,7 @@ fn tcp_options() {
     }
 }
 
-/// GIST-A.3.6-01 GIST-A.3.7-01: cookies of 1 to 64 words come back as they are.
+/// GIST-A.3.6-01 GIST-A.3.7-01: cookies of 1 to 64 words are parsed as they were composed.
 #[test]
 fn cookies() {
     let cookie: Vec<u8> = (0..=255).collect();

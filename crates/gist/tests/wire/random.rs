@@ -1,4 +1,4 @@
-//! Arbitrary messages there and back.
+//! Arbitrary messages, composed and parsed.
 
 use core::net::IpAddr;
 
@@ -57,7 +57,7 @@ fn mri() -> impl Strategy<Value = Mri> {
     prop_oneof![4 => path_coupled(), 1 => (addresses(), direction()).prop_map(loose)]
 }
 
-/// Original MRI, translated types, what NATs left.
+/// The original MRI, the translated types, and the objects that NATs did not translate.
 type Nat = (Vec<u8>, Vec<u16>, Vec<Vec<u8>>);
 
 /// The parts of a message, owned.
@@ -97,7 +97,7 @@ prop_compose! {
     }
 }
 
-/// Messages of every type and encapsulation made of the parts, each checked both ways.
+/// Checks messages of every type and encapsulation with these parts, composed and parsed.
 fn check(parts: &Parts) {
     use Encapsulation::{Association, Normal, QMode};
     let types: Vec<_> = parts.nat.iter().flat_map(|n| n.1.iter().copied().map(Translated)).collect();
@@ -109,7 +109,7 @@ fn check(parts: &Parts) {
         replaced: List::of(&left),
     });
     let profiles: Vec<_> = parts.profiles.iter().map(|p| Profile(p)).collect();
-    // Options for a protocol that is in the profile, so that the objects agree.
+    // The options are for a protocol in the profile, so that the objects agree.
     let options: Vec<_> = (1_u8..)
         .zip(profiles.iter().zip(&parts.option_data))
         .map(|(n, (p, data))| MaOptions {
@@ -191,7 +191,7 @@ fn check(parts: &Parts) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// GIST-5.1-01 GIST-5.1-02: whatever is composed comes back equal.
+    /// GIST-5.1-01 GIST-5.1-02: a composed message is parsed to an equal one.
     #[test]
     fn there_and_back(parts in parts()) {
         check(&parts);
@@ -204,7 +204,7 @@ proptest! {
         fuzz::gist_mri(&octets);
     }
 
-    /// Octets that look like objects behind a header that looks right: deeper than plain noise.
+    /// Octets that resemble objects after a valid header: they reach deeper code than random octets.
     #[test]
     fn any_objects(kind in 0..6_u8, c in any::<bool>(), flags in any::<u8>(), objects in vec((0..12_u16, words(14)), 0..8)) {
         let mut octets = vec![1, 9, 0, 0, 0, 1, kind | u8::from(c) << 7, flags];

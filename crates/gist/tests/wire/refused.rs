@@ -1,4 +1,4 @@
-//! What the encoder does not write.
+//! Values that the encoder refuses.
 
 use signalbox_core::{Direction, Mri, NslpId, PathCoupled};
 use signalbox_gist::wire::{
@@ -58,7 +58,7 @@ fn empty_proposals() {
     }
 }
 
-/// GIST-A.1-05 GIST-A.1-06 GIST-5.2.1-01: flags that the type must not have, and those that a new message has.
+/// GIST-A.1-05 GIST-A.1-06 GIST-5.2.1-01: flags that the type must not have, and those of a new message.
 #[test]
 fn flags() {
     for kind in (0..=5).map(MessageType) {

@@ -1,4 +1,4 @@
-//! From an error to the Error object that reports it (RFC 5971 A.4.1, A.4.4).
+//! The Error object that reports an error (RFC 5971 A.4.1, A.4.4).
 
 use signalbox_core::Direction;
 use signalbox_gist::wire::{
@@ -83,7 +83,7 @@ fn code_1() {
     }
 }
 
-/// GIST-A.4.4.10-07 GIST-A.4.2-06 GIST-5.7.1-02: a contradiction between the stack objects quotes both, the
+/// GIST-A.4.4.10-07 GIST-A.4.2-06 GIST-5.7.1-02: the report of a contradiction between the stack objects has both, the
 /// Stack-Proposal first.
 #[test]
 fn stack_mismatch() {
@@ -108,7 +108,7 @@ fn incorrect_encapsulation() {
     assert_eq!(object.session, Some(SESSION));
 }
 
-/// GIST-A.4.4.12-01: the engine's own errors quote the MRI with the octet that it dislikes; GIST-A.4.4.1-02 holds for
+/// GIST-A.4.4.12-01: errors of the engine have the MRI with the offset of the wrong octet; GIST-A.4.4.1-02 applies to
 /// them too.
 #[test]
 fn errors_of_the_engine() {
@@ -123,7 +123,7 @@ fn errors_of_the_engine() {
     assert_eq!(object_value_info(&octets, ObjectType::HELLO_ID, 0), None);
 }
 
-/// An MRI that cannot be parsed is copied unchanged into an error that is not about it.
+/// An MRI that cannot be parsed is copied unchanged into a report of another error.
 #[test]
 fn uninterpreted_mri() {
     let mri = "0000 0002 63 00 00 00 01020304";
@@ -134,7 +134,7 @@ fn uninterpreted_mri() {
     assert_eq!(object.mri(), None);
 }
 
-/// No Error is sent about Error messages, nor about less than a header.
+/// No Error is sent about an Error message, nor about octets shorter than a header.
 #[test]
 fn silence() {
     let octets = message(ERROR_HEADER, &[NLI]);
@@ -144,7 +144,7 @@ fn silence() {
     assert_eq!(error_object_for(&error, &octets[..7], Encapsulation::Normal), None);
 }
 
-/// GIST-A.4.2-05: a very long object is quoted in part; the Error message stays below 512 octets and parses.
+/// GIST-A.4.2-05: a very long object is reported in part; the Error message stays below 512 octets and can be parsed.
 #[test]
 fn long_objects_are_cut() {
     let long = format!("0000 0fff 00 00 48 c0 {}", hex(&vec![0xee; 4094 * 4]));
@@ -162,7 +162,7 @@ fn long_objects_are_cut() {
 }
 
 /// GIST-A.4.1-07 GIST-A.4.4-01: for every error that octets can raise, the kinds of additional information are those of
-/// the catalogue: length for 1/3, type for 9, value for 10 (two for 10/5), nothing else.
+/// the catalogue: length for 1/3, type for 9, value for 10 (two for 10/5), no other information.
 #[test]
 fn additional_information_of_each_error() {
     let with = |nli, proposal, configuration| {

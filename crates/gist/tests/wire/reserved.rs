@@ -1,11 +1,11 @@
-//! Bits that mean nothing (RFC 5971, Appendix A).
+//! Bits without a meaning (RFC 5971, Appendix A).
 
 use signalbox_gist::wire::{Encapsulation, Message, MriObject, NatTraversal};
 use signalbox_wire::hex;
 
 use crate::support::*;
 
-/// The same message twice: with reserved bits and padding zero, and with ones there.
+/// The same message twice: with zeros and with ones in reserved bits and padding.
 const PAIRS: &[(Encapsulation, &str, &str)] = &[
     (
         Encapsulation::QMode,
@@ -50,7 +50,7 @@ const PAIRS: &[(Encapsulation, &str, &str)] = &[
     ),
 ];
 
-/// GIST-A-01 GIST-A-02: ones in reserved bits and padding change nothing, and are zeros when composed.
+/// GIST-A-01 GIST-A-02: ones in reserved bits and padding have no effect, and are zeros in composed messages.
 #[test]
 fn reserved_bits_and_padding() {
     for (encapsulation, zeros, ones) in PAIRS {
@@ -60,7 +60,7 @@ fn reserved_bits_and_padding() {
         let expected = Message::parse(&zeros, *encapsulation).unwrap();
         let found = Message::parse(&ones, *encapsulation).unwrap();
         assert_eq!(found, expected);
-        // Not the octets as they came, which a reply echoes.
+        // The MRI is composed again here; a reply echoes the received octets instead.
         let mri = found.mri.map(|m| MriObject::from(m.mri));
         let nat_traversal = found.nat_traversal.map(|nat| NatTraversal { octets: &[], ..nat });
         let composed = Message { mri, nat_traversal, ..found };

@@ -1,4 +1,4 @@
-//! Vectors and small helpers that the tests share.
+//! Vectors and small helpers of the tests.
 
 use signalbox_core::{Direction, Mri, NslpId, PathCoupled, SessionId};
 use signalbox_gist::wire::{
@@ -18,7 +18,7 @@ pub(crate) fn encode(message: &Message<'_>) -> Result<Vec<u8>, EncodeError> {
     message.encode(&mut Writer::new(&mut octets)).map(|()| octets)
 }
 
-/// A message from header and objects in hexadecimal; the length in the header is made to fit.
+/// A message from header and objects in hexadecimal; the length in the header is corrected.
 pub(crate) fn message(header: &str, objects: &[&str]) -> Vec<u8> {
     let mut all = octets(header);
     objects.iter().for_each(|object| all.extend(octets(object)));
@@ -39,7 +39,7 @@ pub(crate) const MRI: &str = "
     c6336407        # 198.51.100.7
     20 20 11 00     # prefixes 32 and 32, UDP, no DSCP
     1388 1389       # ports 5000 and 5001";
-/// The same flow, D=1.
+/// The same flow with D=1.
 pub(crate) const MRI_UP: &str = "0000 0005 00 00 48 e0 c0000201 c6336407 20 20 11 00 1388 1389";
 pub(crate) const SID: &str = "0001 0004 000102030405060708090a0b0c0d0e0f";
 pub(crate) const NLI: &str = "
@@ -78,7 +78,7 @@ pub(crate) fn data() -> Vec<u8> {
     message(DATA_HEADER, &[MRI, SID, NLI, DATA])
 }
 
-/// Messages of all types and encapsulations that can hold every object between them.
+/// Messages of all types and encapsulations, which together have every object.
 pub(crate) fn all() -> Vec<(Encapsulation, Vec<u8>)> {
     use Encapsulation::{Association, Normal, QMode};
     let nat =
@@ -151,7 +151,7 @@ pub(crate) fn configuration() -> StackConfiguration<'static> {
     StackConfiguration { hold_time_ms: 30_000, options: List::of(&[TCP]) }
 }
 
-/// What every message about [`flow`] has, composed.
+/// A message about [`flow`] with the common objects, composed.
 pub(crate) fn composed(kind: MessageType, direction: Direction) -> Message<'static> {
     let mut m = Message::new(kind, NslpId::PING, 30);
     m.mri = Some(flow(direction).into());
@@ -160,7 +160,7 @@ pub(crate) fn composed(kind: MessageType, direction: Direction) -> Message<'stat
     m
 }
 
-/// Both ways: `vector` parses to `expected`, and `expected` encodes to `vector`.
+/// Checks both directions: `vector` parses to `expected`, and `expected` encodes to `vector`.
 pub(crate) fn both_ways(vector: &[u8], encapsulation: Encapsulation, expected: &Message<'_>) {
     let parsed = Message::parse(vector, encapsulation).unwrap();
     assert_eq!(&parsed, expected);

@@ -1,11 +1,11 @@
-//! Every message cut at every length and changed at every octet.
+//! Every message truncated at every length and changed at every octet.
 
 use signalbox_gist::fuzz;
 use signalbox_gist::wire::{Encapsulation, Header, MAGIC, Message, Problem};
 
 use crate::support::*;
 
-/// What `all()` gives is accepted and stable: the sweeps start from good messages.
+/// The messages of `all()` are accepted and stable, so that the sweeps start from valid messages.
 #[test]
 fn the_messages_are_good() {
     for (encapsulation, octets) in all() {
@@ -16,8 +16,8 @@ fn the_messages_are_good() {
     }
 }
 
-/// GIST-A.4.4.1-06: cut anywhere behind the header the message has the wrong length; cut with a header that fits it
-/// is another message, which must not cause a panic.
+/// GIST-A.4.4.1-06: a message that is truncated after the header has the wrong length; with a corrected header it is
+/// another message, which must not cause a panic.
 #[test]
 fn truncated() {
     for (encapsulation, octets) in all() {
@@ -39,7 +39,7 @@ fn truncated() {
     }
 }
 
-/// Each object cut by a word, and grown by one, with and without a header that fits.
+/// Each object shortened and lengthened by a word, with and without a corrected header.
 #[test]
 fn object_lengths() {
     for (_, octets) in all() {
@@ -65,7 +65,8 @@ fn object_lengths() {
     }
 }
 
-/// One octet changed at every place to every value: no panic, and whatever parses encodes to the same.
+/// One octet changed at every place to every value: no panic, and each message that can be parsed encodes to the same
+/// octets.
 #[test]
 fn changed_octets() {
     for (_, mut octets) in all() {
@@ -82,7 +83,7 @@ fn changed_octets() {
     }
 }
 
-/// A good header alone lacks its objects.
+/// A valid header alone lacks its objects.
 #[test]
 fn a_header_and_nothing_else() {
     for (encapsulation, octets) in all() {

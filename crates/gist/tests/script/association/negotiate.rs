@@ -390,7 +390,7 @@ fn a_new_peer_means_a_new_association() {
     let payload = encode(&response);
     rig.packet(&Via::direct("10.2.0.7", RIGHT), &payload);
     rig.out.retain(|(_, out)| !matches!(out, Out::Notified(..)));
-    // The end of the reliable messages to the former peer is confirmed before messages are sent to the new one.
+    // The node requests a confirmation of the reliable messages to the former peer before it sends more to the new one.
     let new = loop {
         match rig.next().1 {
             Out::Opened(channel, _, _, peer) => {
