@@ -1,4 +1,4 @@
-//! Limits of links: what is granted, what is refused in which words, and what stays as it was.
+//! Limits of links: grants, refusals with their text, and unchanged reservations.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ fn what_cannot_be_asked_is_refused_in_words() {
     assert!(resources.poll().is_none());
 }
 
-/// M over the MTU for either service; r and b that are in range but not supported. RSVPIS-2211-5-01,
+/// The limits: M above the MTU for either service; r and b in range but not supported. RSVPIS-2211-5-01,
 /// RSVPIS-2211-5-02.
 #[test]
 fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
@@ -134,11 +134,11 @@ fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
     let refused =
         refusal(&mut resources, &guaranteed(GrantRequest { traffic: slow_peak, ..ask(1, 1) }, 1, 0));
     assert_eq!(refused, "request: peak rate p: less than the token rate r");
-    // Controlled load does not look at the peak rate.
+    // Controlled load ignores the peak rate.
     admit(&mut resources, &GrantRequest { traffic: slow_peak, ..ask(1, 1) });
 }
 
-/// p = r and p unknown cost controlled load the same. RSVPIS-2211-5-04.
+/// With p = r and with p unknown, controlled load costs the same. RSVPIS-2211-5-04.
 #[test]
 fn controlled_load_costs_its_token_rate() {
     let mut resources = start(config());
@@ -148,7 +148,7 @@ fn controlled_load_costs_its_token_rate() {
     assert_eq!(reserved(&resources), 8 * MBIT);
 }
 
-/// Rate, buffer and places. RSVPIS-2211-4-01.
+/// Limits of rate, buffer and number of reservations. RSVPIS-2211-4-01.
 #[test]
 fn each_limit_of_a_service_counts() {
     let mut config = config();
@@ -195,7 +195,7 @@ fn a_full_table_refuses() {
     admit(&mut resources, &ask(1, 1));
     let second = admit(&mut resources, &ask(2, 1));
     assert_eq!(refusal(&mut resources, &ask(3, 1)), "max_reservations: all 2 in use");
-    // A change needs no new place.
+    // A change of a reservation needs no further entry.
     resources.modify(NOW, second.grant, &ask(3, 1)).unwrap();
     assert_eq!(resources.counters().refused_full, 1);
 }
@@ -209,7 +209,7 @@ fn link_headers_count() {
     assert_eq!(refusal(&mut resources, &ask(1, 10)), "eth1: share: 0 of 10 Mbit/s in use, 11.4 Mbit/s asked");
     admit(&mut resources, &ask(1, 5));
     assert_eq!(reserved(&resources), 5 * MBIT + 5 * MBIT * 14 / 100);
-    // What the kernel serves and polices is the payload.
+    // The kernel serves and polices the payload.
     let mut kernel = Kernel::default();
     kernel.drain(&mut resources);
     assert_eq!(kernel.sum(ETH1), 5 * MBIT);
@@ -232,8 +232,8 @@ fn guaranteed_service_costs_its_service_rate_and_buffer() {
     assert_eq!(refusal(&mut start(config), &ask), "eth1: buffer: 0 of 12099 octets in use, 12100 asked");
 }
 
-/// 6 of 10 Mbit/s are left; R = 8 fits with the slack only. The refresh gives the same, though the link is empty by
-/// then. RSVPIS-2212-Ordering-04, RSVPIS-2212-Ordering-05.
+/// The link has 6 of 10 Mbit/s left; R = 8 is granted with the slack only. The refresh gets the same grant, though the
+/// link is empty by then. RSVPIS-2212-Ordering-04, RSVPIS-2212-Ordering-05.
 #[test]
 fn slack_makes_room_and_is_kept() {
     let mut resources = start(config());
@@ -251,7 +251,7 @@ fn slack_makes_room_and_is_kept() {
     assert_eq!((again.rspec, reserved(&resources)), (Some(given), 6 * MBIT));
 }
 
-/// Slack that this node did not use is passed on, also when the request changes.
+/// The node passes on unused slack, also when the request changes.
 #[test]
 fn slack_that_was_not_used_is_passed_on() {
     let mut resources = start(config());
@@ -261,7 +261,8 @@ fn slack_that_was_not_used_is_passed_on() {
     assert_eq!(changed.rspec, Some(RSpec::new(500_000.0, 2_000).unwrap()));
 }
 
-/// RSVPIS-2211-5-03, RSVPIS-2212-Invocation-04: less is never refused, even where nothing would be granted now.
+/// RSVPIS-2211-5-03, RSVPIS-2212-Invocation-04: a smaller request is never refused, even if no new request would be
+/// granted now.
 #[test]
 fn less_is_never_refused() {
     let mut resources = start(config());
@@ -315,7 +316,7 @@ fn a_change_is_told_to_the_kernel_once() {
     kernel.drain(&mut resources);
     let installed: Vec<_> = kernel.installed.values().collect();
     assert_eq!((installed.len(), installed[0].filters[0], installed[0].traffic.rate), (1, flow(7), 8 * MBIT));
-    // The old flow is free again, the new one is not.
+    // The old flow is free again, the new one is reserved.
     admit(&mut resources, &ask(1, 1));
     assert!(resources.admit(NOW, &ask(7, 1)).is_err());
 }
@@ -362,7 +363,7 @@ fn a_session_is_counted_once() {
     let both = &kernel.installed[&old.reservation];
     assert_eq!((both.filters.as_slice(), both.traffic.rate), ([flow(1), flow(2)].as_slice(), 8 * MBIT));
     assert!(resources.admit(NOW, &ask(3, 3)).is_err());
-    // The end of the old branch has no effect on the new one.
+    // The end of the old branch does not affect the new one.
     resources.release(new.grant);
     kernel.drain(&mut resources);
     let left = &kernel.installed[&old.reservation];
@@ -371,7 +372,7 @@ fn a_session_is_counted_once() {
     resources.release(old.grant);
     kernel.drain(&mut resources);
     assert_eq!((kernel.installed.len(), reserved(&resources)), (1, 3 * MBIT));
-    // The session is forgotten with its last.
+    // The session is removed with its last grant.
     let fresh = admit(&mut resources, &of_session(4, 1));
     assert_ne!(fresh.reservation, old.reservation);
 }
@@ -387,7 +388,7 @@ fn a_session_has_one_service_and_so_many_sharers() {
     assert_eq!(refusal(&mut resources, &of_session(3, 1)), "eth1: max_sharers: all 2 in use");
     let conflict = guaranteed(of_session(1, 1), 1, 0);
     assert!(resources.modify(NOW, first.grant, &conflict).is_err());
-    // Another engine's session of the same number is another session.
+    // A session of another engine with the same number is a different session.
     let mut foreign = of_session(9, 1);
     foreign.owner.protocol = ReserverId(241);
     assert_ne!(admit(&mut resources, &foreign).reservation, first.reservation);
@@ -417,7 +418,7 @@ fn queues_are_given_as_configured() {
     assert_eq!(queue(&mut resources, &asked).0, Treatment::Aggregate(ServiceClass::Dscp(46)));
 }
 
-/// Excess is best effort unless configured or asked otherwise; marking is passed on.
+/// Excess traffic is best effort by default; configuration or request can change that, and marking is passed on.
 #[test]
 fn excess_and_marks_reach_the_kernel() {
     let mut config = config();
@@ -445,7 +446,7 @@ fn what_the_kernel_refuses_is_lost() {
     assert!(!resources.reservation(first.grant).unwrap().in_kernel);
     resources.installed(first.reservation, Ok(()));
     assert!(resources.reservation(first.grant).unwrap().in_kernel);
-    // Of two changes under way only the last answer counts.
+    // Of two pending changes only the last answer counts.
     resources.modify(NOW, first.grant, &ask(1, 7)).unwrap();
     kernel.drain(&mut resources);
     resources.modify(NOW, first.grant, &ask(1, 8)).unwrap();
@@ -472,7 +473,7 @@ fn what_was_never_told_is_forgotten() {
     assert!(resources.poll().is_none());
 }
 
-/// Changes keep their order and content until they are polled: never too much at once.
+/// Changes keep their order and content until they are polled: the sum never exceeds the share.
 #[test]
 fn what_is_queued_keeps_its_content() {
     let mut resources = start(config());
@@ -480,7 +481,8 @@ fn what_is_queued_keeps_its_content() {
     let first = admit(&mut resources, &ask(1, 2));
     let second = admit(&mut resources, &ask(2, 8));
     kernel.drain(&mut resources);
-    // The first may have 7 only when the second has 3: what is queued for it before that is 1, not 7.
+    // The first reservation may have 7 only after the second has 3: the change that is queued for it before has 1, not
+    // 7.
     resources.modify(NOW, first.grant, &ask(1, 1)).unwrap();
     resources.modify(NOW, second.grant, &ask(2, 3)).unwrap();
     resources.modify(NOW, first.grant, &ask(1, 7)).unwrap();
@@ -505,7 +507,7 @@ fn interfaces_come_and_go() {
     let mut kernel = Kernel::default();
     let first = admit(&mut resources, &ask(1, 6));
     kernel.drain(&mut resources);
-    // Down and up again: nothing is lost.
+    // The interface goes down and up again: no reservation is lost.
     let down = signalbox_core::node::Interface { up: false, ..interface(ETH1, "eth1") };
     resources.interfaces(&[down]);
     assert_eq!(refusal(&mut resources, &ask(2, 1)), "eth1: down");
@@ -513,7 +515,8 @@ fn interfaces_come_and_go() {
     assert!(kernel.drain(&mut resources).is_empty());
     admit(&mut resources, &ask(2, 1));
     kernel.drain(&mut resources);
-    // Its number is another interface's now: all is lost, and the new one has settings of its own.
+    // The number now belongs to another interface: all reservations are lost, and the new interface has its own
+    // settings.
     resources.interfaces(&[interface(ETH1, "wlan0")]);
     let lost = kernel.drain(&mut resources);
     assert_eq!(lost.len(), 2);
@@ -523,7 +526,7 @@ fn interfaces_come_and_go() {
     assert_eq!((resources.len(), resources.counters().interface_lost), (0, 2));
 }
 
-/// The weakest go first, then the largest; what is left fits.
+/// The weakest reservations are removed first, then the largest; the remaining ones fit.
 #[test]
 fn a_link_that_shrinks_loses_the_weakest() {
     let any = LinkConfig { reservable: Share::Percent(100), ..LinkConfig::new("*", None) };

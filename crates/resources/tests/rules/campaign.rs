@@ -1,4 +1,5 @@
-//! Anything in any order: no link ever holds more than its share, books agree with the kernel and with the owners.
+//! Arbitrary steps in any order: no link ever exceeds its share, and the sums agree with the kernel and with the
+//! owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ enum Step {
     /// The grant, its new request, and whether only the rate changes.
     Modify(usize, Wish, bool),
     Release(usize),
-    /// So many outputs.
+    /// Poll this number of outputs.
     Poll(usize),
     Answer(bool),
     Measure(bool, u64),
@@ -112,7 +113,7 @@ struct World {
     resources: Resources,
     kernel: Kernel,
     held: BTreeSet<GrantId>,
-    /// As `interfaces` was last given it.
+    /// The last argument of `interfaces`.
     up: BTreeMap<IfIndex, bool>,
 }
 
@@ -132,7 +133,7 @@ impl World {
         self.resources.links().find(|link| link.ifindex == ifindex).map_or(0, |link| link.share)
     }
 
-    /// Never, not even between two outputs.
+    /// Checks the conditions that hold always, also between two outputs.
     fn check_always(&self) {
         for (ifindex, name) in LINKS {
             assert!(self.kernel.sum(ifindex) <= self.share(ifindex), "{name} holds too much");
@@ -145,7 +146,7 @@ impl World {
         }
     }
 
-    /// When all is polled.
+    /// Checks the conditions that hold when all outputs are polled.
     fn check_at_rest(&self) {
         let views: Vec<_> = self.resources.reservations().collect();
         assert_eq!(views.iter().map(|view| view.grant).collect::<BTreeSet<_>>(), self.held);
@@ -202,7 +203,8 @@ impl World {
             }
             Step::Release(at) => {
                 if let Some(grant) = pick(&self.held, at) {
-                    // It may be lost without a report so far: then the release does nothing, and the report follows.
+                    // The grant may be lost without a report so far: then the release has no effect, and the report
+                    // follows.
                     if self.resources.reservation(grant).is_some() {
                         self.held.remove(&grant);
                     }
@@ -223,7 +225,7 @@ impl World {
                     self.resources.installed(id, if yes { Ok(()) } else { Err(ReserveError::Failed) });
                 }
             }
-            // What a link loses is lost before the next request: until it is polled the kernel has too much.
+            // A link loses capacity before the next request: until that is polled the kernel has too much.
             Step::Measure(second, mbit) => {
                 let ifindex = if second { ETH2 } else { ETH1 };
                 self.resources.measured(ifindex, Some(mbit * MBIT));
@@ -273,7 +275,7 @@ proptest! {
         for link in world.resources.links() {
             prop_assert_eq!((link.reserved, link.buffer, link.reservations, link.own_queues), (0, 0, 0, 0));
         }
-        // Nothing is left behind that would refuse the next.
+        // No state remains that could refuse the next request.
         world.up = LINKS.iter().map(|(ifindex, _)| (*ifindex, true)).collect();
         let interfaces: Vec<_> = LINKS.iter().map(|(ifindex, name)| interface(*ifindex, name)).collect();
         world.resources.interfaces(&interfaces);

@@ -1,4 +1,4 @@
-//! The configuration as people write it.
+//! The configuration in the form that people write.
 
 use signalbox_resources::config::{Action, Config, ExcessAction, Queue};
 use signalbox_resources::units::{Hours, Ports, Share, Span};
@@ -69,7 +69,7 @@ fn a_whole_file_is_read() {
     assert_eq!(rule.max_lifetime, Some(Span(std::time::Duration::from_secs(90))));
     assert_eq!(config.keys[0].length, 32);
     Resources::new(config.clone(), 0, [7; 32]).unwrap();
-    // What was read can be written and read again.
+    // The configuration is written and read again without a change.
     let again = toml::from_str::<Config>(&toml::to_string(&config).unwrap()).unwrap();
     assert_eq!(again, config);
     assert_eq!(toml::from_str::<Config>(""), Ok(Config::default()));

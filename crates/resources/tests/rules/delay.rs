@@ -17,8 +17,8 @@ fn rate(rate: f32) -> RSpec {
     RSpec::new(rate, 0).unwrap()
 }
 
-/// By hand, all three branches. p = 4000, R = 2000: (5000−1000)/2000·(4000−2000)/(4000−1000) + (1000+3000)/2000 =
-/// 1.3333 + 2 s, and 2 ms. R = 4000 = p: (1000+3000)/4000 = 1 s. p unknown, R = 2000: 2 + 2 s.
+/// Results by hand for all three branches. p = 4000, R = 2000: (5000−1000)/2000·(4000−2000)/(4000−1000) +
+/// (1000+3000)/2000 = 1.3333 + 2 s, and 2 ms. R = 4000 = p: (1000+3000)/4000 = 1 s. p unknown, R = 2000: 2 + 2 s.
 /// RSVPIS-2212-End-to-End-01.
 #[test]
 fn the_delay_bound_has_two_branches() {
@@ -27,12 +27,12 @@ fn the_delay_bound_has_two_branches() {
     assert_eq!(bound(4000.0, 4000.0), Duration::from_micros(1_002_000));
     assert_eq!(bound(4000.0, 8000.0), Duration::from_micros(502_000));
     assert_eq!(bound(f32::INFINITY, 2000.0), Duration::from_micros(4_002_000));
-    // p = r = R: nothing is ever waiting behind the bucket.
+    // With p = r = R no packet ever waits behind the bucket.
     assert_eq!(bound(1000.0, 1000.0), Duration::from_micros(4_002_000));
 }
 
-/// By hand. Peak unknown: b + Csum + Dsum·R = 5000 + 1000 + 0.5·2000. Peak 4000, R 2000: Csum/R + Dsum = 1 s, the
-/// burst lasts 4000/3000 s: X = R. Peak 40000: the burst lasts 0.1026 s: X = r. Peak 1500 < R: X = p.
+/// Results by hand. Peak unknown: b + Csum + Dsum·R = 5000 + 1000 + 0.5·2000. Peak 4000, R 2000: Csum/R + Dsum = 1 s,
+/// the burst lasts 4000/3000 s: X = R. Peak 40000: the burst lasts 0.1026 s: X = r. Peak 1500 < R: X = p.
 /// RSVPIS-2212-Guidelines-01.
 #[test]
 fn the_buffer_has_four_branches() {
@@ -44,12 +44,12 @@ fn the_buffer_has_four_branches() {
     assert_eq!(need(40_000.0, rate(2000.0)), 6000);
     // 1000 + 4000·0 + 1·1500
     assert_eq!(need(1500.0, rate(2000.0)), 2500);
-    // Slack that is returned counts as Dsum: another 0.25 s of R.
+    // Returned slack counts as Dsum: another 0.25 s of R.
     assert_eq!(need(f32::INFINITY, RSpec::new(2000.0, 250_000).unwrap()), 7500);
 }
 
-/// RSVPIS-2212-Exported-01, RSVPIS-2212-Exported-02: 1500 octets at 1.25 MB/s are 1200 µs. What is exported stays within 1 to 2^28, and sums
-/// saturate.
+/// RSVPIS-2212-Exported-01, RSVPIS-2212-Exported-02: 1500 octets at 1.25 MB/s are 1200 µs. Exported values stay within
+/// 1 to 2^28, and sums saturate.
 #[test]
 fn error_terms_are_those_of_a_fair_queue() {
     assert_eq!(LocalTerms::fair_queue(1_250_000, 1500), LocalTerms { c: 1500, d: 1200 });
@@ -61,7 +61,7 @@ fn error_terms_are_those_of_a_fair_queue() {
     assert_eq!((more.c_tot, more.d_tot, more.c_sum, more.d_sum), (u32::MAX, u32::MAX, 1505, 86));
 }
 
-/// Two hops of C=1500, D=80; a point that shapes anew begins Csum and Dsum again, the totals go on.
+/// Two hops of C=1500, D=80; a point that reshapes sets Csum and Dsum to zero, and the totals continue.
 #[test]
 fn error_terms_add_up_and_restart_at_a_shaper() {
     let hop = LocalTerms { c: 1500, d: 80 };
@@ -71,7 +71,7 @@ fn error_terms_add_up_and_restart_at_a_shaper() {
     assert_eq!(third, ErrorTerms { c_tot: 4500, d_tot: 240, c_sum: 1500, d_sum: 80 });
 }
 
-/// By hand: b + Ctot = 8000 octets. From R = 4000 to 2000 takes 8000·(1/2000 − 1/4000) = 2 s of slack.
+/// Result by hand: b + Ctot = 8000 octets. From R = 4000 to 2000 takes 8000·(1/2000 − 1/4000) = 2 s of slack.
 /// RSVPIS-2212-Ordering-04.
 #[test]
 fn slack_pays_for_a_lower_rate() {
@@ -99,7 +99,7 @@ fn any_flow() -> impl Strategy<Value = (TSpec, RSpec, ErrorTerms)> {
     })
 }
 
-/// The bound again, from the text of the RFC, in whole fractions of nothing but doubles.
+/// The bound computed a second time, from the text of the RFC, in doubles only.
 fn reference(tspec: &TSpec, at: f64, terms: &ErrorTerms) -> f64 {
     let (r, b, p) = (f64::from(tspec.rate()), f64::from(tspec.bucket()), f64::from(tspec.peak()));
     let m = f64::from(tspec.max_packet());
@@ -131,7 +131,7 @@ proptest! {
         prop_assert!(delay_bound(&tspec, rspec, &further) >= bound);
     }
 
-    /// The rate for a delay keeps it, and a rate a hundredth lower does not unless r forbids a lower one.
+    /// The rate for a delay satisfies it, and a rate one percent lower does not, unless r forbids a lower one.
     #[test]
     fn the_rate_for_a_delay_is_the_lowest((tspec, rspec, terms) in any_flow()) {
         let wanted = delay_bound(&tspec, rspec, &terms);
@@ -140,13 +140,13 @@ proptest! {
         prop_assert!(found.rate() >= tspec.rate());
         let lower = found.rate() * 0.99;
         let fixed = Duration::from_micros(u64::from(terms.d_tot));
-        // Below that, a hundredth is lost in rounding to microseconds.
+        // Below that, one percent is lost in rounding to microseconds.
         if lower >= tspec.rate() && wanted - fixed > Duration::from_micros(500) {
             prop_assert!(delay_bound(&tspec, RSpec::new(lower, 0).unwrap(), &terms) > wanted);
         }
     }
 
-    /// The rule of the RFC, taken literally: Sout + b/Rout + Ctot/Rout ≤ Sin + b/Rin + Ctot/Rin, and r ≤ Rout ≤ Rin.
+    /// The rule of the RFC in its literal form: Sout + b/Rout + Ctot/Rout ≤ Sin + b/Rin + Ctot/Rin, and r ≤ Rout ≤ Rin.
     /// RSVPIS-2212-Ordering-04.
     #[test]
     fn slack_is_never_overdrawn((tspec, rspec, terms) in any_flow(), part in 0.0f32..1.0) {
@@ -164,7 +164,7 @@ proptest! {
         }
     }
 
-    /// Finite, at least a packet, and knowing the peak rate never costs more.
+    /// The buffer is finite and at least a packet, and a known peak rate never increases it.
     #[test]
     fn buffers_are_sane((tspec, rspec, terms) in any_flow()) {
         let need = buffer(&tspec, rspec, &terms);

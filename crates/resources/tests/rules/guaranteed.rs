@@ -1,4 +1,4 @@
-//! Guaranteed service at a link: what its queue is served with, what conforms where, what it bounds.
+//! Guaranteed service at a link: the service rate of its queue, the conforming traffic, and the delay bound.
 
 use proptest::prelude::*;
 use signalbox_core::node::Interface;
@@ -11,7 +11,7 @@ use signalbox_resources::{Config, GrantRequest, Policing};
 
 use crate::support::*;
 
-/// What is installed for a request.
+/// The reservation that is installed for a request.
 fn installed(ask: &GrantRequest) -> Reservation {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
@@ -20,7 +20,7 @@ fn installed(ask: &GrantRequest) -> Reservation {
     kernel.installed.into_values().next().unwrap()
 }
 
-/// One Mbit/s served at two, behind a path with these error terms.
+/// A request for one Mbit/s served at two, behind a path with these error terms.
 fn behind(terms: ErrorTerms, policing: Policing) -> GrantRequest {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let rspec = RSpec::new((2 * MBIT) as f32, 0).unwrap();
@@ -32,7 +32,7 @@ const TERMS: ErrorTerms = ErrorTerms { c_tot: 9000, d_tot: 90_000, c_sum: 3000, 
 const EDGE: Policing = Policing { entry: true, merge: false, branch: false };
 const INSIDE: Policing = Policing { entry: false, ..EDGE };
 
-/// RSVPIS-2212-DataHandling-01: the queue is sure of R, whatever r is; what conforms is told by r all the same.
+/// RSVPIS-2212-DataHandling-01: the queue is guaranteed R, for any r; nevertheless r decides the conforming traffic.
 #[test]
 fn a_queue_is_served_at_the_service_rate() {
     let reservation = installed(&behind(ErrorTerms::default(), EDGE));
@@ -43,9 +43,9 @@ fn a_queue_is_served_at_the_service_rate() {
     assert_eq!(installed(&ask(1, 1)).served, None);
 }
 
-/// RSVPIS-2212-Policing-01, RSVPIS-2212-Policing-03, RSVPIS-2212-Policing-04: the token bucket itself counts at the edge
-/// only. Everywhere else, at points where flows merge and branch too, the bucket has room for what queues on the way have
-/// pushed together, b + Csum + Dsum·r, and only what finds it full is not conforming.
+/// RSVPIS-2212-Policing-01, RSVPIS-2212-Policing-03, RSVPIS-2212-Policing-04: the token bucket itself applies at the
+/// edge only. Everywhere else, also where flows merge and branch, the bucket covers the bursts that queues on the path
+/// cause, b + Csum + Dsum·r, and only traffic beyond it is not conforming.
 #[test]
 fn inside_the_network_queues_are_allowed_for() {
     let pushed = 10_000 + 3000 + 5000; // b, Csum, and 40 ms of 125 000 octets a second
@@ -55,7 +55,7 @@ fn inside_the_network_queues_are_allowed_for() {
         let inside = installed(&behind(TERMS, policing)).traffic;
         assert_eq!((inside.burst, inside.rate), (pushed, MBIT), "{policing:?}");
     }
-    // Queues hide the peak rate; where there were none, it counts.
+    // Queues hide the peak rate; without queues it applies.
     let mut fast = behind(TERMS, INSIDE);
     fast.traffic.peak = Some(3 * MBIT);
     assert_eq!(installed(&fast).traffic.peak, None);
@@ -63,19 +63,19 @@ fn inside_the_network_queues_are_allowed_for() {
     fast.guaranteed =
         fast.guaranteed.map(|asked| GuaranteedRequest { terms: ErrorTerms::default(), ..asked });
     assert_eq!(installed(&fast).traffic.peak, Some(3 * MBIT));
-    // More than can be is as much as can be.
+    // Values beyond the maximum count as the maximum.
     let endless = ErrorTerms { c_sum: u32::MAX, d_sum: u32::MAX, ..TERMS };
     assert_eq!(installed(&behind(endless, INSIDE)).traffic.burst, u32::MAX);
 }
 
-/// RSVPIS-2211-7-04: controlled load is policed by each node for itself, wherever it stands.
+/// RSVPIS-2211-7-04: each node polices controlled load for itself, at any position on the path.
 #[test]
 fn controlled_load_is_policed_everywhere() {
     let inside = installed(&GrantRequest { policing: INSIDE, ..ask(1, 1) });
     assert_eq!(inside.traffic, traffic(MBIT));
 }
 
-/// A flow that moves from the edge to the inside, or back, gets other policing; nothing else changes.
+/// A flow that moves from the edge to the inside, or back, gets other policing; all else stays the same.
 #[test]
 fn where_a_flow_is_policed_can_change() {
     let mut resources = start(config());
@@ -88,7 +88,7 @@ fn where_a_flow_is_policed_can_change() {
     assert_eq!(kernel.installed.values().next().unwrap().traffic.burst, 18_000);
 }
 
-/// RSVPIS-2210-2.3.2-05, RSVPIS-2215-3.5-01: a service may take smaller packets than its link, never larger ones.
+/// RSVPIS-2210-2.3.2-05, RSVPIS-2215-3.5-01: a service may accept smaller packets than its link, never larger ones.
 #[test]
 fn a_service_may_take_smaller_packets_than_its_link() {
     let mut link = link("eth1", 10);
@@ -111,7 +111,7 @@ fn a_service_may_take_smaller_packets_than_its_link() {
     assert_eq!(refusal(&mut resources, &larger), "eth1: mtu: packets of 1501 octets over 1500");
 }
 
-/// RSVPIS-2215-1-01: latency where it is configured; where it is not, that it cannot be told.
+/// RSVPIS-2215-1-01: the latency is configured, otherwise it is indeterminate.
 #[test]
 fn latency_is_what_was_configured_or_cannot_be_told() {
     let latency = |text: Option<&str>| {
@@ -132,7 +132,7 @@ fn latency_is_what_was_configured_or_cannot_be_told() {
     }
 }
 
-/// RSVPIS-2215-3.1-01: what a tunnel does for packets nobody here knows; whoever does has to name it.
+/// RSVPIS-2215-3.1-01: the overhead of a tunnel is not known to this node; it must be configured.
 #[test]
 fn a_tunnel_gives_nothing_unless_it_is_named() {
     let tunnel = Interface { tunnel: true, ..interface(ETH1, "tun0") };
@@ -166,9 +166,9 @@ fn what_cannot_be_asked_for_is_refused() {
 }
 
 proptest! {
-    /// RSVPIS-2212-DataHandling-01: a queue that is served packet by packet at R, at a link that has always begun
-    /// with somebody else's largest packet just before, delays no packet of a conforming flow by more than b/R + C/R + D,
-    /// with the C and D that the link tells.
+    /// RSVPIS-2212-DataHandling-01: a queue that is served packet by packet at R, at a link that has always just begun
+    /// to send the largest packet of another flow, delays no packet of a conforming flow by more than b/R + C/R + D,
+    /// with the C and D that the link exports.
     #[test]
     fn no_conforming_packet_waits_longer_than_the_bound(
         packets in prop::collection::vec((64u32..=1500, 0u32..3), 1..200),
@@ -184,7 +184,7 @@ proptest! {
         let bound = b / service + f64::from(terms.c) / service + f64::from(terms.d) / 1e6;
         let (mut now, mut tokens, mut free) = (0.0_f64, b, 0.0_f64);
         for (octets, pause) in packets {
-            // As soon as the bucket allows it, or later.
+            // The packet is sent as soon as the bucket allows it, or later.
             let wait = ((f64::from(octets) - tokens).max(0.0)) / r + f64::from(pause) * 700.0 / r;
             now += wait;
             tokens = (tokens + wait * r).min(b) - f64::from(octets);

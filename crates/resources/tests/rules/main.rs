@@ -1,4 +1,4 @@
-//! What admission control, the policy and the IntServ arithmetic promise.
+//! The guarantees of admission control, of the policy and of the IntServ arithmetic.
 
 mod admission;
 mod campaign;

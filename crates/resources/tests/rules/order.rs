@@ -10,7 +10,7 @@ fn tspec(rate: f32, bucket: f32, peak: f32, min: u32, max: u32) -> TSpec {
     TSpec::new(rate, bucket, peak, min, max).unwrap()
 }
 
-/// Few different values, so that equal and ordered ones are common, and extreme ones.
+/// TSpecs with few different values, so that equal and ordered ones are common, and extreme ones.
 fn any_tspec() -> impl Strategy<Value = TSpec> {
     let rate = || prop_oneof![Just(1.0), Just(125_000.0), Just(125_000.5), Just(40e12), 1.0f32..1e9];
     let peak = prop_oneof![rate(), Just(f32::INFINITY)];
@@ -25,8 +25,8 @@ fn any_rspec() -> impl Strategy<Value = RSpec> {
         .prop_map(|(rate, slack)| RSpec::new(rate, slack).unwrap())
 }
 
-/// Both ways: zeros of either sign, negatives, NaN, infinities, below 1 and above the range; m = 0, M < m.
-/// RSVPIS-2215-3.6-03, RSVPIS-2212-Invocation-02.
+/// Invalid and valid values: zeros of either sign, negatives, NaN, infinities, below 1 and above the range; m = 0, M <
+/// m. RSVPIS-2215-3.6-03, RSVPIS-2212-Invocation-02.
 #[test]
 fn what_is_no_tspec_is_refused() {
     let bad = [0.0, -0.0, -1.0, 0.5, f32::NAN, f32::NEG_INFINITY, f32::MIN_POSITIVE];
@@ -48,7 +48,7 @@ fn what_is_no_tspec_is_refused() {
     assert_eq!(TSpec::new(1.0, 1.0, 1.0, 500, 100), Err(SpecError::MaxPacket));
 }
 
-/// Guaranteed service needs R ≥ r and p ≥ r; controlled load does not look at p.
+/// Guaranteed service needs R ≥ r and p ≥ r; controlled load ignores p.
 #[test]
 fn guaranteed_service_needs_rates_over_the_token_rate() {
     let spec = tspec(1000.0, 1500.0, 2000.0, 64, 1500);
@@ -137,7 +137,7 @@ fn rspecs_merge_to_the_larger_rate_and_the_smaller_slack() {
     assert!(RSpec::new(10.0, 2).unwrap() > RSpec::new(10.0, 3).unwrap());
 }
 
-/// And a bucket that is in range but more than can be policed is refused. RSVPIS-2211-5-01.
+/// A bucket that is in range but too large for policing is refused. RSVPIS-2211-5-01.
 #[test]
 fn whole_octets_are_rounded_up() {
     let spec = tspec(1000.25, 1500.5, 2000.75, 64, 1500);
@@ -177,7 +177,7 @@ proptest! {
         }
     }
 
-    /// Order is a partial order, and merging keeps it.
+    /// The order is a partial order, and merging preserves it.
     #[test]
     fn order_is_consistent(a in any_tspec(), b in any_tspec(), c in any_tspec()) {
         if a <= b && b <= c {
@@ -192,7 +192,7 @@ proptest! {
         }
     }
 
-    /// Any order of the summands gives the same; a sum is not below its parts.
+    /// The sum is the same in any order of the summands, and is not below its parts.
     #[test]
     fn sums_do_not_depend_on_the_order(mut specs in prop::collection::vec(any_tspec(), 1..8)) {
         let there = TSpec::sum(specs.iter().copied());
@@ -215,7 +215,7 @@ proptest! {
         prop_assert!(a.merged(b) >= a && a.merged(b) >= b);
     }
 
-    /// Nothing that arrives, whatever its bits, makes a TSpec with an illegal value or a panic.
+    /// No received bits produce a TSpec with an illegal value, or a panic.
     #[test]
     fn any_bits_are_a_lawful_tspec_or_refused(bits in any::<[u32; 5]>()) {
         let float = |at: usize| f32::from_bits(bits[at]);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use signalbox_resources::intserv::{Bandwidth, Latency, Path, SpecError, compose_override};
 
-/// Negative zero, infinity, NaN, a negative number, a denormal one.
+/// Invalid values: negative zero, infinity, NaN, a negative number, a denormal one.
 #[test]
 fn what_is_no_bandwidth_is_refused() {
     for bits in [0x8000_0000, 0x7F80_0000, 0x7FC0_0000, 0xBF80_0000, 0x0000_0001] {
@@ -14,7 +14,7 @@ fn what_is_no_bandwidth_is_refused() {
     assert_eq!(Bandwidth::new(41e12), Err(SpecError::Rate));
 }
 
-/// Links of 10 and 1.25 MB/s: 1.25e6; one that cannot tell: 0. RSVPIS-2215-3.3-01.
+/// Links of 10 and 1.25 MB/s give 1.25e6; a link without a known rate gives 0. RSVPIS-2215-3.3-01.
 #[test]
 fn bandwidth_is_the_minimum() {
     let (fast, slow) = (Bandwidth::of_link(10_000_000), Bandwidth::of_link(1_250_000));
@@ -23,7 +23,7 @@ fn bandwidth_is_the_minimum() {
     assert!(f64::from(Bandwidth::of_link(16_777_217).value()) <= 16_777_217.0);
 }
 
-/// RSVPIS-2215-3.4-01: 0xFFFFFFFE + 10 cannot be told, and stays so.
+/// RSVPIS-2215-3.4-01: 0xFFFFFFFE + 10 is indeterminate, and stays so.
 #[test]
 fn latency_is_a_sum_that_may_become_indeterminate() {
     assert_eq!(Latency(100).composed(Latency(20)), Latency(120));
@@ -44,7 +44,7 @@ fn a_path_composes_every_parameter() {
     assert!(!long.broken);
 }
 
-/// All combinations of what arrives and what is local. RSVPIS-2215-2-01.
+/// All combinations of received and local values. RSVPIS-2215-2-01.
 #[test]
 fn overrides_compose_with_what_there_is() {
     let compose = |arriving, local| compose_override((arriving, 1500), (local, 1400), u32::min);
@@ -56,7 +56,7 @@ fn overrides_compose_with_what_there_is() {
 }
 
 proptest! {
-    /// In whatever order hops are joined, the path is the same.
+    /// The path is the same in any order of composition.
     #[test]
     fn composition_is_associative(hops in prop::collection::vec((0u64..1 << 45, any::<u32>(), 1u32..9000), 3)) {
         let hop = |at: usize| Path::hop(hops[at].0, Latency(hops[at].1), hops[at].2);

@@ -1,4 +1,4 @@
-//! Rules who may ask for what, and the words in which they refuse.
+//! Rules that allow or deny requests, and the text of their refusals.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn deny(name: &str) -> RuleConfig {
     RuleConfig::new(name, Action::Deny)
 }
 
-/// Whatever no rule allows is denied.
+/// Resources that deny every request that no rule allows.
 fn only(rules: Vec<RuleConfig>) -> Resources {
     start(Config { rules, default: Action::Deny, ..config() })
 }
@@ -35,7 +35,7 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
     vec![text.parse().unwrap()]
 }
 
-/// Refused in these words, or allowed by the rule of this number.
+/// The text of the refusal, or the number of the rule that allows the request.
 fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, String> {
     let run = resources.dry_run(NOW, ask);
     run.result.map(|_| run.rule.map(|rule| rule.number)).map_err(|refusal| refusal.to_string())
@@ -70,7 +70,7 @@ fn the_first_rule_that_applies_decides() {
     );
     assert_eq!(decided(&resources, &from("192.0.2.1", ask(1, 1))), Err(DEFAULT.to_owned()));
     assert_eq!(decided(&resources, &from("::1", ask(1, 1))), Err(DEFAULT.to_owned()));
-    // The service rate of guaranteed service is what counts.
+    // The policy uses the service rate of guaranteed service.
     assert_eq!(
         decided(&resources, &from("10.9.0.1", guaranteed(ask(1, 4), 6, 0))),
         Err("rule 3 'guests': rate 6 Mbit/s over 5 Mbit/s".to_owned())
@@ -108,7 +108,7 @@ fn one_asker_has_a_total_at_an_interface() {
         refusal(&mut resources, &ask(2, 3)),
         "rule 1: total: 3 of 5 Mbit/s in use by this requester, 3 Mbit/s asked"
     );
-    // A change counts once, and another requester has a total of its own.
+    // A change counts once, and another requester has a separate total.
     resources.modify(NOW, first.grant, &ask(1, 4)).unwrap();
     assert!(resources.modify(NOW, first.grant, &ask(1, 6)).is_err());
     admit(&mut resources, &from("10.0.0.9", ask(7, 3)));
@@ -178,7 +178,7 @@ fn a_total_belongs_to_the_strongest_proof() {
     admit(&mut resources, &by("10.0.0.1", 2, ask(2, 3)));
 }
 
-/// An allowing rule has to match all packets, a denying rule only some.
+/// A rule that allows has to match all packets, a rule that denies only some.
 #[test]
 fn asking_for_more_is_no_way_around_a_denial() {
     let between = |src: &str, src_len, dst: &str, dst_len| {
@@ -264,7 +264,7 @@ fn days_and_hours_are_those_of_utc() {
         (Some("22:00-06:00"), &[], 23 * 60, true),
         (Some("22:00-06:00"), &[], 5 * 60, true),
         (Some("22:00-06:00"), &[], 6 * 60, false),
-        // The night of Saturday ends on Sunday; Saturday's small hours are Friday's night.
+        // The night of Saturday ends on Sunday; the first hours of Saturday belong to Friday's night.
         (Some("22:00-06:00"), &[Day::Sat], 29 * 60, true),
         (Some("22:00-06:00"), &[Day::Sat], 5 * 60, false),
         (Some("22:00-06:00"), &[Day::Fri], 5 * 60, true),

@@ -1,4 +1,4 @@
-//! Whom a strong request takes from.
+//! The victims of a request with a higher priority.
 
 use proptest::prelude::*;
 use signalbox_core::traffic::ServiceClass;
@@ -36,29 +36,29 @@ fn victims(config: Config, standing: &[(u16, u64, u16)], setup: u16, mbit: u64) 
     Some(lost)
 }
 
-/// (port, Mbit/s, defending priority), then setup priority and rate, then who loses.
+/// Each row has (port, Mbit/s, defending priority), then setup priority and rate, then the victims.
 #[test]
 fn the_weakest_lose_and_as_few_as_possible() {
     type Case = (&'static [(u16, u64, u16)], u16, u64, Option<&'static [u64]>);
     let cases: [Case; 11] = [
         // Sufficient resources: no victim.
         (&[(1, 5, 0)], 9, 5, Some(&[])),
-        // Equal priorities do not take from each other; nor does priority 0 from anybody.
+        // Equal priorities do not preempt each other, and priority 0 preempts no reservation.
         (&[(1, 10, 5)], 5, 1, None),
         (&[(1, 10, 0)], 0, 1, None),
         (&[(1, 10, 5)], 6, 1, Some(&[1])),
-        // The weaker one, although the stronger one alone would be sufficient.
+        // The weaker one is preempted, although the stronger one alone would be sufficient.
         (&[(1, 5, 1), (2, 5, 2)], 9, 5, Some(&[1])),
-        // Of equals the smallest that is enough.
+        // Of equal priorities the smallest sufficient one is preempted.
         (&[(1, 5, 1), (2, 3, 1), (3, 2, 1)], 9, 3, Some(&[2])),
         // If no single one is sufficient: the largest, and the smallest that completes it.
         (&[(1, 5, 1), (2, 3, 1), (3, 2, 1)], 9, 7, Some(&[3, 1])),
-        // Of equals in all the youngest.
+        // Of equal priorities and rates the newest one is preempted.
         (&[(1, 5, 1), (2, 5, 1)], 9, 5, Some(&[2])),
-        // Whom the level above makes needless is let go.
+        // A victim that is unnecessary because of the level above is kept.
         (&[(1, 1, 0), (2, 1, 0), (3, 8, 1)], 9, 8, Some(&[3])),
         (&[(1, 1, 0), (2, 1, 0), (3, 8, 1)], 9, 9, Some(&[2, 3])),
-        // Not even all of them are enough.
+        // All weaker ones together are not sufficient.
         (&[(1, 3, 1), (2, 7, 9)], 9, 4, None),
     ];
     for (standing, setup, mbit, expected) in cases {
@@ -74,7 +74,7 @@ fn a_part_may_be_enough() {
     type Case = (&'static [(u16, u64)], u64, &'static [u64], &'static [(u64, u64)]);
     let cases: [Case; 4] = [
         (&[(1, 8)], 5, &[], &[(1, 5)]),
-        // Room that is free is used first.
+        // Free resources are used first.
         (&[(1, 6)], 5, &[], &[(1, 5)]),
         (&[(1, 4), (2, 4)], 7, &[2], &[(1, 3)]),
         (&[(1, 8)], 10, &[1], &[]),
@@ -97,7 +97,7 @@ fn a_part_may_be_enough() {
     }
 }
 
-/// Of guaranteed service R is reduced first, then r with it. An owner that kept a part may request that part.
+/// With guaranteed service R is reduced first, then r with it. An owner that kept a part may request that part.
 #[test]
 fn a_part_of_guaranteed_service_may_be_taken() {
     for (strong, rate, token) in [(5, 5, 2), (9, 1, 1)] {
@@ -126,7 +126,7 @@ fn preemption_is_a_setting() {
     assert_eq!(victims(few, &[(1, 5, 0), (2, 5, 0)], 9, 5), Some(vec![2]));
 }
 
-/// Where a service is at its limit, only its own reservations help.
+/// If a service is at its limit, only its own reservations can be victims.
 #[test]
 fn victims_are_of_the_service_that_is_short() {
     let mut config = preemptive();
@@ -142,7 +142,7 @@ fn victims_are_of_the_service_that_is_short() {
     assert_eq!(lost.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), [2]);
 }
 
-/// A change may take from others, never from itself.
+/// A change may preempt other reservations, never its own.
 #[test]
 fn a_change_takes_from_others_only() {
     let mut resources = start(preemptive());

@@ -13,7 +13,7 @@ use signalbox_resources::{
     Resources,
 };
 
-/// Octets a second of a megabit.
+/// A rate of one Mbit/s in octets a second.
 pub(crate) const MBIT: u64 = 125_000;
 pub(crate) const ETH1: IfIndex = IfIndex(2);
 pub(crate) const ETH2: IfIndex = IfIndex(3);
@@ -23,12 +23,12 @@ pub(crate) fn interface(ifindex: IfIndex, name: &str) -> Interface {
     Interface { ifindex, name: name.to_owned(), up: true, mtu: 1500, tunnel: false, addresses: Vec::new() }
 }
 
-/// A link of which all can be reserved.
+/// A link that can be reserved completely.
 pub(crate) fn link(name: &str, mbit: u64) -> LinkConfig {
     LinkConfig { reservable: "100%".parse().unwrap(), ..LinkConfig::new(name, Some(Rate(mbit * MBIT))) }
 }
 
-/// `eth1` of 10 Mbit/s, all of it to be reserved.
+/// A configuration with `eth1` of 10 Mbit/s, all of it reservable.
 pub(crate) fn config() -> Config {
     Config { links: vec![link("eth1", 10)], ..Config::default() }
 }
@@ -48,7 +48,7 @@ pub(crate) fn traffic(rate: u64) -> TrafficSpec {
     TrafficSpec { rate, burst: 10_000, peak: None, min_policed: 100, max_packet: 1500 }
 }
 
-/// Controlled load of a rate in Mbit/s for the flow to this port, whose number is the owner's key too.
+/// A request for controlled load with a rate in Mbit/s, for the flow to this port, which is the owner's key too.
 pub(crate) fn ask(port: u16, mbit: u64) -> GrantRequest {
     let owner = Owner { protocol: ReserverId(240), key: u64::from(port) };
     let requester = Requester::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
@@ -59,7 +59,7 @@ pub(crate) fn at_priority(setup: u16, defending: u16, ask: GrantRequest) -> Gran
     GrantRequest { priority: Priority { setup, defending }, ..ask }
 }
 
-/// Guaranteed service with this rate (Mbit/s) and slack (µs), right behind the sender.
+/// Guaranteed service with this rate (Mbit/s) and slack (µs), directly after the sender.
 pub(crate) fn guaranteed(ask: GrantRequest, mbit: u64, slack: u32) -> GrantRequest {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let rspec = RSpec::new((mbit * MBIT) as f32, slack).unwrap();
@@ -71,7 +71,7 @@ pub(crate) fn guaranteed(ask: GrantRequest, mbit: u64, slack: u32) -> GrantReque
     }
 }
 
-/// The words in which a request is refused.
+/// The text of the refusal of a request.
 pub(crate) fn refusal(resources: &mut Resources, ask: &GrantRequest) -> String {
     resources.admit(NOW, ask).unwrap_err().to_string()
 }
@@ -91,14 +91,14 @@ pub(crate) type Lost = (u64, GrantId, LostWhy);
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     pub(crate) installed: BTreeMap<ReservationId, Reservation>,
-    /// Answers that were not given yet.
+    /// Reservations whose answer is still missing.
     pub(crate) owed: Vec<ReservationId>,
-    /// Of what a part was taken, as `(key, rate that is left)`.
+    /// Reservations that were reduced, as `(key, remaining rate)`.
     pub(crate) reduced: Vec<(u64, u64)>,
 }
 
 impl Kernel {
-    /// One output; `None` if there is none. Of the inner option: a loss.
+    /// Carries out one output. The result is `None` if there is no output; the inner option is a loss.
     pub(crate) fn step(&mut self, resources: &mut Resources) -> Option<Option<Lost>> {
         match resources.poll()? {
             ResourceOutput::Install { id, reservation } => {
@@ -119,7 +119,7 @@ impl Kernel {
         }
     }
 
-    /// All outputs; what was lost.
+    /// Carries out all outputs. Returns the losses.
     pub(crate) fn drain(&mut self, resources: &mut Resources) -> Vec<Lost> {
         let mut lost = Vec::new();
         while let Some(one) = self.step(resources) {
@@ -134,7 +134,7 @@ impl Kernel {
         }
     }
 
-    /// Octets a second at an interface.
+    /// The sum of rates at an interface, octets a second.
     pub(crate) fn sum(&self, ifindex: IfIndex) -> u64 {
         let here = self.installed.values().filter(|reservation| reservation.ifindex == ifindex);
         here.map(Reservation::rate).sum()

@@ -47,7 +47,7 @@ fn only_the_right_signature_is_believed() {
     assert_eq!(verify("auth.example", 3, signed, tag), Err(TokenError::UnknownKey));
     assert_eq!(verify("other.example", 1, signed, tag), Err(TokenError::UnknownKey));
     assert_eq!(verify("auth.example", 1, &signed[1..], tag), Err(TokenError::Signature));
-    // A key is used with the length that it is configured with: the shorter form is no way around the longer.
+    // A key is used with its configured length: a shorter form is refused.
     assert_eq!(verify("auth.example", 1, signed, &tag[..16]), Err(TokenError::Length));
     assert_eq!(verify("auth.example", 2, signed, tag), Err(TokenError::Length));
     assert_eq!(verify("auth.example", 1, signed, &[]), Err(TokenError::Length));
