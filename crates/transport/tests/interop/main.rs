@@ -13,7 +13,7 @@ use signalbox_transport::sctp::{AssociationId, Config, Delivery, EventKind, Sctp
 const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 const THEIRS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 const PORT: u16 = 270;
-/// Nothing on one machine takes as long.
+/// A time limit that no test on one machine reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program of the peer; `None`, with a message, if it cannot be built.
@@ -56,7 +56,7 @@ impl Rig {
     #[expect(clippy::disallowed_methods, reason = "the peer lives in real time")]
     fn new(program: &PathBuf, role: &str) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // The peer takes a port that was free a moment ago.
+        // The peer uses a port that was free a moment ago.
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         socket.connect(free).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -81,7 +81,7 @@ impl Rig {
         let mut packet = vec![0; 1 << 16];
         loop {
             while let Some(transmit) = self.sctp.poll_transmit() {
-                // Nobody listens yet, or no longer: a loss.
+                // The peer does not listen yet, or not any more: the packet is lost.
                 let _ = self.socket.send(&transmit.octets);
             }
             if let Some(event) = self.sctp.poll_event() {
@@ -110,8 +110,9 @@ fn octets(size: usize) -> Vec<u8> {
     (0..size).map(|at| u8::try_from(at % 251).unwrap()).collect()
 }
 
-/// We open, they echo: small messages, large ones ([SCTP-1-01]), many at once over several streams, whose answers keep
-/// the order of their stream ([SCTP-3.2-01], [SCTP-3.1.2-07]); then an orderly end.
+/// This end opens the association and the peer echoes: small messages, large ones ([SCTP-1-01]), many at once over
+/// several streams, whose answers keep the order of their stream ([SCTP-3.2-01], [SCTP-3.1.2-07]). Then the association
+/// is shut down.
 #[test]
 fn usrsctp_accepts_echoes_and_is_told_the_end() {
     let Some(program) = program("usrsctp-serve") else { return };
@@ -153,7 +154,7 @@ fn usrsctp_accepts_echoes_and_is_told_the_end() {
     assert_eq!(said, "end 0 0");
 }
 
-/// They open, we answer on the stream that they took; then they end it.
+/// The peer opens the association, this end answers on the same stream, and the peer ends the association.
 #[test]
 fn usrsctp_opens_is_answered_and_ends() {
     let Some(program) = program("usrsctp-open") else { return };

@@ -9,7 +9,7 @@ use signalbox_transport::sctp::{Config, ConnectError, Delivery, EventKind, LossR
 
 use crate::net::{Net, PORT, address, listening};
 
-/// An INIT of another address for each number.
+/// An INIT from a different address for each number.
 fn forged(inits: &mut Net, number: u32) -> (IpAddr, Vec<u8>) {
     let _ = inits.nodes[0].poll_event();
     let local = SocketAddr::new(address(1), 0);
@@ -20,8 +20,8 @@ fn forged(inits: &mut Net, number: u32) -> (IpAddr, Vec<u8>) {
     (IpAddr::from((0x0a00_0000 + number).to_be_bytes()), packet.octets)
 }
 
-/// A flood of INITs from forged addresses: no state at all, answers at the configured rate and hardly larger
-/// than what came, and a real peer still gets through.
+/// A flood of INITs from forged addresses creates no state. The answers are limited to the configured rate and hardly
+/// larger than the INITs, and a real peer can still connect.
 #[test]
 fn a_flood_of_inits_makes_no_state() {
     let config = Config { init_rate: 100, init_burst: 50, ..listening() };
@@ -40,14 +40,14 @@ fn a_flood_of_inits_makes_no_state() {
         }
     }
     assert!(received > 0 && net.nodes[1].is_empty() && net.nodes[1].poll_event().is_none());
-    // 2 s at 100 a second, and the burst.
+    // The number of answers for 2 s at 100 a second, and the burst.
     assert!((240..=260).contains(&answered), "{answered}");
     assert_eq!(net.nodes[1].counters().inits_limited, 20_000 - answered);
     net.now = net.now + Duration::from_secs(3);
     net.connected();
 }
 
-/// Associations are bounded, and so are those under way.
+/// The number of associations is bounded, and so is the number of handshakes in progress.
 #[test]
 fn associations_are_bounded() {
     let config = Config { max_associations: 3, max_opening: 2, ..listening() };
@@ -60,7 +60,7 @@ fn associations_are_bounded() {
     net.connect();
     net.run_until(|net| net.events[0].len() == 3);
     assert_eq!(net.nodes[0].connect(net.now, local, remote), Err(ConnectError::Full));
-    // The fourth, from elsewhere, is refused by the other end.
+    // The other end refuses the fourth, from another address.
     let mut other = Sctp::new(Config::default(), [9; 32]);
     let from = SocketAddr::new(address(7), 0);
     let id = other.connect(net.now, from, remote).unwrap();
@@ -95,7 +95,7 @@ fn replays_and_blind_forgeries() {
     for _ in 0..5 {
         net.nodes[1].receive(net.now, address(1), address(2), &data);
     }
-    // From another address it belongs nowhere.
+    // From another address it belongs to no association.
     net.nodes[1].receive(net.now, address(9), address(2), &data);
     net.run_for(Duration::from_secs(1));
     assert_eq!(net.messages(1).len(), 1);
@@ -110,7 +110,7 @@ fn replays_and_blind_forgeries() {
     assert_eq!((net.nodes[1].len(), net.nodes[1].counters().bad_tags), (1, 3));
 }
 
-/// Sets the checksum by another way than the code under test: bit by bit.
+/// Sets the checksum with an algorithm that differs from the code under test: bit by bit.
 fn reseal(octets: &mut [u8]) {
     octets[8..12].fill(0);
     let mut sum = u32::MAX;
@@ -123,8 +123,8 @@ fn reseal(octets: &mut [u8]) {
     octets[8..12].copy_from_slice(&(!sum).to_le_bytes());
 }
 
-/// Every packet of a short life, each octet changed with the checksum set right, or cut: nothing panics, and
-/// state stays bounded.
+/// Every packet of a short association, with each octet changed under a correct checksum, or truncated: there is no
+/// panic, and state stays bounded.
 #[test]
 fn changed_and_cut_packets() {
     let mut net = Net::new(&listening(), 5);
@@ -161,7 +161,7 @@ fn changed_and_cut_packets() {
     assert!(net.nodes.iter().all(|node| node.len() < 20));
 }
 
-/// Noise with a right checksum, for a listener and for an established association.
+/// Random octets with a correct checksum, for a listener and for an established association.
 #[test]
 fn noise() {
     let mut rng = Random::from_number(7);
@@ -174,7 +174,7 @@ fn noise() {
         for _ in 0..chunks {
             let kinds = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 64, 130, 192, 194, 255];
             let kind = kinds[usize::try_from(rng.range(0..18)).unwrap()];
-            // An ABORT with the right tag would end it: not too often.
+            // An ABORT with the correct tag would end it: this happens rarely.
             let kind = if kind == 6 && round % 50 != 0 { 3 } else { kind };
             let length = rng.range(0..40);
             let mut value = vec![0; usize::try_from(length).unwrap()];

@@ -1,4 +1,4 @@
-//! How associations begin and end.
+//! The setup and the end of associations.
 
 use std::net::SocketAddr;
 
@@ -49,7 +49,7 @@ fn no_second_one_between_the_same_ports() {
     assert_eq!(net.nodes[0].connect(net.now, ends.0, nowhere), Err(ConnectError::Address));
 }
 
-/// Both open at once between the same ports: one association comes of it.
+/// Both ends open at once between the same ports: the result is one association.
 #[test]
 fn simultaneous_opening() {
     for seed in 0..20 {
@@ -72,7 +72,7 @@ fn simultaneous_opening() {
     }
 }
 
-/// Handshakes survive loss, and an orderly end waits for what was sent, at either end, over a bad network.
+/// Handshakes survive loss, and a shutdown waits for unacknowledged data, at either end, over a bad network.
 #[test]
 fn orderly_end() {
     for seed in 0..10 {
@@ -112,7 +112,7 @@ fn abrupt_ends() {
     assert_eq!(net.last(1), Some(&EventKind::Lost { reason: LossReason::Local, unsent: 0 }));
 }
 
-/// A peer that falls silent is noticed when something waits; one that never answers, too; a closed port refuses.
+/// A silent peer is detected when data waits, and so is a peer that never answers; a closed port refuses.
 #[test]
 fn silence_and_refusal() {
     let mut net = Net::new(&listening(), 5);
@@ -133,8 +133,8 @@ fn silence_and_refusal() {
     assert_eq!(net.last(0), Some(&EventKind::Lost { reason: LossReason::Aborted, unsent: 0 }));
 }
 
-/// A peer that restarts and opens another association between the same ports replaces the old one; one that is gone
-/// answers data with ABORT.
+/// A peer that restarts and opens another association between the same ports replaces the old one; a peer without the
+/// association answers data with ABORT.
 #[test]
 fn restarts() {
     let mut net = Net::new(&listening(), 7);
@@ -158,7 +158,8 @@ fn restarts() {
     assert!(matches!(net.last(1), Some(EventKind::Lost { reason: LossReason::Aborted, .. })));
 }
 
-/// A SHUTDOWN acknowledges what its sender received (RFC 9260 §3.3.8), not what was acknowledged to it.
+/// A SHUTDOWN acknowledges the data that its sender received (RFC 9260 §3.3.8), not the data that the peer
+/// acknowledged.
 #[test]
 fn a_shutdown_acknowledges() {
     let mut net = Net::new(&listening(), 10);

@@ -1,4 +1,4 @@
-//! Two nodes and a network between them that loses, doubles and reorders, in virtual time.
+//! Two nodes and a network between them that loses, duplicates and reorders packets, in virtual time.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,15 +17,15 @@ pub(crate) struct Net {
     pub(crate) nodes: [Sctp; 2],
     pub(crate) now: Time,
     pub(crate) rng: Random,
-    /// Packets under way: when they arrive, where, from whom, what.
+    /// Packets under way: arrival time, sequence number, destination, packet.
     flying: Vec<(Time, u64, usize, Transmit)>,
     order: u64,
     pub(crate) loss: f64,
     pub(crate) doubling: f64,
-    /// Most extra delay.
+    /// The largest extra delay.
     pub(crate) jitter: Duration,
     pub(crate) events: [Vec<Event>; 2],
-    /// Every packet sent: when, by whom.
+    /// Every packet sent: time, sender, octets.
     pub(crate) log: Vec<(Time, usize, Vec<u8>)>,
 }
 
@@ -39,7 +39,7 @@ impl Net {
         let nodes = [Sctp::new(config.clone(), rng.array()), Sctp::new(config.clone(), rng.array())];
         Self {
             nodes,
-            // Not at 0, so that nothing depends on it.
+            // The time is not 0, so that no test depends on it.
             now: Time::from_secs(100_000),
             rng,
             flying: Vec::new(),
@@ -57,7 +57,7 @@ impl Net {
         self.nodes[0].connect(self.now, local, remote).unwrap()
     }
 
-    /// Connected, both ends' names for it.
+    /// Sets up an association. Returns the identifiers of both ends.
     pub(crate) fn connected(&mut self) -> [AssociationId; 2] {
         let client = self.connect();
         self.run_until(|net| net.events.iter().all(|events| !events.is_empty()));
@@ -69,7 +69,7 @@ impl Net {
         [client, server]
     }
 
-    /// Takes packets and events of the nodes.
+    /// Collects packets and events of the nodes.
     pub(crate) fn drain(&mut self) {
         for from in 0..2 {
             while let Some(event) = self.nodes[from].poll_event() {
@@ -91,7 +91,7 @@ impl Net {
         }
     }
 
-    /// One step: the next packet or timer. False if nothing will ever happen.
+    /// Processes the next packet or timer. Returns false if neither exists.
     fn step(&mut self) -> bool {
         self.drain();
         let packet = self.flying.iter().enumerate().min_by_key(|(_, (at, order, ..))| (*at, *order));

@@ -1,4 +1,4 @@
-//! Messages arrive whole, once, and in the order of their stream.
+//! Messages arrive complete, once, and in the order of their stream.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ fn message(number: usize, size: usize) -> Vec<u8> {
     octets
 }
 
-/// [SCTP-1-01] User messages are fragmented: 60 kB and the largest GIST message arrive whole. [SCTP-3.1.2-07] In
-/// order, although the network loses, doubles and reorders. The answer takes the same stream.
+/// [SCTP-1-01] User messages are fragmented: 60 kB and the largest GIST message arrive complete. [SCTP-3.1.2-07] They
+/// arrive in order, although the network loses, duplicates and reorders packets. The answer uses the same stream.
 #[test]
 fn large_and_small_over_a_bad_network() {
     for seed in 0..6 {
@@ -35,7 +35,7 @@ fn large_and_small_over_a_bad_network() {
         net.nodes[1].send(net.now, server, 7, b"answer".to_vec(), Delivery::default()).unwrap();
         net.run_until(|net| !net.events[0].is_empty());
         assert_eq!(net.messages(0), [(7, &b"answer"[..])]);
-        // Nothing is left: no octets waiting, nothing sent for ever.
+        // No octets wait, and no packet is sent for ever.
         net.run_until(|net| net.log.len() < usize::MAX);
         net.run_for(Duration::from_secs(60));
         assert_eq!((net.nodes[0].buffered(client), net.nodes[1].buffered(server)), (0, 0));
@@ -68,8 +68,8 @@ fn streams_are_independent() {
     assert!(place((0, 99)) < place((0, 0)), "unordered does not wait: {order:?}");
 }
 
-/// [SCTP-3.3-01] Partial reliability is offered and used; [SCTP-3.3-03] a message that is too
-/// late is given up, and those behind it arrive.
+/// [SCTP-3.3-01] Partial reliability is offered and used; [SCTP-3.3-03] an expired message is abandoned, and later ones
+/// arrive.
 #[test]
 fn late_messages_are_given_up() {
     let mut net = Net::new(&listening(), 43);
@@ -87,8 +87,8 @@ fn late_messages_are_given_up() {
     assert_eq!(net.nodes[0].buffered(client), 0);
 }
 
-/// Back-pressure at both ends: the sender refuses at its limit; a receiver that fetches nothing stops the sender
-/// at the window, and nothing is lost when it goes on.
+/// Flow control at both ends: the sender refuses at its limit; a receiver that reads no data stops the sender at the
+/// window, and no data is lost when it continues.
 #[test]
 fn buffers_are_bounded() {
     let config = Config { max_buffered: 100_000, window: 300_000, ..listening() };

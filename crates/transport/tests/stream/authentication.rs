@@ -1,4 +1,4 @@
-//! Who is accepted, and as whom (RFC 5971 §5.7.3).
+//! The accepted peers and their identities (RFC 5971 §5.7.3).
 
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 use signalbox_core::Time;
@@ -10,9 +10,9 @@ use signalbox_transport::stream::{
 
 use crate::pair::{Ca, Pair, config, failure, raw_config, settings, take};
 
-/// [GIST-5.7.3-01] TLS over a byte stream. [GIST-5.7.3-08] The client speaks first. [GIST-5.7.3-09],
-/// [GIST-5.7.3-10] Both ends show certificates and learn the other's names. [GIST-5.7.3-07] The suites are
-/// AEAD ones. What is sent does not appear on the wire.
+/// [GIST-5.7.3-01] TLS over a byte stream. [GIST-5.7.3-08] The client sends first. [GIST-5.7.3-09], [GIST-5.7.3-10]
+/// Both ends present certificates and get the names of the other. [GIST-5.7.3-07] The suites are AEAD ones. The
+/// plaintext does not appear on the wire.
 #[test]
 fn mutual_with_certificates() {
     let ca = Ca::new();
@@ -35,8 +35,8 @@ fn mutual_with_certificates() {
     assert_eq!(take(&mut pair.server), b"confidential");
 }
 
-/// [GIST-5.7.3-03] The highest common version; [GIST-5.7.3-04] 1.2 where only that is common.
-/// [GIST-5.7.3-02] Nothing older, and no common version is a failure.
+/// [GIST-5.7.3-03] The highest common version; [GIST-5.7.3-04] 1.2 where only that is common. [GIST-5.7.3-02] Older
+/// versions are refused, and without a common version the handshake fails.
 #[test]
 fn versions() {
     let ca = Ca::new();
@@ -90,20 +90,20 @@ fn wrong_certificates_are_refused() {
     let only_mail = ca.issue_with(&["x.example"], usage(ExtendedKeyUsagePurpose::EmailProtection));
     for bad in [stranger.issue(&["good.example"]), old, young, only_mail] {
         let bad = config(&bad, &ca);
-        // As a server.
+        // The certificate of a server is bad.
         let mut pair = Pair::tls(&good, &bad);
         pair.run();
         assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
         let told = failure(&mut pair.server).unwrap();
         assert!(told.refused_our_key(), "{told}");
-        // As a client, which learns it after it thought itself connected (TLS 1.3).
+        // The certificate of a client is bad. The client detects this after it is connected (TLS 1.3).
         let mut pair = Pair::tls(&bad, &good);
         pair.run();
         assert!(matches!(failure(&mut pair.server), Some(ChannelError::Untrusted(_))));
         assert!(failure(&mut pair.client).unwrap().refused_our_key());
         assert!(pair.server.received().is_empty());
     }
-    // A certificate for one of the roles only serves in that role.
+    // A certificate for one role is accepted in that role only.
     let only_client = config(&ca.issue_with(&["x.example"], usage(ExtendedKeyUsagePurpose::ClientAuth)), &ca);
     let mut pair = Pair::tls(&only_client, &good);
     pair.run();
@@ -113,7 +113,7 @@ fn wrong_certificates_are_refused() {
     assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
 }
 
-/// The time comes in with the octets: a certificate expires while the node runs.
+/// The time is an input together with the octets: a certificate expires while the node runs.
 #[test]
 fn certificates_expire_in_our_time() {
     let ca = Ca::new();
@@ -130,7 +130,7 @@ fn certificates_expire_in_our_time() {
     );
 }
 
-/// [GIST-5.7.3.1-08] Raw public keys of the configuration, both ways.
+/// [GIST-5.7.3.1-08] Raw public keys of the configuration, in both directions.
 #[test]
 fn mutual_with_raw_keys() {
     let (alice, bob, eve) =
@@ -144,7 +144,7 @@ fn mutual_with_raw_keys() {
     assert_eq!((server.key, client.key), (b.fingerprint(), a.fingerprint()));
     assert_eq!(client.key, fingerprint(&rcgen::PublicKeyData::subject_public_key_info(&alice)));
     assert_eq!(client.dns_names().count(), 0);
-    // An unknown key on either side.
+    // An unknown key at either end.
     let e = raw_config(&eve, &[&bob]).unwrap();
     let mut pair = Pair::tls(&e, &b);
     pair.run();
@@ -153,7 +153,7 @@ fn mutual_with_raw_keys() {
     let mut pair = Pair::tls(&b, &e);
     pair.run();
     assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
-    // A raw key meets certificates.
+    // One end has a raw key, the other a certificate.
     let ca = Ca::new();
     let x509 = config(&ca.issue(&["x.example"]), &ca);
     for (client, server) in [(&a, &x509), (&x509, &a)] {
@@ -163,8 +163,8 @@ fn mutual_with_raw_keys() {
     }
 }
 
-/// A client without a certificate that we trust is let in nameless only if that is configured, and never one
-/// with a bad certificate.
+/// A client without a certificate of a trusted authority is accepted without a name only if that is configured, and
+/// never with a bad certificate.
 #[test]
 fn client_authentication_can_be_optional() {
     let (ca, stranger) = (Ca::new(), Ca::new());

@@ -1,4 +1,4 @@
-//! Octets cut, changed or invented on the way.
+//! Octets that are truncated, changed or invented in transit.
 
 use signalbox_core::Time;
 use signalbox_transport::Channel;
@@ -6,8 +6,8 @@ use signalbox_transport::stream::{Event, Limits};
 
 use crate::pair::{Ca, PEER, Pair, config, failure, take};
 
-/// Every octet of an application record changed: never delivered changed, a failure of the receiver, and the
-/// peer receives an alert.
+/// Every octet of an application record is changed: changed data are never delivered, the receiver fails, and the peer
+/// receives an alert.
 #[test]
 fn a_changed_octet_is_noticed() {
     let mut checked = 0;
@@ -40,7 +40,8 @@ fn a_changed_octet_is_noticed() {
     assert!(checked > 20, "{checked}");
 }
 
-/// Every octet of both first flights changed, every cut: no panic, and no channel is connected to a forged peer.
+/// Every octet of both first flights changed, and every truncation: there is no panic, and no channel is connected to a
+/// forged peer.
 #[test]
 fn handshakes_with_changed_or_missing_octets() {
     let ca = Ca::new();
@@ -64,7 +65,7 @@ fn handshakes_with_changed_or_missing_octets() {
     }
 }
 
-/// What a peer sends after the channel has failed or closed is not looked at, whatever it is.
+/// Octets that a peer sends after the channel has failed or closed are ignored.
 #[test]
 fn a_dead_channel_stays_dead() {
     let mut pair = Pair::ready();

@@ -9,7 +9,7 @@ use signalbox_transport::stream::{
     ChannelError, Credentials, Event, Limits, TlsConfig, TlsConfigError, TlsSettings, Versions,
 };
 
-/// 2027-01-15.
+/// The wall-clock time of the tests: 2027-01-15.
 pub(crate) const WALL_CLOCK_US: u64 = 1_800_000_000_000_000;
 pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
@@ -61,7 +61,7 @@ pub(crate) fn config(leaf: &Leaf, anchors: &Ca) -> TlsConfig {
     TlsConfig::new(&settings(leaf, anchors)).unwrap()
 }
 
-/// With a raw key, trusting the holders of `peers`.
+/// A configuration with a raw key that trusts the holders of `peers`.
 pub(crate) fn raw_config(own: &KeyPair, peers: &[&KeyPair]) -> Result<TlsConfig, TlsConfigError> {
     let (key, peers) = (own.serialize_pem(), peers.iter().map(|k| k.public_key_pem()).collect::<String>());
     let credentials = Credentials::RawKeys { key: key.as_bytes(), peers: peers.as_bytes() };
@@ -73,7 +73,7 @@ pub(crate) struct Pair {
     pub(crate) client: Channel,
     pub(crate) server: Channel,
     pub(crate) now: Time,
-    /// Octets delivered at once, in turn.
+    /// Sizes of the pieces of octets that are delivered at once, in turn.
     pub(crate) chunks: Vec<usize>,
     turn: usize,
 }
@@ -95,7 +95,7 @@ impl Pair {
         )
     }
 
-    /// A pair that has shaken hands.
+    /// A pair after the handshake.
     pub(crate) fn ready() -> Self {
         let ca = Ca::new();
         let mut pair =
@@ -106,7 +106,7 @@ impl Pair {
         pair
     }
 
-    /// Octets of one end, to the other. The events of both ends are kept.
+    /// Carries octets of one end to the other. The events of both ends are kept.
     fn carry(&mut self, from_client: bool) -> bool {
         let mut octets = Vec::new();
         let (from, to) = if from_client {
@@ -126,7 +126,7 @@ impl Pair {
         any
     }
 
-    /// Until both ends are quiet.
+    /// Runs until both ends have no output.
     pub(crate) fn run(&mut self) {
         for _ in 0..100 {
             if !(self.carry(true) | self.carry(false)) {
@@ -136,7 +136,7 @@ impl Pair {
         panic!("the ends talk for ever");
     }
 
-    /// What the client has to send, now.
+    /// The octets that the client has to send now.
     pub(crate) fn client_says(&mut self) -> Vec<u8> {
         let mut octets = Vec::new();
         self.client.poll_transmit(&mut octets);

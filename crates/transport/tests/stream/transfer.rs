@@ -1,4 +1,4 @@
-//! Octets arrive whole and in order; an orderly end differs from an abrupt one; buffers are bounded.
+//! Octets arrive complete and in order; an orderly end differs from an abrupt one; buffers are bounded.
 
 use signalbox_core::{Random, Time};
 use signalbox_transport::Channel;
@@ -12,7 +12,7 @@ fn noise(count: usize) -> Vec<u8> {
     octets
 }
 
-/// 60 kB and 1 MB, in pieces of odd sizes, both ways at once.
+/// Transfers of 60 kB and 1 MB, in pieces of odd sizes, in both directions at once.
 #[test]
 fn large_transfers_in_odd_pieces() {
     for make in [Pair::plain, Pair::ready] {
@@ -30,7 +30,7 @@ fn large_transfers_in_odd_pieces() {
     }
 }
 
-/// What is sent between two polls shares records: 100 messages of 150 octets cost one record's overhead.
+/// Data that is sent between two polls shares records: 100 messages of 150 octets cost one record's overhead.
 #[test]
 fn writes_are_coalesced() {
     let mut pair = Pair::ready();
@@ -43,7 +43,8 @@ fn writes_are_coalesced() {
     assert_eq!(take(&mut pair.server).len(), 15_000);
 }
 
-/// Back-pressure: sending stops at the limit and nothing is taken by halves; reading stops if no octets are consumed.
+/// Flow control: sending stops at the limit and no message is accepted in part; reading stops if no octets are
+/// consumed.
 #[test]
 fn buffers_are_bounded() {
     let limits = Limits { send: 1000, receive: 1500, ..Limits::default() };
@@ -81,7 +82,7 @@ fn consuming_step_by_step() {
     assert!(got == octets);
 }
 
-/// An orderly end: what was sent goes out first, then close_notify, and the event of the peer is `Closed`.
+/// An orderly end: data sent before is transmitted first, then close_notify, and the event of the peer is `Closed`.
 #[test]
 fn orderly_end() {
     for make in [Pair::plain, Pair::ready] {
@@ -99,7 +100,7 @@ fn orderly_end() {
         assert_eq!(pair.server.poll_event(), None);
         assert_eq!(take(&mut pair.server), b"last words");
         assert_eq!(pair.server.send(b"x"), Err(SendError::Closed));
-        // And back.
+        // The same in the other direction.
         pair.run();
         pair.client.end();
         assert_eq!(pair.client.poll_event(), Some(Event::Closed { unsent: 0 }));
@@ -107,8 +108,8 @@ fn orderly_end() {
     }
 }
 
-/// A TLS stream that merely ends was cut; a reset is a loss. Both
-/// events have the number of octets that were not sent.
+/// A TLS stream that ends without close_notify was truncated; a reset is a loss. Both events have the number of octets
+/// that were not sent.
 #[test]
 fn abrupt_ends() {
     let mut pair = Pair::ready();
