@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 fn programs() -> PathBuf {
     std::env::var_os("SIGNALBOX_BIN").map_or_else(
         || {
-            // target/debug/deps/namespace-…: two up.
+            // The programs are two directories above target/debug/deps/namespace-….
             let own = std::env::current_exe().expect("a test has a path");
             own.parent().and_then(|deps| deps.parent()).expect("cargo's layout").to_owned()
         },
@@ -46,7 +46,7 @@ fn namespaces(lab: &str) -> Vec<String> {
     names.filter(|name| name.starts_with(&prefix)).collect()
 }
 
-/// Nothing of a lab is left: no namespace, no file.
+/// Checks that no namespace and no file of a lab is left.
 fn assert_gone(lab: &str) {
     assert_eq!(namespaces(lab), Vec::<String>::new());
     for path in [format!("/run/signalbox/lab/{lab}.json"), format!("/run/signalbox/lab/{lab}")] {

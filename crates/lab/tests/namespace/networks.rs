@@ -1,4 +1,4 @@
-//! Networks without daemons: up, exec, down, and what a crash leaves.
+//! Networks without daemons: up, exec, down, and the remains of a crash.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -163,7 +163,7 @@ fn down_cleans_up_after_a_run_that_was_killed() {
     run.kill().expect("ours");
     run.wait().expect("ours");
     assert_eq!(namespaces("t-killed").len(), 3);
-    // Even without its state the lab is found, by its marks.
+    // The lab is found by its marks even without its state file.
     std::fs::remove_file("/run/signalbox/lab/t-killed.json").expect("the run wrote it");
     let down = signalbox(&["lab", "down", "t-killed"]);
     assert!(stdout(&down).contains("taken down"), "{}{}", stdout(&down), stderr(&down));

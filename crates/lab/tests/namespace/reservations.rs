@@ -1,4 +1,4 @@
-//! `signalbox reserve`, `query` and `show` beside real daemons: what they print, and how they end.
+//! `signalbox reserve`, `query` and `show` with real daemons: their output, and how they end.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ links = [{{ ends = ["h1", "r1"], rate = "100mbit" }}, {{ ends = ["r1", "h2"], ra
         Self { name, path }
     }
 
-    /// The words of `signalbox` at a node.
+    /// The output words of `signalbox` at a node.
     fn words(&self, node: &str, line: &str) -> Vec<String> {
         let program = programs().join("signalbox").display().to_string();
         let words = ["lab".to_owned(), "exec".to_owned(), format!("{}/{node}", self.name), "--".to_owned()];
@@ -56,7 +56,7 @@ links = [{{ ends = ["h1", "r1"], rate = "100mbit" }}, {{ ends = ["r1", "h2"], ra
         serde_json::from_str(&stdout(&shown)).expect("a list")
     }
 
-    /// How many sessions hold something at a node.
+    /// Number of sessions with a reservation at a node.
     fn held(&self, node: &str) -> usize {
         self.show(node, "reservations").iter().filter(|row| !row["held"].is_null()).count()
     }
@@ -70,7 +70,7 @@ impl Drop for Standing {
     }
 }
 
-/// Reads lines up to one with this text.
+/// Reads lines up to one that contains this text.
 fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) -> Vec<String> {
     let mut seen = Vec::new();
     for line in lines {
@@ -84,7 +84,7 @@ fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) 
 
 /// The `signalbox reserve` that a `lab exec` started: the process below it.
 fn interrupt(exec: &Child) {
-    // It is a child of the thread that went into the namespace.
+    // It is a child of the thread that entered the namespace.
     let threads = std::fs::read_dir(format!("/proc/{}/task", exec.id())).expect("it runs");
     let children = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
     let child = children.map(|of| of.trim().to_owned()).find(|of| !of.is_empty()).expect("it has a child");
