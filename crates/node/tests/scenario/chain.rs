@@ -84,8 +84,8 @@ fn the_handshake_on_each_link() {
     }
 }
 
-/// GIST-5.8.1.2-02, GIST-5.8.1.2-03: a Query goes from the flow's source to its destination, whichever node
-/// sends it. GIST-4.3.1-06, GIST-5.3.2.2-01: with Router Alert.
+/// GIST-5.8.1.2-02, GIST-5.8.1.2-03: a Query goes from the flow's source to its destination, at each sending node.
+/// GIST-4.3.1-06, GIST-5.3.2.2-01: with Router Alert.
 #[test]
 fn every_query_looks_like_a_packet_of_its_flow() {
     for family in FAMILIES {

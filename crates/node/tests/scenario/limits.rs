@@ -77,7 +77,7 @@ fn a_full_table_keeps_what_it_holds() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-5.3.3-19, GIST-5.3.3-23: a node sends no more than its rate of messages, whatever the number of requests.
+/// GIST-5.3.3-19, GIST-5.3.3-23: a node sends no more than its rate of messages, for any number of requests.
 #[test]
 fn the_rate_of_own_messages_is_bounded() {
     let mut first = config();

@@ -129,7 +129,7 @@ fn outcome(sim: &Sim<Node>, id: u64) -> Option<(u32, u32)> {
     })
 }
 
-/// Replies to the ping so far, with the time they came at.
+/// Replies to the ping so far, with their times of arrival.
 pub(crate) fn replies(sim: &Sim<Node>, id: u64) -> Vec<(Time, &Reply)> {
     sim.events()
         .iter()

@@ -28,7 +28,7 @@ const GIVES_UP: Duration = Duration::from_secs(1);
 pub(crate) struct Logged {
     pub(crate) at: Time,
     pub(crate) from: usize,
-    /// `None`: it was lost, or there was no node.
+    /// The receiving node; `None`: the message was lost, or there was no node.
     pub(crate) to: Option<usize>,
     pub(crate) mri: Mri,
     pub(crate) nslp: NslpId,
@@ -75,7 +75,7 @@ pub(crate) struct Net {
     rng: Random,
     due: BTreeMap<(Time, u64), Happens>,
     sequence: u64,
-    /// Where a session's downstream messages came from, by node.
+    /// Origin of a session's downstream messages, by node.
     came_from: BTreeMap<(usize, SessionId), usize>,
     /// The last destination of a session, by node: a node off the path still has its next node.
     went_to: BTreeMap<(usize, SessionId), usize>,

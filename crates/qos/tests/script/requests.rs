@@ -42,7 +42,7 @@ fn a_request_is_repeated_as_it_was_until_time_is_over() {
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
 }
 
-/// A parameter that a node on the path cannot interpret comes back with the N flag. The policy of the QNI decides
+/// A parameter that a node on the path cannot interpret is returned with the N flag. The policy of the QNI decides
 /// whether it accepts the reservation.
 ///
 /// QSPEC-4.2.2-03
@@ -294,7 +294,7 @@ fn bound_messages_wait_for_each_other() {
     let sent = rig.until(Time::from_millis(13_100));
     assert_eq!(sent.iter().map(|(_, s)| s.info()).collect::<Vec<_>>(), [Info::SYNCHRONISATION]);
     assert_eq!(rig.qos.sessions(), 0);
-    // The trigger comes in time: both are answered.
+    // The trigger arrives in time: both are answered.
     let mut rig = at_end();
     assert_eq!(bound(&mut rig, None, id(false), 1), []);
     let sent = bound(&mut rig, id(false), None, 2);

@@ -26,7 +26,7 @@ fn confirmed() -> Rig {
     rig
 }
 
-/// The same reservation, which now comes from [`OTHER`].
+/// The same reservation, after [`OTHER`] became the previous peer.
 fn moved() -> Rig {
     let mut rig = confirmed();
     rig.network(flow().inverted(), NetworkEvent::Good(OTHER));

@@ -1,4 +1,4 @@
-//! Octets: by hand from the RFCs, cut, changed, and made at random.
+//! Octets: written by hand from the RFCs, truncated, changed, and random.
 
 mod nslp;
 mod qspec;

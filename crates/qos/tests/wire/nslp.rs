@@ -1,4 +1,4 @@
-//! Messages of RFC 5974, by hand from its drawings.
+//! Messages of RFC 5974, written by hand from its drawings.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use signalbox_qos::wire::{
 };
 use signalbox_wire::{Writer, parse_hex};
 
-/// A RESERVE with everything but a second list: R set; S, P and B set.
+/// A RESERVE with all objects except a second list; R, S, P and B are set.
 const RESERVE: &str = "01 01 000b
     0002 0002 00000005 aabbccdd
     0001 0001 12345678
@@ -76,7 +76,7 @@ fn a_reserve_is_as_drawn() {
     assert_eq!(format!("{classifier:?}"), "Classifier(XYPAB)");
     assert_eq!(message.qspec, Some(&[0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4][..]));
     assert_eq!(encoded(&message), octets, "in the order of the grammar");
-    // Here, unlike above, the type and the flags differ.
+    // Here the type and the flags differ from those above.
     let tear = Message { flags: MessageFlags::TEAR, ..message };
     assert_eq!(encoded(&tear)[..2], [1, 2]);
 }
@@ -308,7 +308,7 @@ proptest::proptest! {
     }
 }
 
-/// What fuzzing starts from, and what it found, is tried each time the tests run.
+/// The fuzz corpus, replayed in each run of the tests.
 #[test]
 fn the_corpus_is_survived() {
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/qos_message");

@@ -1,11 +1,11 @@
-//! Numbers as IANA has them.
+//! The numbers that IANA registered.
 
 use signalbox_qos::wire::qspec::{
     AdmissionPriority, ExcessTreatment, MessageSequence, ObjectType, Outcome, ParameterId, Procedure,
     QspecType, RestorationPriority,
 };
 
-/// QSPEC-5.1.1-03, QSPEC-7-01: what is assigned has its name, what is not has none.
+/// QSPEC-5.1.1-03, QSPEC-7-01: each assigned number has its name, and other numbers have no name.
 #[test]
 fn registries() {
     let named = |name: fn(u16) -> bool| (0..=0xfff).filter(|n| name(*n)).collect::<Vec<_>>();
@@ -22,7 +22,7 @@ fn registries() {
     assert_eq!((QspecType::DEFAULT.0, QspecType::Y1541.0, QspecType::RMD.0), (0, 1, 2));
 }
 
-/// QSPEC-4.2.3-07: QoS models have a class of their own; we use none of its codes.
+/// QSPEC-4.2.3-07: QoS models have an error class of their own; this node uses no code of it.
 #[test]
 fn class_of_qos_models() {
     assert_eq!(Outcome::QOS_MODEL_CLASS, 6);

@@ -1,4 +1,4 @@
-//! What the composer refuses.
+//! Values that the composer refuses.
 
 use signalbox_qos::wire::qspec::{
     Composer, EncodeError, Excess, ExcessTreatment, Flags, Header, ObjectType, ParameterId, Preemption,
@@ -8,7 +8,7 @@ use signalbox_wire::Writer;
 
 use super::support::*;
 
-/// QSPEC-5.1-04, QSPEC-5.1-05: nothing empty and nothing twice is ever sent.
+/// QSPEC-5.1-04, QSPEC-5.1-05: no empty object and no duplicate is ever composed.
 #[test]
 fn nothing_empty_and_nothing_twice() {
     let header = Header::initiator(Procedure::DESIRED);
@@ -37,7 +37,7 @@ fn nothing_empty_and_nothing_twice() {
     }
 }
 
-/// QSPEC-5.2.8-02, QSPEC-5.2.10-04, QSPEC-5.2.11-06 and others: values that nobody may send.
+/// QSPEC-5.2.8-02, QSPEC-5.2.10-04, QSPEC-5.2.11-06 and others: values that are not allowed in any message.
 #[test]
 fn forbidden_values() {
     for value in [
@@ -61,7 +61,7 @@ fn forbidden_values() {
     assert_eq!(compose_one(&rph), Err(EncodeError::Priorities));
 }
 
-/// QSPEC-4.3-02, QSPEC-5.1.1-03: headers that nobody may send.
+/// QSPEC-4.3-02, QSPEC-5.1.1-03: headers that are not allowed in any message.
 #[test]
 fn forbidden_headers() {
     let good = Header::initiator(Procedure::DESIRED);
@@ -78,7 +78,7 @@ fn forbidden_headers() {
     assert!(matches!(other, Err(EncodeError::Forbidden { .. })));
 }
 
-/// Twelve bits of length hold 4,095 words and no more.
+/// Twelve bits of length can express at most 4,095 words.
 #[test]
 fn too_long() {
     let words = vec![0; 4 * 4092];

@@ -1,4 +1,4 @@
-//! What fuzzing starts from, and what it found, is tried each time the tests run.
+//! The fuzz corpus, replayed in each run of the tests.
 
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! QSPECs that are wrong: what is said of them, and where.
+//! Malformed QSPECs: the reported errors and their positions.
 
 use signalbox_qos::wire::qspec::{ObjectType, Outcome, ParameterId, Problem, Qspec, QspecError};
 
 use super::support::*;
 
-/// The one thing that is wrong with `octets`.
+/// The only error in `octets`.
 fn only_fault(octets: &[u8]) -> QspecError {
     let error = Qspec::parse(octets).unwrap_err();
     if let Ok(qspec) = Qspec::frame(octets) {
@@ -14,7 +14,7 @@ fn only_fault(octets: &[u8]) -> QspecError {
     error
 }
 
-/// QSPEC-3.2-03, QSPEC-4.2.3-06: a higher version is incompatible, whatever else is in it.
+/// QSPEC-3.2-03, QSPEC-4.2.3-06: a higher version is incompatible, with any contents.
 #[test]
 fn higher_versions() {
     for version in 1..16_u8 {
@@ -29,7 +29,7 @@ fn higher_versions() {
     assert_eq!(Outcome::MALFORMED, Outcome { class: 3, code: 0x0c });
 }
 
-/// QSPEC-5.1-04: no empty QSPEC, no empty object, and no Local QSPEC without local objects.
+/// QSPEC-5.1-04: an empty QSPEC, an empty object, and a Local QSPEC without local objects are refused.
 #[test]
 fn empty_ones() {
     let error = only_fault(&hex("00000000"));
@@ -41,7 +41,7 @@ fn empty_ones() {
     assert_eq!((error.problem, error.field), (Problem::Empty, "local objects"));
 }
 
-/// QSPEC-5.1-05: no object and no parameter twice, known or not.
+/// QSPEC-5.1-05: a duplicate object or parameter is refused, known or unknown.
 #[test]
 fn duplicates() {
     for kind in [0_u16, 1, 2, 3, 64, 67] {
@@ -58,7 +58,7 @@ fn duplicates() {
     }
 }
 
-/// Objects that are neither one of the four nor private cannot be read by anybody.
+/// An object that is neither one of the four nor private cannot be read.
 #[test]
 fn unknown_objects() {
     for kind in [4_u16, 63, 68, 4095] {
@@ -70,7 +70,7 @@ fn unknown_objects() {
     }
 }
 
-/// QSPEC-4.3-02: seven procedures, and no other.
+/// QSPEC-4.3-02: only seven procedures are valid.
 #[test]
 fn procedures() {
     let voice = object_of(0, VOICE_HEX);
@@ -86,9 +86,9 @@ fn procedures() {
     }
 }
 
-/// QSPEC-3.3.1-02 (r and b positive), QSPEC-3.3.1-03 (p ≥ r), QSPEC-3.3.1-05 (m, MPS positive), QSPEC-3.3.1-06 (m ≤ MPS),
-/// QSPEC-5.2.1-02 and QSPEC-5.2.2-02 (signs), QSPEC-5.2.1-03 (below 1), QSPEC-3.3.1-01 (all five): each is malformed in
-/// both TMODs, and the field is named.
+/// QSPEC-3.3.1-02 (r and b positive), QSPEC-3.3.1-03 (p ≥ r), QSPEC-3.3.1-05 (m, MPS positive), QSPEC-3.3.1-06 (m ≤
+/// MPS), QSPEC-5.2.1-02 and QSPEC-5.2.2-02 (signs), QSPEC-5.2.1-03 (below 1), QSPEC-3.3.1-01 (all five): each is
+/// malformed in both TMODs, and the report names the field.
 #[test]
 fn bad_tmods() {
     let good = ["461c4000", "44fa0000", "461c4000", "00000040", "000005dc"];
@@ -98,7 +98,7 @@ fn bad_tmods() {
         (0, "c61c4000", value),    // r < 0
         (0, "3f000000", value),    // r = 0.5
         (0, "7f800000", value),    // r infinite
-        (0, "7fc00000", value),    // r is no number
+        (0, "7fc00000", value),    // r is not a number
         (1, "00000000", value),    // b = 0
         (1, "c4fa0000", value),    // b < 0
         (1, "3f7fffff", value),    // b just below 1
@@ -155,8 +155,8 @@ fn bad_values() {
     }
 }
 
-/// QSPEC-5.2.10-04: of the 15 combinations of four priorities only five are allowed. Two of the four are one
-/// parameter, so the others that have only one of the two cannot even be said.
+/// QSPEC-5.2.10-04: of the 15 combinations of four priorities only five are allowed. Two of the four are one parameter,
+/// so the other combinations with only one of the two cannot be expressed.
 #[test]
 fn priorities() {
     for combination in 1..8 {
@@ -178,7 +178,7 @@ fn priorities() {
     }
 }
 
-/// QSPEC-4.2.1-05: every faulty parameter of every object is found, not only the first.
+/// QSPEC-4.2.1-05: every faulty parameter of every object is reported, not only the first.
 #[test]
 fn all_faults_are_found() {
     let bad = "000e0001 08000000 00070001 00000001 00080001 00020001";
@@ -192,7 +192,7 @@ fn all_faults_are_found() {
     assert_eq!(Qspec::parse(&octets).unwrap_err().parameter_start, 8);
 }
 
-/// Errors say in words what is wrong, and where.
+/// The text of an error contains its cause and its position.
 #[test]
 fn errors_in_words() {
     let error = only_fault(&desired_of("00080001 00080007"));

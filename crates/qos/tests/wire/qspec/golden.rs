@@ -1,4 +1,4 @@
-//! Whole QSPECs, octet for octet.
+//! Complete QSPECs, octet by octet.
 
 use signalbox_qos::wire::qspec::{
     Flags, Header, Jitter, ObjectType, ParameterId, Procedure, Qspec, QspecType, Tmod, Value,
@@ -6,8 +6,8 @@ use signalbox_qos::wire::qspec::{
 
 use super::support::*;
 
-/// QSPEC-B-01, QSPEC-5.2.1-01: the TMOD of Appendix B for IPv4 and IPv6, with M set and N clear whatever is asked
-/// for, and the unknown peak rate as infinity (QSPEC-3.3.1-04).
+/// QSPEC-B-01, QSPEC-5.2.1-01: the TMOD of Appendix B for IPv4 and IPv6, with M set and N clear for any requested
+/// flags, and the unknown peak rate as infinity (QSPEC-3.3.1-04).
 #[test]
 fn the_tmod_of_appendix_b() {
     let v6 = Tmod { rate: 11_000.0, bucket: 2_200.0, min_policed: 220, max_packet: 220, ..VOICE };
@@ -27,8 +27,8 @@ fn the_tmod_of_appendix_b() {
 }
 
 /// QSPEC-5.1-01, QSPEC-5.1.1-01, QSPEC-5.1.1-02, QSPEC-5.1.2-01, QSPEC-5.1.2-02, QSPEC-5-01: the example of RFC 5976
-/// §4.5 with the header of RFC 5975: 23 words, two objects of 10 and 11, all of it in network order. Flags and id
-/// of TMOD are those of the whole container (QSPEC-5.1.2-04).
+/// §4.5 with the header of RFC 5975: 23 words, two objects of 10 and 11, all of it in network order. The flags and the
+/// id of TMOD apply to the whole container (QSPEC-5.1.2-04).
 #[test]
 fn the_example_of_rfc_5976() {
     let octets = hex("00401017 \
@@ -62,7 +62,7 @@ fn the_example_of_rfc_5976() {
     assert_eq!(encode(&qspec).unwrap(), octets);
 }
 
-/// QSPEC-5.2.1-01: TMOD-1 has to be understood even if whoever sent it forgot M.
+/// QSPEC-5.2.1-01: a node has to understand TMOD-1 even if the sender did not set M.
 #[test]
 fn tmod_1_is_always_mandatory() {
     for (id, mandatory) in [(1_u16, true), (2, false)] {
@@ -92,7 +92,7 @@ fn objects_in_any_order() {
     }
 }
 
-/// QSPEC-5.1-03: reserved bits in every header and value are ignored, and zero when it is sent again.
+/// QSPEC-5.1-03: reserved bits in every header and value are ignored, and zero when the QSPEC is composed again.
 #[test]
 fn reserved_bits() {
     let clean = desired_of(ALL_PARAMETERS);
@@ -102,7 +102,7 @@ fn reserved_bits() {
     let object = qspec.desired().unwrap();
     dirty[object.start] |= 0x70;
     dirty[object.start + 2] |= 0xf0;
-    // Bits of the first word of each value that no field has.
+    // Bits of the first word of each value that belong to no field.
     let unused =
         [(9, 0x0000_ffff), (10, 0x0000_00ff), (11, 0x0003_ffff), (12, 0x0000_ffff), (13, 0x00ff_ffff)];
     let more = [(14, 0x00ff_ffff_u32), (16, 0x0000_ffff)];

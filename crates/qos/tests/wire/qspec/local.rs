@@ -20,7 +20,7 @@ fn around(initiator: Option<&[u8]>) -> Result<Vec<u8>, EncodeError> {
     Ok(octets)
 }
 
-/// QSPEC-4.1-01: I set, the local objects, and the whole Initiator QSPEC at the end; the length counts it all.
+/// QSPEC-4.1-01: I set, the local objects, and the whole Initiator QSPEC at the end; the length includes all of it.
 #[test]
 fn golden() {
     let initiator = desired_of(VOICE_HEX);
@@ -36,7 +36,7 @@ fn golden() {
     assert_eq!(encode(&local).unwrap(), octets);
 }
 
-/// A Local QSPEC has exactly one Initiator QSPEC in it, and an Initiator QSPEC none.
+/// A Local QSPEC contains exactly one Initiator QSPEC, and an Initiator QSPEC contains no other QSPEC.
 #[test]
 fn only_so() {
     let initiator = desired_of(VOICE_HEX);
@@ -61,7 +61,7 @@ fn only_so() {
     assert!(Qspec::parse(&bare).is_err(), "a Local QSPEC that ends with an object of its own");
 }
 
-/// Interior nodes do not judge what is encapsulated: a bad value in it is found by the edges alone.
+/// Interior nodes do not check the encapsulated QSPEC: only the edges detect a bad value in it.
 #[test]
 fn what_is_inside_is_for_the_edges() {
     let initiator = desired_of("000e0001 08000000");

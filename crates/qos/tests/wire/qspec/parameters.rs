@@ -1,4 +1,4 @@
-//! Each parameter on its own, octet for octet and at its limits.
+//! Each parameter separately, octet by octet and at its limits.
 
 use signalbox_qos::wire::qspec::{
     Admission, AdmissionPriority, EncodeError, Excess, ExcessTreatment, Jitter, MAX_BUCKET, MAX_RATE,
@@ -7,7 +7,7 @@ use signalbox_qos::wire::qspec::{
 
 use super::support::*;
 
-/// The value composes to these words behind its header, and they parse to the value.
+/// Checks that the value composes to these words after its header, and that they parse to the value.
 fn both_ways(value: &Value<'_>, words: &str) {
     let octets = desired_of(&parameter_of(value.id().0, words));
     assert_eq!(compose_one(value).unwrap(), octets, "{value}");
@@ -16,9 +16,9 @@ fn both_ways(value: &Value<'_>, words: &str) {
 }
 
 /// QSPEC-5.2.2-01, QSPEC-5.2.3-01, QSPEC-5.2.4-01, QSPEC-5.2.5-01, QSPEC-5.2.6-01, QSPEC-5.2.7-01, QSPEC-5.2.8-01,
-/// QSPEC-5.2.9-01, QSPEC-5.2.11-01 and QSPEC-5.2.14-01 with the two parameters of RFC 5976; a slack of 0 and of
-/// 2^32−1 are both fine (QSPEC-5.2.7-02); a re-marking has its code point with it (QSPEC-5.2.11-06); both priorities of
-/// RFC 3181 are always there (QSPEC-5.2.8-02).
+/// QSPEC-5.2.9-01, QSPEC-5.2.11-01 and QSPEC-5.2.14-01 with the two parameters of RFC 5976; a slack of 0 and of 2^32−1
+/// are both valid (QSPEC-5.2.7-02); a re-marking contains its code point (QSPEC-5.2.11-06); both priorities of RFC 3181
+/// are always present (QSPEC-5.2.8-02).
 #[test]
 fn golden_values() {
     let tmod = Tmod { rate: 1e6, bucket: 3e3, peak: 2e6, min_policed: 64, max_packet: 1500 };
@@ -53,7 +53,7 @@ fn golden_values() {
     both_ways(&Value::Restoration(restoration), "02150000");
 }
 
-/// QSPEC-5.2.10-01: RPH Priority beside the Admission Priority that it needs.
+/// QSPEC-5.2.10-01: RPH Priority next to the Admission Priority that it needs.
 #[test]
 fn rph() {
     let (adm, rph) = (Admission::y2171(AdmissionPriority::HIGH), Rph { namespace: 0x0102, priority: 3 });
@@ -67,8 +67,8 @@ fn rph() {
     assert_eq!(qspec.desired().unwrap().value(ParameterId::RPH_PRIORITY), Some(Value::Rph(rph)));
 }
 
-/// QSPEC-5.2.12-01: the four forms of a PHB; the two reserved bits of a local one are ignored, and a standard one
-/// with anything between code point and bit 14 is none.
+/// QSPEC-5.2.12-01: the four forms of a PHB; the two reserved bits of a local one are ignored, and a standard one with
+/// a bit set between code point and bit 14 is malformed.
 #[test]
 fn phb_forms() {
     for (class, field) in [
@@ -101,7 +101,7 @@ fn dste_class_types() {
 }
 
 /// QSPEC-5.2.1-04, QSPEC-3.3.1-02: the ends of the ranges: 1 octet, 40 teraoctets a second, 250 gigaoctets, and
-/// infinity for p alone, as 7f 80 00 00.
+/// infinity for p only, as 7f 80 00 00.
 #[test]
 fn ends_of_tmod() {
     let least = Tmod { rate: 1.0, bucket: 1.0, peak: 1.0, min_policed: 1, max_packet: 1 };

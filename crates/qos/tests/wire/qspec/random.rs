@@ -1,4 +1,4 @@
-//! Arbitrary QSPECs there and back.
+//! Arbitrary QSPECs, composed and parsed.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn tmod() -> impl Strategy<Value = Tmod> {
         })
 }
 
-/// Every value but those of unknown parameters, which need octets to borrow.
+/// Every value except those of unknown parameters, which need octets to borrow.
 pub(crate) fn value() -> impl Strategy<Value = Value<'static>> {
     let excess = (0..=255_u8, 0..64_u8).prop_map(|(n, dscp)| {
         let treatment = ExcessTreatment(n);
@@ -74,7 +74,7 @@ fn flags() -> impl Strategy<Value = Flags> {
     any::<[bool; 3]>().prop_map(|[mandatory, error, not_supported]| Flags { mandatory, error, not_supported })
 }
 
-/// By id, so that nothing is there twice.
+/// Parameters by id, so that there is no duplicate.
 type Parameters = Vec<(Flags, Value<'static>)>;
 
 fn parameters() -> impl Strategy<Value = Parameters> {
@@ -102,7 +102,7 @@ fn header() -> impl Strategy<Value = Header> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// QSPEC-5.1-01: what is composed parses to the same, and encodes to the same octets.
+    /// QSPEC-5.1-01: a composed QSPEC parses to an equal one, and encodes to the same octets.
     #[test]
     fn there_and_back(
         header in header(),
@@ -141,7 +141,7 @@ proptest! {
         fuzz::qspec(&octets);
     }
 
-    /// Any octets at all, and any octets behind a header that fits them.
+    /// Arbitrary octets, and arbitrary octets after a header that fits them.
     #[test]
     fn noise(mut octets in vec(any::<u8>(), 0..200)) {
         fuzz::qspec(&octets);

@@ -1,11 +1,11 @@
-//! Every QSPEC cut at every length and changed at every octet.
+//! Every QSPEC truncated at every length and changed at every octet.
 
 use signalbox_qos::fuzz;
 use signalbox_qos::wire::qspec::{Problem, Qspec};
 
 use super::support::*;
 
-/// What `all()` gives is accepted and stable: the sweeps start from good ones.
+/// The QSPECs of `all()` are accepted and stable, so that the sweeps start from valid ones.
 #[test]
 fn they_are_good() {
     for octets in all() {
@@ -15,8 +15,7 @@ fn they_are_good() {
     }
 }
 
-/// Cut anywhere it has the wrong length; cut with a header that fits it is another QSPEC, which must not panic
-/// anybody.
+/// A truncated QSPEC has the wrong length; with a corrected header it is another QSPEC, which must not cause a panic.
 #[test]
 fn truncated() {
     for octets in all() {
@@ -41,7 +40,8 @@ fn fix_length(octets: &mut [u8]) {
     octets[3] = low;
 }
 
-/// One octet changed at every place to every value: no panic, and whatever parses encodes to the same.
+/// One octet changed at every place to every value: there is no panic, and each QSPEC that can be parsed encodes to the
+/// same octets.
 #[test]
 fn changed_octets() {
     for mut octets in all() {
@@ -56,7 +56,7 @@ fn changed_octets() {
     }
 }
 
-/// Words taken out and put in, with a header that fits.
+/// Words removed and inserted, with a corrected header.
 #[test]
 fn words_lost_and_doubled() {
     for octets in all() {

@@ -1,4 +1,4 @@
-//! What people and dissectors see.
+//! The text that people and dissectors read.
 
 use signalbox_qos::wire::qspec::{Field, Qspec, Value};
 
