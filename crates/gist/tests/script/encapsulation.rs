@@ -99,8 +99,8 @@ fn a_query_over_ipv6() {
     assert_eq!(packet.nli().interface, ip("2001:db8:2::1"));
 }
 
-/// GIST-5.8.1.2-05: over IPv6 the flow label of the MRI stands in the packet: in Queries, Q-mode Data and forwarded
-/// packets, and in no packet to a peer's own address.
+/// GIST-5.8.1.2-05: over IPv6 the packet has the flow label of the MRI: in Queries, Q-mode Data and forwarded packets,
+/// and in no packet to a peer's own address.
 #[test]
 fn q_mode_packets_have_the_label_of_their_flow() {
     let mut rig = Rig::new();

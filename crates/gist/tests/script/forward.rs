@@ -40,7 +40,7 @@ fn what_is_not_ours_is_passed_on() {
     }
 }
 
-/// GIST-4.3.4-05: a packet whose TTL has expired is discarded, whatever it carries.
+/// GIST-4.3.4-05: a packet whose TTL has expired is discarded, with any contents.
 #[test]
 fn ttl_runs_out() {
     for ttl in [0, 1] {

@@ -112,8 +112,8 @@ fn too_many_decisions_pending() {
     assert_eq!(rig.gist.counters().checks_full, 1);
 }
 
-/// GIST-3.7-02, GIST-4.1.2-06, GIST-5.3.3-10: the payload of a Query is delivered each time it comes, marked
-/// as from an address without verification.
+/// GIST-3.7-02, GIST-4.1.2-06, GIST-5.3.3-10: the payload of a Query is delivered each time it arrives, marked as from
+/// an address without verification.
 #[test]
 fn the_payload_of_a_query_is_delivered() {
     let mut rig = Rig::new();

@@ -41,7 +41,7 @@ fn a_query_is_answered_without_state() {
     }
 }
 
-/// GIST-5.3.1-06, GIST-D-02: the Response goes from GIST's port to the port that the Query came from, and so do later
+/// GIST-5.3.1-06, GIST-D-02: the Response goes from GIST's port to the source port of the Query, and so do later
 /// messages upstream.
 #[test]
 fn ports_are_those_of_the_query_swapped() {

@@ -96,7 +96,7 @@ fn upstream_queries_are_a_matter_of_configuration() {
 }
 
 /// GIST-5.8.1.3-05, GIST-5.8.1.3-07, GIST-5.8.1.3-08, GIST-5.8.1.3-09, GIST-B.1-05: to the flow's source, from the
-/// signaling address in every retransmission (S=1), TTL 255 whatever is asked for, Router Alert, DSCP and ports as
+/// signaling address in every retransmission (S=1), TTL 255 for any request, Router Alert, DSCP and ports as
 /// downstream.
 #[test]
 fn an_upstream_query_in_its_packet() {

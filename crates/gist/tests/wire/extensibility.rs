@@ -43,8 +43,8 @@ fn ignore() {
     }
 }
 
-/// GIST-5.1-04 GIST-A.2.1-03: unknown with AB=10 is kept, every octet of it, when encoded again, several in their
-/// order; reserved bits of its TLV header included.
+/// GIST-5.1-04 GIST-A.2.1-03: unknown with AB=10 is kept, every octet of it, when the message is composed again;
+/// several objects keep their order; reserved bits of its TLV header included.
 #[test]
 fn forward() {
     for octets_in in with("81f4 0001 00000001 b1f5 f000") {

@@ -1,4 +1,4 @@
-//! Every scenario that comes with the program, run by the real programs.
+//! Every scenario of the program, run by the real programs.
 
 use signalbox_linux::process::Identity;
 

@@ -132,7 +132,8 @@ fn latency_is_what_was_configured_or_cannot_be_told() {
     }
 }
 
-/// RSVPIS-2215-3.1-01: the overhead of a tunnel is not known to this node; it must be configured.
+/// RSVPIS-2215-3.1-01: the services of a tunnel are unknown, so it grants no reservation unless the configuration names
+/// it.
 #[test]
 fn a_tunnel_gives_nothing_unless_it_is_named() {
     let tunnel = Interface { tunnel: true, ..interface(ETH1, "tun0") };
