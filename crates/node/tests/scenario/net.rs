@@ -14,7 +14,7 @@ pub(crate) const WALL_US: u64 = 1_790_000_000_000_000;
 
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
-/// What a node of a test runs.
+/// The software of a node in a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// GIST and Ping.

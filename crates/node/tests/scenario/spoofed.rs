@@ -32,7 +32,8 @@ fn session_at(net: &Net, packet: &Packet) -> usize {
 }
 
 /// GIST-6.1-02, GIST-4.4.1-13: Queries leave no state at a node that waits for the Confirm. GIST-8.4-01: each causes
-/// one small Response at most. GIST-4.4.6-01, GIST-6.1-04: the node that seems to have asked sends no message.
+/// one small Response at most. GIST-4.4.6-01, GIST-6.1-04: the node that is the apparent sender of the Query sends no
+/// message.
 #[test]
 fn a_flood_of_queries_leaves_no_state() {
     let (mut net, query, _) = overheard(1);

@@ -150,7 +150,7 @@ fn nodes_without_state_pass_on_and_answer_nothing() {
 }
 
 /// Messages whose RESPONSE is lost are sent again: the RESERVE of the aggregate, which has the MSG-ID, and the flow's
-/// RESERVE, which has the BOUND-MSG-ID. Both stay what they were.
+/// RESERVE, which has the BOUND-MSG-ID. Both are retransmitted unchanged.
 ///
 /// QOS-4.6-08
 #[test]

@@ -396,7 +396,7 @@ fn listed_sessions_are_judged_one_by_one() {
         octets(&message)
     };
     let refresh = with_lists(reserve(7, &[]));
-    // An unknown primary session: nothing is refreshed.
+    // With an unknown primary session no session is refreshed.
     let sent = rig.receive_octets(BEFORE, flow(), id(50), &refresh);
     assert_eq!(one(sent).info(), Info::FULL_QSPEC_REQUIRED);
     let left = |rig: &Rig, n: u8| rig.qos.view_of(rig.now, id(n)).unwrap().expires_in.unwrap();

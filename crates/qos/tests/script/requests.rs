@@ -136,7 +136,7 @@ fn the_answer_to_an_own_request_is_kept() {
     assert_eq!(riis.len(), 1000);
 }
 
-/// Asks for a reservation, which is granted.
+/// Requests a reservation, which is granted.
 fn granted(rig: &mut Rig, confirm_release: bool) -> Sent {
     let Command::Reserve(mut wanted) = request() else { panic!() };
     wanted.confirm_release = confirm_release;

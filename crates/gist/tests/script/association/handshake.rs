@@ -8,9 +8,9 @@ use signalbox_gist::wire::{MessageType, ObjectType, find_object};
 use super::kit::*;
 use crate::rig::*;
 
-/// GIST-4.3.3-12, GIST-6.2-03, GIST-6.2-07, GIST-4.4.1-04, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09,
-/// GIST-4.4.1-10, GIST-5.7.2-01, GIST-5.7.2-05, GIST-5.7.2-07, GIST-5.1-17, GIST-5.4-04, GIST-6.4-01,
-/// GIST-D-04, GIST-5.2.1-02, GIST-4.2.1-01: a reliable message asks for an association, waits for it, and follows the Confirm.
+/// GIST-4.3.3-12, GIST-6.2-03, GIST-6.2-07, GIST-4.4.1-04, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09, GIST-4.4.1-10,
+/// GIST-5.7.2-01, GIST-5.7.2-05, GIST-5.7.2-07, GIST-5.1-17, GIST-5.4-04, GIST-6.4-01, GIST-D-04, GIST-5.2.1-02,
+/// GIST-4.2.1-01: a reliable message requests an association, waits for it, and is sent after the Confirm.
 #[test]
 fn a_reliable_message_gets_its_association() {
     let mut rig = Rig::with(tcp_only());

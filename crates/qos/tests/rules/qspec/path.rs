@@ -189,7 +189,7 @@ fn nothing_left() {
     assert_eq!(rate(&out, A), 1.0);
 }
 
-/// QSPEC-4.3.1-03, QSPEC-3.3.2-01: QoS Available starts with what is desired, sums start at zero. Desired sums are
+/// QSPEC-4.3.1-03, QSPEC-3.3.2-01: QoS Available starts with QoS Desired, sums start at zero. Desired sums are
 /// collected by default, directives are not (QSPEC-3.3.3-01). The initiator decides on M (QSPEC-3.3-02).
 #[test]
 fn how_available_starts() {
