@@ -6,11 +6,8 @@ set -u
 export LC_ALL=C.UTF-8
 cd "$(dirname "$0")/.." || exit 1
 
-# The last commits before the rule on the length and before the rule on the form.
-length_since=74bfa6a
-form_since=f207168
-# Commits that broke a rule before it was checked.
-except='^(b5e9369|f877280) '
+# The last commit before the rules.
+base=74bfa6a
 
 # The first word of a subject that is no imperative: an article or question word, or a form in -s, -ed or -ing.
 no_imperative() {
@@ -50,15 +47,12 @@ if [ "${1:-}" = --message ]; then
     exit
 fi
 
-since() { # commit, check
-    if ! git merge-base --is-ancestor "$1" HEAD 2>/dev/null; then
-        echo "skipped: the history here does not reach back to $1"
-        return
-    fi
-    while IFS= read -r line; do
-        if ! [[ $line =~ $except ]]; then "$2" "${line#* }"; fi
-    done < <(git log --no-merges --abbrev=7 --format='%h %s' "$1..HEAD")
-}
-since $length_since check_length
-since $form_since check_form
+if ! git merge-base --is-ancestor $base HEAD 2>/dev/null; then
+    echo "skipped: the history here does not reach back to $base"
+    exit 0
+fi
+while IFS= read -r subject; do
+    check_length "$subject"
+    check_form "$subject"
+done < <(git log --no-merges --format=%s "$base..HEAD")
 [ "$faults" = 0 ]
