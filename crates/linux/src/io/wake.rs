@@ -26,7 +26,7 @@ impl Waker {
         let _ = (&*self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Discards the calls so far, for loops that watch [`super::Io::fds`] themselves.
+    /// Discards the calls so far, for loops that do not use [`super::Io::wait`].
     pub fn clear(&self) {
         let _ = (&*self.0).read(&mut [0; 8]);
     }
