@@ -195,7 +195,7 @@ pub enum Output<'a> {
     },
 }
 
-/// Who takes the next output of [`Gist::poll`](super::Gist::poll). Whoever composes engines asks for it before the output
+/// Who takes the next output of [`Gist::poll`](super::Gist::poll). The node asks for it before the output
 /// is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {

@@ -4,6 +4,7 @@
 //! lifetime ends, which is N times that of the RSVP state if the object has a policy refresh time (§3.2). A newer
 //! element of the same P-Type and policy hop replaces it, an empty one deletes it.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::Time;
@@ -77,9 +78,10 @@ impl Carried {
     /// The objects after another message (RFC 2750 §3.4).
     pub(crate) fn after(&self, message: &[u8], received: Received) -> Self {
         let mut new = Self::of(message, received);
+        let replaced = replaced_by(message);
         let stored = policies(&self.octets).zip(&self.lives);
         for (policy, life) in stored.filter(|(_, life)| !life.ends.is_due(received.now)) {
-            if let Some(rest) = remaining(&policy, message)
+            if let Some(rest) = remaining(&policy, &replaced)
                 && new.octets.len() + rest.len() <= received.limit
             {
                 new.octets.extend(rest);
@@ -139,16 +141,31 @@ fn policies(octets: &[u8]) -> impl Iterator<Item = PolicyData<'_>> {
     objects.filter(|object| object.kind.class == Class::POLICY_DATA).map(PolicyData::of)
 }
 
-/// The part of a stored POLICY_DATA object that a newer message neither replaces nor deletes; `None`: no part.
-fn remaining(stored: &PolicyData<'_>, message: &[u8]) -> Option<Vec<u8>> {
-    let origin =
-        |policy: &PolicyData<'_>| policy.options().ok().map(|options| options.origin.map(|hop| hop.addr));
-    let own = origin(stored)?;
-    let replaced = |p_type: u16| {
-        policies(message)
-            .filter(|new| origin(new) == Some(own))
-            .any(|new| new.elements().is_ok_and(|mut all| all.any(|element| element.p_type == p_type)))
-    };
+/// Policy hop of a POLICY_DATA object: the address of its origin (RFC 2750 §3.2). The outer `None`: its options are
+/// malformed.
+fn origin(policy: &PolicyData<'_>) -> Option<Option<IpAddr>> {
+    policy.options().ok().map(|options| options.origin.map(|hop| hop.addr))
+}
+
+/// Policy hops and P-Types of the elements of a message, in order. One sorted list for all stored elements: a peer
+/// chooses the number of both, and their product must not be the cost of a message.
+fn replaced_by(message: &[u8]) -> Vec<(Option<IpAddr>, u16)> {
+    let mut all = Vec::new();
+    for policy in policies(message) {
+        if let (Some(hop), Ok(elements)) = (origin(&policy), policy.elements()) {
+            all.extend(elements.map(|element| (hop, element.p_type)));
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The part of a stored POLICY_DATA object that a newer message with the elements `replaced` neither replaces nor
+/// deletes; `None`: no part.
+fn remaining(stored: &PolicyData<'_>, replaced: &[(Option<IpAddr>, u16)]) -> Option<Vec<u8>> {
+    let hop = origin(stored)?;
+    let replaced = |p_type: u16| replaced.binary_search(&(hop, p_type)).is_ok();
     let elements = stored.elements().ok()?;
     let total = elements.clone().count();
     let left: Vec<_> =
