@@ -13,10 +13,11 @@ use crate::metadata::{self, list, text};
 const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-wire", &[]),
     ("signalbox-core", &["signalbox-wire"]),
+    ("signalbox-units", &["signalbox-core"]),
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
-    ("signalbox-resources", &["signalbox-core"]),
+    ("signalbox-resources", &["signalbox-core", "signalbox-units"]),
     ("signalbox-rsvp", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
     (
@@ -59,11 +60,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-resources",
             "signalbox-rsvp",
             "signalbox-sim",
+            "signalbox-units",
         ],
     ),
     (
         "signalboxd",
-        &["signalbox-api", "signalbox-core", "signalbox-linux", "signalbox-node", "signalbox-record"],
+        &[
+            "signalbox-api",
+            "signalbox-core",
+            "signalbox-linux",
+            "signalbox-node",
+            "signalbox-record",
+            "signalbox-units",
+        ],
     ),
     (
         "signalbox",
@@ -73,10 +82,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-lab",
             // The sockets of a diagnosis, which needs no daemon (RFC 2745 §6).
             "signalbox-linux",
-            // Units only: rates are written the same in the configuration and on the command line.
+            // The type of a rate only.
             "signalbox-resources",
             // Its diagnostic client and its message formats.
             "signalbox-rsvp",
+            "signalbox-units",
         ],
     ),
     ("xtask", &[]),
@@ -89,6 +99,7 @@ const DEV_ONLY: &[&str] = &["signalbox-sim", "signalbox-core", "signalbox-wire"]
 const SANS_IO: &[&str] = &[
     "signalbox-wire",
     "signalbox-core",
+    "signalbox-units",
     "signalbox-gist",
     "signalbox-ping",
     "signalbox-qos",
