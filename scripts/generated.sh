@@ -6,19 +6,20 @@ set -eu
 . "$(dirname "$0")/env.sh"
 
 sums=crates/api/src/generated/sources.sum
+protos() { find crates/api/proto -name "*.proto" | sort; }
 case ${1:-} in
 check)
     if ! sha256sum --check --quiet "$sums"; then
         die "proto files and generated code do not belong together: run make generated, commit the result"
     fi
     # A new proto file without a hash.
-    for proto in crates/api/proto/signalbox/v1/*.proto; do
+    for proto in $(protos); do
         grep -qF "$proto" "$sums" || die "$proto is not in $sums: run make generated"
     done
     ;;
 compare) cargo run --quiet --locked --manifest-path tools/protogen/Cargo.toml -- --check ;;
 *)
     cargo run --quiet --locked --manifest-path tools/protogen/Cargo.toml
-    sha256sum crates/api/proto/signalbox/v1/*.proto crates/api/src/generated/*.rs >"$sums"
+    sha256sum $(protos) crates/api/src/generated/*.rs crates/api/src/generated/descriptors.bin >"$sums"
     ;;
 esac

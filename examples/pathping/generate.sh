@@ -3,7 +3,7 @@
 # Use protoc 3.21 (Debian 12: apt-get install protobuf-compiler): the code of a newer one needs a newer python3-protobuf.
 set -eu
 cd "$(dirname "$0")"
-proto=../../crates/api/proto/signalbox/v1
+proto=../../crates/api/proto/signalbox/v0
 if [ "${1:-}" != --check ]; then
     exec protoc --proto_path="$proto" --python_out=. application.proto
 fi

@@ -43,7 +43,7 @@ class Application:
         self.requests = queue.SimpleQueue()
         self.ask(register=api.Register(nslp_id=NSLP_ID, peering_policy=policy))
         call = self.channel.stream_stream(
-            "/signalbox.v1.Gist/Application",
+            "/signalbox.v0.Gist/Application",
             request_serializer=api.FromApplication.SerializeToString,
             response_deserializer=api.ToApplication.FromString,
         )

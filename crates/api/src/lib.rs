@@ -1,8 +1,7 @@
-//! The daemon's interfaces: gRPC messages, clients and servers as generated from `proto/signalbox/v1`:
-//! `control.proto` for people and tools, `application.proto` for signaling applications in other processes, `rsvp.proto`
-//! for RSVP sessions.
+//! The daemon's interfaces: gRPC messages, clients and servers as generated from the proto files.
 //!
-//! The daemon and the command convert to and from these types at their own edge; no other crate uses them.
+//! `signalbox.v1` has what all protocols share: the node, reservations, and common types. Each protocol has a package
+//! of its own. The daemon and the command convert to and from these types at their own edge; no other crate uses them.
 //! The generated code is checked in, so that a build needs no generator; `make generated` runs the generator after a
 //! change of a `.proto` file.
 //!
@@ -10,15 +9,15 @@
 //!
 //! ```no_run
 //! use signalbox_api::v1;
-//! use signalbox_api::v1::control_client::ControlClient;
+//! use signalbox_api::v1::node_client::NodeClient;
 //! use tonic::transport::Endpoint;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let socket = format!("unix://{}", signalbox_api::DEFAULT_SOCKET);
 //! let channel = Endpoint::from_shared(socket)?.connect().await?;
-//! let mut control = ControlClient::new(channel);
-//! let status = control.get_status(v1::GetStatusRequest {}).await?.into_inner();
-//! assert!(!status.node.is_empty());
+//! let mut client = NodeClient::new(channel);
+//! let node = client.get_node(v1::GetNodeRequest {}).await?.into_inner();
+//! assert!(!node.name.is_empty());
 //! # Ok(())
 //! # }
 //! ```
@@ -26,14 +25,64 @@
 /// Where the daemon listens unless its configuration names another path.
 pub const DEFAULT_SOCKET: &str = "/run/signalbox/signalboxd.sock";
 
-/// Version 1 of the interface. Within a version fields and calls are only added.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::cast_possible_truncation,
-    reason = "generated code"
-)]
-pub mod v1 {
-    include!("generated/signalbox.v1.rs");
+/// The descriptors of all packages, an encoded `google.protobuf.FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
+
+/// A module with generated code.
+macro_rules! package {
+    ($(#[$doc:meta])* $module:ident, $file:literal) => {
+        $(#[$doc])*
+        #[allow(
+            missing_docs,
+            unreachable_pub,
+            unused_qualifications,
+            clippy::cast_possible_truncation,
+            reason = "generated code"
+        )]
+        pub mod $module {
+            include!(concat!("generated/", $file));
+        }
+    };
+}
+
+package!(
+    /// What all protocols share.
+    v1, "signalbox.v1.rs"
+);
+
+package!(
+    /// The former interface, until its last user is gone.
+    v0, "signalbox.v0.rs"
+);
+
+/// GIST (RFC 5971): signaling applications in other processes, and the tables of the node.
+pub mod gist {
+    package!(
+        /// Version 1.
+        v1, "signalbox.gist.v1.rs"
+    );
+}
+
+/// The Ping NSLP.
+pub mod ping {
+    package!(
+        /// Version 1.
+        v1, "signalbox.ping.v1.rs"
+    );
+}
+
+/// The QoS NSLP (RFC 5974).
+pub mod qos {
+    package!(
+        /// Version 1.
+        v1, "signalbox.qos.v1.rs"
+    );
+}
+
+/// RSVP (RFC 2205).
+pub mod rsvp {
+    package!(
+        /// Version 1.
+        v1, "signalbox.rsvp.v1.rs"
+    );
 }

@@ -1,7 +1,7 @@
 //! The control service: calls of people and tools. What belongs to a protocol is passed on to its folder.
 
-use signalbox_api::v1;
-use signalbox_api::v1::control_server;
+use signalbox_api::v0;
+use signalbox_api::v0::control_server;
 use signalbox_core::NslpId;
 use tonic::{Request, Response, Status};
 
@@ -46,16 +46,16 @@ impl Control {
 impl control_server::Control for Control {
     async fn get_status(
         &self,
-        _: Request<v1::GetStatusRequest>,
-    ) -> Result<Response<v1::GetStatusResponse>, Status> {
-        let fixed = v1::GetStatusResponse {
+        _: Request<v0::GetStatusRequest>,
+    ) -> Result<Response<v0::GetStatusResponse>, Status> {
+        let fixed = v0::GetStatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.node.clone(),
             pid: std::process::id(),
             nslp_ids: self.nslps.iter().map(|nslp| nslp.0.into()).collect(),
-            ..v1::GetStatusResponse::default()
+            ..v0::GetStatusResponse::default()
         };
-        let status = self.handle.query(move |view| v1::GetStatusResponse {
+        let status = self.handle.query(move |view| v0::GetStatusResponse {
             uptime_ms: view.now.as_micros() / 1000,
             sessions: view.node.sessions().count() as u64,
             peers: view.node.peers().count() as u64,
@@ -71,79 +71,79 @@ impl control_server::Control for Control {
 
     async fn list_counters(
         &self,
-        _: Request<v1::ListCountersRequest>,
-    ) -> Result<Response<v1::ListCountersResponse>, Status> {
+        _: Request<v0::ListCountersRequest>,
+    ) -> Result<Response<v0::ListCountersResponse>, Status> {
         let counters = self.handle.query(|view| view.kernel.counters(view.node)).await?;
         let counters = counters.into_iter().map(convert::counter).collect();
-        Ok(Response::new(v1::ListCountersResponse { counters }))
+        Ok(Response::new(v0::ListCountersResponse { counters }))
     }
 
-    type ListSessionsStream = Replies<v1::Session>;
+    type ListSessionsStream = Replies<v0::Session>;
 
     async fn list_sessions(
         &self,
-        request: Request<v1::ListSessionsRequest>,
+        request: Request<v0::ListSessionsRequest>,
     ) -> Result<Response<Self::ListSessionsStream>, Status> {
         self.gist.sessions(&request.into_inner()).map(Response::new)
     }
 
-    type ListPeersStream = Replies<v1::Peer>;
+    type ListPeersStream = Replies<v0::Peer>;
 
     async fn list_peers(
         &self,
-        _: Request<v1::ListPeersRequest>,
+        _: Request<v0::ListPeersRequest>,
     ) -> Result<Response<Self::ListPeersStream>, Status> {
         self.gist.peers().map(Response::new)
     }
 
-    type ListAssociationsStream = Replies<v1::Association>;
+    type ListAssociationsStream = Replies<v0::Association>;
 
     async fn list_associations(
         &self,
-        _: Request<v1::ListAssociationsRequest>,
+        _: Request<v0::ListAssociationsRequest>,
     ) -> Result<Response<Self::ListAssociationsStream>, Status> {
         self.gist.associations().map(Response::new)
     }
 
-    type PingStream = Replies<v1::PingEvent>;
+    type PingStream = Replies<v0::PingEvent>;
 
-    async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<Self::PingStream>, Status> {
+    async fn ping(&self, request: Request<v0::PingRequest>) -> Result<Response<Self::PingStream>, Status> {
         self.ping.ping(request.into_inner()).await.map(Response::new)
     }
 
-    type ReserveStream = Replies<v1::ReserveEvent>;
+    type ReserveStream = Replies<v0::ReserveEvent>;
 
     async fn reserve(
         &self,
-        request: Request<v1::ReserveRequest>,
+        request: Request<v0::ReserveRequest>,
     ) -> Result<Response<Self::ReserveStream>, Status> {
         self.qos.reserve(request.into_inner()).await.map(Response::new)
     }
 
     async fn release(
         &self,
-        request: Request<v1::ReleaseRequest>,
-    ) -> Result<Response<v1::ReleaseResponse>, Status> {
+        request: Request<v0::ReleaseRequest>,
+    ) -> Result<Response<v0::ReleaseResponse>, Status> {
         self.qos.release(request.into_inner()).await.map(Response::new)
     }
 
-    async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
+    async fn query(&self, request: Request<v0::QueryRequest>) -> Result<Response<v0::QueryResponse>, Status> {
         self.qos.query(request.into_inner()).await.map(Response::new)
     }
 
-    type ListReservationsStream = Replies<v1::Reservation>;
+    type ListReservationsStream = Replies<v0::Reservation>;
 
     async fn list_reservations(
         &self,
-        _: Request<v1::ListReservationsRequest>,
+        _: Request<v0::ListReservationsRequest>,
     ) -> Result<Response<Self::ListReservationsStream>, Status> {
         self.qos.list().map(Response::new)
     }
 
     async fn list_interfaces(
         &self,
-        _: Request<v1::ListInterfacesRequest>,
-    ) -> Result<Response<v1::ListInterfacesResponse>, Status> {
+        _: Request<v0::ListInterfacesRequest>,
+    ) -> Result<Response<v0::ListInterfacesResponse>, Status> {
         self.resources.interfaces().await.map(Response::new)
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_core::Mri;
 use signalbox_core::SessionId;
 use signalbox_node::Counter;
@@ -14,9 +14,9 @@ pub(crate) fn address(field: &str, text: &str) -> Result<IpAddr, Status> {
 }
 
 /// A flow, without its direction.
-pub(crate) fn flow(mri: &Mri) -> v1::Flow {
+pub(crate) fn flow(mri: &Mri) -> v0::Flow {
     match mri {
-        Mri::PathCoupled(p) => v1::Flow {
+        Mri::PathCoupled(p) => v0::Flow {
             method: "path-coupled".into(),
             source: p.src.to_string(),
             source_prefix: p.src_prefix.into(),
@@ -29,18 +29,18 @@ pub(crate) fn flow(mri: &Mri) -> v1::Flow {
             source_port: p.src_port.map(Into::into),
             destination_port: p.dst_port.map(Into::into),
         },
-        Mri::LooseEnd(l) => v1::Flow {
+        Mri::LooseEnd(l) => v0::Flow {
             method: "loose-end".into(),
             source: l.src.to_string(),
             destination: l.dst.to_string(),
-            ..v1::Flow::default()
+            ..v0::Flow::default()
         },
     }
 }
 
 /// A counter.
-pub(crate) fn counter(counter: Counter) -> v1::Counter {
-    v1::Counter {
+pub(crate) fn counter(counter: Counter) -> v0::Counter {
+    v0::Counter {
         room: counter.room.to_owned(),
         name: counter.name.to_owned(),
         help: counter.help.to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_resources::Rate;
 
 use super::{duration, octets, protocol, rate};
@@ -58,11 +58,11 @@ impl WantedArgs {
     ///
     /// # Errors
     /// The arguments contradict each other.
-    pub(crate) fn request(&self) -> Result<v1::Wanted> {
+    pub(crate) fn request(&self) -> Result<v0::Wanted> {
         if self.delay.is_some() && self.service != "guaranteed" {
             bail!("--delay needs --service guaranteed");
         }
-        Ok(v1::Wanted {
+        Ok(v0::Wanted {
             destination: self.destination.to_string(),
             source: self.source.map(|a| a.to_string()).unwrap_or_default(),
             protocol: self.protocol.map(Into::into),

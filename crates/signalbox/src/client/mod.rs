@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use hyper_util::rt::TokioIo;
-use signalbox_api::v1::control_client::ControlClient;
+use signalbox_api::v0::control_client::ControlClient;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};

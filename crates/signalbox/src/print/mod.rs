@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 use tonic::Streaming;
 
 use crate::client::refusal;
@@ -29,7 +29,7 @@ pub(crate) fn hex(octets: &[u8]) -> String {
 }
 
 /// A flow in one line: `192.0.2.1 > 192.0.2.9:5004 proto 17`.
-pub(crate) fn flow_text(flow: &v1::Flow) -> String {
+pub(crate) fn flow_text(flow: &v0::Flow) -> String {
     let end = |address: &str, prefix: u32, port: Option<u32>| {
         let host = if address.contains(':') { 128 } else { 32 };
         let mask = if prefix == host { String::new() } else { format!("/{prefix}") };
@@ -52,7 +52,7 @@ pub(crate) fn flow_text(flow: &v1::Flow) -> String {
 }
 
 /// A flow as JSON.
-pub(crate) fn flow_json(flow: &v1::Flow) -> Value {
+pub(crate) fn flow_json(flow: &v0::Flow) -> Value {
     json!({
         "method": flow.method,
         "source": flow.source,
@@ -137,12 +137,12 @@ mod tests {
 
     #[test]
     fn a_flow_shows_what_is_not_a_wildcard() {
-        let mut flow = v1::Flow {
+        let mut flow = v0::Flow {
             source: "192.0.2.1".into(),
             source_prefix: 32,
             destination: "192.0.2.0".into(),
             destination_prefix: 24,
-            ..v1::Flow::default()
+            ..v0::Flow::default()
         };
         assert_eq!(flow_text(&flow), "192.0.2.1 > 192.0.2.0/24");
         flow.protocol = Some(17);

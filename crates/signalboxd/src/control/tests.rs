@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use signalbox_api::v1;
-use signalbox_api::v1::control_client::ControlClient;
-use signalbox_api::v1::ping_event::Event as PingReport;
+use signalbox_api::v0;
+use signalbox_api::v0::control_client::ControlClient;
+use signalbox_api::v0::ping_event::Event as PingReport;
 use signalbox_node::ping::{self, LostReason, PingEvent};
 use signalbox_node::qos::{self, QosEvent};
 use signalbox_node::{Command, Event};
@@ -19,12 +19,12 @@ fn control(rig: &Rig) -> ControlClient<Channel> {
     ControlClient::new(rig.channel.clone())
 }
 
-fn ping_to(destination: &str) -> v1::PingRequest {
-    v1::PingRequest {
+fn ping_to(destination: &str) -> v0::PingRequest {
+    v0::PingRequest {
         destination: destination.into(),
         interval_us: 1_000_000,
         timeout_us: 2_000_000,
-        ..v1::PingRequest::default()
+        ..v0::PingRequest::default()
     }
 }
 
@@ -73,7 +73,7 @@ async fn a_client_that_goes_away_stops_its_ping() {
     let event = PingEvent::Lost { seq: 0, reason: LostReason::Timeout };
     open.event(Event::Ping { id: open.id, event });
     let report = stream.message().await.unwrap().unwrap().event;
-    assert!(matches!(report, Some(PingReport::Lost(v1::PingLost { seq: 0, .. }))), "{report:?}");
+    assert!(matches!(report, Some(PingReport::Lost(v0::PingLost { seq: 0, .. }))), "{report:?}");
     drop(stream);
     assert_eq!(rig.closed().await, open.id);
 }
@@ -102,7 +102,7 @@ async fn wrong_requests_do_not_reach_the_loop() {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().starts_with(part), "{status}");
     }
-    let request = v1::ListSessionsRequest { session_prefix: "xyz".into(), ..Default::default() };
+    let request = v0::ListSessionsRequest { session_prefix: "xyz".into(), ..Default::default() };
     assert_eq!(client.list_sessions(request).await.unwrap_err().code(), Code::InvalidArgument);
     assert!(rig.requests.try_recv().is_err());
 }
@@ -117,17 +117,17 @@ async fn without_the_protocol_the_remedy_is_named() {
     let status = client.reserve(reserve_to("192.0.2.9")).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("[apps.qos]"), "{status}");
-    let status = client.list_interfaces(v1::ListInterfacesRequest {}).await.unwrap_err();
+    let status = client.list_interfaces(v0::ListInterfacesRequest {}).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
-    let mut rsvp = v1::rsvp_client::RsvpClient::new(rig.channel.clone());
-    let status = rsvp.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await.unwrap_err();
+    let mut rsvp = v0::rsvp_client::RsvpClient::new(rig.channel.clone());
+    let status = rsvp.list_rsvp_sessions(v0::ListRsvpSessionsRequest {}).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("[rsvp]"), "{status}");
 }
 
-fn reserve_to(destination: &str) -> v1::ReserveRequest {
-    let wanted = v1::Wanted { destination: destination.into(), rate: 125_000, ..v1::Wanted::default() };
-    v1::ReserveRequest { wanted: Some(wanted), ..v1::ReserveRequest::default() }
+fn reserve_to(destination: &str) -> v0::ReserveRequest {
+    let wanted = v0::Wanted { destination: destination.into(), rate: 125_000, ..v0::Wanted::default() };
+    v0::ReserveRequest { wanted: Some(wanted), ..v0::ReserveRequest::default() }
 }
 
 #[tokio::test]
@@ -144,14 +144,14 @@ async fn a_reservation_lasts_until_it_is_released() {
     assert_eq!((request.flow.dst.to_string().as_str(), request.qos.rate), ("192.0.2.9", 125_000));
     open.done();
     let mut stream = call.await.unwrap();
-    let release = tokio::spawn(async move { second.release(v1::ReleaseRequest { id }).await.map(drop) });
+    let release = tokio::spawn(async move { second.release(v0::ReleaseRequest { id }).await.map(drop) });
     let (command, answer) = rig.command().await;
     assert_eq!(command, Command::Qos { id, command: qos::Command::Release });
     answer.unwrap().send(true).unwrap();
     release.await.unwrap().unwrap();
     open.event(Event::Qos { id, event: Box::new(QosEvent::Released) });
     drop(open);
-    let released = v1::reserve_event::Event::Released(v1::ReserveReleased {});
+    let released = v0::reserve_event::Event::Released(v0::ReserveReleased {});
     assert_eq!(stream.message().await.unwrap().unwrap().event, Some(released));
     assert_eq!(stream.message().await.unwrap(), None, "the last event ends the call");
 }
@@ -173,7 +173,7 @@ async fn a_query_is_answered_once() {
     let mut rig = Rig::new(ALL).await;
     let mut client = control(&rig);
     let wanted = reserve_to("192.0.2.9").wanted;
-    let call = tokio::spawn(async move { client.query(v1::QueryRequest { wanted }).await });
+    let call = tokio::spawn(async move { client.query(v0::QueryRequest { wanted }).await });
     let mut open = rig.open().await;
     assert!(matches!(open.command, Command::Qos { command: qos::Command::Query(_), .. }));
     open.done();
@@ -187,7 +187,7 @@ async fn a_query_is_answered_once() {
         hops: Vec::new(),
     };
     open.event(Event::Qos { id: open.id, event: Box::new(QosEvent::Failed(failure)) });
-    let Some(v1::query_response::Answer::Failed(refusal)) = call.await.unwrap().unwrap().into_inner().answer
+    let Some(v0::query_response::Answer::Failed(refusal)) = call.await.unwrap().unwrap().into_inner().answer
     else {
         panic!("no answer")
     };
@@ -200,6 +200,6 @@ async fn calls_fail_at_once_when_the_loop_has_ended() {
     let rig = Rig::new(ALL).await;
     let mut client = control(&rig);
     drop(rig.requests);
-    let status = client.get_status(v1::GetStatusRequest {}).await.unwrap_err();
+    let status = client.get_status(v0::GetStatusRequest {}).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
 }

@@ -11,7 +11,7 @@ pub(crate) mod ping;
 pub(crate) mod qos;
 pub(crate) mod rsvp;
 
-use signalbox_api::v1::control_server::ControlServer;
+use signalbox_api::v0::control_server::ControlServer;
 
 use crate::config::Config;
 use crate::config::section::{Present, Section};

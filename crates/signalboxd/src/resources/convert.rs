@@ -1,6 +1,6 @@
 //! Links and what is held at them, at the edge of the API.
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_core::traffic::ServiceClass;
 use signalbox_linux::traffic::{Capabilities, Statistics};
 use signalbox_node::resources::view::{LinkView, ReservationView};
@@ -10,8 +10,8 @@ pub(crate) fn held(
     view: &ReservationView<'_>,
     enforced: bool,
     statistics: Option<Statistics>,
-) -> v1::HeldReservation {
-    v1::HeldReservation {
+) -> v0::HeldReservation {
+    v0::HeldReservation {
         interface: view.interface.to_owned(),
         rate: view.traffic.rate,
         burst: view.traffic.burst,
@@ -19,7 +19,7 @@ pub(crate) fn held(
         rule: view.rule.as_ref().map(ToString::to_string).unwrap_or_default(),
         asker: view.requester.address.to_string(),
         enforced,
-        statistics: statistics.map(|seen| v1::TrafficStatistics {
+        statistics: statistics.map(|seen| v0::TrafficStatistics {
             packets: seen.packets,
             octets: seen.octets,
             policed_packets: seen.policed_packets,
@@ -29,14 +29,14 @@ pub(crate) fn held(
 }
 
 /// An interface with what the kernel keeps there.
-pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v1::Interface {
-    let services = link.services.iter().map(|service| v1::InterfaceService {
+pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v0::Interface {
+    let services = link.services.iter().map(|service| v0::InterfaceService {
         service: service_name(service.service),
         reserved: service.reserved,
         limit: service.limit,
         reservations: service.reservations,
     });
-    v1::Interface {
+    v0::Interface {
         name: link.name.to_owned(),
         ifindex: link.ifindex.0,
         up: link.up,
@@ -46,7 +46,7 @@ pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v
         reserved: link.reserved,
         reservations: link.reservations,
         services: services.collect(),
-        enforcement: kernel.map(|kernel| v1::InterfaceEnforcement {
+        enforcement: kernel.map(|kernel| v0::InterfaceEnforcement {
             queues: kernel.queues,
             policing: kernel.policing.to_string(),
             marking: kernel.marking,

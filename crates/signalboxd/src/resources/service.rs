@@ -1,6 +1,6 @@
 //! What can be reserved here, over the control socket.
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_linux::traffic::Capabilities;
 use tonic::Status;
 
@@ -24,7 +24,7 @@ impl ResourceService {
     }
 
     /// The interfaces at which there is something to reserve.
-    pub(crate) async fn interfaces(&self) -> Result<v1::ListInterfacesResponse, Status> {
+    pub(crate) async fn interfaces(&self) -> Result<v0::ListInterfacesResponse, Status> {
         must_run(self.reserves, "this node reserves nothing: add [apps.qos] or [rsvp] to its configuration")?;
         let query = self.handle.query(|view| {
             let kernel: Vec<Capabilities> =
@@ -34,6 +34,6 @@ impl ResourceService {
                 .map(|link| convert::interface(&link, kernel.iter().find(|kernel| kernel.name == link.name)));
             links.collect()
         });
-        Ok(v1::ListInterfacesResponse { interfaces: query.await? })
+        Ok(v0::ListInterfacesResponse { interfaces: query.await? })
     }
 }

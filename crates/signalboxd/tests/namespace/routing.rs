@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use signalbox_api::v1;
-use signalbox_api::v1::from_application::Request;
-use signalbox_api::v1::message_status::Status as Fate;
-use signalbox_api::v1::mri::Method;
-use signalbox_api::v1::{Direction, PeeringPolicy, SendError};
+use signalbox_api::v0;
+use signalbox_api::v0::from_application::Request;
+use signalbox_api::v0::message_status::Status as Fate;
+use signalbox_api::v0::mri::Method;
+use signalbox_api::v0::{Direction, PeeringPolicy, SendError};
 use signalbox_linux::capture::Capture;
 
 use crate::net::{App, Host, NSLP, row};
@@ -51,12 +51,12 @@ fn queries(capture: &mut Capture) -> Vec<Query> {
     seen
 }
 
-fn towards(method: Method, direction: Direction) -> Option<v1::Mri> {
-    Some(v1::Mri { direction: direction.into(), method: Some(method) })
+fn towards(method: Method, direction: Direction) -> Option<v0::Mri> {
+    Some(v0::Mri { direction: direction.into(), method: Some(method) })
 }
 
-async fn send(app: &App, session: u8, mri: Option<v1::Mri>, data: &[u8]) {
-    let message = v1::SendMessage {
+async fn send(app: &App, session: u8, mri: Option<v0::Mri>, data: &[u8]) {
+    let message = v0::SendMessage {
         data: data.to_vec(),
         handle: Some(session.into()),
         session_id: vec![session; 16],
@@ -80,7 +80,7 @@ async fn the_edge_is_found_by_an_address_beyond_it() {
     let mut edge = application(&hosts[1], PeeringPolicy::Always).await;
     let (mut left, mut right) = (hosts[1].capture("left"), hosts[1].capture("right"));
     let (source, beyond) = (hosts[0].address.to_string(), Ipv4Addr::new(192, 0, 2, 1));
-    let method = Method::LooseEnd(v1::LooseEnd { source, destination: beyond.to_string() });
+    let method = Method::LooseEnd(v0::LooseEnd { source, destination: beyond.to_string() });
     send(&inside, 1, towards(method.clone(), Direction::Downstream), b"let me be heard.").await;
     let received = edge.message().await;
     assert_eq!(received.data, b"let me be heard.");
@@ -106,7 +106,7 @@ async fn the_edge_is_found_by_an_address_beyond_it() {
 async fn queries_go_against_the_flow() {
     let hosts = row("against", "gist.upstream_queries = true\n").await;
     let [a, r, b] = &hosts;
-    let ends = v1::PathCoupled {
+    let ends = v0::PathCoupled {
         source: a.address.to_string(),
         destination: b.address.to_string(),
         ..Default::default()
@@ -155,7 +155,7 @@ async fn queries_go_against_the_flow() {
 async fn without_leave_no_query_goes_upstream() {
     let hosts = row("leave", "").await;
     let mut last = application(&hosts[2], PeeringPolicy::Always).await;
-    let ends = v1::PathCoupled {
+    let ends = v0::PathCoupled {
         source: hosts[0].address.to_string(),
         destination: hosts[2].address.to_string(),
         ..Default::default()

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use signalbox_api::v1;
-use signalbox_api::v1::ping_event::Event;
+use signalbox_api::v0;
+use signalbox_api::v0::ping_event::Event;
 
 use super::Run;
 use crate::arguments::{duration, protocol};
@@ -82,7 +82,7 @@ impl Run for PingArgs {
 /// Sends the probes and prints the replies.
 async fn ping(socket: &Path, arguments: &PingArgs) -> Result<ExitCode> {
     let mut client = client::connect(socket).await?;
-    let request = v1::PingRequest {
+    let request = v0::PingRequest {
         destination: arguments.destination.to_string(),
         source: arguments.source.map(|a| a.to_string()).unwrap_or_default(),
         protocol: arguments.protocol.map(Into::into),
@@ -102,7 +102,7 @@ async fn ping(socket: &Path, arguments: &PingArgs) -> Result<ExitCode> {
             event = events.message() => event.map_err(refusal)?,
             () = stop.wait() => break,
         };
-        let Some(v1::PingEvent { event: Some(event) }) = event else {
+        let Some(v0::PingEvent { event: Some(event) }) = event else {
             bail!("the daemon ended the pings before they were done");
         };
         tally.count(&event);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn reply(seq: u32, rtt_us: u64, reached_end: bool) -> Event {
-        Event::Reply(v1::PingReply { seq, rtt_us, reached_end, ..v1::PingReply::default() })
+        Event::Reply(v0::PingReply { seq, rtt_us, reached_end, ..v0::PingReply::default() })
     }
 
     #[test]
@@ -250,8 +250,8 @@ mod tests {
     fn lost_and_unreported_probes_count_as_sent() {
         let mut tally = Tally::default();
         tally.count(&reply(0, 1000, true));
-        tally.count(&Event::Lost(v1::PingLost { seq: 1, reason: "no reply in time".into() }));
-        tally.count(&Event::Done(v1::PingDone { sent: 4, received: 1 }));
+        tally.count(&Event::Lost(v0::PingLost { seq: 1, reason: "no reply in time".into() }));
+        tally.count(&Event::Done(v0::PingDone { sent: 4, received: 1 }));
         assert_eq!((tally.sent, tally.received), (4, 1));
         assert!((tally.loss() - 0.75).abs() < 1e-9);
     }

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::ping_event::Event;
+use signalbox_api::v0;
+use signalbox_api::v0::ping_event::Event;
 
 use super::Tally;
 use crate::print::{flow_text, hex, ms};
@@ -27,7 +27,7 @@ pub(super) fn text(out: &mut impl Write, event: &Event, tally: &Tally) -> io::Re
     }
 }
 
-fn text_reply(out: &mut impl Write, reply: &v1::PingReply) -> io::Result<()> {
+fn text_reply(out: &mut impl Write, reply: &v0::PingReply) -> io::Result<()> {
     let remark = match (reply.reached_end, reply.truncated) {
         (true, false) => "",
         (true, true) => ", some nodes not recorded",
@@ -81,7 +81,7 @@ pub(super) fn json(out: &mut impl Write, event: &Event) -> io::Result<()> {
         Event::Lost(lost) => json!({"type": "lost", "seq": lost.seq, "reason": lost.reason}),
         Event::Reply(reply) => {
             let mut left_us = reply.sent_us;
-            let mut hop = |hop: &v1::Hop| -> Value {
+            let mut hop = |hop: &v0::Hop| -> Value {
                 let link_ms = between(left_us, hop.received_us);
                 left_us = hop.sent_us;
                 json!({
@@ -135,14 +135,14 @@ pub(super) fn json_summary(out: &mut impl Write, tally: &Tally) -> io::Result<()
 mod tests {
     use super::*;
 
-    fn reply() -> v1::PingReply {
-        let hop = |address: &str, received_us, sent_us, ip_distance| v1::Hop {
+    fn reply() -> v0::PingReply {
+        let hop = |address: &str, received_us, sent_us, ip_distance| v0::Hop {
             address: address.into(),
             received_us,
             sent_us,
             ip_distance,
         };
-        v1::PingReply {
+        v0::PingReply {
             seq: 7,
             sent_us: 1_000_000,
             rtt_us: 1_250,
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn padding_shows_where_there_is_some() {
         let mut out = Vec::new();
-        let large = v1::PingReply { padding: 15_000, ..reply() };
+        let large = v0::PingReply { padding: 15_000, ..reply() };
         text(&mut out, &Event::Reply(large.clone()), &Tally::default()).unwrap();
         let line = String::from_utf8(out).unwrap();
         assert!(line.starts_with("seq 7: 1.250 ms, 15000 octets of padding as they went\n"), "{line}");

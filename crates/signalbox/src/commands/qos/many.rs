@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
-use signalbox_api::v1;
-use signalbox_api::v1::reserve_event::Event;
+use signalbox_api::v0;
+use signalbox_api::v0::reserve_event::Event;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{RELEASE_TIMEOUT, ReserveArgs, print};
@@ -102,7 +102,7 @@ struct Flow {
 impl Flow {
     async fn reserve(
         mut self,
-        request: v1::ReserveRequest,
+        request: v0::ReserveRequest,
         sender: &mpsc::UnboundedSender<Outcome>,
     ) -> Outcome {
         let failed = |error: anyhow::Error| Outcome::Failed(Box::new(Err(error)));
@@ -141,7 +141,7 @@ impl Flow {
                         permit = Arc::clone(&self.gate).acquire_owned().await.ok();
                     }
                     let id = id.unwrap_or_default();
-                    if let Err(status) = self.client.release(v1::ReleaseRequest { id }).await {
+                    if let Err(status) = self.client.release(v0::ReleaseRequest { id }).await {
                         return failed(refusal(status));
                     }
                     deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
@@ -224,7 +224,7 @@ mod tests {
         assert!(count.take(Outcome::Granted).is_none() && count.all_granted());
         count.printed = true;
         assert!(!count.all_granted());
-        let lost = || Outcome::Failed(Box::new(Ok(Event::Lost(v1::PathRefusal::default()))));
+        let lost = || Outcome::Failed(Box::new(Ok(Event::Lost(v0::PathRefusal::default()))));
         assert!(count.take(lost()).is_some());
         assert!(count.take(lost()).is_none() && count.failed);
     }

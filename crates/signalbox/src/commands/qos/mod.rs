@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use signalbox_api::v1;
-use signalbox_api::v1::reserve_event::Event;
+use signalbox_api::v0;
+use signalbox_api::v0::reserve_event::Event;
 
 use super::reserve::ReserveArgs;
 use crate::client::{self, Stop, answer, refusal, wait_until};
@@ -49,7 +49,7 @@ pub(super) async fn reserve(socket: &Path, arguments: &ReserveArgs) -> Result<Ex
             (Wake::Event(None), _) => continue,
             (Wake::Ended, _) => bail!("the daemon ended before the reservation was released"),
             (Wake::Stop, Some(id)) if deadline.is_none() => {
-                answer(client.release(v1::ReleaseRequest { id }).await)?;
+                answer(client.release(v0::ReleaseRequest { id }).await)?;
                 deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
                 continue;
             }
@@ -71,8 +71,8 @@ pub(super) async fn reserve(socket: &Path, arguments: &ReserveArgs) -> Result<Ex
     }
 }
 
-fn request(arguments: &ReserveArgs) -> Result<v1::ReserveRequest> {
-    Ok(v1::ReserveRequest {
+fn request(arguments: &ReserveArgs) -> Result<v0::ReserveRequest> {
+    Ok(v0::ReserveRequest {
         wanted: Some(arguments.wanted.request()?),
         receiver_initiated: arguments.receiver_initiated,
         bidirectional: arguments.bidirectional,
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn the_exit_status_shows_whether_the_reservation_was_granted() {
-        let grant = Event::Granted(v1::PathGrant::default());
-        let released = Event::Released(v1::ReserveReleased {});
+        let grant = Event::Granted(v0::PathGrant::default());
+        let released = Event::Released(v0::ReserveReleased {});
         let mut progress = Progress::default();
-        let started = Event::Started(v1::ReserveStarted { id: 4, ..Default::default() });
+        let started = Event::Started(v0::ReserveStarted { id: 4, ..Default::default() });
         assert_eq!(progress.follow(&started), None);
         assert_eq!((progress.follow(&grant), progress.id), (None, Some(4)));
         assert_eq!(progress.follow(&released), Some(0));
         assert_eq!(Progress::default().follow(&released), Some(1), "released before it was granted");
-        assert_eq!(progress.follow(&Event::Lost(v1::PathRefusal::default())), Some(1));
+        assert_eq!(progress.follow(&Event::Lost(v0::PathRefusal::default())), Some(1));
     }
 }

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::query_response::Answer;
-use signalbox_api::v1::reserve_event::Event;
+use signalbox_api::v0;
+use signalbox_api::v0::query_response::Answer;
+use signalbox_api::v0::reserve_event::Event;
 use signalbox_resources::Rate;
 
 use crate::print::{flow_json, flow_text, hex, ms, none_if_empty};
@@ -49,7 +49,7 @@ pub(super) fn unconfirmed(out: &mut impl Write, json: bool) -> io::Result<()> {
     }
 }
 
-fn path(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> io::Result<()> {
+fn path(out: &mut impl Write, what: &str, grant: &v0::PathGrant) -> io::Result<()> {
     write!(out, "{what}")?;
     if let Some(rate) = grant.rate {
         write!(out, ": {}", Rate(rate))?;
@@ -71,7 +71,7 @@ fn path(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> io::Result<(
     Ok(())
 }
 
-fn hops(out: &mut impl Write, hops: &[v1::HopGrant]) -> io::Result<()> {
+fn hops(out: &mut impl Write, hops: &[v0::HopGrant]) -> io::Result<()> {
     let width = hops.iter().map(|hop| hop.address.len()).max().unwrap_or(0);
     for (number, hop) in (1..).zip(hops) {
         let rate = if hop.rate == 0 { "end of the flow".to_owned() } else { Rate(hop.rate).to_string() };
@@ -81,7 +81,7 @@ fn hops(out: &mut impl Write, hops: &[v1::HopGrant]) -> io::Result<()> {
     Ok(())
 }
 
-fn refused(out: &mut impl Write, what: &str, refusal: &v1::PathRefusal) -> io::Result<()> {
+fn refused(out: &mut impl Write, what: &str, refusal: &v0::PathRefusal) -> io::Result<()> {
     write!(out, "{what}: {}", refusal.meaning)?;
     if !refusal.node.is_empty() {
         write!(out, " at {}", refusal.node)?;
@@ -123,7 +123,7 @@ pub(super) fn answer_json(out: &mut impl Write, answer: &Answer) -> io::Result<(
     writeln!(out, "{value}")
 }
 
-fn path_json(kind: &str, grant: &v1::PathGrant) -> Value {
+fn path_json(kind: &str, grant: &v0::PathGrant) -> Value {
     json!({
         "type": kind,
         "session": hex(&grant.session_id),
@@ -137,13 +137,13 @@ fn path_json(kind: &str, grant: &v1::PathGrant) -> Value {
     })
 }
 
-fn hops_json(hops: &[v1::HopGrant]) -> Vec<Value> {
+fn hops_json(hops: &[v0::HopGrant]) -> Vec<Value> {
     let hop =
-        |hop: &v1::HopGrant| json!({"address": hop.address, "rate": hop.rate, "after_gap": hop.after_gap});
+        |hop: &v0::HopGrant| json!({"address": hop.address, "rate": hop.rate, "after_gap": hop.after_gap});
     hops.iter().map(hop).collect()
 }
 
-fn refusal_json(kind: &str, refusal: &v1::PathRefusal) -> Value {
+fn refusal_json(kind: &str, refusal: &v0::PathRefusal) -> Value {
     json!({
         "type": kind,
         "class": refusal.class,
@@ -168,13 +168,13 @@ mod tests {
 
     #[test]
     fn a_grant_shows_each_hop() {
-        let hop = |address: &str, rate, after_gap| v1::HopGrant { address: address.into(), rate, after_gap };
-        let grant = v1::PathGrant {
+        let hop = |address: &str, rate, after_gap| v0::HopGrant { address: address.into(), rate, after_gap };
+        let grant = v0::PathGrant {
             session_id: vec![0xab; 16],
             rate: Some(2_500_000),
             burst: Some(15_000),
             hops: vec![hop("10.0.0.1", 2_500_000, false), hop("10.0.12.2", 0, true)],
-            ..v1::PathGrant::default()
+            ..v0::PathGrant::default()
         };
         let text = printed(|out| text(out, &Event::Granted(grant.clone()), None));
         let lines: Vec<&str> = text.lines().collect();
@@ -194,12 +194,12 @@ mod tests {
 
     #[test]
     fn a_refusal_names_node_and_rule() {
-        let refusal = v1::PathRefusal {
+        let refusal = v0::PathRefusal {
             meaning: "authorization failed".into(),
             node: "10.0.12.1".into(),
             rule: "rule 2 'guests'".into(),
             available: Some(125_000),
-            ..v1::PathRefusal::default()
+            ..v0::PathRefusal::default()
         };
         let text = printed(|out| text(out, &Event::Failed(refusal.clone()), None));
         assert_eq!(

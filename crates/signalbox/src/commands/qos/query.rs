@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use signalbox_api::v1;
-use signalbox_api::v1::query_response::Answer;
+use signalbox_api::v0;
+use signalbox_api::v0::query_response::Answer;
 
 use super::print;
 use crate::arguments::WantedArgs;
@@ -40,7 +40,7 @@ impl Run for QueryArgs {
 
 /// Asks the nodes of a path which resources they could give, and prints the answer.
 async fn query(socket: &Path, wanted: &WantedArgs) -> Result<ExitCode> {
-    let request = v1::QueryRequest { wanted: Some(wanted.request()?) };
+    let request = v0::QueryRequest { wanted: Some(wanted.request()?) };
     let mut client = client::connect(socket).await?;
     let response = answer(client.query(request).await)?;
     let mut out = std::io::stdout();

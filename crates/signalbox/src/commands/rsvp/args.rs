@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_filter::Selector;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_filter::Selector;
 use signalbox_resources::Rate;
 
 use crate::arguments::{duration, octets, protocol, rate};
@@ -42,8 +42,8 @@ pub(crate) struct SessionArgs {
 
 impl SessionArgs {
     /// The request with which the call of a session begins.
-    pub(super) fn register(&self) -> v1::RsvpRegister {
-        v1::RsvpRegister {
+    pub(super) fn register(&self) -> v0::RsvpRegister {
+        v0::RsvpRegister {
             destination: self.destination.to_string(),
             protocol: self.protocol.into(),
             port: self.destination_port.unwrap_or(0).into(),
@@ -71,10 +71,10 @@ pub(crate) struct TrafficArgs {
 
 impl TrafficArgs {
     #[expect(clippy::cast_precision_loss, reason = "rates of links are far below 2^53")]
-    pub(super) fn with_rate(&self, rate: Rate) -> v1::RsvpTraffic {
+    pub(super) fn with_rate(&self, rate: Rate) -> v0::RsvpTraffic {
         let max_packet = self.max_packet.unwrap_or(MAX_PACKET);
         let usual = (rate.0 / 10).max(u64::from(max_packet) * 2);
-        v1::RsvpTraffic {
+        v0::RsvpTraffic {
             rate: rate.0 as f64,
             burst: self.burst.map_or(usual as f64, f64::from),
             peak: self.peak.map(|peak| peak.0 as f64),
@@ -92,7 +92,7 @@ pub(crate) struct PolicyArgs {
     policy_data: Option<Octets>,
     /// Preemption priority, and behind a slash the defending priority if it differs (RFC 3181): 0 to 65535.
     #[arg(long, value_name = "SETUP[/DEFENDING]", value_parser = preemption)]
-    preemption: Option<v1::RsvpPreemption>,
+    preemption: Option<v0::RsvpPreemption>,
     /// Login name of the user, and behind a comma the distinguished name (RFC 3182); may be repeated.
     #[arg(long = "user", value_name = "NAME[,DN]")]
     users: Vec<String>,
@@ -106,11 +106,11 @@ struct Octets(Vec<u8>);
 
 impl PolicyArgs {
     /// The policy as part of a request; `None` if there is none to send.
-    pub(super) fn request(&self) -> Option<v1::RsvpPolicy> {
+    pub(super) fn request(&self) -> Option<v0::RsvpPolicy> {
         let identity = |application: bool| {
             move |text: &String| {
                 let (name, locator) = text.split_once(',').unwrap_or((text, ""));
-                v1::RsvpIdentity {
+                v0::RsvpIdentity {
                     application,
                     name: name.to_owned(),
                     locator: locator.trim_start().to_owned(),
@@ -118,12 +118,12 @@ impl PolicyArgs {
             }
         };
         let users = self.users.iter().map(identity(false));
-        let policy = v1::RsvpPolicy {
+        let policy = v0::RsvpPolicy {
             octets: self.policy_data.as_ref().map(|octets| octets.0.clone()).unwrap_or_default(),
             preemption: self.preemption,
             identities: users.chain(self.applications.iter().map(identity(true))).collect(),
         };
-        (policy != v1::RsvpPolicy::default()).then_some(policy)
+        (policy != v0::RsvpPolicy::default()).then_some(policy)
     }
 }
 
@@ -137,17 +137,17 @@ fn policy_data(text: &str) -> Result<Octets, String> {
     octets.filter(|_| hexadecimal).map(Octets).ok_or("use pairs of hexadecimal digits, or @FILE".to_owned())
 }
 
-fn preemption(text: &str) -> Result<v1::RsvpPreemption, String> {
+fn preemption(text: &str) -> Result<v0::RsvpPreemption, String> {
     let (setup, defending) = text.split_once('/').unwrap_or((text, text));
     let number = |text: &str| text.parse::<u16>().map(u32::from);
     match (number(setup), number(defending)) {
-        (Ok(setup), Ok(defending)) => Ok(v1::RsvpPreemption { setup, defending }),
+        (Ok(setup), Ok(defending)) => Ok(v0::RsvpPreemption { setup, defending }),
         _ => Err("use SETUP or SETUP/DEFENDING, each 0 to 65535".to_owned()),
     }
 }
 
 /// Parses a sender: an address, and behind a slash its port, `label:N` or `spi:N`.
-pub(super) fn sender(text: &str) -> Result<v1::RsvpFilter, String> {
+pub(super) fn sender(text: &str) -> Result<v0::RsvpFilter, String> {
     let wrong = || "use ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N".to_owned();
     let (address, rest) = text.split_once('/').map_or((text, None), |(address, rest)| (address, Some(rest)));
     let source: IpAddr = address.parse().map_err(|_| wrong())?;
@@ -161,7 +161,7 @@ pub(super) fn sender(text: &str) -> Result<v1::RsvpFilter, String> {
             Selector::Port(rest.parse::<u16>().map_err(|_| wrong())?.into())
         }),
     };
-    Ok(v1::RsvpFilter { source: source.to_string(), selector })
+    Ok(v0::RsvpFilter { source: source.to_string(), selector })
 }
 
 fn number(text: &str) -> Option<u32> {
@@ -183,7 +183,7 @@ mod tests {
         policy: PolicyArgs,
     }
 
-    fn request(line: &[&str]) -> Result<Option<v1::RsvpPolicy>, String> {
+    fn request(line: &[&str]) -> Result<Option<v0::RsvpPolicy>, String> {
         let line = Line::try_parse_from(["x"].iter().chain(line));
         line.map(|line| line.policy.request()).map_err(|error| error.to_string())
     }
@@ -194,11 +194,11 @@ mod tests {
         let line = ["--policy-data", "00080eFF", "--preemption", "5", "--user", "ann, CN=Ann, O=X"];
         let policy = request(&line).unwrap().unwrap();
         assert_eq!(policy.octets, [0, 8, 14, 255]);
-        assert_eq!(policy.preemption, Some(v1::RsvpPreemption { setup: 5, defending: 5 }));
-        let ann = v1::RsvpIdentity { application: false, name: "ann".into(), locator: "CN=Ann, O=X".into() };
+        assert_eq!(policy.preemption, Some(v0::RsvpPreemption { setup: 5, defending: 5 }));
+        let ann = v0::RsvpIdentity { application: false, name: "ann".into(), locator: "CN=Ann, O=X".into() };
         assert_eq!(policy.identities, [ann]);
         let both = request(&["--preemption", "5/7", "--application", "vic"]).unwrap().unwrap();
-        assert_eq!(both.preemption, Some(v1::RsvpPreemption { setup: 5, defending: 7 }));
+        assert_eq!(both.preemption, Some(v0::RsvpPreemption { setup: 5, defending: 7 }));
         assert!(both.identities[0].application);
         for wrong in [
             ["--policy-data", "0"],

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_client::RsvpClient;
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_client::RsvpClient;
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tonic::transport::Channel;
 
@@ -59,7 +59,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
         if number > 0 && number.is_multiple_of(PER_CONNECTION) {
             client = RsvpClient::new(client::channel(socket).await?);
         }
-        let register = v1::RsvpRegister { port: port.into(), ..arguments.register() };
+        let register = v0::RsvpRegister { port: port.into(), ..arguments.register() };
         let flow = Flow { role: role.clone(), gate: Arc::clone(&gate), reports: sender.clone() };
         let (client, mut stopped) = (client.clone(), stopped.clone());
         tokio::spawn(async move {
@@ -102,7 +102,7 @@ struct Flow<R> {
 
 impl<R: Role> Flow<R> {
     /// Acts in the session until the call fails.
-    async fn run(mut self, mut client: RsvpClient<Channel>, register: v1::RsvpRegister) -> Result<()> {
+    async fn run(mut self, mut client: RsvpClient<Channel>, register: v0::RsvpRegister) -> Result<()> {
         let port = register.port;
         let mut permit = self.gate.acquire().await.ok();
         let mut call = Call::open(&mut client, register).await?;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn error() -> Report {
-        let error = v1::RsvpError { meaning: "No path information".into(), ..v1::RsvpError::default() };
+        let error = v0::RsvpError { meaning: "No path information".into(), ..v0::RsvpError::default() };
         Report::Error(5001, Box::new(Upcall::ReservationError(error)))
     }
 

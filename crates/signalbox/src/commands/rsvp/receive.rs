@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_request::Request;
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_request::Request;
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
 use super::args::{PolicyArgs, SessionArgs, TrafficArgs, sender};
@@ -32,7 +32,7 @@ pub(crate) struct ReceiveArgs {
     style: Style,
     /// Reserve for this sender only: ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N; may be repeated.
     #[arg(long = "sender", value_name = "SENDER", value_parser = sender)]
-    senders: Vec<v1::RsvpFilter>,
+    senders: Vec<v0::RsvpFilter>,
     /// How much, in bits a second: 64kbit, 20mbit [default: as much as the senders announce].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<Rate>,
@@ -123,7 +123,7 @@ fn join(group: IpAddr, at: Option<IpAddr>) -> Result<UdpSocket> {
 struct Reservation {
     arguments: Arc<ReceiveArgs>,
     /// The senders that announced themselves, and their traffic.
-    announced: Vec<(v1::RsvpFilter, v1::RsvpTraffic)>,
+    announced: Vec<(v0::RsvpFilter, v0::RsvpTraffic)>,
     /// The reservation was confirmed, and no error has removed it since.
     confirmed: bool,
 }
@@ -133,7 +133,7 @@ impl Role for Reservation {
     const FULFILLED: &'static str = "confirmed";
 
     fn first_requests(&self) -> Vec<Request> {
-        let at = self.arguments.join_at.map(|at| v1::RsvpReceiveAt { address: at.to_string() });
+        let at = self.arguments.join_at.map(|at| v0::RsvpReceiveAt { address: at.to_string() });
         at.map(Request::ReceiveAt).into_iter().chain(self.reserve().map(Request::Reserve)).collect()
     }
 
@@ -160,25 +160,25 @@ impl Role for Reservation {
 
 impl Reservation {
     /// Takes the Path of a sender.
-    fn announce(&mut self, path: &v1::RsvpPath) {
+    fn announce(&mut self, path: &v0::RsvpPath) {
         let (Some(sender), Some(traffic)) = (path.sender.clone(), path.traffic) else { return };
         self.announced.retain(|(known, _)| *known != sender);
         self.announced.push((sender, traffic));
     }
 
     /// The reservation for the senders announced so far; `None` while there is no sender to reserve for.
-    fn reserve(&self) -> Option<v1::RsvpReserve> {
+    fn reserve(&self) -> Option<v0::RsvpReserve> {
         let named = &self.arguments.senders;
         let wanted: Vec<_> =
             self.announced.iter().filter(|(sender, _)| named.is_empty() || named.contains(sender)).collect();
-        let flow = |senders: Vec<v1::RsvpFilter>, traffic: Option<v1::RsvpTraffic>| {
+        let flow = |senders: Vec<v0::RsvpFilter>, traffic: Option<v0::RsvpTraffic>| {
             let flowspec = Some(self.flowspec(traffic)?);
-            Some(v1::RsvpFlow { flowspec, senders })
+            Some(v0::RsvpFlow { flowspec, senders })
         };
         let all = wanted.iter().map(|(_, traffic)| *traffic).reduce(larger);
         let (style, flows) = match self.arguments.style {
             Style::Ff => (
-                v1::RsvpStyle::FixedFilter,
+                v0::RsvpStyle::FixedFilter,
                 wanted
                     .iter()
                     .filter_map(|(sender, traffic)| flow(vec![sender.clone()], Some(*traffic)))
@@ -187,16 +187,16 @@ impl Reservation {
             Style::Se => {
                 let senders: Vec<_> = wanted.iter().map(|(sender, _)| sender.clone()).collect();
                 let flow = (!senders.is_empty()).then(|| flow(senders, all)).flatten();
-                (v1::RsvpStyle::SharedExplicit, flow.into_iter().collect())
+                (v0::RsvpStyle::SharedExplicit, flow.into_iter().collect())
             }
             Style::Wf => {
-                (v1::RsvpStyle::WildcardFilter, flow(Vec::new(), all).into_iter().collect::<Vec<_>>())
+                (v0::RsvpStyle::WildcardFilter, flow(Vec::new(), all).into_iter().collect::<Vec<_>>())
             }
         };
         if flows.is_empty() {
             return None;
         }
-        Some(v1::RsvpReserve {
+        Some(v0::RsvpReserve {
             style: style.into(),
             flows,
             confirm: true,
@@ -206,12 +206,12 @@ impl Reservation {
 
     /// The flowspec to request for senders that announce `traffic`.
     #[expect(clippy::cast_precision_loss, reason = "rates of links are far below 2^53")]
-    fn flowspec(&self, traffic: Option<v1::RsvpTraffic>) -> Option<v1::RsvpFlowspec> {
+    fn flowspec(&self, traffic: Option<v0::RsvpTraffic>) -> Option<v0::RsvpFlowspec> {
         let ReceiveArgs { rate, guaranteed, slack, .. } = *self.arguments.as_ref();
         let own = &self.arguments.traffic;
         let traffic = match rate {
             Some(rate) => own.with_rate(rate),
-            None => v1::RsvpTraffic {
+            None => v0::RsvpTraffic {
                 burst: own.burst.map_or(traffic?.burst, f64::from),
                 peak: own.peak.map(|peak| peak.0 as f64).or(traffic?.peak),
                 max_packet: own.max_packet.unwrap_or(traffic?.max_packet),
@@ -219,7 +219,7 @@ impl Reservation {
                 ..traffic?
             },
         };
-        Some(v1::RsvpFlowspec {
+        Some(v0::RsvpFlowspec {
             traffic: Some(traffic),
             service_rate: guaranteed.map(|rate| rate.0 as f64),
             slack_us: slack.unwrap_or(0),
@@ -228,8 +228,8 @@ impl Reservation {
 }
 
 /// Traffic parameters that suffice for either of two senders.
-fn larger(a: v1::RsvpTraffic, b: v1::RsvpTraffic) -> v1::RsvpTraffic {
-    v1::RsvpTraffic {
+fn larger(a: v0::RsvpTraffic, b: v0::RsvpTraffic) -> v0::RsvpTraffic {
+    v0::RsvpTraffic {
         rate: a.rate.max(b.rate),
         burst: a.burst.max(b.burst),
         peak: a.peak.zip(b.peak).map(|(a, b)| a.max(b)),
@@ -256,9 +256,9 @@ mod tests {
         Reservation { arguments, announced: Vec::new(), confirmed: false }
     }
 
-    fn path(address: &str, rate: f64) -> v1::RsvpPath {
-        let traffic = v1::RsvpTraffic { rate, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
-        v1::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic), ..Default::default() }
+    fn path(address: &str, rate: f64) -> v0::RsvpPath {
+        let traffic = v0::RsvpTraffic { rate, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
+        v0::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic), ..Default::default() }
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_filter::Selector;
-use signalbox_api::v1::rsvp_request::Request;
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_filter::Selector;
+use signalbox_api::v0::rsvp_request::Request;
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
 use super::args::{PolicyArgs, SessionArgs, TrafficArgs};
@@ -71,11 +71,11 @@ impl Run for SendArgs {
 /// Announces the sender, and prints each upcall.
 pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode> {
     let port = arguments.source_port.map(|port| Selector::Port(port.into()));
-    let filter = v1::RsvpFilter {
+    let filter = v0::RsvpFilter {
         source: arguments.source.map(|source| source.to_string()).unwrap_or_default(),
         selector: arguments.spi.map(Selector::Spi).or(port),
     };
-    let sender = v1::RsvpSender {
+    let sender = v0::RsvpSender {
         filter: Some(filter),
         traffic: Some(arguments.traffic.with_rate(arguments.rate)),
         without_adspec: arguments.no_adspec,
@@ -88,7 +88,7 @@ pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode>
 /// The role of a sender.
 #[derive(Debug, Clone)]
 struct Announcement {
-    sender: v1::RsvpSender,
+    sender: v0::RsvpSender,
     reserved: bool,
 }
 

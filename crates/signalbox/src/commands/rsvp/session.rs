@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_client::RsvpClient;
-use signalbox_api::v1::rsvp_request::Request;
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_client::RsvpClient;
+use signalbox_api::v0::rsvp_request::Request;
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -86,8 +86,8 @@ async fn run_one<R: Role>(
 
 /// The call of one session: requests in one direction, upcalls in the other.
 pub(super) struct Call {
-    requests: mpsc::Sender<v1::RsvpRequest>,
-    upcalls: Streaming<v1::RsvpUpcall>,
+    requests: mpsc::Sender<v0::RsvpRequest>,
+    upcalls: Streaming<v0::RsvpUpcall>,
 }
 
 impl Call {
@@ -95,9 +95,9 @@ impl Call {
     ///
     /// # Errors
     /// The daemon refused.
-    pub(super) async fn open(client: &mut RsvpClient<Channel>, register: v1::RsvpRegister) -> Result<Self> {
+    pub(super) async fn open(client: &mut RsvpClient<Channel>, register: v0::RsvpRegister) -> Result<Self> {
         let (requests, stream) = mpsc::channel(4);
-        let first = v1::RsvpRequest { request: Some(Request::Register(register)) };
+        let first = v0::RsvpRequest { request: Some(Request::Register(register)) };
         requests.send(first).await.context("cannot register")?;
         let upcalls = answer(client.session(ReceiverStream::new(stream)).await)?;
         Ok(Self { requests, upcalls })
@@ -108,7 +108,7 @@ impl Call {
     /// # Errors
     /// The daemon ended the call.
     pub(super) async fn send(&self, request: Request) -> Result<()> {
-        let request = v1::RsvpRequest { request: Some(request) };
+        let request = v0::RsvpRequest { request: Some(request) };
         self.requests.send(request).await.context("the daemon ended the session")
     }
 
@@ -119,7 +119,7 @@ impl Call {
     pub(super) async fn next(&mut self) -> Result<Upcall> {
         loop {
             match self.upcalls.message().await.map_err(refusal)? {
-                Some(v1::RsvpUpcall { upcall: Some(upcall) }) => return Ok(upcall),
+                Some(v0::RsvpUpcall { upcall: Some(upcall) }) => return Ok(upcall),
                 // The daemon is newer than this command.
                 Some(_) => {}
                 None => bail!("the daemon ended the session"),

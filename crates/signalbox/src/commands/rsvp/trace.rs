@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_filter;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_filter;
 use signalbox_linux::clock::Clock;
 use signalbox_linux::diagnosis::Requester;
 use signalbox_resources::Rate;
@@ -45,7 +45,7 @@ pub(crate) struct TraceArgs {
     ipsec: bool,
     /// The sender: ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N, as `rsvp show` lists it.
     #[arg(long, value_name = "SENDER", value_parser = args::sender)]
-    sender: v1::RsvpFilter,
+    sender: v0::RsvpFilter,
     /// The node to begin at, on the path of the sender's data [default: the destination, if it is a host].
     #[arg(long, value_name = "ADDRESS")]
     last_hop: Option<IpAddr>,

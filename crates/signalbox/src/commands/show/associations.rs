@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 
 use crate::arguments::OutputArgs;
 use crate::client::{self, answer, block_on};
@@ -28,14 +28,14 @@ impl Run for AssociationsArgs {
 
 async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
     let rows =
-        answer(client::connect(socket).await?.list_associations(v1::ListAssociationsRequest {}).await)?;
+        answer(client::connect(socket).await?.list_associations(v0::ListAssociationsRequest {}).await)?;
     table::rows(rows, output.json, &COLUMNS, cells, to_json).await
 }
 
 /// Columns of the table.
 const COLUMNS: [&str; 8] =
     ["peer", "stack", "state", "since", "hold time", "sessions", "queued", "authenticated"];
-fn cells(association: &v1::Association) -> Vec<[String; 8]> {
+fn cells(association: &v0::Association) -> Vec<[String; 8]> {
     let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let whose = if association.opened { "ours" } else { "theirs" };
     let unsent = association.queued_octets + association.unsent_octets;
@@ -51,7 +51,7 @@ fn cells(association: &v1::Association) -> Vec<[String; 8]> {
     ]]
 }
 
-fn to_json(association: &v1::Association) -> Value {
+fn to_json(association: &v0::Association) -> Value {
     json!({
         "channel": association.channel,
         "stack": association.stack,
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_association_shows_what_waits_and_who_the_peer_is() {
-        let mut row = v1::Association { stack: "tls".into(), queued: 2, ..Default::default() };
+        let mut row = v0::Association { stack: "tls".into(), queued: 2, ..Default::default() };
         (row.queued_octets, row.unsent_octets, row.opened) = (300, 20, true);
         let [cells] = &cells(&row)[..] else { panic!("one row") };
         assert_eq!((cells[1].as_str(), cells[6].as_str()), ("tls, ours", "2 messages, 320 octets"));

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::CellAlignment;
 use serde_json::json;
-use signalbox_api::v1;
+use signalbox_api::v0;
 
 use crate::arguments::OutputArgs;
 use crate::client::{self, answer, block_on};
@@ -35,7 +35,7 @@ impl Run for CountersArgs {
 }
 
 async fn show(socket: &Path, arguments: &CountersArgs) -> Result<ExitCode> {
-    let request = v1::ListCountersRequest {};
+    let request = v0::ListCountersRequest {};
     let counters = answer(client::connect(socket).await?.list_counters(request).await)?.counters;
     let wanted = counters.iter().filter(|counter| {
         arguments.room.as_ref().is_none_or(|room| *room == counter.room)
@@ -57,7 +57,7 @@ async fn show(socket: &Path, arguments: &CountersArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text<'a>(out: &mut impl Write, counters: impl Iterator<Item = &'a v1::Counter>) -> Result<()> {
+fn text<'a>(out: &mut impl Write, counters: impl Iterator<Item = &'a v0::Counter>) -> Result<()> {
     let mut table = table::new(&["counter", "value", "meaning"]);
     for counter in counters {
         let value = counter.value.to_string();

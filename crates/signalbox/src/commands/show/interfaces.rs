@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_resources::Rate;
 
 use crate::arguments::OutputArgs;
@@ -29,7 +29,7 @@ impl Run for InterfacesArgs {
 }
 
 async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
-    let request = v1::ListInterfacesRequest {};
+    let request = v0::ListInterfacesRequest {};
     let interfaces = answer(client::connect(socket).await?.list_interfaces(request).await)?.interfaces;
     let mut out = std::io::stdout().lock();
     if output.json {
@@ -46,7 +46,7 @@ async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
 }
 
 /// Prints a table with a row for each interface, and for each service in use there.
-fn text(out: &mut impl Write, interfaces: &[v1::Interface]) -> Result<()> {
+fn text(out: &mut impl Write, interfaces: &[v0::Interface]) -> Result<()> {
     if interfaces.is_empty() {
         writeln!(out, "none")?;
         return Ok(());
@@ -97,16 +97,16 @@ fn text(out: &mut impl Write, interfaces: &[v1::Interface]) -> Result<()> {
     Ok(())
 }
 
-fn enforced(enforcement: &v1::InterfaceEnforcement) -> String {
+fn enforced(enforcement: &v0::InterfaceEnforcement) -> String {
     if !enforcement.queues {
         return "no".to_owned();
     }
-    let v1::InterfaceEnforcement { policing, classes_taken, classes, .. } = enforcement;
+    let v0::InterfaceEnforcement { policing, classes_taken, classes, .. } = enforcement;
     format!("{policing}, {classes_taken} of {classes} queues")
 }
 
-fn to_json(interface: &v1::Interface) -> Value {
-    let service = |service: &v1::InterfaceService| {
+fn to_json(interface: &v0::Interface) -> Value {
+    let service = |service: &v0::InterfaceService| {
         json!({
             "service": service.service,
             "reserved": service.reserved,
@@ -114,7 +114,7 @@ fn to_json(interface: &v1::Interface) -> Value {
             "reservations": service.reservations,
         })
     };
-    let enforcement = |enforcement: &v1::InterfaceEnforcement| {
+    let enforcement = |enforcement: &v0::InterfaceEnforcement| {
         json!({
             "queues": enforcement.queues,
             "policing": enforcement.policing,
@@ -144,18 +144,18 @@ mod tests {
 
     #[test]
     fn interfaces_show_what_is_reserved() {
-        let interface = v1::Interface {
+        let interface = v0::Interface {
             name: "rb".into(),
             up: true,
             capacity: Some(1_250_000),
             reservable: 1_000_000,
             reserved: 125_000,
-            services: vec![v1::InterfaceService { service: "guaranteed".into(), ..Default::default() }],
-            enforcement: Some(v1::InterfaceEnforcement {
+            services: vec![v0::InterfaceService { service: "guaranteed".into(), ..Default::default() }],
+            enforcement: Some(v0::InterfaceEnforcement {
                 lacking: vec!["no eBPF".into()],
                 ..Default::default()
             }),
-            ..v1::Interface::default()
+            ..v0::Interface::default()
         };
         let mut out = Vec::new();
         text(&mut out, std::slice::from_ref(&interface)).unwrap();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 
 use crate::arguments::OutputArgs;
 use crate::client::{self, answer, block_on};
@@ -27,20 +27,20 @@ impl Run for PeersArgs {
 }
 
 async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
-    let rows = answer(client::connect(socket).await?.list_peers(v1::ListPeersRequest {}).await)?;
+    let rows = answer(client::connect(socket).await?.list_peers(v0::ListPeersRequest {}).await)?;
     table::rows(rows, output.json, &COLUMNS, cells, to_json).await
 }
 
 /// Columns of the table.
 const COLUMNS: [&str; 4] = ["identity", "address", "interface", "sessions"];
 
-fn cells(peer: &v1::Peer) -> Vec<[String; 4]> {
+fn cells(peer: &v0::Peer) -> Vec<[String; 4]> {
     let interface = if peer.ifindex == 0 { "-".to_owned() } else { format!("if{}", peer.ifindex) };
     let identity = hex(&peer.identity).chars().take(2 * DIGITS).collect();
     vec![[identity, peer.address.clone(), interface, peer.sessions.to_string()]]
 }
 
-fn to_json(peer: &v1::Peer) -> Value {
+fn to_json(peer: &v0::Peer) -> Value {
     json!({
         "identity": hex(&peer.identity),
         "address": peer.address,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_resources::Rate;
 
 use crate::arguments::OutputArgs;
@@ -29,7 +29,7 @@ impl Run for ReservationsArgs {
 
 async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
     let rows =
-        answer(client::connect(socket).await?.list_reservations(v1::ListReservationsRequest {}).await)?;
+        answer(client::connect(socket).await?.list_reservations(v0::ListReservationsRequest {}).await)?;
     table::rows(rows, output.json, &COLUMNS, cells, to_json).await
 }
 
@@ -37,7 +37,7 @@ async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
 const COLUMNS: [&str; 10] =
     ["session", "flow", "role", "state", "interface", "rate", "service", "expires", "packets", "policed"];
 
-fn cells(row: &v1::Reservation) -> Vec<[String; 10]> {
+fn cells(row: &v0::Reservation) -> Vec<[String; 10]> {
     let held = row.held.as_ref();
     let seen = held.and_then(|held| held.statistics.as_ref());
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -55,8 +55,8 @@ fn cells(row: &v1::Reservation) -> Vec<[String; 10]> {
     ]]
 }
 
-fn to_json(row: &v1::Reservation) -> Value {
-    let statistics = |seen: &v1::TrafficStatistics| {
+fn to_json(row: &v0::Reservation) -> Value {
+    let statistics = |seen: &v0::TrafficStatistics| {
         json!({
             "packets": seen.packets,
             "octets": seen.octets,
@@ -64,7 +64,7 @@ fn to_json(row: &v1::Reservation) -> Value {
             "policed_octets": seen.policed_octets,
         })
     };
-    let held = |held: &v1::HeldReservation| {
+    let held = |held: &v0::HeldReservation| {
         json!({
             "interface": held.interface,
             "rate": held.rate,
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_flow_holds_nothing() {
-        let row = v1::Reservation { role: "responder".into(), ..v1::Reservation::default() };
+        let row = v0::Reservation { role: "responder".into(), ..v0::Reservation::default() };
         assert_eq!(cells(&row)[0][4..], ["-"; 6].map(str::to_owned));
         assert_eq!(to_json(&row)["held"], Value::Null);
     }

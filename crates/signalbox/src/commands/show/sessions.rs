@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 
 use crate::arguments::OutputArgs;
 use crate::client::{self, answer, block_on};
@@ -39,7 +39,7 @@ impl Run for SessionsArgs {
 }
 
 async fn show(socket: &Path, arguments: SessionsArgs) -> Result<ExitCode> {
-    let request = v1::ListSessionsRequest {
+    let request = v0::ListSessionsRequest {
         session_prefix: arguments.session.unwrap_or_default(),
         nslp_id: arguments.nslp.map(Into::into),
         address: arguments.address.map(|a| a.to_string()).unwrap_or_default(),
@@ -53,7 +53,7 @@ async fn show(socket: &Path, arguments: SessionsArgs) -> Result<ExitCode> {
 const COLUMNS: [&str; 9] =
     ["session", "nslp", "flow", "towards", "role", "state", "peer", "refresh", "expires"];
 /// A row for each direction of a session that has state.
-fn cells(session: &v1::Session) -> Vec<[String; 9]> {
+fn cells(session: &v0::Session) -> Vec<[String; 9]> {
     let digits: String = hex(&session.session_id).chars().take(DIGITS).collect();
     let flow = session.flow.as_ref().map(flow_text).unwrap_or_default();
     let row = |towards: &str, [role, state, peer, refresh, expires]: [String; 5]| {
@@ -85,7 +85,7 @@ fn cells(session: &v1::Session) -> Vec<[String; 9]> {
     rows
 }
 
-fn to_json(session: &v1::Session) -> Value {
+fn to_json(session: &v0::Session) -> Value {
     json!({
         "session": hex(&session.session_id),
         "nslp_id": session.nslp_id,
@@ -96,7 +96,7 @@ fn to_json(session: &v1::Session) -> Value {
     })
 }
 
-fn state_json(state: &v1::RoutingState) -> Value {
+fn state_json(state: &v0::RoutingState) -> Value {
     json!({
         "role": state.role,
         "state": state.state,
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn each_direction_with_state_has_a_row() {
-        let state = v1::RoutingState { role: "querying".into(), ..Default::default() };
-        let mut row = v1::Session { session_id: vec![1; 16], ..Default::default() };
+        let state = v0::RoutingState { role: "querying".into(), ..Default::default() };
+        let mut row = v0::Session { session_id: vec![1; 16], ..Default::default() };
         assert_eq!(cells(&row).len(), 1);
         row.downstream = Some(state.clone());
         assert_eq!(cells(&row)[0][3], "downstream");
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn a_session_without_state_upstream_says_null() {
-        let session = v1::Session {
+        let session = v0::Session {
             session_id: vec![0xab; 16],
-            downstream: Some(v1::RoutingState { role: "querying".into(), ..Default::default() }),
+            downstream: Some(v0::RoutingState { role: "querying".into(), ..Default::default() }),
             ..Default::default()
         };
         let value = to_json(&session);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use signalbox_api::v1;
+use signalbox_api::v0;
 
 use crate::arguments::OutputArgs;
 use crate::client::{self, answer, block_on};
@@ -27,7 +27,7 @@ impl Run for StatusArgs {
 }
 
 async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
-    let status = answer(client::connect(socket).await?.get_status(v1::GetStatusRequest {}).await)?;
+    let status = answer(client::connect(socket).await?.get_status(v0::GetStatusRequest {}).await)?;
     let mut out = std::io::stdout().lock();
     if output.json {
         let value = json!({

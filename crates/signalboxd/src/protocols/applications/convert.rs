@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_api::v1;
-use signalbox_api::v1::from_application::Request as AppRequest;
-use signalbox_api::v1::to_application::Indication as ApiIndication;
+use signalbox_api::v0;
+use signalbox_api::v0::from_application::Request as AppRequest;
+use signalbox_api::v0::to_application::Indication as ApiIndication;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{
@@ -23,15 +23,15 @@ use tonic::Status;
 type Wrong = String;
 
 /// The first message of an application.
-pub(super) fn register(first: Option<v1::FromApplication>) -> Result<(NslpId, Registration), Status> {
+pub(super) fn register(first: Option<v0::FromApplication>) -> Result<(NslpId, Registration), Status> {
     let Some(AppRequest::Register(register)) = first.and_then(|first| first.request) else {
         return Err(Status::invalid_argument("the first message of an application is `register`"));
     };
     let number = |name, value: u32| number(name, value, 0).map_err(Status::invalid_argument);
-    let policy = match v1::PeeringPolicy::try_from(register.peering_policy) {
-        Ok(v1::PeeringPolicy::Always) => PeeringPolicy::Always,
-        Ok(v1::PeeringPolicy::Ask) => PeeringPolicy::Ask,
-        Ok(v1::PeeringPolicy::Never) => PeeringPolicy::Never,
+    let policy = match v0::PeeringPolicy::try_from(register.peering_policy) {
+        Ok(v0::PeeringPolicy::Always) => PeeringPolicy::Always,
+        Ok(v0::PeeringPolicy::Ask) => PeeringPolicy::Ask,
+        Ok(v0::PeeringPolicy::Never) => PeeringPolicy::Never,
         Err(_) => return Err(Status::invalid_argument("register.peering_policy: always, ask or never")),
     };
     let nslp = NslpId(number("register.nslp_id", register.nslp_id)?);
@@ -85,7 +85,7 @@ pub(super) fn request(nslp: NslpId, asked: Option<AppRequest>) -> Result<OwnedRe
     }
 }
 
-fn send_message(nslp: NslpId, message: v1::SendMessage) -> Result<OwnedRequest, Wrong> {
+fn send_message(nslp: NslpId, message: v0::SendMessage) -> Result<OwnedRequest, Wrong> {
     let attributes = message.attributes.unwrap_or_default();
     let octet = |name, value: Option<u32>| value.map(|value| number(name, value, 1)).transpose();
     Ok(RequestOf::SendMessage(SendMessageOf {
@@ -121,26 +121,26 @@ fn session_id(field: &str, octets: &[u8]) -> Result<SessionId, Wrong> {
         .map_err(|_| format!("{field}: {} octets, but 16 are needed", octets.len()))
 }
 
-fn mri(field: &str, mri: Option<v1::Mri>) -> Result<Mri, Wrong> {
+fn mri(field: &str, mri: Option<v0::Mri>) -> Result<Mri, Wrong> {
     let mri = mri.ok_or_else(|| format!("{field}: is missing"))?;
-    let direction = match v1::Direction::try_from(mri.direction) {
-        Ok(v1::Direction::Downstream) => Direction::Downstream,
-        Ok(v1::Direction::Upstream) => Direction::Upstream,
+    let direction = match v0::Direction::try_from(mri.direction) {
+        Ok(v0::Direction::Downstream) => Direction::Downstream,
+        Ok(v0::Direction::Upstream) => Direction::Upstream,
         Err(_) => return Err(format!("{field}.direction: downstream or upstream")),
     };
     match mri.method {
         None => Err(format!("{field}: path_coupled or loose_end is missing")),
-        Some(v1::mri::Method::PathCoupled(flow)) => {
+        Some(v0::mri::Method::PathCoupled(flow)) => {
             path_coupled(&format!("{field}.path_coupled"), &flow, direction).map(Mri::PathCoupled)
         }
-        Some(v1::mri::Method::LooseEnd(ends)) => {
+        Some(v0::mri::Method::LooseEnd(ends)) => {
             let (src, dst) = ends_of(&format!("{field}.loose_end"), &ends.source, &ends.destination)?;
             Ok(Mri::LooseEnd(LooseEnd { src, dst, direction }))
         }
     }
 }
 
-fn path_coupled(field: &str, flow: &v1::PathCoupled, direction: Direction) -> Result<PathCoupled, Wrong> {
+fn path_coupled(field: &str, flow: &v0::PathCoupled, direction: Direction) -> Result<PathCoupled, Wrong> {
     let (src, dst) = ends_of(field, &flow.source, &flow.destination)?;
     let hosts = PathCoupled::between(src, dst);
     let width = u32::from(hosts.src_prefix);
@@ -222,8 +222,8 @@ pub(super) fn indication(indication: OwnedIndication) -> ApiIndication {
     match indication {
         IndicationOf::RecvMessage(message) => ApiIndication::RecvMessage(recv_message(message)),
         IndicationOf::MessageStatus { handle, session, status, .. } => {
-            use v1::message_status::Status;
-            ApiIndication::MessageStatus(v1::MessageStatus {
+            use v0::message_status::Status;
+            ApiIndication::MessageStatus(v0::MessageStatus {
                 handle: handle.0,
                 session_id: session.0.to_vec(),
                 status: Some(match status {
@@ -234,7 +234,7 @@ pub(super) fn indication(indication: OwnedIndication) -> ApiIndication {
         }
         IndicationOf::NetworkNotification { mri, session, event, .. } => {
             let (event, sii) = network_event(event);
-            ApiIndication::NetworkNotification(v1::NetworkNotification {
+            ApiIndication::NetworkNotification(v0::NetworkNotification {
                 session_id: session.0.to_vec(),
                 mri: Some(routing_information(&mri)),
                 event: event.into(),
@@ -244,8 +244,8 @@ pub(super) fn indication(indication: OwnedIndication) -> ApiIndication {
     }
 }
 
-fn recv_message(message: RecvMessageOf<Octets>) -> v1::RecvMessage {
-    v1::RecvMessage {
+fn recv_message(message: RecvMessageOf<Octets>) -> v0::RecvMessage {
+    v0::RecvMessage {
         data: message.data.0,
         session_id: message.session.0.to_vec(),
         mri: Some(routing_information(&message.mri)),
@@ -264,18 +264,18 @@ fn recv_message(message: RecvMessageOf<Octets>) -> v1::RecvMessage {
     }
 }
 
-fn transfer_attributes(attributes: TransferAttributes) -> v1::TransferAttributes {
+fn transfer_attributes(attributes: TransferAttributes) -> v0::TransferAttributes {
     let TransferAttributes { reliable, stateless, security } = attributes;
-    v1::TransferAttributes { reliable, stateless, secure: security == Security::Channel }
+    v0::TransferAttributes { reliable, stateless, secure: security == Security::Channel }
 }
 
-fn routing_information(mri: &Mri) -> v1::Mri {
+fn routing_information(mri: &Mri) -> v0::Mri {
     let direction = match mri.direction() {
-        Direction::Downstream => v1::Direction::Downstream,
-        Direction::Upstream => v1::Direction::Upstream,
+        Direction::Downstream => v0::Direction::Downstream,
+        Direction::Upstream => v0::Direction::Upstream,
     };
     let method = match mri {
-        Mri::PathCoupled(p) => v1::mri::Method::PathCoupled(v1::PathCoupled {
+        Mri::PathCoupled(p) => v0::mri::Method::PathCoupled(v0::PathCoupled {
             source: p.src.to_string(),
             source_prefix: Some(p.src_prefix.into()),
             destination: p.dst.to_string(),
@@ -287,52 +287,52 @@ fn routing_information(mri: &Mri) -> v1::Mri {
             source_port: p.src_port.map(Into::into),
             destination_port: p.dst_port.map(Into::into),
         }),
-        Mri::LooseEnd(l) => v1::mri::Method::LooseEnd(v1::LooseEnd {
+        Mri::LooseEnd(l) => v0::mri::Method::LooseEnd(v0::LooseEnd {
             source: l.src.to_string(),
             destination: l.dst.to_string(),
         }),
     };
-    v1::Mri { direction: direction.into(), method: Some(method) }
+    v0::Mri { direction: direction.into(), method: Some(method) }
 }
 
-fn network_event(event: NetworkEvent) -> (v1::NetworkEvent, Option<SiiHandle>) {
+fn network_event(event: NetworkEvent) -> (v0::NetworkEvent, Option<SiiHandle>) {
     match event {
-        NetworkEvent::LastNode => (v1::NetworkEvent::LastNode, None),
-        NetworkEvent::Good(sii) => (v1::NetworkEvent::Good, Some(sii)),
-        NetworkEvent::Tentative => (v1::NetworkEvent::Tentative, None),
-        NetworkEvent::Bad => (v1::NetworkEvent::Bad, None),
-        NetworkEvent::RouteDeleted(sii) => (v1::NetworkEvent::RouteDeleted, Some(sii)),
-        NetworkEvent::AuthorisationChanged => (v1::NetworkEvent::AuthorisationChanged, None),
-        NetworkEvent::CommunicationFailure => (v1::NetworkEvent::CommunicationFailure, None),
+        NetworkEvent::LastNode => (v0::NetworkEvent::LastNode, None),
+        NetworkEvent::Good(sii) => (v0::NetworkEvent::Good, Some(sii)),
+        NetworkEvent::Tentative => (v0::NetworkEvent::Tentative, None),
+        NetworkEvent::Bad => (v0::NetworkEvent::Bad, None),
+        NetworkEvent::RouteDeleted(sii) => (v0::NetworkEvent::RouteDeleted, Some(sii)),
+        NetworkEvent::AuthorisationChanged => (v0::NetworkEvent::AuthorisationChanged, None),
+        NetworkEvent::CommunicationFailure => (v0::NetworkEvent::CommunicationFailure, None),
     }
 }
 
-fn send_failure(failure: SendError) -> v1::SendFailure {
+fn send_failure(failure: SendError) -> v0::SendFailure {
     let (error, reason) = match failure {
         SendError::NoNextNode => {
-            (v1::SendError::NoNextNode, "no node further on with this application answered in time")
+            (v0::SendError::NoNextNode, "no node further on with this application answered in time")
         }
-        SendError::FlowEndsHere => (v1::SendError::FlowEndsHere, "the flow ends at this node"),
-        SendError::NoRoute => (v1::SendError::NoRoute, "no route to the flow's destination"),
+        SendError::FlowEndsHere => (v0::SendError::FlowEndsHere, "the flow ends at this node"),
+        SendError::NoRoute => (v0::SendError::NoRoute, "no route to the flow's destination"),
         SendError::NoStateUpstream => (
-            v1::SendError::NoStateUpstream,
+            v0::SendError::NoStateUpstream,
             "no routing state upstream: it is made by messages that come downstream",
         ),
         SendError::TooLarge { .. } => (
-            v1::SendError::TooLarge,
+            v0::SendError::TooLarge,
             "too many octets; more fit into one message where all nodes have messaging associations",
         ),
         SendError::Refused => (
-            v1::SendError::Refused,
+            v0::SendError::Refused,
             "GIST cannot give these attributes: reliable and secure need messaging associations \
              ([gist.associations] in the configuration), stateless is for downstream only",
         ),
-        SendError::Overload => (v1::SendError::Overload, "a queue or table of this node is full: try later"),
-        SendError::Peer { .. } => (v1::SendError::Peer, "the peer's GIST refused it (RFC 5971 A.4.4)"),
+        SendError::Overload => (v0::SendError::Overload, "a queue or table of this node is full: try later"),
+        SendError::Peer { .. } => (v0::SendError::Peer, "the peer's GIST refused it (RFC 5971 A.4.4)"),
     };
     let max = if let SendError::TooLarge { max } = failure { Some(max) } else { None };
     let peer = if let SendError::Peer { code, subcode } = failure { Some((code, subcode)) } else { None };
-    v1::SendFailure {
+    v0::SendFailure {
         error: error.into(),
         reason: reason.to_owned(),
         max_octets: max.map(|max| max as u64),

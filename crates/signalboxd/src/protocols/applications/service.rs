@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use signalbox_api::v1;
-use signalbox_api::v1::from_application::Request as AppRequest;
-use signalbox_api::v1::gist_server::{Gist, GistServer};
-use signalbox_api::v1::to_application::Indication;
+use signalbox_api::v0;
+use signalbox_api::v0::from_application::Request as AppRequest;
+use signalbox_api::v0::gist_server::{Gist, GistServer};
+use signalbox_api::v0::to_application::Indication;
 use signalbox_core::NslpId;
 use signalbox_node::{ApplicationCommand, Command};
 use tokio::sync::mpsc;
@@ -36,11 +36,11 @@ pub(crate) fn server(handle: &LoopHandle, config: &Config) -> GistServer<Applica
 
 #[tonic::async_trait]
 impl Gist for Applications {
-    type ApplicationStream = Replies<v1::ToApplication>;
+    type ApplicationStream = Replies<v0::ToApplication>;
 
     async fn application(
         &self,
-        requests: Request<Streaming<v1::FromApplication>>,
+        requests: Request<Streaming<v0::FromApplication>>,
     ) -> Result<Response<Self::ApplicationStream>, Status> {
         let mut requests = requests.into_inner();
         let (nslp, registration) = convert::register(requests.message().await?)?;
@@ -50,7 +50,7 @@ impl Gist for Applications {
         registered.await.map_err(|_| stopping())?.map_err(convert::not_registered)?;
         let (out, stream) = mpsc::channel(1);
         let call = Call { handle: self.handle.clone(), lease, nslp, out };
-        let registered = Indication::Registered(v1::Registered { node: self.node.to_string() });
+        let registered = Indication::Registered(v0::Registered { node: self.node.to_string() });
         tokio::spawn(async move {
             call.send(0, registered).await;
             tokio::select! {
@@ -69,14 +69,14 @@ struct Call {
     handle: LoopHandle,
     lease: Lease,
     nslp: NslpId,
-    out: mpsc::Sender<Result<v1::ToApplication, Status>>,
+    out: mpsc::Sender<Result<v0::ToApplication, Status>>,
 }
 
 impl Call {
     /// Sends an indication to the application; waits until it has read what was before.
     async fn send(&self, lost: u64, indication: Indication) {
         // If the application is gone, the call ends elsewhere.
-        let _ = self.out.send(Ok(v1::ToApplication { lost, indication: Some(indication) })).await;
+        let _ = self.out.send(Ok(v0::ToApplication { lost, indication: Some(indication) })).await;
     }
 
     const fn command(&self, command: ApplicationCommand) -> Command {
@@ -84,7 +84,7 @@ impl Call {
     }
 
     /// Passes requests to the event loop until they end.
-    async fn pass_requests(&self, mut requests: Streaming<v1::FromApplication>, shared: &Shared) {
+    async fn pass_requests(&self, mut requests: Streaming<v0::FromApplication>, shared: &Shared) {
         // The registration was number 0.
         for number in 1.. {
             // For the node a broken connection is the same as an orderly end.
@@ -107,7 +107,7 @@ impl Call {
                     }
                 }
                 Err(reason) => {
-                    let refused = v1::RequestRefused { request: number, handle, reason };
+                    let refused = v0::RequestRefused { request: number, handle, reason };
                     let lost = shared.lost.load(Ordering::SeqCst);
                     self.send(lost, Indication::RequestRefused(refused)).await;
                 }

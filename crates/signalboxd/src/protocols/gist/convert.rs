@@ -1,6 +1,6 @@
 //! GIST's tables at the edge of the API.
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView, Transport, Validity};
 use tonic::Status;
 
@@ -8,7 +8,7 @@ use super::service::SessionFilter;
 use crate::convert::{address, flow, millis, session_id};
 
 /// The filter that a client asks for.
-pub(super) fn session_filter(request: &v1::ListSessionsRequest) -> Result<SessionFilter, Status> {
+pub(super) fn session_filter(request: &v0::ListSessionsRequest) -> Result<SessionFilter, Status> {
     let prefix = request.session_prefix.to_ascii_lowercase();
     if prefix.len() > 32 || !prefix.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(Status::invalid_argument("session_prefix: at most 32 hexadecimal digits"));
@@ -23,8 +23,8 @@ pub(super) fn session_filter(request: &v1::ListSessionsRequest) -> Result<Sessio
 }
 
 /// A session.
-pub(super) fn session(session: &SessionView<'_>) -> v1::Session {
-    v1::Session {
+pub(super) fn session(session: &SessionView<'_>) -> v0::Session {
+    v0::Session {
         session_id: session_id(session.session),
         nslp_id: session.nslp.0.into(),
         flow: Some(flow(&session.mri)),
@@ -34,8 +34,8 @@ pub(super) fn session(session: &SessionView<'_>) -> v1::Session {
     }
 }
 
-fn routing_state(state: &DirectionView<'_>) -> v1::RoutingState {
-    v1::RoutingState {
+fn routing_state(state: &DirectionView<'_>) -> v0::RoutingState {
+    v0::RoutingState {
         role: state.role.to_owned(),
         state: state.state.to_owned(),
         validity: match state.validity {
@@ -56,8 +56,8 @@ fn routing_state(state: &DirectionView<'_>) -> v1::RoutingState {
 }
 
 /// A peer.
-pub(super) fn peer(peer: &PeerView<'_>) -> v1::Peer {
-    v1::Peer {
+pub(super) fn peer(peer: &PeerView<'_>) -> v0::Peer {
+    v0::Peer {
         identity: peer.identity.to_vec(),
         address: peer.address.to_string(),
         ifindex: peer.ifindex.0,
@@ -66,8 +66,8 @@ pub(super) fn peer(peer: &PeerView<'_>) -> v1::Peer {
 }
 
 /// A messaging association.
-pub(super) fn association(association: &AssociationView<'_>) -> v1::Association {
-    v1::Association {
+pub(super) fn association(association: &AssociationView<'_>) -> v0::Association {
+    v0::Association {
         channel: association.channel.0,
         stack: match association.transport {
             Transport::Tcp => "tcp",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::gist::SessionView;
 use tonic::Status;
 
@@ -32,7 +32,7 @@ impl GistTables {
     }
 
     /// The sessions that fit the request.
-    pub(crate) fn sessions(&self, request: &v1::ListSessionsRequest) -> Result<Replies<v1::Session>, Status> {
+    pub(crate) fn sessions(&self, request: &v0::ListSessionsRequest) -> Result<Replies<v0::Session>, Status> {
         self.must_run()?;
         let filter = convert::session_filter(request)?;
         Ok(self.handle.table(request.limit, move |view, from| {
@@ -41,13 +41,13 @@ impl GistTables {
     }
 
     /// The peers.
-    pub(crate) fn peers(&self) -> Result<Replies<v1::Peer>, Status> {
+    pub(crate) fn peers(&self) -> Result<Replies<v0::Peer>, Status> {
         self.must_run()?;
         Ok(self.handle.table(0, |view, from| portion(view.node.peers(), from, |_| true, convert::peer)))
     }
 
     /// The messaging associations.
-    pub(crate) fn associations(&self) -> Result<Replies<v1::Association>, Status> {
+    pub(crate) fn associations(&self) -> Result<Replies<v0::Association>, Status> {
         self.must_run()?;
         Ok(self
             .handle

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::ping::{Hop, PingEvent, PingRequest, Refusal, Reply};
 use tonic::Status;
 
 use crate::convert::{address, flow, micros, session_id};
 
 /// The ping that a client asks for. The application checks whether the values fit each other.
-pub(super) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Status> {
+pub(super) fn ping_request(request: &v0::PingRequest) -> Result<PingRequest, Status> {
     let port = |name: &str, port: Option<u32>| {
         port.map(u16::try_from)
             .transpose()
@@ -37,18 +37,18 @@ pub(super) fn ping_request(request: &v1::PingRequest) -> Result<PingRequest, Sta
 }
 
 /// An event as the client receives it; an error ends the stream.
-pub(super) fn ping_event(event: PingEvent) -> Result<v1::PingEvent, Status> {
-    use v1::ping_event::Event;
+pub(super) fn ping_event(event: PingEvent) -> Result<v0::PingEvent, Status> {
+    use v0::ping_event::Event;
     let event = match event {
         PingEvent::Started { session, mri } => {
-            Event::Started(v1::PingStarted { session_id: session_id(session), flow: Some(flow(&mri)) })
+            Event::Started(v0::PingStarted { session_id: session_id(session), flow: Some(flow(&mri)) })
         }
         PingEvent::Refused(refusal) => return Err(refused(refusal)),
         PingEvent::Reply(reply) => Event::Reply(ping_reply(reply)),
-        PingEvent::Lost { seq, reason } => Event::Lost(v1::PingLost { seq, reason: reason.to_string() }),
-        PingEvent::Done { sent, received } => Event::Done(v1::PingDone { sent, received }),
+        PingEvent::Lost { seq, reason } => Event::Lost(v0::PingLost { seq, reason: reason.to_string() }),
+        PingEvent::Done { sent, received } => Event::Done(v0::PingDone { sent, received }),
     };
-    Ok(v1::PingEvent { event: Some(event) })
+    Ok(v0::PingEvent { event: Some(event) })
 }
 
 fn refused(refusal: Refusal) -> Status {
@@ -63,8 +63,8 @@ fn refused(refusal: Refusal) -> Status {
     }
 }
 
-fn ping_reply(reply: Reply) -> v1::PingReply {
-    v1::PingReply {
+fn ping_reply(reply: Reply) -> v0::PingReply {
+    v0::PingReply {
         seq: reply.seq,
         rtt_us: micros(reply.rtt),
         hops: reply.hops.iter().map(hop).collect(),
@@ -76,8 +76,8 @@ fn ping_reply(reply: Reply) -> v1::PingReply {
     }
 }
 
-fn hop(hop: &Hop) -> v1::Hop {
-    v1::Hop {
+fn hop(hop: &Hop) -> v0::Hop {
+    v0::Hop {
         address: hop.address.to_string(),
         received_us: hop.received_us,
         sent_us: hop.sent_us,

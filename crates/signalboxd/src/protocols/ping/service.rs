@@ -1,6 +1,6 @@
 //! Pings over the control socket.
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::ping::Command;
 use tonic::Status;
 
@@ -22,7 +22,7 @@ impl PingService {
     }
 
     /// Starts a ping, which stops when the stream of its events is dropped.
-    pub(crate) async fn ping(&self, request: v1::PingRequest) -> Result<Replies<v1::PingEvent>, Status> {
+    pub(crate) async fn ping(&self, request: v0::PingRequest) -> Result<Replies<v0::PingEvent>, Status> {
         must_run(
             self.running,
             "this node does not run the Ping application: add [apps.ping] to its configuration",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::qos::{
     Answer, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest, Quality, QueryRequest, Refusal,
     ReserveRequest, Role, Service, SessionView,
@@ -12,7 +12,7 @@ use tonic::Status;
 use crate::convert::{address, flow, micros, millis, session_id};
 
 /// The reservation that a client asks for. The application checks whether the values fit each other.
-pub(super) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequest, Status> {
+pub(super) fn reserve_request(request: v0::ReserveRequest) -> Result<ReserveRequest, Status> {
     let (flow, qos) = wanted(request.wanted)?;
     let priority = narrow::<u16>("priority", request.priority, "between 0 and 65535")?;
     Ok(ReserveRequest {
@@ -27,12 +27,12 @@ pub(super) fn reserve_request(request: v1::ReserveRequest) -> Result<ReserveRequ
 }
 
 /// The query that a client asks for.
-pub(super) fn query_request(request: v1::QueryRequest) -> Result<QueryRequest, Status> {
+pub(super) fn query_request(request: v0::QueryRequest) -> Result<QueryRequest, Status> {
     let (flow, qos) = wanted(request.wanted)?;
     Ok(QueryRequest::new(flow, qos))
 }
 
-fn wanted(wanted: Option<v1::Wanted>) -> Result<(Flow, QosRequest), Status> {
+fn wanted(wanted: Option<v0::Wanted>) -> Result<(Flow, QosRequest), Status> {
     const PORT: &str = "between 0 and 65535";
     let wanted = wanted.ok_or_else(|| Status::invalid_argument("wanted: missing"))?;
     let src = (!wanted.source.is_empty()).then(|| address("wanted.source", &wanted.source)).transpose()?;
@@ -85,26 +85,26 @@ fn service(text: &str) -> Result<Service, Status> {
 }
 
 /// An event of reservation `id` as its client receives it; an error ends the stream.
-pub(super) fn reserve_event(id: u64, event: QosEvent) -> Result<v1::ReserveEvent, Status> {
-    use v1::reserve_event::Event;
+pub(super) fn reserve_event(id: u64, event: QosEvent) -> Result<v0::ReserveEvent, Status> {
+    use v0::reserve_event::Event;
     let event = match event {
         QosEvent::Started { session, mri } => {
-            Event::Started(v1::ReserveStarted { id, session_id: session_id(session), flow: Some(flow(&mri)) })
+            Event::Started(v0::ReserveStarted { id, session_id: session_id(session), flow: Some(flow(&mri)) })
         }
         QosEvent::Refused(refusal) => return Err(refused(refusal)),
         QosEvent::Granted(granted) => Event::Granted(path_grant(&granted)),
         QosEvent::Rerouted(granted) => Event::Rerouted(path_grant(&granted)),
         QosEvent::Failed(failure) => Event::Failed(path_refusal(failure)),
         QosEvent::Lost(failure) => Event::Lost(path_refusal(failure)),
-        QosEvent::Released => Event::Released(v1::ReserveReleased {}),
+        QosEvent::Released => Event::Released(v0::ReserveReleased {}),
         QosEvent::Answer(_) => return Err(Status::internal("an answer without a query")),
     };
-    Ok(v1::ReserveEvent { event: Some(event) })
+    Ok(v0::ReserveEvent { event: Some(event) })
 }
 
 /// The answer to a query; `None` if the event is not the answer yet.
-pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
-    use v1::query_response::Answer as Reply;
+pub(super) fn query_response(event: QosEvent) -> Option<Result<v0::QueryResponse, Status>> {
+    use v0::query_response::Answer as Reply;
     let answer = match event {
         QosEvent::Answer(Answer { session, available, hops, gaps }) => {
             let granted = Granted { session, quality: available, hops, gaps, back: None };
@@ -115,7 +115,7 @@ pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse
         QosEvent::Released => return Some(Err(Status::aborted("the query was withdrawn"))),
         QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => return None,
     };
-    Some(Ok(v1::QueryResponse { answer: Some(answer) }))
+    Some(Ok(v0::QueryResponse { answer: Some(answer) }))
 }
 
 fn refused(refusal: Refusal) -> Status {
@@ -128,9 +128,9 @@ fn refused(refusal: Refusal) -> Status {
     }
 }
 
-fn path_grant(Granted { session, quality, hops, gaps, back }: &Granted) -> v1::PathGrant {
+fn path_grant(Granted { session, quality, hops, gaps, back }: &Granted) -> v0::PathGrant {
     let Quality { rate, burst, delay_bound, latency_us } = *quality;
-    v1::PathGrant {
+    v0::PathGrant {
         session_id: session_id(*session),
         rate,
         burst,
@@ -142,12 +142,12 @@ fn path_grant(Granted { session, quality, hops, gaps, back }: &Granted) -> v1::P
     }
 }
 
-fn hop(hop: &HopGrant) -> v1::HopGrant {
-    v1::HopGrant { address: hop.address.to_string(), rate: hop.rate, after_gap: hop.after_gap }
+fn hop(hop: &HopGrant) -> v0::HopGrant {
+    v0::HopGrant { address: hop.address.to_string(), rate: hop.rate, after_gap: hop.after_gap }
 }
 
-fn path_refusal(failure: Failure) -> v1::PathRefusal {
-    v1::PathRefusal {
+fn path_refusal(failure: Failure) -> v0::PathRefusal {
+    v0::PathRefusal {
         class: failure.class.into(),
         code: failure.code.into(),
         meaning: failure.meaning,
@@ -159,13 +159,13 @@ fn path_refusal(failure: Failure) -> v1::PathRefusal {
 }
 
 /// A session with what is held for it.
-pub(super) fn reservation(session: &SessionView, held: Option<v1::HeldReservation>) -> v1::Reservation {
+pub(super) fn reservation(session: &SessionView, held: Option<v0::HeldReservation>) -> v0::Reservation {
     let state = match (session.reserved, session.confirmed) {
         (true, true) => "confirmed",
         (true, false) => "granted",
         (false, _) => "signaling",
     };
-    v1::Reservation {
+    v0::Reservation {
         session_id: session_id(session.session),
         flow: Some(flow(&session.mri)),
         role: match session.role {
@@ -188,23 +188,23 @@ mod tests {
 
     use super::*;
 
-    fn wanted() -> v1::Wanted {
-        v1::Wanted { destination: "192.0.2.9".into(), rate: 125_000, ..v1::Wanted::default() }
+    fn wanted() -> v0::Wanted {
+        v0::Wanted { destination: "192.0.2.9".into(), rate: 125_000, ..v0::Wanted::default() }
     }
 
-    fn request(wanted: v1::Wanted) -> v1::ReserveRequest {
-        v1::ReserveRequest { wanted: Some(wanted), ..v1::ReserveRequest::default() }
+    fn request(wanted: v0::Wanted) -> v0::ReserveRequest {
+        v0::ReserveRequest { wanted: Some(wanted), ..v0::ReserveRequest::default() }
     }
 
     #[test]
     fn a_request_is_taken_over_whole() {
-        let asked = v1::ReserveRequest {
+        let asked = v0::ReserveRequest {
             bidirectional: true,
             hold_ms: Some(1500),
             priority: Some(7),
             confirm_release: true,
             token: vec![1, 2, 3, 4],
-            ..request(v1::Wanted {
+            ..request(v0::Wanted {
                 source: "192.0.2.1".into(),
                 protocol: Some(17),
                 destination_port: Some(5004),
@@ -256,17 +256,17 @@ mod tests {
     #[test]
     fn wrong_values_name_their_field() {
         for (wanted, field) in [
-            (v1::Wanted { rate: 0, ..wanted() }, "wanted.rate"),
-            (v1::Wanted { destination: "x".into(), ..wanted() }, "wanted.destination"),
-            (v1::Wanted { protocol: Some(256), ..wanted() }, "wanted.protocol"),
-            (v1::Wanted { delay_us: Some(1), ..wanted() }, "wanted.delay_us"),
-            (v1::Wanted { burst: Some(100), ..wanted() }, "wanted.burst"),
+            (v0::Wanted { rate: 0, ..wanted() }, "wanted.rate"),
+            (v0::Wanted { destination: "x".into(), ..wanted() }, "wanted.destination"),
+            (v0::Wanted { protocol: Some(256), ..wanted() }, "wanted.protocol"),
+            (v0::Wanted { delay_us: Some(1), ..wanted() }, "wanted.delay_us"),
+            (v0::Wanted { burst: Some(100), ..wanted() }, "wanted.burst"),
         ] {
             let status = reserve_request(request(wanted)).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
             assert!(status.message().starts_with(field), "{status}");
         }
-        assert!(reserve_request(v1::ReserveRequest::default()).is_err());
+        assert!(reserve_request(v0::ReserveRequest::default()).is_err());
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         let available = Quality { rate: Some(5), ..Quality::default() };
         let answer = Answer { session, available, hops: Vec::new(), gaps: true };
         let told = query_response(QosEvent::Answer(answer)).unwrap().unwrap();
-        let Some(v1::query_response::Answer::Available(path)) = told.answer else { panic!("{told:?}") };
+        let Some(v0::query_response::Answer::Available(path)) = told.answer else { panic!("{told:?}") };
         assert_eq!((path.rate, path.gaps), (Some(5), true));
     }
 }

@@ -1,6 +1,6 @@
 //! Reservations over the control socket.
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::Command;
 use signalbox_node::qos::{self, SessionView};
 use tonic::Status;
@@ -34,8 +34,8 @@ impl QosService {
     /// Makes a reservation, which is released when the stream of its events is dropped.
     pub(crate) async fn reserve(
         &self,
-        request: v1::ReserveRequest,
-    ) -> Result<Replies<v1::ReserveEvent>, Status> {
+        request: v0::ReserveRequest,
+    ) -> Result<Replies<v0::ReserveEvent>, Status> {
         self.must_run()?;
         let request = convert::reserve_request(request)?;
         let opened = self.handle.open::<Reservations>(qos::Command::Reserve(Box::new(request))).await?;
@@ -44,17 +44,17 @@ impl QosService {
     }
 
     /// Releases a reservation that another call made.
-    pub(crate) async fn release(&self, request: v1::ReleaseRequest) -> Result<v1::ReleaseResponse, Status> {
+    pub(crate) async fn release(&self, request: v0::ReleaseRequest) -> Result<v0::ReleaseResponse, Status> {
         let id = request.id;
         if self.handle.command(Command::Qos { id, command: qos::Command::Release }).await? {
-            Ok(v1::ReleaseResponse {})
+            Ok(v0::ReleaseResponse {})
         } else {
             Err(Status::not_found(format!("id: no reservation has the name {id}")))
         }
     }
 
     /// Asks what a path could give.
-    pub(crate) async fn query(&self, request: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+    pub(crate) async fn query(&self, request: v0::QueryRequest) -> Result<v0::QueryResponse, Status> {
         self.must_run()?;
         let request = convert::query_request(request)?;
         let mut opened = self.handle.open::<Reservations>(qos::Command::Query(Box::new(request))).await?;
@@ -67,7 +67,7 @@ impl QosService {
     }
 
     /// The sessions of the node.
-    pub(crate) fn list(&self) -> Result<Replies<v1::Reservation>, Status> {
+    pub(crate) fn list(&self) -> Result<Replies<v0::Reservation>, Status> {
         self.must_run()?;
         Ok(self.handle.table(0, |view, from| {
             let (sessions, next) = portion(view.node.qos_sessions(), from, |_| true, Clone::clone);
@@ -77,7 +77,7 @@ impl QosService {
 }
 
 /// A session with what is held for it and what the kernel has seen of it.
-fn row(view: &mut View<'_>, session: &SessionView) -> v1::Reservation {
+fn row(view: &mut View<'_>, session: &SessionView) -> v0::Reservation {
     let held = session.grant.and_then(|grant| view.node.resources().reservation(grant)).map(|held| {
         let enforcer = view.kernel.enforcer();
         let (enforced, statistics) = enforcer.map_or((false, None), |enforcer| {

@@ -2,9 +2,9 @@
 
 mod carried;
 
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_filter::Selector as ApiSelector;
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_filter::Selector as ApiSelector;
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
@@ -26,7 +26,7 @@ const IN_PLACE: u8 = 1;
 const NOT_GUILTY: u8 = 2;
 
 /// The session that a client registers.
-pub(super) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
+pub(super) fn session(register: &v0::RsvpRegister) -> Result<Session, Status> {
     let wrong = |what: &str| Status::invalid_argument(what.to_owned());
     let dest = address("register.destination", &register.destination)?;
     let protocol = u8::try_from(register.protocol).ok().filter(|protocol| *protocol != 0);
@@ -40,10 +40,10 @@ pub(super) fn session(register: &v1::RsvpRegister) -> Result<Session, Status> {
 
 /// The sender that a client announces; without a source address it has that of `own`.
 pub(super) fn sender(
-    sender: &v1::RsvpSender,
+    sender: &v0::RsvpSender,
     own: impl FnOnce() -> Result<std::net::IpAddr, Status>,
 ) -> Result<SenderRequest, Status> {
-    let none = v1::RsvpFilter::default();
+    let none = v0::RsvpFilter::default();
     let asked = sender.filter.as_ref().unwrap_or(&none);
     let src = if asked.source.is_empty() { own()? } else { address("sender.filter.source", &asked.source)? };
     let ttl = match sender.ttl {
@@ -60,11 +60,11 @@ pub(super) fn sender(
 }
 
 /// The reservation that a client asks for.
-pub(super) fn reserve(reserve: &v1::RsvpReserve) -> Result<ReserveRequest, Status> {
+pub(super) fn reserve(reserve: &v0::RsvpReserve) -> Result<ReserveRequest, Status> {
     let style = match reserve.style() {
-        v1::RsvpStyle::FixedFilter => Style::Ff,
-        v1::RsvpStyle::WildcardFilter => Style::Wf,
-        v1::RsvpStyle::SharedExplicit => Style::Se,
+        v0::RsvpStyle::FixedFilter => Style::Ff,
+        v0::RsvpStyle::WildcardFilter => Style::Wf,
+        v0::RsvpStyle::SharedExplicit => Style::Se,
     };
     let flows = reserve.flows.iter().map(|flow| {
         let senders = flow.senders.iter().map(|sender| filter("reserve.flows.senders", sender));
@@ -78,11 +78,11 @@ pub(super) fn reserve(reserve: &v1::RsvpReserve) -> Result<ReserveRequest, Statu
     Ok(ReserveRequest { style, flows, confirm: reserve.confirm, policy })
 }
 
-fn filter(field: &str, asked: &v1::RsvpFilter) -> Result<Filter, Status> {
+fn filter(field: &str, asked: &v0::RsvpFilter) -> Result<Filter, Status> {
     Ok(Filter { src: address(field, &asked.source)?, selector: selector(field, asked)? })
 }
 
-fn selector(field: &str, asked: &v1::RsvpFilter) -> Result<Selector, Status> {
+fn selector(field: &str, asked: &v0::RsvpFilter) -> Result<Selector, Status> {
     Ok(match asked.selector {
         None => Selector::Port(0),
         Some(ApiSelector::Port(port)) => Selector::Port(
@@ -101,7 +101,7 @@ fn selector(field: &str, asked: &v1::RsvpFilter) -> Result<Selector, Status> {
     clippy::cast_possible_truncation,
     reason = "RSVP's numbers are single floats; their range is checked"
 )]
-fn traffic(field: &str, asked: Option<&v1::RsvpTraffic>) -> Result<TSpec, Status> {
+fn traffic(field: &str, asked: Option<&v0::RsvpTraffic>) -> Result<TSpec, Status> {
     let asked = asked.ok_or_else(|| Status::invalid_argument(format!("{field}: missing")))?;
     let peak = asked.peak.map_or(f32::INFINITY, |peak| peak as f32);
     TSpec::new(asked.rate as f32, asked.burst as f32, peak, asked.min_policed, asked.max_packet)
@@ -112,7 +112,7 @@ fn traffic(field: &str, asked: Option<&v1::RsvpTraffic>) -> Result<TSpec, Status
     clippy::cast_possible_truncation,
     reason = "RSVP's numbers are single floats; their range is checked"
 )]
-fn flowspec(asked: Option<&v1::RsvpFlowspec>) -> Result<FlowSpec, Status> {
+fn flowspec(asked: Option<&v0::RsvpFlowspec>) -> Result<FlowSpec, Status> {
     const FIELD: &str = "reserve.flows.flowspec";
     let asked = asked.ok_or_else(|| Status::invalid_argument(format!("{FIELD}: missing")))?;
     let tspec = traffic(FIELD, asked.traffic.as_ref())?;
@@ -123,7 +123,7 @@ fn flowspec(asked: Option<&v1::RsvpFlowspec>) -> Result<FlowSpec, Status> {
 }
 
 /// This host's address at the interface where a client receives a group.
-pub(super) fn receive_at(at: &v1::RsvpReceiveAt) -> Result<std::net::IpAddr, Status> {
+pub(super) fn receive_at(at: &v0::RsvpReceiveAt) -> Result<std::net::IpAddr, Status> {
     address("receive_at.address", &at.address)
 }
 
@@ -157,10 +157,10 @@ pub(super) fn not_registered(refused: Refused) -> Status {
 }
 
 /// An event as an application receives it (RFC 2205 §3.11.1).
-pub(super) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
+pub(super) fn upcall(event: RsvpEvent) -> v0::RsvpUpcall {
     let upcall = match event {
-        RsvpEvent::Refused(refused) => Upcall::Refused(v1::RsvpRefused { reason: refused.to_string() }),
-        RsvpEvent::Path { sender, tspec, adspec, policy, broken } => Upcall::Path(v1::RsvpPath {
+        RsvpEvent::Refused(refused) => Upcall::Refused(v0::RsvpRefused { reason: refused.to_string() }),
+        RsvpEvent::Path { sender, tspec, adspec, policy, broken } => Upcall::Path(v0::RsvpPath {
             sender: Some(filter_to_api(&sender)),
             traffic: Some(traffic_to_api(&tspec)),
             broken,
@@ -168,62 +168,62 @@ pub(super) fn upcall(event: RsvpEvent) -> v1::RsvpUpcall {
             policy: policy_to_api(&policy),
         }),
         RsvpEvent::PathGone { sender } => Upcall::PathGone(filter_to_api(&sender)),
-        RsvpEvent::Resv { style, flowspec, senders, policy } => Upcall::Reserved(v1::RsvpReserved {
+        RsvpEvent::Resv { style, flowspec, senders, policy } => Upcall::Reserved(v0::RsvpReserved {
             style: style_to_api(style).into(),
             flowspec: Some(flowspec_to_api(&flowspec)),
             senders: senders.iter().map(filter_to_api).collect(),
             policy: policy_to_api(&policy),
         }),
         RsvpEvent::ResvGone { sender } => Upcall::ReservedGone(filter_to_api(&sender)),
-        RsvpEvent::PathError { error, sender, policy } => Upcall::PathError(v1::RsvpError {
+        RsvpEvent::PathError { error, sender, policy } => Upcall::PathError(v0::RsvpError {
             senders: vec![filter_to_api(&sender)],
             policy: policy_to_api(&policy),
             ..error_to_api(error)
         }),
         RsvpEvent::ResvError { error, flowspec, senders, policy, .. } => {
-            Upcall::ReservationError(v1::RsvpError {
+            Upcall::ReservationError(v0::RsvpError {
                 senders: senders.iter().map(filter_to_api).collect(),
                 flowspec: flowspec.as_ref().map(flowspec_to_api),
                 policy: policy_to_api(&policy),
                 ..error_to_api(error)
             })
         }
-        RsvpEvent::Confirmed { node, style, flowspec, senders } => Upcall::Confirmed(v1::RsvpConfirmed {
+        RsvpEvent::Confirmed { node, style, flowspec, senders } => Upcall::Confirmed(v0::RsvpConfirmed {
             node: node.to_string(),
             style: style_to_api(style).into(),
             flowspec: flowspec.as_ref().map(flowspec_to_api),
             senders: senders.iter().map(filter_to_api).collect(),
         }),
     };
-    v1::RsvpUpcall { upcall: Some(upcall) }
+    v0::RsvpUpcall { upcall: Some(upcall) }
 }
 
-fn error_to_api(error: ErrorSpec) -> v1::RsvpError {
-    v1::RsvpError {
+fn error_to_api(error: ErrorSpec) -> v0::RsvpError {
+    v0::RsvpError {
         node: error.node.to_string(),
         code: error.code.0.into(),
         value: error.value.into(),
         meaning: error.code.to_string(),
         in_place: error.flags.0 & IN_PLACE != 0,
         not_guilty: error.flags.0 & NOT_GUILTY != 0,
-        ..v1::RsvpError::default()
+        ..v0::RsvpError::default()
     }
 }
 
 /// The filter that selects a sender's packets.
-pub(super) fn filter_to_api(filter: &Filter) -> v1::RsvpFilter {
+pub(super) fn filter_to_api(filter: &Filter) -> v0::RsvpFilter {
     let selector = match filter.selector {
         Selector::Port(0) => None,
         Selector::Port(port) => Some(ApiSelector::Port(port.into())),
         Selector::FlowLabel(label) => Some(ApiSelector::FlowLabel(label)),
         Selector::Gpi(spi) => Some(ApiSelector::Spi(spi)),
     };
-    v1::RsvpFilter { source: filter.src.to_string(), selector }
+    v0::RsvpFilter { source: filter.src.to_string(), selector }
 }
 
 /// A token bucket.
-pub(super) fn traffic_to_api(tspec: &TSpec) -> v1::RsvpTraffic {
-    v1::RsvpTraffic {
+pub(super) fn traffic_to_api(tspec: &TSpec) -> v0::RsvpTraffic {
+    v0::RsvpTraffic {
         rate: tspec.rate().into(),
         burst: tspec.bucket().into(),
         peak: tspec.peak().is_finite().then_some(tspec.peak().into()),
@@ -233,8 +233,8 @@ pub(super) fn traffic_to_api(tspec: &TSpec) -> v1::RsvpTraffic {
 }
 
 /// A flowspec that is requested, or in place.
-pub(super) fn flowspec_to_api(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
-    v1::RsvpFlowspec {
+pub(super) fn flowspec_to_api(flowspec: &FlowSpec) -> v0::RsvpFlowspec {
+    v0::RsvpFlowspec {
         traffic: Some(traffic_to_api(&flowspec.tspec)),
         service_rate: flowspec.rspec.map(|rspec| rspec.rate().into()),
         slack_us: flowspec.rspec.map_or(0, |rspec| rspec.slack()),
@@ -242,11 +242,11 @@ pub(super) fn flowspec_to_api(flowspec: &FlowSpec) -> v1::RsvpFlowspec {
 }
 
 /// A style.
-pub(super) const fn style_to_api(style: Style) -> v1::RsvpStyle {
+pub(super) const fn style_to_api(style: Style) -> v0::RsvpStyle {
     match style {
-        Style::Ff => v1::RsvpStyle::FixedFilter,
-        Style::Wf => v1::RsvpStyle::WildcardFilter,
-        Style::Se => v1::RsvpStyle::SharedExplicit,
+        Style::Ff => v0::RsvpStyle::FixedFilter,
+        Style::Wf => v0::RsvpStyle::WildcardFilter,
+        Style::Se => v0::RsvpStyle::SharedExplicit,
     }
 }
 
@@ -256,10 +256,10 @@ pub(super) fn listed(
     now: Time,
     interfaces: &[Interface],
     enforced: impl Fn(Option<GrantId>) -> bool,
-) -> v1::RsvpSession {
+) -> v0::RsvpSession {
     let name = |ifindex: IfIndex| interface_name(interfaces, ifindex);
     let address = |address: Option<std::net::IpAddr>| address.map(|a| a.to_string()).unwrap_or_default();
-    let senders = view.senders.iter().map(|sender| v1::RsvpSenderState {
+    let senders = view.senders.iter().map(|sender| v0::RsvpSenderState {
         filter: Some(filter_to_api(&sender.sender)),
         traffic: Some(traffic_to_api(&sender.tspec)),
         previous_hop: address(sender.previous_hop),
@@ -270,7 +270,7 @@ pub(super) fn listed(
         adspec: sender.adspec.as_ref().map(adspec_to_api),
         policy: policy_to_api(&sender.policy),
     });
-    let reservations = view.reservations.iter().map(|reservation| v1::RsvpReservationState {
+    let reservations = view.reservations.iter().map(|reservation| v0::RsvpReservationState {
         style: style_to_api(reservation.style).into(),
         interface: name(reservation.ifindex),
         senders: reservation.senders.iter().map(filter_to_api).collect(),
@@ -279,7 +279,7 @@ pub(super) fn listed(
         enforced: enforced(reservation.grant),
         policy: policy_to_api(&reservation.policy),
     });
-    v1::RsvpSession {
+    v0::RsvpSession {
         destination: view.session.dest.to_string(),
         protocol: view.session.protocol.into(),
         port: view.session.port.into(),
@@ -296,29 +296,29 @@ fn interface_name(interfaces: &[Interface], ifindex: IfIndex) -> String {
 }
 
 /// A neighbour as it stands at `now`, with the name of its interface.
-pub(super) fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::RsvpNeighbour {
+pub(super) fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v0::RsvpNeighbour {
     let reduction = match view.reduction {
-        (false, _) => v1::RsvpReduction::Off,
-        (true, false) => v1::RsvpReduction::Names,
-        (true, true) if !view.capable => v1::RsvpReduction::NotOffered,
-        (true, true) if view.far => v1::RsvpReduction::Far,
-        (true, true) => v1::RsvpReduction::Whole,
+        (false, _) => v0::RsvpReduction::Off,
+        (true, false) => v0::RsvpReduction::Names,
+        (true, true) if !view.capable => v0::RsvpReduction::NotOffered,
+        (true, true) if view.far => v0::RsvpReduction::Far,
+        (true, true) => v0::RsvpReduction::Whole,
     };
     let hello = match view.hello {
-        None => v1::RsvpHello::None,
-        Some(true) => v1::RsvpHello::Up,
-        Some(false) => v1::RsvpHello::Lost,
+        None => v0::RsvpHello::None,
+        Some(true) => v0::RsvpHello::Up,
+        Some(false) => v0::RsvpHello::Lost,
     };
-    let associations = view.associations.iter().map(|one| v1::RsvpAssociation {
+    let associations = view.associations.iter().map(|one| v0::RsvpAssociation {
         key_id: one.key_id,
         sequence: one.sequence,
         unanswered: one.asked,
     });
     let distrusted = AuthenticationFailure::ALL.into_iter().filter_map(|why| {
         let messages = view.failures.map(|failures| failures.count(why)).filter(|count| *count > 0)?;
-        Some(v1::RsvpDistrusted { reason: distrust(why).into(), messages })
+        Some(v0::RsvpDistrusted { reason: distrust(why).into(), messages })
     });
-    v1::RsvpNeighbour {
+    v0::RsvpNeighbour {
         address: view.address.to_string(),
         interface: interface_name(interfaces, view.ifindex),
         heard_ms_ago: view.last_message.map(|heard| millis(now.since(heard))),
@@ -335,14 +335,14 @@ pub(super) fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interfa
     }
 }
 
-const fn distrust(why: AuthenticationFailure) -> v1::RsvpDistrust {
+const fn distrust(why: AuthenticationFailure) -> v0::RsvpDistrust {
     match why {
-        AuthenticationFailure::Unsigned => v1::RsvpDistrust::Unsigned,
-        AuthenticationFailure::UnknownKey => v1::RsvpDistrust::UnknownKey,
-        AuthenticationFailure::WrongDigest => v1::RsvpDistrust::WrongDigest,
-        AuthenticationFailure::Replayed => v1::RsvpDistrust::Replayed,
-        AuthenticationFailure::Unproven => v1::RsvpDistrust::Unproven,
-        AuthenticationFailure::Unwilling => v1::RsvpDistrust::Unwilling,
+        AuthenticationFailure::Unsigned => v0::RsvpDistrust::Unsigned,
+        AuthenticationFailure::UnknownKey => v0::RsvpDistrust::UnknownKey,
+        AuthenticationFailure::WrongDigest => v0::RsvpDistrust::WrongDigest,
+        AuthenticationFailure::Replayed => v0::RsvpDistrust::Replayed,
+        AuthenticationFailure::Unproven => v0::RsvpDistrust::Unproven,
+        AuthenticationFailure::Unwilling => v0::RsvpDistrust::Unwilling,
     }
 }
 
@@ -350,21 +350,21 @@ const fn distrust(why: AuthenticationFailure) -> v1::RsvpDistrust {
 mod tests {
     use super::*;
 
-    fn traffic() -> v1::RsvpTraffic {
-        v1::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 }
+    fn traffic() -> v0::RsvpTraffic {
+        v0::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 }
     }
 
     #[test]
     fn a_request_is_converted_and_back() {
-        let flowspec = v1::RsvpFlowspec {
-            traffic: Some(v1::RsvpTraffic { peak: Some(16_000.0), ..traffic() }),
+        let flowspec = v0::RsvpFlowspec {
+            traffic: Some(v0::RsvpTraffic { peak: Some(16_000.0), ..traffic() }),
             service_rate: Some(9000.0),
             slack_us: 7,
         };
-        let one = v1::RsvpFilter { source: "10.0.0.1".into(), selector: Some(ApiSelector::Port(5)) };
-        let asked = v1::RsvpReserve {
-            style: v1::RsvpStyle::SharedExplicit.into(),
-            flows: vec![v1::RsvpFlow { flowspec: Some(flowspec), senders: vec![one.clone()] }],
+        let one = v0::RsvpFilter { source: "10.0.0.1".into(), selector: Some(ApiSelector::Port(5)) };
+        let asked = v0::RsvpReserve {
+            style: v0::RsvpStyle::SharedExplicit.into(),
+            flows: vec![v0::RsvpFlow { flowspec: Some(flowspec), senders: vec![one.clone()] }],
             confirm: true,
             policy: None,
         };
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn an_own_sender_needs_no_source() {
-        let asked = v1::RsvpSender { traffic: Some(traffic()), ..v1::RsvpSender::default() };
+        let asked = v0::RsvpSender { traffic: Some(traffic()), ..v0::RsvpSender::default() };
         let own = "10.0.0.9".parse().unwrap();
         let taken = sender(&asked, || Ok(own)).unwrap();
         assert_eq!(taken.template, Filter { src: own, selector: Selector::Port(0) });
@@ -388,19 +388,19 @@ mod tests {
     fn wrong_values_name_their_field() {
         let register = |protocol, port| {
             let register =
-                v1::RsvpRegister { destination: "10.0.0.1".into(), protocol, port, ..Default::default() };
+                v0::RsvpRegister { destination: "10.0.0.1".into(), protocol, port, ..Default::default() };
             session(&register).unwrap_err().message().to_owned()
         };
         assert_eq!(register(0, 1), "register.protocol: between 1 and 255");
         assert_eq!(register(17, 70_000), "register.port: between 0 and 65535");
-        let slow = v1::RsvpSender {
-            traffic: Some(v1::RsvpTraffic { rate: 0.0, ..traffic() }),
-            ..v1::RsvpSender::default()
+        let slow = v0::RsvpSender {
+            traffic: Some(v0::RsvpTraffic { rate: 0.0, ..traffic() }),
+            ..v0::RsvpSender::default()
         };
         let error = sender(&slow, || Ok("10.0.0.1".parse().unwrap())).unwrap_err();
         assert!(error.message().starts_with("sender.traffic: token rate r"), "{error}");
         assert!(
-            reserve(&v1::RsvpReserve { flows: vec![v1::RsvpFlow::default()], ..Default::default() }).is_err()
+            reserve(&v0::RsvpReserve { flows: vec![v0::RsvpFlow::default()], ..Default::default() }).is_err()
         );
     }
 }

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_request::Request as AppRequest;
-use signalbox_api::v1::rsvp_server::{Rsvp, RsvpServer};
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_request::Request as AppRequest;
+use signalbox_api::v0::rsvp_server::{Rsvp, RsvpServer};
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use signalbox_core::node::RouteQuery;
 use signalbox_node::Command;
 use signalbox_node::rsvp::{Command as RsvpCommand, RsvpEvent, Session};
@@ -37,15 +37,15 @@ impl RsvpService {
 
 #[tonic::async_trait]
 impl Rsvp for RsvpService {
-    type SessionStream = Replies<v1::RsvpUpcall>;
+    type SessionStream = Replies<v0::RsvpUpcall>;
 
     async fn session(
         &self,
-        requests: Request<Streaming<v1::RsvpRequest>>,
+        requests: Request<Streaming<v0::RsvpRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         self.must_run()?;
         let mut requests = requests.into_inner();
-        let Some(v1::RsvpRequest { request: Some(AppRequest::Register(register)) }) =
+        let Some(v0::RsvpRequest { request: Some(AppRequest::Register(register)) }) =
             requests.message().await?
         else {
             return Err(Status::invalid_argument("the first message must be register"));
@@ -61,8 +61,8 @@ impl Rsvp for RsvpService {
         let (out, stream) = mpsc::channel(1);
         let call = Call { handle: self.handle.clone(), lease, session, out };
         tokio::spawn(async move {
-            let registered = Upcall::Registered(v1::RsvpRegistered { id: call.lease.id });
-            call.send(v1::RsvpUpcall { upcall: Some(registered) }).await;
+            let registered = Upcall::Registered(v0::RsvpRegistered { id: call.lease.id });
+            call.send(v0::RsvpUpcall { upcall: Some(registered) }).await;
             if let Some(event) = first {
                 call.send(convert::upcall(event)).await;
             }
@@ -75,21 +75,21 @@ impl Rsvp for RsvpService {
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
-    type ListRsvpSessionsStream = Replies<v1::RsvpSession>;
+    type ListRsvpSessionsStream = Replies<v0::RsvpSession>;
 
     async fn list_rsvp_sessions(
         &self,
-        _: Request<v1::ListRsvpSessionsRequest>,
+        _: Request<v0::ListRsvpSessionsRequest>,
     ) -> Result<Response<Self::ListRsvpSessionsStream>, Status> {
         self.must_run()?;
         Ok(Response::new(self.handle.table(0, tables::sessions)))
     }
 
-    type ListRsvpNeighboursStream = Replies<v1::RsvpNeighbour>;
+    type ListRsvpNeighboursStream = Replies<v0::RsvpNeighbour>;
 
     async fn list_rsvp_neighbours(
         &self,
-        _: Request<v1::ListRsvpNeighboursRequest>,
+        _: Request<v0::ListRsvpNeighboursRequest>,
     ) -> Result<Response<Self::ListRsvpNeighboursStream>, Status> {
         self.must_run()?;
         Ok(Response::new(self.handle.table(0, tables::neighbours)))
@@ -101,27 +101,27 @@ struct Call {
     handle: LoopHandle,
     lease: Lease,
     session: Session,
-    out: mpsc::Sender<Result<v1::RsvpUpcall, Status>>,
+    out: mpsc::Sender<Result<v0::RsvpUpcall, Status>>,
 }
 
 impl Call {
-    async fn send(&self, upcall: v1::RsvpUpcall) {
+    async fn send(&self, upcall: v0::RsvpUpcall) {
         // If the client is gone, the call ends elsewhere.
         let _ = self.out.send(Ok(upcall)).await;
     }
 
     /// Passes requests to the event loop, until the client is gone or sends one that cannot be.
-    async fn pass_requests(&self, mut requests: Streaming<v1::RsvpRequest>) {
+    async fn pass_requests(&self, mut requests: Streaming<v0::RsvpRequest>) {
         loop {
             match requests.message().await {
-                Ok(Some(v1::RsvpRequest { request: Some(request) })) => {
+                Ok(Some(v0::RsvpRequest { request: Some(request) })) => {
                     if let Err(status) = self.pass_request(request).await {
                         let _ = self.out.send(Err(status)).await;
                         return;
                     }
                 }
                 // A request of a client that is newer than this daemon.
-                Ok(Some(v1::RsvpRequest { request: None })) => {}
+                Ok(Some(v0::RsvpRequest { request: None })) => {}
                 // The client has no more requests, and goes on to read upcalls.
                 Ok(None) => std::future::pending().await,
                 Err(_) => return,

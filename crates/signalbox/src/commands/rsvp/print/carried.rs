@@ -1,18 +1,18 @@
 //! The output for POLICY_DATA and ADSPEC objects that messages carry.
 
 use serde_json::{Value, json};
-use signalbox_api::v1;
+use signalbox_api::v0;
 
 use super::rate;
 use crate::print::{hex, none_if_empty};
 
 /// POLICY_DATA as text.
-pub(in crate::commands::rsvp) fn policy(policy: &v1::RsvpPolicy) -> String {
+pub(in crate::commands::rsvp) fn policy(policy: &v0::RsvpPolicy) -> String {
     let mut parts = Vec::new();
-    if let Some(v1::RsvpPreemption { setup, defending }) = policy.preemption {
+    if let Some(v0::RsvpPreemption { setup, defending }) = policy.preemption {
         parts.push(format!("preemption {setup}/{defending}"));
     }
-    for v1::RsvpIdentity { application, name, locator } in &policy.identities {
+    for v0::RsvpIdentity { application, name, locator } in &policy.identities {
         let what = if *application { "application" } else { "user" };
         let locator = none_if_empty(locator).map(|locator| format!(" ({locator})")).unwrap_or_default();
         parts.push(format!("{what} {name}{locator}"));
@@ -22,13 +22,13 @@ pub(in crate::commands::rsvp) fn policy(policy: &v1::RsvpPolicy) -> String {
 }
 
 /// POLICY_DATA as the end of a line of text; empty if there is none.
-pub(super) fn and_policy(carried: Option<&v1::RsvpPolicy>) -> String {
+pub(super) fn and_policy(carried: Option<&v0::RsvpPolicy>) -> String {
     carried.map(|carried| format!("; {}", policy(carried))).unwrap_or_default()
 }
 
 /// POLICY_DATA as JSON; null if there is none.
-pub(in crate::commands::rsvp) fn policy_json(policy: Option<&v1::RsvpPolicy>) -> Value {
-    let Some(v1::RsvpPolicy { octets, preemption, identities }) = policy else { return Value::Null };
+pub(in crate::commands::rsvp) fn policy_json(policy: Option<&v0::RsvpPolicy>) -> Value {
+    let Some(v0::RsvpPolicy { octets, preemption, identities }) = policy else { return Value::Null };
     let identities = identities.iter().map(|identity| {
         json!({
             "application": identity.application,
@@ -44,7 +44,7 @@ pub(in crate::commands::rsvp) fn policy_json(policy: Option<&v1::RsvpPolicy>) ->
 }
 
 /// An ADSPEC as text.
-pub(in crate::commands::rsvp) fn adspec(adspec: &v1::RsvpAdspec) -> String {
+pub(in crate::commands::rsvp) fn adspec(adspec: &v0::RsvpAdspec) -> String {
     let bandwidth = adspec.bandwidth.map_or("bandwidth unknown".to_owned(), |of| rate(of).to_string());
     let latency = adspec.latency_us.map_or("latency unknown".to_owned(), |us| format!("{us} us"));
     let mut text =
@@ -61,7 +61,7 @@ pub(in crate::commands::rsvp) fn adspec(adspec: &v1::RsvpAdspec) -> String {
 }
 
 /// An ADSPEC as JSON; null if there is none.
-pub(in crate::commands::rsvp) fn adspec_json(adspec: Option<&v1::RsvpAdspec>) -> Value {
+pub(in crate::commands::rsvp) fn adspec_json(adspec: Option<&v0::RsvpAdspec>) -> Value {
     let Some(adspec) = adspec else { return Value::Null };
     json!({
         "broken": adspec.broken,
@@ -74,7 +74,7 @@ pub(in crate::commands::rsvp) fn adspec_json(adspec: Option<&v1::RsvpAdspec>) ->
     })
 }
 
-fn service_json(service: &v1::RsvpAdspecService) -> Value {
+fn service_json(service: &v0::RsvpAdspecService) -> Value {
     let terms = service.terms.map(|terms| {
         json!({
             "c_tot": terms.c_tot,
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn policy_data_is_readable() {
-        let ann = v1::RsvpIdentity { application: false, name: "ann".into(), locator: "CN=Ann".into() };
-        let carried = v1::RsvpPolicy {
+        let ann = v0::RsvpIdentity { application: false, name: "ann".into(), locator: "CN=Ann".into() };
+        let carried = v0::RsvpPolicy {
             octets: vec![0, 8, 14, 1, 0, 8, 0, 0],
-            preemption: Some(v1::RsvpPreemption { setup: 5, defending: 7 }),
+            preemption: Some(v0::RsvpPreemption { setup: 5, defending: 7 }),
             identities: vec![ann],
         };
         assert_eq!(policy(&carried), "policy: preemption 5/7, user ann (CN=Ann), 8 octets");
@@ -116,11 +116,11 @@ mod tests {
 
     #[test]
     fn an_adspec_shows_missing_services() {
-        let shown = v1::RsvpAdspec {
+        let shown = v0::RsvpAdspec {
             hops: 3,
             bandwidth: Some(1_250_000.0),
             mtu: 1500,
-            guaranteed: Some(v1::RsvpAdspecService { broken: true, ..Default::default() }),
+            guaranteed: Some(v0::RsvpAdspecService { broken: true, ..Default::default() }),
             ..Default::default()
         };
         assert_eq!(

@@ -3,9 +3,9 @@
 mod carried;
 
 use serde_json::{Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_filter::Selector;
-use signalbox_api::v1::rsvp_upcall::Upcall;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_filter::Selector;
+use signalbox_api::v0::rsvp_upcall::Upcall;
 use signalbox_resources::Rate;
 
 use carried::and_policy;
@@ -41,13 +41,13 @@ pub(super) fn text(upcall: &Upcall) -> String {
     }
 }
 
-fn error_text(error: &v1::RsvpError) -> String {
+fn error_text(error: &v0::RsvpError) -> String {
     let policy = and_policy(error.policy.as_ref());
     format!("{} (code {}, value {}) at {}{policy}", error.meaning, error.code, error.value, error.node)
 }
 
 /// A sender as text: its address, and its port, flow label or SPI.
-pub(super) fn filter(filter: &v1::RsvpFilter) -> String {
+pub(super) fn filter(filter: &v0::RsvpFilter) -> String {
     match filter.selector {
         None => filter.source.clone(),
         Some(Selector::Port(port)) => format!("{}/{port}", filter.source),
@@ -62,12 +62,12 @@ fn rate(octets: f64) -> Rate {
 }
 
 /// A token bucket as text.
-pub(super) fn traffic(traffic: &v1::RsvpTraffic) -> String {
+pub(super) fn traffic(traffic: &v0::RsvpTraffic) -> String {
     format!("{}, burst {} octets", rate(traffic.rate), traffic.burst)
 }
 
 /// A flowspec as text.
-pub(super) fn flowspec(flowspec: &v1::RsvpFlowspec) -> String {
+pub(super) fn flowspec(flowspec: &v0::RsvpFlowspec) -> String {
     let mut text = flowspec.traffic.as_ref().map(traffic).unwrap_or_default();
     match flowspec.service_rate {
         Some(service) => text += &format!(", guaranteed {}", rate(service)),
@@ -77,11 +77,11 @@ pub(super) fn flowspec(flowspec: &v1::RsvpFlowspec) -> String {
 }
 
 /// A style, as RFC 2205 abbreviates it.
-pub(super) const fn style(style: v1::RsvpStyle) -> &'static str {
+pub(super) const fn style(style: v0::RsvpStyle) -> &'static str {
     match style {
-        v1::RsvpStyle::FixedFilter => "FF",
-        v1::RsvpStyle::WildcardFilter => "WF",
-        v1::RsvpStyle::SharedExplicit => "SE",
+        v0::RsvpStyle::FixedFilter => "FF",
+        v0::RsvpStyle::WildcardFilter => "WF",
+        v0::RsvpStyle::SharedExplicit => "SE",
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn json(upcall: &Upcall) -> Value {
     }
 }
 
-fn error_json(kind: &str, error: &v1::RsvpError) -> Value {
+fn error_json(kind: &str, error: &v0::RsvpError) -> Value {
     json!({
         "type": kind,
         "node": error.node,
@@ -135,12 +135,12 @@ fn error_json(kind: &str, error: &v1::RsvpError) -> Value {
 }
 
 /// Senders as JSON.
-pub(super) fn senders_json(senders: &[v1::RsvpFilter]) -> Vec<Value> {
+pub(super) fn senders_json(senders: &[v0::RsvpFilter]) -> Vec<Value> {
     senders.iter().map(filter_json).collect()
 }
 
 /// A sender as JSON.
-pub(super) fn filter_json(filter: &v1::RsvpFilter) -> Value {
+pub(super) fn filter_json(filter: &v0::RsvpFilter) -> Value {
     let (port, label, spi) = match filter.selector {
         None => (None, None, None),
         Some(Selector::Port(port)) => (Some(port), None, None),
@@ -151,7 +151,7 @@ pub(super) fn filter_json(filter: &v1::RsvpFilter) -> Value {
 }
 
 /// A token bucket as JSON.
-pub(super) fn traffic_json(traffic: &v1::RsvpTraffic) -> Value {
+pub(super) fn traffic_json(traffic: &v0::RsvpTraffic) -> Value {
     json!({
         "rate": traffic.rate,
         "burst": traffic.burst,
@@ -162,7 +162,7 @@ pub(super) fn traffic_json(traffic: &v1::RsvpTraffic) -> Value {
 }
 
 /// A flowspec as JSON.
-pub(super) fn flowspec_json(flowspec: &v1::RsvpFlowspec) -> Value {
+pub(super) fn flowspec_json(flowspec: &v0::RsvpFlowspec) -> Value {
     let mut value = flowspec.traffic.as_ref().map_or_else(|| json!({}), traffic_json);
     value["service_rate"] = flowspec.service_rate.into();
     value["slack_us"] = flowspec.slack_us.into();
@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn a_confirmation_shows_node_and_flowspec() {
         let traffic =
-            v1::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
-        let upcall = Upcall::Confirmed(v1::RsvpConfirmed {
+            v0::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
+        let upcall = Upcall::Confirmed(v0::RsvpConfirmed {
             node: "10.0.0.1".into(),
-            flowspec: Some(v1::RsvpFlowspec { traffic: Some(traffic), ..Default::default() }),
+            flowspec: Some(v0::RsvpFlowspec { traffic: Some(traffic), ..Default::default() }),
             ..Default::default()
         });
         let expected = "confirmed by 10.0.0.1: 64 kbit/s, burst 3000 octets, controlled load, FF";
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_error_names_node_and_code() {
-        let error = v1::RsvpError {
+        let error = v0::RsvpError {
             node: "10.0.12.1".into(),
             code: 1,
             value: 2,

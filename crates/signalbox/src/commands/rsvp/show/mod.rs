@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_client::RsvpClient;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_client::RsvpClient;
 
 use super::print::{
     adspec, adspec_json, filter, filter_json, flowspec, flowspec_json, policy, policy_json, senders_json,
@@ -71,12 +71,12 @@ async fn show(socket: &Path, arguments: &ShowArgs) -> Result<ExitCode> {
     if arguments.what == What::Neighbours {
         return neighbours::run(&mut client, arguments.json).await;
     }
-    let sessions = answer(client.list_rsvp_sessions(v1::ListRsvpSessionsRequest {}).await)?;
+    let sessions = answer(client.list_rsvp_sessions(v0::ListRsvpSessionsRequest {}).await)?;
     rows(sessions, arguments.json, session_json, text).await
 }
 
-fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
-    let v1::RsvpSession { destination, protocol, port, ipsec, senders, reservations } = session;
+fn text(out: &mut impl Write, session: &v0::RsvpSession) -> Result<()> {
+    let v0::RsvpSession { destination, protocol, port, ipsec, senders, reservations } = session;
     let port_name = if *ipsec { "virtual port" } else { "port" };
     writeln!(out, "session {destination} protocol {protocol} {port_name} {port}")?;
     for sender in senders {
@@ -120,7 +120,7 @@ fn text(out: &mut impl Write, session: &v1::RsvpSession) -> Result<()> {
     Ok(())
 }
 
-fn session_json(session: &v1::RsvpSession) -> Value {
+fn session_json(session: &v0::RsvpSession) -> Value {
     let senders = session.senders.iter().map(|sender| {
         json!({
             "sender": sender.filter.as_ref().map(filter_json),
@@ -162,24 +162,24 @@ mod tests {
     #[test]
     fn a_session_shows_senders_and_reservations() {
         let traffic =
-            v1::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
-        let session = v1::RsvpSession {
+            v0::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
+        let session = v0::RsvpSession {
             destination: "10.0.1.2".into(),
             protocol: 17,
             port: 5004,
-            senders: vec![v1::RsvpSenderState {
-                filter: Some(v1::RsvpFilter { source: "10.0.0.1".into(), selector: None }),
+            senders: vec![v0::RsvpSenderState {
+                filter: Some(v0::RsvpFilter { source: "10.0.0.1".into(), selector: None }),
                 traffic: Some(traffic),
                 previous_hop: "10.0.0.1".into(),
                 interface: "r1-0".into(),
                 expires_in_ms: Some(157_000),
                 broken: true,
-                policy: Some(v1::RsvpPolicy { octets: vec![0; 8], ..Default::default() }),
+                policy: Some(v0::RsvpPolicy { octets: vec![0; 8], ..Default::default() }),
                 ..Default::default()
             }],
-            reservations: vec![v1::RsvpReservationState {
+            reservations: vec![v0::RsvpReservationState {
                 interface: "r1-1".into(),
-                flowspec: Some(v1::RsvpFlowspec { traffic: Some(traffic), ..Default::default() }),
+                flowspec: Some(v0::RsvpFlowspec { traffic: Some(traffic), ..Default::default() }),
                 next_hops: vec!["10.0.1.2".into()],
                 enforced: true,
                 ..Default::default()

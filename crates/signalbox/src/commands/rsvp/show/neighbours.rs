@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use signalbox_api::v1;
-use signalbox_api::v1::rsvp_client::RsvpClient;
+use signalbox_api::v0;
+use signalbox_api::v0::rsvp_client::RsvpClient;
 use tonic::transport::Channel;
 
 use crate::client::answer;
@@ -14,12 +14,12 @@ use crate::print::{none_if_empty, rows};
 
 /// Asks the daemon and prints the answer.
 pub(super) async fn run(client: &mut RsvpClient<Channel>, as_json: bool) -> Result<ExitCode> {
-    let neighbours = answer(client.list_rsvp_neighbours(v1::ListRsvpNeighboursRequest {}).await)?;
+    let neighbours = answer(client.list_rsvp_neighbours(v0::ListRsvpNeighboursRequest {}).await)?;
     rows(neighbours, as_json, to_json, text).await
 }
 
-fn text(out: &mut impl Write, neighbour: &v1::RsvpNeighbour) -> Result<()> {
-    let v1::RsvpNeighbour { address, interface, heard_ms_ago, names, .. } = neighbour;
+fn text(out: &mut impl Write, neighbour: &v0::RsvpNeighbour) -> Result<()> {
+    let v0::RsvpNeighbour { address, interface, heard_ms_ago, names, .. } = neighbour;
     write!(out, "neighbour {address} at {interface}: ")?;
     match heard_ms_ago {
         Some(ms) => writeln!(out, "heard {} s ago", ms / 1000)?,
@@ -27,18 +27,18 @@ fn text(out: &mut impl Write, neighbour: &v1::RsvpNeighbour) -> Result<()> {
     }
     if heard_ms_ago.is_some() {
         let reduction = match neighbour.reduction() {
-            v1::RsvpReduction::Off => "off here",
-            v1::RsvpReduction::NotOffered => "not in use: the neighbour does not offer it",
-            v1::RsvpReduction::Far => "not in use: hops without RSVP lie between",
-            v1::RsvpReduction::Names => "acknowledgments only: summaries are off here",
-            v1::RsvpReduction::Whole => "in use",
+            v0::RsvpReduction::Off => "off here",
+            v0::RsvpReduction::NotOffered => "not in use: the neighbour does not offer it",
+            v0::RsvpReduction::Far => "not in use: hops without RSVP lie between",
+            v0::RsvpReduction::Names => "acknowledgments only: summaries are off here",
+            v0::RsvpReduction::Whole => "in use",
         };
         writeln!(out, "  refresh reduction {reduction}; {names} states by name")?;
     }
     match neighbour.hello() {
-        v1::RsvpHello::None => {}
-        v1::RsvpHello::Up => writeln!(out, "  hello up")?,
-        v1::RsvpHello::Lost => writeln!(out, "  hello lost: it is silent, or began anew")?,
+        v0::RsvpHello::None => {}
+        v0::RsvpHello::Up => writeln!(out, "  hello up")?,
+        v0::RsvpHello::Lost => writeln!(out, "  hello lost: it is silent, or began anew")?,
     }
     integrity(out, neighbour)?;
     if let Some(why) = reason(neighbour.last_distrust()) {
@@ -53,7 +53,7 @@ fn text(out: &mut impl Write, neighbour: &v1::RsvpNeighbour) -> Result<()> {
     Ok(())
 }
 
-fn integrity(out: &mut impl Write, neighbour: &v1::RsvpNeighbour) -> Result<()> {
+fn integrity(out: &mut impl Write, neighbour: &v0::RsvpNeighbour) -> Result<()> {
     if !neighbour.signs && !neighbour.requires_signature {
         return Ok(());
     }
@@ -78,29 +78,29 @@ fn integrity(out: &mut impl Write, neighbour: &v1::RsvpNeighbour) -> Result<()> 
 }
 
 /// The name of a reason, and its probable cause.
-fn reason(why: v1::RsvpDistrust) -> Option<(&'static str, &'static str)> {
+fn reason(why: v0::RsvpDistrust) -> Option<(&'static str, &'static str)> {
     Some(match why {
-        v1::RsvpDistrust::Unspecified => return None,
-        v1::RsvpDistrust::Unsigned => {
+        v0::RsvpDistrust::Unspecified => return None,
+        v0::RsvpDistrust::Unsigned => {
             ("unsigned", "it has no integrity there, or require = false is wanted here")
         }
-        v1::RsvpDistrust::UnknownKey => {
+        v0::RsvpDistrust::UnknownKey => {
             ("unknown-key", "no [[rsvp.key]] here has that id for this neighbour, interface and time")
         }
-        v1::RsvpDistrust::WrongDigest => {
+        v0::RsvpDistrust::WrongDigest => {
             ("wrong-digest", "the secrets or algorithms of the two differ, or octets were altered on the way")
         }
-        v1::RsvpDistrust::Replayed => {
+        v0::RsvpDistrust::Replayed => {
             ("replayed", "sent again by somebody, or out of order by more than integrity.window")
         }
-        v1::RsvpDistrust::Unproven => ("unproven", "it had not yet answered a challenge"),
-        v1::RsvpDistrust::Unwilling => {
+        v0::RsvpDistrust::Unproven => ("unproven", "it had not yet answered a challenge"),
+        v0::RsvpDistrust::Unwilling => {
             ("unwilling", "it answers no challenges: set accept_unchallenged here, or challenge there")
         }
     })
 }
 
-fn to_json(neighbour: &v1::RsvpNeighbour) -> Value {
+fn to_json(neighbour: &v0::RsvpNeighbour) -> Value {
     let associations = neighbour
         .associations
         .iter()
@@ -116,17 +116,17 @@ fn to_json(neighbour: &v1::RsvpNeighbour) -> Value {
         "interface": none_if_empty(&neighbour.interface),
         "heard_ms_ago": neighbour.heard_ms_ago,
         "refresh_reduction": match neighbour.reduction() {
-            v1::RsvpReduction::Off => "off",
-            v1::RsvpReduction::NotOffered => "not-offered",
-            v1::RsvpReduction::Far => "far",
-            v1::RsvpReduction::Names => "names",
-            v1::RsvpReduction::Whole => "whole",
+            v0::RsvpReduction::Off => "off",
+            v0::RsvpReduction::NotOffered => "not-offered",
+            v0::RsvpReduction::Far => "far",
+            v0::RsvpReduction::Names => "names",
+            v0::RsvpReduction::Whole => "whole",
         },
         "names": neighbour.names,
         "hello": match neighbour.hello() {
-            v1::RsvpHello::None => "none",
-            v1::RsvpHello::Up => "up",
-            v1::RsvpHello::Lost => "lost",
+            v0::RsvpHello::None => "none",
+            v0::RsvpHello::Up => "up",
+            v0::RsvpHello::Lost => "lost",
         },
         "signs": neighbour.signs,
         "requires_signature": neighbour.requires_signature,
@@ -142,7 +142,7 @@ fn to_json(neighbour: &v1::RsvpNeighbour) -> Value {
 mod tests {
     use super::*;
 
-    fn shown(neighbour: &v1::RsvpNeighbour) -> String {
+    fn shown(neighbour: &v0::RsvpNeighbour) -> String {
         let mut out = Vec::new();
         text(&mut out, neighbour).unwrap();
         String::from_utf8(out).unwrap()
@@ -150,17 +150,17 @@ mod tests {
 
     #[test]
     fn a_neighbour_shows_what_is_in_use() {
-        let neighbour = v1::RsvpNeighbour {
+        let neighbour = v0::RsvpNeighbour {
             address: "10.0.1.2".into(),
             interface: "r1-0".into(),
             heard_ms_ago: Some(2100),
-            reduction: v1::RsvpReduction::Whole.into(),
+            reduction: v0::RsvpReduction::Whole.into(),
             names: 7,
-            hello: v1::RsvpHello::Up.into(),
+            hello: v0::RsvpHello::Up.into(),
             signs: true,
             requires_signature: true,
             key_id: Some(1),
-            associations: vec![v1::RsvpAssociation { key_id: 1, sequence: Some(99), unanswered: 0 }],
+            associations: vec![v0::RsvpAssociation { key_id: 1, sequence: Some(99), unanswered: 0 }],
             ..Default::default()
         };
         assert_eq!(
@@ -175,17 +175,17 @@ mod tests {
     #[test]
     fn authentication_failures_show_reason_and_remedy() {
         let distrusted =
-            |reason: v1::RsvpDistrust, messages| v1::RsvpDistrusted { reason: reason.into(), messages };
-        let neighbour = v1::RsvpNeighbour {
+            |reason: v0::RsvpDistrust, messages| v0::RsvpDistrusted { reason: reason.into(), messages };
+        let neighbour = v0::RsvpNeighbour {
             address: "10.0.1.2".into(),
             interface: "r1-0".into(),
             signs: true,
             requires_signature: true,
             distrusted: vec![
-                distrusted(v1::RsvpDistrust::WrongDigest, 3),
-                distrusted(v1::RsvpDistrust::Replayed, 1),
+                distrusted(v0::RsvpDistrust::WrongDigest, 3),
+                distrusted(v0::RsvpDistrust::Replayed, 1),
             ],
-            last_distrust: v1::RsvpDistrust::WrongDigest.into(),
+            last_distrust: v0::RsvpDistrust::WrongDigest.into(),
             distrusted_ms_ago: 5000,
             ..Default::default()
         };

@@ -2,24 +2,24 @@ use super::*;
 
 const NSLP: NslpId = NslpId(32_710);
 
-fn flow() -> v1::PathCoupled {
-    v1::PathCoupled { source: "10.0.0.1".into(), destination: "10.0.0.9".into(), ..Default::default() }
+fn flow() -> v0::PathCoupled {
+    v0::PathCoupled { source: "10.0.0.1".into(), destination: "10.0.0.9".into(), ..Default::default() }
 }
 
-fn along(flow: v1::PathCoupled, direction: v1::Direction) -> Option<v1::Mri> {
-    let method = Some(v1::mri::Method::PathCoupled(flow));
-    Some(v1::Mri { direction: direction.into(), method })
+fn along(flow: v0::PathCoupled, direction: v0::Direction) -> Option<v0::Mri> {
+    let method = Some(v0::mri::Method::PathCoupled(flow));
+    Some(v0::Mri { direction: direction.into(), method })
 }
 
-fn message() -> v1::SendMessage {
-    v1::SendMessage {
+fn message() -> v0::SendMessage {
+    v0::SendMessage {
         session_id: vec![5; 16],
-        mri: along(flow(), v1::Direction::Downstream),
+        mri: along(flow(), v0::Direction::Downstream),
         ..Default::default()
     }
 }
 
-fn sent(message: v1::SendMessage) -> Result<OwnedRequest, String> {
+fn sent(message: v0::SendMessage) -> Result<OwnedRequest, String> {
     request(NSLP, Some(AppRequest::SendMessage(message)))
 }
 
@@ -45,7 +45,7 @@ fn a_message_that_says_little_leaves_the_rest_to_gist() {
 /// Every argument of the primitive arrives.
 #[test]
 fn a_message_says_what_it_can() {
-    let flow = v1::PathCoupled {
+    let flow = v0::PathCoupled {
         source: "2001:db8::".into(),
         source_prefix: Some(64),
         destination: "2001:db8:1::9".into(),
@@ -57,13 +57,13 @@ fn a_message_says_what_it_can() {
         source_port: Some(0),
         destination_port: Some(65_535),
     };
-    let full = v1::SendMessage {
+    let full = v0::SendMessage {
         data: b"octets!!".to_vec(),
         handle: Some(u64::MAX),
         session_id: (0..16).collect(),
-        mri: along(flow.clone(), v1::Direction::Upstream),
+        mri: along(flow.clone(), v0::Direction::Upstream),
         sii_handle: Some(3),
-        attributes: Some(v1::TransferAttributes { reliable: true, stateless: true, secure: true }),
+        attributes: Some(v0::TransferAttributes { reliable: true, stateless: true, secure: true }),
         timeout_us: Some(1_500_000),
         ip_ttl: Some(255),
         gist_hops: Some(1),
@@ -75,15 +75,15 @@ fn a_message_says_what_it_can() {
     let attributes = TransferAttributes { reliable: true, stateless: true, security: Security::Channel };
     assert_eq!(message.attributes, attributes);
     // The flow is converted back to what was requested.
-    assert_eq!(routing_information(&message.mri), along(flow, v1::Direction::Upstream).unwrap());
+    assert_eq!(routing_information(&message.mri), along(flow, v0::Direction::Upstream).unwrap());
 }
 
 #[test]
 fn the_loose_end_method_goes_both_ways() {
-    let ends = v1::LooseEnd { source: "10.0.0.1".into(), destination: "192.0.2.1".into() };
-    let method = Some(v1::mri::Method::LooseEnd(ends));
-    let asked = v1::Mri { direction: v1::Direction::Upstream.into(), method };
-    let Ok(RequestOf::SendMessage(message)) = sent(v1::SendMessage { mri: Some(asked.clone()), ..message() })
+    let ends = v0::LooseEnd { source: "10.0.0.1".into(), destination: "192.0.2.1".into() };
+    let method = Some(v0::mri::Method::LooseEnd(ends));
+    let asked = v0::Mri { direction: v0::Direction::Upstream.into(), method };
+    let Ok(RequestOf::SendMessage(message)) = sent(v0::SendMessage { mri: Some(asked.clone()), ..message() })
     else {
         panic!("it is sound")
     };
@@ -94,36 +94,36 @@ fn the_loose_end_method_goes_both_ways() {
 /// Each mistake is named with its field and what would be right.
 #[test]
 fn mistakes_are_named() {
-    let with = |tweak: fn(&mut v1::PathCoupled)| {
+    let with = |tweak: fn(&mut v0::PathCoupled)| {
         let mut flow = flow();
         tweak(&mut flow);
-        v1::SendMessage { mri: along(flow, v1::Direction::Downstream), ..message() }
+        v0::SendMessage { mri: along(flow, v0::Direction::Downstream), ..message() }
     };
     let flow_of = "send_message.mri.path_coupled";
     for (wrong, text) in [
         (
-            v1::SendMessage { session_id: vec![1; 15], ..message() },
+            v0::SendMessage { session_id: vec![1; 15], ..message() },
             "send_message.session_id: 15 octets, but 16 are needed".to_owned(),
         ),
         (
-            v1::SendMessage { data: vec![1; 3], ..message() },
+            v0::SendMessage { data: vec![1; 3], ..message() },
             "send_message.data: 3 octets, but NSLP data comes in multiples of 4: pad it".to_owned(),
         ),
-        (v1::SendMessage { mri: None, ..message() }, "send_message.mri: is missing".to_owned()),
+        (v0::SendMessage { mri: None, ..message() }, "send_message.mri: is missing".to_owned()),
         (
-            v1::SendMessage { mri: Some(v1::Mri::default()), ..message() },
+            v0::SendMessage { mri: Some(v0::Mri::default()), ..message() },
             "send_message.mri: path_coupled or loose_end is missing".to_owned(),
         ),
         (
-            v1::SendMessage { mri: Some(v1::Mri { direction: 2, ..message().mri.unwrap() }), ..message() },
+            v0::SendMessage { mri: Some(v0::Mri { direction: 2, ..message().mri.unwrap() }), ..message() },
             "send_message.mri.direction: downstream or upstream".to_owned(),
         ),
         (
-            v1::SendMessage { ip_ttl: Some(0), ..message() },
+            v0::SendMessage { ip_ttl: Some(0), ..message() },
             "send_message.ip_ttl: 0, but 1 to 255 are possible".to_owned(),
         ),
         (
-            v1::SendMessage { gist_hops: Some(256), ..message() },
+            v0::SendMessage { gist_hops: Some(256), ..message() },
             "send_message.gist_hops: 256, but 1 to 255 are possible".to_owned(),
         ),
         (with(|f| f.source = "h1".into()), format!("{flow_of}.source: \"h1\" is no IP address")),
@@ -151,9 +151,9 @@ fn mistakes_are_named() {
 /// Sessions and applications may be left out, and then stand for all.
 #[test]
 fn lifetimes_and_doubts_arrive() {
-    let mri = || along(flow(), v1::Direction::Upstream);
+    let mri = || along(flow(), v0::Direction::Upstream);
     let lifetime = |session_id| {
-        let lifetime = v1::SetStateLifetime { mri: mri(), session_id, lifetime_ms: 2500 };
+        let lifetime = v0::SetStateLifetime { mri: mri(), session_id, lifetime_ms: 2500 };
         request(NSLP, Some(AppRequest::SetStateLifetime(lifetime)))
     };
     for (session_id, wanted) in [(Vec::new(), None), (vec![1; 16], Some(SessionId([1; 16])))] {
@@ -165,7 +165,7 @@ fn lifetimes_and_doubts_arrive() {
     }
     assert!(lifetime(vec![1]).is_err());
     for (all, bad) in [(true, false), (false, true)] {
-        let doubt = v1::InvalidateRoutingState {
+        let doubt = v0::InvalidateRoutingState {
             mri: mri(),
             bad,
             data: b"anew".to_vec(),
@@ -186,9 +186,9 @@ fn lifetimes_and_doubts_arrive() {
 fn failures_say_what_to_do() {
     let failure = |error| send_failure(error);
     let large = failure(SendError::TooLarge { max: 396 });
-    assert_eq!((large.error(), large.max_octets), (v1::SendError::TooLarge, Some(396)));
+    assert_eq!((large.error(), large.max_octets), (v0::SendError::TooLarge, Some(396)));
     let peer = failure(SendError::Peer { code: 9, subcode: 4 });
-    assert_eq!((peer.error(), peer.peer_code, peer.peer_subcode), (v1::SendError::Peer, Some(9), Some(4)));
+    assert_eq!((peer.error(), peer.peer_code, peer.peer_subcode), (v0::SendError::Peer, Some(9), Some(4)));
     assert!(failure(SendError::Refused).reason.contains("[gist.associations]"));
     assert!(failure(SendError::NoNextNode).max_octets.is_none());
 }

@@ -1,7 +1,7 @@
 //! Applications of other processes.
 
-use signalbox_api::v1::control_client::ControlClient;
-use signalbox_api::v1::gist_client::GistClient;
+use signalbox_api::v0::control_client::ControlClient;
+use signalbox_api::v0::gist_client::GistClient;
 use signalbox_core::SessionId;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{IndicationOf, MessageHandle, MessageStatus, RequestOf, SendError};
@@ -17,19 +17,19 @@ use crate::requests::LoopRequest;
 use crate::rig::{ALL, OpenClient, Rig};
 
 fn register(nslp_id: u32) -> AppRequest {
-    let peering_policy = v1::PeeringPolicy::Ask.into();
-    AppRequest::Register(v1::Register { nslp_id, router_alert: 3, peering_policy })
+    let peering_policy = v0::PeeringPolicy::Ask.into();
+    AppRequest::Register(v0::Register { nslp_id, router_alert: 3, peering_policy })
 }
 
 /// The application's end of a call.
 struct App {
-    requests: mpsc::Sender<v1::FromApplication>,
-    indications: Streaming<v1::ToApplication>,
+    requests: mpsc::Sender<v0::FromApplication>,
+    indications: Streaming<v0::ToApplication>,
 }
 
 impl App {
     async fn request(&self, request: AppRequest) {
-        self.requests.send(v1::FromApplication { request: Some(request) }).await.unwrap();
+        self.requests.send(v0::FromApplication { request: Some(request) }).await.unwrap();
     }
 
     async fn indication(&mut self) -> (u64, Indication) {
@@ -50,7 +50,7 @@ impl Rig {
         let mut client = GistClient::new(self.channel.clone());
         tokio::spawn(async move {
             let (requests, stream) = mpsc::channel(8);
-            requests.send(v1::FromApplication { request: Some(first) }).await.unwrap();
+            requests.send(v0::FromApplication { request: Some(first) }).await.unwrap();
             let indications = client.application(ReceiverStream::new(stream)).await?.into_inner();
             Ok(App { requests, indications })
         })
@@ -74,7 +74,7 @@ impl Rig {
         open.application(ApplicationEvent::Registered);
         open.done();
         let mut app = call.await.unwrap().unwrap();
-        let registered = Indication::Registered(v1::Registered { node: "r7".into() });
+        let registered = Indication::Registered(v0::Registered { node: "r7".into() });
         assert_eq!(app.indication().await, (0, registered));
         (app, open)
     }
@@ -98,7 +98,7 @@ fn handle(of: &Indication) -> u64 {
 async fn requests_go_in_and_indications_out_until_the_application_ends() {
     let mut rig = Rig::new(ALL).await;
     let (mut app, mut open) = rig.registered().await;
-    app.request(AppRequest::PeeringDecision(v1::PeeringDecision {
+    app.request(AppRequest::PeeringDecision(v0::PeeringDecision {
         check_id: 6,
         peer: true,
         data: Some(b"yes.".to_vec()),
@@ -134,9 +134,9 @@ async fn a_request_that_cannot_be_is_refused_and_the_call_goes_on() {
     let mut rig = Rig::new(ALL).await;
     let (mut app, _open) = rig.registered().await;
     app.request(register(7)).await;
-    let odd = v1::SendMessage { data: vec![0; 5], handle: Some(8), ..Default::default() };
+    let odd = v0::SendMessage { data: vec![0; 5], handle: Some(8), ..Default::default() };
     app.request(AppRequest::SendMessage(odd)).await;
-    app.requests.send(v1::FromApplication { request: None }).await.unwrap();
+    app.requests.send(v0::FromApplication { request: None }).await.unwrap();
     for (request, handle, text) in
         [(1, None, "already"), (2, Some(8), "multiples of 4: pad it"), (3, None, "does not know")]
     {
@@ -145,7 +145,7 @@ async fn a_request_that_cannot_be_is_refused_and_the_call_goes_on() {
         assert_eq!((refused.request, refused.handle), (request, handle));
         assert!(refused.reason.contains(text), "{}", refused.reason);
     }
-    app.request(AppRequest::PeeringDecision(v1::PeeringDecision::default())).await;
+    app.request(AppRequest::PeeringDecision(v0::PeeringDecision::default())).await;
     assert!(matches!(rig.application_command().await, ApplicationCommand::Request(_)));
 }
 
@@ -170,12 +170,12 @@ async fn a_number_that_is_taken_ends_the_call() {
 #[tokio::test]
 async fn an_application_that_does_not_register_first_is_refused() {
     let mut rig = Rig::new(ALL).await;
-    let decision = AppRequest::PeeringDecision(v1::PeeringDecision::default());
+    let decision = AppRequest::PeeringDecision(v0::PeeringDecision::default());
     for (first, text) in [
         (decision, "the first message of an application is `register`"),
         (register(65_536), "register.nslp_id: 65536, but 0 to 65535 are possible"),
         (
-            AppRequest::Register(v1::Register { nslp_id: 5, peering_policy: 9, ..Default::default() }),
+            AppRequest::Register(v0::Register { nslp_id: 5, peering_policy: 9, ..Default::default() }),
             "register.peering_policy: always, ask or never",
         ),
     ] {
@@ -230,7 +230,7 @@ async fn applications_read_that_the_daemon_stops() {
 async fn services_share_the_socket() {
     let mut rig = Rig::new(ALL).await;
     let mut control = ControlClient::new(rig.channel.clone());
-    let status = tokio::spawn(async move { control.get_status(v1::GetStatusRequest {}).await });
+    let status = tokio::spawn(async move { control.get_status(v0::GetStatusRequest {}).await });
     let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
     rig.run(query);
     let status = status.await.unwrap().unwrap().into_inner();

@@ -1,26 +1,26 @@
 //! POLICY_DATA (RFC 2750) and ADSPEC (RFC 2210) objects at the edge of the API.
 
-use signalbox_api::v1;
+use signalbox_api::v0;
 use signalbox_node::resources::intserv::{Bandwidth, ErrorTerms, Latency};
 use signalbox_node::rsvp::{Adspec, Identity, Overrides, Preemption, RawAdspec, elements, policy_data};
 use tonic::Status;
 
 /// The POLICY_DATA objects that a client asks for. The engine checks those that the client has composed itself.
-pub(super) fn policy(field: &str, asked: Option<&v1::RsvpPolicy>) -> Result<Box<[u8]>, Status> {
+pub(super) fn policy(field: &str, asked: Option<&v0::RsvpPolicy>) -> Result<Box<[u8]>, Status> {
     let Some(asked) = asked else { return Ok(Box::default()) };
     let wrong = |what: &str| Status::invalid_argument(format!("{field}.{what}"));
     let number = |name: &str, value: u32| {
         u16::try_from(value).map_err(|_| wrong(&format!("preemption.{name}: between 0 and 65535")))
     };
     let preemption = match &asked.preemption {
-        Some(v1::RsvpPreemption { setup, defending }) => {
+        Some(v0::RsvpPreemption { setup, defending }) => {
             Some(Preemption { setup: number("setup", *setup)?, defending: number("defending", *defending)? })
         }
         None => None,
     };
     let printable = |text: &str| text.bytes().all(|octet| (b' '..=b'~').contains(&octet));
     let mut identities = Vec::new();
-    for v1::RsvpIdentity { application, name, locator } in &asked.identities {
+    for v0::RsvpIdentity { application, name, locator } in &asked.identities {
         if name.is_empty() || !printable(name) || !printable(locator) {
             return Err(wrong("identities: a name, and a locator if any, in printable ASCII"));
         }
@@ -32,29 +32,29 @@ pub(super) fn policy(field: &str, asked: Option<&v1::RsvpPolicy>) -> Result<Box<
 }
 
 /// Received POLICY_DATA objects and their content; `None` if there are none.
-pub(super) fn policy_to_api(octets: &[u8]) -> Option<v1::RsvpPolicy> {
+pub(super) fn policy_to_api(octets: &[u8]) -> Option<v0::RsvpPolicy> {
     let says = elements(octets).filter_map(|element| Preemption::of(&element)).reduce(Preemption::max);
     let preemption =
-        says.map(|says| v1::RsvpPreemption { setup: says.setup.into(), defending: says.defending.into() });
+        says.map(|says| v0::RsvpPreemption { setup: says.setup.into(), defending: says.defending.into() });
     let identities = elements(octets).filter_map(|element| Identity::of(&element));
-    let identities = identities.map(|Identity { application, name, locator }| v1::RsvpIdentity {
+    let identities = identities.map(|Identity { application, name, locator }| v0::RsvpIdentity {
         application,
         name: name.to_owned(),
         locator: locator.unwrap_or_default().to_owned(),
     });
-    let policy = v1::RsvpPolicy { octets: octets.to_vec(), preemption, identities: identities.collect() };
+    let policy = v0::RsvpPolicy { octets: octets.to_vec(), preemption, identities: identities.collect() };
     (!octets.is_empty()).then_some(policy)
 }
 
 /// A received ADSPEC object.
-pub(super) fn adspec_object_to_api(object: &[u8]) -> Option<v1::RsvpAdspec> {
+pub(super) fn adspec_object_to_api(object: &[u8]) -> Option<v0::RsvpAdspec> {
     Some(adspec_to_api(&RawAdspec::from_octets(object)?.read().ok()?))
 }
 
 /// The content of an ADSPEC.
-pub(super) fn adspec_to_api(adspec: &Adspec) -> v1::RsvpAdspec {
+pub(super) fn adspec_to_api(adspec: &Adspec) -> v0::RsvpAdspec {
     let general = &adspec.general;
-    v1::RsvpAdspec {
+    v0::RsvpAdspec {
         broken: general.broken,
         hops: general.hops.into(),
         bandwidth: bandwidth(general.bandwidth),
@@ -65,14 +65,14 @@ pub(super) fn adspec_to_api(adspec: &Adspec) -> v1::RsvpAdspec {
     }
 }
 
-fn service(broken: bool, own: Overrides, terms: Option<ErrorTerms>) -> v1::RsvpAdspecService {
-    v1::RsvpAdspecService {
+fn service(broken: bool, own: Overrides, terms: Option<ErrorTerms>) -> v0::RsvpAdspecService {
+    v0::RsvpAdspecService {
         broken,
         hops: own.hops.map(Into::into),
         bandwidth: own.bandwidth.and_then(bandwidth),
         latency_us: own.latency.and_then(latency),
         mtu: own.mtu,
-        terms: terms.map(|ErrorTerms { c_tot, d_tot, c_sum, d_sum }| v1::RsvpErrorTerms {
+        terms: terms.map(|ErrorTerms { c_tot, d_tot, c_sum, d_sum }| v0::RsvpErrorTerms {
             c_tot,
             d_tot_us: d_tot,
             c_sum,
@@ -93,11 +93,11 @@ fn latency(of: Latency) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn asked() -> v1::RsvpPolicy {
-        v1::RsvpPolicy {
+    fn asked() -> v0::RsvpPolicy {
+        v0::RsvpPolicy {
             octets: Vec::new(),
-            preemption: Some(v1::RsvpPreemption { setup: 5, defending: 7 }),
-            identities: vec![v1::RsvpIdentity {
+            preemption: Some(v0::RsvpPreemption { setup: 5, defending: 7 }),
+            identities: vec![v0::RsvpIdentity {
                 application: false,
                 name: "ann".into(),
                 locator: "CN=Ann".into(),
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn a_policy_is_converted_and_back() {
         let made = policy("sender.policy", Some(&asked())).unwrap();
-        assert_eq!(policy_to_api(&made), Some(v1::RsvpPolicy { octets: made.to_vec(), ..asked() }));
+        assert_eq!(policy_to_api(&made), Some(v0::RsvpPolicy { octets: made.to_vec(), ..asked() }));
         // Own objects come first.
-        let own = v1::RsvpPolicy { octets: made.to_vec(), ..v1::RsvpPolicy::default() };
+        let own = v0::RsvpPolicy { octets: made.to_vec(), ..v0::RsvpPolicy::default() };
         assert_eq!(policy("", Some(&own)).unwrap(), made);
         assert_eq!((policy("", None).unwrap(), policy_to_api(&[])), (Box::default(), None));
     }
@@ -118,15 +118,15 @@ mod tests {
     #[test]
     fn what_cannot_be_names_its_field() {
         let error =
-            |asked: v1::RsvpPolicy| policy("reserve.policy", Some(&asked)).unwrap_err().message().to_owned();
-        let strong = Some(v1::RsvpPreemption { setup: 65_536, defending: 0 });
+            |asked: v0::RsvpPolicy| policy("reserve.policy", Some(&asked)).unwrap_err().message().to_owned();
+        let strong = Some(v0::RsvpPreemption { setup: 65_536, defending: 0 });
         assert_eq!(
-            error(v1::RsvpPolicy { preemption: strong, ..asked() }),
+            error(v0::RsvpPolicy { preemption: strong, ..asked() }),
             "reserve.policy.preemption.setup: between 0 and 65535"
         );
         for (name, locator) in [("", "CN=Ann"), ("änn", ""), ("ann", "CN=\n")] {
-            let identity = v1::RsvpIdentity { application: true, name: name.into(), locator: locator.into() };
-            assert!(error(v1::RsvpPolicy { identities: vec![identity], ..asked() }).contains("identities"));
+            let identity = v0::RsvpIdentity { application: true, name: name.into(), locator: locator.into() };
+            assert!(error(v0::RsvpPolicy { identities: vec![identity], ..asked() }).contains("identities"));
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
         adspec.controlled_load = None;
         let adspec = adspec_to_api(&adspec);
         assert_eq!((adspec.bandwidth, adspec.latency_us, adspec.controlled_load), (None, None, None));
-        assert_eq!(adspec.guaranteed.unwrap().terms, Some(v1::RsvpErrorTerms::default()));
+        assert_eq!(adspec.guaranteed.unwrap().terms, Some(v0::RsvpErrorTerms::default()));
         assert_eq!(adspec_object_to_api(b"none"), None);
     }
 }
