@@ -18,6 +18,9 @@ use super::session::{Local, Marks, Origin, RequestKind, Stage};
 use super::waiting::{Arrival, Slot, Waiting, route_query};
 use crate::wire::{BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageId};
 
+/// Sessions bound to ended reservations that one input handles at most; the timer handles the rest.
+const GONE_AT_ONCE: usize = 64;
+
 impl Qos {
     /// Stores the BOUND-SESSION-IDs of a message (RFC 5974 §5.3.3).
     pub(super) fn bind(&mut self, key: Key, bound: &Carried<'_>) {
@@ -31,7 +34,7 @@ impl Qos {
         bound.write(&mut Writer::new(&mut session.bound));
         let mut unknown = false;
         for to in bound.sessions() {
-            self.bound_to.entry(to.session).or_default().push(key);
+            self.bound_to.insert((to.session, key.to_u64()));
             // The two directions may use different nodes, and a preempting session may have ended.
             let expected = ![BindingCode::BIDIRECTIONAL, BindingCode::PREEMPTION].contains(&to.code);
             unknown |= expected && self.find(to.session).is_none();
@@ -46,17 +49,14 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let bound = core::mem::take(&mut session.bound);
         for to in Carried::bound_sessions(&bound).sessions() {
-            if let Some(keys) = self.bound_to.get_mut(&to.session) {
-                keys.retain(|k| *k != key);
-                if keys.is_empty() {
-                    self.bound_to.remove(&to.session);
-                }
-            }
+            self.bound_to.remove(&(to.session, key.to_u64()));
         }
     }
 
-    /// Ends or notifies the sessions that are bound to a reservation that ended (RFC 5974 §3.2.8).
-    pub(super) fn on_gone(&mut self, key: Key, resources: &mut Resources) {
+    /// Reports the end of a reservation to its user, and queues the end or notification of the sessions that are bound to
+    /// it (RFC 5974 §3.2.8). A peer chooses how many there are and how they depend on each other: [`Qos::step_gone`]
+    /// handles them in parts, without recursion.
+    pub(super) fn on_gone(&mut self, key: Key) {
         let Some(session) = self.sessions.get(key) else { return };
         let gone = session.id;
         // The user is at the QNR of a reservation that its receiver made.
@@ -72,8 +72,31 @@ impl Qos {
         }
         // Two sessions may be bound to each other: set the state before the other one is examined.
         self.set_stage(key, Stage::Torn);
-        for dependent in self.bound_to.get(&gone).cloned().unwrap_or_default() {
+        if self.dependents(gone, 0).next().is_some() {
+            self.gone.insert(gone, 0);
+        }
+    }
+
+    /// Keys of sessions that are bound to `session`, from `first` on.
+    fn dependents(&self, session: SessionId, first: u64) -> impl Iterator<Item = Key> {
+        self.bound_to.range((session, first)..=(session, u64::MAX)).map(|(_, key)| Key::from_u64(*key))
+    }
+
+    /// Handles sessions that are bound to reservations that ended, [`GONE_AT_ONCE`] at most.
+    pub(super) fn step_gone(&mut self, resources: &mut Resources) {
+        for _ in 0..GONE_AT_ONCE {
+            let Some((gone, first)) = self.gone.pop_first() else { return };
+            // It may have been reserved again in the meantime.
+            let stands = |key| self.sessions.get(key).is_some_and(|s| s.stage == Stage::Reserved);
+            if self.find(gone).is_some_and(stands) {
+                continue;
+            }
+            let Some(dependent) = self.dependents(gone, first).next() else { continue };
+            if let Some(next) = dependent.to_u64().checked_add(1) {
+                self.gone.insert(gone, next);
+            }
             self.bound_session_gone(dependent, gone, resources);
+            self.rearm(dependent);
         }
     }
 
@@ -109,7 +132,7 @@ impl Qos {
                     "reservation torn down"
                 );
                 self.set_stage(key, Stage::Torn);
-                self.on_gone(key, resources);
+                self.on_gone(key);
                 self.tear_towards_qnr(key, None, None, u8::MAX, resources);
             }
             Some(_) if way_back && qni => {
@@ -193,7 +216,8 @@ impl Qos {
 
     /// Reports the grant of a bidirectional reservation to its user: the reverse direction is granted too.
     pub(super) fn reverse_direction_granted(&mut self, back: SessionId) {
-        let waiting = self.bound_to.get(&back).cloned().unwrap_or_default();
+        // One session of a user is bound to it. Others can be bound to it by nodes of its path only.
+        let waiting: Vec<Key> = self.dependents(back, 0).take(GONE_AT_ONCE).collect();
         for key in waiting {
             let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { continue };
             if let Some((session, stands)) = local.reverse.as_mut()

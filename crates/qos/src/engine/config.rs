@@ -109,8 +109,12 @@ pub struct Config {
     pub relay_timeout: Duration,
     /// Messages are sent reliably.
     pub reliable: bool,
-    /// Messages are sent over authenticated channels only.
+    /// Messages are sent and accepted over authenticated channels only.
     pub secure: bool,
+    /// Messages without verified routing state are accepted: stateless ones (Q-mode Data, RFC 5971 §5.3.2), payloads of
+    /// Queries, and explicitly routed ones for unknown sessions. Anybody can send them, from any address. Nodes that keep
+    /// no state (RFC 5974 §4.7) and receive stateless messages need it.
+    pub accept_stateless: bool,
     /// Most sessions with a reservation or a request for one.
     pub max_sessions: u32,
     /// Most sessions with a QUERY only.
@@ -155,6 +159,7 @@ impl Default for Config {
             relay_timeout: Duration::from_secs(3),
             reliable: false,
             secure: false,
+            accept_stateless: false,
             max_sessions: 100_000,
             max_queries: 10_000,
             max_commands: 20_000,

@@ -41,6 +41,10 @@ signalbox_core::counters! {
         rerouted: u64,
         /// Messages that are malformed; dropped or answered.
         malformed: u64,
+        /// Messages without verified routing state; dropped (key `accept_stateless`).
+        unverified: u64,
+        /// Messages that no authenticated channel protects, where `secure` demands it; dropped.
+        insecure: u64,
         /// Messages of a message routing method other than path-coupled.
         unknown_mri: u64,
         /// RESERVEs for a session that others reserve in the other direction.

@@ -506,7 +506,7 @@ impl Qos {
             return self.end_local(key, Some(QosEvent::Released), resources);
         }
         self.release(key, resources);
-        self.on_gone(key, resources);
+        self.on_gone(key);
         self.tear_until_confirmed(key, resources);
     }
 

@@ -51,7 +51,7 @@ mod token;
 mod view;
 mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
@@ -96,8 +96,10 @@ pub struct Qos {
     by_session: Index,
     /// Sessions by the user's identifier.
     commands: BTreeMap<u64, Key>,
-    /// Sessions that are bound to a session.
-    bound_to: BTreeMap<SessionId, Vec<Key>>,
+    /// Sessions that are bound to a session: its identifier and their keys.
+    bound_to: BTreeSet<(SessionId, u64)>,
+    /// Ended reservations, with the least key of a bound session that is not handled yet.
+    gone: BTreeMap<SessionId, u64>,
     /// Sessions without a reservation.
     paths: u32,
     wheel: Wheel,
@@ -135,7 +137,8 @@ impl Qos {
             sessions: Slab::new(sessions),
             by_session: Index::new(),
             commands: BTreeMap::new(),
-            bound_to: BTreeMap::new(),
+            bound_to: BTreeSet::new(),
+            gone: BTreeMap::new(),
             paths: 0,
             wheel: Wheel::default(),
             waiting: Slab::new(config.max_parked),
@@ -177,6 +180,7 @@ impl Qos {
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
         }
         self.step_resumed(resources);
+        self.step_gone(resources);
         self.step_aggregates(resources);
     }
 
@@ -195,7 +199,8 @@ impl Qos {
     /// When [`Input::Timer`] is due next; `None` while no timer runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        [self.wheel.next_deadline(), self.waiting_wheel.next_deadline(), self.sums_deadline()]
+        let gone = (!self.gone.is_empty()).then_some(self.now);
+        [self.wheel.next_deadline(), self.waiting_wheel.next_deadline(), self.sums_deadline(), gone]
             .into_iter()
             .flatten()
             .min()

@@ -2,7 +2,7 @@
 
 use signalbox_core::mri::Mri;
 use signalbox_core::node::{NoRoute, Route};
-use signalbox_core::service::RecvMessage;
+use signalbox_core::service::{RecvMessage, Security};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -31,7 +31,37 @@ impl Qos {
             return; // a Query without payload
         }
         let arrival = Arrival::of(received);
+        if let Some(reason) = self.mistrust(received) {
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason, "message dropped");
+            return;
+        }
         self.receive(received.data, &arrival, None, resources);
+    }
+
+    /// Why a message must not change state: its sender has not proved that it is on the path, or the message is not
+    /// protected although `secure` demands it.
+    ///
+    /// RFC 5974 allows messages without routing state, but anybody can send them, from any address. A message over
+    /// routing state comes from a node that answered GIST's handshake. An explicitly routed message needs a session that
+    /// stands, whose identifier only nodes of its path know, and a peer that GIST knows.
+    fn mistrust(&mut self, received: &RecvMessage<'_>) -> Option<&'static str> {
+        if self.config.secure && received.attributes.security != Security::Channel {
+            self.counters.insecure += 1;
+            return Some("not protected by an authenticated channel");
+        }
+        if self.config.accept_stateless || received.attributes.security == Security::Channel {
+            return None;
+        }
+        let verified = if received.validation.unchecked_route {
+            received.sii.is_some() && self.find(received.session).is_some()
+        } else {
+            received.state.is_some()
+        };
+        if received.attributes.stateless || !verified {
+            self.counters.unverified += 1;
+            return Some("no verified routing state");
+        }
+        None
     }
 
     /// Processes a message whose route is known now.

@@ -106,7 +106,7 @@ impl Qos {
             if session.stage == Stage::Reserved {
                 self.counters.torn_down += 1;
                 self.release(key, resources);
-                self.on_gone(key, resources);
+                self.on_gone(key);
             }
             let Some(session) = self.sessions.get(key) else { continue };
             let onward = session.next_peer.filter(|_| !session.is_end());
@@ -183,7 +183,7 @@ impl Qos {
                 None => groups.push((onward, vec![key])),
             }
             self.release(key, resources);
-            self.on_gone(key, resources);
+            self.on_gone(key);
             self.out.event(*id, super::QosEvent::Released);
         }
         for (_, keys) in groups {

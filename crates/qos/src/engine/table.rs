@@ -137,7 +137,7 @@ impl Qos {
             self.counters.expired += 1;
             tracing::debug!(session = %session.id, "reservation expired");
             self.release(key, resources);
-            self.on_gone(key, resources);
+            self.on_gone(key);
             // A node that may be off the path sends no tear: the next peer may still have it as its previous peer, and
             // would end a reservation that another node refreshes.
             if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::ROUTE_DOUBTED)) {

@@ -26,7 +26,7 @@ impl Qos {
             self.counters.torn_down += 1;
             tracing::debug!(session = %arrival.session, peer = ?arrival.sii, "reservation torn down");
             self.release(key, resources);
-            self.on_gone(key, resources);
+            self.on_gone(key);
         }
         if message.session_ids.is_some() && message.rii.is_none() {
             return self.on_listed_tears(key, message, arrival, resources);
@@ -155,7 +155,7 @@ impl Qos {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.refresh_at = None;
             }
-            self.on_gone(key, resources);
+            self.on_gone(key);
         }
         self.rearm(key);
     }
@@ -174,7 +174,7 @@ impl Qos {
             }
         }
         self.release(key, resources);
-        self.on_gone(key, resources);
+        self.on_gone(key);
         if stood && self.config.repeats_tears() {
             self.tear_until_confirmed(key, resources);
         } else {

@@ -1,0 +1,198 @@
+//! Adversaries: peers that send what costs most, and strangers that are not on the path.
+
+use std::time::Instant;
+
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::service::{
+    AddressValidation, Indication, RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes,
+};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
+use signalbox_qos::engine::{Config, Input};
+use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Message, MessageFlags};
+use signalbox_wire::Writer;
+
+use crate::rig::{BEFORE, Rig, SESSION, addr, flow, octets, qspec, reserve};
+
+fn session(number: u32) -> SessionId {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&number.to_be_bytes());
+    SessionId(id)
+}
+
+fn flow_to(port: u16) -> Mri {
+    Mri::PathCoupled(PathCoupled {
+        protocol: Some(17),
+        dst_port: Some(port),
+        ..PathCoupled::between(addr("192.0.2.1"), addr("203.0.113.9"))
+    })
+}
+
+fn depends_on(on: SessionId) -> Vec<u8> {
+    let mut bound = Vec::new();
+    let binding = BoundSession { code: BindingCode::DEPENDENT, session: on };
+    binding.write(&mut Writer::new(&mut bound)).unwrap();
+    bound
+}
+
+/// A rig whose link has room for `sessions` of the least rate.
+fn wide() -> Rig {
+    Rig::with_rules(Config::default(), |rules| {
+        rules.links.iter_mut().for_each(|link| link.capacity = Some("10gbit".parse().unwrap()));
+    })
+}
+
+// T01
+#[test]
+fn a_chain_of_dependent_sessions_ends_in_parts_and_without_recursion() {
+    const CHAIN: u32 = 16_000;
+    let mut rig = wide();
+    let some = qspec(1);
+    for number in 0..CHAIN {
+        let bound = number.checked_sub(1).map(|before| depends_on(session(before))).unwrap_or_default();
+        let message = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(1, &some) };
+        let port = u16::try_from(number + 1).unwrap();
+        rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&message));
+    }
+    assert_eq!(rig.qos.sessions(), CHAIN);
+
+    let tear = Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) };
+    let sent = rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&tear));
+    assert!(sent.len() < 1000, "one tear sends {} messages at once", sent.len());
+    assert!(rig.qos.sessions() > CHAIN - 1000, "one input handles a bounded part");
+    let before = Instant::now();
+    let now = rig.now;
+    rig.until(now);
+    assert_eq!((rig.qos.sessions(), rig.held()), (0, 0), "in the end all of them are gone");
+    assert!(before.elapsed().as_secs() < 60);
+}
+
+#[test]
+fn ten_thousand_sessions_bound_to_one_are_handled_in_parts() {
+    const MANY: u32 = 10_000;
+    let mut rig = wide();
+    let some = qspec(1);
+    rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&reserve(1, &some)));
+    let bound = depends_on(session(0));
+    for number in 1..=MANY {
+        let message = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(1, &some) };
+        let port = u16::try_from(number + 1).unwrap();
+        rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&message));
+    }
+    let tear = Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) };
+    rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&tear));
+    assert!(rig.qos.sessions() > MANY - 1000);
+    let now = rig.now;
+    rig.until(now);
+    assert_eq!((rig.qos.sessions(), rig.held()), (0, 0));
+}
+
+#[test]
+fn a_session_reserved_again_keeps_those_that_depend_on_it() {
+    let mut rig = wide();
+    let some = qspec(1);
+    // The dependents of session 0 are more than one input handles.
+    rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&reserve(1, &some)));
+    let bound = depends_on(session(0));
+    for number in 1..=200 {
+        let message = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(1, &some) };
+        let port = u16::try_from(number + 1).unwrap();
+        rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&message));
+    }
+    let tear = Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) };
+    rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&tear));
+    let left = rig.qos.sessions();
+    rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&reserve(3, &some)));
+    let now = rig.now;
+    rig.until(now);
+    assert!(rig.qos.sessions() > left / 2, "{} of {left}", rig.qos.sessions());
+}
+
+/// How a message of a stranger arrives.
+struct Stranger {
+    state: Option<StateHandle>,
+    sii: Option<SiiHandle>,
+    stateless: bool,
+    unchecked: bool,
+}
+
+const Q_MODE: Stranger = Stranger { state: None, sii: None, stateless: true, unchecked: true };
+const EXPLICIT: Stranger = Stranger { state: None, sii: None, stateless: false, unchecked: true };
+/// It claims the identity of a peer that the node has.
+const EXPLICIT_AS_PEER: Stranger =
+    Stranger { state: None, sii: Some(BEFORE), stateless: false, unchecked: true };
+/// The payload of a Query for a session that has routing state.
+const QUERY: Stranger =
+    Stranger { state: Some(StateHandle(1)), sii: Some(BEFORE), stateless: true, unchecked: false };
+
+fn arrives(rig: &mut Rig, how: &Stranger, session: SessionId, message: &Message<'_>, secure: bool) -> usize {
+    let octets = octets(message);
+    let security = if secure { Security::Channel } else { Security::None };
+    let received = RecvMessage {
+        data: &octets[..],
+        nslp: NslpId::QOS,
+        session,
+        mri: flow(),
+        check: None,
+        state: how.state,
+        sii: how.sii,
+        peer: None,
+        attributes: TransferAttributes {
+            stateless: how.stateless,
+            security,
+            ..TransferAttributes::default()
+        },
+        validation: AddressValidation { unchecked_route: how.unchecked, ..AddressValidation::default() },
+        ip_ttl: 64,
+        ip_distance: 0,
+        hops: 60,
+        ifindex: IfIndex(1),
+        at_flow_end: false,
+    };
+    rig.input(Input::Indication(Indication::RecvMessage(received))).len()
+}
+
+// T02
+#[test]
+fn a_message_without_verified_routing_state_reserves_nothing() {
+    let some = qspec(10_000);
+    for how in [Q_MODE, EXPLICIT, EXPLICIT_AS_PEER, QUERY] {
+        let mut rig = Rig::new();
+        let sent = arrives(&mut rig, &how, SESSION, &reserve(1, &some), false);
+        assert_eq!((sent, rig.held(), rig.qos.sessions()), (0, 0, 0));
+        assert_eq!(rig.qos.counters().unverified, 1);
+    }
+}
+
+#[test]
+fn a_message_without_verified_routing_state_tears_nothing_down() {
+    let some = qspec(10_000);
+    for how in [Q_MODE, EXPLICIT, QUERY] {
+        let mut rig = Rig::new();
+        rig.receive(&reserve(1, &some));
+        let held = rig.held();
+        assert!(held > 0);
+        let tear = Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) };
+        arrives(&mut rig, &how, SESSION, &tear, false);
+        assert_eq!(rig.held(), held);
+    }
+}
+
+#[test]
+fn accept_stateless_allows_what_rfc_5974_allows() {
+    let some = qspec(10_000);
+    let mut rig = Rig::with(Config { accept_stateless: true, ..Config::default() });
+    arrives(&mut rig, &Q_MODE, SESSION, &reserve(1, &some), false);
+    assert!(rig.held() > 0);
+}
+
+#[test]
+fn secure_holds_for_messages_that_arrive() {
+    let some = qspec(10_000);
+    let mut rig = Rig::with(Config { secure: true, ..Config::default() });
+    rig.receive(&reserve(1, &some));
+    assert_eq!((rig.held(), rig.qos.counters().insecure), (0, 1));
+    let routed =
+        Stranger { state: Some(StateHandle(1)), sii: Some(BEFORE), stateless: false, unchecked: false };
+    arrives(&mut rig, &routed, SESSION, &reserve(1, &some), true);
+    assert!(rig.held() > 0, "over an authenticated channel it is accepted");
+}
