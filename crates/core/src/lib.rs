@@ -11,6 +11,7 @@
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: with small ids, with growth
 //!   that copies no records, and without allocation per message.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
+//! * [`shares`] limits what one source takes of a table or of a rate.
 //! * [`rng`], [`secret`], [`bucket`] and [`counter`] are the small tools that every engine needs.
 //!
 //! The crate reads no clock, opens no socket and starts no thread. Time is always a parameter:
@@ -51,6 +52,7 @@ pub mod rng;
 pub mod secret;
 pub mod security;
 pub mod service;
+pub mod shares;
 pub mod slab;
 pub mod stamp;
 pub mod time;

@@ -4,7 +4,6 @@ use core::net::SocketAddr;
 
 use signalbox_core::NslpId;
 
-use super::Gist;
 use super::association::Owner;
 use super::compose::{limit, nli, normal};
 use super::interfaces::is_anycast;
@@ -12,6 +11,7 @@ use super::nat::nat_traversal_of;
 use super::outbox::Unsent;
 use super::receive::Arrival;
 use super::record::NONE;
+use super::{Gist, Receiver};
 use crate::wire::{ErrorObject, Header, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {
@@ -69,7 +69,7 @@ impl Gist {
             dropped!(a, "no address for the Error");
             return;
         };
-        if !self.errors.allow(self.now) || !self.may_send() {
+        if !self.errors.allow(self.now) || !self.may_send(Receiver::Stranger) {
             self.counters.errors_suppressed += 1;
             tracing::debug!(peer = %to, reason = "rate limit", "Error not sent");
             return;

@@ -7,7 +7,6 @@
 //! * `receive` takes a datagram and checks whether it is for this node. `forward` sends on a message of an application
 //!   that this node does not have. Other messages go to the state machine of their type: `node_sm` without routing
 //!   state, `querying` and `responding` with it. Each transition of RFC 5971 §6 is one function, named by its rule.
-//! * `sources` limits the Queries of each source.
 //! * `send` handles messages of applications, `requests` their other requests.
 //! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
 //! * `record` is the routing state of a session, `table` the table of all records. `peers` has the peers and egresses,
@@ -53,7 +52,6 @@ mod responding;
 mod route_index;
 mod send;
 mod sender;
-mod sources;
 mod sweep;
 mod table;
 mod view;
@@ -63,6 +61,7 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::service::Request;
+use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{NslpId, Time};
@@ -81,7 +80,6 @@ use outbox::Outbox;
 use peers::Peers;
 use record::Record;
 use route_index::RouteIndex;
-use sources::QueryLimits;
 use sweep::Sweep;
 
 pub use association::{AssociationConfig, AssociationView};
@@ -125,14 +123,25 @@ pub struct Gist {
     responder_secret: RotatingSecret,
     /// Rate limit of D-mode messages (RFC 5971 §5.3.3); `None`: no limit.
     dmode: Option<TokenBucket>,
+    /// The part of that limit that answers to senders without established state may take. They can be forged.
+    strangers: Option<TokenBucket>,
     errors: TokenBucket,
     intercept: Option<TokenBucket>,
-    query_limits: QueryLimits,
+    query_limits: RateShares,
     /// Buffer for the octets of an MRI.
     scratch: Vec<u8>,
     associations: Associations,
     nat: Translations,
     out: Outbox,
+}
+
+/// The receiver of a D-mode message, for the rate limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Receiver {
+    /// A peer with established routing state, or a node that this node asks for its own sake.
+    Peer,
+    /// The sender of a message that has proved nothing.
+    Stranger,
 }
 
 impl Gist {
@@ -170,9 +179,10 @@ impl Gist {
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
             dmode: limit(config.dmode_limit(), config.dmode_burst),
+            strangers: limit(config.dmode_limit().div_ceil(2), config.dmode_burst.div_ceil(2)),
             errors: TokenBucket::new(config.error_rate, config.error_rate.div_ceil(4)),
             intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
-            query_limits: QueryLimits::new(config.query_rate_per_source, KeyedHasher::new(&mut rng)),
+            query_limits: RateShares::new(config.query_rate_per_source, KeyedHasher::new(&mut rng)),
             scratch: Vec::new(),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
             nat: Translations::default(),
@@ -286,8 +296,11 @@ impl Gist {
     }
 
     /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.
-    fn may_send(&mut self) -> bool {
-        let allowed = self.dmode.as_mut().is_none_or(|bucket| bucket.allow(self.now));
+    fn may_send(&mut self, to: Receiver) -> bool {
+        let now = self.now;
+        // A flood of forged Queries leaves half of the rate to peers.
+        let part = to == Receiver::Peer || self.strangers.as_mut().is_none_or(|bucket| bucket.allow(now));
+        let allowed = part && self.dmode.as_mut().is_none_or(|bucket| bucket.allow(now));
         if !allowed {
             self.counters.dmode_limited += 1;
         }

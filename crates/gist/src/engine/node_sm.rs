@@ -2,6 +2,7 @@
 
 use signalbox_core::Direction;
 use signalbox_core::service::{AddressValidation, CheckId, RecvMessage, StateHandle, TransferAttributes};
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 
 use super::Gist;
@@ -30,7 +31,7 @@ impl Gist {
     /// Rule 1, `rx_Query`: the application decides whether to peer, by its policy or later by `Request::Peering`.
     /// GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
     pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
-        if a.association == NONE && !self.query_limits.allow(self.now, subject.nli.interface) {
+        if a.association == NONE && !self.query_limits.allow(self.now, &source(subject.nli.interface)) {
             self.counters.queries_limited += 1;
             dropped!(a, subject, "rate limit of Queries per source");
             return;

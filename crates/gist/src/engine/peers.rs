@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::intern::Interner;
 use signalbox_core::service::SiiHandle;
+use signalbox_core::shares::{Shares, source};
 use signalbox_core::slab::Full;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Time};
 use tracing::field::{DisplayValue, display};
 
 use super::record::NONE;
-use super::sources::source;
 use crate::wire::Nli;
 
 /// A peer and the interface towards it: the meaning of an SII handle (RFC 5971 B.2).
@@ -62,6 +62,8 @@ pub(crate) struct Peers {
     source_of: Vec<u32>,
     /// For each id the address of this node that the peer received in the last handshake.
     own_addresses: Vec<Option<IpAddr>>,
+    /// Peers of each source: invented identities of one source do not fill the table for others.
+    shares: Shares<IpAddr>,
     /// Sources of peers, with one reference for each piece of routing state.
     sources: Interner<IpAddr>,
     /// Former peers with one reference until this time, so that their SII handles stay valid.
@@ -72,6 +74,7 @@ impl Peers {
     pub(crate) fn new(limit: u32, hasher: KeyedHasher) -> Self {
         Self {
             peers: Interner::new(limit, hasher),
+            shares: Shares::new(limit, hasher),
             // Peers do not choose egresses, but their number is limited as well.
             egresses: Interner::new(limit, hasher),
             serials: Vec::new(),
@@ -93,6 +96,10 @@ impl Peers {
         })?;
         if self.peers.references(id) == 1 {
             // The peer is new.
+            if self.shares.take(source(nli.interface)).is_err() {
+                self.peers.release(id);
+                return Err(Full);
+            }
             self.last_serial = self.last_serial.wrapping_add(1);
             let at = id as usize;
             if self.serials.len() <= at {
@@ -106,7 +113,7 @@ impl Peers {
             }
         }
         let Ok(of) = self.sources.intern(source(nli.interface)) else {
-            self.peers.release(id);
+            self.release_peer(id);
             return Err(Full);
         };
         let at = id as usize;
@@ -162,6 +169,17 @@ impl Peers {
     /// Releases a reference.
     pub(crate) fn release(&mut self, id: u32) {
         self.forget_source(id);
+        self.release_peer(id);
+    }
+
+    /// Releases a reference to a peer, whose source gets its share back with the last one.
+    fn release_peer(&mut self, id: u32) {
+        if self.peers.references(id) == 1
+            && let Some(peer) = self.peers.lookup(id)
+        {
+            let source = source(peer.address.ip());
+            self.shares.release(source);
+        }
         self.peers.release(id);
     }
 
@@ -178,13 +196,13 @@ impl Peers {
         }
         self.forget_source(id);
         if self.peers.references(id) > 1 {
-            self.peers.release(id);
+            self.release_peer(id);
             return;
         }
         if self.retired.len() >= RETIRED
             && let Some((_, oldest)) = self.retired.pop_front()
         {
-            self.peers.release(oldest);
+            self.release_peer(oldest);
         }
         self.retired.push_back((until, id));
     }
@@ -201,7 +219,7 @@ impl Peers {
             && until.is_due(now)
         {
             self.retired.pop_front();
-            self.peers.release(id);
+            self.release_peer(id);
         }
     }
 

@@ -4,17 +4,17 @@ use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 
-use super::Gist;
 use super::association::{Answer, Owner, Stacks, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal};
 use super::interfaces::is_anycast;
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
-use super::sources::source;
+use super::{Gist, Receiver};
 use crate::wire::{MAGIC, Message, MessageType};
 
 impl Gist {
@@ -217,7 +217,9 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
         let validity = self.validity();
-        let may_send = matches!(answer, Answer::Over(_)) || self.may_send();
+        let peer = key.is_some_and(|key| self.state(key, direction).is_established());
+        let receiver = if peer { Receiver::Peer } else { Receiver::Stranger };
+        let may_send = matches!(answer, Answer::Over(_)) || self.may_send(receiver);
         let ttl = self.config.ip_ttl;
         let stacks = Stacks::offered(&self.associations);
         let (options, count) = stacks.response_options();
@@ -382,7 +384,7 @@ impl Gist {
             self.counters.no_confirm += 1;
             return self.end_responding(key, direction);
         }
-        let may_send = self.may_send();
+        let may_send = self.may_send(Receiver::Stranger);
         let backoff = self.config.t1.saturating_mul(1 << u32::from(attempts).min(31)).min(self.config.t2);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);

@@ -10,7 +10,6 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 
-use super::Gist;
 use super::association::{MAX_DATA, Need, Outcome};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::config::Config;
@@ -18,6 +17,7 @@ use super::lookup::{Waiting, route_query};
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
+use super::{Gist, Receiver};
 use crate::wire::{Message, MessageType, PORT};
 
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.
@@ -287,7 +287,7 @@ impl Gist {
         direction: Direction,
         outgoing: &Outgoing<'_>,
     ) -> Result<(), SendError> {
-        if !self.may_send() {
+        if !self.may_send(Receiver::Peer) {
             return Err(SendError::Overload); // GIST-5.3.3-22
         }
         let (now, validity) = (self.now, self.validity());
@@ -332,7 +332,7 @@ impl Gist {
         if need > Need::Preferred {
             return self.send_explicitly_over(peer, m, outgoing, need);
         }
-        if !self.may_send() {
+        if !self.may_send(Receiver::Peer) {
             return Err(SendError::Overload);
         }
         let validity = self.validity();
@@ -407,7 +407,7 @@ impl Gist {
     fn q_mode_data(&mut self, m: &Stateless, result: Result<Route, NoRoute>) -> Result<(), SendError> {
         let route = result.map_err(|_| SendError::NoRoute)?;
         let egress = self.egress_of(&route, &m.mri).ok_or(SendError::NoRoute)?;
-        if !self.may_send() {
+        if !self.may_send(Receiver::Peer) {
             return Err(SendError::Overload);
         }
         let ttl = m.ip_ttl.unwrap_or(self.config.ip_ttl);

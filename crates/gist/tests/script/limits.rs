@@ -234,3 +234,51 @@ fn queries_of_one_source() {
     assert_eq!((0..10).filter(|_| ask(&mut rig, UP) == 1).count(), 2);
     assert_eq!(rig.gist.counters().queries_received, 5);
 }
+
+/// Forged Queries cannot use the whole rate: messages to peers pass.
+#[test]
+fn a_flood_of_queries_leaves_half_of_the_rate_to_peers() {
+    let mut rig = Rig::with(Config { dmode_rate: 100, dmode_burst: 100, ..Config::default() });
+    rig.established();
+    for n in 0..1000u16 {
+        let mut message = query(through(), &[7; 8]);
+        message.session = Some(number(n + 100));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+    }
+    let answers = rig.out.iter().filter(|(_, out)| matches!(out, Out::Sent(_))).count();
+    assert!((1..=51).contains(&answers), "{answers}");
+    rig.out.clear();
+    for _ in 0..40 {
+        rig.send(b"data", own());
+        rig.sent().is(MessageType::DATA);
+        rig.status();
+    }
+}
+
+/// Invented identities of one source leave places in the table of peers to other sources.
+#[test]
+fn peers_of_one_source() {
+    let mut rig = Rig::with(Config {
+        max_peers: 64,
+        installation: Installation::Immediate,
+        max_sessions_per_source: 0,
+        dmode_rate: 0,
+        ..Config::default()
+    });
+    let ask = |rig: &mut Rig, n: u16, from: &str| {
+        let mut message = query(through(), &[7; 8]);
+        let identity = n.to_be_bytes();
+        message.session = Some(number(n));
+        message.nli = Some(nli(&identity, from));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        rig.out.clear();
+    };
+    for n in 0..1000 {
+        ask(&mut rig, n, UP);
+    }
+    assert_eq!(rig.gist.sessions().count(), 48, "a flood takes three quarters");
+    for n in 0..16 {
+        ask(&mut rig, 2000 + n, &format!("198.51.100.{}", n + 10));
+    }
+    assert_eq!(rig.gist.sessions().count(), 64, "each other source gets its place");
+}

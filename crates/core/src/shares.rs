@@ -1,0 +1,223 @@
+//! Fair shares: what one source can take of a table or of a rate.
+//!
+//! A table or a budget that all sources share is used up by the first one that floods it. [`Shares`] counts what each
+//! source holds of a table, and keeps a part of the table for sources that hold little. [`RateShares`] gives each source
+//! a rate of its own. Both take constant time and bounded memory for each request, whatever a source sends.
+
+use core::hash::Hash;
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::bucket::TokenBucket;
+use crate::index::KeyedHasher;
+use crate::time::Time;
+
+/// The source of an address: an IPv4 address, or an IPv6 /64, because a host may use any address of it.
+#[must_use]
+pub fn source(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => v4.into(),
+            None => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+        },
+    }
+}
+
+/// Why a source gets no more of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// All of the table is in use.
+    Full,
+    /// The rest of the table is kept for sources that hold less.
+    Share,
+}
+
+/// A fixed part of the table is kept for sources that hold little: a quarter.
+const RESERVE: u32 = 4;
+/// "Little" is this part of the reserve, so that this number of sources find their share.
+const SOURCES: u32 = 64;
+
+/// What each source holds of a table of `limit` rows.
+///
+/// While three quarters of the table are not in use, each source takes as many rows as it wants. The last quarter is for
+/// sources that hold less than a fair share: a 64th of this quarter, at least one row.
+#[derive(Debug)]
+pub struct Shares<K> {
+    limit: u32,
+    total: u32,
+    /// Sources that hold something.
+    held: HashMap<K, u32, KeyedHasher>,
+}
+
+impl<K: Hash + Eq> Shares<K> {
+    /// Shares of `limit` rows; 0: no limit.
+    #[must_use]
+    pub fn new(limit: u32, hasher: KeyedHasher) -> Self {
+        Self { limit, total: 0, held: HashMap::with_hasher(hasher) }
+    }
+
+    /// The number of rows that each source finds while others flood the table.
+    #[must_use]
+    pub fn fair(&self) -> u32 {
+        (self.limit / RESERVE / SOURCES).max(1)
+    }
+
+    /// Takes a row for a source.
+    ///
+    /// # Errors
+    /// The table is full, or what is left of it is for sources that hold less.
+    pub fn take(&mut self, source: K) -> Result<(), Refused> {
+        let fair = self.fair();
+        let mut held = match self.held.entry(source) {
+            Entry::Occupied(held) => held,
+            Entry::Vacant(place) => {
+                if self.limit > 0 && self.total >= self.limit {
+                    return Err(Refused::Full);
+                }
+                place.insert(1);
+                self.total += 1;
+                return Ok(());
+            }
+        };
+        if self.limit > 0 {
+            if self.total >= self.limit {
+                return Err(Refused::Full);
+            }
+            if self.total >= self.limit - self.limit / RESERVE && *held.get() >= fair {
+                return Err(Refused::Share);
+            }
+        }
+        *held.get_mut() += 1;
+        self.total += 1;
+        Ok(())
+    }
+
+    /// Gives a row of a source back. Nothing happens if it holds no row.
+    pub fn release(&mut self, source: K) {
+        if let Entry::Occupied(mut held) = self.held.entry(source) {
+            *held.get_mut() -= 1;
+            self.total -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+
+    /// The number of rows that a source holds.
+    #[must_use]
+    pub fn held(&self, source: &K) -> u32 {
+        self.held.get(source).copied().unwrap_or(0)
+    }
+
+    /// The number of rows that all sources hold.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+}
+
+/// The buckets of all sources.
+const BUCKETS: usize = 1024;
+
+/// A rate for each source.
+///
+/// It is a fixed array of token buckets with a keyed hash, so that an attacker cannot choose the bucket of another source.
+/// Sources with the same bucket share its rate.
+#[derive(Debug)]
+pub struct RateShares {
+    hasher: KeyedHasher,
+    /// Empty if there is no limit.
+    buckets: Box<[TokenBucket]>,
+}
+
+impl RateShares {
+    /// Limits of `rate` a second, with a quarter of it in a burst; 0: no limit.
+    #[must_use]
+    pub fn new(rate: u32, hasher: KeyedHasher) -> Self {
+        let count = if rate > 0 { BUCKETS } else { 0 };
+        Self { hasher, buckets: vec![TokenBucket::new(rate, rate.div_ceil(4)); count].into() }
+    }
+
+    /// Whether the rate of a source allows one more.
+    pub fn allow(&mut self, now: Time, source: &(impl Hash + ?Sized)) -> bool {
+        self.allow_many(now, source, 1)
+    }
+
+    /// Whether the rate of a source allows `count` more. Otherwise it takes none of them.
+    pub fn allow_many(&mut self, now: Time, source: &(impl Hash + ?Sized), count: u32) -> bool {
+        if self.buckets.is_empty() {
+            return true;
+        }
+        let at = self.hasher.hash_one(source) % BUCKETS as u64;
+        let bucket = usize::try_from(at).ok().and_then(|at| self.buckets.get_mut(at));
+        bucket.is_none_or(|bucket| bucket.allow_many(now, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hasher() -> KeyedHasher {
+        KeyedHasher::with_key([7; 16])
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_flood_leaves_a_fair_share_for_each_other_source() {
+        let mut shares = Shares::new(4096, hasher());
+        let taken = (0..9999).filter(|_| shares.take(0).is_ok()).count();
+        assert_eq!(taken, 3072, "three quarters are free for all");
+        assert_eq!(shares.take(0), Err(Refused::Share));
+        for source in 1..=64 {
+            assert_eq!((0..shares.fair()).filter(|_| shares.take(source).is_ok()).count(), 16, "{source}");
+            assert!(shares.take(source).is_err());
+        }
+        assert_eq!(shares.take(65), Err(Refused::Full));
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_and_no_source_is_kept_without_rows() {
+        let mut shares = Shares::new(8, hasher());
+        for _ in 0..3 {
+            let taken = (0..20).filter(|_| shares.take("one").is_ok()).count();
+            assert_eq!((taken, shares.held(&"one")), (6, 6));
+            (0..20).for_each(|_| shares.release("one"));
+            assert_eq!((shares.total(), shares.held.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_limit_of_0_is_no_limit() {
+        let mut shares = Shares::new(0, hasher());
+        assert!((0..10_000).all(|_| shares.take(1).is_ok()));
+    }
+
+    #[test]
+    fn a_table_of_one_row_serves_one_source() {
+        let mut shares = Shares::new(1, hasher());
+        assert_eq!(shares.take(1), Ok(()));
+        assert_eq!(shares.take(2), Err(Refused::Full));
+    }
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_an_ipv6_64() {
+        assert_eq!(source(address("192.0.2.1")), address("192.0.2.1"));
+        assert_eq!(source(address("2001:db8:1:2:3::4")), address("2001:db8:1:2::"));
+        assert_eq!(source(address("::ffff:192.0.2.1")), address("192.0.2.1"), "a mapped address is IPv4");
+    }
+
+    #[test]
+    fn a_source_that_uses_its_rate_leaves_others_theirs() {
+        let mut rates = RateShares::new(40, hasher());
+        let now = Time::from_secs(1);
+        assert_eq!((0..100).filter(|_| rates.allow(now, &1)).count(), 10);
+        let served = (2..100).filter(|source| rates.allow(now, source)).count();
+        assert!(served >= 97, "{served} of 98");
+    }
+}
