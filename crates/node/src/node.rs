@@ -25,8 +25,10 @@ pub struct Node {
     pub(crate) resources: Resources,
     /// Which protocol is the signaling application of a number.
     applications: Vec<(ProtocolId, NslpId)>,
-    /// The ports of entry, and the protocols that need them.
-    entries: Vec<(ProtocolId, EntryRequest)>,
+    /// The ports of entry.
+    entries: Vec<EntryRequest>,
+    /// The protocols that need them.
+    owners: Vec<(Entry, ProtocolId)>,
     lookups: Lookups,
     /// Events of commands to protocols that the node does not run.
     events: VecDeque<Event>,
@@ -54,6 +56,8 @@ impl Node {
         let wall_clock_us = config.wall_clock_us;
         let applications = config.claims();
         let entries = config.entries_of_each();
+        let owners = entries.iter().map(|(protocol, request)| (request.entry, *protocol)).collect();
+        let entries = entries.into_iter().map(|(_, request)| request).collect();
         let (mut protocols, resources, mut rng) = Instances::new(config, Random::new(seed))?;
         if let Some(gist) = protocols.get_mut(ProtocolId::Gist) {
             applications.iter().for_each(|(_, nslp)| gist.register(*nslp));
@@ -64,6 +68,7 @@ impl Node {
             resources,
             applications,
             entries,
+            owners,
             lookups: Lookups::default(),
             events: VecDeque::new(),
             now: Time::ZERO,
@@ -75,7 +80,7 @@ impl Node {
     /// Gives an input to each protocol.
     fn each(&mut self, mut give: impl FnMut(&mut dyn Protocol, &mut Context<'_>)) {
         let mut cx = Context { now: self.now, resources: &mut self.resources };
-        for (_, protocol) in self.protocols.iter_mut() {
+        for protocol in self.protocols.iter_mut() {
             give(protocol, &mut cx);
         }
     }
@@ -106,7 +111,7 @@ impl Node {
             tracing::debug!(?owner, ?input, "admission control took from a grant");
             let mut cx = Context { now: self.now, resources: &mut self.resources };
             let mut protocols = self.protocols.iter_mut();
-            if let Some((_, protocol)) = protocols.find(|(_, one)| one.reserver() == Some(owner.protocol)) {
+            if let Some(protocol) = protocols.find(|one| one.reserver() == Some(owner.protocol)) {
                 protocol.grant(&mut cx, input);
             }
         }
@@ -115,26 +120,24 @@ impl Node {
     /// The first protocol that has an output, and who takes it.
     fn next(&mut self) -> Option<(ProtocolId, Next)> {
         let mut cx = Context { now: self.now, resources: &mut self.resources };
-        self.protocols.iter_mut().find_map(|(id, protocol)| Some((id, protocol.next(&mut cx)?)))
+        self.protocols.next(&mut cx)
     }
 
     /// An output of a protocol for the driver.
     fn output(&mut self, id: ProtocolId) -> Option<Output<'_, Event>> {
-        self.protocols.get_mut(id)?.poll(self.lookups.of(id))
+        self.protocols.poll(id, self.lookups.of(id))
     }
 
     /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
     fn exchange(&mut self, from: ProtocolId, to: ProtocolId) {
         self.budget -= 1;
         tracing::trace!(%from, %to, "message between protocols");
-        if let Some([giver, taker]) = self.protocols.pair_mut([from, to]) {
-            giver.pass(&mut Context { now: self.now, resources: &mut self.resources }, taker);
-        }
+        self.protocols.pass(&mut Context { now: self.now, resources: &mut self.resources }, from, to);
     }
 
     /// The protocol that needs a port of entry.
     fn owner(&self, entry: Entry) -> Option<ProtocolId> {
-        self.entries.iter().find(|(_, request)| request.entry == entry).map(|(protocol, _)| *protocol)
+        self.owners.iter().find(|(own, _)| *own == entry).map(|(_, protocol)| *protocol)
     }
 
     fn packet(&mut self, packet: Received<'_>) {
@@ -230,10 +233,7 @@ impl NodeEngine for Node {
                     None => return None,
                 },
                 Some((_, Next::Worked)) => self.budget -= 1,
-                None if self
-                    .protocols
-                    .iter_mut()
-                    .fold(false, |any, (_, protocol)| protocol.flush() || any) => {}
+                None if self.protocols.flush() => {}
                 None => return None,
             }
         }
@@ -253,6 +253,6 @@ impl NodeEngine for Node {
     }
 
     fn entries(&self) -> Vec<EntryRequest> {
-        self.entries.iter().map(|(_, request)| request.clone()).collect()
+        self.entries.clone()
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Instance, Instances, ProtocolId};
+use super::{Instances, ProtocolId};
 use crate::protocol::Protocol;
 
 impl fmt::Display for ProtocolId {
@@ -12,34 +12,18 @@ impl fmt::Display for ProtocolId {
 }
 
 impl Instances {
-    pub(super) fn get_as_mut(&mut self, id: ProtocolId) -> Option<&mut Instance> {
-        self.0.get_mut(id as usize)?.as_mut()
-    }
-
     /// The identifiers of those that the node runs.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ProtocolId> {
-        ProtocolId::ALL.iter().zip(&self.0).filter(|(_, slot)| slot.is_some()).map(|(id, _)| *id)
-    }
-
-    /// A protocol, if the node runs it.
-    pub(crate) fn get_mut(&mut self, id: ProtocolId) -> Option<&mut dyn Protocol> {
-        self.get_as_mut(id).map(Instance::protocol_mut)
-    }
-
-    /// Two different protocols at a time, if the node runs both.
-    pub(crate) fn pair_mut(&mut self, ids: [ProtocolId; 2]) -> Option<[&mut dyn Protocol; 2]> {
-        let [first, second] = self.0.get_disjoint_mut(ids.map(|id| id as usize)).ok()?;
-        Some([first.as_mut()?.protocol_mut(), second.as_mut()?.protocol_mut()])
+        ProtocolId::ALL.iter().zip(self.slots()).filter(|(_, slot)| slot.is_some()).map(|(id, _)| *id)
     }
 
     /// Those that the node runs, in the order of the table.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Protocol> {
-        self.0.iter().flatten().map(Instance::protocol)
+        self.slots().into_iter().flatten()
     }
 
     /// Those that the node runs, in the order of the table.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ProtocolId, &mut dyn Protocol)> {
-        let slots = ProtocolId::ALL.iter().zip(&mut self.0);
-        slots.filter_map(|(id, slot)| Some((*id, slot.as_mut()?.protocol_mut())))
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut dyn Protocol> {
+        self.slots_mut().into_iter().flatten()
     }
 }

@@ -7,7 +7,10 @@
 /// the node see, and `Instance`, which implements [`Composed`](crate::protocol::Composed) with these three.
 macro_rules! protocols {
     ($( $(#[$meta:meta])* $module:ident: $variant:ident, $words:literal; )*) => {
-        use $crate::protocol::{Composed, Context, Protocol, Setup};
+        use signalbox_core::node::Output;
+
+        use $crate::protocol::{Composed, Context, Next, Protocol, Setup};
+        use $crate::routes::LookupsOf;
 
         /// A protocol that a node can run.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,29 +170,11 @@ macro_rules! protocols {
             }
         }
 
-        /// A protocol that runs.
+        /// The protocols of a node; `None`: the node does not run it.
         #[derive(Debug)]
-        enum Instance {
-            $( $(#[$meta])* $variant(Box<$module::Instance>), )*
+        pub(crate) struct Instances {
+            $( $(#[$meta])* $module: Option<Box<$module::Instance>>, )*
         }
-
-        impl Instance {
-            fn protocol(&self) -> &dyn Protocol {
-                match self {
-                    $( $(#[$meta])* Self::$variant(instance) => &**instance, )*
-                }
-            }
-
-            fn protocol_mut(&mut self) -> &mut dyn Protocol {
-                match self {
-                    $( $(#[$meta])* Self::$variant(instance) => &mut **instance, )*
-                }
-            }
-        }
-
-        /// The protocols of a node, by their identifiers.
-        #[derive(Debug)]
-        pub(crate) struct Instances([Option<Instance>; ProtocolId::ALL.len()]);
 
         impl Instances {
             /// Makes the protocols that have settings. The settings of admission control remain.
@@ -204,16 +189,16 @@ macro_rules! protocols {
                     slowest_link: slowest.map_or(0, |rate| rate.0),
                     rng,
                 };
-                let instances = Self([ $(
+                let instances = Self { $(
                     $(#[$meta])*
-                    match config.$module {
+                    $module: match config.$module {
                         Some(config) => {
                             setup.id = ProtocolId::$variant;
-                            Some(Instance::$variant(Box::new(Composed::new(config, &mut setup)?)))
+                            Some(Box::new(Composed::new(config, &mut setup)?))
                         }
                         None => None,
                     },
-                )* ]);
+                )* };
                 Ok((instances, config.resources, setup.rng))
             }
 
@@ -222,12 +207,12 @@ macro_rules! protocols {
                 match command {
                     $(
                         $(#[$meta])*
-                        Command::$variant { id, command } => match self.get_as_mut(ProtocolId::$variant) {
-                            Some(Instance::$variant(instance)) => {
+                        Command::$variant { id, command } => match &mut self.$module {
+                            Some(instance) => {
                                 instance.command(cx, id, command);
                                 None
                             }
-                            Some(_) | None => {
+                            None => {
                                 let event = <$module::Instance as Composed>::not_running(&command)?;
                                 Some(Event::$variant { id, event })
                             }
@@ -236,15 +221,86 @@ macro_rules! protocols {
                 }
             }
 
+            /// All places of the table in order; `None`: the node does not run the protocol.
+            pub(super) fn slots(&self) -> [Option<&dyn Protocol>; ProtocolId::ALL.len()] {
+                [ $( $(#[$meta])* self.$module.as_deref().map(|instance| -> &dyn Protocol { instance }), )* ]
+            }
+
+            /// The same, to be changed.
+            pub(super) fn slots_mut(&mut self) -> [Option<&mut dyn Protocol>; ProtocolId::ALL.len()] {
+                [ $(
+                    $(#[$meta])*
+                    self.$module.as_deref_mut().map(|instance| -> &mut dyn Protocol { instance }),
+                )* ]
+            }
+
+            /// A protocol, if the node runs it.
+            pub(crate) fn get_mut(&mut self, id: ProtocolId) -> Option<&mut dyn Protocol> {
+                match id {
+                    $( $(#[$meta])* ProtocolId::$variant => Some(&mut **self.$module.as_mut()?), )*
+                }
+            }
+
+            // The node calls what follows several times for each message: these calls are static.
+
+            /// The first protocol that has an output, and who takes it.
+            #[inline]
+            pub(crate) fn next(&mut self, cx: &mut Context<'_>) -> Option<(ProtocolId, Next)> {
+                $(
+                    $(#[$meta])*
+                    if let Some(instance) = &mut self.$module
+                        && let Some(next) = instance.next(cx)
+                    {
+                        return Some((ProtocolId::$variant, next));
+                    }
+                )*
+                None
+            }
+
+            /// Gives the next output of one protocol to another, if the node runs both.
+            #[inline]
+            pub(crate) fn pass(&mut self, cx: &mut Context<'_>, from: ProtocolId, to: ProtocolId) {
+                match from {
+                    $(
+                        $(#[$meta])*
+                        ProtocolId::$variant => {
+                            // Out of its place, so that the other one can be borrowed too. It never gives to itself.
+                            let Some(mut giver) = self.$module.take() else { return };
+                            if let Some(taker) = self.get_mut(to) {
+                                giver.pass(cx, taker);
+                            }
+                            self.$module = Some(giver);
+                        }
+                    )*
+                }
+            }
+
+            /// The next output of a protocol, which is the driver's.
+            #[inline]
+            pub(crate) fn poll(
+                &mut self,
+                id: ProtocolId,
+                lookups: LookupsOf<'_>,
+            ) -> Option<Output<'_, Event>> {
+                match id {
+                    $( $(#[$meta])* ProtocolId::$variant => self.$module.as_mut()?.poll(lookups), )*
+                }
+            }
+
+            /// No protocol has an output: what was held back is queued. True if there was something.
+            #[inline]
+            pub(crate) fn flush(&mut self) -> bool {
+                let mut any = false;
+                $( $(#[$meta])* { any |= self.$module.as_mut().is_some_and(|instance| instance.flush()); } )*
+                any
+            }
+
             $(
                 $(#[$meta])*
                 #[doc = concat!("The instance of ", $words, ", if the node runs it.")]
                 #[allow(dead_code, reason = "not every protocol has views")]
                 pub(crate) fn $module(&self) -> Option<&$module::Instance> {
-                    match self.0.get(ProtocolId::$variant as usize)? {
-                        Some(Instance::$variant(instance)) => Some(instance),
-                        Some(_) | None => None,
-                    }
+                    self.$module.as_deref()
                 }
             )*
         }

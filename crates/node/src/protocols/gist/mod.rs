@@ -49,6 +49,26 @@ fn is_group(addr: IpAddr) -> bool {
 }
 
 impl Instance {
+    /// Who takes an output that concerns channels or an application outside of the node; `None`: it is done with.
+    #[inline(never)]
+    fn next_outside(&mut self, now: Time, next: gist::Next) -> Option<Next> {
+        match next {
+            gist::Next::Driver => return Some(Next::Driver),
+            gist::Next::Application(nslp) if self.applications.contains(nslp) => return Some(Next::Driver),
+            gist::Next::Application(nslp) => {
+                tracing::debug!(nslp = nslp.0, reason = "the application has left", "indication discarded");
+                drop(self.engine.poll());
+            }
+            gist::Next::ChannelSend(channel) if self.channels.is_plain(channel) => return Some(Next::Driver),
+            gist::Next::ChannelSend(_) | gist::Next::Channel => {
+                if self.drive_channel(now) {
+                    return Some(Next::Worked);
+                }
+            }
+        }
+        None
+    }
+
     /// Does what the engine asks of the channels next. True if it opened one.
     fn drive_channel(&mut self, now: Time) -> bool {
         let Self { engine, channels, .. } = self;
@@ -132,6 +152,7 @@ impl Protocol for Instance {
         self.inside.push(nslp);
     }
 
+    #[inline]
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next> {
         loop {
             if !self.events.is_empty() || !self.channels.out.is_empty() {
@@ -142,23 +163,9 @@ impl Protocol for Instance {
                 gist::Next::Application(nslp) if self.inside.contains(&nslp) => {
                     return Some(Next::Application(nslp));
                 }
-                gist::Next::Application(nslp) if self.applications.contains(nslp) => {
-                    return Some(Next::Driver);
-                }
-                gist::Next::Application(nslp) => {
-                    tracing::debug!(
-                        nslp = nslp.0,
-                        reason = "the application has left",
-                        "indication discarded"
-                    );
-                    drop(self.engine.poll());
-                }
-                gist::Next::ChannelSend(channel) if self.channels.is_plain(channel) => {
-                    return Some(Next::Driver);
-                }
-                gist::Next::ChannelSend(_) | gist::Next::Channel => {
-                    if self.drive_channel(cx.now) {
-                        return Some(Next::Worked);
+                outside => {
+                    if let Some(next) = self.next_outside(cx.now, outside) {
+                        return Some(next);
                     }
                 }
             }
