@@ -232,8 +232,10 @@ impl Resources {
     }
 
     /// The next action or report; poll until `None`.
+    #[inline]
     pub fn poll(&mut self) -> Option<ResourceOutput<'_>> {
-        self.outputs.poll(&mut self.groups)
+        // A node asks before each output of its protocols, and there is rarely one.
+        if self.outputs.is_empty() { None } else { self.outputs.poll(&mut self.groups) }
     }
 
     /// Takes the kernel's answer to a [`ResourceOutput::Install`]. There is one for each, in order. A reservation that

@@ -79,6 +79,10 @@ impl Outputs {
         self.push(Queued::Reduced { owner, grant, rate });
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(super) fn poll<'a>(&'a mut self, groups: &'a mut Slab<Group>) -> Option<ResourceOutput<'a>> {
         loop {
             let queued = self.queue.pop_front()?;
