@@ -197,7 +197,7 @@ impl Gist {
         self.now = self.now.max(now);
         self.out.recycle();
         match input {
-            Input::Datagram(received) => self.receive(&received),
+            Input::Datagram(ref received) => self.receive(received),
             Input::Timer => self.run_walks(),
             Input::Route { id, result } => self.route_answer(id, result),
             Input::Interfaces(interfaces) => {

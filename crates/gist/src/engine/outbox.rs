@@ -202,8 +202,7 @@ impl Outbox {
 
     /// The octets of an output that is still queued.
     pub(crate) fn octets(&self, span: Span) -> &[u8] {
-        let range: Range<usize> = span.start as usize..span.end as usize;
-        self.octets.get(range).unwrap_or_default()
+        span.of(&self.octets)
     }
 
     /// Who takes the next output.
@@ -223,8 +222,23 @@ impl Outbox {
     /// The next output.
     pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
         let entry = self.queue.pop_front()?;
-        Some(match entry {
-            Entry::Transmit { envelope, options, payload } => Output::Transmit(Transmit {
+        Some(entry.lend(&self.octets))
+    }
+}
+
+impl Span {
+    fn of(self, octets: &[u8]) -> &[u8] {
+        let range: Range<usize> = self.start as usize..self.end as usize;
+        octets.get(range).unwrap_or_default()
+    }
+}
+
+impl Entry {
+    /// The output, with its octets. Apart from [`Outbox::poll`], so that the entry is copied as a whole and not field by field.
+    #[inline(never)]
+    fn lend(self, octets: &[u8]) -> Output<'_> {
+        match self {
+            Self::Transmit { envelope, options, payload } => Output::Transmit(Transmit {
                 entry: signalbox_core::Entry::Udp(crate::wire::PORT),
                 src: envelope.src,
                 dst: envelope.dst,
@@ -233,28 +247,27 @@ impl Outbox {
                 tos: envelope.tos,
                 dont_fragment: envelope.dont_fragment,
                 flow_label: envelope.flow_label,
-                options: self.octets(options),
-                payload: self.octets(payload),
+                options: options.of(octets),
+                payload: payload.of(octets),
             }),
-            Entry::Lookup { id, query } => Output::RouteLookup { id, query },
-            Entry::Receive { message, data } => Output::Indication(Indication::RecvMessage(RecvMessage {
-                data: self.octets(data),
-                ..message
-            })),
-            Entry::Status { nslp, handle, session, status } => {
+            Self::Lookup { id, query } => Output::RouteLookup { id, query },
+            Self::Receive { message, data } => {
+                Output::Indication(Indication::RecvMessage(RecvMessage { data: data.of(octets), ..message }))
+            }
+            Self::Status { nslp, handle, session, status } => {
                 Output::Indication(Indication::MessageStatus { nslp, handle, session, status })
             }
-            Entry::Notify { nslp, mri, session, event } => {
+            Self::Notify { nslp, mri, session, event } => {
                 Output::Indication(Indication::NetworkNotification { nslp, mri, session, event })
             }
-            Entry::OpenChannel { channel, transport, local, peer } => {
+            Self::OpenChannel { channel, transport, local, peer } => {
                 Output::ChannelOpen { channel, transport, local, peer }
             }
-            Entry::SendChannel { channel, stream, lifetime, octets } => {
-                Output::ChannelSend { channel, stream, lifetime, octets: self.octets(octets) }
+            Self::SendChannel { channel, stream, lifetime, octets: span } => {
+                Output::ChannelSend { channel, stream, lifetime, octets: span.of(octets) }
             }
-            Entry::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
-            Entry::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },
-        })
+            Self::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
+            Self::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::record::{BY_APPLICATION, State, TENTATIVE};
 impl Gist {
     pub(super) fn request(&mut self, request: Request<'_>) {
         match request {
-            Request::SendMessage(message) => self.send_message(&message),
+            Request::SendMessage(ref message) => self.send_message(message),
             Request::Peering { check, decision } => self.decide(check, decision),
             Request::SetStateLifetime { nslp, mri, session, lifetime } => {
                 let done = match session {

@@ -171,7 +171,19 @@ impl<'a> Message<'a> {
         if octets.len() != header.message_octets() {
             return Err(message_length(octets, &header));
         }
-        let mut message = Self::empty(header, octets);
+        // The message is built where it is returned: it is large, and a copy of it costs as much as an object.
+        let mut parsed = Ok(Self::empty(header, octets));
+        if let Ok(message) = &mut parsed
+            && let Err(error) = message.read(encapsulation)
+        {
+            parsed = Err(error);
+        }
+        parsed
+    }
+
+    /// Parses the objects.
+    fn read(&mut self, encapsulation: Encapsulation) -> Result<(), DecodeError> {
+        let Self { header, octets, .. } = *self;
         let (allowed, required) = grammar(header.kind, encapsulation.is_datagram());
         let (mut seen, mut forward) = (0, 0);
         let mut objects = Objects::of(octets);
@@ -199,11 +211,10 @@ impl<'a> Message<'a> {
                 return Err(place(Problem::NotAllowed));
             }
             seen |= bit;
-            message.take(&object, encapsulation)?;
+            self.take(&object, encapsulation)?;
         }
-        message.unknown = Unknown::within(octets, forward);
-        message.complete(seen, required)?;
-        Ok(message)
+        self.unknown = Unknown::within(octets, forward);
+        self.complete(seen, required)
     }
 
     /// Parses one object.

@@ -79,14 +79,15 @@ impl Ping {
         self.out.release();
         match input {
             Input::Timer => self.run_timers(),
-            Input::Indication(Indication::RecvMessage(message)) => self.receive(&message),
-            Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
-                let Some(parcel) = self.out.settle(handle, session) else { return };
-                match status {
-                    MessageStatus::Sent(_) => self.out.reuse(parcel),
-                    MessageStatus::Failed(error) => self.not_sent(parcel, error),
+            Input::Indication(Indication::RecvMessage(ref message)) => self.receive(message),
+            Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => match status {
+                MessageStatus::Sent(_) => self.out.sent(handle, session),
+                MessageStatus::Failed(error) => {
+                    if let Some(parcel) = self.out.settle(handle, session) {
+                        self.not_sent(parcel, error);
+                    }
                 }
-            }
+            },
             // The status of each message contains all that this application needs of a notification.
             Input::Indication(Indication::NetworkNotification { .. }) => {}
             Input::Interfaces(interfaces) => self.interfaces.set(interfaces),

@@ -92,6 +92,13 @@ impl Outbox {
         self.queue.push_back(Queued::Event(id, Box::new(event)));
     }
 
+    /// GIST reports that it sent a message: the table needs it no longer.
+    pub(super) fn sent(&mut self, handle: MessageHandle, session: SessionId) {
+        if let Some(parcel) = self.messages.settle(handle, session) {
+            self.messages.reuse(parcel.octets);
+        }
+    }
+
     /// Takes out the message that GIST reports the status of.
     pub(super) fn settle(&mut self, handle: MessageHandle, session: SessionId) -> Option<Parcel<Origin>> {
         self.messages.settle(handle, session)

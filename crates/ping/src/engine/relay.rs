@@ -68,8 +68,9 @@ impl Ping {
         }
         let address = self.interfaces.on(received.ifindex, received.mri.dst());
         let record = self.record(received, address);
-        let timeout = Some(self.config.relay_timeout);
-        let parcel = Parcel { hops: Some(received.hops), timeout, ..onward(received, origin) };
+        let mut parcel = onward(received, origin);
+        parcel.hops = Some(received.hops);
+        parcel.timeout = Some(self.config.relay_timeout);
         tracing::trace!(session = %received.session, seq = message.sequence, "message forwarded");
         self.out.send(&mut self.counters, parcel, |w| message.encode(Some((list, record)), w))
     }
@@ -130,8 +131,7 @@ impl Ping {
 
 /// A message for the peer beyond this node, with the session and flow of `received`.
 fn onward(received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
-    Parcel {
-        state: received.state,
-        ..Parcel::new(Vec::new(), received.nslp, received.session, received.mri, origin)
-    }
+    let mut parcel = Parcel::new(Vec::new(), received.nslp, received.session, received.mri, origin);
+    parcel.state = received.state;
+    parcel
 }
