@@ -34,7 +34,8 @@ impl Rsvp {
                 _ => self.pass_on(packet, packet.dst),
             };
         }
-        let mut arrivals = self.neighbours.receive(packet);
+        let mut incoming = Incoming::none(*packet);
+        let mut arrivals = self.neighbours.receive(&mut incoming);
         while let Some(arrival) = self.neighbours.next(&mut arrivals) {
             match arrival {
                 Arrival::Message => self.on_message(arrivals.message(), iface, resources),

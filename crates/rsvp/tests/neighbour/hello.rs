@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::neighbour::{HelloConfig, Upcall};
+use signalbox_rsvp::engine::neighbour::{HelloConfig, Incoming, Upcall};
 use signalbox_rsvp::wire::MessageType;
 
 use signalbox_core::IfIndex;
@@ -119,7 +119,8 @@ fn parallel_links() {
         router_alert: true,
         payload: &path.payload,
     };
-    let mut arrivals = a.layer.receive(&packet);
+    let mut incoming = Incoming::none(packet);
+    let mut arrivals = a.layer.receive(&mut incoming);
     a.layer.advance(ms(0));
     while a.layer.next(&mut arrivals).is_some() {}
     a.layer.advance(ms(1));

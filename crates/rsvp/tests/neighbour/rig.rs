@@ -187,7 +187,8 @@ impl Node {
             router_alert: packet.router_alert,
             payload: &packet.payload,
         };
-        let mut arrivals = self.layer.receive(&received);
+        let mut incoming = Incoming::none(received);
+        let mut arrivals = self.layer.receive(&mut incoming);
         let mut got = Vec::new();
         self.layer.advance(now);
         while let Some(arrival) = self.layer.next(&mut arrivals) {

@@ -18,18 +18,18 @@ use crate::wire::{
 
 /// A packet whose messages are returned one by one.
 #[derive(Debug)]
-pub struct Arrivals<'p> {
+pub struct Arrivals<'a, 'p> {
     packet: IpReceived<'p>,
     stage: Stage<'p>,
     /// Each message is parsed here, because it is too large to be moved.
-    incoming: Incoming<'p>,
+    incoming: &'a mut Incoming<'p>,
 }
 
-impl<'p> Arrivals<'p> {
+impl<'p> Arrivals<'_, 'p> {
     /// The message after [`Arrival::Message`].
     #[must_use]
     pub const fn message(&self) -> &Incoming<'p> {
-        &self.incoming
+        self.incoming
     }
 }
 
@@ -88,8 +88,9 @@ pub struct Incoming<'p> {
 }
 
 impl<'p> Incoming<'p> {
-    /// The state before anything of the packet is parsed.
-    const fn none(packet: IpReceived<'p>) -> Self {
+    /// The state before anything of the packet is parsed, for [`Neighbours::receive`].
+    #[must_use]
+    pub const fn none(packet: IpReceived<'p>) -> Self {
         Self {
             message: Message::NOTHING,
             packet,
@@ -137,17 +138,18 @@ pub enum Verdict {
 }
 
 impl Neighbours {
-    /// Begins to handle a packet for this node.
+    /// Begins to handle the packet of `incoming`, which [`Incoming::none`] made.
     #[must_use]
     #[inline]
-    pub fn receive<'p>(&mut self, packet: &IpReceived<'p>) -> Arrivals<'p> {
-        Arrivals { packet: *packet, stage: Stage::Whole, incoming: Incoming::none(*packet) }
+    pub fn receive<'a, 'p>(&mut self, incoming: &'a mut Incoming<'p>) -> Arrivals<'a, 'p> {
+        Arrivals { packet: incoming.packet, stage: Stage::Whole, incoming }
     }
 
     /// The next item of a packet, in order; `None`: all were returned. The engine handles it before the next call.
-    pub fn next(&mut self, arrivals: &mut Arrivals<'_>) -> Option<Arrival> {
+    pub fn next(&mut self, arrivals: &mut Arrivals<'_, '_>) -> Option<Arrival> {
         self.out.recycle();
         let Arrivals { packet, stage, incoming } = arrivals;
+        let incoming = &mut **incoming;
         let reduction = self.config.of(packet.ifindex).reduction.reliable;
         loop {
             match stage {
