@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::sys;
@@ -111,6 +112,23 @@ impl Usage {
         let cpu = Duration::from_micros(ticks.saturating_mul(1_000_000) / unit(SysconfVar::CLK_TCK)?);
         Ok(Self { cpu, memory: field(24)?.saturating_mul(unit(SysconfVar::PAGE_SIZE)?) })
     }
+}
+
+/// Raises the limit of open files of this process to what the system allows it. Returns the limit that is in force.
+///
+/// # Errors
+/// The system refuses the call.
+pub fn raise_file_limit() -> io::Result<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    }
+    Ok(hard)
+}
+
+/// The limit of open files that is in force.
+pub(crate) fn file_limit() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
 }
 
 /// All processes, in the order of their numbers.

@@ -38,7 +38,7 @@ use clap::Parser;
 use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::traffic::Enforcer;
-use signalbox_linux::{Io, OpenError, capability, kernel_speaks_sctp};
+use signalbox_linux::{Io, OpenError, capability, kernel_speaks_sctp, process};
 use signalbox_node::Node;
 
 use config::Config;
@@ -98,6 +98,10 @@ fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
 }
 
 fn run(config: &Config) -> Result<()> {
+    match process::raise_file_limit() {
+        Ok(files) => tracing::debug!(files, "limit of open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
     // The control socket comes first: it shows whether another daemon runs with this configuration.
     let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
     let clock = Clock::start();

@@ -165,13 +165,18 @@ impl Gist {
             tracing::debug!(session = %subject.session, peer = %a.src, reason = "Stack-Proposal was changed", "Confirm dropped");
             return None;
         }
-        // GIST-5.5-01: the Response proposed an association, so the Confirm must be sent over it.
+        // The Response proposed an association. The Querying node need not open one: it may hold routing state already, or
+        // its policy may be datagrams (§5.5: D-mode "if no MA has been set up"). GIST-5.5-01: over the association if there
+        // is one.
         if a.association == NONE
             && self.associations.enabled()
-            && self.check_responder_cookie(&subject.bound(), cookie, true).is_some()
+            && let Some(ifindex) = self.check_responder_cookie(&subject.bound(), cookie, true)
         {
-            self.refuse_with(a, GistError::INCORRECT_ENCAPSULATION, None);
-            return None;
+            if self.associations.is_connected(&self.config.identity, &subject.nli) {
+                self.refuse_with(a, GistError::INCORRECT_ENCAPSULATION, None);
+                return None;
+            }
+            return Some(Arrival { ifindex, ..*a });
         }
         self.counters.cookies_invalid += 1;
         dropped!(a, subject, "invalid Responder-Cookie");

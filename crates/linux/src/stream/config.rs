@@ -18,7 +18,7 @@ pub struct StreamConfig {
     pub mark: u32,
     /// Most accepted connections at a time; further ones are reset.
     pub accept_limit: u32,
-    /// Most accepted connections at a time from one address; further ones are reset.
+    /// Most accepted connections at a time from one source, an IPv4 address or an IPv6 /64; further ones are reset.
     pub accept_limit_per_source: u32,
     /// Most octets of one stream that wait for the kernel. A stream with more is reset.
     pub unsent_limit: usize,

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use signalbox_core::node::StreamKind;
+use signalbox_core::shares::source;
 use socket2::Socket;
 
 use super::sctp;
@@ -97,21 +98,23 @@ impl Listeners {
             StreamKind::Sctp => sctp::local(&stream, peer),
         };
         let Ok(local) = local else { return Accepted::Refused };
-        let from = self.open_from.get(&peer.ip()).copied().unwrap_or(0);
+        let of = source(peer.ip());
+        let from = self.open_from.get(&of).copied().unwrap_or(0);
         if self.open >= config.accept_limit || from >= config.accept_limit_per_source {
             counters.accept_limited += 1;
             reset_on_close(&stream);
             return Accepted::Refused;
         }
         self.open += 1;
-        self.open_from.insert(peer.ip(), from + 1);
+        self.open_from.insert(of, from + 1);
         counters.accepted += 1;
         Accepted::Stream(stream, kind, local, peer)
     }
 
-    /// Counts the end of an accepted connection from `source`.
-    pub(super) fn closed(&mut self, source: IpAddr) {
+    /// Counts the end of an accepted connection from `peer`.
+    pub(super) fn closed(&mut self, peer: IpAddr) {
         self.open = self.open.saturating_sub(1);
+        let source = source(peer);
         if let Some(count) = self.open_from.get_mut(&source) {
             *count -= 1; // no entry is 0
             if *count == 0 {

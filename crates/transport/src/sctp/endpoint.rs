@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use core::time::Duration;
 
+use signalbox_core::shares::RateShares;
 use signalbox_core::wheel::Timed;
 use signalbox_core::{Index, KeyedHasher, Link as TimerLink, Random, Slab, Time, TokenBucket, Wheel};
 
@@ -27,6 +28,8 @@ pub struct Sctp {
     pub(super) rng: Random,
     pub(super) cookies: Cookies,
     pub(super) inits: TokenBucket,
+    /// The part of that rate that one source may take.
+    pub(super) inits_of: RateShares,
     /// Limit of answers to packets of no association.
     pub(super) strays: TokenBucket,
     pub(super) table: Slab<Association>,
@@ -91,6 +94,7 @@ impl Sctp {
         Self {
             cookies: Cookies::new(config.cookie_life, &mut rng),
             inits: TokenBucket::new(config.init_rate, config.init_burst),
+            inits_of: RateShares::new(config.init_rate.div_ceil(4), KeyedHasher::new(&mut rng)),
             strays: TokenBucket::new(config.init_rate, config.init_burst),
             table: Slab::new(config.max_associations),
             index: Index::new(),

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Time;
+use signalbox_core::shares::source;
 
 use super::endpoint::{Sctp, State, Step};
 use super::handshake::Init;
@@ -40,7 +41,7 @@ impl Sctp {
             tracing::debug!(peer = %ends[1], reason = "malformed", "INIT dropped");
             return;
         };
-        if !self.inits.allow(now) {
+        if !(self.inits_of.allow(now, &source(ends[1].ip())) && self.inits.allow(now)) {
             self.counters.inits_limited += 1;
             tracing::debug!(peer = %ends[1], reason = "rate limit", "INIT dropped");
             return;

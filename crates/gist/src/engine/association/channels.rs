@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 
 use signalbox_core::security::Identity;
+use signalbox_core::shares::source;
 
 use super::machine::End;
 use super::{Association, State};
@@ -22,9 +23,13 @@ impl Gist {
     ) {
         let (now, table) = (self.now, &mut self.associations);
         let usable = table.config.port(transport).is_some();
-        let allowed = usable && table.accepts.as_mut().is_none_or(|bucket| bucket.allow(now));
+        let of = source(peer.ip());
+        let allowed = usable
+            && table.accepts_of.allow(now, &of)
+            && table.accepts.as_mut().is_none_or(|bucket| bucket.allow(now));
         let index = allowed.then(|| {
-            table.insert(Association {
+            table.shares.take(of).ok()?;
+            let index = table.insert(Association {
                 since: now,
                 state: State::Connected,
                 identity: identity.cloned().map(Arc::new),
@@ -32,7 +37,11 @@ impl Gist {
                 hold_time: table.config.hold_time,
                 ifindex: self.interfaces.index_of(local.ip()),
                 ..Association::new(channel, transport, local.ip(), peer.ip())
-            })
+            });
+            if index.is_none() {
+                table.shares.release(of);
+            }
+            index
         });
         match index {
             Some(Some(_)) => {

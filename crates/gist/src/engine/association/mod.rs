@@ -32,12 +32,14 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::security::Identity;
 use signalbox_core::service::SiiHandle;
+use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, NslpId, Time};
 
 use super::io::{ChannelId, Transport};
 use super::record::NONE;
+use crate::wire::Nli;
 use bindings::Binding;
 use retry::RetryDelays;
 use transfer::Waiting;
@@ -163,6 +165,10 @@ pub(super) struct Associations {
     /// Transports whose port is not open.
     not_listening: Vec<Transport>,
     accepts: Option<TokenBucket>,
+    /// The part of that rate that one source may take.
+    accepts_of: RateShares,
+    /// Associations that peers opened, by source: one source leaves places to others.
+    shares: Shares<IpAddr>,
     retry_delays: RetryDelays,
     /// Octets in all queues, and in all buffers of incoming messages.
     queued: usize,
@@ -184,6 +190,8 @@ impl Associations {
             blocked: Vec::new(),
             not_listening: Vec::new(),
             accepts: (rate > 0).then(|| TokenBucket::new(rate, rate)),
+            accepts_of: RateShares::new(rate.div_ceil(4), KeyedHasher::new(rng)),
+            shares: Shares::new(config.max, KeyedHasher::new(rng)),
             retry_delays: RetryDelays::new(config.retry_min, config.retry_max, config.max_waits),
             queued: 0,
             buffered: 0,
@@ -287,6 +295,9 @@ impl Associations {
         }
         self.queued -= association.queued;
         self.buffered -= association.incoming.len();
+        if !association.opened {
+            self.shares.release(source(association.remote));
+        }
         self.wheel.cancel(&mut self.slab, index);
         self.slab.remove(key)
     }
@@ -311,6 +322,11 @@ impl Associations {
         all.filter(|(_, a)| is(a))
             .min_by_key(|(_, a)| (!a.is_up(), a.opened != lower, a.channel))
             .map(|(index, _)| index)
+    }
+
+    /// Whether an association with a peer is established.
+    pub(super) fn is_connected(&self, own: &[u8], nli: &Nli<'_>) -> bool {
+        self.find(own, nli.peer_identity, nli.interface, Association::is_up).is_some()
     }
 
     /// Arms the timer for the first deadline of the association. If the deadline is later than the armed time, the timer

@@ -232,10 +232,21 @@ impl Rig {
         identity: Option<&Identity>,
     ) -> ChannelId {
         let channel = ChannelId(channel);
-        let port = if transport == Transport::Tcp { TCP } else { TLS };
-        let (local, peer) = ((ip(LEFT), port).into(), (ip(UP), 33_000).into());
-        self.handle(Input::ChannelAccepted { channel, transport, local, peer, identity });
+        self.accepted_of(channel, transport, UP, identity);
         channel
+    }
+
+    /// A peer with this address opens a channel.
+    pub(super) fn accepted_of(
+        &mut self,
+        channel: ChannelId,
+        transport: Transport,
+        address: &str,
+        identity: Option<&Identity>,
+    ) {
+        let port = if transport == Transport::Tcp { TCP } else { TLS };
+        let (local, peer) = ((ip(LEFT), port).into(), (ip(address), 33_000).into());
+        self.handle(Input::ChannelAccepted { channel, transport, local, peer, identity });
     }
 
     /// A Responding-SM for the flow through the node with an association that `UP` opened over TCP.

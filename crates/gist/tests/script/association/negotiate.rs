@@ -185,16 +185,38 @@ fn a_first_confirm_says_its_hold_time() {
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD));
 }
 
-/// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram although the Response requires an association; a Query or a
-/// datagram's Data over an association; MA-Hello by datagram.
+/// A Confirm by datagram with the cookie of a Response that proposed an association installs state: §5.5 requires connection
+/// mode only "if an MA has been set up", and A.4.4.3 rejects types that may never use an encapsulation. A peer that kept its
+/// state while this node restarted has no reason to open an association for it.
 #[test]
-fn messages_come_in_their_encapsulation() {
+fn a_confirm_by_datagram_is_right_where_no_association_was_set_up() {
     let mut rig = Rig::with(tcp_only());
     rig.asked(SESSION, asks_tcp());
     let response = rig.sent();
     rig.confirm(&response);
-    rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
+    rig.notified();
+    rig.quiet();
+    assert_eq!(rig.states(), (None, Some("Established")));
+    // A changed cookie installs nothing.
+    let mut rig = Rig::with(tcp_only());
+    rig.asked(SESSION, asks_tcp());
+    let response = rig.sent();
+    rig.confirm_with(&response, |m| m.responder_cookie = Some(b"a wrong cookie of a stranger"));
+    rig.quiet();
     rig.no_state();
+}
+
+/// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram although an association with the peer was set up; a Query or a
+/// datagram's Data over an association; MA-Hello by datagram.
+#[test]
+fn messages_come_in_their_encapsulation() {
+    let mut rig = Rig::with(tcp_only());
+    rig.responding_associated();
+    rig.asked(session(2), asks_tls());
+    let response = rig.sent();
+    rig.confirm(&response);
+    rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
+    assert_eq!(rig.gist.sessions().count(), 1);
 
     let mut rig = Rig::with(tcp_only());
     let channel = rig.responding_associated();

@@ -397,7 +397,7 @@ fn sctp_gives_whole_messages() {
 #[test]
 fn what_peers_can_make_grow_is_bounded() {
     let mut config = tcp_only();
-    (config.associations.max, config.associations.accept_rate) = (2, 3);
+    (config.associations.max, config.associations.accept_rate) = (2, 48);
     let mut rig = Rig::with(config);
     for number in 1..=4 {
         rig.accepted(2 * number, Transport::Tcp);
@@ -419,6 +419,25 @@ fn what_peers_can_make_grow_is_bounded() {
     rig.octets(channels[1], &huge);
     assert_eq!(rig.closed(), (channels[1], true));
     assert_eq!(rig.gist.counters().associations_overrun, 1);
+}
+
+/// A host that connects a thousand times a second leaves the rate and the table to others.
+#[test]
+fn a_source_that_opens_many_associations_leaves_others_theirs() {
+    let mut config = tcp_only();
+    (config.associations.max, config.associations.accept_rate) = (64, 100);
+    let mut rig = Rig::with(config);
+    for number in 1..=1000 {
+        rig.accepted(2 * number, Transport::Tcp);
+    }
+    let limited = rig.gist.counters().associations_limited;
+    assert!(limited >= 990, "{limited} of 1000");
+    rig.out.clear();
+    for number in 1..=20 {
+        let address = format!("10.1.7.{number}");
+        rig.accepted_of(signalbox_gist::engine::ChannelId(5000 + 2 * number), Transport::Tcp, &address, None);
+    }
+    rig.quiet();
 }
 
 /// GIST-4.1.2-10, GIST-5.5-02: a message without requirements is sent over the association of its session.

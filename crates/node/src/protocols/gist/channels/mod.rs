@@ -21,7 +21,10 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::{StreamError, StreamId, StreamKind};
+use signalbox_core::rng::Random;
+use signalbox_core::shares::{Shares, source};
 use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, Input as Told, Transport};
 use signalbox_transport::stream::{Limits, TlsConfig};
 
@@ -86,7 +89,6 @@ enum Record {
 pub(crate) struct Channels {
     tls: Option<TlsConfig>,
     limits: Limits,
-    max_handshakes: u32,
     tcp_port: Option<u16>,
     tls_port: Option<u16>,
     /// Port of the kernel's SCTP, if that is used.
@@ -96,8 +98,8 @@ pub(crate) struct Channels {
     records: BTreeMap<u64, Record>,
     /// Deadlines of TLS channels.
     deadlines: BTreeSet<(Time, u64)>,
-    /// Accepted TLS channels whose handshake is not done.
-    handshakes: u32,
+    /// Accepted TLS channels whose handshake is not done, by source: one source leaves handshakes to others.
+    handshakes: Shares<IpAddr>,
     /// TLS channels with messages that were not flushed yet.
     dirty: Vec<u64>,
     sctp: Option<SctpSide>,
@@ -115,20 +117,21 @@ impl Channels {
         dscp: u8,
         seed: [u8; 32],
     ) -> Self {
+        let mut rng = Random::new(seed);
+        let (hasher, seed) = (KeyedHasher::new(&mut rng), rng.array());
         let kernel = config.kernel_sctp;
         let ours = associations.sctp_port.filter(|_| !kernel);
         let sctp = ours.map(|port| SctpSide::new(config.sctp, port, seed));
         Self {
             tls,
             limits: Limits { handshake: config.handshake, ..Limits::default() },
-            max_handshakes: config.max_handshakes,
             tcp_port: associations.tcp_port,
             tls_port: associations.tls_port,
             kernel_sctp_port: associations.sctp_port.filter(|_| kernel),
             listeners: Vec::new(),
             records: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            handshakes: 0,
+            handshakes: Shares::new(config.max_handshakes.max(1), hasher),
             dirty: Vec::new(),
             sctp,
             out: Outbox::new(dscp << 2),
@@ -278,10 +281,10 @@ impl Channels {
         } else if kind == StreamKind::Sctp {
             tracing::debug!(%peer, reason = "no such port", "SCTP association reset");
             self.out.push(Down::Close { stream, abort: true });
-        } else if port == self.tls_port && self.handshakes < self.max_handshakes {
+        } else if port == self.tls_port && self.handshakes.take(source(peer.ip())).is_ok() {
             self.accept_tls(now, stream, local, peer, upper);
         } else {
-            tracing::debug!(%peer, handshakes = self.handshakes, reason = "no such port, or too many TLS handshakes", "stream reset");
+            tracing::debug!(%peer, handshakes = self.handshakes.total(), reason = "no such port, or too many TLS handshakes", "stream reset");
             self.counters.handshakes_refused += u64::from(port == self.tls_port);
             self.out.push(Down::Close { stream, abort: true });
         }
@@ -371,7 +374,7 @@ impl Channels {
         if let Record::Tls(tls) = &record
             && tls.counts()
         {
-            self.handshakes -= 1;
+            self.handshakes.release(source(tls.peer.ip()));
         }
         Some(record)
     }

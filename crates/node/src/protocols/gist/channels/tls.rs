@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 
 use signalbox_core::Time;
 use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::shares::source;
 use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event};
@@ -17,7 +18,7 @@ pub(super) struct TlsRecord {
     channel: Option<Channel>,
     /// Our address, if the peer opened the channel; `None`: we opened it.
     accepted_at: Option<SocketAddr>,
-    peer: SocketAddr,
+    pub(super) peer: SocketAddr,
     /// The handshake is done.
     up: bool,
     /// The peer has ended TLS: the number of our octets that were dropped. Whether the others have arrived is known when
@@ -92,9 +93,9 @@ impl Channels {
         let Some(Ok(channel)) = channel else {
             tracing::debug!(%peer, reason = "no TLS configuration", "stream reset");
             self.counters.handshakes_failed += 1;
+            self.handshakes.release(source(peer.ip()));
             return self.out.push(Down::Close { stream, abort: true });
         };
-        self.handshakes += 1;
         let (accepted_at, channel) = (Some(local), Some(channel));
         let record = TlsRecord { channel, accepted_at, ..TlsRecord::opened(peer) };
         self.records.insert(stream.0, Record::Tls(Box::new(record)));
@@ -128,7 +129,7 @@ impl Channels {
                 break;
             };
             if !core::mem::replace(&mut tls.up, true) && tls.accepted_at.is_some() {
-                self.handshakes -= 1;
+                self.handshakes.release(source(tls.peer.ip()));
             }
             let identity = peer.as_ref();
             upper.tell(
