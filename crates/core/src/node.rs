@@ -230,7 +230,7 @@ pub enum Output<'a, E> {
         stream: StreamId,
         /// Number of the SCTP stream. Messages of one number keep their order; the driver maps the numbers to
         /// the SCTP streams that both ends have.
-        lane: u16,
+        sctp_stream: u16,
         /// Lifetime of the message, after which it is abandoned if the peer supports that (PR-SCTP, RFC
         /// 3758); `None`: unlimited.
         lifetime: Option<Duration>,

@@ -50,6 +50,7 @@ mod node;
 mod protocol;
 mod protocols;
 mod routes;
+mod streams;
 mod view;
 
 pub use config::ConfigError;

@@ -1,8 +1,9 @@
 //! The composition: one loop over the protocols that the node runs.
 
+use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use signalbox_core::node::{Input, NodeEngine, Output};
+use signalbox_core::node::{Input, NodeEngine, Output, StreamId, StreamKind};
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
@@ -13,6 +14,7 @@ use crate::config::ConfigError;
 use crate::protocol::{Context, GrantInput, MulticastRoute, Next, Protocol, StreamInput};
 use crate::protocols::{Command, Config, Event, Instances, ProtocolId};
 use crate::routes::Lookups;
+use crate::streams::Streams;
 
 /// Messages that protocols exchange for one input. What is left waits for the next input, which
 /// [`Node::next_deadline`] asks for at once: protocols that exchange messages without end cannot hold their driver.
@@ -30,6 +32,9 @@ pub struct Node {
     /// The protocols that need them.
     owners: Vec<(Entry, ProtocolId)>,
     lookups: Lookups,
+    streams: Streams,
+    /// Streams of peers to be reset, because no protocol has them.
+    refused: VecDeque<StreamId>,
     /// Events of commands to protocols that the node does not run.
     events: VecDeque<Event>,
     pub(crate) now: Time,
@@ -70,6 +75,8 @@ impl Node {
             entries,
             owners,
             lookups: Lookups::default(),
+            streams: Streams::default(),
+            refused: VecDeque::new(),
             events: VecDeque::new(),
             now: Time::ZERO,
             budget: EXCHANGES,
@@ -125,7 +132,9 @@ impl Node {
 
     /// An output of a protocol for the driver.
     fn output(&mut self, id: ProtocolId) -> Option<Output<'_, Event>> {
-        self.protocols.poll(id, self.lookups.of(id))
+        let mut output = self.protocols.poll(id, self.lookups.of(id))?;
+        self.streams.give(id, &mut output);
+        Some(output)
     }
 
     /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
@@ -149,8 +158,32 @@ impl Node {
         }
     }
 
-    fn stream(&mut self, input: StreamInput<'_>) {
-        self.each(|protocol, cx| protocol.stream(cx, input));
+    /// Gives a protocol what happened to its stream, with its own number of the stream.
+    fn stream<'a>(&mut self, stream: StreamId, input: impl FnOnce(StreamId) -> StreamInput<'a>) {
+        let Some((owner, stream)) = self.streams.owner(stream) else {
+            return tracing::debug!(
+                stream = stream.0,
+                reason = "no protocol has it",
+                "event of a stream discarded"
+            );
+        };
+        self.one(owner, |protocol, cx| protocol.stream(cx, input(stream)));
+    }
+
+    /// A peer opened a stream. It belongs to the protocol that listens at the port.
+    fn accepted(&mut self, stream: StreamId, kind: StreamKind, local: SocketAddr, peer: SocketAddr) {
+        if !self.streams.is_new(stream) {
+            return tracing::debug!(stream = stream.0, reason = "not a new even number", "stream discarded");
+        }
+        match self.streams.accept(stream, kind, local.port()) {
+            Some(owner) => self.one(owner, |protocol, cx| {
+                protocol.stream(cx, StreamInput::Accepted { stream, kind, local, peer });
+            }),
+            None => {
+                tracing::debug!(stream = stream.0, %peer, reason = "no protocol listens at the port", "stream reset");
+                self.refused.push_back(stream);
+            }
+        }
     }
 
     /// The protocol inside of the node that is the signaling application of a number.
@@ -190,16 +223,27 @@ impl NodeEngine for Node {
                 self.each(|protocol, cx| protocol.multicast(cx, route));
             }
             Input::StreamAccepted { stream, kind, local, peer } => {
-                self.stream(StreamInput::Accepted { stream, kind, local, peer });
+                self.accepted(stream, kind, local, peer);
             }
-            Input::StreamConnected { stream, local: _ } => self.stream(StreamInput::Connected { stream }),
-            Input::StreamOctets { stream, octets } => self.stream(StreamInput::Octets { stream, octets }),
-            Input::StreamDrained { stream, unsent } => self.stream(StreamInput::Drained { stream, unsent }),
+            Input::StreamConnected { stream, local: _ } => {
+                self.stream(stream, |stream| StreamInput::Connected { stream });
+            }
+            Input::StreamOctets { stream, octets } => {
+                self.stream(stream, |stream| StreamInput::Octets { stream, octets });
+            }
+            Input::StreamDrained { stream, unsent } => {
+                self.stream(stream, |stream| StreamInput::Drained { stream, unsent });
+            }
             Input::StreamClosed { stream, error, unacknowledged } => {
-                self.stream(StreamInput::Closed { stream, error, unacknowledged });
+                self.stream(stream, |stream| StreamInput::Closed { stream, error, unacknowledged });
+                self.streams.end(stream);
             }
             Input::ListenFailed { kind, port, error: _ } => {
-                self.stream(StreamInput::ListenFailed { kind, port });
+                if let Some(owner) = self.streams.listener(kind, port) {
+                    self.one(owner, |protocol, cx| {
+                        protocol.stream(cx, StreamInput::ListenFailed { kind, port });
+                    });
+                }
             }
             Input::Reserved { id, result } => self.resources.installed(id, result),
             Input::Command(command) => {
@@ -216,6 +260,9 @@ impl NodeEngine for Node {
     fn poll(&mut self) -> Option<Output<'_, Event>> {
         if let Some(event) = self.events.pop_front() {
             return Some(Output::Event(event));
+        }
+        if let Some(stream) = self.refused.pop_front() {
+            return Some(Output::StreamClose { stream, abort: true });
         }
         while self.budget > 0 {
             // Before each output of a protocol: what the protocols did last may have ended with a grant.

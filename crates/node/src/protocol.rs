@@ -40,7 +40,7 @@ pub(crate) struct MulticastRoute<'a> {
     pub(crate) oifs: &'a [IfIndex],
 }
 
-/// What happened to a stream, or to a port that the node listens at.
+/// What happened to a stream of the protocol, or to a port that it listens at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StreamInput<'a> {
     Accepted { stream: StreamId, kind: StreamKind, local: SocketAddr, peer: SocketAddr },
@@ -99,7 +99,8 @@ pub(crate) trait Protocol: fmt::Debug {
     /// A multicast route, looked up or changed.
     fn multicast(&mut self, _: &mut Context<'_>, _: MulticastRoute<'_>) {}
 
-    /// Something happened to a stream.
+    /// Something happened to a stream of this protocol: one that it opened, under an odd number that it chose itself, or
+    /// one that a peer opened to a port at which it listens.
     fn stream(&mut self, _: &mut Context<'_>, _: StreamInput<'_>) {}
 
     /// The owner that it gives its reservations; `None`: it makes no reservations.

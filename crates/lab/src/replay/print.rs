@@ -69,14 +69,17 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "stream-write", "stream": stream, "octets": hex(octets) }),
                 ),
             ),
-            Output::StreamMessage { stream: StreamId(stream), lane, lifetime, octets } => (
+            Output::StreamMessage { stream: StreamId(stream), sctp_stream, lifetime, octets } => (
                 &mut self.streams,
                 (
-                    format!("stream {stream}: message of {} octets in lane {lane}", octets.len()),
+                    format!(
+                        "stream {stream}: message of {} octets on SCTP stream {sctp_stream}",
+                        octets.len()
+                    ),
                     json!({
                         "type": "stream-message",
                         "stream": stream,
-                        "lane": lane,
+                        "sctp_stream": sctp_stream,
                         "lifetime_us": lifetime.map(|lifetime| lifetime.as_micros()),
                         "octets": hex(octets),
                     }),

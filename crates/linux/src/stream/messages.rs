@@ -18,7 +18,7 @@ const RELIABILITY: usize = 8;
 
 struct Entry {
     octets: usize,
-    lane: u16,
+    sctp_stream: u16,
     /// Time at which the message is abandoned.
     until: Option<Instant>,
 }
@@ -45,7 +45,7 @@ impl Messages {
         self.streams = streams;
     }
 
-    pub(super) fn push(&mut self, (lane, lifetime): (u16, Option<Duration>), message: &[u8]) {
+    pub(super) fn push(&mut self, (sctp_stream, lifetime): (u16, Option<Duration>), message: &[u8]) {
         // Moving the rest costs no more than the octets that are gone have cost already.
         if self.start > self.len() {
             self.octets.drain(..self.start);
@@ -53,7 +53,7 @@ impl Messages {
         }
         self.octets.extend_from_slice(message);
         let until = lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime));
-        self.entries.push_back(Entry { octets: message.len(), lane, until });
+        self.entries.push_back(Entry { octets: message.len(), sctp_stream, until });
     }
 
     /// Passes messages to the kernel until it accepts no more, which is no error.
@@ -88,7 +88,12 @@ impl Messages {
         let mut at = self.start;
         for entry in self.entries.iter().take(BATCH) {
             let from = control.len();
-            push_control(&mut control, entry.lane.checked_rem(self.streams).unwrap_or(0), entry.until, now);
+            push_control(
+                &mut control,
+                entry.sctp_stream.checked_rem(self.streams).unwrap_or(0),
+                entry.until,
+                now,
+            );
             pieces.push((from..control.len(), at..at + entry.octets));
             at += entry.octets;
         }

@@ -66,8 +66,8 @@ impl Engine {
                         self.io.streams().open(stream, kind, local, peer);
                     }
                     Output::StreamWrite { stream, octets } => self.io.streams().write(stream, octets),
-                    Output::StreamMessage { stream, lane, lifetime, octets } => {
-                        self.io.streams().message(stream, (lane, lifetime), octets);
+                    Output::StreamMessage { stream, sctp_stream, lifetime, octets } => {
+                        self.io.streams().message(stream, (sctp_stream, lifetime), octets);
                     }
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),

@@ -185,7 +185,7 @@ impl Channels {
         &mut self,
         now: Time,
         channel: ChannelId,
-        (lane, lifetime): (u16, Option<Duration>),
+        (sctp_stream, lifetime): (u16, Option<Duration>),
         octets: &[u8],
     ) -> Sent {
         match self.records.get_mut(&channel.0) {
@@ -197,9 +197,11 @@ impl Channels {
                 }
                 self.dirty.push(channel.0);
             }
-            Some(Record::Sctp(_)) => return self.send_sctp(now, channel.0, (lane, lifetime), octets),
+            Some(Record::Sctp(_)) => return self.send_sctp(now, channel.0, (sctp_stream, lifetime), octets),
             // RFC 6084 §3.2: all messages of a session take one SCTP stream.
-            Some(Record::KernelSctp) => self.out.message(StreamId(channel.0), (lane, lifetime), octets),
+            Some(Record::KernelSctp) => {
+                self.out.message(StreamId(channel.0), (sctp_stream, lifetime), octets)
+            }
             Some(Record::Tcp) => self.out.write(StreamId(channel.0), |out| out.extend_from_slice(octets)),
             None => {}
         }

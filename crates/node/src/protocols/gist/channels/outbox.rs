@@ -19,7 +19,7 @@ pub(crate) enum Down {
     Listen(StreamKind, u16),
     Open { stream: StreamId, kind: StreamKind, local: IpAddr, peer: SocketAddr },
     Write { stream: StreamId, octets: Range<usize> },
-    Message { stream: StreamId, lane: u16, lifetime: Option<Duration>, octets: Range<usize> },
+    Message { stream: StreamId, sctp_stream: u16, lifetime: Option<Duration>, octets: Range<usize> },
     Read { stream: StreamId, on: bool },
     Close { stream: StreamId, abort: bool },
     Sctp { src: IpAddr, dst: IpAddr, packet: Range<usize> },
@@ -60,11 +60,11 @@ impl Outbox {
     pub(crate) fn message(
         &mut self,
         stream: StreamId,
-        (lane, lifetime): (u16, Option<Duration>),
+        (sctp_stream, lifetime): (u16, Option<Duration>),
         message: &[u8],
     ) {
         let octets = self.append(|octets| octets.extend_from_slice(message));
-        self.queue.push_back(Down::Message { stream, lane, lifetime, octets });
+        self.queue.push_back(Down::Message { stream, sctp_stream, lifetime, octets });
     }
 
     pub(crate) fn sctp(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
@@ -93,8 +93,8 @@ impl Outbox {
             Down::Listen(kind, port) => Output::StreamListen { kind, port },
             Down::Open { stream, kind, local, peer } => Output::StreamOpen { stream, kind, local, peer },
             Down::Write { stream, octets: range } => Output::StreamWrite { stream, octets: octets(range) },
-            Down::Message { stream, lane, lifetime, octets: range } => {
-                Output::StreamMessage { stream, lane, lifetime, octets: octets(range) }
+            Down::Message { stream, sctp_stream, lifetime, octets: range } => {
+                Output::StreamMessage { stream, sctp_stream, lifetime, octets: octets(range) }
             }
             Down::Read { stream, on } => Output::StreamRead { stream, on },
             Down::Close { stream, abort } => Output::StreamClose { stream, abort },

@@ -93,13 +93,13 @@ impl Channels {
         &mut self,
         now: Time,
         number: u64,
-        (lane, lifetime): (u16, Option<Duration>),
+        (sctp_stream, lifetime): (u16, Option<Duration>),
         octets: &[u8],
     ) -> Sent {
         let Some(Record::Sctp(record)) = self.records.get(&number) else { return Sent::Done };
         let (association, Some(side)) = (record.association, &mut self.sctp) else { return Sent::Done };
         // RFC 6084 §3.2: all messages of a session take one stream, and the peer's answers that of the same number.
-        let stream = lane.checked_rem(record.streams).unwrap_or(0);
+        let stream = sctp_stream.checked_rem(record.streams).unwrap_or(0);
         let delivery = Delivery { ordered: true, lifetime };
         match side.sctp.send(now, association, stream, octets.to_vec(), delivery) {
             Ok(()) => Sent::Sctp,

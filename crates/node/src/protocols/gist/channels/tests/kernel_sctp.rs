@@ -11,7 +11,7 @@ fn rig() -> Rig {
 }
 
 #[test]
-fn an_association_is_a_stream_whose_messages_keep_their_lanes() {
+fn an_association_is_a_stream_whose_messages_keep_their_sctp_streams() {
     let mut rig = rig();
     rig.client_opens(Transport::Sctp, SCTP);
     let said = rig.client.downs();
@@ -19,10 +19,10 @@ fn an_association_is_a_stream_whose_messages_keep_their_lanes() {
     said.into_iter().for_each(|said| rig.carry(true, said, SCTP));
     assert_eq!(rig.client.heard(), [Heard::Connected(CHANNEL, None)]);
     let [Heard::Accepted(theirs, Transport::Sctp, None)] = rig.server.heard()[..] else { panic!() };
-    for (lane, message) in [(7, b"one".as_slice()), (300, b"two")] {
-        rig.client_sends_how((lane, Some(Duration::from_secs(1))), message);
+    for (sctp_stream, message) in [(7, b"one".as_slice()), (300, b"two")] {
+        rig.client_sends_how((sctp_stream, Some(Duration::from_secs(1))), message);
         let said = rig.client.downs();
-        assert_eq!(said, [Said::Message(StreamId(CHANNEL.0), lane, message.to_vec())]);
+        assert_eq!(said, [Said::Message(StreamId(CHANNEL.0), sctp_stream, message.to_vec())]);
         said.into_iter().for_each(|said| rig.carry(true, said, SCTP));
         assert_eq!(rig.server.heard(), [Heard::Octets(theirs, message.to_vec())]);
     }

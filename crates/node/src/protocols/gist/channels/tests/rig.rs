@@ -91,8 +91,8 @@ impl Side {
                 Output::StreamListen { kind, port } => Said::Listen(kind, port),
                 Output::StreamOpen { stream, kind, .. } => Said::Open(stream, kind),
                 Output::StreamWrite { stream, octets } => Said::Write(stream, octets.to_vec()),
-                Output::StreamMessage { stream, lane, octets, .. } => {
-                    Said::Message(stream, lane, octets.to_vec())
+                Output::StreamMessage { stream, sctp_stream, octets, .. } => {
+                    Said::Message(stream, sctp_stream, octets.to_vec())
                 }
                 Output::StreamRead { stream, on } => Said::Read(stream, on),
                 Output::StreamClose { stream, abort } => Said::Close(stream, abort),

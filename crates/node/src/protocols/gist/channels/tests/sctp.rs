@@ -95,17 +95,17 @@ fn streams(rig: &mut Rig) -> Vec<u16> {
     found
 }
 
-/// [SCTP-3.2-02] One lane, one stream. [SCTP-3.2-01], [SCTP-5.2-01] The number depends on nothing but the lane, and
-/// so is the same in both directions; other lanes take other streams. [SCTP-3.2-03] There are more lanes than streams.
+/// [SCTP-3.2-02] One number of GIST, one stream. [SCTP-3.2-01], [SCTP-5.2-01] The stream depends on that number only, so
+/// it is the same in both directions; other numbers take other streams. [SCTP-3.2-03] There are more numbers than streams.
 #[test]
-fn a_lane_keeps_its_stream() {
+fn messages_of_one_number_keep_their_stream() {
     let (mut rig, theirs) = up();
-    let mut of = |lane| {
-        rig.client_sends_how((lane, None), b"from the client");
+    let mut of = |number| {
+        rig.client_sends_how((number, None), b"from the client");
         let [stream] = streams(&mut rig)[..] else { panic!("one DATA chunk") };
         pass(&mut rig, Duration::from_secs(1));
         let server = &mut rig.server;
-        let sent = server.channels.send(rig.now, theirs, (lane, None), b"back");
+        let sent = server.channels.send(rig.now, theirs, (number, None), b"back");
         server.channels.after_send(rig.now, theirs, sent, &mut server.ear);
         let (said, mut back) = (rig.server.downs(), None);
         for said in said {
@@ -123,7 +123,7 @@ fn a_lane_keeps_its_stream() {
     let (one, two, again) = (of(5), of(6), of(5));
     assert_eq!(one, again);
     assert_ne!(one, two);
-    assert_eq!(of(5 + 64), one, "64 streams for 65,536 lanes");
+    assert_eq!(of(5 + 64), one, "64 streams for 65,536 numbers");
 }
 
 /// [SCTP-3.4-01] The time for which a message is worth sending is that of partial reliability: on a network that takes
