@@ -99,7 +99,7 @@ pub mod rsvp {
     pub mod neighbour {
         pub use signalbox_rsvp::engine::neighbour::{
             Algorithm, AssociationView, AuthenticationFailure, AuthenticationFailures, Config, HelloConfig,
-            IntegrityConfig, Interface, KeyUse, Reduction, View,
+            IntegrityConfig, Interface, KeyUse, Reduction, Trust, View,
         };
     }
     pub use signalbox_rsvp::wire::{

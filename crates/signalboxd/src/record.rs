@@ -70,7 +70,7 @@ mod tests {
     use signalbox_core::{IfIndex, NslpId};
     use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
     use signalbox_node::rsvp::neighbour::{
-        Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction,
+        Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction, Trust,
     };
     use signalbox_node::transport::{SctpConfig, Versions};
     use signalbox_node::{ChannelConfig, Credentials, GistConfig, Node, Tls, gist, ping, rsvp};
@@ -212,8 +212,17 @@ mod tests {
             challenge: ms(909),
             answers: 11,
         };
-        let interface = Interface { reduction, hello, integrity };
-        let own = rsvp::InterfaceConfig { neighbours: Some(interface), ..rsvp::InterfaceConfig::default() };
+        let interface = Interface {
+            reduction,
+            hello,
+            integrity,
+            trust: Trust { distant_hops: true, any_source: true, any_destination: true },
+        };
+        let own = rsvp::InterfaceConfig {
+            neighbours: Some(interface),
+            max_lifetime: ms(61_001),
+            ..rsvp::InterfaceConfig::default()
+        };
         let key = rsvp::IntegrityKey {
             id: 7,
             algorithm: Algorithm::HmacMd5,

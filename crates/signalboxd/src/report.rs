@@ -12,7 +12,7 @@ use signalbox_node::Counter;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by group and name, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 38] = [
+pub(crate) const TROUBLE: [(&str, &str); 41] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -51,6 +51,9 @@ pub(crate) const TROUBLE: [(&str, &str); 38] = [
     ("gist", "associations_unauthorised"),
     ("gist", "proposals_changed"),
     ("ping", "malformed"),
+    ("rsvp", "wrong_interface"),
+    ("rsvp_neighbours", "distant"),
+    ("rsvp_neighbours", "wrong_source"),
 ];
 
 /// The counts that were logged last.

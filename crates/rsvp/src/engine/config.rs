@@ -84,12 +84,17 @@ pub struct InterfaceConfig {
     pub refresh: Duration,
     /// *K*: state survives the loss of K - 1 refreshes (RFC 2205 §3.7), at least 1.
     pub cleanup: u32,
+    /// Longest lifetime of state, whatever refresh period the neighbour announces. State of neighbours whose period is
+    /// not longer than `refresh` never ends sooner than RFC 2205 §3.7 says.
+    #[cfg_attr(feature = "serde", serde(with = "seconds"))]
+    pub max_lifetime: Duration,
     /// *Slew.Max*: the part of itself by which R may grow from one period to the next (RFC 2205 §3.7).
     pub slew_max: f64,
     /// *W*: delay from a change of routes to the Path that follows it (RFC 2205 §3.6).
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub repair_delay: Duration,
     /// Whether there are hops without RSVP behind the interface; `None`: the TTLs of messages decide (RFC 2205 §3.8).
+    /// With either value, messages may have any TTL ([`super::neighbour::Trust::distant_hops`]).
     pub non_rsvp: Option<bool>,
     /// TOS octet or traffic class of messages.
     pub tos: u8,
@@ -103,6 +108,7 @@ impl Default for InterfaceConfig {
             enabled: true,
             refresh: Duration::from_secs(30),
             cleanup: 3,
+            max_lifetime: Duration::from_secs(600),
             slew_max: 0.3,
             repair_delay: Duration::from_secs(2),
             non_rsvp: None,
@@ -153,6 +159,9 @@ impl Config {
             }
             if !(one.slew_max > 0.0 && one.slew_max.is_finite()) {
                 return fault(format!("{field}.slew_max"), "not a number over 0");
+            }
+            if one.max_lifetime.is_zero() {
+                return fault(format!("{field}.max_lifetime"), "0: state would end at once");
             }
             if one.repair_delay > longest {
                 return fault(format!("{field}.repair_delay"), "over 24 days");

@@ -59,7 +59,7 @@ signalbox_core::counters! {
         diagnostics_dropped: u64,
         /// Packets passed on unread because they are for another node.
         passed_on: u64,
-        /// Packets received by an interface where RSVP is switched off; dropped.
+        /// Packets received by an interface where RSVP is switched off, or that is not known yet; dropped.
         disabled: u64,
         /// Messages with a wrong length; dropped.
         bad_length: u64,
@@ -89,6 +89,13 @@ signalbox_core::counters! {
         unknown_object: u64,
         /// Resvs and ResvTears with an unknown logical interface handle; dropped.
         bad_handle: u64,
+        /// Resvs, tears and errors that came by another interface than their state's, where `distant_hops` is off;
+        /// dropped.
+        wrong_interface: u64,
+        /// PathErrs and ResvErrs that would have returned to where they came from; dropped.
+        errors_returning: u64,
+        /// PathErrs and ResvErrs above the limit of their state, or of the interface; dropped.
+        errors_limited: u64,
         /// ResvConfs whose destination is not the receiver in them; dropped.
         bad_confirmation: u64,
         /// Paths and Resvs refused with an error: unknown objects, styles, ports, traffic specifications.

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 
@@ -29,6 +30,8 @@ impl Iface {
 #[derive(Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) ifindex: IfIndex,
+    /// Its logical interface handle in RSVP_HOPs of this node (RFC 2205 §3.3).
+    pub(crate) handle: u32,
     pub(crate) name: String,
     pub(crate) up: bool,
     pub(crate) mtu: u32,
@@ -91,10 +94,13 @@ pub(crate) struct Changes {
 }
 
 /// All interfaces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Interfaces {
     known: Vec<InterfaceState>,
     by_index: BTreeMap<IfIndex, Iface>,
+    by_handle: BTreeMap<u32, Iface>,
+    /// Handles are hashes of the kernel's numbers under a secret: only nodes that received a Path know them.
+    handles: KeyedHasher,
     /// All addresses of this node, sorted.
     local: Vec<IpAddr>,
     /// The IPv4 addresses among them, for the check of each message.
@@ -111,6 +117,26 @@ fn preferred(addresses: &[IpAddr], v6: bool) -> Option<IpAddr> {
 }
 
 impl Interfaces {
+    /// No interfaces; their handles come from `handles`.
+    pub(crate) const fn new(handles: KeyedHasher) -> Self {
+        Self {
+            known: Vec::new(),
+            by_index: BTreeMap::new(),
+            by_handle: BTreeMap::new(),
+            handles,
+            local: Vec::new(),
+            local_v4: Vec::new(),
+        }
+    }
+
+    /// A handle that no other interface has; 0 means that a node does not use handles.
+    fn new_handle(&self, ifindex: IfIndex) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
+        let candidates = (0..u32::MAX).map(|n| self.handles.hash_one(&(ifindex.0, n)) as u32);
+        let free = |handle: &u32| *handle != 0 && !self.by_handle.contains_key(handle);
+        candidates.into_iter().find(free).unwrap_or(u32::MAX)
+    }
+
     /// Takes over a whole list of interfaces.
     pub(crate) fn update(&mut self, list: &[Interface], config: &Config) -> Changes {
         let mut changes = Changes::default();
@@ -162,9 +188,12 @@ impl Interfaces {
                 continue; // there are numbers for 65534 interfaces
             }
             let ms = milliseconds(config.refresh);
+            let handle = self.new_handle(one.ifindex);
+            self.by_handle.insert(handle, iface);
             self.by_index.insert(one.ifindex, iface);
             self.known.push(InterfaceState {
                 ifindex: one.ifindex,
+                handle,
                 name: one.name.clone(),
                 up: one.up,
                 mtu: one.mtu,
@@ -197,9 +226,9 @@ impl Interfaces {
         self.by_index.get(&ifindex).copied().unwrap_or(Iface::NONE)
     }
 
-    /// The interface of a logical interface handle of this node, which is the kernel's number (RFC 2205 §3.3).
+    /// The interface of a logical interface handle of this node (RFC 2205 §3.3).
     pub(crate) fn of_handle(&self, handle: u32) -> Option<Iface> {
-        self.by_index.get(&IfIndex(handle)).copied()
+        self.by_handle.get(&handle).copied()
     }
 
     /// The interface with this address.
@@ -249,11 +278,20 @@ impl Interfaces {
     pub(crate) fn cleanup(&self, iface: Iface) -> u32 {
         self.get(iface).map_or(3, |known| known.config.cleanup)
     }
+
+    /// Lifetime of state that a neighbour at an interface refreshes every `period_ms`. A neighbour cannot hold state
+    /// for longer than the limit of the interface, or than the interface's own refresh period needs.
+    pub(crate) fn lifetime(&self, iface: Iface, period_ms: u32) -> Duration {
+        let Some(known) = self.get(iface) else { return lifetime(3, period_ms) };
+        let cleanup = known.config.cleanup;
+        let most = known.config.max_lifetime.max(lifetime(cleanup, known.period.target_ms));
+        lifetime(cleanup, period_ms).min(most)
+    }
 }
 
 /// Lifetime of state that a neighbour refreshes every `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100
 /// days.
-pub(crate) fn lifetime(cleanup: u32, period_ms: u32) -> Duration {
+fn lifetime(cleanup: u32, period_ms: u32) -> Duration {
     let us = (u64::from(cleanup) * 2 + 1).saturating_mul(u64::from(period_ms) * 750);
     Duration::from_micros(us.min(100 * 86_400 * 1_000_000))
 }
@@ -275,14 +313,15 @@ mod tests {
 
     #[test]
     fn places_stay_and_changes_are_told() {
-        let (mut all, config) = (Interfaces::default(), Config::default());
+        let (mut all, config) = (Interfaces::new(KeyedHasher::with_key([7; 16])), Config::default());
         all.update(
             &[interface(7, true, &["fe80::1", "10.0.7.1", "fd00::1"]), interface(3, true, &[])],
             &config,
         );
         let seven = all.iface(IfIndex(7));
-        assert_eq!(all.of_handle(7), Some(seven));
-        assert_eq!((all.of_handle(9), all.iface(IfIndex(9))), (None, Iface::NONE));
+        let handle = all.get(seven).unwrap().handle;
+        assert_eq!(all.of_handle(handle), Some(seven));
+        assert_eq!((all.of_handle(7), all.iface(IfIndex(9))), (None, Iface::NONE));
         assert_eq!(all.address(seven, true), Some("fd00::1".parse().unwrap()));
         assert!(all.is_local("10.0.7.1".parse().unwrap()));
         let changes = all.update(&[interface(7, false, &["10.0.7.1"])], &config);

@@ -135,7 +135,13 @@ impl Rsvp {
     /// Gives the neighbour layer its settings and keys for the present interfaces.
     pub(super) fn settle_neighbours(&mut self) {
         let named = self.interfaces.all().filter_map(|known| {
-            let own = known.config.neighbours?;
+            // The setting says what TTLs do not.
+            let distant = known.config.non_rsvp.is_some();
+            if known.config.neighbours.is_none() && !distant {
+                return None;
+            }
+            let mut own = known.config.neighbours.unwrap_or(self.config.neighbours.interface);
+            own.trust.distant_hops |= distant;
             Some((known.ifindex, own))
         });
         for (ifindex, own) in named {

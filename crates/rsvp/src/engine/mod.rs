@@ -15,6 +15,7 @@
 //!   change.
 //! * `unexpected` holds path state of a group from interfaces that multicast routing does not expect. `local_only`
 //!   chooses the interface by which an application receives a group.
+//! * `errors` limits the errors that are passed on.
 //! * `carried` keeps POLICY_DATA and unknown objects, `policy` reads policy elements, `reduce` handles grants that were
 //!   reduced.
 //! * `traffic` asks admission control and handles grants that were lost, `police` computes where traffic is policed.
@@ -28,6 +29,7 @@ mod config;
 mod counters;
 mod destinations;
 mod diagnostic;
+mod errors;
 mod finding;
 mod forward;
 mod interfaces;
@@ -67,10 +69,11 @@ use std::collections::BTreeMap;
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::intern::Interner;
+use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Key, Random, ReserverId, Time};
+use signalbox_core::{IfIndex, Key, Random, ReserverId, Time};
 use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
@@ -82,6 +85,7 @@ pub use view::{ReservationView, SenderView, SessionView};
 use crate::wire::{FlowSpec, RsvpHop};
 use branch::Branch;
 use destinations::Destinations;
+use errors::PassedErrors;
 use forward::SenderChange;
 use interfaces::Interfaces;
 use local::Application;
@@ -101,6 +105,9 @@ pub const PROTOCOL: ReserverId = ReserverId::RSVP;
 
 /// The services of the interfaces are asked for again after this time.
 const ADVERTISE: Duration = Duration::from_secs(1);
+
+/// PathErrs in a second, by each interface, that answer Paths whose previous hop has proved nothing.
+const ANSWERS: u32 = 1000;
 
 /// Allocations that are used again. They hold no facts: the user of one clears it first and puts it back afterwards.
 #[derive(Debug, Default)]
@@ -158,6 +165,10 @@ pub struct Rsvp {
     /// Reservations that have to be compared with each other again, for policing.
     policing_checks: Vec<PolicingCheck>,
     neighbours: Neighbours,
+    /// Limits of the errors that are passed on, for each state.
+    errors: PassedErrors,
+    /// Limits of the errors that answer Paths, for each interface.
+    answers: RateShares,
     /// Limit of the diagnostic messages that are handled in a second.
     diagnoses: TokenBucket,
     message_ids: MessageIds,
@@ -176,7 +187,7 @@ impl Rsvp {
         Ok(Self {
             counters: Counters::default(),
             now: Time::ZERO,
-            interfaces: Interfaces::default(),
+            interfaces: Interfaces::new(KeyedHasher::new(&mut rng)),
             advertised: Vec::new(),
             advertised_until: Time::ZERO,
             hasher: KeyedHasher::new(&mut rng),
@@ -198,6 +209,8 @@ impl Rsvp {
             route_checks: RouteChecks::default(),
             buffers: Buffers::default(),
             policing_checks: Vec::new(),
+            errors: PassedErrors::new(KeyedHasher::new(&mut rng)),
+            answers: RateShares::new(ANSWERS, KeyedHasher::new(&mut rng)),
             diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
             message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
@@ -269,6 +282,13 @@ impl Rsvp {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// The logical interface handle of this node's RSVP_HOPs at an interface (RFC 2205 §3.3); `None`: the interface is
+    /// unknown.
+    #[must_use]
+    pub fn handle_of(&self, ifindex: IfIndex) -> Option<u32> {
+        self.interfaces.get(self.interfaces.iface(ifindex)).map(|known| known.handle)
     }
 
     /// Number of sessions.

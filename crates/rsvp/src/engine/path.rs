@@ -10,7 +10,7 @@ use signalbox_resources::intserv::TSpec;
 use super::Rsvp;
 use super::carried::{Carried, Received};
 use super::forward::Tears;
-use super::interfaces::{Iface, lifetime};
+use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
 use super::receive::Failure;
@@ -66,7 +66,7 @@ impl Rsvp {
                 return None;
             }
         };
-        let life = lifetime(self.interfaces.cleanup(iface), period);
+        let life = self.interfaces.lifetime(iface, period);
         let flag = |flag, on| if on { flag } else { 0 };
         let contents = PathContents {
             session,
@@ -310,9 +310,8 @@ impl Rsvp {
             tracing::debug!(%session, sender = %filter, peer = %hop.addr, reason = "no such path state", "PathTear dropped");
             return;
         };
-        let multicast = session.dest.is_multicast();
         // A multicast PathTear is about the interface by which it came, any PathTear about its previous hop.
-        if multicast && sender.iif != iface {
+        if session.dest.is_multicast() && sender.iif != iface {
             let own = known.map_or(key, |session| self.for_application(session, key));
             if let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == iface)
                 && self.hops.lookup(sender.hop).map(|known| known.addr) == Some(hop.addr)
@@ -323,10 +322,14 @@ impl Rsvp {
             self.tear_unexpected(key, iface, &hop);
             return;
         }
+        let iif = sender.iif;
         if self.hops.lookup(sender.hop).map(|known| known.addr) != Some(hop.addr) {
             self.counters.unmatched += 1;
             tracing::debug!(%session, sender = %filter, peer = %hop.addr, reason = "not the previous hop", "PathTear dropped");
             return;
+        }
+        if !self.may_come_by(iif, iface) {
+            return self.wrong_interface(message.kind, &session, hop.addr);
         }
         tracing::debug!(%session, sender = %filter, peer = %hop.addr, "path state torn down");
         self.counters.senders_torn += 1;

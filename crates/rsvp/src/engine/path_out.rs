@@ -128,9 +128,9 @@ impl Rsvp {
         self.envelope_back(hop, sender.iif, sender.has(NON_RSVP) && !named())
     }
 
-    /// The RSVP_HOP of this node at an interface; the handle is the kernel's number of it.
+    /// The RSVP_HOP of this node at an interface; the handle is a secret of this node and those that get its Paths.
     pub(super) fn hop_at(&self, iface: Iface, v6: bool) -> RsvpHop {
-        let lih = self.interfaces.get(iface).map_or(0, |known| known.ifindex.0);
+        let lih = self.interfaces.get(iface).map_or(0, |known| known.handle);
         RsvpHop { addr: self.own_address(iface, v6), lih }
     }
 
@@ -307,6 +307,11 @@ impl Rsvp {
         failure: Failure,
     ) {
         self.counters.rejected += 1;
+        // The previous hop is claimed, not proved.
+        if !self.answers.allow(self.now, &iface) {
+            self.counters.errors_limited += 1;
+            return;
+        }
         let envelope = self.envelope_back(hop.addr, iface, far);
         let error = ErrorSpec {
             node: envelope.src,
@@ -320,7 +325,7 @@ impl Rsvp {
 
     /// Passes a PathErr on to the previous hop, or reports it to the application that announced the sender. No state
     /// changes (RFC 2205 §3.1.7).
-    pub(super) fn on_path_err(&mut self, message: &Message<'_>) {
+    pub(super) fn on_path_err(&mut self, message: &Message<'_>, iface: Iface, src: IpAddr) {
         let (Some(session), Some(filter), Some(error)) = (message.session, message.sender, message.error)
         else {
             return;
@@ -332,17 +337,32 @@ impl Rsvp {
             tracing::debug!(%session, sender = %filter, reason = "no such path state", "PathErr dropped");
             return;
         };
+        let egress: Vec<Iface> = sender.egress().collect();
+        if !egress.iter().any(|oif| self.may_come_by(*oif, iface)) {
+            return self.wrong_interface(message.kind, &session, src);
+        }
         tracing::debug!(%session, sender = %filter, reason = %error, "PathErr received");
         let sent: Vec<SentState> = key
             .into_iter()
-            .flat_map(|key| sender.egress().map(move |iface| SentState::Path(key, iface)))
+            .flat_map(|key| egress.iter().map(move |iface| SentState::Path(key, *iface)))
             .collect();
         if self.message_ids_refused(&sent, &error) {
             return;
         }
         let Some(sender) = key.and_then(|key| self.senders.get(key)) else { return };
         let application = sender.extra.as_ref().and_then(|extra| extra.application);
-        match (application, self.previous_hop(sender)) {
+        let previous = self.previous_hop(sender);
+        if previous.is_some_and(|hop| hop.addr == src) {
+            self.counters.errors_returning += 1;
+            tracing::debug!(%session, sender = %filter, peer = %src, reason = "it came from the previous hop", "PathErr dropped");
+            return;
+        }
+        // Previous hops may form a circle: each passes on a few errors a second of each state.
+        if !self.errors.allow(self.now, &key) {
+            self.counters.errors_limited += 1;
+            return;
+        }
+        match (application, previous) {
             (Some(id), _) => {
                 let mut policy = Vec::new();
                 for object in message.policy() {

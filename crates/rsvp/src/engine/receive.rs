@@ -6,19 +6,19 @@ use signalbox_core::packet::IpReceived;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
-use super::interfaces::{Iface, lifetime};
+use super::interfaces::{Iface, InterfaceState};
 use super::message_ids::ReceivedState;
 use super::neighbour::{Arrival, Incoming, Verdict};
 use super::outbox::Envelope;
-use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Style};
+use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Session, Style};
 
 impl Rsvp {
     /// Handles a packet of IP protocol 46.
     pub(super) fn receive(&mut self, packet: &IpReceived<'_>, resources: &mut Resources) {
         let iface = self.interfaces.iface(packet.ifindex);
-        if self.interfaces.get(iface).is_some_and(|known| !known.config.enabled) {
+        if self.interfaces.get(iface).is_none_or(|known| !known.config.enabled) {
             self.counters.disabled += 1;
-            tracing::debug!(peer = %packet.src, ifindex = packet.ifindex.0, reason = "RSVP is off at the interface", "packet dropped");
+            tracing::debug!(peer = %packet.src, ifindex = packet.ifindex.0, reason = "RSVP is off at the interface, or it is unknown", "packet dropped");
             return;
         }
         let kind = packet.payload.get(1).copied().map_or(MessageType(0), MessageType);
@@ -53,7 +53,9 @@ impl Rsvp {
             return self.on_diagnostic(incoming, iface);
         }
         // A group's packets come back to their sender, as do those of a routing loop.
-        if message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
+        let own_error =
+            message.kind == MessageType::PATH_ERR && self.interfaces.is_local(incoming.packet.src);
+        if own_error || message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
             self.counters.own += 1;
             tracing::debug!(kind = %message.kind, peer = %incoming.neighbour, reason = "sent by this node", "message dropped");
             return;
@@ -76,8 +78,8 @@ impl Rsvp {
                 self.on_resv(message, iface, resources);
             }
             MessageType::PATH_TEAR => self.on_path_tear(message, iface, resources),
-            MessageType::RESV_TEAR => self.on_resv_tear(message, resources),
-            MessageType::PATH_ERR => self.on_path_err(message),
+            MessageType::RESV_TEAR => self.on_resv_tear(message, iface, resources),
+            MessageType::PATH_ERR => self.on_path_err(message, iface, incoming.packet.src),
             MessageType::RESV_ERR => self.on_resv_err(message, iface),
             MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, iface),
             kind => {
@@ -99,7 +101,7 @@ impl Rsvp {
             _ => {}
         }
         let period = message.refresh_period.unwrap_or_default();
-        let life = lifetime(self.interfaces.cleanup(iface), period);
+        let life = self.interfaces.lifetime(iface, period);
         if message.kind == MessageType::PATH {
             let sender = self.on_path(incoming, iface, resources);
             if let Some(sender) = sender.filter(|_| named) {
@@ -117,6 +119,19 @@ impl Rsvp {
             self.store_received_id(incoming, ReceivedState::Resv { hop, branches, senders }, life);
         }
         self.recycle_accepted(accepted);
+    }
+
+    /// Whether messages about state at `at` may come by `iface`: by the same interface, or by any if hops without RSVP
+    /// lie between (RFC 2205 §3.3).
+    pub(super) fn may_come_by(&self, at: Iface, iface: Iface) -> bool {
+        let trust = |known: &InterfaceState| self.neighbours.config().of(known.ifindex).trust;
+        at == iface || self.interfaces.get(at).is_some_and(|known| trust(known).distant_hops)
+    }
+
+    /// Counts a message that came by another interface than its state's.
+    pub(super) fn wrong_interface(&mut self, kind: MessageType, session: &Session, peer: IpAddr) {
+        self.counters.wrong_interface += 1;
+        tracing::debug!(%kind, %session, %peer, reason = "by another interface than its state's", "message dropped");
     }
 
     /// The state that a message is about, if there is such state.

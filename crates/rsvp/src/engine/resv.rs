@@ -8,7 +8,7 @@ use super::Rsvp;
 use super::branch::{Request, RequestExtra};
 use super::carried::Carried;
 use super::forward::{Tears, UpstreamChange};
-use super::interfaces::{Iface, lifetime};
+use super::interfaces::Iface;
 use super::merge;
 use super::path::policy_in;
 use super::receive::Failure;
@@ -28,12 +28,18 @@ impl Rsvp {
         resources: &mut Resources,
     ) -> Accepted {
         let Some(hop) = message.hop else { return Accepted::default() };
-        // The handle names the interface, by whatever interface the message came (RFC 2205 §3.3).
+        // The handle names the interface (RFC 2205 §3.3).
         let Some(oif) = self.interfaces.of_handle(hop.lih) else {
             self.counters.bad_handle += 1;
             tracing::debug!(peer = %hop.addr, handle = hop.lih, reason = "no such interface handle", "Resv dropped");
             return Accepted::default();
         };
+        if !self.may_come_by(oif, iface) {
+            if let Some(session) = message.session {
+                self.wrong_interface(message.kind, &session, hop.addr);
+            }
+            return Accepted::default();
+        }
         if let Some(refusal) = message.refusal {
             self.counters.rejected += 1;
             let failure = Failure::new(refusal.code, refusal.value);
@@ -66,7 +72,7 @@ impl Rsvp {
             packed.sort_unstable();
             packed
         });
-        let life = lifetime(self.interfaces.cleanup(iface), period);
+        let life = self.interfaces.lifetime(iface, period);
         let expires = Stamp::after(self.now + life);
         let wanted = Wanted {
             session: key,

@@ -204,8 +204,16 @@ impl Rsvp {
         let from_there = |sender: &Sender| {
             !sender.has(LOCAL) && self.hops.lookup(sender.hop).is_some_and(|known| known.addr == hop.addr)
         };
-        let concerned: Vec<Key> =
+        let mut concerned: Vec<Key> =
             named.into_iter().filter(|key| self.senders.get(*key).is_some_and(from_there)).collect();
+        let known = !concerned.is_empty();
+        concerned.retain(|key| {
+            let iif = self.senders.get(*key).map_or(Iface::NONE, |sender| sender.iif);
+            self.may_come_by(iif, iface)
+        });
+        if known && concerned.is_empty() {
+            return self.wrong_interface(message.kind, &session, hop.addr);
+        }
         if concerned.is_empty() {
             self.counters.unmatched += 1;
             tracing::debug!(%session, peer = %hop.addr, reason = "not a previous hop", "ResvErr dropped");
@@ -353,6 +361,15 @@ impl Rsvp {
             return;
         }
         let Some(next) = self.hops.lookup(hop).copied() else { return };
+        if message.hop.is_some_and(|from| from.addr == next.addr) {
+            self.counters.errors_returning += 1;
+            return;
+        }
+        // Hops may form a circle: each passes on a few errors a second of each request.
+        if !self.errors.allow(self.now, &(branch, hop)) {
+            self.counters.errors_limited += 1;
+            return;
+        }
         let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return };
         let envelope = self.envelope_to(next.addr, oif);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {

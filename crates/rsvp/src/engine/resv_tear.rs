@@ -6,11 +6,12 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::forward::{Tears, UpstreamChange};
+use super::interfaces::Iface;
 use crate::wire::{Message, RsvpHop, Style};
 
 impl Rsvp {
     /// Handles a ResvTear (RFC 2205 §3.1.6).
-    pub(super) fn on_resv_tear(&mut self, message: &Message<'_>, resources: &mut Resources) {
+    pub(super) fn on_resv_tear(&mut self, message: &Message<'_>, iface: Iface, resources: &mut Resources) {
         let (Some(session), Some(hop), Some(style)) = (message.session, message.hop, message.style) else {
             return;
         };
@@ -19,6 +20,9 @@ impl Rsvp {
             tracing::debug!(%session, peer = %hop.addr, handle = hop.lih, reason = "no such interface handle", "ResvTear dropped");
             return;
         };
+        if !self.may_come_by(oif, iface) {
+            return self.wrong_interface(message.kind, &session, hop.addr);
+        }
         let known = self.find_session(&session);
         let matching =
             known.filter(|key| self.sessions.get(*key).is_some_and(|one| one.style == Some(style)));
@@ -130,13 +134,7 @@ impl Rsvp {
         }
     }
 
-    fn without_sender(
-        &mut self,
-        session: Key,
-        key: Key,
-        egress: &[super::interfaces::Iface],
-        resources: &mut Resources,
-    ) {
+    fn without_sender(&mut self, session: Key, key: Key, egress: &[Iface], resources: &mut Resources) {
         let Some(branch) = self.branches.get(key).filter(|branch| egress.contains(&branch.oif)) else {
             return;
         };
@@ -185,7 +183,7 @@ impl Rsvp {
 
     /// The reservation of an application of this node, if there is one.
     pub(super) fn local_branch(&self, session: Key, sender: Option<Key>, hop: u32) -> Option<Key> {
-        let key = self.find_branch(session, sender, super::interfaces::Iface::LOCAL)?;
+        let key = self.find_branch(session, sender, Iface::LOCAL)?;
         self.branches.get(key)?.request(hop).map(|_| key)
     }
 }

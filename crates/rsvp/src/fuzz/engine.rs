@@ -39,7 +39,7 @@ fn session(multicast: bool) -> Session {
 }
 
 /// A DREQ for this node as LAST-HOP; with even numbers it has a ROUTE.
-fn diagnosis(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
+fn diagnosis(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
     let mut octets = Vec::new();
     let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 60);
     let asked = Diagnostic {
@@ -53,7 +53,7 @@ fn diagnosis(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
         sender: sender(number & 3),
         requester: (address(interface, 7), 4000).into(),
     };
-    let hop = RsvpHop { addr: address(interface, 9), lih: u32::from(interface) };
+    let hop = RsvpHop { addr: address(interface, 9), lih: handle };
     w.session(&session(number & 1 != 0), false).hop(&hop).diagnostic(&asked);
     if number & 1 == 0 {
         w.route(false, 0, core::iter::empty());
@@ -64,10 +64,10 @@ fn diagnosis(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
 }
 
 /// A message of a neighbour at an interface, and its destination.
-fn template(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
+fn template(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
     let session = session(number & 1 != 0);
     if number & 0x18 == 0x18 {
-        return diagnosis(number, interface);
+        return diagnosis(number, interface, handle);
     }
     let (kind, to_all) = match number >> 1 & 7 {
         0 => (MessageType::PATH, true),
@@ -79,7 +79,7 @@ fn template(number: u8, interface: u8) -> (Vec<u8>, IpAddr) {
     };
     let mut octets = Vec::new();
     let mut w = Writer::new(&mut octets, kind, HeaderFlags::default(), 60);
-    let hop = RsvpHop { addr: address(interface, 9), lih: u32::from(interface) };
+    let hop = RsvpHop { addr: address(interface, 9), lih: handle };
     let rate = 10_000.0 * f32::from(number);
     let flowspec = TSpec::new(rate + 1.0, 3000.0, f32::INFINITY, 64, 1500)
         .map(|tspec| FlowSpec { tspec, rspec: None })
@@ -132,6 +132,11 @@ struct Node {
 }
 
 impl Node {
+    /// The handle of an interface; 0 if it does not exist.
+    fn handle(&self, interface: u8) -> u32 {
+        self.rsvp.handle_of(IfIndex(u32::from(interface))).unwrap_or(0)
+    }
+
     fn new(reduction: bool) -> Option<Self> {
         let [max_senders, max_sessions, max_reservations] = SETTINGS;
         let mut config = Config { max_senders, max_sessions, max_reservations, ..Config::default() };
@@ -249,7 +254,7 @@ pub fn rsvp_engine(octets: &[u8]) {
     let Some(setup) = octets.next() else { return };
     let Some(mut node) = Node::new(setup & 1 != 0) else { return };
     for (number, interface) in [(0, 1), (2, 1), (1, 1), (3, 1), (4 + (setup >> 1 & 7), 2), (5, 3), (9, 2)] {
-        let (message, dst) = template(number, interface);
+        let (message, dst) = template(number, interface, node.handle(interface));
         node.packet(interface, dst, &message);
     }
     node.check();
@@ -261,7 +266,7 @@ pub fn rsvp_engine(octets: &[u8]) {
             continue;
         }
         let (number, interface) = (control >> 3, 1 + (control & 3));
-        let (mut message, dst) = template(number, interface);
+        let (mut message, dst) = template(number, interface, node.handle(interface));
         if number == 31 {
             message = octets.by_ref().take(usize::from(more)).collect();
         } else {

@@ -176,8 +176,10 @@ fn how_a_bundle_is_read() {
         came(false),
         "though their own TTL is 63"
     );
-    let mut c = Node::plain(2);
+    let mut c = Node::distant(2);
     assert_eq!(c.take(ms(0), &bundle(&[&paths[0], &paths[1]], 254)), came(true));
+    let mut near = Node::plain(2);
+    assert_eq!(near.take(ms(0), &bundle(&[&paths[0], &paths[1]], 254)), []);
     let mut d = Node::plain(2);
     assert_eq!(d.take(ms(0), &bundle(&[&paths[0], &paths[1]], 255).altered(30)), [Got::Malformed]);
     assert_eq!(
@@ -212,6 +214,9 @@ fn all_kinds_in_one() {
 #[test]
 fn past_others() {
     let (mut a, mut b) = acquainted(5000..5003);
+    let mut settings = *a.layer.config().of(ETH);
+    settings.trust.distant_hops = true;
+    a.layer.set_interface(ETH, settings);
     b.resv(ms(500), Kind::Trigger, 6000, 1);
     let farther: Vec<Packet> = b.drain().into_iter().map(|packet| Packet { ttl: 253, ..packet }).collect();
     farther.iter().for_each(|packet| _ = a.take(ms(500), packet));

@@ -31,12 +31,16 @@ fn live(from: u64, to: u64, a: &mut Node, b: &mut Node) {
 /// Proves RSVPX-3209-5.1-01 and RSVPX-3209-5.3-03: from address to address with TTL 1; each request is answered.
 #[test]
 fn requests_are_answered() {
-    let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
+    let (mut a, mut b) = (with_hello(1, 1), with_hello(2, 2));
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
     a.layer.advance(ms(1));
     a.layer.tick();
-    let hello = a.drain().into_iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap();
+    let sent = a.drain();
+    let hello = sent.iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap().clone();
+    // The acknowledgment of its Path makes the neighbour known.
+    let others = sent.iter().filter(|packet| packet.kind() != MessageType::HELLO);
+    others.for_each(|packet| _ = b.take(ms(1), packet));
     assert_eq!((hello.src, hello.dst, hello.ttl, hello.router_alert), (addr(1), addr(2), 1, false));
     let request = hello.message().hello.unwrap();
     assert!(!request.ack && request.src_instance != 0 && request.dst_instance == 0);
@@ -60,6 +64,8 @@ fn restarted_and_silent() {
     assert!(a.upcalls.is_empty());
     let mut again = with_hello(2, 3);
     live(51, 100, &mut a, &mut again);
+    assert!(again.layer.counters().hellos_refused > 0, "it does not know the neighbour yet");
+    again.path(ms(100), Kind::Trigger, 5000, To::Unknown);
     let lost = Upcall::Lost { neighbour: addr(2), ifindex: ETH };
     assert_eq!(a.upcalls, [lost]);
     live(101, 200, &mut a, &mut again);
@@ -71,6 +77,21 @@ fn restarted_and_silent() {
     }
     assert_eq!(a.upcalls, [lost, lost], "silence");
     assert_eq!(a.layer.counters().neighbours_lost, 2);
+}
+
+/// Hellos are answered where Hello is configured, to neighbours that are known by other messages.
+#[test]
+fn hellos_of_strangers_are_not_answered() {
+    let (mut a, mut b) = (with_hello(1, 1), with_hello(2, 2));
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
+    a.layer.advance(ms(1));
+    a.layer.tick();
+    let hello = a.drain().into_iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap();
+    for node in [&mut with_hello(2, 2), &mut Node::plain(2)] {
+        node.take(ms(1), &hello);
+        assert_eq!((node.drain().len(), node.layer.counters().hellos_refused), (0, 1));
+    }
 }
 
 /// A node without Hello configured sends no request.

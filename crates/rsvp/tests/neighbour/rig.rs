@@ -117,6 +117,13 @@ impl Node {
         Self::seeded(last, config, u64::from(last))
     }
 
+    /// A node whose neighbours may be behind nodes without RSVP.
+    pub(crate) fn distant(last: u8) -> Self {
+        let mut config = config(prompt());
+        config.interface.trust.distant_hops = true;
+        Self::new(last, config)
+    }
+
     pub(crate) fn seeded(last: u8, config: Config, seed: u64) -> Self {
         let mut layer = Neighbours::new(config, Random::from_number(seed));
         layer.set_addresses(ETH, Some(addr(last)), None);

@@ -6,7 +6,7 @@ use signalbox_resources::intserv;
 use signalbox_rsvp::engine::{Config, Input, InterfaceConfig};
 use signalbox_rsvp::wire::{Adspec, HEADER_OCTETS, MessageType, RsvpHop};
 
-use crate::rig::{Path, Rig, Sent, addr, all, at, compose, group, kinds, one, sender};
+use crate::rig::{Path, Rig, Sent, addr, all, at, compose, group, handle, kinds, one, sender};
 
 /// A whole ADSPEC object of a path of so many hops.
 fn adspec(hops: u8) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn each_interface_has_an_adspec_of_its_own() {
 /// RSVP-2.9-03: hops without RSVP before this node set the global break bit.
 #[test]
 fn hops_without_rsvp_are_marked() {
-    let mut rig = tree(Rig::new());
+    let mut rig = tree(Rig::distant());
     for (lih, ttl, broken) in [(1, 60, false), (2, 57, true), (3, 60, false)] {
         let hop = RsvpHop { addr: at(1, 9), lih };
         let sent = rig.path(&Path { ttl, send_ttl: 60, hop, ..path(1) });
@@ -96,7 +96,7 @@ fn each_copy_is_made_for_its_interface() {
         let sent = rig.path(&Path { e_police, tspec, ..path(3) });
         let [third, fourth] = &sent[..] else { panic!("{:?}", kinds(&sent)) };
         for (one, n) in [(third, 3), (fourth, 4)] {
-            assert_eq!((one.oif, one.message().hop), (n, Some(RsvpHop { addr: at(n, 1), lih: n })));
+            assert_eq!((one.oif, one.message().hop), (n, Some(RsvpHop { addr: at(n, 1), lih: handle(n) })));
             assert_eq!((one.src, one.dst, one.ttl), (sender(1).src, group().dest, 59));
         }
         assert_eq!((third.message().e_police, fourth.message().e_police), (false, e_police));

@@ -9,7 +9,7 @@ use signalbox_core::packet::IpReceived;
 use signalbox_rsvp::engine::{Config, Input};
 use signalbox_rsvp::wire::{ErrorCode, MessageType, RsvpHop, Session, checksum};
 
-use crate::rig::{B, Path, Resv, Rig, Sent, addr, all, at, kinds, load, one, sender, session};
+use crate::rig::{B, Path, Resv, Rig, Sent, addr, all, at, handle, kinds, load, one, sender, session};
 
 /// With the checksum that its octets have.
 fn summed(mut octets: Vec<u8>) -> Vec<u8> {
@@ -145,7 +145,7 @@ fn checks_have_an_order() {
 #[test]
 fn the_handle_tells_the_interface() {
     for (arrived, addressed) in [(4, at(4, 1)), (4, at(2, 1)), (2, at(3, 1))] {
-        let mut rig = Rig::new();
+        let mut rig = Rig::distant();
         rig.path(&Path::new());
         let resv = Resv::ff(&[(load(B), 1)]);
         let sent = rig.packet(arrived, at(2, 9), addressed, 255, &resv.octets());
@@ -163,8 +163,9 @@ fn the_handle_tells_the_interface() {
     // An interface by which the data do not leave.
     let mut rig = Rig::new();
     rig.path(&Path::new());
-    let hop = RsvpHop { addr: at(2, 9), lih: 4 };
-    let sent = rig.resv(&Resv { hop, ..Resv::ff(&[(load(B), 1)]) });
+    let hop = RsvpHop { addr: at(2, 9), lih: handle(4) };
+    let sent =
+        rig.resv(&Resv { hop: RsvpHop { addr: at(4, 9), ..hop }, iif: 4, ..Resv::ff(&[(load(B), 1)]) });
     assert_eq!(one(&sent, MessageType::RESV_ERR).error().code, ErrorCode::NO_SENDER);
 }
 
@@ -180,7 +181,7 @@ fn handles_are_their_makers() {
     assert_eq!(handle(&rig.resv(&resv), MessageType::RESV), Some(0xdead_beef));
     let sent = rig.wait(Duration::from_secs(45));
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.message().hop.unwrap().lih == 0xdead_beef));
-    for lih in [0, 5, 0xdead_beef] {
+    for lih in [0, 2, 0xdead_beef] {
         let bogus = Resv { hop: RsvpHop { addr: at(2, 8), lih }, ..resv.clone() };
         assert_eq!(kinds(&rig.resv(&bogus)), []);
         let bogus = Resv { hop: RsvpHop { addr: at(2, 9), lih }, ..resv.clone() };
@@ -194,12 +195,12 @@ fn handles_are_their_makers() {
 /// directly to it; its messages may have any TTL.
 #[test]
 fn nodes_without_rsvp_lie_between() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::distant();
     let far = addr("10.55.0.1");
     let path = Path { hop: RsvpHop { addr: far, lih: 3 }, ttl: 55, send_ttl: 60, ..Path::new() };
     let sent = one(&rig.path(&path), MessageType::PATH);
     assert_eq!((sent.ttl, sent.message().send_ttl), (54, 54), "of the data's TTL what is left");
-    let resv = Resv { hop: RsvpHop { addr: addr("10.66.0.1"), lih: 2 }, ..Resv::ff(&[(load(B), 1)]) };
+    let resv = Resv { hop: RsvpHop { addr: addr("10.66.0.1"), lih: handle(2) }, ..Resv::ff(&[(load(B), 1)]) };
     let sent = rig.packet(2, addr("10.66.0.1"), at(2, 1), 252, &resv.octets());
     assert_eq!(kinds(&sent), [(MessageType::RESV, far)]);
     assert_eq!((sent[0].ttl, sent[0].message().send_ttl, rig.reserved(2)), (255, 255, 10_000));

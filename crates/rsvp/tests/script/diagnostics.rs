@@ -9,7 +9,9 @@ use signalbox_rsvp::wire::{
     ntp_middle,
 };
 
-use super::rig::{B, Path, Reply, Resv, Rig, Sent, addr, at, compose, group, load, one, sender, session};
+use super::rig::{
+    B, Path, Reply, Resv, Rig, Sent, addr, at, compose, group, handle, load, one, sender, session,
+};
 
 /// A DREQ; the fields are there to be changed.
 #[derive(Clone)]
@@ -54,7 +56,7 @@ impl Dreq {
     /// A DREQ from the next hop downstream, which was the LAST-HOP.
     fn further() -> Self {
         let mut dreq = Self::begin();
-        dreq.hop = RsvpHop { addr: at(2, 9), lih: 2 };
+        dreq.hop = RsvpHop { addr: at(2, 9), lih: handle(2) };
         (dreq.asked.last_hop, dreq.asked.hops) = (at(2, 9), 1);
         dreq.responses = response(&[]);
         dreq.ttl = [255, 255];
@@ -253,7 +255,7 @@ fn reservations_by_interface_and_style() {
     }
     let ask = |rig: &mut Rig, lih: u32| {
         let mut dreq = Dreq { session: group(), ..Dreq::further() };
-        dreq.hop.lih = lih;
+        dreq.hop.lih = handle(lih);
         let sent = rig.ask(&dreq);
         one(&sent, MessageType::DREQ)
     };
@@ -270,7 +272,7 @@ fn reservations_by_interface_and_style() {
     assert_eq!(classes(&last(&on.message())), [Class::SENDER_TSPEC]);
     assert_eq!(last(&on.message()).outgoing, at(3, 1));
     let other = Resv {
-        hop: RsvpHop { addr: at(3, 9), lih: 3 },
+        hop: RsvpHop { addr: at(3, 9), lih: handle(3) },
         iif: 3,
         session: group(),
         ..Resv::se(load(3.0 * B), &[2])
@@ -415,7 +417,7 @@ fn outgoing_interface_of_the_last_hop() {
     rig.path(&Path::of(group(), 1, 1));
     let group = Dreq { session: group(), ..dreq.clone() };
     assert_eq!(ask(&mut rig, &group), at(4, 1));
-    let hop = RsvpHop { addr: at(3, 9), lih: 3 };
+    let hop = RsvpHop { addr: at(3, 9), lih: handle(3) };
     rig.resv(&Resv { session: group.session, hop, iif: 3, ..Resv::wf(load(B)) });
     assert_eq!(ask(&mut rig, &group), at(3, 1), "the one with a reservation");
     rig.tree(group.session, 1, 1, &[]);

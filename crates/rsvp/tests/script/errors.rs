@@ -3,7 +3,8 @@
 use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop, Session, Style};
 
 use crate::rig::{
-    B, Path, Resv, Rig, Sent, addr, all, at, compose, group, kinds, load, one, one_to, sender, session,
+    B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, one_to, sender,
+    session,
 };
 
 /// Senders 1, 2 and 3 come from one previous hop at eth1; all go out by eth3, and 2 and 3 by eth4 as well.
@@ -91,7 +92,7 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
         let error = one.error();
         assert_eq!((error.node, error.code, error.value), (addr("10.7.7.7"), ErrorCode::POLICY, 5));
         assert_eq!((one.rates(), one.src), (vec![(B, 2)], at(one.oif, 1)));
-        assert_eq!(one.message().hop, Some(RsvpHop { addr: at(one.oif, 1), lih: one.oif }));
+        assert_eq!(one.message().hop, Some(RsvpHop { addr: at(one.oif, 1), lih: handle(one.oif) }));
     }
     // The reservations of this node stay: the error is of a node upstream.
     assert_eq!((rig.reserved(3), rig.reserved(4)), (10_000, 20_000));

@@ -4,7 +4,7 @@ use signalbox_core::node::Prefix;
 use signalbox_resources::Config as Links;
 use signalbox_resources::config::ServiceConfig;
 use signalbox_resources::intserv::{ErrorTerms, Latency, RSpec, TSpec};
-use signalbox_rsvp::engine::{Command, Input, RsvpEvent};
+use signalbox_rsvp::engine::{Command, Config, Input, RsvpEvent};
 use signalbox_rsvp::wire::{
     Adspec, Class, ErrorCode, ErrorFlags, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Service,
     Session, Writer,
@@ -125,7 +125,11 @@ fn what_cannot_be_told_is_said_to_be_unknown() {
 #[test]
 fn breaks_are_marked() {
     let breaks = |links: Links, ttl: u8| {
-        let path = one(&node(links).path(&Path { ttl, ..advertised() }), MessageType::PATH);
+        let mut config = Config::default();
+        config.neighbours.interface.reduction.reliable = false;
+        config.neighbours.interface.trust.distant_hops = true;
+        let mut node = Rig::with_all(config, links);
+        let path = one(&node.path(&Path { ttl, ..advertised() }), MessageType::PATH);
         let adspec = adspec_of(&path);
         (adspec.general.broken, adspec.guaranteed.unwrap().broken, adspec.controlled_load.unwrap().broken)
     };

@@ -37,6 +37,7 @@ mod route;
 mod scope;
 mod sessions;
 mod soft;
+mod trust;
 mod unexpected;
 mod unknown;
 mod upcalls;

@@ -156,7 +156,8 @@ fn objects_have_their_header() {
     let sent = rig.path(&Path::new());
     let octets = &sent[0].octets[HEADER_OCTETS..];
     let session = [0, 12, 1, 1, 10, 9, 0, 1, 17, 0, 0x13, 0x8c];
-    let hop = [0, 12, 3, 1, 10, 0, 2, 1, 0, 0, 0, 2];
+    let [h3, h2, h1, h0] = crate::rig::handle(2).to_be_bytes();
+    let hop = [0, 12, 3, 1, 10, 0, 2, 1, h3, h2, h1, h0];
     let time = [0, 8, 5, 1, 0, 0, 0x75, 0x30];
     let template = [0, 12, 11, 1, 10, 8, 0, 1, 0, 0, 0x0f, 0xa0];
     let expected = [&session[..], &hop, &time, &template, &[0, 36, 12, 2]].concat();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_rsvp::wire::{MessageType, RsvpHop};
 
-use crate::rig::{Path, R, Rig, addr, at, kinds, one, sender, session, tspec};
+use crate::rig::{Path, R, Rig, addr, at, handle, kinds, one, sender, session, tspec};
 
 /// RSVP-2209-PATH-03, RSVP-3.1.3-04, RSVP-3.1.3-05, RSVP-3.1.3-06, RSVP-2209-PREF-01, RSVP-3.3-06
 #[test]
@@ -15,7 +15,7 @@ fn a_new_path_goes_on_at_once() {
     assert_eq!((path.src, path.dst, path.oif), (sender(1).src, session().dest, 2));
     assert_eq!((path.ttl, path.message().send_ttl, path.router_alert), (59, 59, true));
     let message = path.message();
-    assert_eq!(message.hop, Some(RsvpHop { addr: at(2, 1), lih: 2 }));
+    assert_eq!(message.hop, Some(RsvpHop { addr: at(2, 1), lih: handle(2) }));
     assert_eq!((message.session, message.sender), (Some(session()), Some(sender(1))));
     assert_eq!(message.sender_tspec.unwrap().read().unwrap(), Path::new().tspec);
     assert_eq!(message.refresh_period, Some(R));

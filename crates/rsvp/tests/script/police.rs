@@ -125,8 +125,10 @@ fn broken(config: Config, ttl: u8) -> bool {
 /// RSVP-3.8-05, RSVP-3.11.2-07: by the TTL; RSVP-3.8-06: unless the interface is configured.
 #[test]
 fn hops_without_rsvp_are_found() {
+    let mut distant = Config::default();
+    distant.neighbours.interface.trust.distant_hops = true;
     assert!(!broken(Config::default(), 60));
-    assert!(broken(Config::default(), 59));
+    assert!(broken(distant, 59));
     let known = |non_rsvp| {
         let mut config = Config::default();
         let interface =

@@ -6,7 +6,7 @@ use signalbox_core::node::Prefix;
 use signalbox_rsvp::engine::Config;
 use signalbox_rsvp::wire::MessageType;
 
-use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, kinds, load, session};
+use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, handle, kinds, load, session};
 
 /// Two nodes: eth2 of the first is connected to eth1 of the second.
 pub(crate) struct Pair {
@@ -70,7 +70,7 @@ impl Pair {
 
     pub(crate) fn resv(&mut self) {
         let resv = Resv::ff(&[(load(B), 1)]).from(2, 9, session());
-        let resv = Resv { hop: signalbox_rsvp::wire::RsvpHop { addr: at(12, 9), lih: 2 }, ..resv };
+        let resv = Resv { hop: signalbox_rsvp::wire::RsvpHop { addr: at(12, 9), lih: handle(2) }, ..resv };
         let sent = self.down.packet(2, at(12, 9), at(12, 1), 255, &resv.octets());
         self.carry(Vec::new(), sent);
     }

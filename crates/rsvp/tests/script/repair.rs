@@ -145,7 +145,7 @@ fn acknowledge_all(rig: &mut Rig) {
 #[test]
 fn what_goes_back_across_a_cloud_goes_where_routing_says() {
     for (ttl, oif) in [(60, 1), (57, 0)] {
-        let mut rig = Rig::new();
+        let mut rig = Rig::distant();
         let path = Path { hop: RsvpHop { addr: addr("10.8.77.1"), lih: 77 }, ttl, ..Path::new() };
         rig.path(&path);
         let back = |sent: &[Sent], kind| {
@@ -164,7 +164,7 @@ fn what_goes_back_across_a_cloud_goes_where_routing_says() {
         back(&rig.path(&Path { session: conflict, sender: template, ..path }), MessageType::PATH_ERR);
     }
     // Link-local addresses are reachable by their link only.
-    let mut rig = Rig::new();
+    let mut rig = Rig::distant();
     let hop = RsvpHop { addr: addr("169.254.1.9"), lih: 77 };
     rig.path(&Path { hop, ttl: 57, ..Path::new() });
     assert_eq!(one(&rig.resv(&Resv::ff(&[(load(B), 1)])), MessageType::RESV).oif, 1);
@@ -175,7 +175,7 @@ fn what_goes_back_across_a_cloud_goes_where_routing_says() {
 #[test]
 fn a_receiver_that_names_its_interface_is_obeyed_across_a_cloud() {
     for (named, oif) in [(true, 1), (false, 0)] {
-        let mut rig = Rig::new();
+        let mut rig = Rig::distant();
         rig.command(1, Command::Session(group()));
         if named {
             rig.command(1, Command::ReceiveAt(at(1, 1)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, MessageType, RsvpHop, Style};
 
-use crate::rig::{B, Path, Resv, Rig, addr, at, guaranteed, kinds, load, one, sender, session};
+use crate::rig::{B, Path, Resv, Rig, addr, at, guaranteed, handle, kinds, load, one, sender, session};
 
 /// RSVP-1.2-03, RSVP-3.1.4-04, RSVP-3.1.4-05, RSVP-2.1-02, RSVP-2209-RREF-05
 #[test]
@@ -30,7 +30,7 @@ fn a_resv_tear_ends_it() {
     rig.path(&Path::new());
     let resv = Resv::ff(&[(load(4.0 * B), 1)]);
     rig.resv(&resv);
-    let wrong = Resv { hop: RsvpHop { addr: at(2, 9), lih: 3 }, ..resv.clone() };
+    let wrong = Resv { hop: RsvpHop { addr: at(2, 9), lih: handle(3) }, ..resv.clone() };
     assert_eq!(kinds(&rig.resv_tear(&wrong)), []);
     let odd = Resv::ff(&[(load(B), 1)]);
     let sent = rig.resv_tear(&odd);

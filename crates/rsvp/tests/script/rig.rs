@@ -15,6 +15,7 @@ mod sent;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
@@ -42,6 +43,16 @@ pub(crate) fn addr(text: &str) -> IpAddr {
 /// Neighbour `k` at interface `n`.
 pub(crate) fn at(n: u32, k: u32) -> IpAddr {
     addr(&format!("10.0.{n}.{k}"))
+}
+
+/// The logical interface handle of the node at interface `n`, the same for all nodes: they have the same seed.
+pub(crate) fn handle(n: u32) -> u32 {
+    static HANDLES: OnceLock<Vec<u32>> = OnceLock::new();
+    let all = HANDLES.get_or_init(|| {
+        let rig = Rig::new();
+        (1..=4).map(|n| rig.rsvp.handle_of(IfIndex(n)).unwrap()).collect()
+    });
+    all[n as usize - 1]
 }
 
 /// The session of most scripts: UDP to a unicast receiver behind eth2.
@@ -176,7 +187,7 @@ impl Resv {
     fn of(style: Style, flows: Vec<(Option<FlowSpec>, Vec<Filter>)>) -> Self {
         Self {
             session: session(),
-            hop: RsvpHop { addr: at(2, 9), lih: 2 },
+            hop: RsvpHop { addr: at(2, 9), lih: handle(2) },
             period: R,
             confirm: None,
             scope: Vec::new(),
@@ -206,7 +217,7 @@ impl Resv {
 
     /// The same from neighbour `k` at interface `n`, for `session`.
     pub(crate) fn from(self, n: u32, k: u32, session: Session) -> Self {
-        Self { hop: RsvpHop { addr: at(n, k), lih: n }, iif: n, session, ..self }
+        Self { hop: RsvpHop { addr: at(n, k), lih: handle(n) }, iif: n, session, ..self }
     }
 
     /// The same with a RESV_CONFIRM for `receiver`.
@@ -287,6 +298,13 @@ impl Rig {
 
     pub(crate) fn with(config: Config) -> Self {
         Self::with_links(config, "10mbit")
+    }
+
+    /// A node whose neighbours may be behind nodes without RSVP.
+    pub(crate) fn distant() -> Self {
+        let mut config = Config::default();
+        config.neighbours.interface.trust.distant_hops = true;
+        Self::with(config)
     }
 
     /// A node whose links have this capacity.

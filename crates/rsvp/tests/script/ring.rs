@@ -7,7 +7,7 @@ use signalbox_core::Time;
 use signalbox_rsvp::engine::{Config, Input};
 use signalbox_rsvp::wire::{Filter, RsvpHop, Selector};
 
-use crate::rig::{B, Path, Resv, Rig, Sent, addr, group, load};
+use crate::rig::{B, Path, Resv, Rig, Sent, addr, group, handle, load};
 
 /// Router *i*'s eth2 leads to eth1 of the next one; behind its eth3 is sender *i*, behind its eth4 a receiver. The data
 /// of each sender go round the ring and end before its router.
@@ -65,7 +65,7 @@ impl Ring {
 
     fn resv(&mut self, router: usize) {
         let resv = Resv::wf(load(B)).from(4, 9, group());
-        let resv = Resv { hop: RsvpHop { addr: address(router, 4, 9), lih: 4 }, ..resv };
+        let resv = Resv { hop: RsvpHop { addr: address(router, 4, 9), lih: handle(4) }, ..resv };
         let octets = resv.octets();
         let sent = self.routers[router].packet(4, resv.hop.addr, address(router, 4, 1), 255, &octets);
         self.carry(router, sent);

@@ -7,7 +7,7 @@ use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, MessageId, MessageType, RsvpHop, Selector, Session, Style,
 };
 
-use crate::rig::{B, Path, Resv, Rig, addr, at, compose, group, load, one, sender, session, tspec};
+use crate::rig::{B, Path, Resv, Rig, addr, at, compose, group, handle, load, one, sender, session, tspec};
 
 /// RSVP-3.11.1-07: a Resv with two flow descriptors is two upcalls, each with the reservation for its sender; a refresh
 /// is none, a change is one.
@@ -38,7 +38,7 @@ fn each_sender_hears_of_its_reservation() {
     rig.resv(&ff([B, 2.0 * B]));
     assert_eq!((rig.take_events(1), rig.take_events(2)), (vec![], vec![]));
     // The effective flowspec is the merge of all next hops.
-    rig.resv(&Resv { hop: RsvpHop { addr: at(2, 8), lih: 2 }, ..ff([B, 3.0 * B]) });
+    rig.resv(&Resv { hop: RsvpHop { addr: at(2, 8), lih: handle(2) }, ..ff([B, 3.0 * B]) });
     assert_eq!((rig.take_events(1), rig.take_events(2)), (vec![], vec![reserved(1, 3.0 * B)]));
 }
 
@@ -88,7 +88,7 @@ fn all_messages_over_ipv6_alert_routers() {
     let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
     let session = Session { dest: addr("fd09::1"), ..session() };
     let filter = Filter { src: addr("fd08::1"), selector: Selector::Port(4000) };
-    let hop = |n: u32| RsvpHop { addr: addr(&format!("fd00:{n}::9")), lih: n };
+    let hop = |n: u32| RsvpHop { addr: addr(&format!("fd00:{n}::9")), lih: handle(n) };
     let name = MessageId { ack_desired: true, epoch: 5, id: 1 };
     let mut path = Path { session, sender: filter, hop: hop(1), tspec: tspec(200.0 * B), ..Path::new() };
     let named = compose(MessageType::PATH, 60, |w| {
@@ -101,9 +101,12 @@ fn all_messages_over_ipv6_alert_routers() {
         |rate| Resv { session, hop: hop(2), flows: vec![(Some(load(rate)), vec![filter])], ..Resv::ff(&[]) };
     sent.extend(rig.resv(&ff(2.0 * B)));
     sent.extend(rig.resv(&ff(200.0 * B)));
-    sent.extend(rig.resv(
-        &Resv { hop: RsvpHop { addr: addr("fd00:2::8"), lih: 2 }, ..ff(B) }.confirmed(addr("fd05::5")),
-    ));
+    sent.extend(
+        rig.resv(
+            &Resv { hop: RsvpHop { addr: addr("fd00:2::8"), lih: handle(2) }, ..ff(B) }
+                .confirmed(addr("fd05::5")),
+        ),
+    );
     path.extra = vec![0, 8, 100, 1, 0, 0, 0, 0];
     sent.extend(rig.path(&path));
     path.extra.clear();

@@ -96,7 +96,7 @@ impl Node {
 }
 
 /// A Path and a Resv of each session.
-fn messages() -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
+fn messages(handle: u32) -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
     let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500).unwrap();
     let sender = Filter { src: address(1, 9), selector: Selector::Port(4000) };
     let mut all = Vec::new();
@@ -111,7 +111,7 @@ fn messages() -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
         all.push((UP, sender.src, session.dest, path));
         let mut resv = Vec::new();
         let mut w = Writer::new(&mut resv, MessageType::RESV, HeaderFlags::default(), 60);
-        w.session(&session, false).hop(&RsvpHop { addr: address(2, 2), lih: DOWN.0 }).time_values(30_000);
+        w.session(&session, false).hop(&RsvpHop { addr: address(2, 2), lih: handle }).time_values(30_000);
         w.style(Style::Ff).flowspec(&FlowSpec { tspec, rspec: None }).filter_spec(&sender);
         w.finish().unwrap();
         all.push((DOWN, address(2, 2), address(2, 1), resv));
@@ -121,7 +121,8 @@ fn messages() -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
 
 #[test]
 fn refreshes_allocate_nothing() {
-    let (mut node, messages) = (Node::new(), messages());
+    let mut node = Node::new();
+    let messages = messages(node.rsvp.handle_of(DOWN).unwrap());
     let set_up = allocation_counter::measure(|| node.receive_all(&messages));
     assert!(set_up.count_total > 0, "they are counted");
     assert_eq!(node.rsvp.reservations(), u32::from(SESSIONS));

@@ -133,7 +133,8 @@ impl World {
 
     /// Gives the router one message of this kind for each session from `first` on; returns the processor time.
     pub(super) fn take(&mut self, kind: Kind, first: u32, count: u32, wanted: u64) -> Result<Duration> {
-        let made = Self::made(kind, first, count)?;
+        let handle = self.rsvp.handle_of(DOWN).context("an interface is not known")?;
+        let made = Self::made(kind, handle, first, count)?;
         self.idle();
         self.sent = 0;
         let start = machine::processor_time()?;
@@ -193,7 +194,7 @@ impl World {
         install(&mut self.resources);
     }
 
-    fn made(kind: Kind, first: u32, count: u32) -> Result<Made> {
+    fn made(kind: Kind, handle: u32, first: u32, count: u32) -> Result<Made> {
         let mut octets = Vec::new();
         let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?;
         for number in first..first + count {
@@ -215,7 +216,7 @@ impl World {
                     w.sender_template(&filter).sender_tspec(&tspec);
                 }
                 Kind::Resv | Kind::ResvTear => {
-                    w.hop(&RsvpHop { addr: DOWNSTREAM, lih: DOWN.0 });
+                    w.hop(&RsvpHop { addr: DOWNSTREAM, lih: handle });
                     if kind == Kind::Resv {
                         w.time_values(REFRESH_MS);
                     }

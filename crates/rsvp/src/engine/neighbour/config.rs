@@ -64,16 +64,18 @@ impl Config {
 pub struct Interface {
     /// Refresh reduction (RFC 2961).
     pub reduction: Reduction,
-    /// Hello (RFC 3209 §5); `None`: no requests are sent. Requests of neighbours are answered in any case.
+    /// Hello (RFC 3209 §5); `None`: no requests are sent, and those of neighbours are not answered.
     pub hello: Option<HelloConfig>,
     /// Integrity (RFC 2747).
     pub integrity: Integrity,
+    /// Which messages count as those of a neighbour.
+    pub trust: Trust,
 }
 
 impl Interface {
     /// The first setting that is not allowed, and the reason.
     pub(crate) fn problem(&self) -> Option<(&'static str, &'static str)> {
-        let Self { reduction, hello, integrity } = self;
+        let Self { reduction, hello, integrity, trust: _ } = self;
         let range = |time: Duration, least: u64, most: u64| {
             time >= Duration::from_millis(least) && time <= Duration::from_millis(most)
         };
@@ -100,6 +102,20 @@ impl Interface {
         ];
         checks.into_iter().find(|(fits, ..)| !fits).map(|(_, field, problem)| (field, problem))
     }
+}
+
+/// Exceptions from the rules by which a message counts as one of a neighbour, at one interface. All are off by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Trust {
+    /// Nodes without RSVP may lie between this node and a neighbour (RFC 2205 §2.9): a message may have a lower TTL
+    /// than its sender gave it, and come by another interface than its handle or the path state names.
+    pub distant_hops: bool,
+    /// The IP source of a message may be another address of its sender than the one in its RSVP_HOP.
+    pub any_source: bool,
+    /// A Path may be addressed to this node instead of the destination of its session.
+    pub any_destination: bool,
 }
 
 /// Refresh reduction (RFC 2961) at one interface.

@@ -170,7 +170,7 @@ impl Neighbours {
                         *stage = Stage::Bundle { messages: message.sub_messages(), lists: None };
                         continue;
                     }
-                    match self.admit(incoming) {
+                    match self.admit(incoming, false) {
                         Admission::Message => return Some(Arrival::Message),
                         Admission::Lists(lists) => *stage = Stage::Lists(lists),
                         Admission::Over => {}
@@ -197,7 +197,7 @@ impl Neighbours {
                     }
                     // The TTL of the data is in the message; the Bundle shows how far the message came (§3.4).
                     (incoming.packet.ttl, incoming.packet.payload) = (incoming.message.send_ttl, octets);
-                    match self.admit(incoming) {
+                    match self.admit(incoming, true) {
                         Admission::Message => return Some(Arrival::Message),
                         Admission::Lists(new) => *lists = Some(new),
                         Admission::Over => {}
@@ -208,9 +208,9 @@ impl Neighbours {
         }
     }
 
-    /// Checks a message: INTEGRITY, neighbour, and the objects of this layer.
-    fn admit<'p>(&mut self, incoming: &mut Incoming<'p>) -> Admission<'p> {
-        let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
+    /// Checks a message: INTEGRITY, neighbour, and the objects of this layer. `bundled`: it came in a Bundle.
+    fn admit<'p>(&mut self, incoming: &mut Incoming<'p>, bundled: bool) -> Admission<'p> {
+        let Incoming { message, packet, neighbour, .. } = incoming;
         if message.kind == MessageType::INTEGRITY_CHALLENGE {
             self.challenged(packet, message);
             return Admission::Over;
@@ -223,17 +223,19 @@ impl Neighbours {
             message.message_id = None;
             return Admission::Message;
         }
+        if !self.is_neighbourly(incoming, bundled) {
+            return Admission::Over;
+        }
+        let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
+        if message.kind == MessageType::HELLO {
+            self.hello_from(*neighbour, packet, message);
+            return Admission::Over;
+        }
         let peer = self.peers.received_from(self.now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
         incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
             tracing::debug!(peer = %neighbour, reason = "table of neighbours full", "neighbour not remembered");
-        }
-        if message.kind == MessageType::HELLO {
-            if let (Some(peer), Some(hello)) = (peer, message.hello) {
-                self.helloed(peer, packet, &hello);
-            }
-            return Admission::Over;
         }
         if let Some(peer) = peer {
             self.start_hello(peer);
@@ -374,12 +376,20 @@ impl Neighbours {
         false
     }
 
-    fn helloed(&mut self, key: Key, packet: &IpReceived<'_>, hello: &crate::wire::Hello) {
+    /// Handles a Hello. It is answered where Hello is configured, to neighbours that are known by other messages.
+    fn hello_from(&mut self, neighbour: IpAddr, packet: &IpReceived<'_>, message: &Message<'_>) {
+        let (Some(configured), Some(hello), Some(key)) =
+            (self.config.of(packet.ifindex).hello, message.hello, self.peers.find(neighbour, packet.ifindex))
+        else {
+            self.counters.hellos_refused += 1;
+            tracing::debug!(peer = %neighbour, reason = "Hello is off, or the neighbour is unknown", "Hello dropped");
+            return;
+        };
         self.counters.hellos_received += 1;
-        let configured = self.config.of(packet.ifindex).hello;
         let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.received(self.now);
         let state = peer.hello.get_or_insert_with(|| hello::State::new(self.now, &mut self.rng));
-        let verdict = state.received(self.now, hello, &configured.unwrap_or_default(), &mut self.rng);
+        let verdict = state.received(self.now, &hello, &configured, &mut self.rng);
         let answer = (!hello.ack).then(|| state.answer());
         let (neighbour, ifindex) = (peer.addr, peer.ifindex);
         match verdict {

@@ -25,6 +25,7 @@ mod outbox;
 mod peers;
 mod summary;
 mod timers;
+mod trust;
 mod view;
 
 use core::net::IpAddr;
@@ -46,6 +47,7 @@ use summary::Summaries;
 
 pub use config::{
     Algorithm, Config, HelloConfig, Integrity as IntegrityConfig, Interface, KeyConfig, KeyUse, Reduction,
+    Trust,
 };
 pub use failures::{AuthenticationFailure, AuthenticationFailures};
 pub use inbound::{Arrival, Arrivals, Incoming, Unknown, Verdict};
@@ -92,6 +94,13 @@ signalbox_core::counters! {
         unacknowledged: u64,
         /// Messages sent again without a MESSAGE_ID because the neighbour refused it.
         names_refused: u64,
+        /// Messages with a lower TTL than their sender gave them: nodes without RSVP lie between, and `distant_hops` is
+        /// off; dropped.
+        distant: u64,
+        /// Messages whose IP source is not the address in their RSVP_HOP; dropped.
+        wrong_source: u64,
+        /// Paths and PathTears that are not addressed to the destination of their session; dropped.
+        wrong_destination: u64,
         /// Messages without INTEGRITY where it is required; dropped.
         integrity_missing: u64,
         /// Messages signed with a key that is unknown for their sender; dropped.
@@ -118,6 +127,8 @@ signalbox_core::counters! {
         no_key: u64,
         /// Last keys of an association that expired and are still used.
         last_key_expired: u64,
+        /// Hellos received where Hello is off, or from an unknown neighbour; dropped.
+        hellos_refused: u64,
         /// Hellos received.
         hellos_received: u64,
         /// Hellos sent.

@@ -87,6 +87,11 @@ impl Peer {
         self.last_received
     }
 
+    /// Notes that it sent a message.
+    pub(crate) const fn received(&mut self, now: Time) {
+        self.last_received = now;
+    }
+
     /// Records a MESSAGE_ID; its order among the sender's.
     pub(crate) fn record_id(&mut self, name: MessageId) -> Age {
         if self.epoch != Some(name.epoch) {

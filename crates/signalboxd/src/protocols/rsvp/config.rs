@@ -205,6 +205,7 @@ impl RsvpConfig {
                 slew_max: own.slew_max.unwrap_or(interface.slew_max),
                 repair_delay: own.repair_delay.unwrap_or(interface.repair_delay),
                 tos: own.dscp.map_or(interface.tos, |dscp| dscp << 2),
+                max_lifetime: interface.max_lifetime,
                 non_rsvp: own.non_rsvp,
                 neighbours: (tables != Tables::default()).then(|| tables.over(everywhere)),
             };

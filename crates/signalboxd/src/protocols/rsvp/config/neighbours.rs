@@ -25,6 +25,7 @@ impl Tables {
             reduction: self.refresh_reduction.map_or(base.reduction, |own| own.over(base.reduction)),
             hello: self.hello.map_or(base.hello, |own| own.over(base.hello)),
             integrity: self.integrity.map_or(base.integrity, |own| own.over(base.integrity)),
+            trust: base.trust,
         }
     }
 }

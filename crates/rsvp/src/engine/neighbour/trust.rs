@@ -1,0 +1,38 @@
+//! Which messages count as those of a neighbour: by their addresses and their TTL.
+//!
+//! RFC 2205 trusts every packet. This node accepts a message that changes state only if it looks as if its hop had sent
+//! it on the link. [`super::Trust`] has the exceptions for networks that need them.
+
+use super::Neighbours;
+use super::inbound::Incoming;
+use crate::wire::MessageType;
+
+impl Neighbours {
+    /// Whether a message counts as one of a neighbour. `bundled`: it came in a Bundle.
+    pub(super) fn is_neighbourly(&mut self, incoming: &Incoming<'_>, bundled: bool) -> bool {
+        let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
+        let settings = self.config.of(packet.ifindex);
+        let (trust, authenticated) = (settings.trust, settings.integrity.receiving);
+        let to_session = matches!(message.kind, MessageType::PATH | MessageType::PATH_TEAR);
+        // A ResvConf changes no state and passes nodes of all kinds, like diagnostics.
+        if message.kind == MessageType::RESV_CONF {
+            return true;
+        }
+        let (counter, reason) = if *non_rsvp && !trust.distant_hops && !authenticated {
+            (&mut self.counters.distant, "a lower TTL than its sender gave it")
+        } else if (bundled || !to_session) && packet.src != *neighbour && !trust.any_source {
+            (&mut self.counters.wrong_source, "the IP source is not its RSVP_HOP")
+        } else if !bundled
+            && to_session
+            && message.session.is_some_and(|session| session.dest != packet.dst)
+            && !trust.any_destination
+        {
+            (&mut self.counters.wrong_destination, "not addressed to the destination of its session")
+        } else {
+            return true;
+        };
+        *counter += 1;
+        tracing::debug!(kind = %message.kind, peer = %neighbour, src = %packet.src, reason, "message dropped");
+        false
+    }
+}

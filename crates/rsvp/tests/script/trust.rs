@@ -1,0 +1,258 @@
+//! What strangers can and cannot do: messages with forged addresses, by other interfaces, with odd lifetimes, and errors
+//! that would go round. RFC 2205 has no such rules; it trusts every packet.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::Interface;
+use signalbox_core::packet::IpReceived;
+use signalbox_rsvp::engine::{Config, Input, Rsvp};
+use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop};
+
+use crate::rig::{
+    B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, sender, session,
+};
+
+/// A PathErr about sender 1 of [`session`].
+fn path_err(code: ErrorCode) -> Vec<u8> {
+    compose(MessageType::PATH_ERR, 255, |w| {
+        w.session(&session(), false);
+        w.error_spec(&ErrorSpec { node: at(2, 9), flags: ErrorFlags::default(), code, value: 0 });
+        w.sender_template(&sender(1)).sender_tspec(&crate::rig::tspec(B));
+    })
+}
+
+/// A node with a reservation of sender 1 from neighbour 9 at eth2.
+fn reserved() -> (Rig, Resv) {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    let resv = Resv::ff(&[(load(B), 1)]);
+    rig.resv(&resv);
+    assert_eq!(rig.reserved(2), 10_000);
+    (rig, resv)
+}
+
+#[test]
+fn handles_cannot_be_guessed() {
+    let known: Vec<u32> = (1..=4).map(handle).collect();
+    assert!(known.iter().all(|one| *one > 4), "not the numbers of the kernel: {known:?}");
+    let of = |seed: u8| {
+        let mut rsvp = Rsvp::new(Config::default(), [seed; 32]).unwrap();
+        let mut rig = Rig::new();
+        rsvp.handle(rig.now, Input::Interfaces(&rig.interfaces.clone()), &mut rig.resources);
+        rsvp.handle_of(IfIndex(2)).unwrap()
+    };
+    assert_ne!(of(1), of(2), "nodes have handles of their own");
+    let (mut rig, resv) = reserved();
+    for lih in 0..100 {
+        let forged = Resv { hop: RsvpHop { addr: at(2, 66), lih }, ..resv.clone() };
+        assert_eq!(kinds(&rig.resv(&forged)), []);
+    }
+    assert_eq!(rig.rsvp.counters().bad_handle, 100);
+}
+
+#[test]
+fn a_reservation_comes_from_where_its_hop_is() {
+    let (mut rig, resv) = reserved();
+    let more = Resv::ff(&[(load(9.0 * B), 1)]);
+    // Its handle is right, but it came by another interface; its source is not its hop; a TTL shows that it was routed.
+    for (iif, src, ttl) in [(3, at(2, 9), 255), (2, at(2, 66), 255), (2, at(2, 9), 254)] {
+        for octets in [more.octets(), resv.tear_octets()] {
+            assert_eq!(kinds(&rig.packet(iif, src, at(iif, 1), ttl, &octets)), []);
+        }
+    }
+    assert_eq!(rig.reserved(2), 10_000);
+    let (engine, layer) = (rig.rsvp.counters(), rig.rsvp.neighbours().counters());
+    assert_eq!((engine.wrong_interface, layer.wrong_source, layer.distant), (2, 2, 2));
+    assert_eq!(kinds(&rig.resv_tear(&resv)), [(MessageType::RESV_TEAR, at(1, 9))]);
+}
+
+#[test]
+fn odd_networks_switch_the_rules_off() {
+    let mut config = Config::default();
+    config.neighbours.interface.trust.distant_hops = true;
+    config.neighbours.interface.trust.any_source = true;
+    config.neighbours.interface.trust.any_destination = true;
+    let mut rig = Rig::with(config);
+    let path = Path::new();
+    rig.packet(1, sender(1).src, at(1, 1), 50, &path.octets());
+    let resv = Resv::ff(&[(load(B), 1)]);
+    rig.packet(3, at(2, 66), at(3, 1), 200, &resv.octets());
+    assert_eq!(rig.reserved(2), 10_000);
+}
+
+#[test]
+fn a_path_is_addressed_to_its_session() {
+    let mut rig = Rig::new();
+    let path = Path::new();
+    for dst in [at(1, 1), at(3, 1)] {
+        assert_eq!(kinds(&rig.packet(1, sender(1).src, dst, 60, &path.octets())), []);
+    }
+    assert_eq!((rig.rsvp.sessions(), rig.rsvp.neighbours().counters().wrong_destination), (0, 2));
+    rig.path(&path);
+    rig.packet(1, sender(1).src, at(1, 1), 60, &path.tear_octets());
+    assert_eq!(rig.rsvp.sessions(), 1);
+}
+
+#[test]
+fn a_path_that_was_routed_makes_no_state() {
+    let mut rig = Rig::new();
+    assert_eq!(kinds(&rig.path(&Path { ttl: 59, send_ttl: 60, ..Path::new() })), []);
+    assert_eq!((rig.rsvp.sessions(), rig.rsvp.neighbours().counters().distant), (0, 1));
+}
+
+#[test]
+fn a_tear_from_another_interface_ends_nothing() {
+    let (mut rig, _) = reserved();
+    let tear = Path { iif: 3, ..Path::new() };
+    assert_eq!(kinds(&rig.path_tear(&tear)), []);
+    assert_eq!((rig.reserved(2), rig.rsvp.counters().wrong_interface), (10_000, 1));
+    assert_eq!(one(&rig.path_tear(&Path::new()), MessageType::PATH_TEAR).oif, 2);
+}
+
+#[test]
+fn errors_come_from_where_the_state_is() {
+    let (mut rig, resv) = reserved();
+    // A PathErr by an interface by which the Path did not leave.
+    assert_eq!(kinds(&rig.neighbourly(3, at(3, 9), &path_err(ErrorCode::ADMISSION))), []);
+    // A ResvErr whose hop is right, by another interface, and from another source.
+    let error = resv.error_octets(1, ErrorCode::ADMISSION, 2, false);
+    assert_eq!(kinds(&rig.neighbourly(4, at(1, 9), &error)), []);
+    assert_eq!(kinds(&rig.neighbourly(1, at(1, 66), &error)), []);
+    assert_eq!((rig.rsvp.counters().wrong_interface, rig.rsvp.counters().blockades), (2, 0));
+    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), [(MessageType::RESV_ERR, at(2, 9))]);
+    let passed = rig.neighbourly(2, at(2, 9), &path_err(ErrorCode::ADMISSION));
+    assert_eq!(kinds(&passed), [(MessageType::PATH_ERR, at(1, 9))]);
+}
+
+#[test]
+fn an_error_never_returns_to_where_it_came_from() {
+    let mut rig = Rig::new();
+    // A Path whose RSVP_HOP is the router downstream.
+    rig.path(&Path { hop: RsvpHop { addr: at(2, 9), lih: 1 }, ..Path::new() });
+    for code in [ErrorCode::ADMISSION, ErrorCode::RSVP_SYSTEM, ErrorCode::NO_PATH] {
+        assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(code))), []);
+    }
+    assert_eq!(rig.rsvp.counters().errors_returning, 3);
+}
+
+#[test]
+fn errors_are_limited_for_each_state() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    let resv = Resv::ff(&[(load(B), 1)]);
+    rig.resv(&resv);
+    let (mut path_errors, mut resv_errors) = (0, 0);
+    for _ in 0..100 {
+        path_errors += rig.neighbourly(2, at(2, 9), &path_err(ErrorCode::RSVP_SYSTEM)).len();
+        let error = resv.error_octets(1, ErrorCode::POLICY, 0, false);
+        resv_errors += rig.neighbourly(1, at(1, 9), &error).len();
+    }
+    assert!((1..=5).contains(&path_errors) && (1..=5).contains(&resv_errors), "{path_errors} {resv_errors}");
+    assert!(rig.rsvp.counters().errors_limited > 180);
+    rig.wait(Duration::from_secs(5));
+    let sent = rig.neighbourly(2, at(2, 9), &path_err(ErrorCode::RSVP_SYSTEM));
+    assert_eq!(kinds(&sent), [(MessageType::PATH_ERR, at(1, 9))]);
+}
+
+/// Three routers whose previous hops form a circle: each takes the next one for its previous hop.
+#[test]
+fn errors_do_not_go_round_a_circle_of_previous_hops() {
+    let address = |router: usize, n: u32, k: u32| -> IpAddr { addr(&format!("10.{}.{n}.{k}", 100 + router)) };
+    let mut ring: Vec<Rig> = (0..3)
+        .map(|i| {
+            let mut rig = Rig::new();
+            rig.interfaces.iter_mut().zip(1..).for_each(|(one, n)| one.addresses = vec![address(i, n, 1)]);
+            let list: Vec<Interface> = rig.interfaces.clone();
+            rig.input(Input::Interfaces(&list));
+            rig
+        })
+        .collect();
+    for (i, rig) in ring.iter_mut().enumerate() {
+        let hop = RsvpHop { addr: address((i + 1) % 3, 2, 1), lih: 1 };
+        let path = Path { hop, ..Path::new() };
+        rig.packet(1, sender(1).src, session().dest, 60, &path.octets());
+    }
+    // Router i passes errors on by its eth1 to eth2 of router i + 1.
+    let mut under_way = vec![(0, address(2, 1, 1), path_err(ErrorCode::RSVP_SYSTEM))];
+    let mut passed = 0;
+    while let Some((to, src, octets)) = under_way.pop() {
+        assert!(passed < 100, "the error goes round for ever");
+        let sent: Vec<Sent> = ring[to].packet(2, src, address(to, 2, 1), 255, &octets);
+        for one in sent {
+            assert_eq!((one.kind(), one.oif), (MessageType::PATH_ERR, 1));
+            passed += 1;
+            under_way.push(((to + 1) % 3, one.src, one.octets));
+        }
+    }
+    assert!(passed > 0, "it is passed on at all");
+}
+
+#[test]
+fn nothing_is_answered_before_the_interfaces_are_known() {
+    let mut rig = Rig::new();
+    rig.rsvp = Rsvp::new(Config::default(), [9; 32]).unwrap();
+    assert_eq!(kinds(&rig.path(&Path::new())), []);
+    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &path_err(ErrorCode::ADMISSION))), []);
+    assert_eq!((rig.rsvp.sessions(), rig.rsvp.counters().disabled), (0, 2));
+}
+
+#[test]
+fn an_error_of_this_node_is_not_taken_back() {
+    let (mut rig, _) = reserved();
+    assert_eq!(kinds(&rig.neighbourly(2, at(1, 1), &path_err(ErrorCode::ADMISSION))), []);
+    assert_eq!(rig.rsvp.counters().own, 1);
+}
+
+#[test]
+fn no_neighbour_holds_state_for_longer_than_the_limit() {
+    let day = 24 * 3_600_000;
+    let mut rig = Rig::new();
+    rig.path(&Path { period: day, ..Path::new() });
+    let resv = Resv { period: day, ..Resv::ff(&[(load(B), 1)]) };
+    rig.resv(&resv);
+    rig.wait(Duration::from_secs(590));
+    assert_eq!((rig.reserved(2), rig.rsvp.senders()), (10_000, 1));
+    rig.wait(Duration::from_secs(20));
+    assert_eq!((rig.reserved(2), rig.rsvp.senders(), rig.rsvp.sessions()), (0, 0, 0));
+    // A node that refreshes seldom itself keeps its neighbours' state for as long as the RFC says.
+    let mut config = Config::default();
+    config.interface.refresh = Duration::from_secs(600);
+    let mut rig = Rig::with(config);
+    rig.path(&Path { period: 600_000, ..Path::new() });
+    rig.wait(Duration::from_secs(3100));
+    assert_eq!(rig.rsvp.senders(), 1);
+    rig.wait(Duration::from_secs(100));
+    assert_eq!(rig.rsvp.senders(), 0);
+}
+
+#[test]
+fn rejected_paths_are_answered_at_a_limited_rate() {
+    let mut rig = Rig::new();
+    let broken = Path { tspec: crate::rig::tspec(B), ..Path::new() };
+    rig.path(&broken);
+    // A port of zero conflicts with the session that is there.
+    let session = signalbox_rsvp::wire::Session { port: 0, ..session() };
+    let filter =
+        signalbox_rsvp::wire::Filter { selector: signalbox_rsvp::wire::Selector::Port(0), ..sender(2) };
+    let conflicting = Path { session, sender: filter, ..Path::new() };
+    let octets = conflicting.octets();
+    let mut answered = 0;
+    for _ in 0..2000 {
+        let sent = rig.packet(1, filter.src, session.dest, 60, &octets);
+        assert!(sent.iter().all(|one| one.octets.len() <= octets.len()), "no more octets than came");
+        answered += sent.len();
+    }
+    assert_eq!(answered, 250);
+    rig.input(Input::Packet(IpReceived {
+        src: filter.src,
+        dst: group().dest,
+        ifindex: IfIndex(2),
+        ttl: 60,
+        tos: 0,
+        router_alert: true,
+        payload: &octets,
+    }));
+    assert!(all(&rig.wait(Duration::from_secs(1)), MessageType::PATH_ERR).is_empty());
+}
