@@ -94,6 +94,7 @@ step "arrows between crates" cargo xtask deps
 step "skeleton of the engines" cargo xtask skeleton
 step "licences and sources of dependencies" cargo xtask licences
 step "conformance tables" cargo xtask conformance --check
+step "mutations" cargo xtask mutate --check
 step "documentation" documentation
 step "generated code of the API" scripts/generated.sh check
 step "generated code of the example" examples/pathping/generate.sh --check

@@ -28,12 +28,15 @@ Commands:
       --json         one JSON object instead of text
       --open         list the open rows with their text
       --why ID       the tests that name one row, or why there are none
-  mutate ID… | --all | --audit | --list [--json] [--record]
+  mutate ID… | --all | --audit | --list | --check [--tests-of CRATE] [--json] [--record]
                                                break a rule and see whether the tests that name it fail
-      --all          every mutation of conformance/mutations.toml
+      ID             an id, or the beginning of ids with `*`
+      --all          every mutation of conformance/mutations/
+      --tests-of C   run only the tests of this crate
       --record       write the tests that failed to conformance/proved.tsv
       --audit        count tests that name several ids, and how many of them are proved
       --list         the same, with the ids that are still to prove
+      --check        only check that each mutation still applies to the code
   help                                         this text
 
 Unknown ids, in code, documents or lists, always fail `conformance`.

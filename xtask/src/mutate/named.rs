@@ -17,6 +17,13 @@ pub(super) struct Test {
     pub(super) path: String,
 }
 
+impl Test {
+    /// Crate, program and path, as reports show them.
+    pub(super) fn shown(&self) -> String {
+        format!("{}/{} {}", self.krate, self.program.as_deref().unwrap_or("src"), self.path)
+    }
+}
+
 /// A test function in the text of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Span {

@@ -1,146 +1,161 @@
-//! A copy of the tree in which rules are broken and tests run.
+//! Running tests with one mutation switched on.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Mutation;
 use super::named::Test;
+use super::table::Mutation;
+use super::tree::{Program, Programs, VARIABLE};
 
-/// Seconds that the tests of one program may take; a broken rule may well be an endless loop.
-const TIMEOUT: &str = "600";
+/// Time that the tests of one program may take with a mutation; a broken rule may well be an endless loop.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The same without a mutation.
+const LIMIT_UNCHANGED: Duration = Duration::from_secs(300);
 
-/// The result of a mutation.
-pub(super) enum Outcome {
-    /// The text to replace does not stand in the file exactly once.
-    DoesNotApply,
-    /// The end of what the compiler printed.
-    DoesNotCompile(String),
-    Ran {
-        failed: Vec<Test>,
-        passed: Vec<Test>,
-    },
+/// What the tests that name the ids of a mutation did while it was on.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) failed: Vec<Test>,
+    pub(super) passed: Vec<Test>,
 }
 
-/// The copy.
-pub(super) struct Tree {
-    root: PathBuf,
-    /// Directory of compiled files; kept, so that the next run is faster.
-    target: PathBuf,
+/// Runs each mutation with its tests, and returns the outcomes in the same order.
+pub(super) fn all(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Result<Vec<Outcome>> {
+    unchanged(jobs, programs)?;
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(BTreeMap::new());
+    let work = || -> Result<()> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((mutation, tests)) = jobs.get(at) else { return Ok(()) };
+            let outcome = one(Some(mutation), tests, programs)?;
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(at, outcome);
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        handles.into_iter().try_for_each(|handle| match handle.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a thread panicked"),
+        })
+    })?;
+    Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
 
-impl Test {
-    /// Crate, program and path, as reports show them.
-    pub(super) fn shown(&self) -> String {
-        format!("{}/{} {}", self.krate, self.program.as_deref().unwrap_or("src"), self.path)
+/// Fails if a test does not pass without a mutation: its failures would prove nothing.
+fn unchanged(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Result<()> {
+    let mut tests: Vec<&Test> = jobs.iter().flat_map(|(_, tests)| tests.iter().copied()).collect();
+    tests.sort();
+    tests.dedup();
+    let outcome = one(None, &tests, programs)?;
+    if let Some(test) = outcome.failed.first() {
+        bail!("{} fails without any mutation", test.shown());
     }
+    Ok(())
 }
 
-impl Tree {
-    /// Copies all files of the repository, with changes that are not committed.
-    pub(super) fn copy(root: &Path) -> Result<Self> {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let scratch = root.join(target).join("mutate");
-        let tree = Self { root: scratch.join("tree"), target: scratch.join("target") };
-        let output = Command::new("git").args(["ls-files", "-z", "--cached"]).current_dir(root).output();
-        let output = output.context("cannot run git ls-files")?;
-        let list = String::from_utf8(output.stdout)?;
-        for file in list.split('\0').filter(|file| !file.is_empty()) {
-            let (from, to) = (root.join(file), tree.root.join(file));
-            let Ok(content) = fs::read(&from) else { continue };
-            // An unchanged file keeps its time, so that it is not compiled again.
-            if fs::read(&to).is_ok_and(|old| old == content) {
-                continue;
-            }
-            if let Some(dir) = to.parent() {
-                fs::create_dir_all(dir)?;
-            }
-            fs::write(&to, content).with_context(|| format!("cannot write {}", to.display()))?;
-        }
-        Ok(tree)
+fn one(mutation: Option<&Mutation>, tests: &[&Test], programs: &Programs) -> Result<Outcome> {
+    let mut by_program: BTreeMap<(String, Option<String>), Vec<&Test>> = BTreeMap::new();
+    for test in tests {
+        by_program.entry((test.krate.clone(), test.program.clone())).or_default().push(test);
     }
-
-    /// Replaces `find` in `file`, runs `tests`, and restores the file. Tests of the changed crate come first; the others
-    /// run only if these were not `enough`, because they make more crates compile again.
-    pub(super) fn mutate(
-        &self,
-        mutation: &Mutation,
-        tests: &[&Test],
-        enough: impl Fn(&[Test]) -> bool,
-    ) -> Result<Outcome> {
-        let Mutation { file, find, replace, .. } = mutation;
-        let path = self.root.join(file);
-        let original = fs::read_to_string(&path).with_context(|| format!("cannot read {file}"))?;
-        if original.matches(find.as_str()).count() != 1 {
-            return Ok(Outcome::DoesNotApply);
-        }
-        fs::write(&path, original.replacen(find, replace, 1))?;
-        let outcome = self.run_in_turn(file, tests, enough);
-        fs::write(&path, original)?;
-        outcome
-    }
-
-    fn run_in_turn(&self, file: &str, tests: &[&Test], enough: impl Fn(&[Test]) -> bool) -> Result<Outcome> {
-        let own = |test: &Test| file.starts_with(&format!("crates/{}/", test.krate));
-        let (own, others): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(|test| own(test));
-        let first = self.run(&own)?;
-        let Outcome::Ran { mut failed, mut passed } = first else { return Ok(first) };
-        if enough(&failed) {
-            return Ok(Outcome::Ran { failed, passed });
-        }
-        let second = self.run(&others)?;
-        let Outcome::Ran { failed: more_failed, passed: more_passed } = second else { return Ok(second) };
-        failed.extend(more_failed);
-        passed.extend(more_passed);
-        Ok(Outcome::Ran { failed, passed })
-    }
-
-    fn run(&self, tests: &[&Test]) -> Result<Outcome> {
-        let mut programs: BTreeMap<(&str, Option<&str>), Vec<&Test>> = BTreeMap::new();
-        for test in tests {
-            programs.entry((&test.krate, test.program.as_deref())).or_default().push(test);
-        }
-        let (mut failed, mut passed) = (Vec::new(), Vec::new());
-        for ((krate, program), tests) in programs {
-            let mut cargo = Command::new("timeout");
-            cargo.args([TIMEOUT, "cargo", "test", "--offline", "-p"]).arg(self.package(krate)?);
-            match program {
-                Some(program) => cargo.args(["--test", program]),
-                None => cargo.args(["--lib", "--bins"]),
-            };
-            if program == Some("namespace") {
-                cargo.args(["--features", "namespace-tests"]);
-            }
-            cargo.args(["--", "--exact"]).args(tests.iter().map(|test| &test.path));
-            // Without optimisation it compiles faster, and these tests are short.
-            cargo.env("CARGO_TARGET_DIR", &self.target).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
-            let output = cargo.current_dir(&self.root).output().context("cannot run cargo test")?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            if !text.contains("running ") {
-                let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-                let errors = errors.lines().filter(|line| !line.trim_start().starts_with("Compiling"));
-                return Ok(Outcome::DoesNotCompile(errors.take(30).collect::<Vec<_>>().join("\n")));
-            }
-            for test in tests {
-                if text.contains(&format!("test {} ... ok", test.path)) {
-                    passed.push(test.clone());
-                } else if output.status.success() {
-                    bail!("{}: no such test ran", test.shown());
-                } else {
-                    // FAILED, or the program was killed or aborted before it printed a result.
-                    failed.push(test.clone());
+    let mut outcome = Outcome::default();
+    for (key, tests) in by_program {
+        let program = programs.get(&key).with_context(|| format!("no test program {key:?}"))?;
+        let mut results = start(program, mutation, &tests)?;
+        if mutation.is_some() && tests.len() > 1 {
+            // The program was aborted or did not end: each test that has no result runs alone.
+            for test in &tests {
+                if !results.contains_key(test.path.as_str()) {
+                    results.extend(start(program, mutation, &[test])?);
                 }
             }
         }
-        Ok(Outcome::Ran { failed, passed })
+        for test in tests {
+            match results.get(test.path.as_str()) {
+                Some(true) => outcome.passed.push(test.clone()),
+                Some(false) => outcome.failed.push(test.clone()),
+                None if mutation.is_none() => bail!("{}: no such test ran", test.shown()),
+                None => outcome.failed.push(test.clone()),
+            }
+        }
     }
+    Ok(outcome)
+}
 
-    fn package(&self, krate: &str) -> Result<String> {
-        let manifest = fs::read_to_string(self.root.join("crates").join(krate).join("Cargo.toml"))?;
-        let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-        name.map(str::to_owned).with_context(|| format!("crates/{krate}/Cargo.toml: no name"))
+/// Runs `tests` in one process. The result holds those that ended, and whether each passed.
+fn start(program: &Program, mutation: Option<&Mutation>, tests: &[&Test]) -> Result<BTreeMap<String, bool>> {
+    let mut command = Command::new(&program.executable);
+    command.arg("--exact").args(tests.iter().map(|test| &test.path));
+    command.current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
+    command.env_remove(VARIABLE).env("RUST_BACKTRACE", "0");
+    if let Some(mutation) = mutation {
+        command.env(VARIABLE, mutation.number().to_string());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child =
+        command.spawn().with_context(|| format!("cannot run {}", program.executable.display()))?;
+    let mut stdout = child.stdout.take().context("no standard output")?;
+    // A thread of its own, so that a full pipe does not stop the program.
+    let reader = thread::spawn(move || {
+        let mut octets = Vec::new();
+        let _ = stdout.read_to_end(&mut octets);
+        octets
+    });
+    let limit = if mutation.is_some() { LIMIT } else { LIMIT_UNCHANGED };
+    let started = Instant::now();
+    while child.try_wait()?.is_none() {
+        if started.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let Ok(octets) = reader.join() else { bail!("a thread panicked") };
+    Ok(results(&String::from_utf8_lossy(&octets)))
+}
+
+/// The results in the output of a test program.
+fn results(text: &str) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        let Some((name, word)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) else {
+            continue;
+        };
+        let name = name.trim_end_matches(" - should panic");
+        match word {
+            "ok" => found.insert(name.to_owned(), true),
+            "FAILED" => found.insert(name.to_owned(), false),
+            _ => None,
+        };
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_those_of_tests_that_ended() {
+        let text = "
+running 4 tests
+test a::b ... ok
+test c - should panic ... ok
+test d ... FAILED
+test e ... thread 'e' has overflowed its stack
+";
+        let found = results(text);
+        let all: Vec<_> = found.iter().map(|(name, ok)| (name.as_str(), *ok)).collect();
+        assert_eq!(all, [("a::b", true), ("c", true), ("d", false)]);
     }
 }
