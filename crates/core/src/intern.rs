@@ -105,6 +105,11 @@ impl<T: Eq + Hash> Interner<T> {
         self.entries.is_empty()
     }
 
+    /// Visits values by ascending id; see [`Slab::walk`].
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(u32, &T) -> bool) -> Option<u32> {
+        self.entries.walk(from, |key, e| visit(key.index(), &e.value))
+    }
+
     /// All values, by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().map(|(key, e)| (key.index(), &e.value))

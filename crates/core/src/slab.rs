@@ -7,6 +7,11 @@
 
 use core::fmt;
 
+/// Records that one call of [`Slab::walk`] visits at most.
+pub const WALK_RECORDS: u32 = 256;
+/// Slots that one call of [`Slab::walk`] looks at, at most. Free slots cost little.
+pub const WALK_SLOTS: u32 = 4096;
+
 /// Slots in a chunk.
 const CHUNK: u32 = 512;
 /// End of the free list.
@@ -242,6 +247,28 @@ impl<T> Slab<T> {
         })
     }
 
+    /// Visits records by ascending index from slot `from` on, until `visit` returns false, and [`WALK_RECORDS`] or
+    /// [`WALK_SLOTS`] at most. The result is the slot where the next call goes on; `None` after the last slot.
+    ///
+    /// Several calls visit each record once that stands during all of them, whatever is inserted or removed in between.
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(Key, &T) -> bool) -> Option<u32> {
+        // All slots have an index, so that their number fits.
+        let end = u32::try_from(self.chunks.len()).unwrap_or(u32::MAX).saturating_mul(CHUNK);
+        let (mut at, mut records) = (from, 0);
+        let last = end.min(from.saturating_add(WALK_SLOTS));
+        while at < last && records < WALK_RECORDS {
+            let entry = self.entry(at);
+            at += 1;
+            if let Some((key, record)) = entry {
+                records += 1;
+                if !visit(key, record) {
+                    break;
+                }
+            }
+        }
+        (at < end).then_some(at)
+    }
+
     #[inline]
     fn slot(&self, index: u32) -> Option<(u32, &State<T>)> {
         let (chunk, at) = (index / CHUNK, index % CHUNK);
@@ -293,6 +320,38 @@ mod tests {
         let key = Key { index: 0xdead_beef, generation: 7 };
         assert_eq!(Key::from_u64(key.to_u64()), key);
         assert_eq!(Slab::<u8>::new(1).get(Key::from_u64(u64::MAX)), None);
+    }
+
+    #[test]
+    fn a_walk_in_portions_visits_each_record_that_stays_once() {
+        let mut slab = Slab::new(20_000);
+        let keys: Vec<Key> = (0..10_000u32).map(|n| slab.insert(n).unwrap()).collect();
+        // A long run of free slots, and records that go while the walk goes on.
+        for key in &keys[600..9000] {
+            slab.remove(*key);
+        }
+        let (mut seen, mut from, mut calls) = (Vec::new(), Some(0), 0);
+        while let Some(at) = from {
+            let before = seen.len();
+            from = slab.walk(at, |_, n| {
+                seen.push(*n);
+                true
+            });
+            assert!(seen.len() - before <= WALK_RECORDS as usize);
+            assert!(from.is_none_or(|next| next - at <= WALK_SLOTS));
+            // Already visited: the rows behind it do not shift.
+            slab.remove(keys[calls]);
+            calls += 1;
+        }
+        assert_eq!(seen, (0..600).chain(9000..10_000).collect::<Vec<_>>());
+
+        let mut one = Vec::new();
+        let next = slab.walk(9000, |_, n| {
+            one.push(*n);
+            false
+        });
+        assert_eq!((one, next), (vec![9000], Some(9001)), "the visitor ends a portion");
+        assert_eq!(slab.walk(u32::MAX, |_, _| true), None);
     }
 
     #[test]

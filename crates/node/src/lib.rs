@@ -55,6 +55,7 @@ mod view;
 
 pub use config::ConfigError;
 pub use node::Node;
+pub use protocol::Size;
 pub use protocols::{
     ApplicationCommand, ApplicationEvent, ApplicationView, ChannelConfig, Command, Config, Credentials,
     Event, GistConfig, ProtocolId, RegisterError, Tls,
@@ -103,8 +104,8 @@ pub mod rsvp {
         };
     }
     pub use signalbox_rsvp::wire::{
-        Adspec, EncodeError, ErrorSpec, Filter, FlowSpec, Identity, Overrides, Preemption, RawAdspec,
-        Selector, Session, SessionKind, Style, elements, policy_data,
+        Adspec, EncodeError, ErrorCode, ErrorSpec, Filter, FlowSpec, Identity, Overrides, Preemption,
+        RawAdspec, Selector, Session, SessionKind, Style, elements, policy_data,
     };
 }
 

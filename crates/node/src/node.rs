@@ -26,7 +26,7 @@ pub struct Node {
     pub(crate) protocols: Instances,
     pub(crate) resources: Resources,
     /// Which protocol is the signaling application of a number.
-    applications: Vec<(ProtocolId, NslpId)>,
+    pub(crate) applications: Vec<(ProtocolId, NslpId)>,
     /// The ports of entry.
     entries: Vec<EntryRequest>,
     /// The protocols that need them.

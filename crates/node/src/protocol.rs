@@ -60,6 +60,15 @@ pub(crate) enum GrantInput {
     Reduced { key: u64, grant: GrantId, rate: u64 },
 }
 
+/// How much state a protocol has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Size {
+    /// Sessions.
+    pub sessions: u32,
+    /// Peers or neighbours, if the protocol keeps them.
+    pub peers: Option<u32>,
+}
+
 /// Who takes the next output of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -138,6 +147,9 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// When [`Protocol::timer`] is due; `None` while nothing waits.
     fn next_deadline(&self) -> Option<Time>;
+
+    /// How much state it has. It costs the same whatever the answer is.
+    fn size(&self) -> Size;
 
     /// Appends its counters.
     fn counters(&self, to: &mut Vec<Counter>);

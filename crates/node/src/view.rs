@@ -1,9 +1,10 @@
 //! Views of a node for operators.
 
-use signalbox_core::Time;
+use signalbox_core::{NslpId, Time};
 use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 
 use crate::node::Node;
+use crate::protocol::Size;
 use crate::protocols::{ApplicationView, ProtocolId};
 
 /// A counter of one part of the node.
@@ -35,7 +36,13 @@ impl Node {
     /// Number of GIST's sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.sessions().count()
+        self.protocols.gist().map_or(0, |gist| gist.engine.session_count() as usize)
+    }
+
+    /// The GIST engine, read only; `None` if the node does not run GIST.
+    #[must_use]
+    pub fn gist(&self) -> Option<&signalbox_gist::engine::Gist> {
+        self.protocols.gist().map(|gist| &gist.engine)
     }
 
     /// GIST's peers, in a fixed order.
@@ -65,6 +72,12 @@ impl Node {
         self.protocols.qos().into_iter().flat_map(|qos| qos.engine.view(self.now))
     }
 
+    /// The QoS application, read only; `None` if the node does not run it.
+    #[must_use]
+    pub fn qos(&self) -> Option<&signalbox_qos::engine::Qos> {
+        self.protocols.qos().map(|qos| &qos.engine)
+    }
+
     /// RSVP's sessions, in a fixed order.
     pub fn rsvp_sessions(&self) -> impl Iterator<Item = signalbox_rsvp::engine::SessionView> {
         self.rsvp().into_iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
@@ -85,6 +98,22 @@ impl Node {
     /// The protocols that the node runs.
     pub fn protocols(&self) -> impl Iterator<Item = ProtocolId> {
         self.protocols.ids()
+    }
+
+    /// The signaling applications inside of the node, by NSLPID.
+    pub fn nslps(&self) -> impl Iterator<Item = (ProtocolId, NslpId)> {
+        self.applications.iter().copied()
+    }
+
+    /// How much state each protocol of the node has.
+    pub fn sizes(&self) -> impl Iterator<Item = (ProtocolId, Size)> {
+        self.protocols.sizes()
+    }
+
+    /// Time of the last input.
+    #[must_use]
+    pub const fn now(&self) -> Time {
+        self.now
     }
 
     /// Admission control, read only.

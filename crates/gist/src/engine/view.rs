@@ -8,6 +8,7 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
 use super::io::ChannelId;
+use super::peers::Peer;
 use super::record::{EXPIRE, RETRY, Record, State, TENTATIVE};
 
 /// Validity of routing state (RFC 5971 §7.1.3).
@@ -85,24 +86,54 @@ pub struct PeerView<'a> {
 impl Gist {
     /// All sessions, by their place in the table.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
-        self.records.iter().map(|(key, record)| SessionView {
+        self.records.iter().map(|(key, record)| self.session_view(key, record))
+    }
+
+    /// Visits sessions from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn walk_sessions(&self, from: u32, mut visit: impl FnMut(SessionView<'_>) -> bool) -> Option<u32> {
+        self.records.walk(from, |key, record| visit(self.session_view(key, record)))
+    }
+
+    /// Number of sessions.
+    #[must_use]
+    pub const fn session_count(&self) -> u32 {
+        self.records.len()
+    }
+
+    fn session_view(&self, key: Key, record: &Record) -> SessionView<'_> {
+        SessionView {
             session: record.session,
             nslp: record.nslp,
             mri: record.flow.mri(Direction::Downstream),
             upstream: self.direction_view(key, record, Direction::Upstream),
             downstream: self.direction_view(key, record, Direction::Downstream),
             queued: record.pending.as_ref().map_or(0, |p| p.down.len() + p.up.len()),
-        })
+        }
     }
 
     /// All peers of routing state, and former peers whose SII handle is still valid.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
-        self.peers.peers.iter().map(|(id, peer)| PeerView {
+        self.peers.peers.iter().map(|(id, peer)| self.peer_view(id, peer))
+    }
+
+    /// Visits peers from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn walk_peers(&self, from: u32, mut visit: impl FnMut(PeerView<'_>) -> bool) -> Option<u32> {
+        self.peers.peers.walk(from, |id, peer| visit(self.peer_view(id, peer)))
+    }
+
+    /// Number of peers.
+    #[must_use]
+    pub const fn peer_count(&self) -> u32 {
+        self.peers.peers.len()
+    }
+
+    fn peer_view<'a>(&self, id: u32, peer: &'a Peer) -> PeerView<'a> {
+        PeerView {
             identity: &peer.identity,
             address: peer.address,
             ifindex: peer.ifindex,
             sessions: self.peers.sessions(id),
-        })
+        }
     }
 
     fn direction_view(&self, key: Key, record: &Record, direction: Direction) -> Option<DirectionView<'_>> {

@@ -10,7 +10,7 @@ use signalbox_core::packet::{Received, Transmit, router_alert_v4, router_alert_v
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup};
+use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
 use crate::view::Counter;
 
@@ -189,6 +189,10 @@ impl Protocol for Instance {
 
     fn next_deadline(&self) -> Option<Time> {
         self.to.map(|_| self.next_beacon)
+    }
+
+    fn size(&self) -> Size {
+        Size::default()
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

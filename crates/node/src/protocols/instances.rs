@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::{Instances, ProtocolId};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Size};
 
 impl fmt::Display for ProtocolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,6 +20,12 @@ impl Instances {
     /// Those that the node runs, in the order of the table.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Protocol> {
         self.slots().into_iter().flatten()
+    }
+
+    /// How much state each protocol has that the node runs.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (ProtocolId, Size)> {
+        let slots = ProtocolId::ALL.iter().zip(self.slots());
+        slots.filter_map(|(id, slot)| Some((*id, slot?.size())))
     }
 
     /// Those that the node runs, in the order of the table.

@@ -7,7 +7,7 @@ pub(super) use signalbox_ping::engine::{Command, Config, PingEvent as Event};
 use signalbox_ping::engine::{Input, Output as Out, Ping, Refusal};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup};
+use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
 use crate::view::Counter;
 
@@ -60,6 +60,10 @@ impl Protocol for Instance {
 
     fn next_deadline(&self) -> Option<Time> {
         self.engine.next_deadline()
+    }
+
+    fn size(&self) -> Size {
+        Size { sessions: self.engine.running(), peers: None }
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

@@ -7,7 +7,7 @@ pub(super) use signalbox_qos::engine::{Command, Config};
 use signalbox_qos::engine::{Input, Output as Out, PROTOCOL, Qos, QosEvent, Refusal};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup};
+use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
 use crate::view::Counter;
 
@@ -77,6 +77,10 @@ impl Protocol for Instance {
 
     fn next_deadline(&self) -> Option<Time> {
         self.engine.next_deadline()
+    }
+
+    fn size(&self) -> Size {
+        Size { sessions: self.engine.session_count(), peers: None }
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

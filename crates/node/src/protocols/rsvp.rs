@@ -7,7 +7,7 @@ pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup};
+use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
 use crate::view::Counter;
 
@@ -92,6 +92,10 @@ impl Protocol for Instance {
 
     fn next_deadline(&self) -> Option<Time> {
         self.engine.next_deadline()
+    }
+
+    fn size(&self) -> Size {
+        Size { sessions: self.engine.session_count(), peers: Some(self.engine.neighbours().count()) }
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

@@ -124,6 +124,17 @@ macro_rules! protocols {
                 }
             }
 
+            /// The protocols that a node with these settings runs.
+            #[must_use]
+            pub fn protocols(&self) -> Vec<ProtocolId> {
+                let mut protocols = Vec::new();
+                $(
+                    $(#[$meta])*
+                    protocols.extend(self.$module.is_some().then_some(ProtocolId::$variant));
+                )*
+                protocols
+            }
+
             /// Checks the settings of each protocol.
             pub(crate) fn validate_each(&self) -> Result<(), crate::ConfigError> {
                 $(

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::{Direction, IfIndex, Mri, SessionId, Time};
+use signalbox_core::{Direction, IfIndex, Key, Mri, SessionId, Time};
 use signalbox_resources::GrantId;
 
 use super::Qos;
@@ -91,6 +91,23 @@ impl Qos {
     /// All sessions, in the order of the table.
     pub fn view(&self, now: Time) -> impl Iterator<Item = SessionView> {
         self.sessions.iter().map(move |(_, session)| SessionView::of(session, now))
+    }
+
+    /// Visits sessions from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn walk(&self, now: Time, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
+        self.sessions.walk(from, |_, session| visit(SessionView::of(session, now)))
+    }
+
+    /// The session of this key, which is the key of the owner of its grant.
+    #[must_use]
+    pub fn session_of(&self, key: u64) -> Option<SessionId> {
+        self.sessions.get(Key::from_u64(key)).map(|session| session.id)
+    }
+
+    /// Number of sessions.
+    #[must_use]
+    pub const fn session_count(&self) -> u32 {
+        self.sessions.len()
     }
 
     /// One session.

@@ -1,6 +1,6 @@
 //! Views for users.
 
-use signalbox_core::Key;
+use signalbox_core::{IfIndex, Key};
 
 use super::Resources;
 use super::outputs::id_of;
@@ -13,6 +13,11 @@ impl Resources {
         self.grants.iter().filter_map(|(key, _)| self.view(key))
     }
 
+    /// Visits grants from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(ReservationView<'_>) -> bool) -> Option<u32> {
+        self.grants.walk(from, |key, _| self.view(key).is_none_or(&mut visit))
+    }
+
     /// One grant.
     #[must_use]
     pub fn reservation(&self, grant: GrantId) -> Option<ReservationView<'_>> {
@@ -21,7 +26,12 @@ impl Resources {
 
     /// All interfaces, by number.
     pub fn links(&self) -> impl Iterator<Item = LinkView<'_>> {
-        self.links.iter().map(|(ifindex, link)| {
+        self.links_from(IfIndex::NONE)
+    }
+
+    /// Interfaces from this number on, by number.
+    pub fn links_from(&self, from: IfIndex) -> impl Iterator<Item = LinkView<'_>> {
+        self.links.range(from..).map(|(ifindex, link)| {
             let capacity = link.capacity();
             let declared = link.config.as_ref().is_some_and(|config| config.capacity.is_some());
             let services = link.services.iter().map(|(service, used)| ServiceView {

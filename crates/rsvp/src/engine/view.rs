@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, Key, Time};
 use signalbox_resources::GrantId;
 use signalbox_resources::intserv::TSpec;
 
@@ -11,7 +11,7 @@ use super::branch::Branch;
 use super::interfaces::Iface;
 use super::path::policy_in;
 use super::sender::{LOCAL, NON_RSVP, Sender};
-use super::session::{NONE, is_application};
+use super::session::{self, NONE, is_application};
 use crate::wire::{Adspec, Filter, FlowSpec, RawAdspec, Session, Style};
 
 /// A session with its senders and the reservations for them at this node.
@@ -70,18 +70,31 @@ pub struct ReservationView {
 impl Rsvp {
     /// The sessions, in a fixed order.
     pub fn view(&self) -> impl Iterator<Item = SessionView> + '_ {
-        self.sessions.iter().map(|(key, record)| {
-            let style = record.style.unwrap_or(Style::Ff);
-            let own = self.senders_of(key).flat_map(|(_, sender)| {
-                self.branches_of(sender).filter(|_| style == Style::Ff).map(|(_, branch)| branch)
-            });
-            let shared = self.shared_branches(key).map(|(_, branch)| branch);
-            SessionView {
-                session: self.session_of(record),
-                senders: self.senders_of(key).map(|(_, sender)| self.sender_view(sender)).collect(),
-                reservations: own.chain(shared).map(|branch| self.reservation_view(style, branch)).collect(),
-            }
-        })
+        self.sessions.iter().map(|(key, record)| self.session_view(key, record))
+    }
+
+    /// Visits sessions from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
+        self.sessions.walk(from, |key, record| visit(self.session_view(key, record)))
+    }
+
+    /// Number of sessions.
+    #[must_use]
+    pub const fn session_count(&self) -> u32 {
+        self.sessions.len()
+    }
+
+    fn session_view(&self, key: Key, record: &session::Session) -> SessionView {
+        let style = record.style.unwrap_or(Style::Ff);
+        let own = self.senders_of(key).flat_map(|(_, sender)| {
+            self.branches_of(sender).filter(|_| style == Style::Ff).map(|(_, branch)| branch)
+        });
+        let shared = self.shared_branches(key).map(|(_, branch)| branch);
+        SessionView {
+            session: self.session_of(record),
+            senders: self.senders_of(key).map(|(_, sender)| self.sender_view(sender)).collect(),
+            reservations: own.chain(shared).map(|branch| self.reservation_view(style, branch)).collect(),
+        }
     }
 
     fn sender_view(&self, sender: &Sender) -> SenderView {

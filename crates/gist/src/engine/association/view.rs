@@ -52,6 +52,15 @@ impl Gist {
         self.associations.slab.iter().map(|(_, association)| self.association_view(association))
     }
 
+    /// Visits messaging associations from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn walk_associations(
+        &self,
+        from: u32,
+        mut visit: impl FnMut(AssociationView<'_>) -> bool,
+    ) -> Option<u32> {
+        self.associations.slab.walk(from, |_, association| visit(self.association_view(association)))
+    }
+
     fn association_view<'a>(&self, x: &'a Association) -> AssociationView<'a> {
         let left = |timer: Option<signalbox_core::Time>| timer.map(|at| at.since(self.now));
         AssociationView {

@@ -24,7 +24,7 @@ pub(super) use self::config::GistConfig as Config;
 use self::applications::Applications;
 use self::channels::Channels;
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, StreamInput};
+use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size, StreamInput};
 use crate::routes::LookupsOf;
 use crate::view::Counter;
 
@@ -220,6 +220,10 @@ impl Protocol for Instance {
 
     fn next_deadline(&self) -> Option<Time> {
         [self.engine.next_deadline(), self.channels.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn size(&self) -> Size {
+        Size { sessions: self.engine.session_count(), peers: Some(self.engine.peer_count()) }
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

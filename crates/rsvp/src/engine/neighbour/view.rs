@@ -1,7 +1,7 @@
 //! What operators are shown of neighbours.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::{IfIndex, Time};
 
@@ -52,20 +52,49 @@ impl Neighbours {
     /// All neighbours and senders with failures, by address and interface.
     #[must_use]
     pub fn view(&self, now: Time) -> Vec<View> {
+        self.merged(now, |_| true)
+    }
+
+    /// The rows whose keys are `wanted`.
+    fn merged(&self, now: Time, wanted: impl Fn((IpAddr, IfIndex)) -> bool) -> Vec<View> {
         let mut all = BTreeMap::new();
-        for (_, peer) in self.peers.slab.iter() {
+        for (_, peer) in self.peers.slab.iter().filter(|(_, peer)| wanted((peer.addr, peer.ifindex))) {
             let view = entry(self, now, &mut all, (peer.addr, peer.ifindex));
             view.last_message = Some(peer.last_received());
             (view.capable, view.far, view.states) = (peer.says_capable(), peer.is_far(), peer.refs);
             view.hello = peer.hello.map(|hello| hello.is_up());
         }
-        for (sender, ifindex, association) in self.associations.view() {
+        let associations = self.associations.view();
+        for (sender, ifindex, association) in associations.filter(|(sender, at, _)| wanted((*sender, *at))) {
             entry(self, now, &mut all, (sender, ifindex)).associations.push(association);
         }
-        for (who, failures) in self.failures.iter() {
+        for (who, failures) in self.failures.iter().filter(|(who, _)| wanted(*who)) {
             entry(self, now, &mut all, *who).failures = Some(*failures);
         }
         all.into_values().collect()
+    }
+
+    /// Number of neighbours.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.peers.slab.len()
+    }
+
+    /// At most `most` rows of [`view`](Self::view) that come after this address and interface. The tables have limits
+    /// ([`Config`](super::Config)), so the cost has one, too.
+    #[must_use]
+    pub fn view_after(&self, now: Time, after: Option<(IpAddr, IfIndex)>, most: usize) -> Vec<View> {
+        let peers = self.peers.slab.iter().map(|(_, peer)| (peer.addr, peer.ifindex));
+        let associations = self.associations.view().map(|(sender, ifindex, _)| (sender, ifindex));
+        let failures = self.failures.iter().map(|(who, _)| *who);
+        let mut first = BTreeSet::new();
+        for key in peers.chain(associations).chain(failures).filter(|key| after.is_none_or(|at| *key > at)) {
+            first.insert(key);
+            if first.len() > most {
+                first.pop_last();
+            }
+        }
+        self.merged(now, |key| first.contains(&key))
     }
 }
 
