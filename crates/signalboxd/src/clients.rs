@@ -10,10 +10,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use signalbox_node::{Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
+use tonic::Status;
 
+use crate::api::errors;
 use crate::driver::DaemonCounters;
 
 /// A protocol as its clients see it.
@@ -85,13 +89,48 @@ pub(crate) enum Delivery {
 /// A client whose events wait in a queue.
 pub(crate) struct EventQueue<P: ClientProtocol> {
     events: mpsc::Sender<P::Event>,
+    too_slow: Arc<AtomicBool>,
+}
+
+/// The other end of an [`EventQueue`].
+pub(crate) struct EventReader<P: ClientProtocol> {
+    events: mpsc::Receiver<P::Event>,
+    too_slow: Arc<AtomicBool>,
+    ended: bool,
 }
 
 impl<P: ClientProtocol> EventQueue<P> {
     /// A queue, and the end at which its events are read.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<P::Event>) {
+    pub(crate) fn new() -> (Self, EventReader<P>) {
         let (events, reader) = mpsc::channel(P::QUEUE);
-        (Self { events }, reader)
+        let too_slow = Arc::<AtomicBool>::default();
+        let reader = EventReader { events: reader, too_slow: Arc::clone(&too_slow), ended: false };
+        (Self { events, too_slow }, reader)
+    }
+}
+
+impl<P: ClientProtocol> EventReader<P> {
+    /// The next event; `None` after the last one. It may be called again if it was given up.
+    pub(crate) async fn next(&mut self) -> Option<Result<P::Event, Status>> {
+        if self.ended {
+            return None;
+        }
+        match self.events.recv().await {
+            Some(event) => {
+                self.ended = P::is_last(&event);
+                Some(Ok(event))
+            }
+            None => {
+                self.ended = true;
+                let too_slow = self.too_slow.load(Ordering::SeqCst);
+                Some(Err(if too_slow { errors::too_slow(P::WHAT) } else { errors::stopping() }))
+            }
+        }
+    }
+
+    /// An event that waits already.
+    pub(crate) fn waiting(&mut self) -> Option<P::Event> {
+        self.events.try_recv().ok().inspect(|event| self.ended = P::is_last(event))
     }
 }
 
@@ -102,7 +141,10 @@ impl<P: ClientProtocol> Client for EventQueue<P> {
         match self.events.try_send(event) {
             Ok(()) if last => Delivery::Last,
             Ok(()) => Delivery::Queued,
-            Err(TrySendError::Full(_)) => Delivery::TooSlow,
+            Err(TrySendError::Full(_)) => {
+                self.too_slow.store(true, Ordering::SeqCst);
+                Delivery::TooSlow
+            }
             Err(TrySendError::Closed(_)) => Delivery::Gone,
         }
     }

@@ -14,6 +14,7 @@ use signalbox_linux::{Batch, Change, CounterValue, Failure, Io, MulticastRoute};
 use signalbox_node::{Command, Counter, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
+use crate::api::Names;
 use crate::clients::Clients;
 use crate::record::Recorder;
 use crate::report::Reporter;
@@ -64,6 +65,8 @@ pub(crate) struct Driver {
     octets: StreamBuffer,
     clients: Clients,
     counters: DaemonCounters,
+    /// For the control thread.
+    names: Names,
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
@@ -77,6 +80,7 @@ impl Driver {
         enforcer: Option<Enforcer>,
         clock: Clock,
         recorder: Option<Recorder>,
+        names: Names,
     ) -> Self {
         let mut driver = Self {
             engine: Engine::new(node, io, enforcer, recorder),
@@ -85,6 +89,7 @@ impl Driver {
             octets: StreamBuffer::new(),
             clients: Clients::default(),
             counters: DaemonCounters::default(),
+            names,
             reporter: Reporter::default(),
             unreported: false,
         };
@@ -268,6 +273,7 @@ impl Driver {
         // A copy, as the node may ask for routes meanwhile; interfaces change seldom.
         let interfaces = self.engine.io.interfaces().to_vec();
         tracing::debug!(?interfaces, "interfaces");
+        self.names.set(&interfaces);
         // The queues come first: the node may reserve at them as soon as it has the interface.
         if let Some(enforcer) = &mut self.engine.enforcer {
             for (interface, error) in enforcer.refresh() {

@@ -7,13 +7,13 @@
 //!   event loop and never touches the node.
 //! * [`clients`] is the life cycle that the clients of all protocols have.
 //! * [`protocols`] holds a folder for each protocol: its configuration, its conversions between the API's types and
-//!   ours, its service. [`resources`] is the same for what QoS and RSVP share.
+//!   ours, its service. [`api`] is what the services share, and those that belong to no protocol. [`resources`] is the
+//!   configuration that QoS and RSVP share.
 //! * [`config`] reads the configuration, [`report`] logs counters that grow, [`record`] records inputs.
 
+mod api;
 mod clients;
 mod config;
-mod control;
-mod convert;
 mod driver;
 mod log;
 mod notify;
@@ -27,6 +27,7 @@ mod rig;
 mod server;
 mod services;
 mod socket;
+mod v0;
 mod view;
 
 use std::io::{self, Write};
@@ -41,6 +42,7 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, capability, kernel_speaks_sctp, process};
 use signalbox_node::Node;
 
+use api::Names;
 use config::Config;
 use driver::Driver;
 use protocols::sections;
@@ -113,9 +115,10 @@ fn run(config: &Config) -> Result<()> {
     // The node accepts every configuration that has passed its own check.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
-    let mut driver = Driver::new(node, io, enforcer, clock, recorder);
+    let names = Names::default();
+    let mut driver = Driver::new(node, io, enforcer, clock, recorder, names.clone());
 
-    let (mut server, mut requests) = Server::start(control, config, waker)?;
+    let (mut server, mut requests) = Server::start(control, config, waker, names)?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),

@@ -3,7 +3,6 @@
 //! The services of the control thread never touch the node. They open clients, pass on commands, and run queries on
 //! the event loop's thread; a table is read in portions, so that a long one does not hold up messages.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use crate::clients::{Client, ClientProtocol, EventQueue};
+use crate::api::errors::stopping;
+use crate::clients::{Client, ClientProtocol, EventQueue, EventReader};
 use crate::view::{PORTION, Portion, View};
 
 /// A request to the event loop.
@@ -64,6 +64,12 @@ pub(crate) struct LoopHandle {
     sender: mpsc::Sender<LoopRequest>,
     wake: Arc<dyn Fn() + Send + Sync>,
     last_id: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for LoopHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LoopHandle")
+    }
 }
 
 /// A stream of replies to a client.
@@ -184,11 +190,6 @@ impl LoopHandle {
     }
 }
 
-/// What every client is answered when the event loop has ended.
-pub(crate) fn stopping() -> Status {
-    Status::unavailable("the daemon is stopping")
-}
-
 /// Refuses a call for a protocol that does not run here; `remedy` names what is missing.
 pub(crate) fn must_run(running: bool, remedy: &'static str) -> Result<(), Status> {
     running.then_some(()).ok_or_else(|| Status::failed_precondition(remedy))
@@ -199,19 +200,30 @@ pub(crate) fn must_run(running: bool, remedy: &'static str) -> Result<(), Status
 pub(crate) struct Lease {
     /// The client's identifier.
     pub(crate) id: u64,
-    /// Nothing is ever sent: the other end waits for this one to be dropped.
-    _alive: oneshot::Sender<Infallible>,
+    handle: LoopHandle,
+    /// The other end closes the client when this one is dropped; it does nothing when it gets a message.
+    alive: oneshot::Sender<()>,
 }
 
 impl Lease {
     fn new(handle: LoopHandle, id: u64) -> Self {
-        let (alive, gone) = oneshot::channel::<Infallible>();
+        let (alive, gone) = oneshot::channel();
+        let closing = handle.clone();
         tokio::spawn(async move {
-            let _ = gone.await;
-            // An error means that the event loop has ended, and the client with it.
-            let _ = handle.send(LoopRequest::Close(id)).await;
+            if gone.await.is_err() {
+                // An error means that the event loop has ended, and the client with it.
+                let _ = closing.send(LoopRequest::Close(id)).await;
+            }
         });
-        Self { id, _alive: alive }
+        Self { id, handle, alive }
+    }
+
+    /// Closes the client. Requests to the event loop that follow come after it.
+    pub(crate) async fn close(self) {
+        let Self { id, handle, alive } = self;
+        // An error means that the event loop has ended, and the client with it.
+        let _ = handle.send(LoopRequest::Close(id)).await;
+        let _ = alive.send(());
     }
 }
 
@@ -219,21 +231,32 @@ impl Lease {
 pub(crate) struct Opened<P: ClientProtocol> {
     /// Keeps it open.
     pub(crate) lease: Lease,
-    /// Its events. They end after the last event, and if the client is closed because it reads too slowly.
-    pub(crate) events: mpsc::Receiver<P::Event>,
+    /// Its events.
+    pub(crate) events: EventReader<P>,
 }
 
 impl<P: ClientProtocol> Opened<P> {
-    /// The events as a stream of replies; the client is closed when the stream is dropped.
-    pub(crate) fn replies<T>(
+    /// The events as a stream of replies, which ends after the last event. The client is closed when the stream is
+    /// dropped.
+    pub(crate) fn replies<T: Send + 'static>(
         self,
         convert: impl Fn(P::Event) -> Result<T, Status> + Send + 'static,
     ) -> Replies<T> {
-        let Self { lease, events } = self;
-        Box::pin(tokio_stream::StreamExt::map(ReceiverStream::new(events), move |event| {
-            // The lease goes with the stream.
-            let _ = &lease;
-            convert(event)
-        }))
+        let Self { lease, mut events } = self;
+        let (out, stream) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let event = tokio::select! {
+                    event = events.next() => event,
+                    () = out.closed() => break,
+                };
+                let Some(reply) = event.map(|event| event.and_then(&convert)) else { break };
+                if out.send(reply).await.is_err() {
+                    break;
+                }
+            }
+            drop(lease);
+        });
+        Box::pin(ReceiverStream::new(stream))
     }
 }

@@ -9,8 +9,11 @@ use signalbox_core::Time;
 use signalbox_node::{Command, Event, Node};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Server};
+use tonic_types::StatusExt as _;
 
+use crate::api::{Api, Facts, Names};
 use crate::clients::{Client, Delivery};
 use crate::config::Config;
 use crate::protocols;
@@ -20,6 +23,11 @@ use crate::view::tests::NoKernel;
 
 /// A configuration with all protocols.
 pub(crate) const ALL: &str = "[node]\nname = \"r7\"\n[apps.ping]\n[apps.qos]\n[rsvp]\n";
+
+/// The reason of an error, as programs read it.
+pub(crate) fn reason(status: &Status) -> String {
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
 
 /// A client's connection, and the requests that its calls make.
 pub(crate) struct Rig {
@@ -67,7 +75,9 @@ impl Rig {
             counter.fetch_add(1, Ordering::SeqCst);
         });
         let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
-        let services = protocols::services(&handle, &config);
+        let api =
+            Api { handle: handle.clone(), facts: Arc::new(Facts::new(&config)), names: Names::default() };
+        let services = protocols::services(&api, &config);
         tokio::spawn(Server::builder().serve_with_incoming(services, connections));
         let mut ours = Some(TokioIo::new(ours));
         let connector = tower::service_fn(move |_| {

@@ -1,5 +1,6 @@
 //! The second thread: clients of the control socket, and the signals that stop the daemon.
 
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport;
 
+use crate::api::{Api, Facts, Names};
 use crate::config::Config;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest};
@@ -35,6 +37,7 @@ impl Server {
         control: ControlSocket,
         config: &Config,
         waker: Waker,
+        names: Names,
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (listener, signals) = {
@@ -46,7 +49,8 @@ impl Server {
         let (farewell, stopping) = oneshot::channel();
         let last_call = waker.clone();
         let handle = LoopHandle::new(sender, move || waker.wake());
-        let services = protocols::services(&handle, config);
+        let facts = Arc::new(Facts::new(config));
+        let services = protocols::services(&Api { handle: handle.clone(), facts, names }, config);
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || {

@@ -43,7 +43,7 @@ impl ::prost::Name for ListSessionsResponse {
         "/signalbox.qos.v1.ListSessionsResponse".into()
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Session {
     /// Session identifier, 16 octets.
     #[prost(bytes = "vec", tag = "1")]

@@ -780,7 +780,7 @@ impl ::prost::Name for ListReservationsResponse {
     }
 }
 /// What this node holds at one interface for one request.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reservation {
     /// Identifier for DeleteReservation, valid as long as the reservation stands.
     #[prost(string, tag = "1")]
@@ -790,8 +790,9 @@ pub struct Reservation {
     /// Session identifier, 16 octets, with qos.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
-    #[prost(message, optional, tag = "4")]
-    pub flow: ::core::option::Option<FlowSpec>,
+    /// Its packets: those that fit any of these. With rsvp several senders can share a reservation.
+    #[prost(message, repeated, tag = "4")]
+    pub flows: ::prost::alloc::vec::Vec<FlowSpec>,
     /// Interface by which the packets leave.
     #[prost(message, optional, tag = "5")]
     pub interface: ::core::option::Option<InterfaceRef>,
@@ -1977,7 +1978,7 @@ impl ::prost::Name for Synced {
         "/signalbox.v1.Synced".into()
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReservationEvent {
     #[prost(enumeration = "Change", tag = "1")]
     pub change: i32,
@@ -2181,17 +2182,17 @@ impl ::prost::Name for ReloadConfigResponse {
         "/signalbox.v1.ReloadConfigResponse".into()
     }
 }
-/// What happens to packets of a reservation that do not conform.
+/// How packets of a reservation are found that do not conform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Policing {
     Unspecified = 0,
     /// Nothing is policed.
-    Off = 1,
-    /// They become best effort, packet by packet.
-    Demote = 2,
-    /// They are dropped.
-    Drop = 3,
+    None = 1,
+    /// By a token bucket for each reservation.
+    TokenBucket = 2,
+    /// By the rate of the queue: what exceeds it waits, and is then lost.
+    ClassCeiling = 3,
 }
 impl Policing {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -2201,18 +2202,18 @@ impl Policing {
     pub fn as_str_name(&self) -> &'static str {
         match self {
             Self::Unspecified => "POLICING_UNSPECIFIED",
-            Self::Off => "POLICING_OFF",
-            Self::Demote => "POLICING_DEMOTE",
-            Self::Drop => "POLICING_DROP",
+            Self::None => "POLICING_NONE",
+            Self::TokenBucket => "POLICING_TOKEN_BUCKET",
+            Self::ClassCeiling => "POLICING_CLASS_CEILING",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
             "POLICING_UNSPECIFIED" => Some(Self::Unspecified),
-            "POLICING_OFF" => Some(Self::Off),
-            "POLICING_DEMOTE" => Some(Self::Demote),
-            "POLICING_DROP" => Some(Self::Drop),
+            "POLICING_NONE" => Some(Self::None),
+            "POLICING_TOKEN_BUCKET" => Some(Self::TokenBucket),
+            "POLICING_CLASS_CEILING" => Some(Self::ClassCeiling),
             _ => None,
         }
     }

@@ -13,18 +13,23 @@ pub(crate) mod rsvp;
 
 use signalbox_api::v0::control_server::ControlServer;
 
+use crate::api::{self, Api};
 use crate::config::Config;
 use crate::config::section::{Present, Section};
-use crate::control::Control;
-use crate::requests::LoopHandle;
 use crate::services::{Route, Services};
+use crate::v0;
 
 /// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
-pub(crate) fn services(handle: &LoopHandle, config: &Config) -> Services {
+pub(crate) fn services(api: &Api, config: &Config) -> Services {
     Services::new(vec![
-        Route::to(ControlServer::new(Control::new(handle, config))),
-        Route::to(applications::service::server(handle, config)),
-        Route::to(rsvp::service::server(handle, config)),
+        Route::to(api::node::server(api)),
+        Route::to(gist::service::server(api)),
+        Route::to(ping::service::server(api)),
+        Route::to(qos::service::server(api)),
+        Route::to(rsvp::service::server(api)),
+        Route::to(ControlServer::new(v0::control::Control::new(&api.handle, config))),
+        Route::to(v0::applications::service::server(&api.handle, config)),
+        Route::to(v0::rsvp::service::server(&api.handle, config)),
     ])
 }
 

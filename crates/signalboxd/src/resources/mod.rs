@@ -1,5 +1,3 @@
 //! What there is to reserve, and how the kernel keeps it. QoS and RSVP share it.
 
 pub(crate) mod config;
-pub(crate) mod convert;
-pub(crate) mod service;

@@ -6,13 +6,13 @@ use signalbox_core::NslpId;
 use tonic::{Request, Response, Status};
 
 use crate::config::Config;
-use crate::convert;
-use crate::protocols::gist::service::GistTables;
-use crate::protocols::ping::service::PingService;
-use crate::protocols::qos::service::QosService;
 use crate::protocols::sections;
 use crate::requests::{LoopHandle, Replies};
-use crate::resources::service::ResourceService;
+use crate::v0::convert;
+use crate::v0::gist::service::GistTables;
+use crate::v0::ping::service::PingService;
+use crate::v0::qos::service::QosService;
+use crate::v0::resources::service::ResourceService;
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -147,6 +147,3 @@ impl control_server::Control for Control {
         self.resources.interfaces().await.map(Response::new)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -16,25 +16,25 @@ use crate::clients::{Client, Delivery};
 use crate::driver::DaemonCounters;
 
 /// Indications that wait for one application before further ones are lost.
-pub(super) const QUEUE: usize = 2048;
+pub(crate) const QUEUE: usize = 2048;
 /// Indications that wait for an application when it is given no more messages. What one read of one stream can
 /// still bring fits behind them.
-pub(super) const HIGH: usize = 1024;
+pub(crate) const HIGH: usize = 1024;
 /// Indications that may still wait for an application when it is given messages again.
-pub(super) const LOW: usize = 256;
+pub(crate) const LOW: usize = 256;
 
 /// An indication that waits for an application.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     /// The indication.
-    pub(super) indication: OwnedIndication,
+    pub(crate) indication: OwnedIndication,
     /// Indications lost before this one.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
 }
 
 /// The event loop's end of an application.
 #[derive(Debug)]
-pub(super) struct Application {
+pub(crate) struct Application {
     nslp: NslpId,
     queue: mpsc::Sender<Waiting>,
     shared: Arc<Shared>,
@@ -46,27 +46,27 @@ pub(super) struct Application {
 
 /// What both ends of an application see.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// The node gives the application no messages until its queue has shrunk.
-    pub(super) lags: AtomicBool,
+    pub(crate) lags: AtomicBool,
     /// Indications lost.
-    pub(super) lost: AtomicU64,
+    pub(crate) lost: AtomicU64,
 }
 
 /// The other end: where the application's call reads.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// The indications.
-    pub(super) queue: mpsc::Receiver<Waiting>,
+    pub(crate) queue: mpsc::Receiver<Waiting>,
     /// What both ends see.
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// The result of the registration.
-    pub(super) registered: oneshot::Receiver<Result<(), RegisterError>>,
+    pub(crate) registered: oneshot::Receiver<Result<(), RegisterError>>,
 }
 
 impl Application {
     /// Both ends of an application with this number.
-    pub(super) fn new(nslp: NslpId) -> (Self, Reader) {
+    pub(crate) fn new(nslp: NslpId) -> (Self, Reader) {
         let (queue, reader) = mpsc::channel(QUEUE);
         let (registered, result) = oneshot::channel();
         let shared = Arc::<Shared>::default();

@@ -1,5 +1,5 @@
 //! Signaling applications of other processes: the clients of GIST's service interface (RFC 5971, Appendix B).
 
-mod client;
+pub(crate) mod call;
+pub(crate) mod client;
 mod convert;
-pub(crate) mod service;

@@ -4,3 +4,5 @@
 pub(crate) mod config;
 mod convert;
 pub(crate) mod service;
+
+pub(crate) use convert::routing_method;

@@ -1,7 +1,7 @@
 //! The QoS application (RFC 5974).
 
 pub(crate) mod config;
-mod convert;
+
 pub(crate) mod service;
 
 use signalbox_node::qos::{Command as QosCommand, QosEvent};

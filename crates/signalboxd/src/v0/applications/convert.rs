@@ -340,6 +340,3 @@ fn send_failure(failure: SendError) -> v0::SendFailure {
         peer_subcode: peer.map(|(_, subcode)| subcode.into()),
     }
 }
-
-#[cfg(test)]
-mod tests;

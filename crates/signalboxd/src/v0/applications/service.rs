@@ -17,10 +17,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::client::{Application, LOW, Reader, Shared, Waiting};
 use super::convert;
+use crate::api::errors::stopping;
 use crate::config::Config;
-use crate::requests::{Lease, LoopHandle, Replies, stopping};
+use crate::protocols::applications::client::{Application, LOW, Reader, Shared, Waiting};
+use crate::requests::{Lease, LoopHandle, Replies};
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -129,6 +130,3 @@ impl Call {
         let _ = self.out.send(Err(stopping())).await;
     }
 }
-
-#[cfg(test)]
-mod tests;

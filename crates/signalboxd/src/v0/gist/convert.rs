@@ -5,7 +5,7 @@ use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView
 use tonic::Status;
 
 use super::service::SessionFilter;
-use crate::convert::{address, flow, millis, session_id};
+use crate::v0::convert::{address, flow, millis, session_id};
 
 /// The filter that a client asks for.
 pub(super) fn session_filter(request: &v0::ListSessionsRequest) -> Result<SessionFilter, Status> {

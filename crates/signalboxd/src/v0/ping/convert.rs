@@ -6,7 +6,7 @@ use signalbox_api::v0;
 use signalbox_node::ping::{Hop, PingEvent, PingRequest, Refusal, Reply};
 use tonic::Status;
 
-use crate::convert::{address, flow, micros, session_id};
+use crate::v0::convert::{address, flow, micros, session_id};
 
 /// The ping that a client asks for. The application checks whether the values fit each other.
 pub(super) fn ping_request(request: &v0::PingRequest) -> Result<PingRequest, Status> {

@@ -4,8 +4,9 @@ use signalbox_api::v0;
 use signalbox_node::ping::Command;
 use tonic::Status;
 
-use super::{Pings, convert};
+use super::convert;
 use crate::config::Config;
+use crate::protocols::ping::Pings;
 use crate::requests::{LoopHandle, Replies, must_run};
 
 /// The calls that belong to Ping; cheap to clone.

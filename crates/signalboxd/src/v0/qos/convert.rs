@@ -9,7 +9,7 @@ use signalbox_node::qos::{
 };
 use tonic::Status;
 
-use crate::convert::{address, flow, micros, millis, session_id};
+use crate::v0::convert::{address, flow, micros, millis, session_id};
 
 /// The reservation that a client asks for. The application checks whether the values fit each other.
 pub(super) fn reserve_request(request: v0::ReserveRequest) -> Result<ReserveRequest, Status> {
@@ -179,108 +179,5 @@ pub(super) fn reservation(session: &SessionView, held: Option<v0::HeldReservatio
         gaps: session.gaps,
         expires_in_ms: session.expires_in.map(millis),
         held,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use signalbox_core::SessionId;
-
-    use super::*;
-
-    fn wanted() -> v0::Wanted {
-        v0::Wanted { destination: "192.0.2.9".into(), rate: 125_000, ..v0::Wanted::default() }
-    }
-
-    fn request(wanted: v0::Wanted) -> v0::ReserveRequest {
-        v0::ReserveRequest { wanted: Some(wanted), ..v0::ReserveRequest::default() }
-    }
-
-    #[test]
-    fn a_request_is_taken_over_whole() {
-        let asked = v0::ReserveRequest {
-            bidirectional: true,
-            hold_ms: Some(1500),
-            priority: Some(7),
-            confirm_release: true,
-            token: vec![1, 2, 3, 4],
-            ..request(v0::Wanted {
-                source: "192.0.2.1".into(),
-                protocol: Some(17),
-                destination_port: Some(5004),
-                burst: Some(9000),
-                service: "guaranteed".into(),
-                delay_us: Some(20_000),
-                ..wanted()
-            })
-        };
-        let taken = reserve_request(asked).unwrap();
-        let flow = Flow {
-            src: Some("192.0.2.1".parse().unwrap()),
-            protocol: Some(17),
-            dst_port: Some(5004),
-            ..Flow::to("192.0.2.9".parse().unwrap())
-        };
-        let qos = QosRequest {
-            burst: Some(9000),
-            service: Service::Guaranteed,
-            delay: Some(Duration::from_millis(20)),
-            ..QosRequest::rate(125_000)
-        };
-        let expected = ReserveRequest {
-            bidirectional: true,
-            hold: Some(Duration::from_millis(1500)),
-            priority: Some(Priority { preemption: 7, defending: 7 }),
-            confirm_release: true,
-            token: Some(vec![1, 2, 3, 4]),
-            ..ReserveRequest::new(flow, qos)
-        };
-        assert_eq!(taken, expected);
-    }
-
-    #[test]
-    fn services_have_their_names() {
-        for (text, expected) in [
-            ("", Service::ControlledLoad),
-            ("controlled-load", Service::ControlledLoad),
-            ("guaranteed", Service::Guaranteed),
-            ("dscp 46", Service::Dscp(46)),
-        ] {
-            assert_eq!(service(text).unwrap(), expected, "{text}");
-        }
-        for text in ["dscp 64", "dscp", "ef", "best-effort"] {
-            assert!(service(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn wrong_values_name_their_field() {
-        for (wanted, field) in [
-            (v0::Wanted { rate: 0, ..wanted() }, "wanted.rate"),
-            (v0::Wanted { destination: "x".into(), ..wanted() }, "wanted.destination"),
-            (v0::Wanted { protocol: Some(256), ..wanted() }, "wanted.protocol"),
-            (v0::Wanted { delay_us: Some(1), ..wanted() }, "wanted.delay_us"),
-            (v0::Wanted { burst: Some(100), ..wanted() }, "wanted.burst"),
-        ] {
-            let status = reserve_request(request(wanted)).unwrap_err();
-            assert_eq!(status.code(), tonic::Code::InvalidArgument);
-            assert!(status.message().starts_with(field), "{status}");
-        }
-        assert!(reserve_request(v0::ReserveRequest::default()).is_err());
-    }
-
-    #[test]
-    fn a_question_waits_for_its_answer() {
-        let session = SessionId([5; 16]);
-        let mri = signalbox_core::Mri::PathCoupled(signalbox_core::mri::PathCoupled::between(
-            "192.0.2.1".parse().unwrap(),
-            "192.0.2.9".parse().unwrap(),
-        ));
-        assert!(query_response(QosEvent::Started { session, mri }).is_none());
-        let available = Quality { rate: Some(5), ..Quality::default() };
-        let answer = Answer { session, available, hops: Vec::new(), gaps: true };
-        let told = query_response(QosEvent::Answer(answer)).unwrap().unwrap();
-        let Some(v0::query_response::Answer::Available(path)) = told.answer else { panic!("{told:?}") };
-        assert_eq!((path.rate, path.gaps), (Some(5), true));
     }
 }

@@ -5,10 +5,12 @@ use signalbox_node::Command;
 use signalbox_node::qos::{self, SessionView};
 use tonic::Status;
 
-use super::{Reservations, convert};
+use super::convert;
+use crate::api::errors::stopping;
 use crate::config::Config;
-use crate::requests::{LoopHandle, Replies, must_run, stopping};
-use crate::resources;
+use crate::protocols::qos::Reservations;
+use crate::requests::{LoopHandle, Replies, must_run};
+use crate::v0::resources;
 use crate::view::{View, portion};
 
 /// The calls that belong to QoS; cheap to clone.
@@ -58,8 +60,8 @@ impl QosService {
         self.must_run()?;
         let request = convert::query_request(request)?;
         let mut opened = self.handle.open::<Reservations>(qos::Command::Query(Box::new(request))).await?;
-        while let Some(event) = opened.events.recv().await {
-            if let Some(answer) = convert::query_response(event) {
+        while let Some(event) = opened.events.next().await {
+            if let Some(answer) = convert::query_response(event?) {
                 return answer;
             }
         }

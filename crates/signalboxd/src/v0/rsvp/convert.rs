@@ -16,7 +16,7 @@ use signalbox_node::rsvp::{
 };
 use tonic::Status;
 
-use crate::convert::{address, millis};
+use crate::v0::convert::{address, millis};
 use carried::{adspec_object_to_api, adspec_to_api, policy, policy_to_api};
 
 /// TTL of the data if the client gives none: that of Linux after the first router.
@@ -343,64 +343,5 @@ const fn distrust(why: AuthenticationFailure) -> v0::RsvpDistrust {
         AuthenticationFailure::Replayed => v0::RsvpDistrust::Replayed,
         AuthenticationFailure::Unproven => v0::RsvpDistrust::Unproven,
         AuthenticationFailure::Unwilling => v0::RsvpDistrust::Unwilling,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn traffic() -> v0::RsvpTraffic {
-        v0::RsvpTraffic { rate: 8000.0, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 }
-    }
-
-    #[test]
-    fn a_request_is_converted_and_back() {
-        let flowspec = v0::RsvpFlowspec {
-            traffic: Some(v0::RsvpTraffic { peak: Some(16_000.0), ..traffic() }),
-            service_rate: Some(9000.0),
-            slack_us: 7,
-        };
-        let one = v0::RsvpFilter { source: "10.0.0.1".into(), selector: Some(ApiSelector::Port(5)) };
-        let asked = v0::RsvpReserve {
-            style: v0::RsvpStyle::SharedExplicit.into(),
-            flows: vec![v0::RsvpFlow { flowspec: Some(flowspec), senders: vec![one.clone()] }],
-            confirm: true,
-            policy: None,
-        };
-        let taken = reserve(&asked).unwrap();
-        assert_eq!((taken.style, taken.confirm), (Style::Se, true));
-        assert_eq!(filter_to_api(&taken.flows[0].senders[0]), one);
-        assert_eq!(flowspec_to_api(&taken.flows[0].flowspec), flowspec);
-    }
-
-    #[test]
-    fn an_own_sender_needs_no_source() {
-        let asked = v0::RsvpSender { traffic: Some(traffic()), ..v0::RsvpSender::default() };
-        let own = "10.0.0.9".parse().unwrap();
-        let taken = sender(&asked, || Ok(own)).unwrap();
-        assert_eq!(taken.template, Filter { src: own, selector: Selector::Port(0) });
-        assert_eq!((taken.ttl, taken.adspec), (TTL, true));
-        assert!(sender(&asked, || Err(Status::failed_precondition("no route"))).is_err());
-    }
-
-    #[test]
-    fn wrong_values_name_their_field() {
-        let register = |protocol, port| {
-            let register =
-                v0::RsvpRegister { destination: "10.0.0.1".into(), protocol, port, ..Default::default() };
-            session(&register).unwrap_err().message().to_owned()
-        };
-        assert_eq!(register(0, 1), "register.protocol: between 1 and 255");
-        assert_eq!(register(17, 70_000), "register.port: between 0 and 65535");
-        let slow = v0::RsvpSender {
-            traffic: Some(v0::RsvpTraffic { rate: 0.0, ..traffic() }),
-            ..v0::RsvpSender::default()
-        };
-        let error = sender(&slow, || Ok("10.0.0.1".parse().unwrap())).unwrap_err();
-        assert!(error.message().starts_with("sender.traffic: token rate r"), "{error}");
-        assert!(
-            reserve(&v0::RsvpReserve { flows: vec![v0::RsvpFlow::default()], ..Default::default() }).is_err()
-        );
     }
 }

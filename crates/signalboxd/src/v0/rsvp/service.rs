@@ -13,8 +13,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Sessions, convert, tables};
+use super::{convert, tables};
+use crate::clients::EventReader;
 use crate::config::Config;
+use crate::protocols::rsvp::Sessions;
 use crate::requests::{Lease, LoopHandle, Opened, Replies, must_run};
 
 /// The service; cheap to clone.
@@ -54,7 +56,7 @@ impl Rsvp for RsvpService {
         let Opened { lease, mut events } =
             self.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
         // The node has handled the registration: if it is refused, that is the first event.
-        let first = events.try_recv().ok();
+        let first = events.waiting();
         if let Some(RsvpEvent::Refused(refused)) = first {
             return Err(convert::not_registered(refused));
         }
@@ -162,11 +164,9 @@ impl Call {
     }
 
     /// Passes events to the client until the event loop closes the session.
-    async fn pass_events(&self, mut events: mpsc::Receiver<RsvpEvent>) {
-        while let Some(event) = events.recv().await {
-            self.send(convert::upcall(event)).await;
+    async fn pass_events(&self, mut events: EventReader<Sessions>) {
+        while let Some(event) = events.next().await {
+            let _ = self.out.send(event.map(convert::upcall)).await;
         }
-        let slow = Status::resource_exhausted("the upcalls were not read: the session is closed");
-        let _ = self.out.send(Err(slow)).await;
     }
 }

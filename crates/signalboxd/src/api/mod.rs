@@ -1,0 +1,82 @@
+//! What the gRPC services of all protocols share. The services of one protocol are in its folder below `protocols`.
+
+pub(crate) mod errors;
+pub(crate) mod held;
+pub(crate) mod node;
+pub(crate) mod pages;
+pub(crate) mod types;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use signalbox_api::v1::InterfaceRef;
+use signalbox_core::IfIndex;
+use signalbox_core::node::Interface;
+use signalbox_node::ProtocolId;
+use tonic::Status;
+
+use crate::config::Config;
+use crate::protocols::sections;
+use crate::requests::LoopHandle;
+
+/// What every service needs; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    /// The way to the event loop.
+    pub(crate) handle: LoopHandle,
+    /// What does not change while the daemon runs.
+    pub(crate) facts: Arc<Facts>,
+    /// The interfaces.
+    pub(crate) names: Names,
+}
+
+/// What does not change while the daemon runs.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// Name of the node.
+    pub(crate) node: String,
+    /// The protocols that run.
+    pub(crate) protocols: Vec<ProtocolId>,
+    /// When the daemon was ready, in microseconds since 1970.
+    pub(crate) start_unix_us: u64,
+    /// Whether a protocol runs that reserves.
+    pub(crate) reserves: bool,
+}
+
+impl Facts {
+    /// The facts of a daemon that starts with this configuration.
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut node = signalbox_node::Config::empty();
+        sections(config).for_each(|section| section.install(&mut node));
+        Self {
+            node: config.node.name.clone(),
+            protocols: node.protocols(),
+            start_unix_us: types::unix_us(),
+            reserves: sections(config).any(|section| section.reserves()),
+        }
+    }
+}
+
+impl Api {
+    /// Refuses a call for a protocol that does not run here.
+    pub(crate) fn must_run(&self, protocol: ProtocolId) -> Result<(), Status> {
+        let runs = self.facts.protocols.contains(&protocol);
+        runs.then_some(()).ok_or_else(|| errors::not_running(protocol.name()))
+    }
+}
+
+/// The names of the interfaces, for events that the control thread converts. The event loop sets them after a change.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names(Arc<RwLock<Vec<Interface>>>);
+
+impl Names {
+    /// Sets the interfaces.
+    pub(crate) fn set(&self, interfaces: &[Interface]) {
+        // A poisoned list is as good as any: it is replaced as a whole.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = interfaces.to_vec();
+    }
+
+    /// An interface; `None` for [`IfIndex::NONE`].
+    pub(crate) fn interface(&self, ifindex: IfIndex) -> Option<InterfaceRef> {
+        types::interface(&self.0.read().unwrap_or_else(PoisonError::into_inner), ifindex)
+    }
+}

@@ -1,0 +1,193 @@
+//! The service `Node`: what runs, and the interfaces.
+
+use std::collections::HashMap;
+
+use signalbox_api::v1;
+use signalbox_api::v1::node_server::{Node, NodeServer};
+use signalbox_core::IfIndex;
+use signalbox_linux::traffic::{Capabilities, Policing};
+use signalbox_node::resources::view::LinkView;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::errors::not_running;
+use super::pages::ROWS;
+use super::{Api, types};
+use crate::requests::Replies;
+use crate::view::View;
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct NodeService {
+    api: Api,
+}
+
+/// The generated server with this service.
+pub(crate) fn server(api: &Api) -> NodeServer<NodeService> {
+    NodeServer::new(NodeService { api: api.clone() })
+}
+
+#[tonic::async_trait]
+impl Node for NodeService {
+    async fn get_node(
+        &self,
+        _: Request<v1::GetNodeRequest>,
+    ) -> Result<Response<v1::GetNodeResponse>, Status> {
+        let facts = &self.api.facts;
+        let fixed = v1::GetNodeResponse {
+            name: facts.node.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            start_unix_us: facts.start_unix_us,
+            pid: std::process::id(),
+            ..v1::GetNodeResponse::default()
+        };
+        let node = self.api.handle.query(move |view| {
+            let nslp = |id| view.node.nslps().find(|(owner, _)| *owner == id).map(|(_, nslp)| nslp.0.into());
+            let protocols = view.node.sizes().map(|(id, size)| v1::ProtocolStatus {
+                protocol: types::protocol(id).into(),
+                nslp_id: nslp(id),
+                sessions: size.sessions.into(),
+                peers: size.peers.map(Into::into),
+            });
+            let applications = view.node.applications();
+            v1::GetNodeResponse {
+                protocols: protocols.collect(),
+                applications: applications
+                    .map(|application| v1::ApplicationStatus { nslp_id: application.nslp.0.into() })
+                    .collect(),
+                ..fixed
+            }
+        });
+        node.await.map(Response::new)
+    }
+
+    async fn get_config(
+        &self,
+        _: Request<v1::GetConfigRequest>,
+    ) -> Result<Response<v1::GetConfigResponse>, Status> {
+        Err(Status::unimplemented("GetConfig"))
+    }
+
+    async fn check_config(
+        &self,
+        _: Request<v1::CheckConfigRequest>,
+    ) -> Result<Response<v1::CheckConfigResponse>, Status> {
+        Err(Status::unimplemented("CheckConfig"))
+    }
+
+    async fn reload_config(
+        &self,
+        _: Request<v1::ReloadConfigRequest>,
+    ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
+        Err(Status::unimplemented("ReloadConfig"))
+    }
+
+    type ListMetricsStream = Replies<v1::ListMetricsResponse>;
+
+    async fn list_metrics(
+        &self,
+        _: Request<v1::ListMetricsRequest>,
+    ) -> Result<Response<Self::ListMetricsStream>, Status> {
+        Err(Status::unimplemented("ListMetrics"))
+    }
+
+    type WatchEventsStream = Replies<v1::WatchEventsResponse>;
+
+    async fn watch_events(
+        &self,
+        _: Request<v1::WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        Err(Status::unimplemented("WatchEvents"))
+    }
+
+    type ListInterfacesStream = Replies<v1::ListInterfacesResponse>;
+
+    async fn list_interfaces(
+        &self,
+        request: Request<v1::ListInterfacesRequest>,
+    ) -> Result<Response<Self::ListInterfacesStream>, Status> {
+        if !self.api.facts.reserves {
+            return Err(not_running("a protocol that reserves"));
+        }
+        let wanted = request.into_inner().interface;
+        let handle = self.api.handle.clone();
+        let (pages, stream) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let mut from = Some(IfIndex::NONE);
+            while let Some(start) = from {
+                let wanted = wanted.clone();
+                let query = handle.query(move |view| interfaces(view, start, wanted.as_deref())).await;
+                let page = query.map(|(interfaces, next)| {
+                    from = next;
+                    v1::ListInterfacesResponse { interfaces }
+                });
+                let failed = page.is_err();
+                // A client that is gone needs no answer.
+                if pages.send(page).await.is_err() || failed {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+}
+
+/// Interfaces from a number on, and the number of the next one.
+fn interfaces(
+    view: &mut View<'_>,
+    from: IfIndex,
+    wanted: Option<&str>,
+) -> (Vec<v1::Interface>, Option<IfIndex>) {
+    let kernel: HashMap<String, Capabilities> = view
+        .kernel
+        .enforcer()
+        .into_iter()
+        .flat_map(|enforcer| enforcer.capabilities())
+        .map(|one| (one.name.clone(), one))
+        .collect();
+    let mut links = view.node.resources().links_from(from);
+    let rows = links
+        .by_ref()
+        .take(ROWS)
+        .filter(|link| wanted.is_none_or(|wanted| link.name == wanted))
+        .map(|link| interface(&link, kernel.get(link.name)))
+        .collect();
+    (rows, links.next().map(|link| link.ifindex))
+}
+
+/// An interface with what the kernel enforces there.
+pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v1::Interface {
+    let services = link.services.iter().map(|service| v1::InterfaceService {
+        service: Some(types::service(service.service, v1::Guaranteed::default)),
+        reserved_octets_per_s: service.reserved,
+        limit_octets_per_s: service.limit,
+        reservations: service.reservations,
+    });
+    v1::Interface {
+        interface: Some(v1::InterfaceRef { name: link.name.to_owned(), index: link.ifindex.0 }),
+        up: link.up,
+        capacity_octets_per_s: link.capacity,
+        measured: link.measured,
+        reservable_octets_per_s: link.share,
+        reserved_octets_per_s: link.reserved,
+        reservations: link.reservations,
+        services: services.collect(),
+        enforcement: kernel.map(|kernel| v1::Enforcement {
+            queues: kernel.queues,
+            policing: match kernel.policing {
+                Policing::None => v1::Policing::None,
+                Policing::TokenBucket => v1::Policing::TokenBucket,
+                Policing::ClassCeiling => v1::Policing::ClassCeiling,
+            }
+            .into(),
+            marking: kernel.marking,
+            classes: kernel.classes.0.into(),
+            classes_taken: kernel.classes.1.into(),
+            missing: kernel.lacking.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

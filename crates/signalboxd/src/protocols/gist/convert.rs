@@ -1,0 +1,106 @@
+//! GIST's tables at the edge of the API.
+
+use signalbox_api::gist::v1;
+use signalbox_api::v1::Endpoint;
+use signalbox_core::Mri;
+use signalbox_core::node::Interface;
+use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView, Transport, Validity};
+
+use crate::api::types::{count, flow, identity, interface, micros, session_id};
+
+/// A session.
+pub(super) fn session(session: &SessionView<'_>, interfaces: &[Interface]) -> v1::Session {
+    v1::Session {
+        session_id: session_id(session.session),
+        nslp_id: session.nslp.0.into(),
+        routing_method: routing_method(&session.mri).into(),
+        flow: Some(flow(&session.mri)),
+        upstream: session.upstream.as_ref().map(|state| routing_state(state, interfaces)),
+        downstream: session.downstream.as_ref().map(|state| routing_state(state, interfaces)),
+        queued_messages: count(session.queued),
+    }
+}
+
+/// The message routing method of an MRI.
+pub(crate) const fn routing_method(mri: &Mri) -> v1::RoutingMethod {
+    match mri {
+        Mri::PathCoupled(_) => v1::RoutingMethod::PathCoupled,
+        Mri::LooseEnd(_) => v1::RoutingMethod::LooseEnd,
+    }
+}
+
+fn routing_state(state: &DirectionView<'_>, interfaces: &[Interface]) -> v1::RoutingState {
+    v1::RoutingState {
+        role: if state.role == "querying" { v1::Role::Querying } else { v1::Role::Responding }.into(),
+        state: match state.state {
+            "Awaiting Response" => v1::State::AwaitingResponse,
+            "Awaiting Confirm" => v1::State::AwaitingConfirm,
+            "Established" => v1::State::Established,
+            "Awaiting Refresh" => v1::State::AwaitingRefresh,
+            _ => v1::State::Unspecified,
+        }
+        .into(),
+        validity: match state.validity {
+            Validity::Bad => v1::Validity::Bad,
+            Validity::Tentative => v1::Validity::Tentative,
+            Validity::Good => v1::Validity::Good,
+        }
+        .into(),
+        peer: state
+            .peer
+            .map(|peer| Endpoint { address: peer.ip().to_string(), port: Some(peer.port().into()) }),
+        peer_identity: (!state.identity.is_empty()).then(|| state.identity.to_vec()),
+        local_address: state.local.map(|local| local.to_string()),
+        interface: interface(interfaces, state.ifindex),
+        ip_hops: state.peer.map(|_| state.ip_distance.into()),
+        age_us: micros(state.age),
+        refresh_in_us: state.refresh_in.map(micros),
+        expires_in_us: state.expires_in.map(micros),
+    }
+}
+
+/// A peer.
+pub(super) fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
+    v1::Peer {
+        peer_identity: peer.identity.to_vec(),
+        peer: Some(Endpoint {
+            address: peer.address.ip().to_string(),
+            port: Some(peer.address.port().into()),
+        }),
+        interface: interface(interfaces, peer.ifindex),
+        routing_states: peer.sessions,
+    }
+}
+
+/// A messaging association.
+pub(super) fn association(association: &AssociationView<'_>) -> v1::Association {
+    v1::Association {
+        channel: association.channel.0,
+        stack: match association.transport {
+            Transport::Tcp => v1::Stack::Tcp,
+            Transport::TlsTcp => v1::Stack::Tls,
+            Transport::Sctp => v1::Stack::Sctp,
+        }
+        .into(),
+        state: match association.state {
+            "Awaiting Connection" => v1::AssociationState::AwaitingConnection,
+            "Connected" => v1::AssociationState::Connected,
+            "Idle" => v1::AssociationState::Idle,
+            _ => v1::AssociationState::Unspecified,
+        }
+        .into(),
+        opened: association.opened,
+        peer_identity: (!association.peer.is_empty()).then(|| association.peer.to_vec()),
+        peer: Some(Endpoint { address: association.address.to_string(), port: None }),
+        local: Some(Endpoint { address: association.local.to_string(), port: None }),
+        authenticated: association.authenticated.map(identity),
+        routing_states: association.sessions,
+        queued_messages: count(association.queued),
+        queued_octets: association.queued_octets as u64,
+        unsent_octets: association.unsent as u64,
+        hold_time_us: (!association.hold_time.is_zero()).then(|| micros(association.hold_time)),
+        hello_in_us: association.hello_in.map(micros),
+        closes_in_us: association.closes_in.map(micros),
+        age_us: micros(association.age),
+    }
+}

@@ -1,0 +1,141 @@
+//! The service `Gist`: the tables, and the call of a signaling application.
+
+use std::net::IpAddr;
+
+use signalbox_api::gist::v1;
+use signalbox_api::gist::v1::gist_server::{Gist, GistServer};
+use signalbox_node::ProtocolId;
+use signalbox_node::gist::SessionView;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::convert;
+use crate::api::pages::{Range, page, pages};
+use crate::api::{Api, types};
+use crate::protocols::applications;
+use crate::requests::Replies;
+
+page!(1: v1::ListSessionsResponse, sessions: v1::Session);
+page!(2: v1::ListPeersResponse, peers: v1::Peer);
+page!(3: v1::ListAssociationsResponse, associations: v1::Association);
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct GistService {
+    api: Api,
+}
+
+/// The generated server with this service.
+pub(crate) fn server(api: &Api) -> GistServer<GistService> {
+    GistServer::new(GistService { api: api.clone() })
+}
+
+#[tonic::async_trait]
+impl Gist for GistService {
+    type ApplicationStream = Replies<v1::ApplicationResponse>;
+
+    async fn application(
+        &self,
+        requests: Request<Streaming<v1::ApplicationRequest>>,
+    ) -> Result<Response<Self::ApplicationStream>, Status> {
+        self.api.must_run(ProtocolId::Gist)?;
+        applications::call::serve(&self.api, requests.into_inner()).await.map(Response::new)
+    }
+
+    type ListSessionsStream = Replies<v1::ListSessionsResponse>;
+
+    async fn list_sessions(
+        &self,
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<Self::ListSessionsStream>, Status> {
+        self.api.must_run(ProtocolId::Gist)?;
+        let request = request.into_inner();
+        let filter = SessionFilter {
+            prefix: types::session_prefix("session_id_prefix", request.session_id_prefix)?,
+            nslp: types::number_in("nslp_id", request.nslp_id, 0, 0xffff)?,
+            address: types::address_in("address", request.address.as_deref())?,
+        };
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from: u32, most| {
+            let mut rows = Vec::new();
+            let next = view.node.gist().and_then(|gist| {
+                gist.walk_sessions(from, |row| {
+                    if filter.fits(&row) {
+                        rows.push(convert::session(&row, view.kernel.interfaces()));
+                    }
+                    rows.len() < most
+                })
+            });
+            (rows, next)
+        });
+        list.map(Response::new)
+    }
+
+    type ListPeersStream = Replies<v1::ListPeersResponse>;
+
+    async fn list_peers(
+        &self,
+        request: Request<v1::ListPeersRequest>,
+    ) -> Result<Response<Self::ListPeersStream>, Status> {
+        self.api.must_run(ProtocolId::Gist)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from: u32, most| {
+            let mut rows = Vec::new();
+            let next = view.node.gist().and_then(|gist| {
+                gist.walk_peers(from, |row| {
+                    if address.is_none_or(|address| row.address.ip() == address) {
+                        rows.push(convert::peer(&row, view.kernel.interfaces()));
+                    }
+                    rows.len() < most
+                })
+            });
+            (rows, next)
+        });
+        list.map(Response::new)
+    }
+
+    type ListAssociationsStream = Replies<v1::ListAssociationsResponse>;
+
+    async fn list_associations(
+        &self,
+        request: Request<v1::ListAssociationsRequest>,
+    ) -> Result<Response<Self::ListAssociationsStream>, Status> {
+        self.api.must_run(ProtocolId::Gist)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from: u32, most| {
+            let mut rows = Vec::new();
+            let next = view.node.gist().and_then(|gist| {
+                gist.walk_associations(from, |row| {
+                    if address.is_none_or(|address| row.address == address) {
+                        rows.push(convert::association(&row));
+                    }
+                    rows.len() < most
+                })
+            });
+            (rows, next)
+        });
+        list.map(Response::new)
+    }
+}
+
+/// Which sessions are wanted; all conditions must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SessionFilter {
+    /// First hexadecimal digits of the identifier, in lower case.
+    prefix: String,
+    /// Signaling application.
+    nslp: Option<u16>,
+    /// Source or destination of the flow.
+    address: Option<IpAddr>,
+}
+
+impl SessionFilter {
+    fn fits(&self, row: &SessionView<'_>) -> bool {
+        self.nslp.is_none_or(|nslp| row.nslp.0 == nslp)
+            && types::has_end(self.address, [row.mri.src(), row.mri.dst()])
+            && (self.prefix.is_empty() || row.session.to_string().starts_with(&self.prefix))
+    }
+}

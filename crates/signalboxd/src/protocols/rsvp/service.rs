@@ -1,0 +1,178 @@
+//! The service `Rsvp`: sessions of other processes, each with a call of its own, and the tables.
+
+use std::net::IpAddr;
+
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::rsvp_server::{Rsvp, RsvpServer};
+use signalbox_api::rsvp::v1::session_request::Request as AppRequest;
+use signalbox_api::rsvp::v1::session_response::Upcall;
+use signalbox_core::node::RouteQuery;
+use signalbox_node::rsvp::{Command as RsvpCommand, RsvpEvent, Session};
+use signalbox_node::{Command, ProtocolId};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Sessions, convert, tables};
+use crate::api::errors::{Reason, already_open, must_open};
+use crate::api::pages::{Range, pages};
+use crate::api::{Api, types};
+use crate::clients::EventReader;
+use crate::requests::{LoopHandle, Opened, Replies};
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct RsvpService {
+    api: Api,
+}
+
+/// The generated server with this service.
+pub(crate) fn server(api: &Api) -> RsvpServer<RsvpService> {
+    RsvpServer::new(RsvpService { api: api.clone() })
+}
+
+#[tonic::async_trait]
+impl Rsvp for RsvpService {
+    type SessionStream = Replies<v1::SessionResponse>;
+
+    async fn session(
+        &self,
+        requests: Request<Streaming<v1::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        self.api.must_run(ProtocolId::Rsvp)?;
+        let mut requests = requests.into_inner();
+        let Some(v1::SessionRequest { request: Some(AppRequest::Register(register)) }) =
+            requests.message().await?
+        else {
+            return Err(must_open("register"));
+        };
+        let session = convert::session(&register)?;
+        let Opened { lease, mut events } =
+            self.api.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
+        // The node has handled the registration: if it is refused, that is the first event.
+        let first = events.waiting();
+        if let Some(RsvpEvent::Refused(refused)) = first {
+            return Err(convert::not_registered(refused));
+        }
+        let (out, stream) = mpsc::channel(1);
+        let call = Call { handle: self.api.handle.clone(), id: lease.id, session, out };
+        tokio::spawn(async move {
+            let registered = Upcall::Registered(v1::Registered { id: call.id.to_string() });
+            call.send(convert::response(registered)).await;
+            if let Some(event) = first {
+                call.send(convert::upcall(event)).await;
+            }
+            tokio::select! {
+                () = call.pass_requests(requests) => {}
+                () = call.pass_events(events) => {}
+                () = call.out.closed() => {}
+            }
+            // The session is gone when the client reads the end of the call.
+            lease.close().await;
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    type ListSessionsStream = Replies<v1::ListSessionsResponse>;
+
+    async fn list_sessions(
+        &self,
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<Self::ListSessionsStream>, Status> {
+        self.api.must_run(ProtocolId::Rsvp)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from, most| {
+            tables::sessions(view, from, most, address)
+        });
+        list.map(Response::new)
+    }
+
+    type ListNeighborsStream = Replies<v1::ListNeighborsResponse>;
+
+    async fn list_neighbors(
+        &self,
+        request: Request<v1::ListNeighborsRequest>,
+    ) -> Result<Response<Self::ListNeighborsStream>, Status> {
+        self.api.must_run(ProtocolId::Rsvp)?;
+        let request = request.into_inner();
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        pages(&self.api.handle, range, tables::neighbours).map(Response::new)
+    }
+}
+
+/// The call of an application whose session is registered.
+struct Call {
+    handle: LoopHandle,
+    id: u64,
+    session: Session,
+    out: mpsc::Sender<Result<v1::SessionResponse, Status>>,
+}
+
+impl Call {
+    async fn send(&self, response: v1::SessionResponse) {
+        // If the client is gone, the call ends elsewhere.
+        let _ = self.out.send(Ok(response)).await;
+    }
+
+    /// Passes requests to the event loop, until the client is gone, asks for the end, or sends a request that cannot be.
+    async fn pass_requests(&self, mut requests: Streaming<v1::SessionRequest>) {
+        loop {
+            match requests.message().await {
+                Ok(Some(v1::SessionRequest { request: Some(AppRequest::Unregister(_)) })) => return,
+                Ok(Some(v1::SessionRequest { request: Some(request) })) => {
+                    if let Err(status) = self.pass_request(request).await {
+                        let _ = self.out.send(Err(status)).await;
+                        return;
+                    }
+                }
+                // A request of a client that is newer than this daemon.
+                Ok(Some(v1::SessionRequest { request: None })) => {}
+                // The client has no more requests, and goes on to read upcalls.
+                Ok(None) => std::future::pending().await,
+                Err(_) => return,
+            }
+        }
+    }
+
+    async fn pass_request(&self, request: AppRequest) -> Result<(), Status> {
+        let command = match request {
+            AppRequest::Register(_) => return Err(already_open("register")),
+            AppRequest::Sender(sender) => {
+                let source = sender.filter.as_ref().and_then(|filter| filter.source.as_ref());
+                let own = match source {
+                    Some(_) => None,
+                    None => Some(own_address(&self.handle, self.session.dest).await?),
+                };
+                RsvpCommand::Sender(convert::sender(&sender, own)?)
+            }
+            AppRequest::Reserve(reserve) => RsvpCommand::Reserve(convert::reserve(&reserve)?),
+            AppRequest::ReceiveAt(at) => RsvpCommand::ReceiveAt(convert::receive_at(&at)?),
+            AppRequest::ReleaseSender(_) => RsvpCommand::ReleaseSender,
+            AppRequest::ReleaseReservation(_) => RsvpCommand::ReleaseReservation,
+            AppRequest::Unregister(_) => return Ok(()),
+        };
+        self.handle.post(Command::Rsvp { id: self.id, command }).await
+    }
+
+    /// Passes events to the client until there are no more.
+    async fn pass_events(&self, mut events: EventReader<Sessions>) {
+        while let Some(event) = events.next().await {
+            // If the client is gone, the call ends elsewhere.
+            let _ = self.out.send(event.map(convert::upcall)).await;
+        }
+    }
+}
+
+/// This node's address towards a destination.
+pub(super) async fn own_address(handle: &LoopHandle, dst: IpAddr) -> Result<IpAddr, Status> {
+    match handle.query(move |view| view.kernel.route(&RouteQuery::to(dst))).await? {
+        Ok(route) if route.local => Ok(dst),
+        Ok(route) => Ok(route.src),
+        Err(_) => Err(Reason::NoRoute.status(format!("this node has no route to {dst}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! RSVP's tables at the edge of the API.
+
+use std::net::IpAddr;
+
+use signalbox_api::rsvp::v1;
+use signalbox_core::node::Interface;
+use signalbox_core::{IfIndex, Time};
+use signalbox_node::resources::GrantId;
+use signalbox_node::rsvp::neighbour::{self, AuthenticationFailure};
+use signalbox_node::rsvp::{SessionKind, SessionView};
+
+use super::convert::{
+    adspec_to_api, filter_to_api, flowspec_to_api, policy_to_api, style_to_api, traffic_to_api,
+};
+use crate::api::pages::{Portion, page};
+use crate::api::types::{interface, micros};
+use crate::view::View;
+
+page!(5: v1::ListSessionsResponse, sessions: v1::Session);
+page!(6: v1::ListNeighborsResponse, neighbors: v1::Neighbor);
+
+/// Sessions from a place on, with this destination or a sender of this address.
+pub(super) fn sessions(
+    view: &mut View<'_>,
+    from: u32,
+    most: usize,
+    address: Option<IpAddr>,
+) -> Portion<v1::Session, u32> {
+    let mut found = Vec::new();
+    let next = view.node.rsvp().and_then(|rsvp| {
+        rsvp.walk(from, |row| {
+            let fits = address.is_none_or(|address| {
+                row.session.dest == address || row.senders.iter().any(|sender| sender.sender.src == address)
+            });
+            if fits {
+                found.push(row);
+            }
+            found.len() < most
+        })
+    });
+    let interfaces = view.kernel.interfaces().to_vec();
+    let enforcer = view.kernel.enforcer();
+    let enforced = |grant: Option<GrantId>| {
+        let held = grant.and_then(|grant| view.node.resources().reservation(grant));
+        held.is_some_and(|held| enforcer.as_ref().is_some_and(|kernel| kernel.is_enforced(held.reservation)))
+    };
+    let rows = found.iter().map(|row| session(row, view.now, &interfaces, enforced));
+    (rows.collect(), next)
+}
+
+/// Neighbours that come after a row.
+pub(super) fn neighbours(
+    view: &mut View<'_>,
+    after: Option<(IpAddr, IfIndex)>,
+    most: usize,
+) -> Portion<v1::Neighbor, Option<(IpAddr, IfIndex)>> {
+    let Some(rsvp) = view.node.rsvp() else { return (Vec::new(), None) };
+    let rows = rsvp.neighbours().view_after(view.now, after, most);
+    let last = rows.last().filter(|_| rows.len() == most).map(|row| (row.address, row.ifindex));
+    let interfaces = view.kernel.interfaces();
+    let neighbours = rows.iter().map(|row| neighbour(row, view.now, interfaces));
+    (neighbours.collect(), last.map(Some))
+}
+
+/// A session as it stands at `now`; `enforced` gives whether the kernel keeps a grant.
+fn session(
+    view: &SessionView,
+    now: Time,
+    interfaces: &[Interface],
+    enforced: impl Fn(Option<GrantId>) -> bool,
+) -> v1::Session {
+    let senders = view.senders.iter().map(|sender| v1::SenderState {
+        filter: Some(filter_to_api(&sender.sender)),
+        traffic: Some(traffic_to_api(&sender.tspec)),
+        previous_hop: sender.previous_hop.map(|hop| hop.to_string()),
+        interface: interface(interfaces, sender.ifindex),
+        expires_in_us: sender.expires.map(|expires| micros(expires.since(now))),
+        non_rsvp_hop: sender.non_rsvp_hop,
+        broken: sender.broken,
+        adspec: sender.adspec.as_ref().map(adspec_to_api),
+        policy: policy_to_api(&sender.policy).map(without_octets),
+    });
+    let reservations = view.reservations.iter().map(|reservation| v1::ReservationState {
+        style: style_to_api(reservation.style).into(),
+        interface: interface(interfaces, reservation.ifindex),
+        senders: reservation.senders.iter().map(filter_to_api).collect(),
+        flowspec: Some(flowspec_to_api(&reservation.flowspec)),
+        next_hops: reservation.next_hops.iter().flatten().map(ToString::to_string).collect(),
+        requested_here: reservation.next_hops.contains(&None),
+        enforced: enforced(reservation.grant),
+        policy: policy_to_api(&reservation.policy).map(without_octets),
+    });
+    v1::Session {
+        destination: view.session.dest.to_string(),
+        ip_protocol: view.session.protocol.into(),
+        destination_port: (view.session.port != 0).then(|| view.session.port.into()),
+        ipsec: view.session.kind == SessionKind::Gpi,
+        senders: senders.collect(),
+        reservations: reservations.collect(),
+    }
+}
+
+/// POLICY_DATA may authorize requests, so that lists do not contain its octets.
+fn without_octets(policy: v1::PolicyData) -> v1::PolicyData {
+    v1::PolicyData { octets: Vec::new(), ..policy }
+}
+
+/// A neighbour as it stands at `now`.
+fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::Neighbor {
+    let reduction = match view.reduction {
+        (false, _) => v1::RefreshReduction::Off,
+        (true, false) => v1::RefreshReduction::MessageIds,
+        (true, true) if !view.capable => v1::RefreshReduction::NotOffered,
+        (true, true) if view.far => v1::RefreshReduction::NotAdjacent,
+        (true, true) => v1::RefreshReduction::Complete,
+    };
+    let hello = match view.hello {
+        None => v1::Hello::Off,
+        Some(true) => v1::Hello::Up,
+        Some(false) => v1::Hello::Lost,
+    };
+    let associations = view.associations.iter().map(|one| v1::SecurityAssociation {
+        key_id: one.key_id,
+        sequence_number: one.sequence,
+        unanswered_challenges: one.asked,
+    });
+    let failures = AuthenticationFailure::ALL.into_iter().filter_map(|why| {
+        let messages = view.failures.map(|failures| failures.count(why)).filter(|count| *count > 0)?;
+        Some(v1::AuthenticationFailures { reason: failure(why).into(), messages })
+    });
+    v1::Neighbor {
+        address: view.address.to_string(),
+        interface: interface(interfaces, view.ifindex),
+        last_message_age_us: view.last_message.map(|at| micros(now.since(at))),
+        refresh_reduction: reduction.into(),
+        message_ids: view.states,
+        hello: hello.into(),
+        signs: view.integrity.sending,
+        requires_signature: view.integrity.receiving,
+        key_id: view.signs_with,
+        security_associations: associations.collect(),
+        authentication_failures: failures.collect(),
+        last_failure_age_us: view.failures.map(|failures| micros(now.since(failures.at))),
+        last_failure: view.failures.map_or_else(Default::default, |failures| failure(failures.last).into()),
+    }
+}
+
+const fn failure(why: AuthenticationFailure) -> v1::AuthenticationFailure {
+    match why {
+        AuthenticationFailure::Unsigned => v1::AuthenticationFailure::Unsigned,
+        AuthenticationFailure::UnknownKey => v1::AuthenticationFailure::UnknownKey,
+        AuthenticationFailure::WrongDigest => v1::AuthenticationFailure::WrongDigest,
+        AuthenticationFailure::Replayed => v1::AuthenticationFailure::Replayed,
+        AuthenticationFailure::Unproven => v1::AuthenticationFailure::ChallengePending,
+        AuthenticationFailure::Unwilling => v1::AuthenticationFailure::NoChallengeResponse,
+    }
+}

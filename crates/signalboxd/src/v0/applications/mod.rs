@@ -1,0 +1,2 @@
+mod convert;
+pub(crate) mod service;

@@ -1,0 +1,2 @@
+mod convert;
+pub(super) mod service;

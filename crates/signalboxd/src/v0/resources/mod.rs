@@ -1,0 +1,2 @@
+pub(super) mod convert;
+pub(super) mod service;

@@ -1,0 +1,3 @@
+mod convert;
+pub(crate) mod service;
+mod tables;
