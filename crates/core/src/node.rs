@@ -261,6 +261,13 @@ pub enum Output<'a, E> {
         /// Address of the sender.
         source: IpAddr,
     },
+    /// Do not report changes of this multicast route any more.
+    MulticastForget {
+        /// The group.
+        group: IpAddr,
+        /// Address of the sender.
+        source: IpAddr,
+    },
     /// Install a reservation, or change the one that has this id.
     Reserve {
         /// Id of the reservation; the node chooses it.

@@ -42,6 +42,7 @@ impl Streams {
             Output::Transmit(_)
             | Output::RouteLookup { .. }
             | Output::MulticastLookup { .. }
+            | Output::MulticastForget { .. }
             | Output::Reserve { .. }
             | Output::Release { .. }
             | Output::Event(_) => {}

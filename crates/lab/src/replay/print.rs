@@ -47,6 +47,13 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "multicast-lookup", "group": group, "source": source }),
                 ),
             ),
+            Output::MulticastForget { group, source } => (
+                &mut self.lookups,
+                (
+                    format!("forget multicast route from {source} to {group}"),
+                    json!({ "type": "multicast-forget", "group": group, "source": source }),
+                ),
+            ),
             Output::Event(event) => (&mut self.events, events::line(event)),
             Output::StreamListen { kind, port } => (
                 &mut self.streams,

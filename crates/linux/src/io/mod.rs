@@ -191,6 +191,11 @@ impl Io {
         self.routes.multicast(group, source)
     }
 
+    /// Ends the reports of changes of a route that [`Io::multicast_route`] began.
+    pub fn forget_multicast_route(&mut self, group: IpAddr, source: IpAddr) {
+        self.events.forget(group, source);
+    }
+
     /// Sends the queued packets and the written octets of streams. Returns the packets that could not be sent since the
     /// last flush.
     pub fn flush(&mut self) -> Vec<Failure> {

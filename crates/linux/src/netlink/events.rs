@@ -66,6 +66,13 @@ impl Events {
         self.watched.get_or_insert_default().add(group, source);
     }
 
+    /// Ends the reports of changes of this multicast route.
+    pub(crate) fn forget(&mut self, group: IpAddr, source: IpAddr) {
+        if let Some(watched) = &mut self.watched {
+            watched.remove(group, source);
+        }
+    }
+
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }

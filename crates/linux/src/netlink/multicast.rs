@@ -38,6 +38,10 @@ impl Watched {
         }
     }
 
+    pub(super) fn remove(&mut self, group: IpAddr, source: IpAddr) {
+        self.0.remove(&(group, source));
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> {
         self.0.iter().copied()
     }

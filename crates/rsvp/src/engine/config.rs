@@ -29,7 +29,7 @@ pub struct Config {
     pub diagnostics: u32,
     /// Microseconds since 1970 at the start of the engine's clock, for the arrival times in diagnostics.
     pub wall_clock_us: u64,
-    /// Maximum number of sessions.
+    /// Maximum number of sessions, up to 8,388,608.
     pub max_sessions: u32,
     /// Maximum number of senders in all sessions.
     pub max_senders: u32,
@@ -175,6 +175,9 @@ impl Config {
         }
         if let Some((at, problem)) = super::keyring::problem(&self.keys) {
             return fault(format!("keys.{at}"), problem);
+        }
+        if self.max_sessions > super::destinations::MOST {
+            return fault("max_sessions".to_owned(), "over 8388608");
         }
         if self.blockade_multiplier == 0 {
             return fault("blockade_multiplier".to_owned(), "0: a blockade would not hold");

@@ -105,6 +105,13 @@ pub enum Output<'a> {
         /// The source.
         source: IpAddr,
     },
+    /// Do not report changes of this multicast route any more.
+    MulticastForget {
+        /// The group.
+        group: IpAddr,
+        /// The source.
+        source: IpAddr,
+    },
     /// An event for an application.
     Event {
         /// The application's id of the session.

@@ -17,6 +17,9 @@ use super::neighbour::{
 use super::outbox::Envelope;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
+/// Senders of one source in one group of which the first ones show by which interface data arrive.
+const ALIKE: usize = 16;
+
 /// The state that a message to a neighbour is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SentState {
@@ -347,14 +350,15 @@ impl Rsvp {
     /// source arrive by the same interface (RFC 2961 §5.3).
     pub(super) fn on_unknown_id(&mut self, unknown: &Unknown) {
         let iface = self.interfaces.iface(unknown.ifindex);
-        let src = self.addresses.find(unknown.source);
-        let mut sessions = self.destinations.sessions(unknown.group);
-        let here = sessions.any(|index| {
-            self.sessions.key_of(index).is_some_and(|session| {
-                self.senders_of(session).any(|(_, sender)| Some(sender.src) == src && sender.iif == iface)
-            })
-        });
-        drop(sessions);
+        let Some(pair) = self.find_pair(unknown.group, unknown.source) else { return };
+        let here = match self.trees.route(pair).map(|tree| tree.expected) {
+            Some(expected) if expected != Iface::NONE => expected == iface,
+            // A host has no multicast routes. Path state shows where data arrive; all that it has is alike.
+            _ => {
+                let mut some = self.trees.senders(pair).take(ALIKE);
+                some.any(|sender| self.senders.get_index(sender).is_some_and(|one| one.iif == iface))
+            }
+        };
         if here {
             self.neighbours.nack(unknown);
         }

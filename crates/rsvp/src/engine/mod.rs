@@ -19,7 +19,7 @@
 //! * `carried` keeps POLICY_DATA and unknown objects, `policy` reads policy elements, `reduce` handles grants that were
 //!   reduced.
 //! * `traffic` asks admission control and handles grants that were lost, `police` computes where traffic is policed.
-//! * `route` looks up routes, `timers` does what is due, `local` is the interface to applications.
+//! * `route` looks up routes, `trees` keeps those of groups, `timers` does what is due, `local` is the interface to applications.
 //! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
 //! * `message_ids` connects state with its MESSAGE_IDs (RFC 2961), `neighbour` is the layer below.
 
@@ -60,6 +60,7 @@ mod session;
 mod table;
 mod timers;
 mod traffic;
+mod trees;
 mod unexpected;
 mod view;
 
@@ -99,6 +100,7 @@ use recent::Recent;
 use route::RouteChecks;
 use sender::Sender;
 use session::Session;
+use trees::Trees;
 
 /// The owner of this protocol's grants.
 pub const PROTOCOL: ReserverId = ReserverId::RSVP;
@@ -161,6 +163,7 @@ pub struct Rsvp {
     /// Applications whose reservation has to be made again.
     pending: Vec<u64>,
     route_checks: RouteChecks,
+    trees: Trees,
     buffers: Buffers,
     /// Reservations that have to be compared with each other again, for policing.
     policing_checks: Vec<PolicingCheck>,
@@ -207,6 +210,7 @@ impl Rsvp {
             applications: BTreeMap::new(),
             pending: Vec::new(),
             route_checks: RouteChecks::default(),
+            trees: Trees::default(),
             buffers: Buffers::default(),
             policing_checks: Vec::new(),
             errors: PassedErrors::new(KeyedHasher::new(&mut rng)),
@@ -241,7 +245,7 @@ impl Rsvp {
             Input::Route { id, result } => self.on_route(id, result, resources),
             Input::RouteChanged(prefix) => self.on_route_changed(prefix),
             Input::Multicast { group, source, iif, oifs } => {
-                self.on_multicast(group, source, iif, oifs, resources);
+                self.on_multicast(group, source, iif, oifs);
             }
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
@@ -254,6 +258,7 @@ impl Rsvp {
             self.apply_reserve(id, resources);
         }
         self.run_route_checks();
+        self.follow_trees(resources);
         self.neighbours.tick();
         self.run_timers(resources);
         self.serve_neighbours();
@@ -276,7 +281,8 @@ impl Rsvp {
     /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let walk = (!self.route_checks.is_idle()).then_some(self.now);
+        let walk = !self.route_checks.is_idle() || !self.trees.is_idle();
+        let walk = walk.then_some(self.now);
         let neighbours = self.neighbours.next_deadline();
         [self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), neighbours, walk]
             .into_iter()
@@ -317,6 +323,7 @@ impl Rsvp {
             && self.adspecs.is_empty()
             && self.addresses.is_empty()
             && self.by_session.is_empty()
+            && self.trees.is_empty()
             && self.by_sender.is_empty()
             && self.message_ids.is_empty()
             && self.applications.is_empty()

@@ -12,8 +12,9 @@ use super::destinations::Range;
 use super::forward::Tears;
 use super::interfaces::Iface;
 use super::message_ids::SentState;
-use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, UNSENT};
+use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, Sender, UNSENT};
 use super::session::NONE;
+use super::trees::{Pair, Tree};
 use crate::wire::{Selector, Style};
 
 /// Sessions that one call checks when routes change. The driver gets control in between.
@@ -60,7 +61,11 @@ impl Rsvp {
         let src = self.addresses.unpack(sender.src, session.v6);
         let dst = self.addresses.unpack(session.dest, session.v6);
         if session.multicast {
-            return self.out.multicast(dst, src);
+            let pair = Pair { v6: session.v6, group: session.dest, source: sender.src };
+            if self.trees.enter(pair, key.index()) {
+                self.out.multicast(dst, src);
+            }
+            return;
         }
         let port = |port: u16| (port != 0).then_some(port);
         let query = RouteQuery {
@@ -106,40 +111,63 @@ impl Rsvp {
         }
     }
 
-    /// The kernel's multicast route, as the answer to a lookup or after a change.
-    pub(super) fn on_multicast(
-        &mut self,
-        group: IpAddr,
-        source: IpAddr,
-        iif: IfIndex,
-        oifs: &[IfIndex],
-        resources: &mut Resources,
-    ) {
+    /// The pair of a multicast sender.
+    pub(super) fn pair_of(&self, sender: &Sender) -> Option<Pair> {
+        let session = self.sessions.get_index(sender.session).filter(|session| session.multicast)?;
+        Some(Pair { v6: session.v6, group: session.dest, source: sender.src })
+    }
+
+    /// The pair of a group and a source, if both have state here.
+    pub(super) fn find_pair(&self, group: IpAddr, source: IpAddr) -> Option<Pair> {
+        let (v6, group) = (group.is_ipv6(), self.addresses.find(group).filter(|_| group.is_multicast())?);
+        let source = self.addresses.find(source).filter(|_| source.is_ipv6() == v6)?;
+        Some(Pair { v6, group, source })
+    }
+
+    /// The kernel's multicast route, as the answer to a lookup or after a change. The senders follow it in parts.
+    pub(super) fn on_multicast(&mut self, group: IpAddr, source: IpAddr, iif: IfIndex, oifs: &[IfIndex]) {
         tracing::debug!(%group, %source, iif = iif.0, oifs = oifs.len(), "multicast route");
-        let Some(src) = self.addresses.find(source) else { return };
+        let Some(pair) = self.find_pair(group, source) else { return };
         let expected = if iif == IfIndex::NONE { Iface::NONE } else { self.interfaces.iface(iif) };
         let routed: Vec<Iface> =
             oifs.iter().map(|oif| self.interfaces.iface(*oif)).filter(|iface| iface.is_real()).collect();
-        let mut range = Range::of(Prefix::host(group));
-        while let Some(index) = self.destinations.step(&mut range) {
-            let Some(session) = self.sessions.key_of(index) else { continue };
-            let senders: Vec<Key> = self
-                .senders_of(session)
-                .filter(|(_, one)| one.src == src && !one.has(LOCAL_ONLY))
-                .map(|(key, _)| key)
-                .collect();
-            for key in senders {
-                if let Some(sender) = self.senders.get_mut(key) {
-                    sender.set(RESOLVING, false);
-                    let extra = sender.extra();
-                    extra.expected = expected;
-                    extra.routed.clone_from(&routed);
-                }
-                self.follow_expected(session, key, resources);
-                self.update_egress(key, resources);
-                self.update_local_only(session, key, resources);
+        self.trees.set(pair, Tree { expected, routed });
+    }
+
+    /// Carries changed multicast routes to some of the senders that they concern.
+    pub(super) fn follow_trees(&mut self, resources: &mut Resources) {
+        for _ in 0..STEPS {
+            let Some((_, index)) = self.trees.follower() else { return };
+            if let Some(key) = self.senders.key_of(index) {
+                self.follow_tree(key, resources);
             }
         }
+    }
+
+    /// Removes a sender from the multicast routes. After the last one of a pair the route is not watched any more.
+    pub(super) fn leave_tree(&mut self, key: Key) {
+        let Some(pair) = self.senders.get(key).and_then(|sender| self.pair_of(sender)) else { return };
+        if self.trees.leave(pair, key.index()) {
+            let address = |packed| self.addresses.unpack(packed, pair.v6);
+            let (group, source) = (address(pair.group), address(pair.source));
+            self.out.forget_multicast(group, source);
+        }
+    }
+
+    /// Makes a sender follow the multicast route of its pair, if that is known.
+    fn follow_tree(&mut self, key: Key, resources: &mut Resources) {
+        let Some(sender) = self.senders.get(key).filter(|one| !one.has(LOCAL_ONLY)) else { return };
+        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let Some(tree) = self.pair_of(sender).and_then(|pair| self.trees.route(pair)) else { return };
+        let tree = tree.clone();
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.set(RESOLVING, false);
+            let extra = sender.extra();
+            (extra.expected, extra.routed) = (tree.expected, tree.routed);
+        }
+        self.follow_expected(session, key, resources);
+        self.update_egress(key, resources);
+        self.update_local_only(session, key, resources);
     }
 
     /// Computes the egress of a sender from its multicast route: outgoing interfaces and applications of this node.

@@ -12,6 +12,7 @@ use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
 use super::branch::{Branch, Request};
+use super::destinations::Place;
 use super::interfaces::Iface;
 use super::message_ids::SentState;
 use super::sender::{LOCAL, RESV, Sender};
@@ -156,10 +157,10 @@ impl Rsvp {
         if wanted.port != 0 {
             return self.portless > 0 && self.find_session(&wire::Session { port: 0, ..*wanted }).is_some();
         }
-        self.destinations
-            .sessions(wanted.dest)
-            .filter_map(|index| self.sessions.get_index(index))
-            .any(|one| one.protocol == wanted.protocol && one.kind == wanted.kind && one.port != 0)
+        // Of two sessions that are alike, one has a port.
+        let place = Place { dest: wanted.dest, protocol: wanted.protocol, gpi: false };
+        let mut some = self.destinations.alike(place).take(2);
+        some.any(|index| self.sessions.get_index(index).is_some_and(|one| one.port != 0))
     }
 
     /// Creates an empty session. `hash`: its hash, if it was computed before.
@@ -200,7 +201,9 @@ impl Rsvp {
         by_session.insert(hash.unwrap_or(0), key.index(), |index| {
             sessions.get_index(index).map_or(0, |one| session_hash(hasher, one))
         });
-        self.destinations.insert(key.index(), wanted.dest);
+        let gpi = wanted.kind == SessionKind::Gpi;
+        let place = Place { dest: wanted.dest, protocol: wanted.protocol, gpi };
+        self.destinations.insert(key.index(), place);
         self.portless += u32::from(wanted.port == 0);
         Ok(key)
     }
@@ -209,9 +212,10 @@ impl Rsvp {
     pub(super) fn close_if_idle(&mut self, session: Key) {
         let Some(record) = self.sessions.get(session).filter(|one| one.is_idle()) else { return };
         let (hash, dest, v6) = (session_hash(&self.hasher, record), record.dest, record.v6);
+        let (protocol, gpi) = (record.protocol, record.kind == SessionKind::Gpi);
         self.portless -= u32::from(record.port == 0);
-        let address = self.addresses.unpack(dest, v6);
-        self.destinations.remove(session.index(), address);
+        let place = Place { dest: self.addresses.unpack(dest, v6), protocol, gpi };
+        self.destinations.remove(session.index(), place);
         self.by_session.remove(hash, |index| index == session.index());
         self.sessions.remove(session);
         self.addresses.release(dest, v6);
@@ -340,6 +344,7 @@ impl Rsvp {
     pub(super) fn remove_sender(&mut self, key: Key) {
         self.set_egress(key, &[]);
         self.forget_path_id(key);
+        self.leave_tree(key);
         self.sender_wheel.cancel(&mut self.senders, key.index());
         let Some(sender) = self.senders.get(key) else { return };
         let ([before, after], session) = (sender.siblings, sender.session);

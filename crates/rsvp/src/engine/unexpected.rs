@@ -210,6 +210,9 @@ impl Rsvp {
                 (extra.expected, core::mem::take(&mut extra.routed), core::mem::take(&mut extra.unexpected))
             },
         );
+        if let Some(pair) = self.senders.get(own).and_then(|own| self.pair_of(own)) {
+            self.trees.enter(pair, own.index());
+        }
         self.remove_sender(key);
         if let Some(sender) = self.senders.get_mut(own) {
             sender.set(LOCAL_ONLY, false);

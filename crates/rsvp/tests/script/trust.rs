@@ -8,7 +8,7 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 use signalbox_core::packet::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Rsvp};
-use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop};
+use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, ListedId, MessageType, RsvpHop, Session};
 
 use crate::rig::{
     B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, sender, session,
@@ -255,4 +255,58 @@ fn rejected_paths_are_answered_at_a_limited_rate() {
         payload: &octets,
     }));
     assert!(all(&rig.wait(Duration::from_secs(1)), MessageType::PATH_ERR).is_empty());
+}
+
+/// An Srefresh that lists MESSAGE_IDs of sources of groups.
+fn srefresh(listed: &[(u32, IpAddr, IpAddr)]) -> Vec<u8> {
+    let ids: Vec<ListedId> = listed
+        .iter()
+        .map(|(id, source, group)| ListedId { id: *id, source: Some(*source), group: Some(*group) })
+        .collect();
+    compose(MessageType::SREFRESH, 255, |w| _ = w.id_list(7, &ids))
+}
+
+/// A node with 300 sessions of the group, by one source.
+fn crowded() -> Rig {
+    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![2]));
+    for port in 1..=300 {
+        rig.path(&Path { session: Session { port, ..group() }, ..Path::of(group(), 1, 1) });
+    }
+    assert_eq!(rig.rsvp.sessions(), 300);
+    rig
+}
+
+#[test]
+fn a_multicast_route_is_asked_for_once_and_forgotten_with_its_last_sender() {
+    let mut rig = crowded();
+    assert_eq!(rig.asked.1.take(), Some((group().dest, sender(1).src)));
+    rig.path(&Path { session: Session { port: 400, ..group() }, ..Path::of(group(), 1, 1) });
+    assert_eq!(rig.asked.1, None);
+    // A change reaches all of them.
+    let sent = rig.tree(group(), 1, 1, &[2, 3]);
+    let later = rig.wait(Duration::from_secs(3));
+    let by_3 = sent.iter().chain(&later).filter(|one| one.kind() == MessageType::PATH && one.oif == 3);
+    assert!(by_3.count() >= 301);
+    for port in (1..=300).chain([400]) {
+        assert!(rig.forgotten.is_empty());
+        rig.path_tear(&Path { session: Session { port, ..group() }, ..Path::of(group(), 1, 1) });
+    }
+    assert_eq!(rig.forgotten, [(group().dest, sender(1).src)]);
+    assert!(rig.rsvp.is_forgotten());
+}
+
+#[test]
+fn unknown_names_of_groups_are_answered_for_those_on_the_tree() {
+    let mut rig = crowded();
+    let nacks = |rig: &mut Rig, iif: u32, source: IpAddr, group: IpAddr| -> usize {
+        let octets = srefresh(&[(1, source, group)]);
+        let mut sent = rig.neighbourly(iif, at(iif, 9), &octets);
+        sent.extend(rig.wait(Duration::from_millis(300)));
+        sent.iter().map(|one| one.message().acks().filter(|(_, negative)| *negative).count()).sum()
+    };
+    assert_eq!(nacks(&mut rig, 1, sender(1).src, group().dest), 1);
+    assert_eq!(nacks(&mut rig, 2, sender(1).src, group().dest), 0, "by another interface");
+    assert_eq!(nacks(&mut rig, 1, sender(2).src, group().dest), 0, "of another source");
+    assert_eq!(nacks(&mut rig, 1, sender(1).src, session().dest), 0, "not a group");
 }

@@ -72,6 +72,10 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::MulticastLookup { group, source } => self.groups.push((group, source)),
+                    Output::MulticastForget { group, source } => {
+                        self.groups.retain(|asked| *asked != (group, source));
+                        self.io.forget_multicast_route(group, source);
+                    }
                     // Only noted: the driver passes many to the kernel at once.
                     Output::Reserve { id, reservation } => match &mut self.enforcer {
                         Some(enforcer) => enforcer.reserve(id, reservation),

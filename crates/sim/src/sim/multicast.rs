@@ -31,6 +31,10 @@ impl Multicast {
         self.asked.insert((group, source));
     }
 
+    pub(super) fn forget(&mut self, group: IpAddr, source: IpAddr) {
+        self.asked.remove(&(group, source));
+    }
+
     pub(super) fn forget_asked(&mut self) {
         self.asked.clear();
     }

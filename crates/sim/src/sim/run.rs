@@ -106,6 +106,7 @@ impl<N: NodeEngine> Sim<N> {
         let mut acts = Vec::new();
         let mut reserved = Vec::new();
         let mut groups = Vec::new();
+        let mut forgotten = Vec::new();
         let mut outputs = 0;
         while let Some(output) = engine.poll() {
             match output {
@@ -114,6 +115,10 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 Output::RouteLookup { id, query } => asked.push((id, query)),
                 Output::MulticastLookup { group, source } => groups.push((group, source)),
+                Output::MulticastForget { group, source } => {
+                    groups.retain(|asked| *asked != (group, source));
+                    forgotten.push((group, source));
+                }
                 Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
                 Output::Release { id } => reserved.push((id, None)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
@@ -146,6 +151,9 @@ impl<N: NodeEngine> Sim<N> {
         }
         for (id, query) in asked {
             self.enqueue(self.now + self.lookup_delay, What::Lookup { node, incarnation, id, query });
+        }
+        for (group, source) in forgotten {
+            self.nodes[node.at()].multicast.forget(group, source);
         }
         for (group, source) in groups {
             self.nodes[node.at()].multicast.ask(group, source);
