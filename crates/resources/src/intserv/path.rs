@@ -10,6 +10,9 @@ impl Bandwidth {
     /// Unknown.
     pub const UNKNOWN: Self = Self(0.0);
 
+    /// The largest value.
+    pub const MOST: Self = Self(MAX_RATE);
+
     /// A value of the wire (RFC 2215 §3.3).
     ///
     /// # Errors

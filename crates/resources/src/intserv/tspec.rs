@@ -25,9 +25,6 @@ pub enum SpecError {
     /// *p* is neither a number from 1 to 40e12 nor infinite.
     #[error("peak rate p: neither a number from 1 to 40e12 octets a second nor infinity")]
     Peak,
-    /// *m* is 0.
-    #[error("minimum policed unit m: 0")]
-    MinPoliced,
     /// *M* is 0 or less than *m*.
     #[error("maximum packet size M: 0 or less than the minimum policed unit m")]
     MaxPacket,
@@ -91,6 +88,9 @@ mod saved {
     }
 }
 
+/// Octets of the smallest IP packet.
+const IP_HEADER: u32 = 20;
+
 /// Whether `value` is a number from 1 to `max`; NaN is not.
 pub(super) fn in_range(value: f32, max: f32) -> bool {
     (1.0..=max).contains(&value)
@@ -116,9 +116,7 @@ impl TSpec {
             Err(SpecError::Bucket)
         } else if !in_range(peak, MAX_RATE) && peak != f32::INFINITY {
             Err(SpecError::Peak)
-        } else if min_policed == 0 {
-            Err(SpecError::MinPoliced)
-        } else if max_packet < min_policed {
+        } else if max_packet == 0 || max_packet < min_policed {
             Err(SpecError::MaxPacket)
         } else {
             Ok(Self { rate, bucket, peak, min_policed, max_packet })
@@ -143,10 +141,17 @@ impl TSpec {
         self.peak
     }
 
-    /// Minimum policed unit *m*, octets.
+    /// Minimum policed unit *m*, octets; 0: the sender says nothing.
     #[must_use]
     pub const fn min_policed(&self) -> u32 {
         self.min_policed
+    }
+
+    /// The smallest packet that *m* permits, octets. Some senders leave *m* 0, which says nothing: no packet is smaller
+    /// than an IPv4 header.
+    #[must_use]
+    pub fn smallest_packet(&self) -> u32 {
+        if self.min_policed == 0 { IP_HEADER.min(self.max_packet) } else { self.min_policed }
     }
 
     /// Maximum packet size *M*, octets.
@@ -169,7 +174,7 @@ impl TSpec {
     /// The same with another minimum policed unit, at most *M*.
     ///
     /// # Errors
-    /// [`SpecError::MinPoliced`] for 0, [`SpecError::MaxPacket`] for more than *M*.
+    /// [`SpecError::MaxPacket`] for more than *M*.
     pub fn with_min_policed(self, min_policed: u32) -> Result<Self, SpecError> {
         Self::new(self.rate, self.bucket, self.peak, min_policed, self.max_packet)
     }
@@ -276,7 +281,7 @@ impl TSpec {
             rate: whole(self.rate),
             burst: burst as u32,
             peak: (self.peak != f32::INFINITY).then(|| whole(self.peak)),
-            min_policed: self.min_policed,
+            min_policed: self.smallest_packet(),
             max_packet: self.max_packet,
         })
     }

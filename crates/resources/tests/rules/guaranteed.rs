@@ -152,7 +152,8 @@ fn what_cannot_be_asked_for_is_refused() {
     let tspec = |r, b, p, m, max| TSpec::new(r, b, p, m, max);
     assert_eq!(tspec(0.0, 1.0, 1.0, 1, 1), Err(SpecError::Rate));
     assert_eq!(tspec(1.0, 0.0, 1.0, 1, 1), Err(SpecError::Bucket));
-    assert_eq!(tspec(1.0, 1.0, 1.0, 0, 1), Err(SpecError::MinPoliced));
+    assert!(tspec(1.0, 1.0, 1.0, 0, 1).is_ok());
+    assert_eq!(tspec(1.0, 1.0, 1.0, 0, 0), Err(SpecError::MaxPacket));
     assert_eq!(tspec(1.0, 1.0, 1.0, 1, 0), Err(SpecError::MaxPacket));
     assert_eq!(tspec(1.0, 1.0, 1.0, 2, 1), Err(SpecError::MaxPacket));
     assert_eq!(tspec(-1.0, 1.0, 1.0, 1, 1), Err(SpecError::Rate));

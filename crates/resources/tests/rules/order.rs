@@ -44,7 +44,9 @@ fn what_is_no_tspec_is_refused() {
     assert_eq!(TSpec::new(1.0, 1e12, 1e3, 1, 1), Err(SpecError::Bucket));
     assert_eq!(TSpec::new(1.0, 1.0, 5e13, 1, 1), Err(SpecError::Peak));
     assert!(TSpec::new(40e12, 250e9, 40e12, 1, u32::MAX).is_ok());
-    assert_eq!(TSpec::new(1.0, 1.0, 1.0, 0, 1), Err(SpecError::MinPoliced));
+    let unsaid = TSpec::new(1000.0, 1000.0, 1000.0, 0, 1500).unwrap();
+    assert_eq!((unsaid.min_policed(), unsaid.smallest_packet()), (0, 20));
+    assert_eq!(unsaid.to_traffic().unwrap().min_policed, 20);
     assert_eq!(TSpec::new(1.0, 1.0, 1.0, 500, 100), Err(SpecError::MaxPacket));
 }
 

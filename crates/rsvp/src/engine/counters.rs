@@ -100,6 +100,8 @@ signalbox_core::counters! {
         bad_confirmation: u64,
         /// Paths and Resvs refused with an error: unknown objects, styles, ports, traffic specifications.
         rejected: u64,
+        /// ADSPECs of which a bad part was left out, or all.
+        adspecs_mended: u64,
         /// PathTears, ResvTears, PathErrs, ResvErrs and ResvConfs that match no state; dropped.
         unmatched: u64,
         /// Messages that returned to the node that sent them; dropped.

@@ -458,14 +458,16 @@ impl Rsvp {
     }
 
     /// The flowspec of a receiver for these senders: packets are not larger than the path MTU in their ADSPECs (RFC
-    /// 2210 §2.3.2). `None`: not all of them offer the service. An ADSPEC with a break bit is not used (§2.3.1).
+    /// 2210 §2.3.2). `None`: not all of them offer the service. An ADSPEC with a break bit is not used (§2.3.1). One that
+    /// names no service at all says nothing about services: there are senders whose ADSPEC has general parameters only.
     fn suited(&self, wanted: &FlowSpec, senders: &[Key]) -> Option<FlowSpec> {
         let mut suited = *wanted;
         for sender in senders.iter().filter_map(|key| self.senders.get(*key)) {
             let object = self.adspecs.lookup(sender.adspec).and_then(|stored| Objects::at(stored, 0).next());
             let Some(Ok(object)) = object else { continue };
             let Ok(adspec) = RawAdspec::of(&object).read() else { continue };
-            let path = adspec.path(wanted.service())?;
+            let names = adspec.guaranteed.is_some() || adspec.controlled_load.is_some();
+            let path = if names { adspec.path(wanted.service())? } else { adspec.general };
             if !path.broken && path.mtu < suited.tspec.max_packet() {
                 suited.tspec = suited.tspec.with_max_packet(path.mtu).unwrap_or(suited.tspec);
             }

@@ -17,7 +17,10 @@ use super::receive::Failure;
 use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, RESV};
 use super::session::NONE;
 use super::table::Refusal;
-use crate::wire::{Class, ErrorCode, Filter, Message, RawAdspec, RsvpHop, Session};
+use crate::wire::{
+    Class, ErrorCode, Filter, HEADER_OCTETS, HeaderFlags, Message, MessageType, RawAdspec, RsvpHop, Session,
+    Writer,
+};
 
 /// The parsed contents of a Path.
 #[derive(Debug, Clone, Copy)]
@@ -105,9 +108,6 @@ impl Rsvp {
         contents: &PathContents<'_>,
         message: &Message<'_>,
     ) -> Result<Option<Key>, Failure> {
-        if let Some(adspec) = contents.adspec {
-            readable(&adspec)?;
-        }
         let session = match known {
             Some(session) => session,
             None => self.open_session(&contents.session, hash).map_err(failure)?,
@@ -170,12 +170,10 @@ impl Rsvp {
         let (old_hop, old_tspec, old_expires) = (sender.hop, sender.tspec, sender.expires);
         let same_adspec = match (&contents.adspec, self.adspecs.lookup(sender.adspec)) {
             (None, None) => true,
-            (Some(new), Some(old)) => **old == *new.octets(),
+            (Some(new), Some(old)) => **old == *new.octets() || Some(&**old) == usable(new).as_deref(),
+            (Some(new), None) => usable(new).is_none(),
             _ => false,
         };
-        if !same_adspec && let Some(adspec) = contents.adspec {
-            readable(&adspec)?;
-        }
         let same_carried = if message.carries() || sender.extra.is_some() {
             let carried = self.carried_of(message);
             self.senders.get_mut(key).is_some_and(|sender| {
@@ -257,7 +255,7 @@ impl Rsvp {
             self.end_sender(own, None, resources);
             return false;
         }
-        let adspec = self.share_adspec(contents.adspec.filter(|adspec| readable(adspec).is_ok()));
+        let adspec = self.share_adspec(contents.adspec);
         let Some(sender) = self.senders.get_mut(own) else { return false };
         let changed = sender.tspec != contents.tspec || sender.adspec != adspec;
         (sender.tspec, sender.expires, sender.ttl) = (contents.tspec, contents.expires, contents.ttl);
@@ -392,11 +390,22 @@ impl Rsvp {
         shared
     }
 
-    /// Shares the contents of an ADSPEC; [`NONE`]: there is no ADSPEC, or the table is full. Paths then go on without
-    /// it.
+    /// Shares the contents of an ADSPEC, without a part that is bad; [`NONE`]: there is no ADSPEC, it is bad as a whole,
+    /// or the table is full. Paths then go on without it: the reservation does not need it.
     pub(super) fn share_adspec(&mut self, adspec: Option<RawAdspec<'_>>) -> u32 {
         let Some(adspec) = adspec else { return NONE };
-        let shared = self.adspecs.intern(adspec.octets().into());
+        let octets = match adspec.read() {
+            Ok(_) => adspec.octets().into(),
+            Err(fault) => {
+                self.counters.adspecs_mended += 1;
+                tracing::debug!(%fault, "bad part of an ADSPEC left out");
+                match usable(&adspec) {
+                    Some(part) => part.into_boxed_slice(),
+                    None => return NONE,
+                }
+            }
+        };
+        let shared = self.adspecs.intern(octets);
         self.counters.overload += u64::from(shared.is_err());
         shared.unwrap_or(NONE)
     }
@@ -437,12 +446,14 @@ pub(super) fn policy_in(carried: &[u8]) -> Box<[u8]> {
     policy.into_boxed_slice()
 }
 
-/// Checks that an ADSPEC can be parsed (RFC 2210 §3.3).
-pub(super) fn readable(adspec: &RawAdspec<'_>) -> Result<(), Failure> {
-    match adspec.read() {
-        Ok(_) => Ok(()),
-        Err(fault) => Err(Failure::new(ErrorCode::TRAFFIC_CONTROL, fault.value.0)),
-    }
+/// What of a bad ADSPEC can be used, as a whole object; `None`: nothing can.
+fn usable(adspec: &RawAdspec<'_>) -> Option<Vec<u8>> {
+    let part = adspec.read_part()?;
+    let mut octets = Vec::new();
+    let mut writer = Writer::new(&mut octets, MessageType::PATH, HeaderFlags::default(), 0);
+    writer.adspec(&part);
+    writer.finish_without_checksum().ok()?;
+    Some(octets.split_off(HEADER_OCTETS))
 }
 
 /// The error code of a refusal.

@@ -96,7 +96,7 @@ impl Rsvp {
         };
         let least = flowspec.tspec.minimum(path);
         // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
-        let small = flowspec.tspec.min_policed().min(path.min_policed()).min(least.max_packet());
+        let small = flowspec.tspec.smallest_packet().min(path.smallest_packet()).min(least.max_packet());
         let traffic = least.with_min_policed(small).unwrap_or(least).to_traffic().map_err(bad)?;
         let address = if session.multicast {
             self.hops.lookup(branch.first.hop).map(|hop| hop.addr)

@@ -9,7 +9,7 @@ use super::Rsvp;
 use super::carried::Carried;
 use super::forward::Tears;
 use super::interfaces::Iface;
-use super::path::{PathContents, failure, readable};
+use super::path::{PathContents, failure};
 use super::receive::Failure;
 use super::sender::{
     E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, REPAIR, RESV, Sender, UNSENT, UnexpectedPath,
@@ -88,9 +88,6 @@ impl Rsvp {
     /// §3.1.3).
     pub(super) fn store_unexpected(&mut self, key: Key, contents: &PathContents<'_>) -> Result<(), Failure> {
         let Some(hop) = self.share_hop(contents.hop) else { return Err(failure(Refusal::Full)) };
-        if let Some(adspec) = contents.adspec {
-            readable(&adspec)?;
-        }
         let adspec = self.share_adspec(contents.adspec);
         let new = UnexpectedPath {
             iif: contents.iface,

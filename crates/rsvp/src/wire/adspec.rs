@@ -231,14 +231,14 @@ impl<'a> RawAdspec<'a> {
     /// Parses the contents (RFC 2210 §3.3).
     ///
     /// # Errors
-    /// 21/5 for bad contents: lengths, order of the services, a bandwidth that is not a number.
+    /// 21/5 for bad contents: lengths, a service twice, a bandwidth that is not a number.
     pub fn read(&self) -> Result<Adspec, SpecFault> {
         let mut all = message(self.octets).ok_or(bad("length or version of the message header"))?;
         let (general, mut rest) = general(&mut all)?;
         let mut adspec = Adspec { general, guaranteed: None, controlled_load: None };
-        let mut last = GENERAL;
+        let mut seen = Services::default();
         while !rest.is_empty() {
-            let mut fragment = next_fragment(&mut rest, &mut last)?;
+            let mut fragment = next_fragment(&mut rest, &mut seen)?;
             match fragment.number {
                 GUARANTEED => {
                     let (terms, overrides) = parameters(&mut fragment)?;
@@ -252,6 +252,28 @@ impl<'a> RawAdspec<'a> {
             }
         }
         Ok(adspec)
+    }
+
+    /// What can be parsed of bad contents: without the services whose parameters are bad, and without all that follows
+    /// a wrong length. `None`: the general parameters cannot be parsed.
+    #[must_use]
+    pub fn read_part(&self) -> Option<Adspec> {
+        let mut all = message(self.octets)?;
+        let (general, mut rest) = general(&mut all).ok()?;
+        let mut adspec = Adspec { general, guaranteed: None, controlled_load: None };
+        while let Some(mut fragment) = fragment(&mut rest) {
+            let broken = fragment.broken;
+            match (fragment.number, parameters(&mut fragment)) {
+                (GUARANTEED, Ok((terms, overrides))) => {
+                    adspec.guaranteed.get_or_insert(Guaranteed { broken, terms, overrides });
+                }
+                (CONTROLLED_LOAD, Ok((_, overrides))) => {
+                    adspec.controlled_load.get_or_insert(ControlledLoad { broken, overrides });
+                }
+                _ => {}
+            }
+        }
+        Some(adspec)
     }
 }
 
@@ -273,14 +295,26 @@ fn general<'a>(all: &mut Reader<'a>) -> Result<(Path, Reader<'a>), SpecFault> {
     }
 }
 
-/// The next fragment. Services come in ascending order, each once.
-fn next_fragment<'a>(rest: &mut Reader<'a>, last: &mut u8) -> Result<Fragment<'a>, SpecFault> {
-    let fragment = fragment(rest).ok_or(bad("length of a service"))?;
-    if fragment.number <= *last {
-        return Err(bad("services out of order"));
+/// The services of an ADSPEC so far.
+#[derive(Debug, Default)]
+struct Services([u64; 4]);
+
+impl Services {
+    /// Enters a service; `false`: it was there, or is that of the general parameters.
+    fn enter(&mut self, number: u8) -> bool {
+        let (word, bit) = (usize::from(number / 64), 1 << (number % 64));
+        let Some(word) = self.0.get_mut(word).filter(|word| number != GENERAL && **word & bit == 0) else {
+            return false;
+        };
+        *word |= bit;
+        true
     }
-    *last = fragment.number;
-    Ok(fragment)
+}
+
+/// The next fragment. Each service comes once. RFC 2210 §3.3 wants them in ascending order, but not all nodes keep it.
+fn next_fragment<'a>(rest: &mut Reader<'a>, seen: &mut Services) -> Result<Fragment<'a>, SpecFault> {
+    let fragment = fragment(rest).ok_or(bad("length of a service"))?;
+    if seen.enter(fragment.number) { Ok(fragment) } else { Err(bad("a service comes twice")) }
 }
 
 /// Parses error terms and general parameters of one fragment; unknown parameters are skipped.
@@ -329,5 +363,8 @@ fn parameter<'a>(rest: &mut Reader<'a>) -> Result<(u8, Value<'a>), SpecFault> {
 }
 
 fn bandwidth(bits: u32) -> Result<Bandwidth, SpecFault> {
-    Bandwidth::new(f32::from_bits(bits)).map_err(|_| bad("bandwidth is no number from 1 to 40e12, nor 0"))
+    // Some nodes give +infinity for "no limit here".
+    let value = f32::from_bits(bits);
+    let value = if value == f32::INFINITY { Bandwidth::MOST.value() } else { value };
+    Bandwidth::new(value).map_err(|_| bad("bandwidth is no number from 1 to 40e12, nor 0"))
 }

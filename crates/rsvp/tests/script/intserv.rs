@@ -244,13 +244,13 @@ fn requests_that_cannot_be_are_refused() {
         error
     };
     assert_eq!(answer(with(0, right[0])), None);
+    assert_eq!(answer(with(3, 0)), None, "m is not said");
     let bad = Some((ErrorCode::TRAFFIC_CONTROL, 3));
     let cases = [
         ("r is 0", with(0, 0)),
         ("b is 0", with(1, 0)),
         ("b is negative", with(1, (-1.0_f32).to_bits())),
         ("p < r", with(2, (B / 2.0).to_bits())),
-        ("m is 0", with(3, 0)),
         ("m > M", with(3, 1501)),
         ("M is 0", with(4, 0)),
         ("R < r", with(5, (B / 2.0).to_bits())),

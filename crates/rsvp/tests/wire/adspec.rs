@@ -177,12 +177,15 @@ fn overrides() {
     assert_eq!(adspec.general.mtu, 1000);
 }
 
-/// Proves RSVPIS-2210-3.3-01: the general fragment first, then by number.
+/// Proves RSVPIS-2210-3.3-01: the general fragment first. The services should follow by number; other orders are
+/// accepted, because some nodes have them.
 #[test]
 fn order() {
     let bad = Err(TrafficControlValue::BAD_ADSPEC);
     assert_eq!(read(&[CONTROLLED, GENERAL]), bad);
-    assert_eq!(read(&[GENERAL, CONTROLLED, TERMS]), bad);
+    let any = read(&[GENERAL, CONTROLLED, TERMS]).unwrap();
+    assert_eq!(any, read(&[GENERAL, TERMS, CONTROLLED]).unwrap());
+    assert!(!advance(&[GENERAL, CONTROLLED, TERMS], &local()).is_empty());
     assert_eq!(read(&[GENERAL, CONTROLLED, CONTROLLED]), bad);
     assert_eq!(read(&[GENERAL, GENERAL]), bad);
     assert_eq!(read(&[]), bad);
@@ -193,12 +196,14 @@ fn order() {
 #[test]
 fn bandwidths() {
     let general = |bits: u32| GENERAL.replacen("49989680", &format!("{bits:08x}"), 1);
-    for bits in [0x8000_0000, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xbf80_0000, 0x3f00_0000] {
+    for bits in [0x8000_0000, 0xff80_0000, 0x7fc0_0000, 0xbf80_0000, 0x3f00_0000] {
         assert_eq!(read(&[&general(bits)]), Err(TrafficControlValue::BAD_ADSPEC), "{bits:#x}");
         let over = format!("05000002 06000001 {bits:08x}");
         assert_eq!(read(&[GENERAL, &over]), Err(TrafficControlValue::BAD_ADSPEC), "{bits:#x}");
     }
     assert_eq!(read(&[&general(0)]).unwrap().general.bandwidth, Bandwidth::UNKNOWN);
+    let unlimited = read(&[&general(f32::INFINITY.to_bits())]).unwrap();
+    assert_eq!(unlimited.general.bandwidth, Bandwidth::MOST, "the next link limits it");
     assert_eq!(advance(&[&general(0)], &local()), object(&[&GENERAL_2.replacen("49989680", "00000000", 1)]));
 }
 
@@ -235,4 +240,18 @@ fn lengths() {
     let longer = TERMS.replacen("02000008", "0200000a", 1) + "ef000001 12345678";
     assert!(!bad(&object(&[GENERAL, &longer])));
     assert!(bad(&object(&[GENERAL, "02000002 85000001 00000001"])), "only one of four terms");
+}
+
+/// Of bad contents the part that can be parsed is used.
+#[test]
+fn a_bad_part_is_left_out() {
+    let part = |fragments: &[&str]| RawAdspec::from_octets(&object(fragments)).unwrap().read_part();
+    let whole = read(&[GENERAL, TERMS, CONTROLLED]).unwrap();
+    assert_eq!(part(&[GENERAL, TERMS, CONTROLLED]), Some(whole));
+    assert_eq!(part(&[GENERAL, TERMS, CONTROLLED, CONTROLLED]), Some(whole));
+    let broken_terms = "02000002 85000001 00000001";
+    let left = part(&[GENERAL, broken_terms, CONTROLLED]).unwrap();
+    assert_eq!((left.guaranteed, left.controlled_load), (None, whole.controlled_load));
+    assert_eq!(part(&[CONTROLLED, GENERAL]), None);
+    assert_eq!(part(&[]), None);
 }

@@ -7,7 +7,7 @@ use super::super::code_points::Class;
 use super::super::intserv::{Fragment, SpecFault, message};
 use super::{
     BANDWIDTH, CONTROLLED_LOAD, GENERAL, GUARANTEED, HOPS, LATENCY, LocalService, LocalServices, MTU,
-    Overrides, RawAdspec, Value, bad, general, next_fragment, parameter, parameters, write_header,
+    Overrides, RawAdspec, Services, Value, bad, general, next_fragment, parameter, parameters, write_header,
     write_overrides, write_terms,
 };
 
@@ -51,9 +51,9 @@ fn compose(arriving: &RawAdspec<'_>, local: &LocalServices, w: &mut Writer<'_>) 
         mtu: Some(composed.mtu),
     };
     copy_fragment(w, first.rest, GENERAL, composed.broken, None, &values)?;
-    let mut last = GENERAL;
+    let mut seen = Services::default();
     while !rest.is_empty() {
-        let fragment = next_fragment(&mut rest, &mut last)?;
+        let fragment = next_fragment(&mut rest, &mut seen)?;
         let service = match fragment.number {
             GUARANTEED => local.guaranteed.as_ref(),
             CONTROLLED_LOAD => local.controlled_load.as_ref(),
