@@ -2,12 +2,12 @@
 //! those that neighbours sent for theirs. Nothing is stored here without refresh reduction.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use signalbox_core::Key;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::slab::Slab;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{IfIndex, Key, Time};
 
 use super::Rsvp;
 use super::interfaces::Iface;
@@ -19,6 +19,10 @@ use crate::wire::{Class, ErrorCode, ErrorSpec};
 
 /// Senders of one source in one group of which the first ones show by which interface data arrive.
 const ALIKE: usize = 16;
+
+/// States of a lost neighbour that are sent at once, and the pause after them.
+const AT_ONCE: usize = 64;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The state that a message to a neighbour is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,6 +77,9 @@ pub(super) struct MessageIds {
     received: Slab<ReceivedEntry>,
     of_sender: HashMap<Key, Key, KeyedHasher>,
     of_request: HashMap<(Key, u32), Key, KeyedHasher>,
+    /// State that lost neighbours had, and the time when the next part of it is sent.
+    lost: VecDeque<SentState>,
+    lost_at: Time,
 }
 
 impl MessageIds {
@@ -83,6 +90,8 @@ impl MessageIds {
             received: Slab::new(limit),
             of_sender: HashMap::with_hasher(hasher()),
             of_request: HashMap::with_hasher(hasher()),
+            lost: VecDeque::new(),
+            lost_at: Time::ZERO,
         }
     }
 
@@ -112,7 +121,10 @@ impl Rsvp {
     /// refresh, which may be a MESSAGE_ID in an Srefresh (RFC 2961 §4, §5).
     pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: SentState, by_id: bool) {
         let ifindex = envelope.ifindex.unwrap_or_default();
-        let envelope = envelope.at(ifindex);
+        let mut envelope = envelope.at(ifindex);
+        if envelope.towards == 0 && self.neighbours.config().of(ifindex).reduction.reliable {
+            envelope.towards = self.mark(envelope.dst);
+        }
         let named = about != SentState::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.sent_key(about)).flatten() else {
             let reason = SendReason::Once;
@@ -194,11 +206,33 @@ impl Rsvp {
             let Some(state) = sent.and_then(|sent| sent.state) else { continue };
             refused = true;
             tracing::debug!(?about, "neighbour refuses MESSAGE_IDs");
-            if !self.neighbours.refused(state) {
+            let (iface, towards) = self.next_of(about);
+            let ifindex = self.interfaces.get(iface).map_or(IfIndex::NONE, |known| known.ifindex);
+            if !self.neighbours.refused(state, ifindex, towards) {
                 self.send_again(*about);
             }
         }
         refused
+    }
+
+    /// The interface and the mark of the next node that a state was sent to.
+    fn next_of(&self, about: &SentState) -> (Iface, u32) {
+        match about {
+            SentState::Path(key, iface) => {
+                let Some(sender) = self.senders.get(*key) else { return (Iface::NONE, 0) };
+                let dest = self.sessions.get_index(sender.session);
+                let dest = dest.map(|one| self.addresses.unpack(one.dest, one.v6));
+                let towards =
+                    if sender.gateway == 0 { dest.map_or(0, |dest| self.mark(dest)) } else { sender.gateway };
+                (*iface, towards)
+            }
+            SentState::Resv(session, hop) => {
+                let mut senders = self.senders_of(*session);
+                let iface = senders.find(|(_, one)| one.hop == *hop).map_or(Iface::NONE, |(_, one)| one.iif);
+                (iface, self.hops.lookup(*hop).map_or(0, |hop| self.mark(hop.addr)))
+            }
+            SentState::Nothing => (Iface::NONE, 0),
+        }
     }
 
     /// Whether any state was sent with a MESSAGE_ID.
@@ -405,12 +439,31 @@ impl Rsvp {
             SentState::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
             SentState::Nothing => false,
         };
-        // This walks all sent state, once in the lifetime of a neighbour.
-        let all: Vec<SentState> =
-            self.message_ids.sent.iter().map(|(_, sent)| sent.about).filter(concerned).collect();
-        for about in all {
-            self.forget_sent(about);
-            self.send_again(about);
+        // This walks all sent state; what is found is sent in parts.
+        let all = self.message_ids.sent.iter().map(|(_, sent)| sent.about).filter(concerned);
+        let lost = &mut self.message_ids.lost;
+        lost.retain(|waiting| !concerned(waiting));
+        lost.extend(all);
+    }
+
+    /// Sends a part of the state again that lost neighbours had.
+    pub(super) fn send_to_lost(&mut self) {
+        if self.message_ids.lost.is_empty() || self.now < self.message_ids.lost_at {
+            return;
         }
+        for _ in 0..AT_ONCE {
+            let Some(about) = self.message_ids.lost.pop_front() else { return };
+            // State that ended meanwhile was forgotten.
+            if self.message_ids.by_state.contains_key(&about) {
+                self.forget_sent(about);
+                self.send_again(about);
+            }
+        }
+        self.message_ids.lost_at = self.now + PAUSE;
+    }
+
+    /// Time when the next part of lost neighbours' state is sent.
+    pub(super) fn next_to_lost(&self) -> Option<Time> {
+        (!self.message_ids.lost.is_empty()).then_some(self.message_ids.lost_at)
     }
 }

@@ -262,6 +262,7 @@ impl Rsvp {
         self.neighbours.tick();
         self.run_timers(resources);
         self.serve_neighbours();
+        self.send_to_lost();
         while let Some(id) = self.pending.pop() {
             self.apply_reserve(id, resources);
         }
@@ -284,7 +285,8 @@ impl Rsvp {
         let walk = !self.route_checks.is_idle() || !self.trees.is_idle();
         let walk = walk.then_some(self.now);
         let neighbours = self.neighbours.next_deadline();
-        [self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), neighbours, walk]
+        let lost = self.next_to_lost();
+        [lost, self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), neighbours, walk]
             .into_iter()
             .flatten()
             .min()

@@ -21,13 +21,15 @@ pub(crate) struct Envelope {
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) router_alert: bool,
+    /// Hash of the next router or RSVP node; 0: it is the destination.
+    pub(crate) towards: u32,
 }
 
 impl Envelope {
     /// The same for the neighbour layer, which knows the interface.
     pub(crate) const fn at(self, ifindex: IfIndex) -> neighbour::Envelope {
-        let Self { src, dst, routed, ttl, tos, router_alert, .. } = self;
-        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert }
+        let Self { src, dst, routed, ttl, tos, router_alert, towards, .. } = self;
+        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards }
     }
 }
 

@@ -104,7 +104,14 @@ impl Rsvp {
             ttl: TTL,
             tos: known.map_or(self.config.interface.tos, |known| known.config.tos),
             router_alert: false,
+            towards: 0,
         }
+    }
+
+    /// The mark of a router or RSVP node, for the neighbour layer.
+    #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
+    pub(super) fn mark(&self, address: IpAddr) -> u32 {
+        self.hasher.hash_one(&address) as u32
     }
 
     /// The addressing of a message to the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the
@@ -211,6 +218,7 @@ impl Rsvp {
             ttl,
             tos: known.config.tos,
             router_alert: true,
+            towards: sender.gateway,
         })
     }
 

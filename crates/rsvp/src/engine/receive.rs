@@ -173,6 +173,7 @@ impl Rsvp {
             ttl: packet.ttl - 1,
             tos: packet.tos,
             router_alert: packet.router_alert,
+            towards: 0,
         };
         self.out.send(envelope, |octets| octets.extend_from_slice(packet.payload));
     }

@@ -269,7 +269,9 @@ impl Rsvp {
             return;
         }
         tracing::debug!(session = %of, receiver = %confirm.receiver, "reservation confirmed");
-        let envelope = Envelope { router_alert: true, ..self.envelope_to(confirm.receiver, confirm.oif) };
+        let towards = self.hops.lookup(confirm.hop).map_or(0, |hop| self.mark(hop.addr));
+        let envelope =
+            Envelope { router_alert: true, towards, ..self.envelope_to(confirm.receiver, confirm.oif) };
         let receiver = confirm.receiver;
         self.transmit(envelope, MessageType::RESV_CONF, |_, w| {
             let error =
@@ -322,7 +324,9 @@ impl Rsvp {
         let oif = known.and_then(|key| self.only_egress(key)).filter(|egress| *egress != iface);
         let own = self.envelope_to(receiver, oif.unwrap_or(iface));
         let ifindex = own.ifindex.filter(|_| oif.is_some());
-        let envelope = Envelope { router_alert: true, ttl, ifindex, ..own };
+        let towards = known.and_then(|key| self.senders_of(key).find(|(_, one)| !one.has(LOCAL)));
+        let towards = towards.map_or(0, |(_, sender)| sender.gateway);
+        let envelope = Envelope { router_alert: true, ttl, ifindex, towards, ..own };
         self.transmit(envelope, MessageType::RESV_CONF, |_, w| {
             let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
             w.session(&session, false).error_spec(&error).resv_confirm(receiver);

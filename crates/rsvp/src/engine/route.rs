@@ -96,8 +96,8 @@ impl Rsvp {
             Err(_) => Iface::NONE,
         };
         let gateway = result.ok().and_then(|route| route.gateway);
-        #[expect(clippy::cast_possible_truncation, reason = "a hash")]
-        let gateway = gateway.map_or(0, |gateway| self.hasher.hash_one(&gateway) as u32);
+        let gateway = gateway.map_or(0, |gateway| self.mark(gateway));
+        let Some(sender) = self.senders.get_mut(key) else { return };
         let before = core::mem::replace(&mut sender.gateway, gateway);
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
         let Some(sender) = self.senders.get(key) else { return };

@@ -512,6 +512,7 @@ fn each_interface_has_its_own_association() {
         ttl: 63,
         tos: 0,
         router_alert: true,
+        towards: 0,
     };
     a.layer.send_alone(envelope, &octets);
     let packet = a.layer.poll().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use signalbox_rsvp::engine::neighbour::{Reduction, Upcall, Verdict};
 use signalbox_rsvp::wire::{MessageId, MessageType};
 
-use super::rig::{Got, Kind, Node, Packet, To, acquainted, addr, config, ms, prompt, talk, took};
+use super::rig::{ETH, Got, Kind, Node, Packet, To, acquainted, addr, config, ms, prompt, talk, took};
 
 const PATH: MessageType = MessageType::PATH;
 
@@ -350,7 +350,7 @@ fn without_a_name_for_those_who_know_none() {
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     let named = one(a.drain());
     a.layer.advance(ms(1));
-    assert!(a.layer.refused(a.handles[&5000]));
+    assert!(a.layer.refused(a.handles[&5000], ETH, 0));
     let plain = one(a.drain());
     assert_eq!(plain.message().message_id, None);
     assert_eq!(plain.payload.len(), named.payload.len() - 12);
@@ -360,7 +360,7 @@ fn without_a_name_for_those_who_know_none() {
     a.path(ms(31_000), Kind::Trigger, 5000, To::Unknown);
     assert_eq!(one(a.drain()).message().message_id, None);
     a.layer.advance(ms(31_000));
-    assert!(!a.layer.refused(a.handles[&5000]), "nothing waits: the engine sends it");
+    assert!(!a.layer.refused(a.handles[&5000], ETH, 0), "nothing waits: the engine sends it");
 }
 
 /// Proves RSVPRR-2961-6-05 for MESSAGE_IDs: without an acknowledgment they stay, and refreshes go on.

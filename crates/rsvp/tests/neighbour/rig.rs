@@ -291,6 +291,7 @@ impl Node {
             ttl,
             tos: 0,
             router_alert: down,
+            towards: 0,
         };
         let state = self.handles.get(&port).copied();
         let reason = match what {

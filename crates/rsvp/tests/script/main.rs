@@ -22,6 +22,7 @@ mod logged;
 mod messages;
 mod multihomed;
 mod named;
+mod others;
 mod path;
 mod periods;
 mod police;

@@ -233,7 +233,7 @@ fn rejected_paths_are_answered_at_a_limited_rate() {
     let broken = Path { tspec: crate::rig::tspec(B), ..Path::new() };
     rig.path(&broken);
     // A port of zero conflicts with the session that is there.
-    let session = signalbox_rsvp::wire::Session { port: 0, ..session() };
+    let session = Session { port: 0, ..session() };
     let filter =
         signalbox_rsvp::wire::Filter { selector: signalbox_rsvp::wire::Selector::Port(0), ..sender(2) };
     let conflicting = Path { session, sender: filter, ..Path::new() };

@@ -12,9 +12,18 @@ use super::message_ids::{ReceivedHandle, SentHandle};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
 use crate::wire::{
-    Class, DecodeError, ErrorCode, IdList, Message, MessageId, MessageType, ObjectType, Objects, Refusal,
-    SubMessages,
+    Class, DecodeError, ErrorCode, HEADER_OCTETS, IdList, Message, MessageId, MessageType, ObjectType,
+    Objects, Refusal, SubMessages,
 };
+
+/// Number of MESSAGE_ID_NACKs that have at most one and a half times the octets of a message, IP headers included.
+const fn nacks_for(octets: usize) -> usize {
+    const IP: usize = 20;
+    let room = (octets + IP) * 3 / 2;
+    let fit = room.saturating_sub(IP + HEADER_OCTETS) / 12;
+    // They leave in several packets, whose headers are a 28th of them.
+    fit - fit / 27
+}
 
 /// A packet whose messages are returned one by one.
 #[derive(Debug)]
@@ -52,6 +61,8 @@ struct Lists<'p> {
     peer: Key,
     objects: Objects<'p>,
     list: Option<(IdList<'p>, usize)>,
+    /// Number of MESSAGE_ID_NACKs that may answer.
+    nacks: usize,
 }
 
 /// An item of a packet.
@@ -260,7 +271,10 @@ impl Neighbours {
                 if let Some(message_id) = message.message_id {
                     self.acknowledge(key, packet, message_id, false);
                 }
-                Admission::Lists(Lists { peer: key, objects: Objects::of(message.octets), list: None })
+                // A neighbour without state may be anybody: it gets at most one and a half times the octets that it sent.
+                let known = self.peers.get(key).is_some_and(|peer| peer.refs > 0);
+                let nacks = if known { usize::MAX } else { nacks_for(message.octets.len()) };
+                Admission::Lists(Lists { peer: key, objects: Objects::of(message.octets), list: None, nacks })
             }
             _ => {
                 if peer.is_none() {
@@ -441,6 +455,9 @@ impl Neighbours {
             return;
         }
         self.counters.acks_received += 1;
+        if let Some(waiting) = self.sent.waiting(key) {
+            self.reluctant.acknowledged((waiting.envelope.ifindex, waiting.envelope.towards));
+        }
         self.sent.settle(key);
         if self.sent.get(key).is_some_and(|sent| sent.tag.is_none()) {
             self.sent.remove(key);
@@ -486,6 +503,11 @@ impl Neighbours {
             }
             self.counters.names_unknown += 1;
             tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
+            let Some(left) = lists.nacks.checked_sub(1) else {
+                self.counters.nacks_limited += 1;
+                continue;
+            };
+            lists.nacks = left;
             let message_id = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
             match listed.source {
                 None => self.acknowledge(lists.peer, packet, message_id, true),

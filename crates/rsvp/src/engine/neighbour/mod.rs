@@ -23,6 +23,7 @@ mod message_ids;
 mod outbound;
 mod outbox;
 mod peers;
+mod reluctant;
 mod summary;
 mod timers;
 mod trust;
@@ -32,6 +33,7 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::bucket::TokenBucket;
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::packet::IpTransmit;
 use signalbox_core::rng::Random;
 use signalbox_core::slab::Key;
@@ -43,6 +45,7 @@ use keys::Keys;
 use message_ids::{ReceivedIds, SentIds};
 use outbox::Outbox;
 use peers::Peers;
+use reluctant::Reluctant;
 use summary::Summaries;
 
 pub use config::{
@@ -101,6 +104,10 @@ signalbox_core::counters! {
         wrong_source: u64,
         /// Paths and PathTears that are not addressed to the destination of their session; dropped.
         wrong_destination: u64,
+        /// Neighbours that got plain RFC 2205 because they did not acknowledge, or refused MESSAGE_IDs.
+        neighbours_plain: u64,
+        /// MESSAGE_ID_NACKs not sent, because the neighbour has proved nothing and sent too few octets.
+        nacks_limited: u64,
         /// Messages without INTEGRITY where it is required; dropped.
         integrity_missing: u64,
         /// Messages signed with a key that is unknown for their sender; dropped.
@@ -189,6 +196,7 @@ pub struct Neighbours {
     associations: Associations,
     failures: FailureTable,
     answers: TokenBucket,
+    reluctant: Reluctant,
     out: Outbox,
     upcalls: VecDeque<Upcall>,
     /// Neighbours whose Bundles are sent at the next poll.
@@ -220,6 +228,7 @@ impl Neighbours {
             associations: Associations::new(config.max_associations, &mut rng),
             failures: FailureTable::default(),
             answers: TokenBucket::new(answers, answers),
+            reluctant: Reluctant::new(KeyedHasher::new(&mut rng)),
             out: Outbox::default(),
             upcalls: VecDeque::new(),
             ready: Vec::new(),

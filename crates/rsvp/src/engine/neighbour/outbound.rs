@@ -106,6 +106,7 @@ impl Neighbours {
         let Outgoing { envelope, octets, reason, .. } = *outgoing;
         let settings = *self.config.of(envelope.ifindex);
         let reliable = settings.reduction.reliable;
+        let plain = reliable && self.reluctant.is_plain(self.now, (envelope.ifindex, envelope.towards));
         let key = match reason {
             SendReason::Trigger { state, tag } if reliable => {
                 if let Some(state) = state {
@@ -113,7 +114,7 @@ impl Neighbours {
                 }
                 self.sent.give(state.map(|state| state.0), Some(tag))
             }
-            SendReason::Once if reliable => self.sent.give(None, None),
+            SendReason::Once if reliable && !plain => self.sent.give(None, None),
             SendReason::Refresh { state } if reliable => state.map(|state| state.0),
             SendReason::Trigger { state, .. } | SendReason::Refresh { state } => {
                 state.iter().for_each(|state| self.forget(*state));
@@ -121,7 +122,10 @@ impl Neighbours {
             }
             SendReason::Once => None,
         };
-        if reliable && key.is_none() && !matches!(reason, SendReason::Refresh { .. }) {
+        if let Some(sent) = key.filter(|_| plain).and_then(|key| self.sent.get_mut(key)) {
+            sent.plain = true;
+        }
+        if reliable && !plain && key.is_none() && !matches!(reason, SendReason::Refresh { .. }) {
             self.counters.overload += 1;
         }
         let repeated = matches!(reason, SendReason::Refresh { .. });
@@ -208,7 +212,8 @@ impl Neighbours {
         }
         let preface = Preface { signed: Signed::AsConfigured, acks: &acks, message_id };
         let to = towards.unwrap_or(envelope.dst);
-        let bundles = bundles && own.is_some();
+        let plain = self.reluctant.is_plain(self.now, (envelope.ifindex, envelope.towards));
+        let bundles = bundles && own.is_some() && !plain;
         match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
             Some(key) => self.bundle(key, (envelope, to), octets, preface, patient),
             None => {
@@ -284,8 +289,16 @@ impl Neighbours {
                 if w.finish().is_ok() {
                     self.counters.bundles_sent += 1;
                     let Envelope { routed, tos, .. } = envelope;
-                    let envelope =
-                        Envelope { src, dst: addr, ifindex, routed, ttl: TTL, tos, router_alert: false };
+                    let envelope = Envelope {
+                        src,
+                        dst: addr,
+                        ifindex,
+                        routed,
+                        ttl: TTL,
+                        tos,
+                        router_alert: false,
+                        towards: 0,
+                    };
                     self.out.push(envelope, start);
                 }
             }
@@ -392,7 +405,8 @@ impl Neighbours {
         }
         let sent = out.len() > start;
         self.out.octets = out;
-        let envelope = Envelope { src, dst: to, ifindex, routed: false, ttl, tos: TOS, router_alert: false };
+        let envelope =
+            Envelope { src, dst: to, ifindex, routed: false, ttl, tos: TOS, router_alert: false, towards: 0 };
         self.out.push(envelope, start);
         self.scratch = message;
         sent
@@ -408,11 +422,14 @@ impl Neighbours {
         let (envelope, source) = match *to {
             SummaryTo::Neighbour { neighbour, src, ifindex } => {
                 let (dst, routed, ttl, tos) = (neighbour, false, TTL, TOS);
-                (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: false }, None)
+                (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: false, towards: 0 }, None)
             }
             SummaryTo::Group { group, source, src, ifindex, ttl } => {
                 let (dst, routed, tos) = (group, false, TOS);
-                (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: true }, Some(source))
+                (
+                    Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: true, towards: 0 },
+                    Some(source),
+                )
             }
         };
         let settings = self.config.of(envelope.ifindex).reduction;
@@ -481,8 +498,13 @@ impl Neighbours {
 
     /// A PathErr or ResvErr shows that the neighbour does not know MESSAGE_IDs (RFC 2961 §4.8): the state is sent
     /// without from now on. `false`: the engine must send the message.
-    pub fn refused(&mut self, state: SentHandle) -> bool {
+    /// `towards`: the mark of the neighbour, which gets no MESSAGE_IDs for some time.
+    pub fn refused(&mut self, state: SentHandle, ifindex: IfIndex, towards: u32) -> bool {
         self.counters.names_refused += 1;
+        if !self.reluctant.is_plain(self.now, (ifindex, towards)) {
+            self.counters.neighbours_plain += 1;
+            self.reluctant.refuses(self.now, (ifindex, towards));
+        }
         tracing::debug!("state goes without MESSAGE_ID from now on");
         if let Some(sent) = self.sent.get_mut(state.0) {
             sent.plain = true;

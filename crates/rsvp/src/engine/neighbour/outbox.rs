@@ -24,6 +24,8 @@ pub struct Envelope {
     pub tos: u8,
     /// The packet has a Router Alert; IPv6 packets always have one.
     pub router_alert: bool,
+    /// A mark of the next RSVP node or router, the same for all messages to it; 0: it is not known.
+    pub towards: u32,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ impl Outbox {
     }
 
     pub(crate) fn poll(&mut self) -> Option<IpTransmit<'_>> {
-        let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert }, span) =
+        let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, .. }, span) =
             self.queue.pop_front()?;
         let payload = self.octets.get(span).unwrap_or_default();
         let ifindex = (ifindex != IfIndex::NONE && !routed).then_some(ifindex);

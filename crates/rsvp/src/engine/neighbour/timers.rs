@@ -43,9 +43,15 @@ impl Neighbours {
         let id = self.sent.get(entry).map(|sent| (sent.id, sent.tag));
         let Some((id, tag)) = id else { return };
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
+        let towards = (pending.envelope.ifindex, pending.envelope.towards);
         if pending.count >= settings.limit.max(1) {
             self.counters.unacknowledged += 1;
             tracing::debug!(dst = %pending.envelope.dst, id, reason = "retry limit", "message not acknowledged");
+            let (envelope, interval) = (pending.envelope, pending.interval);
+            if self.reluctant.exhausted(self.now, towards, interval) {
+                self.counters.neighbours_plain += 1;
+                tracing::info!(dst = %envelope.dst, "neighbour acknowledges nothing, and gets plain RFC 2205 for some time");
+            }
             if tag.is_none() {
                 self.sent.remove(entry);
             } else {
@@ -53,6 +59,10 @@ impl Neighbours {
             }
             return;
         }
+        if pending.count == 1 {
+            self.reluctant.silent(self.now, towards);
+        }
+        let Some(pending) = self.sent.pending_mut(waiting) else { return };
         pending.count += 1;
         let longer =
             Duration::try_from_secs_f64(pending.interval.as_secs_f64() * (1.0 + settings.delta.max(0.0)));

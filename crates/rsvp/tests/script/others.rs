@@ -1,0 +1,218 @@
+//! Other implementations as they really are: odd ADSPECs and Tspecs, refresh reduction that is offered and not done.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_rsvp::engine::neighbour::HelloConfig;
+use signalbox_rsvp::engine::{Command, Config, FlowRequest, ReserveRequest, RsvpEvent};
+use signalbox_rsvp::wire::{
+    Adspec, Class, ErrorCode, ErrorFlags, ErrorSpec, HeaderFlags, Hello, ListedId, MessageType, Session,
+    Style, Writer, checksum,
+};
+
+use crate::rig::{B, Path, Resv, Rig, Sent, all, at, compose, kinds, load, one, sender, session, to, tspec};
+
+fn adspec(of: &Adspec) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let mut writer = Writer::new(&mut octets, MessageType::PATH, HeaderFlags::default(), 0);
+    writer.adspec(of);
+    writer.finish().unwrap();
+    octets.split_off(8)
+}
+
+/// General parameters of an ADSPEC, with this bandwidth.
+fn general(bandwidth: f32) -> Vec<u8> {
+    let mut octets = vec![1, 0, 0, 8, 4, 0, 0, 1, 0, 0, 0, 1, 6, 0, 0, 1];
+    octets.extend(bandwidth.to_bits().to_be_bytes());
+    octets.extend([8, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 10, 0, 0, 1, 0, 0, 5, 0xdc]);
+    octets
+}
+
+/// An ADSPEC object of these services.
+fn object(services: &[Vec<u8>]) -> Vec<u8> {
+    let body = services.concat();
+    let (words, length) = (body.len() / 4, body.len() + 8);
+    let mut octets = vec![0, 0, 13, 2, 0, 0, 0, 0];
+    octets[..2].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
+    octets[6..8].copy_from_slice(&u16::try_from(words).unwrap().to_be_bytes());
+    octets.extend(body);
+    octets
+}
+
+/// Guaranteed service without parameters, and controlled load.
+fn services() -> [Vec<u8>; 2] {
+    [vec![2, 0, 0, 0], vec![5, 0, 0, 0]]
+}
+
+#[test]
+fn an_adspec_may_have_its_services_in_any_order_and_no_limit() {
+    let [guaranteed, load_service] = services();
+    let object = object(&[general(f32::INFINITY), load_service, guaranteed]);
+    let mut rig = Rig::new();
+    let sent = rig.path(&Path { adspec: object, ..Path::new() });
+    let path = one(&sent, MessageType::PATH);
+    let left = path.message().adspec.unwrap().read().unwrap();
+    assert!(left.controlled_load.is_some() && left.guaranteed.unwrap().terms.is_some());
+    assert_eq!(left.general.bandwidth.value(), 1_250_000.0, "the link's");
+    assert_eq!(rig.rsvp.counters().adspecs_mended, 0);
+}
+
+#[test]
+fn a_bad_part_of_an_adspec_is_lost_and_not_the_path() {
+    let [_, load_service] = services();
+    let incomplete = vec![2, 0, 0, 2, 133, 0, 0, 1, 0, 0, 0, 9];
+    let mut rig = Rig::new();
+    let path = Path { adspec: object(&[general(1e6), incomplete, load_service]), ..Path::new() };
+    let sent = rig.path(&path);
+    let left = one(&sent, MessageType::PATH).message().adspec.unwrap().read().unwrap();
+    assert!(left.guaranteed.is_none() && left.controlled_load.is_some());
+    // A repetition is a refresh.
+    assert_eq!(kinds(&rig.path(&path)), []);
+    assert_eq!(rig.rsvp.counters().paths_refreshed, 1);
+    // An ADSPEC that is bad as a whole.
+    let other = Path { adspec: object(&[services()[1].clone()]), ..Path::of(to("10.9.0.2"), 1, 1) };
+    let sent = rig.path(&other);
+    assert!(one(&sent, MessageType::PATH).message().adspec.is_none());
+    assert_eq!(kinds(&rig.path(&other)), []);
+}
+
+#[test]
+fn a_sender_that_says_no_smallest_packet_gets_its_reservation() {
+    let mut rig = Rig::new();
+    let zero = |octets: Vec<u8>, class: Class, at: usize| {
+        let start = octets.windows(2).position(|two| two == [class.0, 2]).unwrap() - 2;
+        let mut octets = octets;
+        octets[start + at..start + at + 4].fill(0);
+        octets[2..4].fill(0);
+        let sum = checksum(&octets).to_be_bytes();
+        octets[2..4].copy_from_slice(&sum);
+        octets
+    };
+    let path = zero(Path::new().octets(), Class::SENDER_TSPEC, 28);
+    let sent = rig.packet(1, sender(1).src, session().dest, 60, &path);
+    assert_eq!(
+        one(&sent, MessageType::PATH).message().sender_tspec.unwrap().read().unwrap().min_policed(),
+        0
+    );
+    let resv = Resv::ff(&[(load(B), 1)]);
+    assert_eq!(kinds(&rig.resv(&resv)), [(MessageType::RESV, at(1, 9))]);
+    assert_eq!(rig.reserved(2), 10_000);
+}
+
+#[test]
+fn a_receiver_may_reserve_where_the_adspec_names_no_service() {
+    let here = to("10.0.2.1");
+    let bare = Adspec { guaranteed: None, controlled_load: None, ..Adspec::START };
+    let mut rig = Rig::new();
+    rig.command(1, Command::Session(here));
+    rig.path(&Path { adspec: adspec(&bare), ..Path::of(here, 1, 1) });
+    let flows = vec![FlowRequest { flowspec: load(B), senders: vec![sender(1)] }];
+    let request = ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() };
+    let sent = rig.command(1, Command::Reserve(request));
+    one(&sent, MessageType::RESV);
+    assert!(!rig.take_events(1).iter().any(|event| matches!(event, RsvpEvent::Refused(_))));
+}
+
+fn reliable() -> Rig {
+    Rig::with_neighbours(Config::default(), "10mbit")
+}
+
+fn paths(sent: &[Sent]) -> Vec<bool> {
+    all(sent, MessageType::PATH).iter().map(|one| one.message().message_id.is_some()).collect()
+}
+
+/// The neighbour offers refresh reduction, acknowledges nothing, and ignores a MESSAGE_ID that it knows.
+#[test]
+fn a_neighbour_that_never_acknowledges_gets_plain_rsvp() {
+    let mut rig = reliable();
+    let mut sent = rig.path(&Path::new());
+    sent.extend(rig.wait(Duration::from_secs(5)));
+    assert_eq!(paths(&sent), [true, true, true], "three tries");
+    let refreshes = rig.wait(Duration::from_secs(120));
+    assert!(paths(&refreshes).len() >= 2 && paths(&refreshes).iter().all(|named| !named));
+    // Whatever else goes there goes once.
+    let mut sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
+    sent.extend(rig.path_tear(&Path::of(to("10.9.0.2"), 1, 1)));
+    sent.extend(rig.wait(Duration::from_secs(5)));
+    assert_eq!(paths(&sent), [false]);
+    let layer = rig.rsvp.neighbours().counters();
+    assert_eq!((layer.neighbours_plain, layer.retransmissions), (1, 2));
+    // A neighbour at another interface is not concerned.
+    rig.route("10.10.0.0", 16, 3);
+    assert_eq!(paths(&rig.path(&Path::of(to("10.10.0.1"), 1, 1))), [true]);
+}
+
+#[test]
+fn a_neighbour_that_loses_a_message_keeps_its_message_ids() {
+    let mut rig = reliable();
+    let first = rig.path(&Path::new());
+    rig.wait(Duration::from_millis(600));
+    // It acknowledges another message meanwhile.
+    let sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
+    assert_eq!(paths(&first), [true]);
+    let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
+    rig.neighbourly(2, at(2, 9), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
+    rig.wait(Duration::from_secs(5));
+    assert_eq!(rig.rsvp.neighbours().counters().neighbours_plain, 0);
+    assert_eq!(paths(&rig.path(&Path::of(to("10.9.0.3"), 1, 1))), [true]);
+}
+
+#[test]
+fn a_neighbour_that_refuses_message_ids_is_asked_once() {
+    let mut rig = reliable();
+    assert_eq!(paths(&rig.path(&Path::new())), [true]);
+    let refusal = compose(MessageType::PATH_ERR, 255, |w| {
+        w.session(&session(), false);
+        let error = ErrorSpec {
+            node: at(2, 9),
+            flags: ErrorFlags::default(),
+            code: ErrorCode::UNKNOWN_CLASS,
+            value: u16::from(Class::MESSAGE_ID.0) << 8 | 1,
+        };
+        w.error_spec(&error).sender_template(&sender(1)).sender_tspec(&tspec(B));
+    });
+    assert_eq!(paths(&rig.neighbourly(2, at(2, 9), &refusal)), [false]);
+    let mut sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
+    sent.extend(rig.wait(Duration::from_secs(5)));
+    assert_eq!(paths(&sent), [false]);
+}
+
+/// An Srefresh with unknown MESSAGE_IDs of a stranger: 61 kB caused 190 kB to a forged source.
+#[test]
+fn unknown_message_ids_of_strangers_cause_no_more_octets_than_came() {
+    let mut rig = reliable();
+    let ids: Vec<ListedId> = (0..15_000).map(|id| ListedId { id, source: None, group: None }).collect();
+    let octets = compose(MessageType::SREFRESH, 255, |w| _ = w.id_list(7, &ids));
+    let stranger: IpAddr = at(1, 66);
+    let mut sent = rig.neighbourly(1, stranger, &octets);
+    sent.extend(rig.wait(Duration::from_secs(1)));
+    let left: usize = sent.iter().map(|one| one.octets.len() + 20).sum();
+    assert!(!sent.is_empty() && left * 2 <= (octets.len() + 20) * 3, "{left} of {}", octets.len());
+    assert!(rig.rsvp.neighbours().counters().nacks_limited > 0);
+}
+
+/// State of a lost neighbour is sent again in parts.
+#[test]
+fn what_a_lost_neighbour_had_is_sent_in_parts() {
+    let mut config = Config::default();
+    let hello = HelloConfig { interval: Duration::from_secs(1), ..HelloConfig::default() };
+    config.neighbours.interface.hello = Some(hello);
+    let mut rig = Rig::with_neighbours(config, "10mbit");
+    for port in 1..=1000 {
+        let sent = rig.path(&Path { session: Session { port, ..session() }, ..Path::new() });
+        let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
+        rig.neighbourly(2, at(2, 9), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
+    }
+    let say = |rig: &mut Rig, src_instance: u32| {
+        let hello = Hello { ack: false, src_instance, dst_instance: 0 };
+        let octets = compose(MessageType::HELLO, 1, |w| _ = w.hello(&hello));
+        rig.packet(2, at(2, 9), at(2, 1), 1, &octets)
+    };
+    say(&mut rig, 5);
+    let sent = say(&mut rig, 6);
+    assert!(paths(&sent).len() <= 64, "{}", paths(&sent).len());
+    let sent = rig.wait(Duration::from_millis(50));
+    assert!((64..=400).contains(&paths(&sent).len()), "{}", paths(&sent).len());
+    let sent = rig.wait(Duration::from_millis(300));
+    assert!(paths(&sent).len() >= 600);
+}
