@@ -95,6 +95,7 @@ step "skeleton of the engines" cargo xtask skeleton
 step "licences and sources of dependencies" cargo xtask licences
 step "conformance tables" cargo xtask conformance --check
 step "mutations" cargo xtask mutate --check
+step "schemas of the command's JSON" cargo xtask schema --check
 step "documentation" documentation
 step "generated code of the API" scripts/generated.sh check
 step "generated code of the example" examples/pathping/generate.sh --check

@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-linux", &["signalbox-core"]),
     ("signalbox-api", &[]),
+    ("signalbox-json", &["signalbox-api"]),
     (
         "signalbox-dissect",
         &[

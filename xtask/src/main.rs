@@ -21,6 +21,7 @@ Commands:
   deps                                         check which crate may depend on which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
   skeleton                                     check that all engine crates have the same files, lints and signatures
+  schema [--check]                             write the JSON Schemas of the command's output, or compare them
   conformance [--table NAME] [--check] [--json] [--open] [--why ID]
                                                count the requirements in conformance/ and the tests that name them
       --table NAME   only this table (gist)
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
         }
         ["deps"] => deps::run(&root()),
         ["licences"] => licences::run(&root()),
+        ["schema"] => schema(&[]),
+        ["schema", "--check"] => schema(&["--check"]),
         ["skeleton"] => skeleton::run(&root()),
         ["mutate", options @ ..] => mutate::run(&root(), options),
         ["conformance", options @ ..] => conformance::run(&root(), options),
@@ -68,6 +71,17 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Writes or compares the JSON Schemas. The generator is part of the crate that prints, so that this program is built
+/// without the API.
+fn schema(options: &[&str]) -> anyhow::Result<bool> {
+    let generator =
+        ["run", "--quiet", "--package", "signalbox-json", "--example", "schema", "--", "docs/schema"];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status =
+        std::process::Command::new(cargo).args(generator).args(options).current_dir(root()).status()?;
+    Ok(status.success())
 }
 
 /// The workspace's root directory.
