@@ -105,6 +105,7 @@ if [ "${1:-}" = lint ]; then finish; fi
 step "fuzz targets build" fuzz_targets
 step "oldest compiler, Rust $msrv" scripts/msrv.sh --quick
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
+step "metrics" scripts/metrics.sh "$bin"
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
 scenarios=$("$bin/signalbox" lab list --names) || scenarios=

@@ -22,6 +22,8 @@
 //! # }
 //! ```
 
+pub mod openmetrics;
+
 /// Where the daemon listens unless its configuration names another path.
 pub const DEFAULT_SOCKET: &str = "/run/signalbox/signalboxd.sock";
 

@@ -4,6 +4,7 @@
 //! other part of the protocol. Byte streams are not packets; [`crate::node`] defines a contract of their own
 //! for them.
 
+use crate::metrics::Subsystem;
 use crate::packet::router_alert;
 
 /// A port of entry.
@@ -27,8 +28,8 @@ pub enum Entry {
 pub struct EntryRequest {
     /// The port of entry.
     pub entry: Entry,
-    /// Name of the entry in counters and in the log of packets.
-    pub name: &'static str,
+    /// The entry as a part of the program, in metrics and in messages of errors.
+    pub subsystem: Subsystem,
     /// Whether packets are received. An entry that only sends binds no port.
     pub receive: bool,
     /// Rule for packets to other nodes that this node receives instead of forwarding them; `None`: no packet
@@ -75,14 +76,14 @@ pub struct Match {
 impl EntryRequest {
     /// An entry for packets that are addressed to this node only.
     #[must_use]
-    pub const fn local(entry: Entry, name: &'static str) -> Self {
-        Self { entry, name, receive: true, intercept: None }
+    pub const fn local(entry: Entry, subsystem: Subsystem) -> Self {
+        Self { entry, subsystem, receive: true, intercept: None }
     }
 
     /// An entry for packets that are only sent.
     #[must_use]
-    pub const fn send_only(entry: Entry, name: &'static str) -> Self {
-        Self { entry, name, receive: false, intercept: None }
+    pub const fn send_only(entry: Entry, subsystem: Subsystem) -> Self {
+        Self { entry, subsystem, receive: false, intercept: None }
     }
 
     /// The same entry with this interception rule.

@@ -99,6 +99,12 @@ impl<T: Eq + Hash> Interner<T> {
         self.entries.len()
     }
 
+    /// Limit on the number of values.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.entries.limit()
+    }
+
     /// Whether the interner is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -12,7 +12,8 @@
 //!   that copies no records, and without allocation per message.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
 //! * [`shares`] limits what one source takes of a table or of a rate.
-//! * [`rng`], [`secret`], [`bucket`] and [`counter`] are the small tools that every engine needs.
+//! * [`counter`] and [`metrics`] are the counters of engines, and the names by which monitoring systems see them.
+//! * [`rng`], [`secret`] and [`bucket`] are the small tools that every engine needs.
 //!
 //! The crate reads no clock, opens no socket and starts no thread. Time is always a parameter:
 //!
@@ -43,6 +44,7 @@ pub mod entry;
 pub mod id;
 pub mod index;
 pub mod intern;
+pub mod metrics;
 pub mod mri;
 pub mod node;
 pub mod octets;
@@ -60,6 +62,7 @@ pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
+pub use counter::{Count, Counter};
 pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match};
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};

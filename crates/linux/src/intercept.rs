@@ -208,13 +208,14 @@ impl Drop for Ambient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signalbox_core::metrics::Subsystem;
     use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
 
     #[test]
     fn the_redirection_stands_before_the_mark() {
         let gist = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
         let flag = Match { offset: 8, mask: 0x8000, value: 0x8000 };
-        let gist = EntryRequest::local(Entry::Udp(270), "io").with_intercept(gist);
+        let gist = EntryRequest::local(Entry::Udp(270), Subsystem::protocol("gist")).with_intercept(gist);
         let config = IoConfig { entries: vec![gist.clone()], ..IoConfig::default() };
         let text = ruleset(&config);
         for line in text.lines().filter(|line| line.contains("mark set")) {
@@ -227,7 +228,7 @@ mod tests {
         let without_alert = Intercept { alert: AlertRule::NotRequired, matches: vec![flag] };
         let rule = udp::rule(&gist.with_intercept(without_alert), false);
         assert_eq!(rule.unwrap(), "udp dport 270 @th,128,32 & 0x8000 0x8000 tproxy to :270");
-        let rsvp = EntryRequest::local(Entry::Ip(46), "rsvp_io");
+        let rsvp = EntryRequest::local(Entry::Ip(46), Subsystem::protocol("rsvp"));
         assert!(!is_wanted(&IoConfig { entries: vec![rsvp], ..IoConfig::default() }));
     }
 }

@@ -33,6 +33,6 @@ pub mod topology;
 pub mod traffic;
 
 pub use error::OpenError;
-pub use io::{Batch, CounterValue, Failure, Io, IoConfig, IpCounters, Ready, UdpCounters, Waker};
+pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Ready, UdpCounters, Waker};
 pub use netlink::{Change, MulticastRoute};
 pub use stream::kernel_speaks_sctp;

@@ -60,7 +60,6 @@ pub use protocols::{
     ApplicationCommand, ApplicationEvent, ApplicationView, ChannelConfig, Command, Config, Credentials,
     Event, GistConfig, ProtocolId, RegisterError, Tls,
 };
-pub use view::Counter;
 
 /// The types of GIST that users of this crate need.
 pub mod gist {

@@ -6,6 +6,8 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
+use signalbox_core::Counter;
+use signalbox_core::metrics::Gauge;
 use signalbox_core::node::{
     Interface, NoRoute, Output, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
 };
@@ -18,7 +20,6 @@ use signalbox_resources::{GrantId, LostWhy, Resources};
 use crate::config::ConfigError;
 use crate::protocols::{Event, ProtocolId};
 use crate::routes::LookupsOf;
-use crate::view::Counter;
 
 /// What a protocol works with while it handles one input.
 #[derive(Debug)]
@@ -153,6 +154,9 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// Appends its counters.
     fn counters(&self, to: &mut Vec<Counter>);
+
+    /// Appends its gauges. It must not walk a table.
+    fn gauges(&self, _: &mut Vec<Gauge>) {}
 }
 
 /// What a protocol is made with, apart from its settings.

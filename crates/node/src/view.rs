@@ -1,31 +1,40 @@
 //! Views of a node for operators.
 
-use signalbox_core::{NslpId, Time};
+use signalbox_core::metrics::{Family, Gauge, Subsystem};
+use signalbox_core::{Counter, NslpId, Time};
 use signalbox_gist::engine::{AssociationView, PeerView, SessionView};
 
 use crate::node::Node;
 use crate::protocol::Size;
 use crate::protocols::{ApplicationView, ProtocolId};
 
-/// A counter of one part of the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counter {
-    /// The part: `gist`, `channels`, `sctp`, `ping`, `qos`, `rsvp`, `rsvp_neighbours`, `resources` or `applications`.
-    pub room: &'static str,
-    /// The name of the counter within its part.
-    pub name: &'static str,
-    /// Help text: what is counted.
-    pub help: &'static str,
-    /// The count since the start.
-    pub value: u64,
-}
-
-impl Counter {
-    /// Makes counters of this part from their names, help texts and values.
-    pub(crate) fn of(room: &'static str) -> impl Fn((&'static str, &'static str, u64)) -> Self {
-        move |(name, help, value)| Self { room, name, help, value }
-    }
-}
+/// Protocols that run.
+const PROTOCOL_RUNNING: Family =
+    Family::gauge("protocol_running", &["protocol"], "1 if the node runs the protocol, 0 if it does not.");
+/// Reservations.
+const RESERVATIONS: Family =
+    Family::gauge("reservations", &["protocol", "interface"], "Reservations at an outgoing interface.");
+/// Capacity of interfaces.
+const INTERFACE_CAPACITY: Family = Family::gauge(
+    "interface_capacity_bytes_per_second",
+    &["interface"],
+    "Capacity of an interface at which the node reserves.",
+)
+.of_unit("bytes_per_second");
+/// Share of interfaces.
+const INTERFACE_RESERVABLE: Family = Family::gauge(
+    "interface_reservable_bytes_per_second",
+    &["interface"],
+    "Part of the capacity of an interface that can be reserved.",
+)
+.of_unit("bytes_per_second");
+/// Use of interfaces.
+const INTERFACE_RESERVED: Family = Family::gauge(
+    "interface_reserved_bytes_per_second",
+    &["interface"],
+    "Rate of all reservations at an interface.",
+)
+.of_unit("bytes_per_second");
 
 impl Node {
     /// GIST's sessions, in a fixed order.
@@ -133,13 +142,42 @@ impl Node {
         for protocol in self.protocols.iter() {
             protocol.counters(&mut counters);
         }
-        counters.extend(self.resources.counters().iter().map(Counter::of("resources")));
+        let resources = Subsystem::shared("resources");
+        counters.extend(self.resources.counters().iter().map(Counter::of(resources)));
         counters.into_iter()
     }
 
-    /// The counter of this name, 0 if there is none.
+    /// All gauges of the node. No table is walked for them.
     #[must_use]
-    pub fn counter(&self, room: &str, name: &str) -> u64 {
-        self.counters().find(|c| c.room == room && c.name == name).map_or(0, |c| c.value)
+    pub fn gauges(&self) -> Vec<Gauge> {
+        let running: Vec<ProtocolId> = self.protocols().collect();
+        let is_running =
+            |id: &ProtocolId| Gauge::new(&PROTOCOL_RUNNING, &[id.name()], u64::from(running.contains(id)));
+        let mut gauges: Vec<Gauge> = ProtocolId::ALL.iter().map(is_running).collect();
+        for protocol in self.protocols.iter() {
+            protocol.gauges(&mut gauges);
+        }
+        for link in self.resources.links() {
+            let Some(capacity) = link.capacity else { continue };
+            gauges.extend([
+                Gauge::new(&INTERFACE_CAPACITY, &[link.name], capacity),
+                Gauge::new(&INTERFACE_RESERVABLE, &[link.name], link.share),
+                Gauge::new(&INTERFACE_RESERVED, &[link.name], link.reserved),
+            ]);
+            for reserver in self.protocols.iter().filter_map(|protocol| protocol.reserver()) {
+                let here = link.protocols.iter().find(|(protocol, _)| *protocol == reserver);
+                let labels = [&*reserver.to_string(), link.name];
+                gauges.push(Gauge::new(&RESERVATIONS, &labels, here.map_or(0, |(_, count)| (*count).into())));
+            }
+        }
+        gauges
+    }
+
+    /// The counter of this subsystem and name; 0 if there is none.
+    #[must_use]
+    pub fn counter(&self, subsystem: &str, name: &str) -> u64 {
+        let mut all = self.counters();
+        let found = all.find(|one| (one.subsystem.name, one.count.name) == (subsystem, name));
+        found.map_or(0, |one| one.count.value)
     }
 }

@@ -1,33 +1,45 @@
 //! What is counted.
 
+use signalbox_core::metrics::Family;
+
+/// Changes of grants.
+const ADMISSION_EVENTS: Family = Family::counter(
+    "admission_events",
+    &["event"],
+    "Decisions and changes of admission control, all protocols together.",
+);
+/// Refusals.
+const ADMISSIONS_REFUSED: Family =
+    Family::counter("admissions_refused", &["reason"], "Requests that admission control refused, by reason.");
+
 signalbox_core::counters! {
     /// What admission control counts.
     pub struct Counters {
         /// Reservations admitted.
-        admitted: u64,
+        admitted: u64 => ADMISSION_EVENTS { event: "admitted" },
         /// Reservations changed.
-        modified: u64,
+        modified: u64 => ADMISSION_EVENTS { event: "modified" },
         /// Reservations released by their owner.
-        released: u64,
-        /// Requests that a policy rule or the default refused, or whose token does not cover them.
-        refused_policy: u64,
-        /// Requests refused for want of rate or buffer.
-        refused_resources: u64,
-        /// Requests refused because a table, a limit of reservations or of queues is full.
-        refused_full: u64,
+        released: u64 => ADMISSION_EVENTS { event: "released" },
+        /// Requests refused by a policy rule or by the default, or not covered by their token.
+        refused_policy: u64 => ADMISSIONS_REFUSED { reason: "policy" },
+        /// Requests refused because rate or buffer is not available.
+        refused_resources: u64 => ADMISSIONS_REFUSED { reason: "resources" },
+        /// Requests refused because a table, or a limit on reservations or queues, is full.
+        refused_full: u64 => ADMISSIONS_REFUSED { reason: "full" },
         /// Requests refused for another reason: a bad or unsupported request, an interface that is down or unknown.
-        refused_other: u64,
+        refused_other: u64 => ADMISSIONS_REFUSED { reason: "other" },
         /// Guaranteed reservations admitted at a lower rate by using slack.
-        slack_used: u64,
-        /// Reservations taken from their owners for stronger requests.
-        preempted: u64,
-        /// Reservations of which a part was taken for stronger requests.
-        reduced: u64,
+        slack_used: u64 => ADMISSION_EVENTS { event: "slack_used" },
+        /// Reservations removed for requests of higher priority.
+        preempted: u64 => ADMISSION_EVENTS { event: "preempted" },
+        /// Reservations reduced for requests of higher priority.
+        reduced: u64 => ADMISSION_EVENTS { event: "reduced" },
         /// Reservations lost because the kernel refused them.
-        kernel_refused: u64,
-        /// Reservations lost because their interface is gone or has less to give.
-        interface_lost: u64,
-        /// Answers of the kernel about reservations that are no more; ignored.
+        kernel_refused: u64 => ADMISSION_EVENTS { event: "kernel_refused" },
+        /// Reservations lost because their interface is gone or has less capacity.
+        interface_lost: u64 => ADMISSION_EVENTS { event: "interface_lost" },
+        /// Answers of the kernel about reservations that do not exist any more; ignored.
         answers_ignored: u64,
     }
 }

@@ -1,7 +1,7 @@
 //! Views for `show reservations` and `show interfaces`.
 
 use signalbox_core::traffic::{ReservationId, ServiceClass, TrafficSpec, Treatment};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, ReserverId, Time};
 
 use crate::intserv::RSpec;
 use crate::refusal::RuleName;
@@ -77,6 +77,8 @@ pub struct LinkView<'a> {
     pub own_queues: u32,
     /// Each service that was ever reserved here.
     pub services: Vec<ServiceView>,
+    /// Number of reservations of each protocol that ever reserved here.
+    pub protocols: Vec<(ReserverId, u32)>,
 }
 
 /// One service at one interface.

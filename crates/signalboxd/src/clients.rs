@@ -13,12 +13,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use signalbox_core::Time;
 use signalbox_node::{Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::Status;
 
 use crate::api::errors;
 use crate::driver::DaemonCounters;
+use crate::metrics::{Measure, Measurements};
 
 /// A protocol as its clients see it.
 pub(crate) trait ClientProtocol: 'static {
@@ -46,6 +48,11 @@ pub(crate) trait ClientProtocol: 'static {
 
     /// Counts a client that opens.
     fn count(_: &mut DaemonCounters) {}
+
+    /// What an event says about durations.
+    fn measure(_: &Event) -> Option<Measure> {
+        None
+    }
 }
 
 /// The event loop's end of a client.
@@ -55,6 +62,11 @@ pub(crate) trait Client: Send {
 
     /// Takes note of a further command of the client, before the node handles it.
     fn commanded(&mut self, _: &Command) {}
+
+    /// What an event for the client says about durations.
+    fn measure(&self, _: &Event) -> Option<Measure> {
+        None
+    }
 
     /// The command that ends what the client began.
     fn close(&self, id: u64) -> Command;
@@ -149,6 +161,10 @@ impl<P: ClientProtocol> Client for EventQueue<P> {
         }
     }
 
+    fn measure(&self, event: &Event) -> Option<Measure> {
+        P::measure(event)
+    }
+
     fn close(&self, id: u64) -> Command {
         P::close(id)
     }
@@ -159,10 +175,18 @@ impl<P: ClientProtocol> Client for EventQueue<P> {
     }
 }
 
+/// An open client.
+#[derive(Debug)]
+struct Open {
+    client: Box<dyn Client>,
+    /// When it sent the command that is not confirmed yet; `None`: what it asked for stands.
+    asked: Option<Time>,
+}
+
 /// All clients, by the identifier that the node gives back with each event.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    all: BTreeMap<u64, Box<dyn Client>>,
+    all: BTreeMap<u64, Open>,
     /// Commands that follow from deliveries and that the node has not handled yet.
     pending: Vec<Command>,
     too_slow: u64,
@@ -171,37 +195,47 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Adds a client.
-    pub(crate) fn add(&mut self, id: u64, client: Box<dyn Client>) {
-        self.all.insert(id, client);
+    /// Adds a client, whose first command comes now.
+    pub(crate) fn add(&mut self, now: Time, id: u64, client: Box<dyn Client>) {
+        self.all.insert(id, Open { client, asked: Some(now) });
     }
 
     /// Takes note of a command of a client. False if there is no such client of the command's protocol.
-    pub(crate) fn command(&mut self, command: &Command) -> bool {
+    pub(crate) fn command(&mut self, now: Time, command: &Command) -> bool {
         let id = command.id();
-        let Some(client) = self.all.get_mut(&id) else { return false };
+        let Some(Open { client, asked }) = self.all.get_mut(&id) else { return false };
         // Identifiers are unique among all protocols: a client of another protocol is not meant.
         if client.close(id).protocol() != command.protocol() {
             return false;
         }
         client.commanded(command);
+        *asked = Some(now);
         true
     }
 
     /// Forgets a client; gives the command that ends what it began.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Command> {
-        self.all.remove(&id).map(|client| client.close(id))
+        self.all.remove(&id).map(|open| open.client.close(id))
     }
 
     /// Commands that end what all clients began. The clients stay, to receive the events that follow.
     pub(crate) fn close_all(&self) -> Vec<Command> {
-        self.all.iter().map(|(id, client)| client.close(*id)).collect()
+        self.all.iter().map(|(id, open)| open.client.close(*id)).collect()
     }
 
-    /// Passes an event on to its client.
-    pub(crate) fn deliver(&mut self, event: Event) {
+    /// Passes an event on to its client, and takes note of the durations that it shows.
+    pub(crate) fn deliver(&mut self, now: Time, event: Event, measurements: &mut Measurements) {
         let id = event.id();
-        let Some(client) = self.all.get_mut(&id) else { return };
+        let Some(Open { client, asked }) = self.all.get_mut(&id) else { return };
+        match client.measure(&event) {
+            Some(Measure::SetUp) => {
+                if let Some(asked) = asked.take() {
+                    measurements.set_up(client.close(id).protocol().name(), now.since(asked));
+                }
+            }
+            Some(Measure::RoundTrip(took)) => measurements.round_trip(took),
+            None => {}
+        }
         match client.deliver(event) {
             Delivery::Queued => {}
             Delivery::Lost => self.lost += 1,

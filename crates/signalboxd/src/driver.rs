@@ -5,17 +5,19 @@ mod engine;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use signalbox_core::Time;
+use signalbox_core::metrics::{Family, Subsystem};
 use signalbox_core::node::{Input, NodeEngine};
+use signalbox_core::{Counter, Time};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
-use signalbox_linux::{Batch, Change, CounterValue, Failure, Io, MulticastRoute};
-use signalbox_node::{Command, Counter, Node};
+use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
+use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::api::Names;
 use crate::clients::Clients;
+use crate::metrics::Measurements;
 use crate::record::Recorder;
 use crate::report::Reporter;
 use crate::requests::LoopRequest;
@@ -30,24 +32,28 @@ const FLUSHES: usize = 4;
 /// Times that reservations are passed to the kernel in one turn: what it refuses may make the node ask for others.
 const ENFORCEMENTS: usize = 4;
 
+/// Requests over the control socket.
+const API_REQUESTS: Family =
+    Family::counter("api_requests", &["kind"], "Requests over the control socket, by kind.");
+
 signalbox_core::counters! {
     /// What the daemon counts.
     pub(crate) struct DaemonCounters {
-        /// Questions over the control socket.
-        questions: u64,
+        /// Requests for information over the control socket.
+        questions: u64 => API_REQUESTS { kind: "query" },
         /// Pings started over the control socket.
-        pings_started: u64,
-        /// Reservations and questions about paths that came over the control socket.
-        reservations_started: u64,
-        /// Pings and reservations stopped because their client did not read the events.
+        pings_started: u64 => API_REQUESTS { kind: "ping" },
+        /// Reservations, and queries of paths, started over the control socket.
+        reservations_started: u64 => API_REQUESTS { kind: "reservation" },
+        /// Pings and reservations ended because their client did not read the events.
         clients_too_slow: u64,
-        /// Times that an application of another process read so slowly that it was given no messages for a while.
+        /// Times that an application of another process read so slowly that the node stopped sending to it for a time.
         applications_lagged: u64,
         /// Indications lost because an application of another process did not read them.
         indications_lost: u64,
         /// Times that receiving failed.
         receive_failed: u64,
-        /// Times that the kernel could not say which streams are ready.
+        /// Times that the kernel failed to report which streams are ready.
         streams_failed: u64,
         /// Times that interfaces or addresses changed.
         interface_changes: u64,
@@ -67,6 +73,7 @@ pub(crate) struct Driver {
     counters: DaemonCounters,
     /// For the control thread.
     names: Names,
+    measurements: Measurements,
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
@@ -90,6 +97,7 @@ impl Driver {
             clients: Clients::default(),
             counters: DaemonCounters::default(),
             names,
+            measurements: Measurements::default(),
             reporter: Reporter::default(),
             unreported: false,
         };
@@ -105,6 +113,7 @@ impl Driver {
     pub(crate) fn run(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<()> {
         loop {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
+            let began = self.clock.now();
             if ready.packets {
                 self.receive();
             }
@@ -126,6 +135,7 @@ impl Driver {
             }
             self.enforce();
             self.flush();
+            self.measurements.turn(self.clock.now().since(began));
         }
     }
 
@@ -149,13 +159,13 @@ impl Driver {
                 }
                 Ok(LoopRequest::Open { id, client, command, done }) => {
                     client.opened(id, &mut self.counters);
-                    self.clients.add(id, client);
+                    self.clients.add(self.clock.now(), id, client);
                     self.command(command);
                     // A client that does not wait for it is gone, and about to be closed.
                     let _ = done.send(());
                 }
                 Ok(LoopRequest::Command(command, answer)) => {
-                    let there = self.clients.command(&command);
+                    let there = self.clients.command(self.clock.now(), &command);
                     if there {
                         self.command(command);
                     }
@@ -170,7 +180,12 @@ impl Driver {
                 }
                 Ok(LoopRequest::Query(query)) => {
                     self.counters.questions += 1;
-                    self.engine.query(self.clock.now(), self.clients.counted(self.counters), query);
+                    let daemon = DaemonNumbers {
+                        counters: self.clients.counted(self.counters),
+                        measurements: &self.measurements,
+                        start_unix_us: self.clock.start_unix_us(),
+                    };
+                    self.engine.query(self.clock.now(), daemon, query);
                 }
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => bail!("the control service ended"),
@@ -204,7 +219,8 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input<'_, Command>) {
-        feed(&mut self.engine, &mut self.clients, self.clock.now(), input);
+        let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
+        feed(&mut self.engine, &mut clients, self.clock.now(), input);
     }
 
     fn receive(&mut self) {
@@ -221,7 +237,9 @@ impl Driver {
             }
             let now = self.clock.now();
             for packet in self.batch.iter() {
-                feed(&mut self.engine, &mut self.clients, now, Input::Packet(packet));
+                let mut clients =
+                    Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
+                feed(&mut self.engine, &mut clients, now, Input::Packet(packet));
             }
             self.flush();
             if self.batch.len() < self.batch.capacity() {
@@ -243,7 +261,8 @@ impl Driver {
                     return;
                 }
             };
-            feed(&mut self.engine, &mut self.clients, self.clock.now(), input);
+            let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
+            feed(&mut self.engine, &mut clients, self.clock.now(), input);
         }
     }
 
@@ -326,11 +345,26 @@ impl Driver {
 }
 
 /// Gives the node an input, passes its events on to clients, and gives it the commands that follow from that.
-fn feed(engine: &mut Engine, clients: &mut Clients, now: Time, input: Input<'_, Command>) {
-    engine.feed(now, input, &mut |event| clients.deliver(event));
-    while let Some(command) = clients.next_pending() {
-        engine.feed(now, Input::Command(command), &mut |event| clients.deliver(event));
+fn feed(engine: &mut Engine, to: &mut Listeners<'_>, now: Time, input: Input<'_, Command>) {
+    engine.feed(now, input, &mut |event| to.clients.deliver(now, event, to.measurements));
+    while let Some(command) = to.clients.next_pending() {
+        engine.feed(now, Input::Command(command), &mut |event| {
+            to.clients.deliver(now, event, to.measurements);
+        });
     }
+}
+
+/// Where events of the node go.
+struct Listeners<'a> {
+    clients: &'a mut Clients,
+    measurements: &'a mut Measurements,
+}
+
+/// What the daemon itself counts and measures.
+struct DaemonNumbers<'a> {
+    counters: DaemonCounters,
+    measurements: &'a Measurements,
+    start_unix_us: u64,
 }
 
 fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
@@ -350,8 +384,8 @@ fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
 /// What the daemon and its sockets count.
 struct Counted<'a> {
     daemon: DaemonCounters,
-    /// Of each entry, with the entry's name.
-    io: Vec<(&'static str, CounterValue)>,
+    /// Of each entry.
+    io: Vec<Counter>,
     streams: &'a StreamCounters,
     /// `None` on a node that reserves nothing.
     traffic: Option<&'a TrafficCounters>,
@@ -369,55 +403,57 @@ impl<'a> Counted<'a> {
 
     /// All of these counters, and those of the node.
     fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
-        let counter = |room| move |(name, help, value)| Counter { room, name, help, value };
-        let daemon = self.daemon.iter().map(counter("daemon"));
-        let io = self.io.into_iter().map(|(room, (name, help, value))| Counter { room, name, help, value });
-        let streams = self.streams.iter().map(counter("streams"));
-        let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(counter("traffic"));
-        daemon.chain(io).chain(streams).chain(traffic).chain(node.counters())
+        let of = |name| Counter::of(Subsystem::shared(name));
+        let daemon = self.daemon.iter().map(of("daemon"));
+        let streams = self.streams.iter().map(of("streams"));
+        let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(of("enforcement"));
+        daemon.chain(self.io).chain(streams).chain(traffic).chain(node.counters())
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::report::is_trouble;
+    use signalbox_core::IfIndex;
+    use signalbox_core::node::Interface;
     use signalbox_linux::{IpCounters, UdpCounters};
 
-    fn every_counter() -> Vec<Counter> {
+    /// A node with all protocols, and with an interface of 8 Mbit/s of which half can be reserved.
+    pub(crate) fn whole_node() -> Node {
         let mut config = signalbox_node::Config::default();
         config.gist.as_mut().unwrap().engine.associations.sctp_port = Some(270);
         config.qos = Some(Default::default());
         config.rsvp = Some(Default::default());
-        let node = Node::new(config, [1; 32]).unwrap();
-        let udp = ["io", "rsvp_udp_io"].map(|name| (name, UdpCounters::default()));
-        let ip = ["sctp_io", "rsvp_io"].map(|name| (name, IpCounters::default()));
-        let udp = udp.iter().flat_map(|(name, counters)| counters.iter().map(|counter| (*name, counter)));
-        let ip = ip.iter().flat_map(|(name, counters)| counters.iter().map(|counter| (*name, counter)));
-        let traffic = TrafficCounters::default();
+        let link = "[[link]]\ninterface = \"eth7\"\ncapacity = \"8mbit\"\nreservable = \"50%\"\n";
+        config.resources = toml::from_str(link).unwrap();
+        let mut node = Node::new(config, [1; 32]).unwrap();
+        let eth7 = Interface {
+            ifindex: IfIndex(7),
+            name: "eth7".into(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+        };
+        node.handle(Time::ZERO, Input::Interfaces(&[eth7]));
+        node
+    }
+
+    /// All counters that a daemon with all protocols has.
+    pub(crate) fn every_counter(node: &Node) -> Vec<Counter> {
+        let of = |entry: signalbox_core::EntryRequest| -> Vec<Counter> {
+            let counter = Counter::of(entry.subsystem);
+            match entry.entry {
+                signalbox_core::Entry::Udp(_) => UdpCounters::default().iter().map(counter).collect(),
+                _ => IpCounters::default().iter().map(counter).collect(),
+            }
+        };
         let counted = Counted {
             daemon: DaemonCounters::default(),
-            io: udp.chain(ip).collect(),
+            io: node.entries().into_iter().flat_map(of).collect(),
             streams: &StreamCounters::default(),
-            traffic: Some(&traffic),
+            traffic: Some(&TrafficCounters::default()),
         };
-        counted.with(&node).collect()
-    }
-
-    #[test]
-    fn every_counter_is_documented() {
-        let document = include_str!("../../../docs/metrics.md");
-        let missing: Vec<String> = every_counter()
-            .iter()
-            .map(|c| format!("| `{}.{}` | {} |", c.room, c.name, c.help))
-            .filter(|line| !document.contains(line))
-            .collect();
-        assert!(missing.is_empty(), "docs/metrics.md lacks:\n{}", missing.join("\n"));
-    }
-
-    #[test]
-    fn what_is_reported_is_counted() {
-        let all = every_counter();
-        assert_eq!(all.iter().filter(|c| is_trouble(c)).count(), crate::report::TROUBLE.len());
+        counted.with(node).collect()
     }
 }

@@ -9,6 +9,7 @@
 //! * [`protocols`] holds a folder for each protocol: its configuration, its conversions between the API's types and
 //!   ours, its service. [`api`] is what the services share, and those that belong to no protocol. [`resources`] is the
 //!   configuration that QoS and RSVP share.
+//! * [`metrics`] are the numbers that monitoring systems read.
 //! * [`config`] reads the configuration, [`report`] logs counters that grow, [`record`] records inputs.
 
 mod api;
@@ -16,6 +17,7 @@ mod clients;
 mod config;
 mod driver;
 mod log;
+mod metrics;
 mod notify;
 mod protocols;
 mod record;
@@ -83,11 +85,17 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error, WRONG_CONFIG),
     };
     if arguments.check {
+        for warning in config.warnings() {
+            let _ = writeln!(io::stderr(), "{}: warning: {warning}", arguments.config.display());
+        }
         // Where the line cannot be printed, the exit status gives the result.
         let _ = writeln!(io::stdout(), "{}: OK", arguments.config.display());
         return ExitCode::SUCCESS;
     }
     log::start(&config.log);
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     match run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format_args!("{error:#}"), 1),

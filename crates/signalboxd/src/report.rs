@@ -5,19 +5,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use signalbox_core::Time;
-use signalbox_node::Counter;
+use signalbox_core::{Count, Counter, Time};
 
 /// Shortest time between two lines about the same cause.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Counters, by group and name, whose growth is logged.
+/// Counters, by subsystem and field, whose growth is logged.
 pub(crate) const TROUBLE: [(&str, &str); 41] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
-    ("io", "receive_truncated"),
-    ("io", "send_overflow"),
+    ("gist_io", "receive_truncated"),
+    ("gist_io", "send_overflow"),
     ("streams", "accept_limited"),
     ("streams", "accept_failed"),
     ("streams", "unsent_limited"),
@@ -48,12 +47,12 @@ pub(crate) const TROUBLE: [(&str, &str); 41] = [
     ("gist", "transmit_failed"),
     ("gist", "associations_limited"),
     ("gist", "associations_full"),
-    ("gist", "associations_unauthorised"),
+    ("gist", "associations_unauthorized"),
     ("gist", "proposals_changed"),
     ("ping", "malformed"),
     ("rsvp", "wrong_interface"),
-    ("rsvp_neighbours", "distant"),
-    ("rsvp_neighbours", "wrong_source"),
+    ("rsvp_neighbors", "distant"),
+    ("rsvp_neighbors", "wrong_source"),
 ];
 
 /// The counts that were logged last.
@@ -85,9 +84,9 @@ impl Reporter {
         counters
             .filter(is_trouble)
             .filter_map(|counter| {
-                let reported = self.reported.entry((counter.room, counter.name)).or_default();
-                let more = counter.value.saturating_sub(*reported);
-                *reported = counter.value;
+                let reported = self.reported.entry((counter.subsystem.name, counter.count.name)).or_default();
+                let more = counter.count.value.saturating_sub(*reported);
+                *reported = counter.count.value;
                 (more > 0).then_some(Line { counter, more })
             })
             .collect()
@@ -96,31 +95,43 @@ impl Reporter {
 
 /// Whether growth of this counter is logged.
 pub(crate) fn is_trouble(counter: &Counter) -> bool {
-    TROUBLE.contains(&(counter.room, counter.name))
+    TROUBLE.contains(&(counter.subsystem.name, counter.count.name))
 }
 
 impl Line {
     /// Writes it to the log.
     pub(crate) fn log(&self) {
-        let Counter { room, name, help, value } = self.counter;
-        tracing::warn!(more = self.more, total = value, "{room}.{name}: {help}");
+        let Count { help, value, .. } = self.counter.count;
+        tracing::warn!(more = self.more, total = value, "{}: {help}", self.counter);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use signalbox_core::metrics::Subsystem;
 
-    const MALFORMED: Counter = Counter { room: "gist", name: "malformed", help: "", value: 3 };
+    use super::*;
+    use crate::driver::tests::{every_counter, whole_node};
+
+    #[test]
+    fn what_is_reported_is_counted() {
+        let all = every_counter(&whole_node());
+        assert_eq!(all.iter().filter(|counter| is_trouble(counter)).count(), TROUBLE.len());
+    }
+
+    fn counter(name: &'static str, value: u64) -> Counter {
+        let count = Count { name, help: "", family: None, labels: &[], value };
+        Counter { subsystem: Subsystem::protocol("gist"), count }
+    }
 
     #[test]
     fn growth_is_reported_once() {
         let mut reporter = Reporter::default();
-        let lines = reporter.look(Time::ZERO, [MALFORMED].into_iter());
-        assert_eq!(lines, [Line { counter: MALFORMED, more: 3 }]);
+        let lines = reporter.look(Time::ZERO, [counter("malformed", 3)].into_iter());
+        assert_eq!(lines, [Line { counter: counter("malformed", 3), more: 3 }]);
         assert_eq!(reporter.next(), Time::from_secs(1));
-        assert!(reporter.look(Time::from_secs(1), [MALFORMED].into_iter()).is_empty());
-        let grown = Counter { value: 10, ..MALFORMED };
+        assert!(reporter.look(Time::from_secs(1), [counter("malformed", 3)].into_iter()).is_empty());
+        let grown = counter("malformed", 10);
         assert_eq!(reporter.look(Time::from_secs(2), [grown].into_iter())[0].more, 7);
     }
 
@@ -132,16 +143,15 @@ mod tests {
         for name in
             ["cookies_invalid", "proposals_changed", "errors_unsendable", "responses_stray", "errors_stray"]
         {
-            let counter = Counter { name, ..MALFORMED };
             let mut reporter = Reporter::default();
-            assert_eq!(reporter.look(Time::ZERO, [counter].into_iter()).len(), 1, "{name}");
+            assert_eq!(reporter.look(Time::ZERO, [counter(name, 3)].into_iter()).len(), 1, "{name}");
             assert_eq!(reporter.next(), Time::from_secs(1));
         }
     }
 
     #[test]
     fn ordinary_counts_are_not_trouble() {
-        let counter = Counter { name: "data_received", ..MALFORMED };
+        let counter = counter("data_received", 3);
         assert!(Reporter::default().look(Time::ZERO, [counter].into_iter()).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use signalbox_linux::Waker;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
@@ -14,6 +14,7 @@ use tonic::transport;
 
 use crate::api::{Api, Facts, Names};
 use crate::config::Config;
+use crate::metrics::http;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest};
 use crate::services::Services;
@@ -39,11 +40,13 @@ impl Server {
         waker: Waker,
         names: Names,
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
+        let metrics = config.metrics.listen.map(http::bind).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (listener, signals) = {
+        let (listener, metrics, signals) = {
             let _entered = runtime.enter();
             let listener = UnixListener::from_std(control.listener()?)?;
-            (listener, StopSignals::new().context("cannot listen for signals")?)
+            let metrics = metrics.map(TcpListener::from_std).transpose()?;
+            (listener, metrics, StopSignals::new().context("cannot listen for signals")?)
         };
         let (sender, requests) = mpsc::channel(REQUESTS);
         let (farewell, stopping) = oneshot::channel();
@@ -54,6 +57,10 @@ impl Server {
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || {
+                if let Some(listener) = metrics {
+                    // It ends with the runtime.
+                    runtime.spawn(http::serve(listener, handle.clone()));
+                }
                 runtime.block_on(serve(listener, services, signals, handle, stopping));
                 // Calls that clients still have open end with the runtime, and their requests with them.
                 drop(runtime);

@@ -1,9 +1,11 @@
 //! What a query of a client sees of the node and of the kernel.
 
-use signalbox_core::Time;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::{Counter, Time};
 use signalbox_linux::traffic::Enforcer;
-use signalbox_node::{Counter, Node};
+use signalbox_node::Node;
+
+use crate::metrics::Measured;
 
 /// Rows of a table that one query looks at, so that a long table does not hold up messages.
 pub(crate) const PORTION: usize = 256;
@@ -34,6 +36,12 @@ pub(crate) trait Kernel {
 
     /// All counters: the daemon's, those of its sockets, and those of `node`.
     fn counters(&self, node: &Node) -> Vec<Counter>;
+
+    /// What the daemon has measured.
+    fn histograms(&self) -> Vec<Measured>;
+
+    /// When the daemon started, in microseconds since 1970.
+    fn start_unix_us(&self) -> u64;
 }
 
 /// One portion of a table: the rows, and where the next portion begins; `None` after the last.
@@ -60,6 +68,7 @@ pub(crate) fn portion<R, T>(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::metrics::Measurements;
 
     /// A kernel without interfaces and routes.
     pub(crate) struct NoKernel;
@@ -79,6 +88,14 @@ pub(crate) mod tests {
 
         fn counters(&self, node: &Node) -> Vec<Counter> {
             node.counters().collect()
+        }
+
+        fn histograms(&self) -> Vec<Measured> {
+            Measurements::default().all()
+        }
+
+        fn start_unix_us(&self) -> u64 {
+            1_000_000
         }
     }
 

@@ -125,6 +125,21 @@ pub enum Transport {
     Sctp,
 }
 
+impl Transport {
+    /// All of them, in the order of declaration.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::TlsTcp, Self::Sctp];
+
+    /// Short name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::TlsTcp => "tls",
+            Self::Sctp => "sctp",
+        }
+    }
+}
+
 /// Why a channel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChannelClosed {

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use signalbox_core::metrics::Table;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
@@ -84,6 +85,17 @@ pub struct PeerView<'a> {
 }
 
 impl Gist {
+    /// The tables that peers can fill.
+    #[must_use]
+    pub const fn tables(&self) -> [Table; 3] {
+        let peers = &self.peers.peers;
+        [
+            Table::new("sessions", self.records.len(), self.records.limit()),
+            Table::new("peers", peers.len(), peers.limit()),
+            self.associations.table(),
+        ]
+    }
+
     /// All sessions, by their place in the table.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
         self.records.iter().map(|(key, record)| self.session_view(key, record))

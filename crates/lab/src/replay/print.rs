@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use signalbox_core::node::{Output, RouteQuery, StreamId};
 use signalbox_core::packet::Transmit;
 use signalbox_core::traffic::{Reservation, TrafficSpec};
-use signalbox_core::{Entry, Time};
+use signalbox_core::{Count, Counter, Entry, Time};
 use signalbox_dissect::{hex, summary};
-use signalbox_node::{Counter, Event, Node};
+use signalbox_node::{Event, Node};
 use signalbox_record::Replayed;
 
 use super::events;
@@ -128,12 +128,12 @@ impl<'a, W: Write> Printer<'a, W> {
 
     /// Prints what was done and what is left.
     pub(super) fn summary(&mut self, node: &Node, done: &Replayed, reached_limit: bool) -> io::Result<()> {
-        let counters: Vec<Counter> = node.counters().filter(|counter| counter.value != 0).collect();
+        let counters: Vec<Counter> = node.counters().filter(|counter| counter.count.value != 0).collect();
         let fault = done.fault.as_ref().map(ToString::to_string);
         let (sessions, peers, pings) = (node.session_count(), node.peers().count(), node.pings());
         if self.json {
             let counters: Map<String, Value> =
-                counters.iter().map(|c| (format!("{}.{}", c.room, c.name), c.value.into())).collect();
+                counters.iter().map(|c| (c.to_string(), c.count.value.into())).collect();
             let line = json!({
                 "type": "summary",
                 "t": done.end.as_micros(),
@@ -166,8 +166,9 @@ impl<'a, W: Write> Printer<'a, W> {
             self.events
         )?;
         writeln!(self.out, "left: {sessions} sessions, {peers} peers, {pings} pings")?;
-        for Counter { room, name, value, help } in &counters {
-            writeln!(self.out, "{:34} {value:>8}  {help}", format!("{room}.{name}"))?;
+        for counter in &counters {
+            let Count { value, help, .. } = counter.count;
+            writeln!(self.out, "{:60} {value:>8}  {help}", counter.to_string())?;
         }
         if reached_limit {
             writeln!(self.out, "the recording ended at its size limit; the node went on")?;

@@ -5,9 +5,10 @@
 
 use std::net::IpAddr;
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::TransmitError;
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{Entry, EntryRequest};
+use signalbox_core::{Count, Entry, EntryRequest};
 use socket2::Socket;
 
 use super::IoConfig;
@@ -19,9 +20,6 @@ use crate::sys::mmsg::Datagram;
 
 /// A function that reads the kernel's data of a packet; `None` if the packet cannot be read.
 pub(super) type Read = for<'a> fn(Entry, &Datagram<'a>) -> Option<Received<'a>>;
-
-/// A counter: its name, its description, its value.
-pub type CounterValue = (&'static str, &'static str, u64);
 
 /// A packet that was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +50,7 @@ pub(super) trait Port: Send {
     fn flush(&mut self, failures: &mut Vec<Failure>);
 
     /// The counters of the port.
-    fn counters(&self) -> Vec<CounterValue>;
+    fn counters(&self) -> Vec<Count>;
 
     /// Removes the interception rule of the port, if it has one of its own.
     fn close(self: Box<Self>) -> Result<(), OpenError>;
@@ -61,7 +59,7 @@ pub(super) trait Port: Send {
 /// An entry that is open.
 pub(super) struct Opened {
     pub(super) entry: Entry,
-    pub(super) name: &'static str,
+    pub(super) subsystem: Subsystem,
     pub(super) port: Box<dyn Port>,
     /// Whether each of the sockets may have packets.
     pub(super) ready: [bool; 2],
@@ -80,5 +78,5 @@ pub(super) fn open(request: &EntryRequest, config: &IoConfig) -> Result<Opened, 
             ));
         }
     };
-    Ok(Opened { entry: request.entry, name: request.name, port, ready: [true; 2] })
+    Ok(Opened { entry: request.entry, subsystem: request.subsystem, port, ready: [true; 2] })
 }

@@ -9,11 +9,12 @@
 use std::net::IpAddr;
 
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex};
+use signalbox_core::{AlertRule, Count, Entry, EntryRequest, IfIndex};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::alert::{self, Alert};
-use super::entry::{CounterValue, Failure, Port, Read};
+use super::entry::{Failure, Port, Read};
+use super::families::{DATAGRAMS_FAILED, DATAGRAMS_RECEIVED, DATAGRAMS_SENT};
 use super::raw::Sockets;
 use super::{IoConfig, compose, udp};
 use crate::error::OpenError;
@@ -26,13 +27,13 @@ signalbox_core::counters! {
     /// The counters of the raw sockets of one IP protocol.
     pub struct IpCounters {
         /// Packets received.
-        received: u64,
-        /// Packets dropped because they or their IP options did not fit.
-        unreadable: u64,
-        /// Packets handed to the kernel.
-        sent: u64,
-        /// Packets that the kernel did not take; their protocol sends again.
-        unsent: u64,
+        received: u64 => DATAGRAMS_RECEIVED { transport: "ip" },
+        /// Packets received that were dropped because they or their IP options did not fit into the buffer.
+        unreadable: u64 => DATAGRAMS_FAILED { transport: "ip", direction: "receive", reason: "too_large" },
+        /// Packets passed to the kernel.
+        sent: u64 => DATAGRAMS_SENT { transport: "ip" },
+        /// Packets that the kernel refused to send; their protocol sends them again.
+        unsent: u64 => DATAGRAMS_FAILED { transport: "ip", direction: "send", reason: "refused" },
     }
 }
 
@@ -69,7 +70,7 @@ impl IpPort {
         };
         Ok(Self {
             entry: request.entry,
-            sockets: Sockets::open(config, request.name, |domain| {
+            sockets: Sockets::open(config, request.subsystem.name, |domain| {
                 open(domain, protocol, value.is_some(), config)
             })?,
             counters: IpCounters::default(),
@@ -110,7 +111,7 @@ impl Port for IpPort {
         self.counters.unsent += done.unsent;
     }
 
-    fn counters(&self) -> Vec<CounterValue> {
+    fn counters(&self) -> Vec<Count> {
         self.counters.iter().collect()
     }
 

@@ -5,6 +5,7 @@ mod batch;
 mod compose;
 mod config;
 mod entry;
+mod families;
 mod ip;
 mod queue;
 mod raw;
@@ -16,13 +17,13 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use signalbox_core::Entry;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::Transmit;
+use signalbox_core::{Counter, Entry};
 
 pub use batch::Batch;
 pub use config::IoConfig;
-pub use entry::{CounterValue, Failure};
+pub use entry::Failure;
 pub use ip::IpCounters;
 pub use udp::UdpCounters;
 pub use wake::Waker;
@@ -232,12 +233,9 @@ impl Io {
         self.events.drain(&mut self.routes)
     }
 
-    /// The counters of each entry, with the name in the entry's request.
-    pub fn counters(&self) -> impl Iterator<Item = (&'static str, CounterValue)> {
-        let of = |opened: &Opened| {
-            let name = opened.name;
-            opened.port.counters().into_iter().map(move |counter| (name, counter))
-        };
+    /// The counters of each entry, with the subsystem in the entry's request.
+    pub fn counters(&self) -> impl Iterator<Item = Counter> {
+        let of = |opened: &Opened| opened.port.counters().into_iter().map(Counter::of(opened.subsystem));
         self.entries.iter().flat_map(of)
     }
 
@@ -245,7 +243,8 @@ impl Io {
     #[must_use]
     pub fn counter(&self, entry: &str, counter: &str) -> Option<u64> {
         let mut all = self.counters();
-        all.find(|(name, (of, ..))| (*name, *of) == (entry, counter)).map(|(_, (.., value))| value)
+        let found = all.find(|one| (one.subsystem.name, one.count.name) == (entry, counter));
+        found.map(|one| one.count.value)
     }
 
     /// Removes everything that was installed. Dropping the value does the same and only logs failures.

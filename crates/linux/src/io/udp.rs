@@ -7,11 +7,14 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use signalbox_core::node::{RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex};
+use signalbox_core::{AlertRule, Count, Entry, EntryRequest, IfIndex};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::IoConfig;
-use super::entry::{CounterValue, Failure, Port, Read};
+use super::entry::{Failure, Port, Read};
+use super::families::{
+    DATAGRAMS_FAILED, DATAGRAMS_RECEIVED, DATAGRAMS_SEGMENTED, DATAGRAMS_SENT, SOCKET_CALLS,
+};
 use super::queue::Queue;
 use crate::error::OpenError;
 use crate::netlink::Routes;
@@ -29,21 +32,21 @@ signalbox_core::counters! {
     /// The counters of one UDP port.
     pub struct UdpCounters {
         /// Datagrams received.
-        received: u64,
-        /// Receive calls that gave at least one datagram.
-        receive_calls: u64,
-        /// Datagrams dropped because they or their IP options did not fit.
-        receive_truncated: u64,
-        /// Datagrams handed to the kernel.
-        sent: u64,
+        received: u64 => DATAGRAMS_RECEIVED { transport: "udp" },
+        /// Receive calls that returned at least one datagram.
+        receive_calls: u64 => SOCKET_CALLS { direction: "receive" },
+        /// Datagrams received that were dropped because they or their IP options did not fit into the buffer.
+        receive_truncated: u64 => DATAGRAMS_FAILED { transport: "udp", direction: "receive", reason: "too_large" },
+        /// Datagrams passed to the kernel.
+        sent: u64 => DATAGRAMS_SENT { transport: "udp" },
         /// Send calls.
-        send_calls: u64,
-        /// Datagrams that went as part of a run to one peer (UDP_SEGMENT).
-        sent_segmented: u64,
-        /// Datagrams that the kernel refused.
-        send_refused: u64,
-        /// Datagrams dropped because the send buffer stayed full.
-        send_overflow: u64,
+        send_calls: u64 => SOCKET_CALLS { direction: "send" },
+        /// Datagrams sent in one call with others to the same peer (UDP_SEGMENT).
+        sent_segmented: u64 => DATAGRAMS_SEGMENTED,
+        /// Datagrams that the kernel refused to send.
+        send_refused: u64 => DATAGRAMS_FAILED { transport: "udp", direction: "send", reason: "refused" },
+        /// Datagrams not sent because the send buffer stayed full.
+        send_overflow: u64 => DATAGRAMS_FAILED { transport: "udp", direction: "send", reason: "buffer_full" },
     }
 }
 
@@ -105,7 +108,7 @@ impl Port for UdpPort {
         failures.extend(self.queue.drain_failures().map(|(dst, error)| Failure { entry, dst, error }));
     }
 
-    fn counters(&self) -> Vec<CounterValue> {
+    fn counters(&self) -> Vec<Count> {
         self.counters.iter().collect()
     }
 

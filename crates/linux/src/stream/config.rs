@@ -1,5 +1,6 @@
 //! Limits, timeouts, marking and counters of streams.
 
+use signalbox_core::metrics::Family;
 use std::time::Duration;
 
 /// The configuration of streams.
@@ -42,32 +43,47 @@ impl Default for StreamConfig {
     }
 }
 
+/// Changes of connections.
+const STREAM_EVENTS: Family = Family::counter(
+    "stream_events",
+    &["event"],
+    "Changes of the TCP and kernel SCTP connections of associations.",
+);
+/// Octets received.
+const STREAM_RECEIVED_BYTES: Family =
+    Family::counter("stream_received_bytes", &[], "Octets received over connections of associations.")
+        .of_unit("bytes");
+/// Octets sent.
+const STREAM_SENT_BYTES: Family =
+    Family::counter("stream_sent_bytes", &[], "Octets sent over connections of associations.")
+        .of_unit("bytes");
+
 signalbox_core::counters! {
     /// The counters of streams.
     pub struct StreamCounters {
         /// Connections accepted.
-        accepted: u64,
-        /// Connections reset at once because as many were open as may be, in total or from that address.
-        accept_limited: u64,
-        /// Times that the kernel had no descriptor or memory for a connection that waited.
-        accept_failed: u64,
-        /// Connections opened by this node that came up.
-        connected: u64,
-        /// Connections opened by this node that did not come up.
-        connect_failed: u64,
-        /// Connections ended by their peer in an orderly way.
-        ended: u64,
-        /// Connections that broke.
-        broken: u64,
-        /// Connections closed by this node whose last octets the peer may not have got.
-        closed_unacknowledged: u64,
-        /// Connections reset because more waited to be sent than may.
-        unsent_limited: u64,
+        accepted: u64 => STREAM_EVENTS { event: "accepted" },
+        /// Connections reset at once because of the limit on open connections, in total or of that address.
+        accept_limited: u64 => STREAM_EVENTS { event: "accept_limited" },
+        /// Times that the kernel had no descriptor or memory for a connection that a peer opened.
+        accept_failed: u64 => STREAM_EVENTS { event: "accept_failed" },
+        /// Connections opened by this node that were established.
+        connected: u64 => STREAM_EVENTS { event: "connected" },
+        /// Connections opened by this node that could not be established.
+        connect_failed: u64 => STREAM_EVENTS { event: "connect_failed" },
+        /// Connections closed by their peer in order.
+        ended: u64 => STREAM_EVENTS { event: "ended" },
+        /// Connections that failed after they were established.
+        broken: u64 => STREAM_EVENTS { event: "broken" },
+        /// Connections closed by this node before the peer acknowledged the last octets.
+        closed_unacknowledged: u64 => STREAM_EVENTS { event: "closed_unacknowledged" },
+        /// Connections reset because more octets waited to be sent than the limit allows.
+        unsent_limited: u64 => STREAM_EVENTS { event: "unsent_limited" },
         /// Octets received.
-        octets_received: u64,
-        /// Octets handed to the kernel.
-        octets_sent: u64,
-        /// Send calls' worth of writes: each hands on all that was written to a stream since the last.
+        octets_received: u64 => STREAM_RECEIVED_BYTES,
+        /// Octets passed to the kernel.
+        octets_sent: u64 => STREAM_SENT_BYTES,
+        /// Send calls; each passes on everything that was written to a stream since the last one.
         flushes: u64,
     }
 }

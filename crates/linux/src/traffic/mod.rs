@@ -24,6 +24,7 @@ use std::io;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use signalbox_core::IfIndex;
+use signalbox_core::metrics::Family;
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError, TrafficSpec};
 
 pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig};
@@ -57,21 +58,28 @@ struct Flow<'a> {
     mark_dscp: Option<u8>,
 }
 
+/// Reservations in the kernel.
+const ENFORCEMENT_EVENTS: Family = Family::counter(
+    "enforcement_events",
+    &["event"],
+    "Changes of the reservations that the kernel enforces.",
+);
+
 signalbox_core::counters! {
     /// The counters of reservations in the kernel.
     pub struct TrafficCounters {
         /// Reservations installed or changed.
-        reserved: u64,
+        reserved: u64 => ENFORCEMENT_EVENTS { event: "reserved" },
         /// Reservations removed.
-        released: u64,
-        /// Reservations that found no place.
-        full: u64,
+        released: u64 => ENFORCEMENT_EVENTS { event: "released" },
+        /// Reservations refused because a limit of the kernel's queues is reached.
+        full: u64 => ENFORCEMENT_EVENTS { event: "full" },
         /// Reservations that the kernel refused.
-        failed: u64,
-        /// Reservations granted without being enforced, as configured.
-        unenforced: u64,
-        /// Reservations that share a queue because no own one was left.
-        spilled: u64,
+        failed: u64 => ENFORCEMENT_EVENTS { event: "failed" },
+        /// Reservations granted without enforcement, as configured.
+        unenforced: u64 => ENFORCEMENT_EVENTS { event: "unenforced" },
+        /// Reservations that share a queue because no free queue was left.
+        spilled: u64 => ENFORCEMENT_EVENTS { event: "spilled" },
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::Prefix;
 use signalbox_core::node::TransmitError;
 use signalbox_core::packet::{Received, Transmit};
@@ -108,7 +109,7 @@ impl Network {
 /// GIST's port of entry: packets that pass by with a Router Alert and the magic number are intercepted.
 pub(crate) fn gist() -> EntryRequest {
     let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
-    EntryRequest::local(Entry::Udp(270), "io").with_intercept(intercept)
+    EntryRequest::local(Entry::Udp(270), Subsystem::protocol("gist")).with_intercept(intercept)
 }
 
 /// The configuration of a driver for GIST.
@@ -118,7 +119,7 @@ pub(crate) fn config() -> IoConfig {
 
 /// A counter of GIST's entry.
 pub(crate) fn counter(io: &Io, name: &str) -> u64 {
-    io.counter("io", name).unwrap()
+    io.counter("gist", name).unwrap()
 }
 
 /// The packets that could not be sent.

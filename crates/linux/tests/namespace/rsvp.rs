@@ -5,6 +5,7 @@ use std::io::{IoSlice, Read as _};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::packet::{
     IpReceived, IpTransmit, ROUTER_ALERT_RSVP_V6, Received, router_alert_v4, router_alert_v6,
 };
@@ -39,7 +40,8 @@ impl From<Received<'_>> for Got {
 /// RSVP's port of entry: packets that pass by with its Router Alert are intercepted.
 pub(crate) fn rsvp() -> EntryRequest {
     let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
-    EntryRequest::local(Entry::Ip(46), "rsvp_io").with_intercept(Intercept { alert, matches: Vec::new() })
+    EntryRequest::local(Entry::Ip(46), Subsystem::protocol("rsvp"))
+        .with_intercept(Intercept { alert, matches: Vec::new() })
 }
 
 pub(crate) fn end(namespace: &Namespace, intercept: bool) -> Io {
@@ -70,10 +72,10 @@ fn path<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> IpTransmit<'a> {
 }
 
 fn send(io: &mut Io, packet: &IpTransmit<'_>) {
-    let before = io.counter("rsvp_io", "sent").unwrap();
+    let before = io.counter("rsvp", "sent").unwrap();
     io.send(&(*packet).into());
     assert_eq!(io.flush(), []);
-    assert_eq!(io.counter("rsvp_io", "sent"), Some(before + 1), "{packet:?}");
+    assert_eq!(io.counter("rsvp", "sent"), Some(before + 1), "{packet:?}");
 }
 
 fn index(namespace: &Namespace, interface: &str) -> IfIndex {
@@ -143,7 +145,7 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
     }
     a.send(&path(families()[0].a, families()[1].b, b"two families").into());
     a.flush();
-    assert_eq!(a.counter("rsvp_io", "unsent"), Some(1));
+    assert_eq!(a.counter("rsvp", "unsent"), Some(1));
 }
 
 /// Sends a packet whose Router Alert has another value.
@@ -192,7 +194,7 @@ fn alerts_can_be_ignored_and_those_of_others_always_are() {
     let net = Network::new("rsvpignore");
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
     let before = footprint(&net.r);
-    let ignoring = EntryRequest::local(Entry::Ip(46), "rsvp_io");
+    let ignoring = EntryRequest::local(Entry::Ip(46), Subsystem::protocol("rsvp"));
     let ignoring = IoConfig { entries: vec![gist(), ignoring], ..IoConfig::default() };
     let mut r = open(&net.r, &ignoring);
     assert!(!footprint(&net.r).contains("signalbox_ip46"));

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use etherparse::{NetSlice, SlicedPacket};
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::TransmitError;
 use signalbox_core::packet::Transmit;
 use signalbox_core::{Entry, EntryRequest};
@@ -19,7 +20,13 @@ type Packet = (IpAddr, IpAddr, Vec<u8>);
 const SCTP: Entry = Entry::Ip(132);
 
 fn end(namespace: &Namespace) -> Io {
-    open(namespace, &IoConfig { entries: vec![EntryRequest::local(SCTP, "sctp_io")], ..IoConfig::default() })
+    open(
+        namespace,
+        &IoConfig {
+            entries: vec![EntryRequest::local(SCTP, Subsystem::protocol("sctp"))],
+            ..IoConfig::default()
+        },
+    )
 }
 
 fn send(io: &mut Io, src: IpAddr, dst: IpAddr, payload: &[u8]) {
@@ -74,7 +81,7 @@ fn packets_pass_both_ways_with_the_addresses_given() {
     send(&mut a, families()[0].a, families()[0].b, b"goes all the same");
     a.flush();
     assert_eq!(receive(&mut b, 1)[0].2, b"goes all the same");
-    let counters = ["sent", "unsent", "received"].map(|name| a.counter("sctp_io", name).unwrap());
+    let counters = ["sent", "unsent", "received"].map(|name| a.counter("sctp", name).unwrap());
     assert_eq!(counters, [203, 1, 2]);
 
     let mut marked = 0;
@@ -111,5 +118,5 @@ fn without_sctp_asked_for_nothing_is_received_or_sent() {
     let to = families()[0].b;
     send(&mut a, families()[0].a, to, b"x");
     assert_eq!(a.flush(), [Failure { entry: SCTP, dst: to, error: TransmitError::Other }]);
-    assert_eq!(a.counter("sctp_io", "sent"), None);
+    assert_eq!(a.counter("sctp", "sent"), None);
 }

@@ -5,6 +5,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use signalbox_core::Counter;
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::{Interface, NoRoute, Output, Route, RouteQuery};
 use signalbox_core::packet::{Received, Transmit, router_alert_v4, router_alert_v6};
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
@@ -12,7 +14,6 @@ use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
-use crate::view::Counter;
 
 const PORT: u16 = 32_727;
 const ENTRY: Entry = Entry::Udp(PORT);
@@ -196,7 +197,7 @@ impl Protocol for Instance {
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {
-        to.extend(self.counters.iter().map(Counter::of("beacon")));
+        to.extend(self.counters.iter().map(Counter::of(Subsystem::protocol("beacon"))));
     }
 }
 
@@ -211,7 +212,7 @@ impl Composed for Instance {
 
     fn entries(_: &Config) -> Vec<EntryRequest> {
         let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, MAGIC)] };
-        vec![EntryRequest::local(ENTRY, "beacon_io").with_intercept(intercept)]
+        vec![EntryRequest::local(ENTRY, Subsystem::part("beacon_io", "beacon")).with_intercept(intercept)]
     }
 
     fn new(config: Config, _: &mut Setup) -> Result<Self, ConfigError> {

@@ -1,5 +1,7 @@
 //! The Ping application.
 
+use signalbox_core::Counter;
+use signalbox_core::metrics::{Gauge, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Route};
 use signalbox_core::service::{self, Indication};
 use signalbox_core::{NslpId, Time};
@@ -9,7 +11,6 @@ use signalbox_ping::engine::{Input, Output as Out, Ping, Refusal};
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
-use crate::view::Counter;
 
 /// Ping, as the node runs it.
 #[derive(Debug)]
@@ -67,7 +68,11 @@ impl Protocol for Instance {
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {
-        to.extend(self.engine.counters().iter().map(Counter::of("ping")));
+        to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("ping"))));
+    }
+
+    fn gauges(&self, to: &mut Vec<Gauge>) {
+        to.extend(self.engine.tables().into_iter().flat_map(|table| Gauge::table("ping", table)));
     }
 }
 

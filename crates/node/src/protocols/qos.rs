@@ -1,5 +1,7 @@
 //! The QoS application (RFC 5974).
 
+use signalbox_core::Counter;
+use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Route};
 use signalbox_core::service::Indication;
 use signalbox_core::{NslpId, ReserverId, Time};
@@ -9,7 +11,6 @@ use signalbox_qos::engine::{Input, Output as Out, PROTOCOL, Qos, QosEvent, Refus
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
-use crate::view::Counter;
 
 /// Boxed, since it is much larger than the events of other protocols.
 pub(super) type Event = Box<QosEvent>;
@@ -84,7 +85,12 @@ impl Protocol for Instance {
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {
-        to.extend(self.engine.counters().iter().map(Counter::of("qos")));
+        to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("qos"))));
+    }
+
+    fn gauges(&self, to: &mut Vec<Gauge>) {
+        to.push(Gauge::new(&SESSIONS, &["qos"], self.engine.session_count().into()));
+        to.extend(self.engine.tables().into_iter().flat_map(|table| Gauge::table("qos", table)));
     }
 }
 

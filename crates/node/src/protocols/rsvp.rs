@@ -1,5 +1,7 @@
 //! RSVP (RFC 2205).
 
+use signalbox_core::Counter;
+use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, ReserverId, Time};
@@ -9,7 +11,6 @@ use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, Rsvp
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
-use crate::view::Counter;
 
 /// IP protocol 46 (RFC 2205 §3.3).
 const ENTRY: Entry = Entry::Ip(46);
@@ -100,8 +101,16 @@ impl Protocol for Instance {
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {
-        to.extend(self.engine.counters().iter().map(Counter::of("rsvp")));
-        to.extend(self.engine.neighbours().counters().iter().map(Counter::of("rsvp_neighbours")));
+        to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("rsvp"))));
+        let neighbors = Subsystem::part("rsvp_neighbors", "rsvp");
+        to.extend(self.engine.neighbours().counters().iter().map(Counter::of(neighbors)));
+    }
+
+    fn gauges(&self, to: &mut Vec<Gauge>) {
+        let neighbors = self.engine.neighbours().table().size;
+        to.push(Gauge::new(&SESSIONS, &["rsvp"], self.engine.session_count().into()));
+        to.push(Gauge::new(&PEERS, &["rsvp"], neighbors.into()));
+        to.extend(self.engine.tables().into_iter().flat_map(|table| Gauge::table("rsvp", table)));
     }
 }
 
@@ -120,8 +129,8 @@ impl Composed for Instance {
         let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
         let intercept = Intercept { alert, matches: Vec::new() };
         vec![
-            EntryRequest::local(ENTRY, "rsvp_io").with_intercept(intercept),
-            EntryRequest::send_only(REPLIES, "rsvp_udp_io"),
+            EntryRequest::local(ENTRY, Subsystem::part("rsvp_io", "rsvp")).with_intercept(intercept),
+            EntryRequest::send_only(REPLIES, Subsystem::part("rsvp_udp_io", "rsvp")),
         ]
     }
 

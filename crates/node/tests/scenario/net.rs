@@ -156,8 +156,8 @@ pub(crate) fn all_sessions(sim: &Sim<Node>) -> usize {
 }
 
 /// A counter, summed over all nodes.
-pub(crate) fn total(sim: &Sim<Node>, room: &str, name: &str) -> u64 {
-    sim.nodes().filter_map(|node| sim.engine(node)).map(|node| node.counter(room, name)).sum()
+pub(crate) fn total(sim: &Sim<Node>, subsystem: &str, name: &str) -> u64 {
+    sim.nodes().filter_map(|node| sim.engine(node)).map(|node| node.counter(subsystem, name)).sum()
 }
 
 /// The GIST header of a captured packet.

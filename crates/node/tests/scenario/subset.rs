@@ -84,7 +84,12 @@ fn rsvp_reserves_on_nodes_without_gist() {
         assert_eq!(held.collect::<Vec<_>>(), [1, 1, 0]);
         assert!(sim.captured().all(|captured| captured.packet.protocol == 46), "only RSVP is on the wire");
         assert!(sim.captured().count() > 3);
-        assert!(sim.engine(s).unwrap().counters().all(|c| !["gist", "channels", "ping"].contains(&c.room)));
+        assert!(
+            sim.engine(s)
+                .unwrap()
+                .counters()
+                .all(|c| !["gist", "channels", "ping"].contains(&c.subsystem.name))
+        );
     }
 }
 

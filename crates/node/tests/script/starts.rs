@@ -74,7 +74,7 @@ fn a_node_without_the_application_refuses() {
     assert_eq!(start(&mut node, 9), (vec![], vec![(9, PingEvent::Refused(Refusal::NoApplication))]));
     node.handle(Time::ZERO, Input::Command(Command::Ping { id: 9, command: ping::Command::Stop }));
     assert_eq!(drain(&mut node), (vec![], vec![]));
-    assert!(node.counters().all(|counter| counter.room != "ping"));
+    assert!(node.counters().all(|counter| counter.subsystem.name != "ping"));
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn pings_that_wait_for_a_route_are_bounded() {
 }
 
 #[test]
-fn counters_have_their_rooms() {
+fn counters_name_their_subsystem() {
     let node = node(Config::default());
-    let names: Vec<_> = node.counters().map(|c| (c.room, c.name)).collect();
+    let names: Vec<_> = node.counters().map(|c| (c.subsystem.name, c.count.name)).collect();
     assert!(names.contains(&("gist", "queries_sent")) && names.contains(&("ping", "probes_sent")));
-    assert!(node.counters().all(|c| c.help.ends_with('.') && c.value == 0));
+    assert!(node.counters().all(|c| c.count.help.ends_with('.') && c.count.value == 0));
 }

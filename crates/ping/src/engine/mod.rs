@@ -21,6 +21,7 @@ mod session;
 mod view;
 
 use signalbox_core::index::Index;
+use signalbox_core::metrics::Table;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next, RecvMessage};
 use signalbox_core::slab::Slab;
@@ -120,6 +121,12 @@ impl Ping {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.wheel.next_deadline()
+    }
+
+    /// The tables that users can fill.
+    #[must_use]
+    pub const fn tables(&self) -> [Table; 1] {
+        [Table::new("pings", self.sessions.len(), self.sessions.limit())]
     }
 
     /// Counts since the start.

@@ -1,77 +1,82 @@
 //! What the application counts.
 
+use signalbox_core::metrics::{
+    MESSAGES_DROPPED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED, RATE_LIMITED,
+    RESERVATION_EVENTS, RETRANSMISSIONS, ROUTE_EVENTS, STATES_SUMMARIZED, TABLE_FULL,
+};
+
 signalbox_core::counters! {
     /// What the QoS application counts.
     pub struct Counters {
         /// RESERVEs sent that make or change a reservation.
-        reserves_sent: u64,
+        reserves_sent: u64 => MESSAGES_SENT { type: "reserve" },
         /// RESERVEs sent that refresh with a QSPEC.
-        full_refreshes_sent: u64,
+        full_refreshes_sent: u64 => MESSAGES_SENT { type: "full_refresh" },
         /// RESERVEs sent that refresh without a QSPEC.
-        reduced_refreshes_sent: u64,
-        /// Sessions refreshed or torn down beside the first of a summary message that was sent.
-        summarised: u64,
+        reduced_refreshes_sent: u64 => MESSAGES_SENT { type: "reduced_refresh" },
+        /// Sessions refreshed or torn down by a summary message sent, in addition to its first session.
+        summarised: u64 => STATES_SUMMARIZED,
         /// RESERVEs sent that tear down.
-        tears_sent: u64,
-        /// QUERYs sent, those that are passed on among them.
-        queries_sent: u64,
-        /// RESPONSEs sent, those that are passed on among them.
-        responses_sent: u64,
+        tears_sent: u64 => MESSAGES_SENT { type: "tear" },
+        /// QUERYs sent, including forwarded ones.
+        queries_sent: u64 => MESSAGES_SENT { type: "query" },
+        /// RESPONSEs sent, including forwarded ones.
+        responses_sent: u64 => MESSAGES_SENT { type: "response" },
         /// NOTIFYs sent.
-        notifies_sent: u64,
-        /// Requests sent again because no RESPONSE came.
-        retransmissions: u64,
-        /// Requests given up because no RESPONSE came.
-        gave_up: u64,
-        /// Reservations granted here, changes included.
-        granted: u64,
+        notifies_sent: u64 => MESSAGES_SENT { type: "notify" },
+        /// Requests sent again because no RESPONSE was received.
+        retransmissions: u64 => RETRANSMISSIONS,
+        /// Requests given up because no RESPONSE was received.
+        gave_up: u64 => MESSAGES_UNANSWERED,
+        /// Reservations granted here, including changes.
+        granted: u64 => RESERVATION_EVENTS { event: "granted" },
         /// Reservations refused here by admission control or policy.
-        refused: u64,
-        /// Reservations that refreshes kept alive.
-        refreshed: u64,
+        refused: u64 => RESERVATION_EVENTS { event: "refused" },
+        /// Refreshes of reservations.
+        refreshed: u64 => RESERVATION_EVENTS { event: "refreshed" },
         /// Reservations torn down by a message.
-        torn_down: u64,
-        /// Reservations that nobody refreshed.
-        expired: u64,
+        torn_down: u64 => RESERVATION_EVENTS { event: "torn_down" },
+        /// Reservations that expired without a refresh.
+        expired: u64 => RESERVATION_EVENTS { event: "expired" },
         /// Reservations lost: preempted, or their interface or the kernel failed.
-        lost: u64,
-        /// Peers that changed.
-        peer_changes: u64,
-        /// Routes repaired: the new path holds the reservation.
-        rerouted: u64,
-        /// Messages that are malformed; dropped or answered.
-        malformed: u64,
+        lost: u64 => RESERVATION_EVENTS { event: "lost" },
+        /// Changes of a session's peer.
+        peer_changes: u64 => ROUTE_EVENTS { event: "peer_changed" },
+        /// Reservations set up on a new path after a route change.
+        rerouted: u64 => ROUTE_EVENTS { event: "repaired" },
+        /// Messages that are malformed; dropped or answered with an error.
+        malformed: u64 => MESSAGES_DROPPED { reason: "malformed" },
         /// Messages without verified routing state; dropped (key `accept_stateless`).
-        unverified: u64,
+        unverified: u64 => MESSAGES_DROPPED { reason: "unverified" },
         /// Messages that no authenticated channel protects, where `secure` demands it; dropped.
-        insecure: u64,
-        /// Messages of a message routing method other than path-coupled.
-        unknown_mri: u64,
-        /// RESERVEs for a session that others reserve in the other direction.
-        wrong_direction: u64,
-        /// RESERVEs older than what is installed; dropped.
-        old_rsn: u64,
-        /// RESERVEs from a peer that is not the session's any more; dropped.
-        old_peer: u64,
-        /// Refreshes and tears of sessions that are not known.
-        unknown_session: u64,
-        /// Refreshes of sessions that are torn down; dropped.
-        after_tear: u64,
-        /// RESPONSEs that match nothing that is asked; dropped.
-        stray_responses: u64,
-        /// NOTIFYs for sessions that are not known; dropped.
-        stray_notifies: u64,
-        /// RIIs of others that are those of a request of this node.
-        rii_conflicts: u64,
-        /// Messages that waited in vain for the message they were bound to.
-        unsynchronised: u64,
-        /// Refreshes that were not passed on because they came too fast.
-        rate_limited: u64,
-        /// Messages whose GIST hop count is used up; dropped.
-        hop_limit: u64,
-        /// Messages passed on without watching their fate, because too many are watched.
-        unwatched: u64,
+        insecure: u64 => MESSAGES_DROPPED { reason: "insecure" },
+        /// Messages of another message routing method than path-coupled.
+        unknown_mri: u64 => MESSAGES_DROPPED { reason: "unknown_routing_method" },
+        /// RESERVEs for a session that is reserved in the other direction.
+        wrong_direction: u64 => MESSAGES_DROPPED { reason: "wrong_direction" },
+        /// RESERVEs whose RSN is older than that of the installed reservation; dropped.
+        old_rsn: u64 => MESSAGES_DROPPED { reason: "old_rsn" },
+        /// RESERVEs from a former peer of the session; dropped.
+        old_peer: u64 => MESSAGES_DROPPED { reason: "old_peer" },
+        /// Refreshes and tears of unknown sessions.
+        unknown_session: u64 => MESSAGES_DROPPED { reason: "unknown_session" },
+        /// Refreshes of sessions that were torn down; dropped.
+        after_tear: u64 => MESSAGES_DROPPED { reason: "after_tear" },
+        /// RESPONSEs that match no request of this node; dropped.
+        stray_responses: u64 => MESSAGES_DROPPED { reason: "stray_response" },
+        /// NOTIFYs for unknown sessions; dropped.
+        stray_notifies: u64 => MESSAGES_DROPPED { reason: "stray_notify" },
+        /// QUERYs of other nodes refused because a request of this node has the same RII.
+        rii_conflicts: u64 => MESSAGES_DROPPED { reason: "rii_conflict" },
+        /// Messages dropped because the message to which they are bound was not received in time.
+        unsynchronised: u64 => MESSAGES_DROPPED { reason: "unsynchronized" },
+        /// Refreshes not forwarded because they arrived too often.
+        rate_limited: u64 => RATE_LIMITED { limit: "refreshes" },
+        /// Messages dropped because their GIST hop count is used up.
+        hop_limit: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },
+        /// Messages forwarded without waiting for their status, because too many wait.
+        unwatched: u64 => MESSAGES_UNWATCHED,
         /// Messages dropped because a table is full.
-        overload: u64,
+        overload: u64 => TABLE_FULL { table: "any" },
     }
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use signalbox_core::metrics::Table;
 use signalbox_core::{Direction, IfIndex, Key, Mri, SessionId, Time};
 use signalbox_resources::GrantId;
 
@@ -88,6 +89,15 @@ impl SessionView {
 }
 
 impl Qos {
+    /// The tables that peers can fill.
+    #[must_use]
+    pub const fn tables(&self) -> [Table; 2] {
+        [
+            Table::new("sessions", self.sessions.len(), self.sessions.limit()),
+            Table::new("waiting_messages", self.waiting.len(), self.waiting.limit()),
+        ]
+    }
+
     /// All sessions, in the order of the table.
     pub fn view(&self, now: Time) -> impl Iterator<Item = SessionView> {
         self.sessions.iter().map(move |(_, session)| SessionView::of(session, now))

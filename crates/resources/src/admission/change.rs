@@ -102,6 +102,7 @@ impl Resources {
         let group = Group {
             reservation,
             service: ask.service,
+            protocol: ask.owner.protocol,
             session: ask.session.map(|session| Box::new((ask.owner.protocol, session))),
             members,
             age: self.made,

@@ -62,6 +62,8 @@ impl Grant {
 pub(crate) struct Group {
     pub(crate) reservation: Reservation,
     pub(crate) service: ServiceClass,
+    /// The protocol of its grants.
+    pub(crate) protocol: ReserverId,
     /// Key by which grants of the same session find it. Few reservations have one.
     pub(crate) session: Option<Box<(ReserverId, Session)>>,
     /// The grants, the newest last; never empty.
@@ -88,6 +90,7 @@ impl Group {
     pub(crate) fn entry(&self) -> Entry {
         Entry {
             service: self.service,
+            protocol: self.protocol,
             charge: self.charge,
             own_queue: self.reservation.treatment == Treatment::OwnQueue,
         }

@@ -4,8 +4,8 @@ use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use signalbox_core::Key;
 use signalbox_core::traffic::{ServiceClass, TrafficSpec};
+use signalbox_core::{Key, ReserverId};
 
 use crate::config::LinkConfig;
 use crate::intserv::{Latency, LocalTerms};
@@ -41,6 +41,7 @@ pub(crate) struct Rank {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) service: ServiceClass,
+    pub(crate) protocol: ReserverId,
     pub(crate) charge: Charge,
     pub(crate) own_queue: bool,
 }
@@ -65,6 +66,8 @@ pub(crate) struct Link {
     pub(crate) reservations: u32,
     pub(crate) own_queues: u32,
     pub(crate) services: BTreeMap<ServiceClass, ServiceUse>,
+    /// Number of reservations of each protocol that ever reserved here.
+    pub(crate) protocols: BTreeMap<ReserverId, u32>,
 }
 
 /// The resources that would be freed.
@@ -208,6 +211,7 @@ impl Link {
         if let Some(rank) = rank {
             service.ranks.insert(rank);
         }
+        *self.protocols.entry(entry.protocol).or_default() += 1;
         debug_assert!(self.used.rate <= self.share(), "{}: more reserved than the share", self.name);
     }
 
@@ -223,6 +227,9 @@ impl Link {
             if let Some(rank) = rank {
                 service.ranks.remove(&rank);
             }
+        }
+        if let Some(reservations) = self.protocols.get_mut(&entry.protocol) {
+            *reservations = reservations.saturating_sub(1);
         }
     }
 }

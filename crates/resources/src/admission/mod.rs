@@ -116,6 +116,7 @@ impl Resources {
                 reservations: 0,
                 own_queues: 0,
                 services: BTreeMap::new(),
+                protocols: BTreeMap::new(),
             });
             link.up = interface.up;
             link.mtu = interface.mtu;

@@ -91,6 +91,7 @@ impl Resources {
         let treatment = Self::treatment(link, ask, group, &freed);
         let whole = |charge: Charge| Entry {
             service: ask.service,
+            protocol: ask.owner.protocol,
             charge: others.max(charge),
             own_queue: treatment == Treatment::OwnQueue,
         };

@@ -54,6 +54,7 @@ impl Resources {
                 reservations: link.reservations,
                 own_queues: link.own_queues,
                 services: services.collect(),
+                protocols: link.protocols.iter().map(|(protocol, count)| (*protocol, *count)).collect(),
             }
         })
     }

@@ -1,126 +1,137 @@
 //! Counters of the engine.
 
+use signalbox_core::metrics::{
+    Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNSENT,
+    RATE_LIMITED, RESERVATION_EVENTS, ROUTE_EVENTS, TABLE_FULL,
+};
+
+/// Effects of received messages on state.
+const UPDATES: Family = Family::counter(
+    "rsvp_updates",
+    &["type", "effect"],
+    "Paths, and flow descriptors of Resvs, received; by their effect on the state of this node.",
+);
+/// Ends of path state.
+const SENDER_EVENTS: Family =
+    Family::counter("rsvp_sender_events", &["event"], "Senders whose path state ended, by cause.");
+
 signalbox_core::counters! {
     /// Counters of RSVP.
     pub struct Counters {
-        /// Paths received that made or changed path state.
-        paths_taken: u64,
+        /// Paths received that created or changed path state.
+        paths_taken: u64 => UPDATES { type: "path", effect: "changed" },
         /// Paths received that refreshed path state.
-        paths_refreshed: u64,
-        /// Resvs received that made or changed reservation state.
-        resvs_taken: u64,
+        paths_refreshed: u64 => UPDATES { type: "path", effect: "refreshed" },
+        /// Resvs received that created or changed reservation state.
+        resvs_taken: u64 => UPDATES { type: "resv", effect: "changed" },
         /// Flow descriptors of Resvs received that refreshed reservation state.
-        resvs_refreshed: u64,
+        resvs_refreshed: u64 => UPDATES { type: "resv", effect: "refreshed" },
         /// Paths sent.
-        paths_sent: u64,
+        paths_sent: u64 => MESSAGES_SENT { type: "path" },
         /// Resvs sent.
-        resvs_sent: u64,
-        /// PathErrs sent, those that are passed on among them.
-        path_errors_sent: u64,
-        /// ResvErrs sent, those that are passed on among them.
-        resv_errors_sent: u64,
+        resvs_sent: u64 => MESSAGES_SENT { type: "resv" },
+        /// PathErrs sent, including forwarded ones.
+        path_errors_sent: u64 => MESSAGES_SENT { type: "path_err" },
+        /// ResvErrs sent, including forwarded ones.
+        resv_errors_sent: u64 => MESSAGES_SENT { type: "resv_err" },
         /// PathTears sent.
-        path_tears_sent: u64,
+        path_tears_sent: u64 => MESSAGES_SENT { type: "path_tear" },
         /// ResvTears sent.
-        resv_tears_sent: u64,
-        /// ResvConfs sent, those that are passed on among them.
-        confirmations_sent: u64,
-        /// Reservations granted, changes included.
-        granted: u64,
+        resv_tears_sent: u64 => MESSAGES_SENT { type: "resv_tear" },
+        /// ResvConfs sent, including forwarded ones.
+        confirmations_sent: u64 => MESSAGES_SENT { type: "resv_conf" },
+        /// Reservations granted, including changes.
+        granted: u64 => RESERVATION_EVENTS { event: "granted" },
         /// Reservations refused by admission control or policy.
-        refused: u64,
-        /// Reservations of which a part was taken for stronger ones.
-        reduced: u64,
+        refused: u64 => RESERVATION_EVENTS { event: "refused" },
+        /// Reservations reduced for requests of higher priority.
+        reduced: u64 => RESERVATION_EVENTS { event: "reduced" },
         /// Reservations lost: preempted, or their interface or the kernel failed.
-        lost: u64,
+        lost: u64 => RESERVATION_EVENTS { event: "lost" },
         /// Senders torn down by a message.
-        senders_torn: u64,
+        senders_torn: u64 => SENDER_EVENTS { event: "torn_down" },
         /// Senders that expired without a refresh.
-        senders_expired: u64,
-        /// Reservations torn down by a message, parts of reservations included.
-        reservations_torn: u64,
-        /// Reservations that expired without a refresh, parts of reservations included.
-        reservations_expired: u64,
-        /// Pieces of blockade state set.
+        senders_expired: u64 => SENDER_EVENTS { event: "expired" },
+        /// Reservations torn down by a message, including parts of reservations.
+        reservations_torn: u64 => RESERVATION_EVENTS { event: "torn_down" },
+        /// Reservations that expired without a refresh, including parts of reservations.
+        reservations_expired: u64 => RESERVATION_EVENTS { event: "expired" },
+        /// Blockade states created.
         blockades: u64,
-        /// Senders whose Paths come by another previous hop than before.
-        hop_changes: u64,
-        /// Senders whose route changed; their Paths went out after the repair delay.
-        repairs: u64,
-        /// DREQs that this node added its response to.
-        dreqs_taken: u64,
-        /// DREQs sent on towards the sender that they ask about.
-        dreqs_sent: u64,
-        /// DREPs sent towards their requester, parts and those that are passed on among them.
-        dreps_sent: u64,
-        /// DREQs and DREPs above the limit of a second; dropped.
-        diagnostics_limited: u64,
-        /// DREQs and DREPs that could not be forwarded or were not allowed to; dropped.
-        diagnostics_dropped: u64,
-        /// Packets passed on unread because they are for another node.
-        passed_on: u64,
+        /// Senders whose Paths now arrive from another previous hop.
+        hop_changes: u64 => ROUTE_EVENTS { event: "peer_changed" },
+        /// Senders whose route changed; their Paths were sent after the repair delay.
+        repairs: u64 => ROUTE_EVENTS { event: "repaired" },
+        /// DREQs to which this node added its response.
+        dreqs_taken: u64 => MESSAGES_RECEIVED { type: "dreq" },
+        /// DREQs forwarded towards the sender about which they ask.
+        dreqs_sent: u64 => MESSAGES_SENT { type: "dreq" },
+        /// DREPs sent towards their requester, including fragments and forwarded ones.
+        dreps_sent: u64 => MESSAGES_SENT { type: "drep" },
+        /// DREQs and DREPs dropped by the rate limit.
+        diagnostics_limited: u64 => RATE_LIMITED { limit: "diagnostics" },
+        /// DREQs and DREPs that could not be forwarded, or that are not allowed; dropped.
+        diagnostics_dropped: u64 => MESSAGES_DROPPED { reason: "diagnostic" },
+        /// Packets forwarded unread because they are addressed to another node.
+        passed_on: u64 => MESSAGES_FORWARDED { type: "foreign" },
         /// Packets received by an interface where RSVP is switched off, or that is not known yet; dropped.
-        disabled: u64,
+        disabled: u64 => MESSAGES_DROPPED { reason: "disabled_interface" },
         /// Messages with a wrong length; dropped.
-        bad_length: u64,
+        bad_length: u64 => MESSAGES_DROPPED { reason: "bad_length" },
         /// Messages of another version; dropped.
-        bad_version: u64,
+        bad_version: u64 => MESSAGES_DROPPED { reason: "bad_version" },
         /// Messages with a wrong checksum; dropped.
-        bad_checksum: u64,
+        bad_checksum: u64 => MESSAGES_DROPPED { reason: "bad_checksum" },
         /// Messages of unknown type; dropped.
-        bad_type: u64,
+        bad_type: u64 => MESSAGES_DROPPED { reason: "bad_type" },
         /// Messages with an illegal object length; dropped.
-        bad_object_length: u64,
+        bad_object_length: u64 => MESSAGES_DROPPED { reason: "bad_object_length" },
         /// Messages with an illegal address in the RSVP_HOP; dropped.
-        bad_hop: u64,
+        bad_hop: u64 => MESSAGES_DROPPED { reason: "bad_hop" },
         /// Messages with a source port although the session has no port; dropped.
-        bad_source_port: u64,
+        bad_source_port: u64 => MESSAGES_DROPPED { reason: "bad_source_port" },
         /// Messages that lack a mandatory object; dropped.
-        missing_object: u64,
+        missing_object: u64 => MESSAGES_DROPPED { reason: "missing_object" },
         /// Messages with an object that is illegal in them; dropped.
-        illegal_object: u64,
+        illegal_object: u64 => MESSAGES_DROPPED { reason: "illegal_object" },
         /// Messages whose objects are out of order; dropped.
-        wrong_order: u64,
+        wrong_order: u64 => MESSAGES_DROPPED { reason: "wrong_order" },
         /// Messages whose flow descriptors do not suit their style; dropped.
-        bad_descriptors: u64,
+        bad_descriptors: u64 => MESSAGES_DROPPED { reason: "bad_descriptors" },
         /// Messages that are malformed in another way; dropped.
-        malformed: u64,
-        /// Messages whose errors are not answered, with an object of unknown class or type; dropped.
-        unknown_object: u64,
+        malformed: u64 => MESSAGES_DROPPED { reason: "malformed" },
+        /// Messages of types that are never answered with an error, with an object of unknown class or type; dropped.
+        unknown_object: u64 => MESSAGES_DROPPED { reason: "unknown_object" },
         /// Resvs and ResvTears with an unknown logical interface handle; dropped.
-        bad_handle: u64,
-        /// Resvs, tears and errors that came by another interface than their state's, where `distant_hops` is off;
+        bad_handle: u64 => MESSAGES_DROPPED { reason: "bad_handle" },
+        /// Resvs, tears and errors received by another interface than that of their state, where `distant_hops` is off;
         /// dropped.
-        wrong_interface: u64,
-        /// PathErrs and ResvErrs that would have returned to where they came from; dropped.
-        errors_returning: u64,
+        wrong_interface: u64 => MESSAGES_DROPPED { reason: "wrong_interface" },
+        /// PathErrs and ResvErrs that would have returned to their sender; dropped.
+        errors_returning: u64 => MESSAGES_DROPPED { reason: "returning_error" },
         /// PathErrs and ResvErrs above the limit of their state, or of the interface; dropped.
-        errors_limited: u64,
+        errors_limited: u64 => RATE_LIMITED { limit: "errors" },
         /// ResvConfs whose destination is not the receiver in them; dropped.
-        bad_confirmation: u64,
-        /// Paths and Resvs refused with an error: unknown objects, styles, ports, traffic specifications.
-        rejected: u64,
-        /// ADSPECs of which a bad part was left out, or all.
+        bad_confirmation: u64 => MESSAGES_DROPPED { reason: "bad_confirmation" },
+        /// Paths and Resvs answered with an error: unknown objects, styles, ports, traffic specifications.
+        rejected: u64 => MESSAGES_DROPPED { reason: "rejected" },
+        /// ADSPECs received with a faulty part, which was left out.
         adspecs_mended: u64,
         /// PathTears, ResvTears, PathErrs, ResvErrs and ResvConfs that match no state; dropped.
-        unmatched: u64,
+        unmatched: u64 => MESSAGES_DROPPED { reason: "no_state" },
         /// Messages that returned to the node that sent them; dropped.
-        own: u64,
+        own: u64 => MESSAGES_DROPPED { reason: "own_message" },
         /// Messages of an unsupported type; dropped.
-        unsupported: u64,
-        /// Neighbours that restarted or were silent for too long; their state was sent again.
-        neighbours_lost: u64,
-        /// Last keys that expired and are still used, because there is no other.
-        keys_expired: u64,
+        unsupported: u64 => MESSAGES_DROPPED { reason: "unsupported_type" },
         /// Messages too large to be sent.
-        too_large: u64,
+        too_large: u64 => MESSAGES_UNSENT { reason: "too_large" },
         /// Sessions refused because the table was full.
-        sessions_full: u64,
+        sessions_full: u64 => TABLE_FULL { table: "sessions" },
         /// Senders refused because the table was full.
-        senders_full: u64,
+        senders_full: u64 => TABLE_FULL { table: "senders" },
         /// Reservations refused because the table was full.
-        reservations_full: u64,
+        reservations_full: u64 => TABLE_FULL { table: "reservations" },
         /// Neighbours, addresses, ADSPECs and other parts that a full table did not take.
-        overload: u64,
+        overload: u64 => TABLE_FULL { table: "other" },
     }
 }

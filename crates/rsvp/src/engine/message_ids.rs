@@ -410,7 +410,6 @@ impl Rsvp {
                     self.neighbour_lost(neighbour, self.interfaces.iface(ifindex))
                 }
                 Upcall::LastKeyExpired { id, ifindex } => {
-                    self.counters.keys_expired += 1;
                     tracing::warn!(key = id, ifindex = ifindex.0, "the last key expired, and is used on");
                 }
             }
@@ -432,7 +431,6 @@ impl Rsvp {
 
     /// A neighbour restarted or cannot be reached: all state for it is sent again, because it may have lost it.
     fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, iface: Iface) {
-        self.counters.neighbours_lost += 1;
         tracing::info!(peer = %neighbour, "neighbour lost: its state is sent again");
         let concerned = |about: &SentState| match about {
             SentState::Path(_, at) => *at == iface,

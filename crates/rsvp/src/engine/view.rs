@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::metrics::Table;
 use signalbox_core::{IfIndex, Key, Time};
 use signalbox_resources::GrantId;
 use signalbox_resources::intserv::TSpec;
@@ -68,6 +69,17 @@ pub struct ReservationView {
 }
 
 impl Rsvp {
+    /// The tables that peers can fill.
+    #[must_use]
+    pub const fn tables(&self) -> [Table; 4] {
+        [
+            Table::new("sessions", self.sessions.len(), self.sessions.limit()),
+            Table::new("senders", self.senders.len(), self.senders.limit()),
+            Table::new("reservations", self.branches.len(), self.branches.limit()),
+            self.neighbours.table(),
+        ]
+    }
+
     /// The sessions, in a fixed order.
     pub fn view(&self) -> impl Iterator<Item = SessionView> + '_ {
         self.sessions.iter().map(|(key, record)| self.session_view(key, record))

@@ -92,7 +92,7 @@ fn format_errors_are_counted_and_not_told() {
             let ours = rig.rsvp.counters().iter();
             let wrong = ["bad_", "missing_", "illegal_", "wrong_", "malformed", "unknown_"];
             let of = |name: &str| wrong.iter().any(|one| name.starts_with(one));
-            ours.filter(|(name, ..)| of(name)).map(|(name, _, count)| (name, count)).collect()
+            ours.filter(|one| of(one.name)).map(|one| (one.name, one.value)).collect()
         };
         assert!(count(&rig).iter().all(|(_, count)| *count == 0));
         let sent = match octets.get(1) {

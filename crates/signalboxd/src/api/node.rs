@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status};
 use super::errors::not_running;
 use super::pages::ROWS;
 use super::{Api, types};
+use crate::metrics::{Snapshot, families};
 use crate::requests::Replies;
 use crate::view::View;
 
@@ -87,9 +88,16 @@ impl Node for NodeService {
 
     async fn list_metrics(
         &self,
-        _: Request<v1::ListMetricsRequest>,
+        request: Request<v1::ListMetricsRequest>,
     ) -> Result<Response<Self::ListMetricsStream>, Status> {
-        Err(Status::unimplemented("ListMetrics"))
+        let prefixes = request.into_inner().name_prefixes;
+        let snapshot = self.api.handle.query(|view| Snapshot::take(view)).await?;
+        let mut families = families(snapshot);
+        families.retain(|family| {
+            prefixes.is_empty() || prefixes.iter().any(|prefix| family.name.starts_with(prefix))
+        });
+        let answer = v1::ListMetricsResponse { time_unix_us: types::unix_us(), families };
+        Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
     }
 
     type WatchEventsStream = Replies<v1::WatchEventsResponse>;

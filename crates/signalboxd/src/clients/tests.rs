@@ -4,7 +4,10 @@ use signalbox_node::ping::{LostReason, PingEvent};
 use signalbox_node::qos::{self, QosEvent};
 use signalbox_node::{Event, ping};
 
+use signalbox_api::openmetrics::Format;
+
 use super::*;
+use crate::metrics::{Snapshot, families};
 use crate::protocols::ping::Pings;
 use crate::protocols::qos::Reservations;
 
@@ -32,10 +35,14 @@ const RELEASE: Command = Command::Qos { id: 7, command: qos::Command::Release };
 fn events_reach_their_client_until_the_last() {
     let mut clients = Clients::default();
     let (queue, mut reader) = client::<Pings>(4);
-    clients.add(7, queue);
-    clients.deliver(lost(7, 0));
-    clients.deliver(lost(8, 0));
-    clients.deliver(Event::Ping { id: 7, event: PingEvent::Done { sent: 1, received: 0 } });
+    clients.add(Time::ZERO, 7, queue);
+    clients.deliver(Time::ZERO, lost(7, 0), &mut Measurements::default());
+    clients.deliver(Time::ZERO, lost(8, 0), &mut Measurements::default());
+    clients.deliver(
+        Time::ZERO,
+        Event::Ping { id: 7, event: PingEvent::Done { sent: 1, received: 0 } },
+        &mut Measurements::default(),
+    );
     assert_eq!((clients.remove(7), clients.next_pending()), (None, None));
     assert!(matches!(reader.try_recv(), Ok(PingEvent::Lost { .. })));
     assert!(matches!(reader.try_recv(), Ok(PingEvent::Done { .. })));
@@ -46,10 +53,10 @@ fn events_reach_their_client_until_the_last() {
 fn a_client_that_does_not_read_is_closed_and_counted() {
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Pings>(1);
-    clients.add(7, queue);
-    clients.deliver(lost(7, 0));
+    clients.add(Time::ZERO, 7, queue);
+    clients.deliver(Time::ZERO, lost(7, 0), &mut Measurements::default());
     assert_eq!(clients.next_pending(), None);
-    clients.deliver(lost(7, 1));
+    clients.deliver(Time::ZERO, lost(7, 1), &mut Measurements::default());
     assert_eq!((clients.next_pending(), clients.remove(7)), (Some(STOP), None));
     assert_eq!(clients.counted(DaemonCounters::default()).clients_too_slow, 1);
 }
@@ -58,11 +65,11 @@ fn a_client_that_does_not_read_is_closed_and_counted() {
 fn a_reservation_whose_client_is_gone_is_released() {
     let mut clients = Clients::default();
     let (queue, reader) = client::<Reservations>(4);
-    clients.add(7, queue);
-    clients.deliver(granted(7));
+    clients.add(Time::ZERO, 7, queue);
+    clients.deliver(Time::ZERO, granted(7), &mut Measurements::default());
     assert_eq!(clients.next_pending(), None);
     drop(reader);
-    clients.deliver(granted(7));
+    clients.deliver(Time::ZERO, granted(7), &mut Measurements::default());
     assert_eq!((clients.next_pending(), clients.remove(7)), (Some(RELEASE), None));
     assert_eq!(clients.counted(DaemonCounters::default()).clients_too_slow, 0);
 }
@@ -71,9 +78,51 @@ fn a_reservation_whose_client_is_gone_is_released() {
 fn a_command_is_for_a_client_of_its_own_protocol() {
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Reservations>(4);
-    clients.add(7, queue);
-    assert!(clients.command(&RELEASE));
-    assert!(!clients.command(&STOP), "7 is a reservation");
-    assert!(!clients.command(&Command::Qos { id: 8, command: qos::Command::Release }));
+    clients.add(Time::ZERO, 7, queue);
+    assert!(clients.command(Time::ZERO, &RELEASE));
+    assert!(!clients.command(Time::ZERO, &STOP), "7 is a reservation");
+    assert!(!clients.command(Time::ZERO, &Command::Qos { id: 8, command: qos::Command::Release }));
     assert_eq!((clients.close_all(), clients.remove(7)), (vec![RELEASE], Some(RELEASE)));
+}
+
+/// Histograms of durations, as text: the number of values and their sum.
+fn histograms(measurements: &Measurements) -> String {
+    let snapshot = Snapshot { histograms: measurements.all(), ..Snapshot::default() };
+    signalbox_api::openmetrics::text(&families(snapshot), Format::OpenMetrics)
+}
+
+#[test]
+fn the_first_grant_after_a_request_ends_a_set_up() {
+    let mut measurements = Measurements::default();
+    let mut clients = Clients::default();
+    let (queue, _reader) = client::<Reservations>(4);
+    clients.add(Time::from_secs(1), 7, queue);
+    clients.deliver(Time::from_millis(1500), granted(7), &mut measurements);
+    // A refresh that the path grants again is no set-up.
+    clients.deliver(Time::from_secs(30), granted(7), &mut measurements);
+    let text = histograms(&measurements);
+    assert!(text.contains("signalbox_setup_seconds_sum{protocol=\"qos\"} 0.5\n"), "{text}");
+    assert!(text.contains("signalbox_setup_seconds_count{protocol=\"qos\"} 1\n"), "{text}");
+}
+
+#[test]
+fn replies_show_round_trips() {
+    let mut measurements = Measurements::default();
+    let mut clients = Clients::default();
+    let (queue, _reader) = client::<Pings>(4);
+    clients.add(Time::ZERO, 7, queue);
+    let reply = ping::Reply {
+        seq: 0,
+        sent_us: 0,
+        rtt: std::time::Duration::from_millis(4),
+        hops: Vec::new(),
+        back: Vec::new(),
+        reached_end: true,
+        truncated: false,
+        padding: 0,
+    };
+    clients.deliver(Time::ZERO, Event::Ping { id: 7, event: PingEvent::Reply(reply) }, &mut measurements);
+    let text = histograms(&measurements);
+    assert!(text.contains("signalbox_ping_rtt_seconds_bucket{le=\"0.0025\"} 0\n"), "{text}");
+    assert!(text.contains("signalbox_ping_rtt_seconds_bucket{le=\"0.005\"} 1\n"), "{text}");
 }

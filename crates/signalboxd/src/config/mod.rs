@@ -9,6 +9,7 @@ pub(crate) mod secret;
 pub(crate) mod section;
 pub(crate) mod units;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -53,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Recording of the node's inputs.
     pub(crate) record: RecordConfig,
+    /// Metrics over HTTP.
+    pub(crate) metrics: MetricsConfig,
 }
 
 /// `[node]`
@@ -159,6 +162,15 @@ impl Default for RecordConfig {
     }
 }
 
+/// `[metrics]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MetricsConfig {
+    /// Where monitoring systems can read the metrics over HTTP; `None`: nowhere.
+    #[serde(deserialize_with = "units::listener")]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
 impl Config {
     /// Reads and checks the file at `path`, and the keys and certificates that it names.
     ///
@@ -219,6 +231,18 @@ impl Config {
             return problem(&format!("resources.{}", error.field), &error.problem);
         }
         self.traffic.problem(&self.resources)
+    }
+
+    /// What can be used, but is likely to be a mistake.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let open = self.metrics.listen.filter(|address| !address.ip().is_loopback());
+        let metrics = open.map(|address| {
+            format!(
+                "metrics.listen: {address} is reached from other machines, without encryption and without \
+                 authentication; use 127.0.0.1 or [::1], or protect the port by a firewall"
+            )
+        });
+        metrics.into_iter().collect()
     }
 
     /// What to open in the kernel, `entries` being the ports of entry that the node asks for.

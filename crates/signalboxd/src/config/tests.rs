@@ -126,3 +126,16 @@ fn a_missing_file_says_what_to_do() {
     assert!(error.starts_with("/nonexistent/node.toml: cannot read"), "{error}");
     assert!(error.ends_with("--config"), "{error}");
 }
+
+#[test]
+fn metrics_are_off_by_default_and_an_open_address_is_a_warning() {
+    assert_eq!(parse("").unwrap().metrics.listen, None);
+    for local in ["127.0.0.1:9464", "[::1]:9464"] {
+        let config = parse(&format!("[metrics]\nlisten = {local:?}")).unwrap();
+        assert_eq!((config.metrics.listen, config.warnings().len()), (local.parse().ok(), 0));
+    }
+    let open = parse("[metrics]\nlisten = \"0.0.0.0:9464\"").unwrap().warnings();
+    assert!(open.len() == 1 && open[0].contains("127.0.0.1"), "{open:?}");
+    let wrong = parse("[metrics]\nlisten = \"9464\"").unwrap_err();
+    assert!(wrong.starts_with("node.toml:2:") && wrong.contains("127.0.0.1:9464"), "{wrong}");
+}

@@ -1,7 +1,7 @@
 //! Values that TOML has no type of its own for.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -37,6 +37,17 @@ fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_micros(number.parse::<u64>().ok()?.checked_mul(microseconds)?))
+}
+
+/// Reads an address and a port to listen at: `"127.0.0.1:9464"`.
+pub(crate) fn listener<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let no_address = || {
+        de::Error::custom(format!(
+            "{text:?} is no address with a port, such as \"127.0.0.1:9464\" or \"[::1]:9464\""
+        ))
+    };
+    text.parse().map(Some).map_err(|_| no_address())
 }
 
 /// An address prefix written as `"10.0.0.0/8"`.

@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use signalbox_core::Time;
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Route, RouteQuery, StreamError, StreamKind,
 };
 use signalbox_core::traffic::ReserveError;
+use signalbox_core::{Counter, Time};
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, MulticastRoute};
-use signalbox_node::{Command, Counter, Event, Node};
+use signalbox_node::{Command, Event, Node};
 
-use super::{Counted, DaemonCounters};
+use super::{Counted, DaemonCounters, DaemonNumbers};
+use crate::metrics::Measured;
 use crate::record::Recorder;
 use crate::requests::Query;
 use crate::view::{Kernel, View};
@@ -105,8 +106,8 @@ impl Engine {
         }
     }
 
-    /// Runs a query of a client. `daemon` is what the daemon counts.
-    pub(super) fn query(&mut self, now: Time, daemon: DaemonCounters, query: Query) {
+    /// Runs a query of a client. `daemon` is what the daemon counts and measures.
+    pub(super) fn query(&mut self, now: Time, daemon: DaemonNumbers<'_>, query: Query) {
         let Self { node, io, enforcer, .. } = self;
         let mut kernel = Beside { io, enforcer: enforcer.as_mut(), daemon };
         query.run(&mut View { now, node, kernel: &mut kernel });
@@ -136,7 +137,7 @@ impl Engine {
 struct Beside<'a> {
     io: &'a mut Io,
     enforcer: Option<&'a mut Enforcer>,
-    daemon: DaemonCounters,
+    daemon: DaemonNumbers<'a>,
 }
 
 impl Kernel for Beside<'_> {
@@ -153,6 +154,14 @@ impl Kernel for Beside<'_> {
     }
 
     fn counters(&self, node: &Node) -> Vec<Counter> {
-        Counted::new(self.daemon, self.io, self.enforcer.as_deref()).with(node).collect()
+        Counted::new(self.daemon.counters, self.io, self.enforcer.as_deref()).with(node).collect()
+    }
+
+    fn histograms(&self) -> Vec<Measured> {
+        self.daemon.measurements.all()
+    }
+
+    fn start_unix_us(&self) -> u64 {
+        self.daemon.start_unix_us
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use signalbox_api::v0;
 use signalbox_core::Mri;
-use signalbox_core::SessionId;
-use signalbox_node::Counter;
+use signalbox_core::{Counter, SessionId};
 use tonic::Status;
 
 pub(crate) fn address(field: &str, text: &str) -> Result<IpAddr, Status> {
@@ -41,10 +40,10 @@ pub(crate) fn flow(mri: &Mri) -> v0::Flow {
 /// A counter.
 pub(crate) fn counter(counter: Counter) -> v0::Counter {
     v0::Counter {
-        room: counter.room.to_owned(),
-        name: counter.name.to_owned(),
-        help: counter.help.to_owned(),
-        value: counter.value,
+        room: counter.subsystem.name.to_owned(),
+        name: counter.count.name.to_owned(),
+        help: counter.count.help.to_owned(),
+        value: counter.count.value,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_core::packet::{Transmit, router_alert_v4};
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
@@ -64,7 +65,7 @@ impl NodeEngine for Pinger {
         // The protocol's message follows the magic number; version 1 is intercepted.
         let version = Match { offset: 12, mask: 0xff00_0000, value: 0x0100_0000 };
         let intercept = Intercept { alert: AlertRule::Any, matches: vec![version] };
-        vec![EntryRequest::local(ENTRY, "echo").with_intercept(intercept)]
+        vec![EntryRequest::local(ENTRY, Subsystem::protocol("echo")).with_intercept(intercept)]
     }
 }
 

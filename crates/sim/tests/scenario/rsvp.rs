@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_core::packet::{IpReceived, IpTransmit, Transmit};
 use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept, Time};
@@ -76,7 +77,7 @@ impl NodeEngine for Ear {
     fn entries(&self) -> Vec<EntryRequest> {
         let alert = AlertRule::Value { ipv4: 0, ipv6: 1 };
         let intercept = Intercept { alert, matches: Vec::new() };
-        vec![EntryRequest::local(ENTRY, "rsvp").with_intercept(intercept)]
+        vec![EntryRequest::local(ENTRY, Subsystem::protocol("rsvp")).with_intercept(intercept)]
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::{Input, NodeEngine, Output, StreamError, StreamId, StreamKind};
 use signalbox_core::packet::Transmit;
 use signalbox_core::{Entry, EntryRequest, Time};
@@ -101,7 +102,7 @@ impl NodeEngine for Streamer {
     }
 
     fn entries(&self) -> Vec<EntryRequest> {
-        vec![EntryRequest::local(Entry::Ip(132), "sctp")]
+        vec![EntryRequest::local(Entry::Ip(132), Subsystem::protocol("sctp"))]
     }
 
     fn next_deadline(&self) -> Option<Time> {

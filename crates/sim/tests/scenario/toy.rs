@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Prefix, Route, RouteQuery, TransmitError,
 };
@@ -182,7 +183,7 @@ impl NodeEngine for Toy {
 
     fn entries(&self) -> Vec<EntryRequest> {
         let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
-        vec![EntryRequest::local(Entry::Udp(270), "toy").with_intercept(intercept)]
+        vec![EntryRequest::local(Entry::Udp(270), Subsystem::protocol("toy")).with_intercept(intercept)]
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -22,6 +22,9 @@ mod packet;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
+use signalbox_core::metrics::{
+    ASSOCIATION_EVENTS, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, RATE_LIMITED,
+};
 use signalbox_core::{Key, counters};
 
 pub use self::endpoint::Sctp;
@@ -224,26 +227,26 @@ counters! {
     /// Counts of SCTP since the start.
     pub struct Counters {
         /// SCTP packets received.
-        received: u64,
+        received: u64 => MESSAGES_RECEIVED { type: "packet" },
         /// SCTP packets sent.
-        sent: u64,
-        /// Packets dropped because they were malformed or their checksum was wrong.
-        malformed: u64,
+        sent: u64 => MESSAGES_SENT { type: "packet" },
+        /// Packets dropped because they are malformed or their checksum is wrong.
+        malformed: u64 => MESSAGES_DROPPED { reason: "malformed" },
         /// INITs dropped by the rate limit.
-        inits_limited: u64,
-        /// COOKIE ECHOs dropped because the cookie was not ours, too old, or for other addresses.
-        bad_cookies: u64,
+        inits_limited: u64 => RATE_LIMITED { limit: "inits" },
+        /// COOKIE ECHOs dropped because the cookie was not made by this node, is too old, or is for other addresses.
+        bad_cookies: u64 => MESSAGES_DROPPED { reason: "bad_cookie" },
         /// Packets that belong to no association.
-        out_of_the_blue: u64,
-        /// Packets with a wrong verification tag, dropped.
-        bad_tags: u64,
+        out_of_the_blue: u64 => MESSAGES_DROPPED { reason: "out_of_the_blue" },
+        /// Packets dropped because their verification tag is wrong.
+        bad_tags: u64 => MESSAGES_DROPPED { reason: "bad_tag" },
         /// Associations refused because there are too many.
-        refused: u64,
-        /// Associations that came up.
-        connected: u64,
-        /// Associations that ended orderly.
-        closed: u64,
-        /// Associations that broke.
-        lost: u64,
+        refused: u64 => ASSOCIATION_EVENTS { event: "refused" },
+        /// Associations established.
+        connected: u64 => ASSOCIATION_EVENTS { event: "opened" },
+        /// Associations closed in order.
+        closed: u64 => ASSOCIATION_EVENTS { event: "closed" },
+        /// Associations that failed after they were established.
+        lost: u64 => ASSOCIATION_EVENTS { event: "failed" },
     }
 }

@@ -65,7 +65,7 @@ impl Gist {
             at = self.next_user((session, direction));
             if !self.is_authorised(index, session, direction) {
                 refused = true;
-                self.counters.sessions_unauthorised += 1;
+                self.counters.sessions_unauthorized += 1;
                 tracing::debug!(session = %self.records.get(session).map(|r| r.session).unwrap_or_default(), reason = "peer no longer authorised", "session ended");
                 self.association_lost(session, direction, End::Unauthorised);
             }

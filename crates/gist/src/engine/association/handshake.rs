@@ -248,7 +248,7 @@ impl Gist {
         }
         let only = association.sessions == 0;
         if !self.may_use(index, &subject.mri, &[]) {
-            self.counters.associations_unauthorised += u64::from(!only);
+            self.counters.associations_unauthorized += u64::from(!only);
             tracing::debug!(session = %subject.session, peer = %a.src, reason = "not in the authorised peer database", "Confirm refused");
             if only {
                 // GIST-4.4.2-05, GIST-4.4.2-07: without another message.

@@ -238,7 +238,7 @@ impl Gist {
             End::NotConnected => self.counters.associations_not_connected += 1,
             End::Unused | End::Orderly => self.counters.associations_closed += 1,
             End::Failure => self.counters.associations_failed += 1,
-            End::Unauthorised => self.counters.associations_unauthorised += 1,
+            End::Unauthorised => self.counters.associations_unauthorized += 1,
         }
         let lost = lost || end == End::Failure || unsent.iter().any(|waiting| waiting.reliable);
         for waiting in unsent {

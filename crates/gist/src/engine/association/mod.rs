@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::metrics::Table;
 use signalbox_core::rng::Random;
 use signalbox_core::security::Identity;
 use signalbox_core::service::SiiHandle;
@@ -154,6 +155,8 @@ impl Timed for Association {
 pub(super) struct Associations {
     pub(super) config: AssociationConfig,
     slab: Slab<Association>,
+    /// Number of associations of each transport.
+    counts: [u32; Transport::ALL.len()],
     wheel: Wheel,
     hasher: KeyedHasher,
     by_channel: Index,
@@ -182,6 +185,7 @@ impl Associations {
         let rate = config.accept_rate;
         Self {
             slab: Slab::new(config.max),
+            counts: [0; Transport::ALL.len()],
             wheel: Wheel::new(Duration::from_millis(10)),
             hasher: KeyedHasher::new(rng),
             by_channel: Index::new(),
@@ -205,6 +209,11 @@ impl Associations {
     pub(super) const fn enabled(&self) -> bool {
         let AssociationConfig { tcp_port, tls_port, sctp_port, .. } = &self.config;
         tcp_port.is_some() || tls_port.is_some() || sctp_port.is_some()
+    }
+
+    /// The table of associations.
+    pub(super) const fn table(&self) -> Table {
+        Table::new("associations", self.slab.len(), self.slab.limit())
     }
 
     /// Whether the port of a transport is open.
@@ -252,8 +261,9 @@ impl Associations {
 
     /// Inserts a new association. `None`: the table is full.
     fn insert(&mut self, association: Association) -> Option<u32> {
-        let channel = association.channel.0;
+        let (channel, transport) = (association.channel.0, association.transport);
         let index = self.slab.insert(association).ok()?.index();
+        self.counts[transport as usize] += 1;
         let Self { slab, hasher, by_channel, .. } = self;
         by_channel.insert(hasher.hash_one(&channel), index, |index| {
             slab.get_index(index).map_or(0, |a| hasher.hash_one(&a.channel.0))
@@ -298,6 +308,7 @@ impl Associations {
         if !association.opened {
             self.shares.release(source(association.remote));
         }
+        self.counts[association.transport as usize] -= 1;
         self.wheel.cancel(&mut self.slab, index);
         self.slab.remove(key)
     }

@@ -47,6 +47,11 @@ pub struct AssociationView<'a> {
 }
 
 impl Gist {
+    /// Number of messaging associations of each transport.
+    pub fn association_counts(&self) -> impl Iterator<Item = (Transport, u32)> {
+        Transport::ALL.into_iter().zip(self.associations.counts)
+    }
+
     /// All messaging associations, by their place in the table.
     pub fn associations(&self) -> impl Iterator<Item = AssociationView<'_>> {
         self.associations.slab.iter().map(|(_, association)| self.association_view(association))

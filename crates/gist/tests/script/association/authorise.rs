@@ -99,7 +99,7 @@ fn who_is_not_in_the_database_is_left() {
         assert_eq!(rig.closed(), (channel, true));
         rig.quiet();
         rig.no_state();
-        assert_eq!(rig.gist.counters().associations_unauthorised, 1);
+        assert_eq!(rig.gist.counters().associations_unauthorized, 1);
     }
 }
 
@@ -194,7 +194,7 @@ fn a_changed_database_is_applied_to_what_is_there() {
     rig.quiet();
     rig.no_state();
     assert_eq!(rig.gist.associations().count(), 0);
-    assert_eq!(rig.gist.counters().sessions_unauthorised, 1);
+    assert_eq!(rig.gist.counters().sessions_unauthorized, 1);
 }
 
 /// GIST-4.1.2-05: without TLS a message is not secure.

@@ -1,6 +1,7 @@
 //! Signaling applications in other processes (RFC 5971 Appendix B). The driver carries their requests as commands and
 //! their indications as events, under an identifier that it chose for each application.
 
+use signalbox_core::metrics::Family;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, OwnedIndication, OwnedRequest, RequestOf, SendMessageOf};
 use signalbox_core::{NslpId, Time};
@@ -70,20 +71,27 @@ pub enum RegisterError {
     NameInUse,
 }
 
+/// Changes of applications in other processes.
+const APPLICATION_EVENTS: Family = Family::counter(
+    "application_events",
+    &["event"],
+    "Changes of signaling applications of other processes.",
+);
+
 signalbox_core::counters! {
     /// Counters of applications in other processes.
     pub struct Counters {
         /// Applications of other processes that registered.
-        registered: u64,
-        /// Registrations refused: the number was in use or reserved, or there were too many.
-        refused: u64,
+        registered: u64 => APPLICATION_EVENTS { event: "registered" },
+        /// Registrations refused: the NSLPID was in use or reserved, or there were too many applications.
+        refused: u64 => APPLICATION_EVENTS { event: "refused" },
         /// Applications that left, or whose process ended.
-        left: u64,
-        /// Requests of applications, refused ones not counted.
+        left: u64 => APPLICATION_EVENTS { event: "left" },
+        /// Requests of applications that were accepted.
         requests: u64,
-        /// Requests refused: in the name of another application, or of none that is registered.
+        /// Requests refused, because they name another application or no registered one.
         requests_refused: u64,
-        /// Indications given to applications.
+        /// Indications passed to applications.
         indications: u64,
     }
 }

@@ -8,6 +8,8 @@ mod config;
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
 
+use signalbox_core::Counter;
+use signalbox_core::metrics::{ASSOCIATIONS, Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, StreamId, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_core::service::Request;
@@ -26,7 +28,6 @@ use self::channels::Channels;
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size, StreamInput};
 use crate::routes::LookupsOf;
-use crate::view::Counter;
 
 /// The UDP port of GIST (RFC 5971 §9).
 const ENTRY: Entry = Entry::Udp(signalbox_gist::wire::PORT);
@@ -227,11 +228,21 @@ impl Protocol for Instance {
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {
-        to.extend(self.engine.counters().iter().map(Counter::of("gist")));
-        to.extend(self.channels.counters.iter().map(Counter::of("channels")));
+        to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("gist"))));
+        to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::shared("channels"))));
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
-        to.extend(sctp.map(Counter::of("sctp")));
-        to.extend(self.applications.counters.iter().map(Counter::of("applications")));
+        to.extend(sctp.map(Counter::of(Subsystem::protocol("sctp"))));
+        to.extend(self.applications.counters.iter().map(Counter::of(Subsystem::shared("applications"))));
+    }
+
+    fn gauges(&self, to: &mut Vec<Gauge>) {
+        to.push(Gauge::new(&SESSIONS, &["gist"], self.engine.session_count().into()));
+        to.push(Gauge::new(&PEERS, &["gist"], self.engine.peer_count().into()));
+        let associations = self.engine.association_counts();
+        to.extend(
+            associations.map(|(stack, count)| Gauge::new(&ASSOCIATIONS, &[stack.name()], count.into())),
+        );
+        to.extend(self.engine.tables().into_iter().flat_map(|table| Gauge::table("gist", table)));
     }
 }
 
@@ -249,9 +260,10 @@ impl Composed for Instance {
     fn entries(config: &GistConfig) -> Vec<EntryRequest> {
         let magic = Match::word(0, u32::from_be_bytes(signalbox_gist::wire::MAGIC));
         let intercept = Intercept { alert: AlertRule::Any, matches: vec![magic] };
-        let mut entries = vec![EntryRequest::local(ENTRY, "io").with_intercept(intercept)];
+        let mut entries =
+            vec![EntryRequest::local(ENTRY, Subsystem::part("gist_io", "gist")).with_intercept(intercept)];
         if config.engine.associations.sctp_port.is_some() && !config.channels.kernel_sctp {
-            entries.push(EntryRequest::local(channels::SCTP, "sctp_io"));
+            entries.push(EntryRequest::local(channels::SCTP, Subsystem::part("sctp_io", "sctp")));
         }
         entries
     }

@@ -34,6 +34,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::KeyedHasher;
+use signalbox_core::metrics::{
+    Family, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNSENT,
+    RATE_LIMITED, RETRANSMISSIONS, STATES_SUMMARIZED, TABLE_FULL,
+};
 use signalbox_core::packet::IpTransmit;
 use signalbox_core::rng::Random;
 use signalbox_core::slab::Key;
@@ -62,88 +66,107 @@ pub use view::{AssociationView, View};
 
 use crate::wire::MessageId;
 
+/// Messages that failed authentication.
+const UNTRUSTED: Family = Family::counter(
+    "rsvp_untrusted",
+    &["reason"],
+    "Messages dropped because INTEGRITY (RFC 2747) does not prove their sender, by reason.",
+);
+/// MESSAGE_IDs that are not known.
+const MESSAGE_ID_EVENTS: Family = Family::counter(
+    "rsvp_message_id_events",
+    &["event"],
+    "MESSAGE_IDs (RFC 2961) that this node or a neighbour does not know.",
+);
+/// Neighbours lost.
+const NEIGHBORS_LOST: Family = Family::counter(
+    "rsvp_neighbors_lost",
+    &[],
+    "Neighbours lost: they restarted, sent nothing for too long, or lost this node.",
+);
+
 signalbox_core::counters! {
     /// Counters of the neighbour layer.
     pub struct Counters {
         /// Bundles received.
-        bundles_received: u64,
+        bundles_received: u64 => MESSAGES_RECEIVED { type: "bundle" },
         /// Bundles sent.
-        bundles_sent: u64,
+        bundles_sent: u64 => MESSAGES_SENT { type: "bundle" },
         /// Bundles received although they are switched off; dropped.
-        bundles_refused: u64,
+        bundles_refused: u64 => MESSAGES_DROPPED { reason: "bundle_off" },
         /// Srefreshes received.
-        srefreshes_received: u64,
+        srefreshes_received: u64 => MESSAGES_RECEIVED { type: "srefresh" },
         /// Srefreshes sent.
-        srefreshes_sent: u64,
+        srefreshes_sent: u64 => MESSAGES_SENT { type: "srefresh" },
         /// States refreshed by an Srefresh that was received.
         states_refreshed: u64,
-        /// Identifiers in received Srefreshes that belong to no state here.
-        names_unknown: u64,
+        /// MESSAGE_IDs in received Srefreshes that belong to no state of this node.
+        names_unknown: u64 => MESSAGE_ID_EVENTS { event: "unknown" },
         /// States refreshed by an Srefresh that was sent.
-        states_summarised: u64,
-        /// Messages out of order; dropped.
-        out_of_order: u64,
+        states_summarised: u64 => STATES_SUMMARIZED,
+        /// Messages received out of order; dropped.
+        out_of_order: u64 => MESSAGES_DROPPED { reason: "out_of_order" },
         /// Acknowledgments received for a message of this node.
-        acks_received: u64,
+        acks_received: u64 => MESSAGES_RECEIVED { type: "ack" },
         /// Acknowledgments sent, in messages of any type.
-        acks_sent: u64,
+        acks_sent: u64 => MESSAGES_SENT { type: "ack" },
         /// Negative acknowledgments received for state of this node.
-        nacks_received: u64,
+        nacks_received: u64 => MESSAGES_RECEIVED { type: "nack" },
         /// Negative acknowledgments sent.
-        nacks_sent: u64,
-        /// Messages sent again because no acknowledgment came.
-        retransmissions: u64,
-        /// Messages that were not acknowledged.
-        unacknowledged: u64,
+        nacks_sent: u64 => MESSAGES_SENT { type: "nack" },
+        /// Messages sent again because no acknowledgment was received.
+        retransmissions: u64 => RETRANSMISSIONS,
+        /// Messages given up because no acknowledgment was received.
+        unacknowledged: u64 => MESSAGES_UNANSWERED,
         /// Messages sent again without a MESSAGE_ID because the neighbour refused it.
-        names_refused: u64,
+        names_refused: u64 => MESSAGE_ID_EVENTS { event: "refused" },
         /// Messages with a lower TTL than their sender gave them: nodes without RSVP lie between, and `distant_hops` is
         /// off; dropped.
-        distant: u64,
+        distant: u64 => MESSAGES_DROPPED { reason: "distant_hop" },
         /// Messages whose IP source is not the address in their RSVP_HOP; dropped.
-        wrong_source: u64,
+        wrong_source: u64 => MESSAGES_DROPPED { reason: "wrong_source" },
         /// Paths and PathTears that are not addressed to the destination of their session; dropped.
-        wrong_destination: u64,
-        /// Neighbours that got plain RFC 2205 because they did not acknowledge, or refused MESSAGE_IDs.
-        neighbours_plain: u64,
-        /// MESSAGE_ID_NACKs not sent, because the neighbour has proved nothing and sent too few octets.
-        nacks_limited: u64,
+        wrong_destination: u64 => MESSAGES_DROPPED { reason: "wrong_destination" },
+        /// Neighbors that get plain RFC 2205 because they did not acknowledge, or refused MESSAGE_IDs.
+        neighbours_plain: u64 => MESSAGE_ID_EVENTS { event: "given_up" },
+        /// MESSAGE_ID_NACKs not sent, because the neighbor has proved nothing and sent too few octets.
+        nacks_limited: u64 => RATE_LIMITED { limit: "nacks" },
         /// Messages without INTEGRITY where it is required; dropped.
-        integrity_missing: u64,
+        integrity_missing: u64 => UNTRUSTED { reason: "integrity_missing" },
         /// Messages signed with a key that is unknown for their sender; dropped.
-        key_unknown: u64,
+        key_unknown: u64 => UNTRUSTED { reason: "key_unknown" },
         /// Messages with a wrong digest; dropped.
-        digest_wrong: u64,
+        digest_wrong: u64 => UNTRUSTED { reason: "digest_wrong" },
         /// Messages whose sequence number was received before or is too old; dropped.
-        replayed: u64,
+        replayed: u64 => UNTRUSTED { reason: "replayed" },
         /// Messages of senders that have not answered a challenge yet; dropped.
-        challenge_pending: u64,
+        challenge_pending: u64 => UNTRUSTED { reason: "challenge_pending" },
         /// Messages of senders that do not answer challenges; dropped.
-        handshake_refused: u64,
+        handshake_refused: u64 => UNTRUSTED { reason: "handshake_refused" },
         /// Challenges sent.
-        challenges_sent: u64,
-        /// Challenges received; not all are answered.
-        challenges_received: u64,
-        /// Responses sent.
-        responses_sent: u64,
+        challenges_sent: u64 => MESSAGES_SENT { type: "integrity_challenge" },
+        /// Challenges received, including those that are not answered.
+        challenges_received: u64 => MESSAGES_RECEIVED { type: "integrity_challenge" },
+        /// Responses to challenges sent.
+        responses_sent: u64 => MESSAGES_SENT { type: "integrity_response" },
         /// Responses received that answer a challenge of this node.
-        responses_taken: u64,
+        responses_taken: u64 => MESSAGES_RECEIVED { type: "integrity_response" },
         /// Responses received that answer no present challenge; dropped.
-        responses_ignored: u64,
-        /// Messages not sent because there is no key.
-        no_key: u64,
-        /// Last keys of an association that expired and are still used.
+        responses_ignored: u64 => MESSAGES_DROPPED { reason: "stray_integrity_response" },
+        /// Messages not sent because there is no key for them.
+        no_key: u64 => MESSAGES_UNSENT { reason: "no_key" },
+        /// Times that the last key of an association had expired and was used because there is no other.
         last_key_expired: u64,
         /// Hellos received where Hello is off, or from an unknown neighbour; dropped.
-        hellos_refused: u64,
+        hellos_refused: u64 => MESSAGES_DROPPED { reason: "hello_refused" },
         /// Hellos received.
-        hellos_received: u64,
+        hellos_received: u64 => MESSAGES_RECEIVED { type: "hello" },
         /// Hellos sent.
-        hellos_sent: u64,
-        /// Neighbours lost: they restarted, were silent, or lost this node.
-        neighbours_lost: u64,
+        hellos_sent: u64 => MESSAGES_SENT { type: "hello" },
+        /// Neighbours lost: they restarted, sent nothing for too long, or lost this node. Their state was sent again.
+        neighbours_lost: u64 => NEIGHBORS_LOST,
         /// Neighbours, MESSAGE_IDs or waiting messages that a full table did not take.
-        overload: u64,
+        overload: u64 => TABLE_FULL { table: "neighbors" },
     }
 }
 

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use signalbox_core::metrics::Table;
 use signalbox_core::{IfIndex, Time};
 
 use super::failures::AuthenticationFailures;
@@ -49,6 +50,12 @@ pub struct AssociationView {
 }
 
 impl Neighbours {
+    /// The table of neighbours.
+    #[must_use]
+    pub const fn table(&self) -> Table {
+        Table::new("neighbors", self.peers.slab.len(), self.peers.slab.limit())
+    }
+
     /// All neighbours and senders with failures, by address and interface.
     #[must_use]
     pub fn view(&self, now: Time) -> Vec<View> {

@@ -9,6 +9,7 @@ use signalbox_node::{Command, Event};
 
 use crate::clients::ClientProtocol;
 use crate::driver::DaemonCounters;
+use crate::metrics::Measure;
 
 /// Ping as its clients see it: each client runs one ping, which may send many messages.
 pub(crate) struct Pings;
@@ -41,5 +42,10 @@ impl ClientProtocol for Pings {
 
     fn count(counters: &mut DaemonCounters) {
         counters.pings_started += 1;
+    }
+
+    fn measure(event: &Event) -> Option<Measure> {
+        let Event::Ping { event: PingEvent::Reply(reply), .. } = event else { return None };
+        Some(Measure::RoundTrip(reply.rtt))
     }
 }

@@ -9,6 +9,7 @@ use signalbox_node::{Command, Event};
 
 use crate::clients::ClientProtocol;
 use crate::driver::DaemonCounters;
+use crate::metrics::Measure;
 
 /// QoS as its clients see it: each client has one reservation, or asks once what a path could give.
 pub(crate) struct Reservations;
@@ -45,5 +46,10 @@ impl ClientProtocol for Reservations {
 
     fn count(counters: &mut DaemonCounters) {
         counters.reservations_started += 1;
+    }
+
+    fn measure(event: &Event) -> Option<Measure> {
+        let Event::Qos { event, .. } = event else { return None };
+        matches!(**event, QosEvent::Granted(_)).then_some(Measure::SetUp)
     }
 }

@@ -9,6 +9,7 @@ use signalbox_node::rsvp::{Command as RsvpCommand, RsvpEvent};
 use signalbox_node::{Command, Event};
 
 use crate::clients::ClientProtocol;
+use crate::metrics::Measure;
 
 /// RSVP as its clients see it: each client has one session of RFC 2205 §3.11.1.
 pub(crate) struct Sessions;
@@ -35,5 +36,11 @@ impl ClientProtocol for Sessions {
     /// A session lasts until its client closes it, also if a request of the client is refused.
     fn is_last(_: &RsvpEvent) -> bool {
         false
+    }
+
+    /// A receiver's reservation stands when it is confirmed. A sender cannot know how long its receivers waited.
+    fn measure(event: &Event) -> Option<Measure> {
+        let Event::Rsvp { event, .. } = event else { return None };
+        matches!(**event, RsvpEvent::Confirmed { .. }).then_some(Measure::SetUp)
     }
 }

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
 use signalbox_core::index::KeyedHasher;
+use signalbox_core::metrics::Family;
 use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_core::rng::Random;
 use signalbox_core::shares::{Shares, source};
@@ -35,21 +36,28 @@ pub(crate) use self::outbox::{Outbox, SCTP};
 use self::sctp::{SctpRecord, SctpSide};
 use self::tls::TlsRecord;
 
+/// Changes of channels.
+const CHANNEL_EVENTS: Family = Family::counter(
+    "channel_events",
+    &["event"],
+    "Changes of the channels of messaging associations: plain TCP, TLS and SCTP.",
+);
+
 signalbox_core::counters! {
     /// Counters of channels.
     pub struct Counters {
-        /// Channels that GIST asked for.
-        opened: u64,
-        /// Streams that peers opened.
-        accepted: u64,
-        /// Accepted streams that were reset because too many TLS handshakes were under way.
-        handshakes_refused: u64,
+        /// Channels that this node opened.
+        opened: u64 => CHANNEL_EVENTS { event: "opened" },
+        /// Channels that peers opened.
+        accepted: u64 => CHANNEL_EVENTS { event: "accepted" },
+        /// Accepted streams that were reset because too many TLS handshakes were in progress.
+        handshakes_refused: u64 => CHANNEL_EVENTS { event: "tls_handshake_refused" },
         /// TLS handshakes that failed: no agreement, no valid credentials, no TLS at all, or too slow.
-        handshakes_failed: u64,
+        handshakes_failed: u64 => CHANNEL_EVENTS { event: "tls_handshake_failed" },
         /// TLS channels that failed after the handshake because of octets from the peer.
-        tls_failed: u64,
-        /// Ports that could not be listened at.
-        listen_failed: u64,
+        tls_failed: u64 => CHANNEL_EVENTS { event: "tls_failed" },
+        /// Ports at which the node could not listen.
+        listen_failed: u64 => CHANNEL_EVENTS { event: "listen_failed" },
     }
 }
 
