@@ -223,7 +223,7 @@ fn refreshes_come_in_time() {
     assert_eq!(lost, 0, "seconds without state in 60 runs");
 }
 
-/// GIST-4.4.6-08, GIST-6.2-18, GIST-5.3.3-15: Data is delivered in the end for any packet loss: lost Queries and
+/// GIST-5.3.3-15: Data is delivered in the end for any packet loss: lost Queries and
 /// Responses are repeated, a lost Confirm is detected by an Error and repaired.
 #[test]
 fn losses_are_mended() {

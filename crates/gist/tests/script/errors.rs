@@ -17,7 +17,7 @@ fn bent(rig: &mut Rig, bend: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// GIST-5.6-05, GIST-5.6-07, GIST-5.1-19, GIST-A.4.4.1-03, GIST-A.4.4.1-04, GIST-A.4.4.1-05, GIST-A.4.4.1-07,
-/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-07, GIST-A.4.4.1-06, GIST-A.4.1-05, GIST-A.4.1-06: a malformed message
+/// GIST-A.4.4.1-08, GIST-A.4.4.1-02, GIST-A.4.1-07, GIST-A.4.4.1-06, GIST-A.4.1-05: a malformed message
 /// is answered in normal mode to the address in its NLI, by an Error that identifies its sender, with NSLPID 0.
 #[test]
 fn malformed_messages_are_refused() {
@@ -51,7 +51,7 @@ fn malformed_messages_are_refused() {
     }
 }
 
-/// GIST-5.1-03, GIST-5.1-04, GIST-A.2.1-01, GIST-A.2.1-02, GIST-A.4.4.9-03, GIST-A.4.1-06, GIST-A.4.4-01: unknown
+/// GIST-5.1-04, GIST-A.2.1-01, GIST-A.2.1-02, GIST-A.4.4.9-03, GIST-A.4.1-06, GIST-A.4.4-01: unknown
 /// objects are processed by their flags; the Error has the flow, the session and the unknown type.
 #[test]
 fn unknown_objects() {

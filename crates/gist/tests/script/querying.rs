@@ -90,7 +90,7 @@ fn the_backoff_stops_growing_at_t2() {
     assert_eq!(rig.status().0, 1200);
 }
 
-/// GIST-6.2-07, GIST-6.2-02, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09, GIST-4.4.1-12, GIST-5.1-14, GIST-5.3.1-01,
+/// GIST-6.2-07, GIST-4.4.1-07, GIST-4.4.1-08, GIST-4.4.1-09, GIST-4.4.1-12, GIST-5.1-14, GIST-5.3.1-01,
 /// GIST-7.1.3-02, GIST-4.3.3-14, GIST-4.2.1-01: the Confirm first, with the received cookie and the Query's MRI, then
 /// the stored Data, both directly to the peer; then the payload of the Response is delivered, and the state is Good.
 #[test]
@@ -100,6 +100,9 @@ fn rule_4_a_response_establishes() {
     let query = rig.sent();
     assert_eq!(rig.session().downstream.unwrap().peer, None);
     rig.until(50);
+    rig.respond_with(&query, |m| m.query_cookie = Some(b"not that of the Query..."));
+    rig.quiet();
+    assert_eq!(rig.session().downstream.unwrap().peer, None, "the cookie is verified first");
     rig.respond_with(&query, |m| m.nslp_data = Some(b"hi!!"));
     let confirm = rig.sent().is(MessageType::CONFIRM);
     assert_eq!(confirm.dst, at_port(DOWN));
@@ -272,17 +275,26 @@ fn refreshing(rig: &mut Rig) -> Packet {
     rig.sent().is(MessageType::QUERY)
 }
 
-/// GIST-6.2-13, GIST-6.2-14: Data is sent and delivered while the refresh runs.
+/// GIST-6.2-13, GIST-6.2-14: Data is sent and delivered while the refresh runs, and restarts Inactive_QNode.
 #[test]
 fn data_flows_in_awaiting_refresh() {
-    let mut rig = Rig::new();
-    refreshing(&mut rig);
-    rig.send(b"more", own());
-    assert_eq!(rig.sent().message().nslp_data, Some(&b"more"[..]));
-    rig.status();
-    rig.data_up(own(), b"back");
-    assert_eq!(rig.delivered().data, b"back");
-    assert_eq!(rig.states().0, Some("Awaiting Refresh"));
+    for sends in [true, false] {
+        let mut rig = Rig::with(Config { inactivity: Duration::from_secs(29), ..Config::default() });
+        let query = refreshing(&mut rig);
+        if sends {
+            rig.send(b"more", own());
+            assert_eq!(rig.sent().message().nslp_data, Some(&b"more"[..]));
+            rig.status();
+        } else {
+            rig.data_up(own(), b"back");
+            assert_eq!(rig.delivered().data, b"back");
+        }
+        assert_eq!(rig.states().0, Some("Awaiting Refresh"));
+        rig.respond(&query);
+        assert!(rig.ms() < 29_000);
+        rig.until(30_000);
+        assert!(rig.states().0.is_some(), "the state is in use");
+    }
 }
 
 /// GIST-6.2-15, GIST-6.2-16, GIST-5.3.3-11: the refresh is repeated as the first Query was; in the end the

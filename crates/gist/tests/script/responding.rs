@@ -85,7 +85,7 @@ fn rule_2_a_confirm_gives_birth() {
     assert_eq!(view.expires_in, Some(Duration::from_secs(30)));
 }
 
-/// GIST-6.3-03, GIST-6.1-01, GIST-6.3-27, GIST-6.3-10, GIST-5.3.3-16, GIST-5.3.3-17, GIST-6.3-11: policy 2
+/// GIST-6.3-03, GIST-6.3-27, GIST-6.3-10, GIST-5.3.3-16, GIST-5.3.3-17, GIST-6.3-11: policy 2
 /// keeps state in Awaiting Confirm, repeats the Response as Queries are repeated, and gives up.
 #[test]
 fn rule_1_and_9_the_response_is_repeated_until_given_up() {
@@ -175,7 +175,7 @@ fn rule_6_data_before_the_confirm() {
     assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
 }
 
-/// GIST-6.3-04, GIST-6.3-12, GIST-6.3-26, GIST-5.1-12: policy 1 needs no Confirm: R=0, no cookie, state at
+/// GIST-6.1-01, GIST-6.3-04, GIST-6.3-12, GIST-6.3-26, GIST-5.1-12: policy 1 needs no Confirm: R=0, no cookie, state at
 /// once, prolonged by each Query.
 #[test]
 fn rule_5_state_without_confirm() {

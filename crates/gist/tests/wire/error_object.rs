@@ -37,13 +37,18 @@ fn value(object: ErrorObject<'_>, value: &str) {
     both_ways(&message(ERROR_HEADER, &[&object_octets]), Encapsulation::Association, &around(object));
 }
 
-/// GIST-A.4.1-01 GIST-A.4.1-02 GIST-A.4.1-05: the shortest Error object, and the flags D and Q.
+/// GIST-A.4.1-01 GIST-A.4.1-02 GIST-A.4.1-05: the shortest Error object, and each flag by itself.
 #[test]
 fn least() {
     let header = "011d001d7fc08040";
     value(plain(), &format!("02 0005 00 00 00 00 00 {header}"));
     value(ErrorObject { d_mode: true, ..plain() }, &format!("02 0005 00 10 00 00 00 {header}"));
     value(ErrorObject { d_mode: true, q_mode: true, ..plain() }, &format!("02 0005 00 18 00 00 00 {header}"));
+    let session = ErrorObject { session: Some(SESSION), ..plain() };
+    value(session, &format!("02 0005 00 80 00 00 00 {header} {}", hex(&SESSION.0)));
+    let mri = octets("01 00 40 00 c0000201 c6336407");
+    let flow = ErrorObject { mri_octets: Some(&mri), ..plain() };
+    value(flow, &format!("02 0005 00 40 00 03 00 {header} {}", hex(&mri)));
 }
 
 /// GIST-A.4.1-04: Q without D is refused on both sides (10/2; although no Error is sent about an Error).

@@ -26,6 +26,13 @@ fn common_header() {
     );
     let data = Header { c: true, e: true, ..Header::new(MessageType::DATA, NslpId::NONE, 9) };
     assert_eq!(data.octets(), [1, 9, 0, 0, 0, 0, 0x83, 0xa0]);
+    for (flags, s, r, e) in
+        [(0x80, true, false, false), (0x40, false, true, false), (0x20, false, false, true)]
+    {
+        let one = Header { s, r, e, ..data };
+        assert_eq!(one.octets()[7], flags);
+        assert_eq!(Header::parse(&one.octets()), Ok(one));
+    }
 }
 
 /// GIST-5.1-01 GIST-5.1-02 GIST-5.1-09 GIST-A.3.2-01: a Query with all objects but NAT-Traversal.

@@ -58,7 +58,8 @@ fn least_and_full() {
     }
 }
 
-/// GIST-5.1-03 GIST-A.4.4.9-04 GIST-A.4.4.9-01: each mandatory object left out is 9/2, with its type in the report.
+/// GIST-5.1-03 GIST-5.1-18 GIST-A.4.4.9-04 GIST-A.4.4.9-01: each mandatory object left out is 9/2, with its type in the
+/// report.
 #[test]
 fn missing() {
     for (header, encapsulation, must, _) in GRAMMARS {

@@ -377,6 +377,7 @@ fn always_means_all_messages() {
     let mut rig = Rig::with(config);
     rig.send(b"data", own());
     let query = rig.sent();
+    assert!(query.message().stack_proposal.is_some());
     rig.propose(&query, peer_tcp());
     let (channel, ..) = rig.opened();
     rig.notified();
