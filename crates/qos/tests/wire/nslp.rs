@@ -18,15 +18,16 @@ const RESERVE: &str = "01 01 000b
     0001 0001 12345678
     0003 0001 00007530
     0004 0005 00000002 000102030405060708090a0b0c0d0e0f
-    0007 0008 10101010101010101010101010101010 20202020202020202020202020202020
+    0007 0008 101112131415161718191a1b1c1d1e1f 20202020202020202020202020202020
     0008 0003 aabbccdd 00000007 00000008
     0009 0005 00000001 ffeeddccbbaa99887766554433221100
     0005 0001 e3000000
     000b 0002 deadbeef 01020304";
-/// A QUERY with RESERVE-INIT, two QSPECs and a classifier.
+/// A QUERY with RESERVE-INIT, two QSPECs, a classifier and an INFO-SPEC.
 const QUERY: &str = "02 01 0000
     0001 0001 00000009
     0005 0001 c0000000
+    0006 0001 00041000
     000b 0001 11111111
     000b 0001 22222222";
 /// A RESPONSE with an RII, an INFO-SPEC of 192.0.2.1 and a QSPEC.
@@ -67,7 +68,8 @@ fn a_reserve_is_as_drawn() {
     let id = SessionId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     assert_eq!(bound, [BoundSession { code: BindingCode::BIDIRECTIONAL, session: id }]);
     let listed: Vec<_> = message.session_ids.unwrap().iter().collect();
-    assert_eq!(listed, [SessionId([0x10; 16]), SessionId([0x20; 16])]);
+    let first = SessionId(core::array::from_fn(|at| 0x10 + u8::try_from(at).unwrap()));
+    assert_eq!(listed, [first, SessionId([0x20; 16])]);
     let rsns = message.rsns.unwrap();
     assert_eq!((rsns.epoch, rsns.iter().collect::<Vec<_>>()), (0xaabb_ccdd, vec![7, 8]));
     let msg_id = message.msg_id.unwrap();
@@ -76,6 +78,10 @@ fn a_reserve_is_as_drawn() {
     assert_eq!(format!("{classifier:?}"), "Classifier(XYPAB)");
     assert_eq!(message.qspec, Some(&[0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4][..]));
     assert_eq!(encoded(&message), octets, "in the order of the grammar");
+    // A message carries BOUND-SESSION-ID objects as octets; this one is composed.
+    let mut composed = Vec::new();
+    bound[0].write(&mut Writer::new(&mut composed)).unwrap();
+    assert!(octets.windows(composed.len()).any(|part| part == composed) && composed.len() == 24);
     // Here the type and the flags differ from those above.
     let tear = Message { flags: MessageFlags::TEAR, ..message };
     assert_eq!(encoded(&tear)[..2], [1, 2]);
@@ -166,6 +172,8 @@ fn reserved_bits_are_ignored_and_sent_as_zero() {
     let message = Message::parse(&noisy).unwrap();
     assert_eq!(message, Message::parse(&plain).unwrap());
     assert_eq!(encoded(&message), plain);
+    let noisy = Message { flags: MessageFlags(0xfd), generic: GenericFlags(0xfff0), ..message };
+    assert_eq!(encoded(&noisy), plain);
 }
 
 /// QOS-5.1.1-05, QOS-5.4.1-35, QOS-5.1.3.5-03, QOS-5.1.2.1-05

@@ -241,6 +241,7 @@ fn competition() {
         (high, high, false),
         (rfc3181(1, 5), rfc3181(5, 5), false),
         (rfc3181(1, 5), rfc3181(6, 6), true),
+        (rfc3181(1, 5), rfc3181(3, 9), false),
         (rfc3181(9, 9), rfc3181(9, 9), false),
     ] {
         let mut node = Node::new(Config { preemption: true, ..link(|_| ()) });
