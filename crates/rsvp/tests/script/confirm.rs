@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, Style};
+use signalbox_rsvp::wire::{Class, ErrorCode, ErrorFlags, ErrorSpec, MessageType, Style};
 
 use crate::rig::{B, Path, Resv, Rig, addr, all, at, compose, group, kinds, load, sender, session};
 
@@ -44,7 +44,11 @@ fn an_equal_or_smaller_one_is_confirmed_here() {
         assert_eq!(kinds(&sent), [(MessageType::RESV_CONF, receiver)]);
         let message = sent[0].message();
         assert_eq!((message.confirm, sent[0].router_alert), (Some(receiver), true));
-        assert_eq!((sent[0].error().code, sent[0].error().node), (ErrorCode::CONFIRMATION, at(4, 1)));
+        let error = sent[0].error();
+        assert_eq!((error.code, error.value, error.node), (ErrorCode::CONFIRMATION, 0, at(4, 1)));
+        let order: Vec<Class> = message.objects().map(|object| object.kind.class).collect();
+        let head = [Class::SESSION, Class::ERROR_SPEC, Class::RESV_CONFIRM, Class::STYLE];
+        assert_eq!(order, [&head[..], &[Class::FLOWSPEC, Class::FILTER_SPEC]].concat());
         assert_eq!((sent[0].src, sent[0].rates()), (at(4, 1), vec![(rate, 1)]));
     }
     let sent = rig.resv(&Resv::ff(&[(load(5.0 * B), 1)]).from(4, 9, group()).confirmed(receiver));

@@ -1,6 +1,6 @@
 //! PathErrs and ResvErrs and their destinations (RFC 2205 §2.10, §3.1.7, §3.1.8; RERR MESSAGE ARRIVES of RFC 2209).
 
-use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop, Session, Style};
+use signalbox_rsvp::wire::{Class, ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop, Session, Style};
 
 use crate::rig::{
     B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, one_to, sender,
@@ -58,7 +58,8 @@ fn a_path_err_goes_back_the_way_of_its_path() {
     assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(3))), []);
 }
 
-/// RSVP-3.1.3-08: an error in a Path is reported to its previous hop, with this node's address.
+/// RSVP-3.1.3-08, RSVP-3.1.7-01: an error in a Path is reported to its previous hop, with this node's address, by a
+/// PathErr in the order of the RFC.
 #[test]
 fn an_error_in_a_path_is_answered() {
     let mut rig = Rig::new();
@@ -73,6 +74,10 @@ fn an_error_in_a_path_is_answered() {
     assert_eq!((error.dst, error.src, error.oif, sent.len()), (at(4, 7), at(4, 1), 4, 1));
     assert_eq!((error.error().node, error.message().session), (at(4, 1), Some(portless)));
     assert_eq!(error.message().sender_tspec.unwrap().read().unwrap(), bad.tspec);
+    let message = error.message();
+    let order: Vec<Class> = message.objects().map(|object| object.kind.class).collect();
+    let expected = [Class::SESSION, Class::ERROR_SPEC, Class::SENDER_TEMPLATE, Class::SENDER_TSPEC];
+    assert_eq!(order, expected);
     assert_eq!(rig.rsvp.senders(), 1);
 }
 

@@ -136,4 +136,10 @@ fn figure_11_scopes() {
     assert_eq!(refresh(&mut rig, 1).scope(), Some(vec![sender(4).src]));
     assert_eq!(refresh(&mut rig, 2).scope(), Some(vec![sender(1).src]));
     assert_eq!(refresh(&mut rig, 3).scope(), Some(vec![sender(2).src, sender(3).src]));
+    // A sender that no next hop names is left out.
+    for (n, senders) in [(3, vec![4, 1]), (1, vec![1, 3]), (2, vec![3, 4])] {
+        let scope = senders.into_iter().map(|n| sender(n).src).collect();
+        rig.resv(&Resv { scope, ..Resv::wf(load(B)).from(n, 9, group()) });
+    }
+    assert_eq!(refresh(&mut rig, 3).scope(), Some(vec![sender(3).src]));
 }

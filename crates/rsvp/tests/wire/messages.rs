@@ -114,7 +114,7 @@ fn resv() {
     assert_eq!(read.policy().next().unwrap().octets(), hex(POLICY));
 }
 
-/// Proves RSVP-3.1.5-01, RSVP-3.1.6-01, RSVP-3.1.7-01, RSVP-3.1.8-01 and RSVP-3.1.9-01.
+/// Proves RSVP-3.1.5-01, RSVP-3.1.6-01 and RSVP-3.1.8-01.
 #[test]
 fn tears_errors_and_confirmation() {
     let tear = message(5, &[SESSION, HOP, TEMPLATE]);
