@@ -110,8 +110,8 @@ pub mod rsvp {
 
 /// The types of admission control that users of this crate need.
 pub mod resources {
-    pub use signalbox_resources::{Config, ConfigError, GrantId, Rate, Resources};
-    pub use signalbox_resources::{config, intserv, token, units, view};
+    pub use signalbox_resources::{Cause, Config, ConfigError, GrantId, Rate, Refusal, Resources};
+    pub use signalbox_resources::{config, intserv, request, token, units, view};
 }
 
 /// The types of the test protocol.

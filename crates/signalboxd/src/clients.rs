@@ -43,8 +43,13 @@ pub(crate) trait ClientProtocol: 'static {
     /// The command that ends what the client `id` began.
     fn close(id: u64) -> Command;
 
-    /// Whether no event follows this one.
-    fn is_last(event: &Self::Event) -> bool;
+    /// Whether no event follows this one. `stands`: what the client began was granted before.
+    fn is_last(event: &Self::Event, stands: bool) -> bool;
+
+    /// Whether this event grants what the client began.
+    fn grants(_: &Self::Event) -> bool {
+        false
+    }
 
     /// Counts a client that opens.
     fn count(_: &mut DaemonCounters) {}
@@ -101,12 +106,16 @@ pub(crate) enum Delivery {
 /// A client whose events wait in a queue.
 pub(crate) struct EventQueue<P: ClientProtocol> {
     events: mpsc::Sender<P::Event>,
+    /// What the client began was granted.
+    stands: bool,
     too_slow: Arc<AtomicBool>,
 }
 
 /// The other end of an [`EventQueue`].
 pub(crate) struct EventReader<P: ClientProtocol> {
     events: mpsc::Receiver<P::Event>,
+    /// What the client began was granted.
+    stands: bool,
     too_slow: Arc<AtomicBool>,
     ended: bool,
 }
@@ -116,8 +125,9 @@ impl<P: ClientProtocol> EventQueue<P> {
     pub(crate) fn new() -> (Self, EventReader<P>) {
         let (events, reader) = mpsc::channel(P::QUEUE);
         let too_slow = Arc::<AtomicBool>::default();
-        let reader = EventReader { events: reader, too_slow: Arc::clone(&too_slow), ended: false };
-        (Self { events, too_slow }, reader)
+        let too_slow_too = Arc::clone(&too_slow);
+        let reader = EventReader { events: reader, stands: false, too_slow: too_slow_too, ended: false };
+        (Self { events, stands: false, too_slow }, reader)
     }
 }
 
@@ -129,7 +139,7 @@ impl<P: ClientProtocol> EventReader<P> {
         }
         match self.events.recv().await {
             Some(event) => {
-                self.ended = P::is_last(&event);
+                self.note(&event);
                 Some(Ok(event))
             }
             None => {
@@ -142,14 +152,22 @@ impl<P: ClientProtocol> EventReader<P> {
 
     /// An event that waits already.
     pub(crate) fn waiting(&mut self) -> Option<P::Event> {
-        self.events.try_recv().ok().inspect(|event| self.ended = P::is_last(event))
+        let event = self.events.try_recv().ok()?;
+        self.note(&event);
+        Some(event)
+    }
+
+    fn note(&mut self, event: &P::Event) {
+        self.ended = P::is_last(event, self.stands);
+        self.stands |= P::grants(event);
     }
 }
 
 impl<P: ClientProtocol> Client for EventQueue<P> {
     fn deliver(&mut self, event: Event) -> Delivery {
         let Some(event) = P::event(event) else { return Delivery::Queued };
-        let last = P::is_last(&event);
+        let last = P::is_last(&event, self.stands);
+        self.stands |= P::grants(&event);
         match self.events.try_send(event) {
             Ok(()) if last => Delivery::Last,
             Ok(()) => Delivery::Queued,

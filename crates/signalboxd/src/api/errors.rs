@@ -51,6 +51,10 @@ reasons! {
     Stateless, "STATELESS", FailedPrecondition;
     /// Another application of this node has the NSLPID.
     NslpIdTaken, "NSLP_ID_TAKEN", AlreadyExists;
+    /// Another reservation of the user has the `request_id`.
+    RequestIdTaken, "REQUEST_ID_TAKEN", AlreadyExists;
+    /// Another call took the reservation over.
+    TakenOver, "TAKEN_OVER", Aborted;
     /// A table of the node has no room.
     TableFull, "TABLE_FULL", ResourceExhausted;
     /// The client did not read what the call gave it.

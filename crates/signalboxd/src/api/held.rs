@@ -10,26 +10,18 @@ use signalbox_node::resources::intserv::RSpec;
 use signalbox_node::resources::view::ReservationView;
 
 use super::types;
+use crate::protocols::RESERVERS;
 use crate::view::{Kernel, View};
 
 /// The protocol that owns a reservation.
 pub(crate) fn protocol(owner: ReserverId) -> v1::Protocol {
-    match owner {
-        ReserverId::QOS => v1::Protocol::Qos,
-        ReserverId::RSVP => v1::Protocol::Rsvp,
-        _ => v1::Protocol::Unspecified,
-    }
+    let known = RESERVERS.iter().find(|one| one.owner() == owner);
+    known.map_or(v1::Protocol::Unspecified, |one| types::protocol(one.id()))
 }
 
 /// The identifier of a reservation for administrators.
 pub(crate) fn id(grant: GrantId) -> String {
     format!("{:x}", grant.0)
-}
-
-/// The reservation of an identifier.
-#[allow(dead_code, reason = "DeleteReservation follows")]
-pub(crate) fn grant(id: &str) -> Option<GrantId> {
-    u64::from_str_radix(id, 16).ok().map(GrantId)
 }
 
 /// A token bucket.

@@ -4,6 +4,8 @@ pub(crate) mod errors;
 pub(crate) mod held;
 pub(crate) mod node;
 pub(crate) mod pages;
+pub(crate) mod reservations;
+pub(crate) mod reserver;
 pub(crate) mod types;
 
 use std::sync::{Arc, PoisonError, RwLock};

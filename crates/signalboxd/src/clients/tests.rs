@@ -14,7 +14,7 @@ use crate::protocols::qos::Reservations;
 /// A client of `P` whose queue has room for `room` events.
 fn client<P: ClientProtocol>(room: usize) -> (Box<dyn Client>, mpsc::Receiver<P::Event>) {
     let (events, reader) = mpsc::channel(room);
-    (Box::new(EventQueue::<P> { events, too_slow: Arc::default() }), reader)
+    (Box::new(EventQueue::<P> { events, stands: false, too_slow: Arc::default() }), reader)
 }
 
 fn lost(id: u64, seq: u32) -> Event {

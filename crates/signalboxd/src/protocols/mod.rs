@@ -13,16 +13,21 @@ pub(crate) mod rsvp;
 
 use signalbox_api::v0::control_server::ControlServer;
 
+use crate::api::reserver::Reserver;
 use crate::api::{self, Api};
 use crate::config::Config;
 use crate::config::section::{Present, Section};
 use crate::services::{Route, Services};
 use crate::v0;
 
+/// The protocols that reserve along the path of a flow: `signalbox.v1.Reservations` serves them all.
+pub(crate) const RESERVERS: &[&dyn Reserver] = &[&qos::reserve::Qos, &rsvp::reserve::Rsvp];
+
 /// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
 pub(crate) fn services(api: &Api, config: &Config) -> Services {
     Services::new(vec![
         Route::to(api::node::server(api)),
+        Route::to(api::reservations::server(api)),
         Route::to(gist::service::server(api)),
         Route::to(ping::service::server(api)),
         Route::to(qos::service::server(api)),

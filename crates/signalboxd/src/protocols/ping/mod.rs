@@ -33,7 +33,7 @@ impl ClientProtocol for Pings {
         Command::Ping { id, command: PingCommand::Stop }
     }
 
-    fn is_last(event: &PingEvent) -> bool {
+    fn is_last(event: &PingEvent, _: bool) -> bool {
         match event {
             PingEvent::Refused(_) | PingEvent::Done { .. } => true,
             PingEvent::Started { .. } | PingEvent::Reply(_) | PingEvent::Lost { .. } => false,

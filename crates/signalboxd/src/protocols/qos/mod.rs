@@ -1,7 +1,8 @@
 //! The QoS application (RFC 5974).
 
 pub(crate) mod config;
-
+mod convert;
+pub(crate) mod reserve;
 pub(crate) mod service;
 
 use signalbox_node::qos::{Command as QosCommand, QosEvent};
@@ -33,15 +34,17 @@ impl ClientProtocol for Reservations {
         Command::Qos { id, command: QosCommand::Release }
     }
 
-    fn is_last(event: &QosEvent) -> bool {
+    /// A change that is refused leaves what stands.
+    fn is_last(event: &QosEvent, stands: bool) -> bool {
         match event {
             QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => false,
-            QosEvent::Refused(_)
-            | QosEvent::Failed(_)
-            | QosEvent::Lost(_)
-            | QosEvent::Released
-            | QosEvent::Answer(_) => true,
+            QosEvent::Refused(_) | QosEvent::Failed(_) => !stands,
+            QosEvent::Lost(_) | QosEvent::Released | QosEvent::Answer(_) => true,
         }
+    }
+
+    fn grants(event: &QosEvent) -> bool {
+        matches!(event, QosEvent::Granted(_))
     }
 
     fn count(counters: &mut DaemonCounters) {

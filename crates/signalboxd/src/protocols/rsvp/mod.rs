@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 mod convert;
+pub(crate) mod reserve;
 pub(crate) mod service;
 mod tables;
 
@@ -34,7 +35,7 @@ impl ClientProtocol for Sessions {
     }
 
     /// A session lasts until its client closes it, also if a request of the client is refused.
-    fn is_last(_: &RsvpEvent) -> bool {
+    fn is_last(_: &RsvpEvent, _: bool) -> bool {
         false
     }
 

@@ -1,0 +1,178 @@
+//! The service `Reservations`: the same calls for every protocol that reserves.
+
+mod call;
+mod policy;
+mod takeover;
+
+use std::net::IpAddr;
+
+use signalbox_api::v1;
+use signalbox_api::v1::reservations_server::{Reservations, ReservationsServer};
+use signalbox_api::v1::reserve_request::Request as ReserveMessage;
+use signalbox_node::resources::view::ReservationView;
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Extensions, Request, Response, Status, Streaming};
+
+use super::errors::{Wrong, must_open, not_running};
+use super::pages::{Portion, Range, page, pages};
+use super::reserver::Reserver;
+use super::{Api, held, types};
+use crate::protocols::RESERVERS;
+use crate::requests::Replies;
+use crate::view::View;
+use call::Attached;
+use takeover::Takeovers;
+
+page!(7: v1::ListReservationsResponse, reservations: v1::Reservation);
+
+/// Most rows of one portion: the kernel is asked for the packets of each.
+const ROWS: usize = 64;
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ReservationService {
+    api: Api,
+    takeovers: Takeovers,
+}
+
+/// The generated server with this service.
+pub(crate) fn server(api: &Api) -> ReservationsServer<ReservationService> {
+    ReservationsServer::new(ReservationService { api: api.clone(), takeovers: Takeovers::default() })
+}
+
+impl ReservationService {
+    /// The protocol of a request, which runs here; without one: qos.
+    fn reserver(&self, protocol: i32) -> Result<&'static dyn Reserver, Status> {
+        let asked = match v1::Protocol::try_from(protocol) {
+            Ok(v1::Protocol::Unspecified) => v1::Protocol::Qos,
+            Ok(protocol) => protocol,
+            Err(_) => v1::Protocol::Unspecified,
+        };
+        let reserver = RESERVERS.iter().find(|one| types::protocol(one.id()) == asked);
+        let names = || RESERVERS.iter().map(|one| one.id().name()).collect::<Vec<_>>().join(" or ");
+        let reserver =
+            reserver.ok_or_else(|| Wrong::new("protocol", format_args!("one that reserves: {}", names())))?;
+        self.api.must_run(reserver.id())?;
+        Ok(*reserver)
+    }
+
+    fn must_reserve(&self) -> Result<(), Status> {
+        let reserves = self.api.facts.reserves;
+        reserves.then_some(()).ok_or_else(|| not_running("a protocol that reserves"))
+    }
+}
+
+/// The user of a call; `None` if the kernel does not give it.
+fn user(extensions: &Extensions) -> Option<u32> {
+    extensions.get::<UdsConnectInfo>()?.peer_cred.map(|peer| peer.uid())
+}
+
+#[tonic::async_trait]
+impl Reservations for ReservationService {
+    type ReserveStream = Replies<v1::ReserveResponse>;
+
+    async fn reserve(
+        &self,
+        request: Request<Streaming<v1::ReserveRequest>>,
+    ) -> Result<Response<Self::ReserveStream>, Status> {
+        let user = user(request.extensions());
+        let mut requests = request.into_inner();
+        let Some(v1::ReserveRequest { request: Some(ReserveMessage::Open(open)) }) =
+            requests.message().await?
+        else {
+            return Err(must_open("open"));
+        };
+        let reserver = self.reserver(open.protocol)?;
+        let (attached, replies) = Attached::new(requests);
+        let Some(place) = self.takeovers.place(user, &open)? else {
+            let (started, standing) = reserver.open(&self.api, &open).await?;
+            tokio::spawn(call::run(started, standing, attached, None));
+            return Ok(Response::new(replies));
+        };
+        match place {
+            takeover::Place::Taken(earlier) => earlier.attach(attached).await?,
+            takeover::Place::New(seat) => {
+                let (started, standing) = reserver.open(&self.api, &open).await?;
+                tokio::spawn(call::run(started, standing, attached, Some(seat)));
+            }
+        }
+        Ok(Response::new(replies))
+    }
+
+    async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
+        let request = request.into_inner();
+        let reserver = self.reserver(request.protocol)?;
+        reserver.query(&self.api, request).await.map(Response::new)
+    }
+
+    type ListReservationsStream = Replies<v1::ListReservationsResponse>;
+
+    async fn list_reservations(
+        &self,
+        request: Request<v1::ListReservationsRequest>,
+    ) -> Result<Response<Self::ListReservationsStream>, Status> {
+        self.must_reserve()?;
+        let request = request.into_inner();
+        let filter = Filter {
+            protocols: request.protocols,
+            interface: request.interface,
+            address: types::address_in("address", request.address.as_deref())?,
+        };
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from, most| portion(view, from, most, &filter));
+        list.map(Response::new)
+    }
+
+    async fn delete_reservation(
+        &self,
+        _: Request<v1::DeleteReservationRequest>,
+    ) -> Result<Response<v1::DeleteReservationResponse>, Status> {
+        Err(Status::unimplemented(
+            "DeleteReservation: this daemon does not have it yet; end the call that holds it",
+        ))
+    }
+
+    async fn test_policy(
+        &self,
+        request: Request<v1::TestPolicyRequest>,
+    ) -> Result<Response<v1::TestPolicyResponse>, Status> {
+        let request = request.into_inner();
+        let reserver = self.reserver(request.protocol)?;
+        let asked = policy::read(reserver.owner(), &request)?;
+        self.api.handle.query(|view| policy::answer(view, asked)).await?.map(Response::new)
+    }
+}
+
+/// Which reservations are wanted; all conditions must hold.
+struct Filter {
+    /// Empty: all.
+    protocols: Vec<i32>,
+    interface: Option<String>,
+    address: Option<IpAddr>,
+}
+
+impl Filter {
+    fn fits(&self, row: &ReservationView<'_>) -> bool {
+        let protocol = i32::from(held::protocol(row.owner.protocol));
+        (self.protocols.is_empty() || self.protocols.contains(&protocol))
+            && self.interface.as_deref().is_none_or(|name| name == row.interface)
+            && self.address.is_none_or(|address| {
+                row.filters.iter().any(|one| one.src.contains(address) || one.dst.contains(address))
+            })
+    }
+}
+
+fn portion(view: &mut View<'_>, from: u32, most: usize, filter: &Filter) -> Portion<v1::Reservation, u32> {
+    let mut rows = Vec::new();
+    let (node, kernel) = (view.node, &mut *view.kernel);
+    let next = node.resources().walk(from, |row| {
+        if filter.fits(&row) {
+            rows.push(held::reservation(node, &row, &mut *kernel));
+        }
+        rows.len() < most.min(ROWS)
+    });
+    (rows, next)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What the rules of this node answer to a request that nobody makes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use signalbox_api::v1;
+use signalbox_api::v1::service::Service;
+use signalbox_core::node::{Prefix, RouteQuery};
+use signalbox_core::security::{Fingerprint, Identity};
+use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
+use signalbox_core::{IfIndex, ReserverId};
+use signalbox_node::resources::request::{GrantRequest, Owner, Priority, Requester};
+use signalbox_node::resources::{Cause, Refusal};
+use tonic::Status;
+
+use crate::api::errors::{Reason, Wrong};
+use crate::api::types::{self, Flow, number};
+use crate::view::View;
+
+/// A request whose egress interface is not known yet.
+pub(super) struct Asked {
+    request: GrantRequest,
+    dst: IpAddr,
+    /// Name of the egress interface; `None`: that of the route.
+    interface: Option<String>,
+    /// The request comes from this host.
+    own: bool,
+}
+
+/// Reads a request of this protocol.
+pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Result<Asked, Wrong> {
+    let flow = Flow::read("flow", asked.flow.as_ref())?;
+    let dst = flow.dst.ok_or_else(|| Wrong::new("flow.destination", "missing"))?;
+    let from = types::address_in("from", asked.from.as_deref())?;
+    let authority = asked.authority.clone().unwrap_or_default();
+    let requester = Requester {
+        address: from.unwrap_or(dst.addr),
+        peer: asked.peer.as_deref().map(identity).transpose()?.map(Arc::new),
+        token: None,
+        names: authority.user.map(|user| Arc::new(vec![user])),
+    };
+    let filter = FlowFilter {
+        protocol: flow.protocol,
+        src_port: flow.src_port,
+        dst_port: flow.dst_port,
+        dscp: flow.dscp,
+        flow_label: flow.flow_label,
+        spi: flow.spi,
+        ..FlowFilter::between(flow.src.unwrap_or(Prefix::all_like(dst.addr)), dst)
+    };
+    let service = match asked.service.as_ref().and_then(|service| service.service.as_ref()) {
+        None | Some(Service::ControlledLoad(_)) => ServiceClass::ControlledLoad,
+        Some(Service::Guaranteed(_)) => ServiceClass::Guaranteed,
+        Some(Service::Dscp(dscp)) => ServiceClass::Dscp(number("service.dscp", *dscp, 0, 63)?),
+    };
+    let value = |name: &str, value| number(&format!("authority.priority.{name}"), value, 0, 0xffff);
+    let priority = match authority.priority {
+        Some(v1::Priority { setup, defending }) => Priority {
+            setup: value("setup", setup)?,
+            defending: value("defending", defending.unwrap_or(setup))?,
+        },
+        None => Priority::default(),
+    };
+    let owner = Owner { protocol, key: 0 };
+    let traffic = traffic(asked.traffic.as_ref())?;
+    let request = GrantRequest {
+        service,
+        priority,
+        ..GrantRequest::new(owner, requester, IfIndex::NONE, filter, traffic)
+    };
+    Ok(Asked { request, dst: dst.addr, interface: asked.interface.clone(), own: from.is_none() })
+}
+
+fn traffic(bucket: Option<&v1::TokenBucket>) -> Result<TrafficSpec, Wrong> {
+    let bucket = bucket.ok_or_else(|| Wrong::new("traffic", "missing"))?;
+    let rate = bucket.rate_octets_per_s;
+    if rate == 0 {
+        return Err(Wrong::new("traffic.rate_octets_per_s", "at least 1"));
+    }
+    let max_packet = bucket.max_packet_octets.unwrap_or(1500);
+    let burst = bucket.burst_octets.unwrap_or_else(|| (rate / 10).max(2 * u64::from(max_packet)));
+    Ok(TrafficSpec {
+        rate,
+        burst: u32::try_from(burst).map_err(|_| Wrong::new("traffic.burst_octets", "at most 4294967295"))?,
+        peak: bucket.peak_octets_per_s,
+        min_policed: bucket.min_policed_octets.unwrap_or(1),
+        max_packet,
+    })
+}
+
+fn identity(text: &str) -> Result<Identity, Wrong> {
+    let wrong = || Wrong::new("peer", "dns:NAME, address:ADDRESS or key:FINGERPRINT");
+    let (kind, value) = text.split_once(':').ok_or_else(wrong)?;
+    let none = Identity::of_key(Fingerprint([0; 32]));
+    Ok(match kind {
+        "dns" => Identity { dns: vec![value.to_owned()], ..none },
+        "address" => Identity { addresses: vec![value.parse().map_err(|_| wrong())?], ..none },
+        "key" => Identity::of_key(value.parse().map_err(|_| wrong())?),
+        _ => return Err(wrong()),
+    })
+}
+
+/// What admission control would answer. Nothing changes.
+pub(super) fn answer(view: &mut View<'_>, asked: Asked) -> Result<v1::TestPolicyResponse, Status> {
+    let Asked { mut request, dst, interface, own } = asked;
+    let route = view.kernel.route(&RouteQuery::to(dst));
+    if own {
+        request.requester.address = route.as_ref().map_or(dst, |route| route.src);
+    }
+    request.ifindex = match interface {
+        Some(name) => {
+            let found = view.kernel.interfaces().iter().find(|one| one.name == name);
+            found.map(|one| one.ifindex).ok_or_else(|| Wrong::new("interface", "no such interface here"))?
+        }
+        None => match route {
+            Ok(route) => route.ifindex,
+            Err(_) => return Err(Reason::NoRoute.status(format!("this node has no route to {dst}"))),
+        },
+    };
+    let dry = view.node.resources().dry_run(view.now, &request);
+    Ok(v1::TestPolicyResponse {
+        allowed: dry.result.is_ok(),
+        rule: dry.rule.map(|rule| rule.to_string()),
+        failure: dry.result.err().map(failure),
+    })
+}
+
+fn failure(refusal: Refusal) -> v1::Failure {
+    let cause = match refusal.cause() {
+        Cause::Policy | Cause::Token => v1::Cause::Policy,
+        Cause::Conflict => v1::Cause::Conflict,
+        Cause::BadRequest | Cause::Unsupported | Cause::NoGrant => v1::Cause::Protocol,
+        Cause::Bandwidth | Cause::Buffer | Cause::Mtu | Cause::Interface | Cause::Full => {
+            v1::Cause::Admission
+        }
+    };
+    let available = (cause == v1::Cause::Admission).then_some(refusal.available);
+    v1::Failure {
+        cause: cause.into(),
+        message: refusal.to_string(),
+        available_octets_per_s: available,
+        ..v1::Failure::default()
+    }
+}

@@ -1,0 +1,269 @@
+//! Reservations of clients, with the event loop played by the test.
+
+use std::time::Duration;
+
+use signalbox_api::v1::reservations_client::ReservationsClient;
+use signalbox_api::v1::reserve_response::Event;
+use signalbox_core::SessionId;
+use signalbox_core::mri::PathCoupled;
+use signalbox_node::qos::{self, Failure, Granted, QosEvent, Quality};
+use signalbox_node::{Command, Event as NodeEvent, rsvp};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+use super::*;
+use crate::clients::Delivery;
+use crate::requests::LoopRequest;
+use crate::rig::{ALL, OpenClient, Rig, reason};
+
+fn wanted() -> v1::ReserveOpen {
+    v1::ReserveOpen {
+        flow: Some(v1::FlowSpec {
+            source: Some("192.0.2.1".into()),
+            destination: Some("192.0.2.9".into()),
+            ip_protocol: Some(17),
+            ..v1::FlowSpec::default()
+        }),
+        traffic: Some(bucket(125_000)),
+        ..v1::ReserveOpen::default()
+    }
+}
+
+fn bucket(rate_octets_per_s: u64) -> v1::TokenBucket {
+    v1::TokenBucket { rate_octets_per_s, ..v1::TokenBucket::default() }
+}
+
+fn change(rate: u64) -> ReserveMessage {
+    ReserveMessage::Change(v1::ReserveChange { traffic: Some(bucket(rate)) })
+}
+
+struct Client {
+    requests: mpsc::Sender<v1::ReserveRequest>,
+    events: Streaming<v1::ReserveResponse>,
+}
+
+impl Client {
+    async fn request(&self, request: ReserveMessage) {
+        self.requests.send(v1::ReserveRequest { request: Some(request) }).await.unwrap();
+    }
+
+    async fn event(&mut self) -> Event {
+        self.events.message().await.unwrap().expect("the call goes on").event.unwrap()
+    }
+}
+
+fn call(rig: &Rig, first: ReserveMessage) -> tokio::task::JoinHandle<Result<Client, Status>> {
+    let mut client = ReservationsClient::new(rig.channel.clone());
+    tokio::spawn(async move {
+        let (requests, stream) = mpsc::channel(8);
+        requests.send(v1::ReserveRequest { request: Some(first) }).await.unwrap();
+        let events = client.reserve(ReceiverStream::new(stream)).await?.into_inner();
+        Ok(Client { requests, events })
+    })
+}
+
+fn qos(open: &mut OpenClient, event: QosEvent) -> Delivery {
+    open.event(NodeEvent::Qos { id: open.id, event: Box::new(event) })
+}
+
+fn started() -> QosEvent {
+    let ends = PathCoupled::between("192.0.2.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
+    QosEvent::Started { session: SessionId([5; 16]), mri: signalbox_core::Mri::PathCoupled(ends) }
+}
+
+fn granted(rate: u64) -> QosEvent {
+    let quality = Quality { rate: Some(rate), ..Quality::default() };
+    let hops = Vec::new();
+    QosEvent::Granted(Granted { session: SessionId([5; 16]), quality, hops, gaps: false, back: None })
+}
+
+fn failure(class: u8, code: u8) -> Failure {
+    let (meaning, node) = ("meaning".to_owned(), Some("r1".to_owned()));
+    Failure { class, code, meaning, node, rule: None, available: Some(7), hops: Vec::new() }
+}
+
+/// A reservation that is granted.
+async fn standing(rig: &mut Rig, open: v1::ReserveOpen) -> (Client, OpenClient) {
+    let call = call(rig, ReserveMessage::Open(open));
+    let mut open = rig.open().await;
+    qos(&mut open, started());
+    open.done();
+    let mut client = call.await.unwrap().unwrap();
+    let Event::Started(start) = client.event().await else { panic!("it has not started") };
+    assert_eq!((start.session_id, start.taken_over), (Some(vec![5; 16]), false));
+    assert_eq!(qos(&mut open, granted(125_000)), Delivery::Queued);
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    (client, open)
+}
+
+#[tokio::test]
+async fn half_closing_holds_a_reservation_and_release_ends_it() {
+    let mut rig = Rig::new(ALL).await;
+    let (client, open) = standing(&mut rig, wanted()).await;
+    let Client { requests, mut events } = client;
+    drop(requests);
+    assert!(tokio::time::timeout(Duration::from_millis(50), events.message()).await.is_err());
+    assert!(rig.requests.try_recv().is_err(), "it stands");
+    drop(events);
+    assert_eq!(rig.closed().await, open.id);
+
+    let (mut client, mut open) = standing(&mut rig, wanted()).await;
+    client.request(ReserveMessage::Release(v1::ReserveRelease {})).await;
+    assert_eq!(rig.command().await.0, Command::Qos { id: open.id, command: qos::Command::Release });
+    assert_eq!(qos(&mut open, QosEvent::Released), Delivery::Last);
+    assert_eq!(client.event().await, Event::Released(v1::ReserveReleased { confirmed: false }));
+    assert_eq!(client.events.message().await.unwrap(), None, "the last event ends the call");
+}
+
+#[tokio::test]
+async fn a_change_is_granted_or_refused_and_the_reservation_stands() {
+    let mut rig = Rig::new(ALL).await;
+    let (mut client, mut open) = standing(&mut rig, wanted()).await;
+    client.request(change(250_000)).await;
+    let (Command::Qos { command: qos::Command::Reserve(changed), .. }, _) = rig.command().await else {
+        panic!("no change")
+    };
+    assert_eq!(changed.qos.rate, 250_000);
+    client.request(change(300_000)).await;
+    let Event::ChangeRefused(refused) = client.event().await else { panic!("one at a time") };
+    assert_eq!(refused.cause(), v1::Cause::Conflict);
+    assert_eq!(qos(&mut open, QosEvent::Failed(failure(4, 7))), Delivery::Queued);
+    let Event::ChangeRefused(refused) = client.event().await else { panic!("it is refused") };
+    assert_eq!((refused.cause(), refused.available_octets_per_s), (v1::Cause::Admission, Some(7)));
+    client.request(change(200_000)).await;
+    rig.command().await;
+    qos(&mut open, granted(200_000));
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    assert_eq!(qos(&mut open, QosEvent::Lost(failure(4, 6))), Delivery::Last);
+    let Event::Lost(lost) = client.event().await else { panic!("it is lost") };
+    assert_eq!(lost.cause(), v1::Cause::Preempted);
+    assert_eq!(client.events.message().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_broken_call_with_a_request_id_is_taken_over() {
+    let mut rig = Rig::new(ALL).await;
+    let with_id = || v1::ReserveOpen { request_id: Some(vec![7; 16]), ..wanted() };
+    let (client, mut open) = standing(&mut rig, with_id()).await;
+    drop(client);
+    let mut client = call(&rig, ReserveMessage::Open(with_id())).await.unwrap().unwrap();
+    let Event::Started(start) = client.event().await else { panic!("it has started") };
+    assert!(start.taken_over);
+    assert!(matches!(client.event().await, Event::Granted(_)), "what stands is read again");
+    assert!(rig.requests.try_recv().is_err(), "the event loop knows nothing of it");
+
+    // Another request cannot have the same octets.
+    let other = v1::ReserveOpen { traffic: Some(bucket(1)), ..with_id() };
+    let status = call(&rig, ReserveMessage::Open(other)).await.unwrap().err().unwrap();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::AlreadyExists, "REQUEST_ID_TAKEN"));
+
+    // A call that still lives ends when another takes over.
+    let mut second = call(&rig, ReserveMessage::Open(with_id())).await.unwrap().unwrap();
+    let status = client.events.message().await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Aborted, "TAKEN_OVER"));
+    assert!(matches!(second.event().await, Event::Started(_)));
+    assert!(matches!(second.event().await, Event::Granted(_)));
+    assert_eq!(qos(&mut open, QosEvent::Lost(failure(4, 6))), Delivery::Last);
+    assert!(matches!(second.event().await, Event::Lost(_)));
+}
+
+#[tokio::test]
+async fn a_sender_of_rsvp_is_granted_when_a_receiver_reserves() {
+    let mut rig = Rig::new(ALL).await;
+    let first = v1::ReserveOpen { protocol: v1::Protocol::Rsvp.into(), ..wanted() };
+    let call = call(&rig, ReserveMessage::Open(first));
+    let mut open = rig.open().await;
+    assert!(matches!(open.command, Command::Rsvp { command: rsvp::Command::Session(_), .. }));
+    open.done();
+    let (Command::Rsvp { command: rsvp::Command::Sender(sender), .. }, Some(answer)) = rig.command().await
+    else {
+        panic!("no sender")
+    };
+    answer.send(true).unwrap();
+    let mut client = call.await.unwrap().unwrap();
+    assert!(matches!(client.event().await, Event::Started(_)));
+
+    let mut event = |event| open.event(NodeEvent::Rsvp { id: open.id, event: Box::new(event) });
+    let reserved = |tspec| rsvp::RsvpEvent::Resv {
+        style: rsvp::Style::Ff,
+        flowspec: rsvp::FlowSpec { tspec, rspec: None },
+        senders: vec![sender.template],
+        policy: Box::default(),
+    };
+    event(reserved(sender.tspec));
+    let Event::Granted(grant) = client.event().await else { panic!("it is granted") };
+    assert_eq!(grant.traffic.unwrap().rate_octets_per_s, 125_000);
+    event(reserved(sender.tspec.limited(1000)));
+    let Event::Interrupted(less) = client.event().await else { panic!("it is less") };
+    assert_eq!((less.cause(), less.available_octets_per_s), (v1::Cause::Admission, Some(1000)));
+    event(reserved(sender.tspec));
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    event(rsvp::RsvpEvent::ResvGone { sender: sender.template });
+    assert!(matches!(client.event().await, Event::Interrupted(_)));
+
+    client.request(ReserveMessage::Release(v1::ReserveRelease {})).await;
+    let released = Command::Rsvp { id: open.id, command: rsvp::Command::ReleaseSender };
+    assert_eq!(rig.command().await.0, released);
+    assert_eq!(client.event().await, Event::Released(v1::ReserveReleased { confirmed: false }));
+    assert_eq!(client.events.message().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn wrong_requests_do_not_reach_the_loop() {
+    let mut rig = Rig::new(ALL).await;
+    let flow = |destination: &str| {
+        let destination = Some(destination.to_owned());
+        v1::ReserveOpen { flow: Some(v1::FlowSpec { destination, ..v1::FlowSpec::default() }), ..wanted() }
+    };
+    let rsvp = || v1::ReserveOpen { protocol: v1::Protocol::Rsvp.into(), ..wanted() };
+    for (wrong, field) in [
+        (v1::ReserveOpen { traffic: Some(bucket(0)), ..wanted() }, "open.traffic.rate_octets_per_s"),
+        (v1::ReserveOpen { traffic: None, ..wanted() }, "open.traffic"),
+        (flow("x"), "open.flow.destination"),
+        (v1::ReserveOpen { request_id: Some(vec![1]), ..wanted() }, "open.request_id"),
+        (v1::ReserveOpen { ip_ttl: Some(3), ..wanted() }, "open.ip_ttl"),
+        (v1::ReserveOpen { bidirectional: true, ..rsvp() }, "open.bidirectional"),
+        (v1::ReserveOpen { protocol: v1::Protocol::Gist.into(), ..wanted() }, "protocol"),
+    ] {
+        let status = call(&rig, ReserveMessage::Open(wrong)).await.unwrap().err().unwrap();
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
+        assert!(status.message().starts_with(&format!("{field}: ")), "{status}");
+    }
+    let status = call(&rig, change(5)).await.unwrap().err().unwrap();
+    assert_eq!(reason(&status), "WRONG_MESSAGE");
+    assert!(rig.requests.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_query_is_answered_once() {
+    let mut rig = Rig::new(ALL).await;
+    let mut client = ReservationsClient::new(rig.channel.clone());
+    let query =
+        v1::QueryRequest { flow: wanted().flow, traffic: wanted().traffic, ..v1::QueryRequest::default() };
+    let call = tokio::spawn(async move { client.query(query).await });
+    let mut open = rig.open().await;
+    assert!(matches!(open.command, Command::Qos { command: qos::Command::Query(_), .. }));
+    open.done();
+    qos(&mut open, QosEvent::Failed(failure(4, 1)));
+    let Some(v1::query_response::Answer::Failed(refused)) = call.await.unwrap().unwrap().into_inner().answer
+    else {
+        panic!("no answer")
+    };
+    assert_eq!((refused.node.as_deref(), refused.available_octets_per_s), (Some("r1"), Some(7)));
+    assert_eq!(rig.closed().await, open.id);
+}
+
+#[tokio::test]
+async fn reservations_of_all_protocols_are_one_list() {
+    let mut rig = Rig::new(ALL).await;
+    let mut client = ReservationsClient::new(rig.channel.clone());
+    let call = tokio::spawn(async move {
+        let mut list = client.list_reservations(v1::ListReservationsRequest::default()).await?.into_inner();
+        list.message().await
+    });
+    let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
+    rig.run(query);
+    let page = call.await.unwrap().unwrap().expect("one page, also of an empty list");
+    assert_eq!((page.reservations.len(), page.next_page_token.len()), (0, 0));
+}

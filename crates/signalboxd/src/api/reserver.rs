@@ -1,0 +1,67 @@
+//! A protocol that reserves along the path of a flow, as the service `Reservations` sees it.
+
+use signalbox_api::v1;
+use signalbox_api::v1::reserve_response::Event;
+use signalbox_core::ReserverId;
+use signalbox_node::ProtocolId;
+use tonic::Status;
+
+use super::Api;
+use super::errors::Wrong;
+
+/// A protocol that reserves.
+#[tonic::async_trait]
+pub(crate) trait Reserver: Sync {
+    /// The protocol.
+    fn id(&self) -> ProtocolId;
+
+    /// The owner of its reservations in admission control.
+    fn owner(&self) -> ReserverId;
+
+    /// Begins a reservation. The result is the first event, `started`, and what stands from now on.
+    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status>;
+
+    /// Asks what a path could give.
+    async fn query(&self, api: &Api, query: v1::QueryRequest) -> Result<v1::QueryResponse, Status>;
+}
+
+/// A reservation that was begun. It is torn down when this is dropped.
+#[tonic::async_trait]
+pub(crate) trait Standing: Send {
+    /// What happens next. It may be called again if it was given up.
+    async fn next(&mut self) -> Result<Event, Status>;
+
+    /// Changes it. The result is an event if the answer is known at once.
+    async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status>;
+
+    /// Tears it down. The event `released` follows.
+    async fn release(&mut self) -> Result<(), Status>;
+
+    /// Tears it down, and waits until the event loop knows.
+    async fn close(self: Box<Self>);
+}
+
+/// Whether no event follows this one.
+pub(crate) const fn is_last(event: &Event) -> bool {
+    match event {
+        Event::Failed(_) | Event::Lost(_) | Event::Released(_) => true,
+        Event::Started(_) | Event::Granted(_) | Event::ChangeRefused(_) | Event::Interrupted(_) => false,
+    }
+}
+
+/// A change that was not granted, with a cause that this node found.
+pub(crate) fn change_refused(cause: v1::Cause, message: &str) -> Event {
+    Event::ChangeRefused(v1::Failure {
+        cause: cause.into(),
+        message: message.to_owned(),
+        ..v1::Failure::default()
+    })
+}
+
+/// Refuses fields of a request that only another protocol has.
+pub(crate) fn only_with(protocol: &str, fields: &[(&str, bool)]) -> Result<(), Wrong> {
+    match fields.iter().find(|(_, given)| *given) {
+        Some((field, _)) => Err(Wrong::new(*field, format_args!("with {protocol} only: leave it out"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,216 @@
+//! Reservations of the QoS NSLP at the edge of the API.
+
+use std::time::Duration;
+
+use signalbox_api::v1;
+use signalbox_api::v1::service::Service as ApiService;
+use signalbox_node::qos::{
+    Answer, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest, Quality, QueryRequest, Refusal,
+    ReserveRequest, Service,
+};
+use tonic::Status;
+
+use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::reserver::only_with;
+use crate::api::types::{self, micros, number, session_id};
+
+/// The reservation that a client asks for. The application checks whether the values fit each other.
+pub(super) fn reserve_request(open: &v1::ReserveOpen) -> Result<ReserveRequest, Wrong> {
+    let flow = flow("open.flow", open.flow.as_ref())?;
+    let (service, delay) = service("open.service", open.service.as_ref())?;
+    let qos = QosRequest {
+        service,
+        delay,
+        minimum: open.min_rate_octets_per_s,
+        ..traffic("open.traffic", open.traffic.as_ref())?
+    };
+    let authority = open.authority.clone().unwrap_or_default();
+    only_with(
+        "rsvp",
+        &[
+            ("open.authority.policy_data", authority.policy_data.is_some()),
+            ("open.authority.user", authority.user.is_some()),
+        ],
+    )?;
+    let value = |name: &str, value| number(&format!("open.authority.priority.{name}"), value, 0, 0xffff);
+    let priority = match authority.priority {
+        Some(v1::Priority { setup, defending }) => Some(Priority {
+            preemption: value("setup", setup)?,
+            defending: value("defending", defending.unwrap_or(setup))?,
+        }),
+        None => None,
+    };
+    Ok(ReserveRequest {
+        receiver_initiated: open.receiver_initiated,
+        bidirectional: open.bidirectional,
+        hold: open.hold_us.map(Duration::from_micros),
+        priority,
+        confirm_release: open.confirm_release,
+        token: authority.session_auth,
+        ..ReserveRequest::new(flow, qos)
+    })
+}
+
+/// A reservation with other traffic.
+pub(super) fn changed(request: &ReserveRequest, bucket: &v1::TokenBucket) -> Result<ReserveRequest, Wrong> {
+    let QosRequest { service, delay, .. } = request.qos;
+    let qos = QosRequest { service, delay, ..traffic("change.traffic", Some(bucket))? };
+    Ok(ReserveRequest { qos, ..request.clone() })
+}
+
+/// The query that a client asks for.
+pub(super) fn query_request(query: &v1::QueryRequest) -> Result<QueryRequest, Wrong> {
+    only_with("Reserve", &[("authority", query.authority.is_some())])?;
+    let (service, delay) = service("service", query.service.as_ref())?;
+    let qos = QosRequest { service, delay, ..traffic("traffic", query.traffic.as_ref())? };
+    Ok(QueryRequest::new(flow("flow", query.flow.as_ref())?, qos))
+}
+
+fn flow(field: &str, flow: Option<&v1::FlowSpec>) -> Result<Flow, Wrong> {
+    let flow = types::Flow::read(field, flow)?;
+    let (src, dst) = flow.hosts(field)?;
+    Ok(Flow {
+        dst,
+        src,
+        protocol: flow.protocol,
+        src_port: flow.src_port,
+        dst_port: flow.dst_port,
+        dscp: flow.dscp,
+        flow_label: flow.flow_label,
+        spi: flow.spi,
+    })
+}
+
+fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<QosRequest, Wrong> {
+    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+    if bucket.rate_octets_per_s == 0 {
+        return Err(Wrong::new(format!("{field}.rate_octets_per_s"), "at least 1"));
+    }
+    let default = QosRequest::rate(bucket.rate_octets_per_s);
+    let burst_field = format!("{field}.burst_octets");
+    let burst = bucket.burst_octets.map(u32::try_from).transpose();
+    let qos = QosRequest {
+        burst: burst.map_err(|_| Wrong::new(&burst_field, "at most 4294967295"))?,
+        peak: bucket.peak_octets_per_s,
+        max_packet: bucket.max_packet_octets.unwrap_or(default.max_packet),
+        min_policed: bucket.min_policed_octets.unwrap_or(default.min_policed),
+        ..default
+    };
+    if qos.burst() < qos.max_packet {
+        return Err(Wrong::new(burst_field, "at least one largest packet"));
+    }
+    Ok(qos)
+}
+
+fn service(field: &str, service: Option<&v1::Service>) -> Result<(Service, Option<Duration>), Wrong> {
+    match service.and_then(|service| service.service.as_ref()) {
+        None | Some(ApiService::ControlledLoad(_)) => Ok((Service::ControlledLoad, None)),
+        Some(ApiService::Guaranteed(v1::Guaranteed {
+            rate_octets_per_s: None,
+            slack_us: None,
+            delay_bound_us,
+        })) => Ok((Service::Guaranteed, delay_bound_us.map(Duration::from_micros))),
+        Some(ApiService::Guaranteed(_)) => {
+            let what = "the node computes rate and slack: give `delay_bound_us`, or nothing";
+            Err(Wrong::new(format!("{field}.guaranteed"), what))
+        }
+        Some(ApiService::Dscp(dscp)) => {
+            Ok((Service::Dscp(number(&format!("{field}.dscp"), *dscp, 0, 63)?), None))
+        }
+    }
+}
+
+/// The answer to a query; `None` if the event is not the answer yet.
+pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
+    use v1::query_response::Answer as Reply;
+    let answer = match event {
+        QosEvent::Answer(Answer { session, available, hops, gaps }) => {
+            let granted = Granted { session, quality: available, hops, gaps, back: None };
+            Reply::Available(grant(&granted))
+        }
+        QosEvent::Failed(failed) | QosEvent::Lost(failed) => Reply::Failed(failure(failed)),
+        QosEvent::Refused(refusal) => return Some(Err(refused(refusal))),
+        other @ QosEvent::Released => return Some(Err(unexpected(&other))),
+        QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => return None,
+    };
+    Some(Ok(v1::QueryResponse { answer: Some(answer) }))
+}
+
+/// The status for a request that the application refuses.
+pub(super) fn refused(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::Address | Refusal::Ports => Wrong::new("open.flow", refusal).into(),
+        Refusal::Value => Wrong::new("open", refusal).into(),
+        Refusal::TooMany => Reason::TableFull.status(refusal),
+        Refusal::NoApplication => not_running("qos"),
+        Refusal::NoRoute => Reason::NoRoute.status(refusal),
+        Refusal::Stateless => Reason::Stateless.status(refusal),
+        Refusal::IdInUse => Reason::Internal.status(refusal),
+    }
+}
+
+/// The status for an event that cannot come.
+pub(super) fn unexpected(event: &QosEvent) -> Status {
+    Reason::Internal.status(format!("an event that does not fit the call: {event:?}"))
+}
+
+/// A grant of the path for this request.
+pub(super) fn path_grant(granted: &Granted, request: &ReserveRequest, rerouted: bool) -> v1::PathGrant {
+    let service = match request.qos.service {
+        Service::ControlledLoad => ApiService::ControlledLoad(v1::ControlledLoad {}),
+        Service::Guaranteed => ApiService::Guaranteed(v1::Guaranteed {
+            delay_bound_us: request.qos.delay.map(micros),
+            ..v1::Guaranteed::default()
+        }),
+        Service::Dscp(dscp) => ApiService::Dscp(dscp.into()),
+    };
+    v1::PathGrant { service: Some(v1::Service { service: Some(service) }), rerouted, ..grant(granted) }
+}
+
+fn grant(Granted { quality, hops, gaps, back, .. }: &Granted) -> v1::PathGrant {
+    let Quality { rate, burst, delay_bound, latency_us } = *quality;
+    v1::PathGrant {
+        traffic: rate.map(|rate| v1::TokenBucket {
+            rate_octets_per_s: rate,
+            burst_octets: burst.map(Into::into),
+            ..v1::TokenBucket::default()
+        }),
+        hops: hops.iter().map(hop).collect(),
+        gaps: *gaps,
+        delay_bound_us: delay_bound.map(micros),
+        latency_us: latency_us.map(Into::into),
+        reverse_session_id: back.map(session_id),
+        ..v1::PathGrant::default()
+    }
+}
+
+fn hop(hop: &HopGrant) -> v1::HopGrant {
+    v1::HopGrant {
+        address: hop.address.to_string(),
+        rate_octets_per_s: (hop.rate > 0).then_some(hop.rate),
+        after_gap: hop.after_gap,
+    }
+}
+
+/// A failure, with the cause that its INFO_SPEC gives (RFC 5974 §5.1.3.6).
+pub(super) fn failure(failure: Failure) -> v1::Failure {
+    let cause = match (failure.class, failure.code) {
+        (0, _) => v1::Cause::NoAnswer,
+        (4, 0x03) => v1::Cause::Conflict,
+        (4, 0x06) => v1::Cause::Preempted,
+        (4, 0x07) => v1::Cause::Admission,
+        (4, 0x08) => v1::Cause::Expired,
+        (5, 0x01) => v1::Cause::Kernel,
+        (5, 0x02) => v1::Cause::Policy,
+        _ => v1::Cause::Protocol,
+    };
+    let code = v1::QosCode { class: failure.class.into(), code: failure.code.into() };
+    v1::Failure {
+        cause: cause.into(),
+        message: failure.meaning,
+        node: failure.node,
+        rule: failure.rule,
+        available_octets_per_s: failure.available,
+        code: (failure.class > 0).then_some(v1::failure::Code::Qos(code)),
+    }
+}

@@ -1,0 +1,139 @@
+//! Reservations of clients by the QoS NSLP.
+
+use signalbox_api::v1;
+use signalbox_api::v1::reserve_response::Event;
+use signalbox_core::ReserverId;
+use signalbox_node::qos::{self, QosEvent, ReserveRequest};
+use signalbox_node::{Command, ProtocolId};
+use tonic::Status;
+
+use super::{Reservations, convert};
+use crate::api::Api;
+use crate::api::errors::{Wrong, stopping};
+use crate::api::reserver::{Reserver, Standing, change_refused, only_with};
+use crate::requests::{LoopHandle, Opened};
+
+/// The QoS NSLP.
+pub(crate) struct Qos;
+
+/// A reservation of a client.
+struct Reservation {
+    handle: LoopHandle,
+    opened: Opened<Reservations>,
+    /// What stands, or is asked for at first.
+    request: ReserveRequest,
+    granted: bool,
+    /// The change that is under way.
+    change: Option<ReserveRequest>,
+}
+
+#[tonic::async_trait]
+impl Reserver for Qos {
+    fn id(&self) -> ProtocolId {
+        ProtocolId::Qos
+    }
+
+    fn owner(&self) -> ReserverId {
+        ReserverId::QOS
+    }
+
+    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+        only_with("rsvp", &[("open.ip_ttl", open.ip_ttl.is_some())])?;
+        let request = convert::reserve_request(open)?;
+        let command = qos::Command::Reserve(Box::new(request.clone()));
+        let mut opened = api.handle.open::<Reservations>(command).await?;
+        let started = match opened.events.next().await.ok_or_else(stopping)?? {
+            QosEvent::Started { session, mri } => v1::ReserveStarted {
+                id: opened.lease.id.to_string(),
+                session_id: Some(crate::api::types::session_id(session)),
+                flow: Some(crate::api::types::flow(&mri)),
+                taken_over: false,
+            },
+            QosEvent::Refused(refusal) => return Err(convert::refused(refusal)),
+            other => return Err(convert::unexpected(&other)),
+        };
+        let handle = api.handle.clone();
+        let standing = Reservation { handle, opened, request, granted: false, change: None };
+        Ok((Event::Started(started), Box::new(standing)))
+    }
+
+    async fn query(&self, api: &Api, query: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+        let request = convert::query_request(&query)?;
+        let mut opened = api.handle.open::<Reservations>(qos::Command::Query(Box::new(request))).await?;
+        while let Some(event) = opened.events.next().await {
+            if let Some(answer) = convert::query_response(event?) {
+                return answer;
+            }
+        }
+        Err(stopping())
+    }
+}
+
+#[tonic::async_trait]
+impl Standing for Reservation {
+    async fn next(&mut self) -> Result<Event, Status> {
+        loop {
+            let event = match self.opened.events.next().await.ok_or_else(stopping)?? {
+                QosEvent::Started { .. } => continue,
+                QosEvent::Granted(granted) => {
+                    self.granted = true;
+                    if let Some(changed) = self.change.take() {
+                        self.request = changed;
+                    }
+                    Event::Granted(convert::path_grant(&granted, &self.request, false))
+                }
+                QosEvent::Rerouted(granted) => {
+                    Event::Granted(convert::path_grant(&granted, &self.request, true))
+                }
+                QosEvent::Failed(failure) if self.granted => {
+                    self.change = None;
+                    Event::ChangeRefused(convert::failure(failure))
+                }
+                QosEvent::Refused(refusal) if self.granted => {
+                    self.change = None;
+                    change_refused(v1::Cause::Protocol, &refusal.to_string())
+                }
+                QosEvent::Failed(failure) => Event::Failed(convert::failure(failure)),
+                QosEvent::Lost(failure) => Event::Lost(convert::failure(failure)),
+                QosEvent::Refused(refusal) => return Err(convert::refused(refusal)),
+                QosEvent::Released => {
+                    // With `confirm_release` the event comes after the far end has answered, or does not answer.
+                    Event::Released(v1::ReserveReleased { confirmed: self.request.confirm_release })
+                }
+                other @ QosEvent::Answer(_) => return Err(convert::unexpected(&other)),
+            };
+            return Ok(event);
+        }
+    }
+
+    async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
+        if !self.granted || self.change.is_some() {
+            let message = "the path has not answered the last request yet: wait for its event";
+            return Ok(Some(change_refused(v1::Cause::Conflict, message)));
+        }
+        if self.request.bidirectional || self.request.receiver_initiated {
+            let message = "a bidirectional or receiver-initiated reservation cannot be changed: make another";
+            return Ok(Some(change_refused(v1::Cause::Protocol, message)));
+        }
+        let changed = match convert::changed(&self.request, traffic) {
+            Ok(changed) => changed,
+            Err(wrong) => return Err(Wrong::into(wrong)),
+        };
+        self.change = Some(changed.clone());
+        self.post(qos::Command::Reserve(Box::new(changed))).await.map(|()| None)
+    }
+
+    async fn release(&mut self) -> Result<(), Status> {
+        self.post(qos::Command::Release).await
+    }
+
+    async fn close(self: Box<Self>) {
+        self.opened.lease.close().await;
+    }
+}
+
+impl Reservation {
+    async fn post(&self, command: qos::Command) -> Result<(), Status> {
+        self.handle.post(Command::Qos { id: self.opened.lease.id, command }).await
+    }
+}

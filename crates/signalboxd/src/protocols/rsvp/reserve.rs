@@ -1,0 +1,278 @@
+//! The sender's half of RSVP as a reservation: this node announces the flow, and the reservation is granted when a receiver
+//! reserves as much.
+
+use std::future::pending;
+use std::time::Duration;
+
+use signalbox_api::rsvp::v1 as rsvp;
+use signalbox_api::v1;
+use signalbox_api::v1::reserve_response::Event;
+use signalbox_core::ReserverId;
+use signalbox_node::rsvp::{
+    Command as RsvpCommand, FlowSpec, Refused, RsvpEvent, SenderRequest, Session, SessionKind,
+};
+use signalbox_node::{Command, ProtocolId};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::service::own_address;
+use super::{Sessions, convert};
+use crate::api::Api;
+use crate::api::errors::{Reason, Wrong, stopping};
+use crate::api::held::whole;
+use crate::api::reserver::{Reserver, Standing, change_refused, only_with};
+use crate::api::types::Flow;
+use crate::requests::{LoopHandle, Opened};
+
+/// RSVP.
+pub(crate) struct Rsvp;
+
+/// A sender of this node, for a client.
+struct Announced {
+    handle: LoopHandle,
+    opened: Opened<Sessions>,
+    sender: SenderRequest,
+    /// What was announced before a change whose answer is not known.
+    before: Option<SenderRequest>,
+    /// A receiver has reserved what the sender announces.
+    granted: bool,
+    /// When it ends by itself.
+    ends: Option<Instant>,
+    releasing: bool,
+}
+
+#[tonic::async_trait]
+impl Reserver for Rsvp {
+    fn id(&self) -> ProtocolId {
+        ProtocolId::Rsvp
+    }
+
+    fn owner(&self) -> ReserverId {
+        ReserverId::RSVP
+    }
+
+    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+        let (session, flow) = session(open)?;
+        let own = match flow.src {
+            Some(_) => None,
+            None => Some(own_address(&api.handle, session.dest).await?),
+        };
+        let sender = convert::sender(&announcement(open, &flow), own)?;
+        let mut opened = api.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
+        refuse(opened.events.waiting())?;
+        let id = opened.lease.id;
+        let command = Command::Rsvp { id, command: RsvpCommand::Sender(sender.clone()) };
+        // The node has handled the command when this returns: if it is refused, that is the first event.
+        api.handle.command(command).await?;
+        refuse(opened.events.waiting())?;
+        let source = Some(sender.template.src.to_string());
+        let flow = v1::FlowSpec { source, ..open.flow.clone().unwrap_or_default() };
+        let started =
+            v1::ReserveStarted { id: id.to_string(), session_id: None, flow: Some(flow), taken_over: false };
+        let ends = open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold));
+        let handle = api.handle.clone();
+        let standing =
+            Announced { handle, opened, sender, before: None, granted: false, ends, releasing: false };
+        Ok((Event::Started(started), Box::new(standing)))
+    }
+
+    async fn query(&self, _: &Api, _: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+        Err(Wrong::new("protocol", "RSVP cannot ask without announcing a flow: use qos").into())
+    }
+}
+
+/// The session of a flow. The flow's other fields are the sender's.
+fn session(open: &v1::ReserveOpen) -> Result<(Session, Flow), Wrong> {
+    const FLOW: &str = "open.flow";
+    let authority = open.authority.clone().unwrap_or_default();
+    only_with(
+        "qos",
+        &[
+            ("open.min_rate_octets_per_s", open.min_rate_octets_per_s.is_some()),
+            ("open.receiver_initiated", open.receiver_initiated),
+            ("open.bidirectional", open.bidirectional),
+            ("open.confirm_release", open.confirm_release),
+            ("open.authority.session_auth", authority.session_auth.is_some()),
+        ],
+    )?;
+    let service = open.service.as_ref().and_then(|service| service.service.as_ref());
+    if !matches!(service, None | Some(v1::service::Service::ControlledLoad(_))) {
+        return Err(Wrong::new("open.service", "with RSVP the receiver chooses the service: leave it out"));
+    }
+    let flow = Flow::read(FLOW, open.flow.as_ref())?;
+    let (_, dest) = flow.hosts(FLOW)?;
+    for (part, given) in [
+        ("dscp", flow.dscp.is_some()),
+        ("spi", flow.spi.is_some()),
+        ("flow_label", flow.flow_label.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(format!("{FLOW}.{part}"), "not with RSVP here: use signalbox.rsvp.v1"));
+        }
+    }
+    let protocol = flow.protocol.filter(|protocol| *protocol != 0);
+    let session = Session {
+        dest,
+        protocol: protocol
+            .ok_or_else(|| Wrong::new(format!("{FLOW}.ip_protocol"), "RSVP needs one, 1 to 255"))?,
+        kind: SessionKind::Ports,
+        port: flow.dst_port.unwrap_or(0),
+    };
+    Ok((session, flow))
+}
+
+/// The sender of a flow, as the service of RSVP's own has it.
+fn announcement(open: &v1::ReserveOpen, flow: &Flow) -> rsvp::Sender {
+    let authority = open.authority.clone().unwrap_or_default();
+    let port = flow.src_port.filter(|port| *port != 0);
+    let policy = rsvp::PolicyData {
+        octets: authority.policy_data.unwrap_or_default(),
+        priority: authority.priority,
+        identities: authority
+            .user
+            .map(|name| rsvp::Identity { kind: rsvp::IdentityKind::User.into(), name, locator: None })
+            .into_iter()
+            .collect(),
+    };
+    rsvp::Sender {
+        filter: Some(rsvp::Filter {
+            source: flow.src.map(|src| src.addr.to_string()),
+            selector: port.map(|port| rsvp::filter::Selector::SourcePort(port.into())),
+        }),
+        traffic: open.traffic,
+        without_adspec: false,
+        ip_ttl: open.ip_ttl,
+        policy: Some(policy),
+    }
+}
+
+/// Ends the call of a client whose session or sender is refused.
+fn refuse(first: Option<RsvpEvent>) -> Result<(), Status> {
+    match first {
+        Some(RsvpEvent::Refused(refused)) => Err(refusal(refused)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn refusal(refused: Refused) -> Status {
+    match refused {
+        Refused::BadSource | Refused::SenderTaken => Wrong::new("open.flow.source", refused).into(),
+        Refused::BadPolicy => Wrong::new("open.authority", refused).into(),
+        Refused::BadFlowspec => Wrong::new("open.traffic", refused).into(),
+        Refused::BadSession | Refused::ConflictingPorts => Wrong::new("open.flow", refused).into(),
+        Refused::Full => Reason::TableFull.status(refused),
+        other => convert::not_registered(other),
+    }
+}
+
+impl Announced {
+    /// Whether a reservation is as large as what the sender announces.
+    fn covers(&self, flowspec: &FlowSpec) -> bool {
+        flowspec.tspec.rate() >= self.sender.tspec.rate()
+    }
+
+    fn event(&mut self, event: RsvpEvent) -> Result<Option<Event>, Status> {
+        let event = match event {
+            RsvpEvent::Resv { flowspec, .. } if self.covers(&flowspec) => {
+                self.granted = true;
+                self.before = None;
+                Event::Granted(v1::PathGrant {
+                    traffic: Some(convert::traffic_to_api(&flowspec.tspec)),
+                    service: Some(convert::service(&flowspec)),
+                    ..v1::PathGrant::default()
+                })
+            }
+            RsvpEvent::Resv { flowspec, .. } => {
+                let available = whole(flowspec.tspec.rate());
+                let message = "the receiver reserves less than the sender announces";
+                let less = v1::Failure {
+                    cause: v1::Cause::Admission.into(),
+                    message: message.to_owned(),
+                    available_octets_per_s: Some(available),
+                    ..v1::Failure::default()
+                };
+                return Ok(self.interrupted(less));
+            }
+            RsvpEvent::ResvGone { .. } => {
+                let gone = v1::Failure {
+                    cause: v1::Cause::Expired.into(),
+                    message: "no receiver reserves any more".to_owned(),
+                    ..v1::Failure::default()
+                };
+                return Ok(self.interrupted(gone));
+            }
+            // The reservation that a receiver has made is not concerned: RFC 2205 §3.5, Path errors change no state.
+            RsvpEvent::PathError { error, .. } if self.granted => {
+                tracing::debug!(?error, "a path error while a reservation stands");
+                return Ok(None);
+            }
+            RsvpEvent::PathError { error, .. } => Event::Failed(convert::failure(error)),
+            RsvpEvent::Refused(refused) => match self.before.take() {
+                Some(before) => {
+                    self.sender = before;
+                    change_refused(v1::Cause::Protocol, &refused.to_string())
+                }
+                None => return Err(refusal(refused)),
+            },
+            RsvpEvent::Path { .. }
+            | RsvpEvent::PathGone { .. }
+            | RsvpEvent::ResvError { .. }
+            | RsvpEvent::Confirmed { .. } => return Ok(None),
+        };
+        Ok(Some(event))
+    }
+
+    /// A reservation that stood is interrupted.
+    fn interrupted(&mut self, failure: v1::Failure) -> Option<Event> {
+        std::mem::take(&mut self.granted).then_some(Event::Interrupted(failure))
+    }
+}
+
+#[tonic::async_trait]
+impl Standing for Announced {
+    async fn next(&mut self) -> Result<Event, Status> {
+        loop {
+            if self.releasing {
+                return Ok(Event::Released(v1::ReserveReleased { confirmed: false }));
+            }
+            let ends = self.ends;
+            let end = async {
+                match ends {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = self.opened.events.next() => event.ok_or_else(stopping)??,
+                () = end => {
+                    self.release().await?;
+                    continue;
+                }
+            };
+            if let Some(event) = self.event(event)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
+        let tspec = convert::traffic("change.traffic", Some(traffic))?;
+        let changed = SenderRequest { tspec, ..self.sender.clone() };
+        self.before = Some(std::mem::replace(&mut self.sender, changed.clone()));
+        // Its answer comes with the next reservation that covers it.
+        self.granted = false;
+        let id = self.opened.lease.id;
+        self.handle.post(Command::Rsvp { id, command: RsvpCommand::Sender(changed) }).await.map(|()| None)
+    }
+
+    async fn release(&mut self) -> Result<(), Status> {
+        let id = self.opened.lease.id;
+        self.handle.post(Command::Rsvp { id, command: RsvpCommand::ReleaseSender }).await?;
+        self.releasing = true;
+        Ok(())
+    }
+
+    async fn close(self: Box<Self>) {
+        self.opened.lease.close().await;
+    }
+}
