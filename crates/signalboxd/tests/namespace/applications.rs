@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use signalbox_api::v0;
-use signalbox_api::v0::from_application::Request;
-use signalbox_api::v0::message_status::Status as Fate;
-use signalbox_api::v0::to_application::Indication;
-use signalbox_api::v0::{Direction, NetworkEvent, PeeringPolicy, SendError};
+use signalbox_api::gist::v1;
+use signalbox_api::gist::v1::application_request::Request;
+use signalbox_api::gist::v1::application_response::Indication;
+use signalbox_api::gist::v1::message_status::Status as Fate;
+use signalbox_api::gist::v1::{NetworkEvent, PeeringPolicy, SendError};
+use signalbox_api::v1::{Direction, FlowSpec};
 use signalbox_node::{ApplicationEvent, Command, Event, Node};
 use signalbox_record::{Reader, replay};
 use tonic::Code;
@@ -16,19 +17,19 @@ use crate::net::{Host, NSLP, pair};
 
 const SESSION: [u8; 16] = [0x5a; 16];
 
-fn flow([a, b]: &[Host; 2], direction: Direction) -> Option<v0::Mri> {
-    let ends = v0::PathCoupled {
-        source: a.address.to_string(),
-        destination: b.address.to_string(),
+fn flow([a, b]: &[Host; 2], direction: Direction) -> Option<v1::Mri> {
+    let flow = FlowSpec {
+        source: Some(a.address.to_string()),
+        destination: Some(b.address.to_string()),
         ..Default::default()
     };
-    let method = Some(v0::mri::Method::PathCoupled(ends));
-    Some(v0::Mri { direction: direction.into(), method })
+    let method = v1::RoutingMethod::PathCoupled.into();
+    Some(v1::Mri { direction: direction.into(), method, flow: Some(flow) })
 }
 
 /// A message along the flow from `a` to `b`.
-fn message(hosts: &[Host; 2], handle: u64, data: &[u8]) -> v0::SendMessage {
-    v0::SendMessage {
+fn message(hosts: &[Host; 2], handle: u64, data: &[u8]) -> v1::SendMessage {
+    v1::SendMessage {
         data: data.to_vec(),
         handle: Some(handle),
         session_id: SESSION.to_vec(),
@@ -63,45 +64,46 @@ async fn every_primitive_passes_the_socket() {
     let query = b.message().await;
     let check_id = query.check_id.expect("the application is asked");
     assert!(query.data.is_empty() && query.at_flow_end && query.sii_handle.is_none());
-    b.request(Request::PeeringDecision(v0::PeeringDecision { check_id, peer: true, data: None })).await;
-    assert_eq!(a.message_status(1).await, Fate::Sent(v0::TransferAttributes::default()));
+    b.request(Request::PeeringDecision(v1::PeeringDecision { check_id, peer: true, data: None })).await;
+    assert_eq!(a.message_status(1).await, Fate::Sent(v1::TransferAttributes::default()));
     let to_b = a.find(good).await;
     let to_a = b.find(good).await;
     let received = b.message().await;
     assert_eq!((received.data.as_slice(), received.session_id.as_slice()), (&b"good day"[..], &SESSION[..]));
     assert_eq!(received.sii_handle, Some(to_a));
     assert!(received.first_or_last_hop && received.return_routable && !received.unchecked_route);
-    assert!(received.ifindex > 0 && received.gist_hops > 0);
+    assert!(received.interface.is_some_and(|interface| !interface.name.is_empty()));
+    assert!(received.gist_hops > 0);
 
     // Back, against the flow.
     let mri = flow(&hosts, Direction::Upstream);
-    b.request(Request::SendMessage(v0::SendMessage { mri, ..message(&hosts, 2, b"and back") })).await;
+    b.request(Request::SendMessage(v1::SendMessage { mri, ..message(&hosts, 2, b"and back") })).await;
     assert!(matches!(b.message_status(2).await, Fate::Sent(_)));
     let answer = a.message().await;
     assert_eq!(answer.mri.map(|mri| mri.direction()), Some(Direction::Upstream));
 
     // To a peer by its name; over an association; with attributes that are not available.
-    let by_name = v0::SendMessage { sii_handle: Some(to_b), ..message(&hosts, 3, b"by name.") };
+    let by_name = v1::SendMessage { sii_handle: Some(to_b), ..message(&hosts, 3, b"by name.") };
     a.request(Request::SendMessage(by_name)).await;
     assert!(b.message().await.unchecked_route);
-    let attributes = Some(v0::TransferAttributes { reliable: true, ..Default::default() });
-    a.request(Request::SendMessage(v0::SendMessage { attributes, ..message(&hosts, 4, b"for sure") })).await;
+    let attributes = Some(v1::TransferAttributes { reliable: true, ..Default::default() });
+    a.request(Request::SendMessage(v1::SendMessage { attributes, ..message(&hosts, 4, b"for sure") })).await;
     // The refresh that asks for the association is a Query as the first was.
     let check_id = b.message().await.check_id.expect("the application is asked again");
-    b.request(Request::PeeringDecision(v0::PeeringDecision { check_id, peer: true, data: None })).await;
+    b.request(Request::PeeringDecision(v1::PeeringDecision { check_id, peer: true, data: None })).await;
     let Fate::Sent(attributes) = a.message_status(4).await else { panic!("it was not sent") };
     assert!(attributes.reliable);
     let received = b.message().await;
     assert!(received.attributes.unwrap().reliable);
     assert_eq!(received.data, b"for sure");
-    let attributes = Some(v0::TransferAttributes { secure: true, ..Default::default() });
-    a.request(Request::SendMessage(v0::SendMessage { attributes, ..message(&hosts, 5, b"in vain.") })).await;
+    let attributes = Some(v1::TransferAttributes { secure: true, ..Default::default() });
+    a.request(Request::SendMessage(v1::SendMessage { attributes, ..message(&hosts, 5, b"in vain.") })).await;
     let Fate::Failed(failure) = a.message_status(5).await else { panic!("nothing protects it") };
     assert_eq!(failure.error(), SendError::Refused);
     assert!(failure.reason.contains("[gist.associations]"), "{}", failure.reason);
 
     // B.6: the next Query carries the payload.
-    a.request(Request::InvalidateRoutingState(v0::InvalidateRoutingState {
+    a.request(Request::InvalidateRoutingState(v1::InvalidateRoutingState {
         mri: flow(&hosts, Direction::Downstream),
         data: b"still me".to_vec(),
         urgent: true,
@@ -111,10 +113,10 @@ async fn every_primitive_passes_the_socket() {
     assert_eq!(b.message().await.data, b"still me");
 
     // B.5: no further interest.
-    a.request(Request::SetStateLifetime(v0::SetStateLifetime {
+    a.request(Request::SetStateLifetime(v1::SetStateLifetime {
         mri: flow(&hosts, Direction::Downstream),
         session_id: SESSION.to_vec(),
-        lifetime_ms: 0,
+        lifetime_us: 0,
     }))
     .await;
     hosts[0].eventually("the state is gone", async || hosts[0].status().await.sessions == 0).await;
@@ -165,12 +167,12 @@ async fn misuse_is_refused_with_what_to_do() {
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(text), "{status}");
     }
-    let twice = v0::Register { nslp_id: 32_711, ..Default::default() };
+    let twice = v1::Register { nslp_id: 32_711, ..Default::default() };
     app.request(Request::Register(twice)).await;
-    app.request(Request::SendMessage(v0::SendMessage { data: vec![0; 3], ..message(&hosts, 8, b"") })).await;
-    app.request(Request::SendMessage(v0::SendMessage { mri: None, ..message(&hosts, 9, b"") })).await;
+    app.request(Request::SendMessage(v1::SendMessage { data: vec![0; 3], ..message(&hosts, 8, b"") })).await;
+    app.request(Request::SendMessage(v1::SendMessage { mri: None, ..message(&hosts, 9, b"") })).await;
     for (request, handle, text) in
-        [(1, None, "registered already"), (2, Some(8), "pad it"), (3, Some(9), "mri: is missing")]
+        [(1, None, "comes once"), (2, Some(8), "pad it"), (3, Some(9), "mri: missing")]
     {
         let Indication::RequestRefused(refused) = app.indication().await else { panic!("a refusal") };
         assert_eq!((refused.request, refused.handle), (request, handle));
@@ -178,7 +180,7 @@ async fn misuse_is_refused_with_what_to_do() {
     }
     // Upstream there is no state yet; and the call still stands.
     let mri = flow(&hosts, Direction::Upstream);
-    app.request(Request::SendMessage(v0::SendMessage { mri, ..message(&hosts, 10, b"") })).await;
+    app.request(Request::SendMessage(v1::SendMessage { mri, ..message(&hosts, 10, b"") })).await;
     let Fate::Failed(failure) = app.message_status(10).await else { panic!("it was sent") };
     assert_eq!(failure.error(), SendError::FlowEndsHere);
     let large = message(&hosts, 11, &[0; 20_000]);
@@ -203,12 +205,12 @@ async fn an_application_that_dies_leaves_nothing() {
     assert_eq!(hosts[1].counter("applications", "left").await, 1);
     // A session of its own: the far end reports that it lacks the application.
     let session_id = vec![1; 16];
-    a.request(Request::SendMessage(v0::SendMessage { session_id, ..message(&hosts, 2, b"anybody?") })).await;
+    a.request(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 2, b"anybody?") })).await;
     let Fate::Failed(failure) = a.message_status(2).await else { panic!("it was sent") };
     assert_eq!(failure.error(), SendError::NoNextNode);
 
     let mut b = hosts[1].application(NSLP, PeeringPolicy::Always).await.unwrap();
     let session_id = vec![2; 16];
-    a.request(Request::SendMessage(v0::SendMessage { session_id, ..message(&hosts, 3, b"at last!") })).await;
+    a.request(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 3, b"at last!") })).await;
     assert_eq!(b.message().await.data, b"at last!");
 }

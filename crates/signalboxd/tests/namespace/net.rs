@@ -7,11 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use signalbox_api::gist::v1;
+use signalbox_api::gist::v1::application_request::Request;
+use signalbox_api::gist::v1::application_response::Indication;
+use signalbox_api::gist::v1::gist_client::GistClient;
 use signalbox_api::v0;
 use signalbox_api::v0::control_client::ControlClient;
-use signalbox_api::v0::from_application::Request;
-use signalbox_api::v0::gist_client::GistClient;
-use signalbox_api::v0::to_application::Indication;
+use signalbox_api::v1::node_client::NodeClient;
+use signalbox_api::v1::{GetNodeRequest, Protocol};
 use signalbox_core::node::Prefix;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::netns::Namespace;
@@ -142,9 +145,13 @@ impl Host {
         assert!(tokio::time::timeout(LONG, wait).await.is_ok(), "not after {LONG:?}: {what}");
     }
 
-    pub(crate) async fn status(&self) -> v0::GetStatusResponse {
-        let mut control = ControlClient::new(self.connect().await.expect("it runs"));
-        control.get_status(v0::GetStatusRequest {}).await.unwrap().into_inner()
+    pub(crate) async fn status(&self) -> NodeState {
+        let mut client = NodeClient::new(self.connect().await.expect("it runs"));
+        let node = client.get_node(GetNodeRequest {}).await.unwrap().into_inner();
+        let inside = node.protocols.iter().filter_map(|protocol| protocol.nslp_id);
+        let others = node.applications.iter().map(|application| application.nslp_id);
+        let gist = node.protocols.iter().find(|protocol| protocol.protocol() == Protocol::Gist);
+        NodeState { nslp_ids: inside.chain(others).collect(), sessions: gist.expect("it runs").sessions }
     }
 
     pub(crate) async fn counter(&self, room: &str, name: &str) -> u64 {
@@ -161,10 +168,10 @@ impl Host {
     }
 
     /// An application with this NSLPID, or why it is refused.
-    pub(crate) async fn application(&self, nslp_id: u32, policy: v0::PeeringPolicy) -> Result<App, Status> {
+    pub(crate) async fn application(&self, nslp_id: u32, policy: v1::PeeringPolicy) -> Result<App, Status> {
         let mut client = GistClient::new(self.connect().await.expect("it runs"));
         let (requests, stream) = mpsc::channel(64);
-        let register = v0::Register { nslp_id, router_alert: 0, peering_policy: policy.into() };
+        let register = v1::Register { nslp_id, router_alert: 0, peering_policy: policy.into() };
         let mut app = App { requests, indications: None };
         app.request(Request::Register(register)).await;
         app.indications = Some(client.application(ReceiverStream::new(stream)).await?.into_inner());
@@ -189,15 +196,23 @@ impl Drop for Host {
     }
 }
 
+/// What a node answers about itself.
+pub(crate) struct NodeState {
+    /// The signaling applications, inside of the daemon first.
+    pub(crate) nslp_ids: Vec<u32>,
+    /// Sessions of GIST.
+    pub(crate) sessions: u64,
+}
+
 /// An application: the client's end of its call.
 pub(crate) struct App {
-    requests: mpsc::Sender<v0::FromApplication>,
-    indications: Option<Streaming<v0::ToApplication>>,
+    requests: mpsc::Sender<v1::ApplicationRequest>,
+    indications: Option<Streaming<v1::ApplicationResponse>>,
 }
 
 impl App {
     pub(crate) async fn request(&self, request: Request) {
-        self.requests.send(v0::FromApplication { request: Some(request) }).await.unwrap();
+        self.requests.send(v1::ApplicationRequest { request: Some(request) }).await.unwrap();
     }
 
     /// The next indication.
@@ -216,7 +231,7 @@ impl App {
         }
     }
 
-    pub(crate) async fn message(&mut self) -> v0::RecvMessage {
+    pub(crate) async fn message(&mut self) -> v1::RecvMessage {
         self.find(|indication| match indication {
             Indication::RecvMessage(message) => Some(message),
             Indication::Registered(_)
@@ -227,7 +242,7 @@ impl App {
         .await
     }
 
-    pub(crate) async fn message_status(&mut self, handle: u64) -> v0::message_status::Status {
+    pub(crate) async fn message_status(&mut self, handle: u64) -> v1::message_status::Status {
         self.find(|indication| match indication {
             Indication::MessageStatus(status) if status.handle == handle => status.status,
             Indication::Registered(_)

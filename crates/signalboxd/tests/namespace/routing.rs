@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use signalbox_api::v0;
-use signalbox_api::v0::from_application::Request;
-use signalbox_api::v0::message_status::Status as Fate;
-use signalbox_api::v0::mri::Method;
-use signalbox_api::v0::{Direction, PeeringPolicy, SendError};
+use signalbox_api::gist::v1;
+use signalbox_api::gist::v1::application_request::Request;
+use signalbox_api::gist::v1::message_status::Status as Fate;
+use signalbox_api::gist::v1::{PeeringPolicy, RoutingMethod, SendError};
+use signalbox_api::v1::{Direction, FlowSpec};
 use signalbox_linux::capture::Capture;
 
 use crate::net::{App, Host, NSLP, row};
@@ -51,12 +51,12 @@ fn queries(capture: &mut Capture) -> Vec<Query> {
     seen
 }
 
-fn towards(method: Method, direction: Direction) -> Option<v0::Mri> {
-    Some(v0::Mri { direction: direction.into(), method: Some(method) })
+fn towards(method: RoutingMethod, flow: &FlowSpec, direction: Direction) -> Option<v1::Mri> {
+    Some(v1::Mri { method: method.into(), direction: direction.into(), flow: Some(flow.clone()) })
 }
 
-async fn send(app: &App, session: u8, mri: Option<v0::Mri>, data: &[u8]) {
-    let message = v0::SendMessage {
+async fn send(app: &App, session: u8, mri: Option<v1::Mri>, data: &[u8]) {
+    let message = v1::SendMessage {
         data: data.to_vec(),
         handle: Some(session.into()),
         session_id: vec![session; 16],
@@ -80,13 +80,14 @@ async fn the_edge_is_found_by_an_address_beyond_it() {
     let mut edge = application(&hosts[1], PeeringPolicy::Always).await;
     let (mut left, mut right) = (hosts[1].capture("left"), hosts[1].capture("right"));
     let (source, beyond) = (hosts[0].address.to_string(), Ipv4Addr::new(192, 0, 2, 1));
-    let method = Method::LooseEnd(v0::LooseEnd { source, destination: beyond.to_string() });
-    send(&inside, 1, towards(method.clone(), Direction::Downstream), b"let me be heard.").await;
+    let flow = FlowSpec { source: Some(source), destination: Some(beyond.to_string()), ..Default::default() };
+    let towards = |direction| towards(RoutingMethod::LooseEnd, &flow, direction);
+    send(&inside, 1, towards(Direction::Downstream), b"let me be heard.").await;
     let received = edge.message().await;
     assert_eq!(received.data, b"let me be heard.");
-    assert_eq!(received.mri, towards(method.clone(), Direction::Downstream));
+    assert_eq!(received.mri, towards(Direction::Downstream));
     assert!(!received.at_flow_end && received.sii_handle.is_some() && received.return_routable);
-    send(&edge, 1, towards(method.clone(), Direction::Upstream), b"you are.").await;
+    send(&edge, 1, towards(Direction::Upstream), b"you are.").await;
     assert_eq!(inside.message().await.data, b"you are.");
 
     let asked = queries(&mut left);
@@ -106,13 +107,13 @@ async fn the_edge_is_found_by_an_address_beyond_it() {
 async fn queries_go_against_the_flow() {
     let hosts = row("against", "gist.upstream_queries = true\n").await;
     let [a, r, b] = &hosts;
-    let ends = v0::PathCoupled {
-        source: a.address.to_string(),
-        destination: b.address.to_string(),
+    let ends = FlowSpec {
+        source: Some(a.address.to_string()),
+        destination: Some(b.address.to_string()),
         ..Default::default()
     };
     let (up, down) = (Direction::Upstream, Direction::Downstream);
-    let flow = |direction| towards(Method::PathCoupled(ends.clone()), direction);
+    let flow = |direction| towards(RoutingMethod::PathCoupled, &ends, direction);
     let (mut left, mut right) = (r.capture("left"), r.capture("right"));
     let [at_a, at_r, at_b] = [[10, 77, 0, 1], [10, 77, 0, 2], [10, 78, 0, 2]].map(Ipv4Addr::from);
 
@@ -155,12 +156,13 @@ async fn queries_go_against_the_flow() {
 async fn without_leave_no_query_goes_upstream() {
     let hosts = row("leave", "").await;
     let mut last = application(&hosts[2], PeeringPolicy::Always).await;
-    let ends = v0::PathCoupled {
-        source: hosts[0].address.to_string(),
-        destination: hosts[2].address.to_string(),
+    let ends = FlowSpec {
+        source: Some(hosts[0].address.to_string()),
+        destination: Some(hosts[2].address.to_string()),
         ..Default::default()
     };
-    send(&last, 1, towards(Method::PathCoupled(ends), Direction::Upstream), b"in vain.").await;
+    let mri = towards(RoutingMethod::PathCoupled, &ends, Direction::Upstream);
+    send(&last, 1, mri, b"in vain.").await;
     let Fate::Failed(failure) = last.message_status(1).await else { panic!("it was sent") };
     assert_eq!(failure.error(), SendError::NoStateUpstream);
 }
