@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a program that prints reports")]
 
+mod api;
 mod conformance;
 mod deps;
 mod licences;
@@ -18,6 +19,8 @@ Checks of the Signalbox workspace.
 Usage: cargo xtask <COMMAND>
 
 Commands:
+  api [--release]                              check that the gRPC API has all that crates/api/released.bin has
+      --release      make the API as it is now the released one
   deps                                         check which crate may depend on which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
   skeleton                                     check that all engine crates have the same files, lints and signatures
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             return ExitCode::SUCCESS;
         }
+        ["api", options @ ..] => api::run(&root(), options),
         ["deps"] => deps::run(&root()),
         ["licences"] => licences::run(&root()),
         ["schema"] => schema(&[]),

@@ -1,0 +1,181 @@
+//! Whether the gRPC API still has all that its clients may use: the present descriptors are compared with the released ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use prost::Message;
+use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet};
+
+/// The descriptors of the present API; `make generated` writes them.
+const PRESENT: &str = "crates/api/src/generated/descriptors.bin";
+/// The descriptors that clients may use.
+const RELEASED: &str = "crates/api/released.bin";
+/// A package that is not part of the API any more.
+const FORMER: &str = "signalbox.v0";
+
+/// Compares the present descriptors with the released ones, or makes the present ones the released ones.
+pub(crate) fn run(root: &Path, options: &[&str]) -> Result<bool> {
+    let present = read(&root.join(PRESENT))?;
+    match options {
+        [] => {}
+        ["--release"] => {
+            let path = root.join(RELEASED);
+            fs::write(&path, present.encode_to_vec())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            println!("{RELEASED} has the API as it is now");
+            return Ok(true);
+        }
+        other => bail!("unknown options {other:?}; the only one is --release"),
+    }
+    let released = read(&root.join(RELEASED))?;
+    let broken = breaks(&released, &present);
+    for line in &broken {
+        println!("{line}");
+    }
+    if broken.is_empty() {
+        println!("the API has all that {RELEASED} has");
+    } else {
+        println!(
+            "{} breaks for clients: only additions are allowed. A new release writes its API with `cargo xtask api --release`",
+            broken.len()
+        );
+    }
+    Ok(broken.is_empty())
+}
+
+/// The descriptors in a file, without comments and without the former API.
+fn read(path: &Path) -> Result<FileDescriptorSet> {
+    let octets = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut set = FileDescriptorSet::decode(octets.as_slice())
+        .with_context(|| format!("{} has no descriptors", path.display()))?;
+    set.file.retain(|file| file.package() != FORMER);
+    set.file.iter_mut().for_each(|file| file.source_code_info = None);
+    Ok(set)
+}
+
+/// What clients of `released` lose with `present`, a line for each.
+fn breaks(released: &FileDescriptorSet, present: &FileDescriptorSet) -> Vec<String> {
+    let present = parts(present);
+    let lost = |(part, was): (String, String)| match present.get(&part) {
+        None => Some(format!("{part}: removed or renumbered (it was {was})")),
+        Some(now) if *now != was => Some(format!("{part}: was {was}, is {now}")),
+        Some(_) => None,
+    };
+    parts(released).into_iter().filter_map(lost).collect()
+}
+
+/// All that a client can use, by what identifies it on the wire, with all that must stay the same.
+fn parts(set: &FileDescriptorSet) -> BTreeMap<String, String> {
+    let mut parts = BTreeMap::new();
+    for file in &set.file {
+        let package = file.package();
+        for message in &file.message_type {
+            message_parts(package, message, &mut parts);
+        }
+        for one in &file.enum_type {
+            enum_parts(package, one, &mut parts);
+        }
+        for service in &file.service {
+            for method in &service.method {
+                let stream = |streams: bool| if streams { "stream " } else { "" };
+                let form = format!(
+                    "{}{} to {}{}",
+                    stream(method.client_streaming()),
+                    method.input_type(),
+                    stream(method.server_streaming()),
+                    method.output_type()
+                );
+                parts.insert(format!("{package}.{}/{}", service.name(), method.name()), form);
+            }
+        }
+    }
+    parts
+}
+
+fn message_parts(scope: &str, message: &DescriptorProto, parts: &mut BTreeMap<String, String>) {
+    let name = format!("{scope}.{}", message.name());
+    parts.insert(name.clone(), "a message".to_owned());
+    for field in &message.field {
+        parts.insert(format!("{name} field {}", field.number()), form(message, field));
+    }
+    for nested in &message.nested_type {
+        message_parts(&name, nested, parts);
+    }
+    for nested in &message.enum_type {
+        enum_parts(&name, nested, parts);
+    }
+}
+
+/// Name, type, and whether the field can be absent or is repeated.
+fn form(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
+    let oneof = field.oneof_index.filter(|_| !field.proto3_optional());
+    let oneof = oneof.and_then(|at| message.oneof_decl.get(usize::try_from(at).ok()?));
+    let oneof = oneof.map(|oneof| format!(" of {}", oneof.name())).unwrap_or_default();
+    let optional = if field.proto3_optional() { "optional " } else { "" };
+    let label =
+        if field.label() == prost_types::field_descriptor_proto::Label::Repeated { "repeated " } else { "" };
+    format!("{label}{optional}{:?} {} {}{oneof}", field.r#type(), field.type_name(), field.name())
+}
+
+fn enum_parts(scope: &str, one: &EnumDescriptorProto, parts: &mut BTreeMap<String, String>) {
+    for value in &one.value {
+        parts.insert(format!("{scope}.{} value {}", one.name(), value.number()), value.name().to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present() -> FileDescriptorSet {
+        read(&crate::root().join(PRESENT)).unwrap()
+    }
+
+    fn message<'a>(set: &'a mut FileDescriptorSet, name: &str) -> &'a mut DescriptorProto {
+        let messages = set.file.iter_mut().flat_map(|file| file.message_type.iter_mut());
+        messages.into_iter().find(|message| message.name() == name).unwrap()
+    }
+
+    #[test]
+    fn an_addition_is_no_break() {
+        let (mut before, now) = (present(), present());
+        message(&mut before, "GetNodeResponse").field.pop();
+        let node = |file: &&mut prost_types::FileDescriptorProto| !file.service.is_empty();
+        before.file.iter_mut().find(node).unwrap().service[0].method.pop();
+        assert_eq!(breaks(&before, &now), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_clients_lose_is_a_break() {
+        type Change = fn(&mut FileDescriptorSet);
+        let changes: [(&str, Change); 6] = [
+            ("GetNodeResponse field 1", |set| {
+                message(set, "GetNodeResponse").field.remove(0);
+            }),
+            ("TokenBucket field 1", |set| message(set, "TokenBucket").field[0].number = Some(99)),
+            ("TokenBucket field 1", |set| {
+                message(set, "TokenBucket").field[0]
+                    .set_type(prost_types::field_descriptor_proto::Type::Double)
+            }),
+            ("FlowSpec field 1", |set| message(set, "FlowSpec").field[0].name = Some("src".to_owned())),
+            ("Protocol value 4", |set| {
+                let enums = set.file.iter_mut().flat_map(|file| file.enum_type.iter_mut());
+                enums.into_iter().find(|one| one.name() == "Protocol").unwrap().value.truncate(4);
+            }),
+            ("Node/GetNode", |set| {
+                let services = set.file.iter_mut().flat_map(|file| file.service.iter_mut());
+                let node = services.into_iter().find(|one| one.name() == "Node").unwrap();
+                node.method[0].server_streaming = Some(true);
+            }),
+        ];
+        for (part, change) in changes {
+            let mut now = present();
+            change(&mut now);
+            let broken = breaks(&present(), &now);
+            assert_eq!(broken.len(), 1, "{part}: {broken:?}");
+            assert!(broken[0].starts_with("signalbox.v1.") && broken[0].contains(part), "{broken:?}");
+        }
+    }
+}
