@@ -39,6 +39,7 @@ macro_rules! package {
             unreachable_pub,
             unused_qualifications,
             clippy::cast_possible_truncation,
+            clippy::large_enum_variant,
             reason = "generated code"
         )]
         pub mod $module {

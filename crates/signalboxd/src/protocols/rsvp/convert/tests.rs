@@ -22,7 +22,7 @@ fn a_request_is_converted_and_back() {
     let one = v1::Filter { source: Some("10.0.0.1".into()), selector };
     let asked = v1::Reserve {
         style: v1::Style::SharedExplicit.into(),
-        flows: vec![v1::FlowDescriptor { flowspec: Some(flowspec.clone()), senders: vec![one.clone()] }],
+        flows: vec![v1::FlowDescriptor { flowspec: Some(flowspec), senders: vec![one.clone()] }],
         confirm: true,
         policy: None,
     };
