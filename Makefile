@@ -28,8 +28,9 @@ msrv:  ## build everything, tests too, with the oldest compiler that is promised
 bench:  ## the engine in memory, and a node on the wire against a bare forwarder
 	@scripts/bench.sh
 
-generated:  ## make the Rust code of the gRPC API after a change of a proto file
+generated:  ## make the Rust code of the gRPC API after a change of a proto file, and docs/config.md
 	@scripts/generated.sh
+	@SIGNALBOX_WRITE=1 cargo test --quiet -p signalbox-config --test language the_page_is_current
 
 bpf:  ## compile the eBPF program after a change (needs clang; nothing else does)
 	@scripts/bpf.sh

@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-linux", &["signalbox-core"]),
     ("signalbox-api", &[]),
     ("signalbox-json", &["signalbox-api"]),
+    ("signalbox-config", &["signalbox-core", "signalbox-linux", "signalbox-node", "signalbox-units"]),
     (
         "signalbox-dissect",
         &[
@@ -52,6 +53,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox-lab",
         &[
             "signalbox-api",
+            // For a test of the configurations that it writes.
+            "signalbox-config",
             "signalbox-core",
             "signalbox-dissect",
             "signalbox-linux",
@@ -68,17 +71,18 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalboxd",
         &[
             "signalbox-api",
+            "signalbox-config",
             "signalbox-core",
             "signalbox-linux",
             "signalbox-node",
             "signalbox-record",
-            "signalbox-units",
         ],
     ),
     (
         "signalbox",
         &[
             "signalbox-api",
+            "signalbox-config",
             "signalbox-dissect",
             "signalbox-lab",
             // The sockets of a diagnosis, which needs no daemon (RFC 2745 §6).

@@ -37,6 +37,7 @@ signalbox_wire::code_points! {
 
 signalbox_wire::code_points! {
     /// A signaling protocol that makes reservations. Values from 240 are for tests and experiments.
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct ReserverId(u8) {
         /// QoS signaling (RFC 5974).
         QOS = 1, "qos";

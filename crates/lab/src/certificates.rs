@@ -28,9 +28,10 @@ pub(crate) fn configure(node: &PlannedNode, config: &mut toml::Table) {
         return;
     }
     let [key, certificate] = files(&node.name);
-    let entries = [("key", key), ("certificate", certificate), ("anchors", ANCHORS.to_owned())];
+    let entries =
+        [("key_file", key), ("certificate_file", certificate), ("anchors_file", ANCHORS.to_owned())];
     let tls: toml::Table = entries.map(|(key, file)| (key.to_owned(), file.into())).into_iter().collect();
-    let inside = ["tls", "associations", "gist"].into_iter().fold(tls, |table, key| {
+    let inside = ["tls", "gist"].into_iter().fold(tls, |table, key| {
         let table = toml::Value::Table(table);
         [(key.to_owned(), table)].into_iter().collect()
     });
@@ -106,12 +107,12 @@ mod tests {
             configure(&plan.nodes[node], &mut config);
             config
         };
-        let a = &configured(0)["gist"]["associations"];
-        assert_eq!(a["tls_port"].as_integer(), Some(271));
+        let a = &configured(0)["gist"];
+        assert_eq!(a["associations"]["tls_port"].as_integer(), Some(271));
         assert_eq!(
-            (a["tls"]["key"].as_str(), a["tls"]["anchors"].as_str()),
+            (a["tls"]["key_file"].as_str(), a["tls"]["anchors_file"].as_str()),
             (Some("a.key.pem"), Some(ANCHORS))
         );
-        assert!(configured(2)["gist"]["associations"].get("tls").is_none());
+        assert!(configured(2)["gist"].get("tls").is_none());
     }
 }

@@ -54,52 +54,46 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
 /// Returns the configuration of a node's daemon, as the text of its file.
 pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
     let socket = state::socket(&plan.name, &node.name).display().to_string();
-    let one =
-        |key: &str, value: toml::Value| toml::Value::Table([(key.to_owned(), value)].into_iter().collect());
-    let mut table: toml::Table = [
-        ("node".to_owned(), one("name", node.name.clone().into())),
-        ("control".to_owned(), one("socket", socket.into())),
-    ]
-    .into_iter()
-    .collect();
+    let protocols: Vec<toml::Value> = protocols::all()
+        .filter(|protocol| node.runs(*protocol))
+        .map(|protocol| protocol.name().into())
+        .collect();
+    let mut table = toml::Table::new();
+    set(&mut table, &["node", "name"], node.name.clone());
+    set(&mut table, &["node", "protocols"], protocols);
+    set(&mut table, &["control", "socket"], socket);
     certificates::configure(node, &mut table);
-    for protocol in protocols::all() {
-        protocol.configure(node.runs(protocol), &mut table);
-    }
     merge(&mut table, &node.config);
     if node.reserves() {
-        let links = one("link", links(plan, node).into());
-        merge(&mut table, &[("resources".to_owned(), links)].into_iter().collect());
+        for interface in &node.interfaces {
+            capacity(plan, interface, &mut table);
+        }
     }
+    table.insert("version".to_owned(), 1.into());
     Ok(toml::to_string(&table)?)
 }
 
-/// Returns `[[resources.link]]`: a table for each interface whose link has a rate, over which the scenario's own table for
-/// that interface is merged.
-fn links(plan: &Plan, node: &PlannedNode) -> Vec<toml::Value> {
-    let given: Vec<&toml::Table> = node
-        .config
-        .get("resources")
-        .and_then(|resources| resources.get("link")?.as_array())
-        .into_iter()
-        .flatten()
-        .filter_map(toml::Value::as_table)
-        .collect();
-    let one = |interface: &PlannedInterface| {
-        let link = &plan.links[interface.link];
-        let mut table = toml::Table::new();
-        table.insert("interface".to_owned(), interface.name.clone().into());
-        table.insert("capacity".to_owned(), format!("{}bit", link.rate?.0).into());
-        if let Some(reservable) = &link.reservable {
-            table.insert("reservable".to_owned(), reservable.clone().into());
-        }
-        let of = |given: &&&toml::Table| given.get("interface") == table.get("interface");
-        if let Some(over) = given.iter().find(of).copied() {
-            merge(&mut table, over);
-        }
-        Some(toml::Value::Table(table))
-    };
-    node.interfaces.iter().filter_map(one).collect()
+/// Puts the rate of an interface's link into its table, under what the scenario's own table for it says.
+fn capacity(plan: &Plan, interface: &PlannedInterface, config: &mut toml::Table) {
+    let link = &plan.links[interface.link];
+    let Some(rate) = link.rate else { return };
+    let given = config.get("interfaces").and_then(|tables| tables.get(&interface.name)).cloned();
+    let name = interface.name.as_str();
+    set(config, &["interfaces", name, "capacity"], format!("{}bit", rate.0));
+    if let Some(reservable) = &link.reservable {
+        set(config, &["interfaces", name, "reservable"], reservable.clone());
+    }
+    if let Some(given) = given {
+        set(config, &["interfaces", name], given);
+    }
+}
+
+/// Merges a value into a configuration, at this path of keys.
+fn set(config: &mut toml::Table, path: &[&str], value: impl Into<toml::Value>) {
+    let inside = |value, key: &&str| toml::Table::from_iter([((*key).to_owned(), value)]).into();
+    if let toml::Value::Table(table) = path.iter().rev().fold(value.into(), inside) {
+        merge(config, &table);
+    }
 }
 
 impl Daemon {
@@ -231,14 +225,28 @@ mod tests {
 
     #[test]
     fn the_scenario_s_configuration_lies_over_the_lab_s() {
-        let text = "name = \"x\"\ndescription = \"\"\nlinks = []\n[config.gist]\nt1 = \"50ms\"\n\
-                    [[nodes]]\nname = \"a\"\nping = false\nconfig = { log = { level = \"debug\" }, gist = { attempts = 3 } }\n";
+        let text = "name = \"x\"\ndescription = \"\"\nlinks = []\n[config.gist]\nretry.first = \"50ms\"\n\
+                    [[nodes]]\nname = \"a\"\nping = false\nconfig = { log = { level = \"debug\" }, gist = { retry = { attempts = 3 } } }\n";
         let scenario = crate::scenario::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
         let plan = Plan::new(&scenario);
         let written: toml::Table =
             configuration(&plan, &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
-        let wanted = "node.name = 'a'\ncontrol.socket = '/run/signalbox/lab/x/a.sock'\napps.ping.enabled = false\n\
-                      log.level = 'debug'\ngist = { t1 = '50ms', attempts = 3 }";
+        let wanted = "version = 1\nnode = { name = 'a', protocols = ['gist'] }\n\
+                      control.socket = '/run/signalbox/lab/x/a.sock'\nlog.level = 'debug'\n\
+                      gist.retry = { first = '50ms', attempts = 3 }";
         assert_eq!(written, wanted.parse().expect("sound"));
+    }
+
+    #[test]
+    fn every_scenario_gives_its_daemons_sound_configurations() {
+        for (name, text) in crate::scenario::builtins() {
+            let scenario = crate::scenario::read(name, text).unwrap_or_else(|error| panic!("{error}"));
+            let plan = Plan::new(&scenario);
+            for node in plan.nodes.iter().filter(|node| node.daemon) {
+                let text = configuration(&plan, node).expect("a table");
+                let loaded = signalbox_config::parse(Path::new(name), &text);
+                assert!(loaded.config.is_some(), "{name}, {}: {:#?}\n{text}", node.name, loaded.findings);
+            }
+        }
     }
 }

@@ -96,10 +96,7 @@ impl Plan {
             .map(|node| {
                 let mut config = scenario.config.clone();
                 merge(&mut config, &node.config);
-                let runs = |protocol: &&dyn Protocol| {
-                    node.protocols.contains(protocol.name()) && protocol.configured(&config)
-                };
-                let protocols = protocols::all().filter(runs).map(|protocol| protocol.name()).collect();
+                let protocols = protocols::configured(&config, &node.protocols);
                 PlannedNode {
                     name: node.name.as_ref().clone(),
                     namespace: namespace(&scenario.name, node.name.as_ref()),

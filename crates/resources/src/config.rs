@@ -1,15 +1,15 @@
 //! The configuration: links and their shares, policy rules, and keys of tokens.
 //!
-//! The types are those of the configuration file. Values that a type can check alone (a rate, a prefix) are checked
-//! while they are read. [`Config::validated`] checks the rest, and names the field.
+//! Values that a type can check alone (a rate, a prefix) are checked while they are read. [`Config::validated`] checks the
+//! rest, and names the field.
 
 use std::collections::BTreeSet;
 
-use signalbox_core::security::Fingerprint;
+use signalbox_core::ReserverId;
 use signalbox_core::traffic::{Excess, ServiceClass};
 
 use crate::token::KeyConfig;
-use crate::units::{Hours, Net, Ports, Rate, Services, Share, Span};
+use crate::units::{Hours, Identity, Net, Ports, Rate, Services, Share, Span};
 
 /// Link name in the configuration that stands for all interfaces without a link of their own, except tunnels. The
 /// links that the packets of a tunnel use are not known here (RFC 2215 §3.1).
@@ -21,10 +21,8 @@ pub const ANY_LINK: &str = "*";
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
 pub struct Config {
     /// Links with resources to reserve. Without any, every request is refused.
-    #[cfg_attr(feature = "serde", serde(rename = "link"))]
     pub links: Vec<LinkConfig>,
     /// Policy rules. The first rule that applies decides.
-    #[cfg_attr(feature = "serde", serde(rename = "rule"))]
     pub rules: Vec<RuleConfig>,
     /// Action for requests to which no rule applies.
     pub default: Action,
@@ -39,7 +37,6 @@ pub struct Config {
     /// Most reservations of one session at one interface; 1 to 1024.
     pub max_sharers: u32,
     /// Keys that verify authorization tokens (RFC 5981).
-    #[cfg_attr(feature = "serde", serde(rename = "key"))]
     pub keys: Vec<KeyConfig>,
 }
 
@@ -114,7 +111,7 @@ pub struct LinkConfig {
 }
 
 const fn default_reservable() -> Share {
-    Share::Percent(75)
+    Share::percent(75)
 }
 
 const fn default_own_queues() -> u32 {
@@ -256,13 +253,15 @@ pub struct RuleConfig {
     /// The action.
     pub action: Action,
 
+    /// Request: the signaling protocols.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub signaling: Vec<ReserverId>,
     /// Requester: source addresses of the request.
     #[cfg_attr(feature = "serde", serde(default))]
     pub from: Vec<Net>,
-    /// Requester: authenticated peers, by fingerprint (64 hexadecimal digits), by DNS name (`"r1.example"`, or
-    /// `"*.example"` for one label), or `"any"`.
+    /// Requester: authenticated peers, by the identity that they proved.
     #[cfg_attr(feature = "serde", serde(default))]
-    pub peer: Vec<String>,
+    pub peer: Vec<Identity>,
     /// Requester: authorizing entities of verified tokens, or `"any"`.
     #[cfg_attr(feature = "serde", serde(default))]
     pub token: Vec<String>,
@@ -327,6 +326,7 @@ impl RuleConfig {
         Self {
             name: name.to_owned(),
             action,
+            signaling: Vec::new(),
             from: Vec::new(),
             peer: Vec::new(),
             token: Vec::new(),
@@ -493,16 +493,9 @@ impl LinkConfig {
 impl RuleConfig {
     fn validated(&self, at: &str) -> Result<(), ConfigError> {
         let fault = |field: &str, problem: String| Err(ConfigError::new(format!("{at}.{field}"), problem));
-        for peer in &self.peer {
-            let fingerprint = peer.parse::<Fingerprint>().is_ok();
-            if !fingerprint && !is_dns_pattern(peer) && peer != ANY_NAME {
-                return fault(
-                    "peer",
-                    format!(
-                        "{peer:?} is neither a fingerprint (64 hexadecimal digits) nor a DNS name nor \"any\""
-                    ),
-                );
-            }
+        if self.peer.contains(&Identity::Any) {
+            let problem = "\"any\" matches every request, as does a rule without peer: \"authenticated\"";
+            return fault("peer", problem.to_owned());
         }
         if let Some(token) = self.token.iter().find(|token| token.is_empty()) {
             return fault("token", format!("{token:?}: the name of an authorizing entity, or \"any\""));
@@ -513,7 +506,7 @@ impl RuleConfig {
         if self.ports.is_empty() || !self.protocol.is_empty() {
             // Ports have a meaning only with a protocol that has them.
         } else {
-            return fault("ports", "needs protocol, for instance protocol = [6, 17]".to_owned());
+            return fault("ports", "needs ip_protocol, for instance ip_protocol = [\"udp\"]".to_owned());
         }
         if self.action == Action::Deny && self.has_limits() {
             return fault("action", "\"deny\" takes no limits: leave them out, or \"allow\"".to_owned());
@@ -524,12 +517,3 @@ impl RuleConfig {
 
 /// Whether the list is `"any"`.
 pub(crate) const ANY_NAME: &str = "any";
-
-fn is_dns_pattern(text: &str) -> bool {
-    let name = text.strip_prefix("*.").unwrap_or(text);
-    text.len() <= 253
-        && text.contains('.')
-        && name.split('.').all(|label| {
-            !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-        })
-}

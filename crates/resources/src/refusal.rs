@@ -322,7 +322,7 @@ impl fmt::Display for LinkWhy {
                 write!(f, "buffer: {used} of {limit} octets in use, {asked} asked")
             }
             Self::Count { limit } => write!(f, "max_reservations: all {limit} in use"),
-            Self::Queues { limit } => write!(f, "own_queues: all {limit} in use"),
+            Self::Queues { limit } => write!(f, "per_flow_queues: all {limit} in use"),
             Self::FlowTaken(filter) => write!(f, "flow {filter} has a reservation already"),
             Self::OtherService(service) => write!(f, "the session has {service} here"),
             Self::Sharers { limit } => write!(f, "max_sharers: all {limit} in use"),

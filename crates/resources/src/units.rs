@@ -3,10 +3,11 @@
 use core::fmt;
 use core::net::IpAddr;
 use core::str::FromStr;
-use core::time::Duration;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::ServiceClass;
+use signalbox_units::{BitRate, Percent, Service};
+pub use signalbox_units::{Identity, Span};
 
 /// Reads and writes a type of this module as the text that it displays as.
 macro_rules! as_text {
@@ -26,7 +27,7 @@ macro_rules! as_text {
         }
     )* };
 }
-as_text!(Rate, Share, Net, Ports, Span, Hours, Services);
+as_text!(Share, Net, Ports, Hours, Services);
 
 /// A text with an invalid value, and the valid form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,23 +50,25 @@ pub struct Rate(pub u64);
 const UNITS: [(u64, &str); 4] = [(1_000_000_000, "Gbit"), (1_000_000, "Mbit"), (1_000, "kbit"), (1, "bit")];
 
 impl FromStr for Rate {
-    type Err = BadText;
+    type Err = signalbox_units::BadText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
-        const WANTED: &str = "rate: a number and bit, kbit, mbit or gbit, like \"10mbit\"";
-        let fail = || bad(text, WANTED);
-        let (number, unit) =
-            text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(fail)?);
-        let unit = unit.trim().to_ascii_lowercase();
-        let unit = unit.strip_suffix("/s").unwrap_or(&unit);
-        let (factor, _) = UNITS.iter().find(|(_, name)| name.eq_ignore_ascii_case(unit)).ok_or_else(fail)?;
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-        let digits = u32::try_from(fraction.len()).map_err(|_| fail())?;
-        let scale = 10_u64.checked_pow(digits).ok_or_else(fail)?;
-        let part = fraction.parse::<u64>().map_err(|_| fail())?.checked_mul(*factor).ok_or_else(fail)?;
-        let bits = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(*factor));
-        let bits = bits.and_then(|bits| bits.checked_add(part / scale)).ok_or_else(fail)?;
-        Ok(Self(bits / 8))
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(|rate: BitRate| Self(rate.octets()))
+    }
+}
+
+/// Written exactly, unlike [`Display`](fmt::Display), which is for people.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Rate {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        BitRate::of_octets(self.0).serialize(serializer)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Rate {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BitRate::deserialize(deserializer).map(|rate| Self(rate.octets()))
     }
 }
 
@@ -112,46 +115,42 @@ impl fmt::Display for In {
 /// Part of a link: `"75%"` of its capacity, or a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Share {
-    /// 0 to 100.
-    Percent(u8),
+    /// That part of the capacity.
+    Percent(Percent),
     /// Not more than the capacity counts.
     Rate(Rate),
 }
 
 impl Share {
+    /// A part in whole percents; all of it if it is more than 100.
+    #[must_use]
+    pub const fn percent(percent: u8) -> Self {
+        Self::Percent(Percent::whole(percent))
+    }
+
     /// The part of a link with this capacity, octets a second.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         match self {
-            Self::Percent(percent) => {
-                capacity / 100 * u64::from(percent.min(100))
-                    + capacity % 100 * u64::from(percent.min(100)) / 100
-            }
+            Self::Percent(percent) => percent.of(capacity),
             Self::Rate(rate) => rate.0.min(capacity),
         }
     }
 }
 
 impl FromStr for Share {
-    type Err = BadText;
+    type Err = signalbox_units::BadText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
-        let fail = |_| bad(text, "share: 0% to 100%, or a rate like \"8mbit\"");
-        match text.strip_suffix('%') {
-            Some(percent) => match percent.trim().parse() {
-                Ok(percent) if percent <= 100 => Ok(Self::Percent(percent)),
-                _ => Err(fail(())),
-            },
-            None => text.parse().map(Self::Rate).map_err(|_| fail(())),
-        }
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.contains('%') { text.parse().map(Self::Percent) } else { text.parse().map(Self::Rate) }
     }
 }
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Percent(percent) => write!(f, "{percent}%"),
-            Self::Rate(rate) => rate.fmt(f),
+            Self::Percent(percent) => percent.fmt(f),
+            Self::Rate(rate) => BitRate::of_octets(rate.0).fmt(f),
         }
     }
 }
@@ -221,45 +220,6 @@ impl fmt::Display for Ports {
     }
 }
 
-/// A duration as a whole number of a unit: `"250us"`, `"5ms"`, `"90s"`, `"5m"`, `"1h"`, `"1d"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Span(pub Duration);
-
-const SPANS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-/// Microseconds of each.
-const SHORT_SPANS: [(u64, &str); 2] = [(1000, "ms"), (1, "us")];
-
-impl FromStr for Span {
-    type Err = BadText;
-
-    fn from_str(text: &str) -> Result<Self, BadText> {
-        let fail = || bad(text, "duration: a whole number and us, ms, s, m, h or d, like \"90s\"");
-        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).ok_or_else(fail)?);
-        if let Some((factor, _)) = SHORT_SPANS.iter().find(|(_, name)| *name == unit.trim()) {
-            let us = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)).ok_or_else(fail)?;
-            return Ok(Self(Duration::from_micros(us)));
-        }
-        let (factor, _) = SPANS.iter().find(|(_, name)| *name == unit.trim()).ok_or_else(fail)?;
-        let seconds = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)).ok_or_else(fail)?;
-        Ok(Self(Duration::from_secs(seconds)))
-    }
-}
-
-/// In the largest unit of which it is a whole number. Below a second it has a fraction.
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.subsec_nanos() != 0 {
-            return write!(f, "{:?}", self.0);
-        }
-        let seconds = self.0.as_secs();
-        let (factor, unit) = SPANS
-            .into_iter()
-            .find(|(factor, _)| seconds >= *factor && seconds.is_multiple_of(*factor))
-            .unwrap_or((1, "s"));
-        write!(f, "{}{unit}", seconds / factor)
-    }
-}
-
 /// Hours of a day in UTC, without the end: `"08:00-18:30"`. It spans midnight if the end is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hours {
@@ -294,7 +254,7 @@ impl fmt::Display for Hours {
     }
 }
 
-/// Services of a rule: `"controlled-load"`, `"guaranteed"`, `"dscp"` (any code point) or `"dscp 46"`.
+/// Services of a rule: one as [`Service`] writes it, or `"dscp"` for every code point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Services {
     /// One service.
@@ -315,17 +275,12 @@ impl Services {
 }
 
 impl FromStr for Services {
-    type Err = BadText;
+    type Err = signalbox_units::BadText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "controlled-load" => Ok(Self::One(ServiceClass::ControlledLoad)),
-            "guaranteed" => Ok(Self::One(ServiceClass::Guaranteed)),
             "dscp" => Ok(Self::AnyDscp),
-            _ => match text.strip_prefix("dscp ").map(str::parse) {
-                Some(Ok(code @ 0..=63)) => Ok(Self::One(ServiceClass::Dscp(code))),
-                _ => Err(bad(text, "service: \"controlled-load\", \"guaranteed\", \"dscp\" or \"dscp 46\"")),
-            },
+            _ => text.parse().map(|Service(class)| Self::One(class)),
         }
     }
 }
@@ -333,7 +288,7 @@ impl FromStr for Services {
 impl fmt::Display for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::One(one) => one.fmt(f),
+            Self::One(one) => Service(*one).fmt(f),
             Self::AnyDscp => f.write_str("dscp"),
         }
     }

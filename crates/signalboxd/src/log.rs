@@ -1,17 +1,57 @@
 //! The daemon's log: standard error, as text or JSON lines.
 
+use signalbox_config::log::{Filter, Level};
+use signalbox_config::{Log, LogFormat};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-use crate::config::{LogConfig, LogFormat};
-
 /// Starts the log. What the filter leaves out costs the modules one comparison.
-pub(crate) fn start(config: &LogConfig) {
+pub(crate) fn start(config: &Log) {
     let layer = fmt::layer().with_writer(std::io::stderr);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match config.format {
         LogFormat::Text => layer.with_ansi(false).with_target(config.level.names_modules()).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(layer).with(config.level.targets()).init();
+    tracing_subscriber::registry().with(layer).with(targets(&config.level)).init();
+}
+
+fn targets(filter: &Filter) -> Targets {
+    let modules = filter.modules.iter().map(|(module, level)| (module.clone(), threshold(*level)));
+    Targets::new().with_default(threshold(filter.level)).with_targets(modules)
+}
+
+const fn threshold(level: Level) -> LevelFilter {
+    match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::filter::LevelFilter as L;
+
+    use super::*;
+
+    #[test]
+    fn modules_have_levels_of_their_own() {
+        let filter: Filter = "warn,signalbox_gist=debug,signalbox_rsvp::engine=trace".parse().unwrap();
+        let targets = targets(&filter);
+        for (module, level, expected) in [
+            ("signalboxd", L::WARN, true),
+            ("signalboxd", L::INFO, false),
+            ("signalbox_gist::engine", L::DEBUG, true),
+            ("signalbox_gist::engine", L::TRACE, false),
+            ("signalbox_rsvp::engine::path", L::TRACE, true),
+            ("signalbox_rsvp::wire", L::INFO, false),
+        ] {
+            let enabled = targets.would_enable(module, &level.into_level().unwrap());
+            assert_eq!(enabled, expected, "{module} {level}");
+        }
+    }
 }

@@ -6,15 +6,13 @@
 //! * [`server`] is a second thread, for the clients of the control socket and for signals. It sends [`requests`] to the
 //!   event loop and never touches the node.
 //! * [`clients`] is the life cycle that the clients of all protocols have.
-//! * [`protocols`] holds a folder for each protocol: its configuration, its conversions between the API's types and
-//!   ours, its service. [`api`] is what the services share, and those that belong to no protocol. [`resources`] is the
-//!   configuration that QoS and RSVP share.
+//! * [`protocols`] holds a folder for each protocol: its conversions between the API's types and ours, its service. [`api`]
+//!   is what the services share, and those that belong to no protocol. [`v0`] is the former interface.
 //! * [`metrics`] are the numbers that monitoring systems read.
-//! * [`config`] reads the configuration, [`report`] logs counters that grow, [`record`] records inputs.
+//! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
 mod api;
 mod clients;
-mod config;
 mod driver;
 mod log;
 mod metrics;
@@ -23,7 +21,6 @@ mod protocols;
 mod record;
 mod report;
 mod requests;
-mod resources;
 #[cfg(test)]
 mod rig;
 mod server;
@@ -33,11 +30,12 @@ mod v0;
 mod view;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use signalbox_config::{Config, Finding};
 use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::traffic::Enforcer;
@@ -45,9 +43,7 @@ use signalbox_linux::{Io, OpenError, capability, kernel_speaks_sctp, process};
 use signalbox_node::Node;
 
 use api::Names;
-use config::Config;
 use driver::Driver;
-use protocols::sections;
 use record::Recorder;
 use server::Server;
 use socket::ControlSocket;
@@ -62,7 +58,7 @@ struct Arguments {
     /// Configuration file.
     #[arg(long, value_name = "FILE", default_value = "/etc/signalbox/signalboxd.toml")]
     config: PathBuf,
-    /// Only read the configuration, and print OK or what is wrong.
+    /// Only read the configuration, and print OK or all mistakes and warnings.
     #[arg(long)]
     check: bool,
 }
@@ -80,26 +76,38 @@ Exit status: 0 stopped or the configuration is fine, 1 it could not run, 2 wrong
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let config = match Config::load(&arguments.config) {
-        Ok(config) => config,
-        Err(error) => return fail(&error, WRONG_CONFIG),
+    let (config, warnings) = match load(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(mistakes) => return fail(&mistakes, WRONG_CONFIG),
     };
     if arguments.check {
-        for warning in config.warnings() {
-            let _ = writeln!(io::stderr(), "{}: warning: {warning}", arguments.config.display());
+        for warning in warnings {
+            let _ = writeln!(io::stderr(), "signalboxd: {warning}");
         }
         // Where the line cannot be printed, the exit status gives the result.
         let _ = writeln!(io::stdout(), "{}: OK", arguments.config.display());
         return ExitCode::SUCCESS;
     }
     log::start(&config.log);
-    for warning in config.warnings() {
+    for warning in warnings {
         tracing::warn!("{warning}");
     }
     match run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format_args!("{error:#}"), 1),
     }
+}
+
+/// Reads the configuration, and gives its warnings with it. An error is the text of all mistakes.
+fn load(path: &Path) -> Result<(Config, Vec<Finding>), String> {
+    let loaded = signalbox_config::load(path).map_err(|error| {
+        let path = path.display();
+        format!("{path}: cannot read the configuration: {error}; give an existing file with --config")
+    })?;
+    loaded.usable().map_err(|findings| {
+        let lines: Vec<_> = findings.iter().map(Finding::to_string).collect();
+        lines.join("\nsignalboxd: ")
+    })
 }
 
 fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
@@ -115,7 +123,7 @@ fn run(config: &Config) -> Result<()> {
     // The control socket comes first: it shows whether another daemon runs with this configuration.
     let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
     let clock = Clock::start();
-    let settings = settings(config, &clock, kernel_speaks_sctp());
+    let settings = config.settings(clock.start_unix_us(), kernel_speaks_sctp());
     let io = open(config, &settings)?;
     let enforcer = enforcer(config)?;
     let seed = clock::seed().context("the kernel gives no random numbers")?;
@@ -145,30 +153,11 @@ fn run(config: &Config) -> Result<()> {
     result.and(closed)
 }
 
-/// The node's settings. What is not configured here is absent.
-fn settings(config: &Config, clock: &Clock, kernel_sctp: bool) -> signalbox_node::Config {
-    let mut node = signalbox_node::Config {
-        wall_clock_us: clock.start_unix_us(),
-        resources: config.traffic.admission(&config.resources),
-        ..signalbox_node::Config::empty()
-    };
-    for section in sections(config) {
-        section.install(&mut node);
-    }
-    if let Some(gist) = &mut node.gist {
-        gist.channels.kernel_sctp = kernel_sctp;
-    }
-    node
-}
-
 /// Makes the queues at the links that can be reserved at, on a node with a protocol that reserves.
 fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
-    if !sections(config).any(|section| section.reserves()) {
-        return Ok(None);
-    }
-    let traffic = config.traffic.enforcer(&config.resources, config.io.own_mark);
+    let Some(traffic) = config.traffic() else { return Ok(None) };
     let enforcer = Enforcer::open(&traffic)
-        .context("cannot enforce reservations (traffic.enforcement says whether that is needed)")?;
+        .context("cannot enforce reservations (enforcement.mode says whether that is needed)")?;
     // The driver reports links that are not there yet, when they come.
     for link in
         enforcer.capabilities().filter(|link| link.ifindex != IfIndex::NONE && !link.lacking.is_empty())

@@ -5,12 +5,11 @@ use std::io::BufWriter;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use anyhow::{Context, Result};
+use signalbox_config::Record;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
 use signalbox_node::{Command, Config as NodeConfig};
 use signalbox_record::Writer;
-
-use crate::config::RecordConfig;
 
 /// An open recording.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ impl Recorder {
     /// Starts the recording that `config` asks for, of a node made from `node` and `seed`.
     ///
     /// Only the owner may read the file: the seed in it is a secret.
-    pub(crate) fn open(config: &RecordConfig, node: &NodeConfig, seed: &[u8; 32]) -> Result<Option<Self>> {
+    pub(crate) fn open(config: &Record, node: &NodeConfig, seed: &[u8; 32]) -> Result<Option<Self>> {
         let Some(path) = &config.file else { return Ok(None) };
         let cannot = || format!("cannot record to {}; set record.file", path.display());
         let file = OpenOptions::new()
@@ -34,8 +33,7 @@ impl Recorder {
             .with_context(cannot)?;
         // The mode above holds for new files only.
         file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
-        let limit = u64::from(config.limit_mib) << 20;
-        let writer = Writer::new(BufWriter::new(file), node, seed, limit).with_context(cannot)?;
+        let writer = Writer::new(BufWriter::new(file), node, seed, config.limit).with_context(cannot)?;
         tracing::warn!(path = %path.display(), "recording; the file holds this node's secrets");
         Ok(Some(Self { writer }))
     }
@@ -250,7 +248,7 @@ mod tests {
 
     fn header_of(config: &NodeConfig, name: &str) -> (serde_json::Value, [u8; 32], u32) {
         let file = std::env::temp_dir().join(format!("signalboxd-{name}-{}.jsonl", std::process::id()));
-        let record = RecordConfig { file: Some(file.clone()), limit_mib: 1 };
+        let record = Record { file: Some(file.clone()), limit: 1 << 20 };
         let mut recorder = Recorder::open(&record, config, &[3; 32]).unwrap().unwrap();
         recorder.flush();
         let recording = File::open(&file).unwrap();

@@ -15,14 +15,14 @@ use tonic_types::StatusExt as _;
 
 use crate::api::{Api, Facts, Names};
 use crate::clients::{Client, Delivery};
-use crate::config::Config;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest, Query};
 use crate::view::View;
 use crate::view::tests::NoKernel;
 
 /// A configuration with all protocols.
-pub(crate) const ALL: &str = "[node]\nname = \"r7\"\n[apps.ping]\n[apps.qos]\n[rsvp]\n";
+pub(crate) const ALL: &str =
+    "version = 1\n[node]\nname = \"r7\"\nprotocols = [\"gist\", \"ping\", \"qos\", \"rsvp\"]\n";
 
 /// The reason of an error, as programs read it.
 pub(crate) fn reason(status: &Status) -> String {
@@ -66,7 +66,7 @@ impl OpenClient {
 impl Rig {
     /// The services of a node of this configuration.
     pub(crate) async fn new(config: &str) -> Self {
-        let config = Config::parse(Path::new("node.toml"), config).unwrap();
+        let config = signalbox_config::parse(Path::new("node.toml"), config).config.unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (sender, requests) = mpsc::channel(8);
         let woken = Arc::new(AtomicUsize::new(0));

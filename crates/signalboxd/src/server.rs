@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use signalbox_config::Config;
 use signalbox_linux::Waker;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,7 +14,6 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport;
 
 use crate::api::{Api, Facts, Names};
-use crate::config::Config;
 use crate::metrics::http;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest};

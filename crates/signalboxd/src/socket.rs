@@ -116,4 +116,10 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_dir_all(directory).unwrap();
     }
+
+    /// The command looks for the daemon where a configuration without `control.socket` puts it.
+    #[test]
+    fn daemon_and_command_agree_on_the_socket() {
+        assert_eq!(signalbox_config::DEFAULT_SOCKET, signalbox_api::DEFAULT_SOCKET);
+    }
 }

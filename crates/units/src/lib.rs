@@ -58,13 +58,19 @@ impl Form {
     }
 }
 
+impl BadText {
+    /// What is wrong, without the form that is right.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        let Self { text, form: Form { what, .. }, why } = self;
+        why.map_or_else(|| format!("{text:?} is not {what}"), |why| format!("{text:?} {why}"))
+    }
+}
+
 impl fmt::Display for BadText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, form: Form { what, parts, example }, why } = self;
-        match why {
-            Some(why) => write!(f, "{text:?} {why}: write {parts}, such as {example:?}"),
-            None => write!(f, "{text:?} is not {what}: write {parts}, such as {example:?}"),
-        }
+        let Form { parts, example, .. } = self.form;
+        write!(f, "{}: write {parts}, such as {example:?}", self.problem())
     }
 }
 

@@ -43,18 +43,10 @@ pub(crate) trait Protocol: Debug + Sync {
         None
     }
 
-    /// Whether a daemon with this configuration of the file runs the protocol.
-    fn configured(&self, _config: &toml::Table) -> bool {
-        true
-    }
-
     /// Whether the protocol makes reservations, which the node's kernel keeps.
     fn reserves(&self) -> bool {
         false
     }
-
-    /// Puts the protocol into the configuration of a daemon that runs it, or takes it out.
-    fn configure(&self, _runs: bool, _config: &mut toml::Table) {}
 
     /// The commands that show the protocol's tables of a node, like `"show sessions"`.
     fn tables(&self) -> &'static [&'static str] {
@@ -122,10 +114,13 @@ impl<'de> Deserialize<'de> for Condition {
     }
 }
 
-/// Merges a table into a configuration, below this path of keys.
-fn set(config: &mut toml::Table, path: &[&str], table: toml::Table) {
-    let at = |table, key: &&str| toml::Table::from_iter([((*key).to_owned(), toml::Value::Table(table))]);
-    crate::plan::merge(config, &path.iter().rev().fold(table, at));
+/// The protocols that a daemon runs: `node.protocols` of its configuration, if the file has it, else `keys`, those of
+/// the node's own keys.
+pub(crate) fn configured(config: &toml::Table, keys: &Set) -> Set {
+    let list = config.get("node").and_then(|node| node.get("protocols")).and_then(toml::Value::as_array);
+    let Some(list) = list else { return keys.clone() };
+    let named = |protocol: &&dyn Protocol| list.iter().any(|name| name.as_str() == Some(protocol.name()));
+    all().filter(named).map(|protocol| protocol.name()).collect()
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl Link {
                 return Err(OpenError::new(
                     "missing-ebpf",
                     missing,
-                    "give the program CAP_BPF and CAP_PERFMON on a kernel from 5.11, or set enforcement = \
+                    "give the program CAP_BPF and CAP_PERFMON on a kernel from 5.11, or set enforcement.mode = \
                      \"best-effort\"",
                 ));
             }
@@ -119,7 +119,7 @@ impl Link {
             Some(libc::ENOENT | libc::EOPNOTSUPP) => OpenError::new(
                 "missing-htb",
                 format!("the kernel makes no HTB queues at {} ({error})", config.name),
-                "load the modules sch_htb and sch_fifo, or set enforcement = \"best-effort\" or \"off\"",
+                "load the modules sch_htb and sch_fifo, or set enforcement.mode = \"best-effort\" or \"off\"",
             ),
             _ => system("making the queues", error),
         })?;

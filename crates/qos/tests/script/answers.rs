@@ -62,7 +62,7 @@ fn a_refusal_shows_which_parameter_was_too_much() {
 fn a_rule_may_ask_who_the_peer_is() {
     let mut rig = Rig::with_rules(Config::default(), |config| {
         let mut rule = RuleConfig::new("friends", Action::Allow);
-        rule.peer = vec!["r1.example".to_owned()];
+        rule.peer = vec!["dns:r1.example".parse().unwrap()];
         config.rules = vec![rule];
         config.default = Action::Deny;
     });

@@ -2,68 +2,45 @@
 
 use std::sync::Arc;
 
-use signalbox_core::security::{Fingerprint, Identity};
+use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
 use crate::refusal::PolicyWhy;
 use crate::request::GrantRequest;
-use crate::units::{Hours, Net, Ports};
+use crate::units::{Hours, Identity as Wanted, Net, Ports};
 
 const DAY_MINUTES: u64 = 24 * 60;
 
-/// A rule with parsed names.
+/// A rule, and its name as refusals contain it.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     config: RuleConfig,
     name: Arc<str>,
-    peers: Vec<Peer>,
 }
 
-#[derive(Debug)]
-enum Peer {
-    Any,
-    Key(Fingerprint),
-    Name(String),
-    /// Any single label before this suffix, which begins with a dot.
-    Below(String),
-}
-
-impl Peer {
-    fn new(text: &str) -> Self {
-        if text == ANY_NAME {
-            Self::Any
-        } else if let Ok(key) = text.parse() {
-            Self::Key(key)
-        } else if let Some(rest) = text.strip_prefix('*') {
-            Self::Below(rest.to_owned())
-        } else {
-            Self::Name(text.to_owned())
-        }
-    }
-
-    fn is(&self, identity: &Identity) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Key(key) => *key == identity.key,
-            Self::Name(name) => identity.dns_names().any(|dns| dns.eq_ignore_ascii_case(name)),
-            Self::Below(rest) => identity.dns_names().any(|dns| {
+/// Whether a peer proved this identity.
+fn proved(wanted: &Wanted, peer: &Identity) -> bool {
+    match wanted {
+        Wanted::Any | Wanted::Authenticated => true,
+        Wanted::Key(key) => *key == peer.key,
+        Wanted::Address(address) => peer.addresses.contains(address),
+        Wanted::Dns(pattern) => match pattern.strip_prefix('*') {
+            // Any single label before this rest, which begins with a dot.
+            Some(rest) => peer.dns_names().any(|dns| {
                 dns.split_once('.').is_some_and(|(label, _)| {
                     !label.is_empty()
                         && dns.get(label.len()..).is_some_and(|tail| tail.eq_ignore_ascii_case(rest))
                 })
             }),
-        }
+            None => peer.dns_names().any(|dns| dns.eq_ignore_ascii_case(pattern)),
+        },
     }
 }
 
 impl Matcher {
     pub(crate) fn new(config: &RuleConfig) -> Self {
-        Self {
-            name: Arc::from(config.name.as_str()),
-            peers: config.peer.iter().map(|text| Peer::new(text)).collect(),
-            config: config.clone(),
-        }
+        Self { name: Arc::from(config.name.as_str()), config: config.clone() }
     }
 
     pub(crate) const fn name(&self) -> &Arc<str> {
@@ -87,8 +64,9 @@ impl Matcher {
         let rule = &self.config;
         let requester = &ask.requester;
         any_or_empty(&rule.from, |net| net.0.contains(requester.address))
-            && any_or_empty(&self.peers, |peer| {
-                requester.peer.as_ref().is_some_and(|identity| peer.is(identity))
+            && any_or_empty(&rule.signaling, |protocol| *protocol == ask.owner.protocol)
+            && any_or_empty(&rule.peer, |wanted| {
+                requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
             })
             && any_or_empty(&rule.token, |entity| {
                 requester.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)

@@ -16,7 +16,7 @@ use crate::support::*;
 #[test]
 fn a_link_gives_its_share_and_no_more() {
     let mut config = config();
-    config.links[0].reservable = Share::Percent(80);
+    config.links[0].reservable = Share::percent(80);
     let mut resources = start(config);
     let first = admit(&mut resources, &ask(1, 5));
     admit(&mut resources, &ask(2, 3));
@@ -153,7 +153,7 @@ fn controlled_load_costs_its_token_rate() {
 fn each_limit_of_a_service_counts() {
     let mut config = config();
     let link = &mut config.links[0];
-    link.controlled_load.max_share = Some(Share::Percent(50));
+    link.controlled_load.max_share = Some(Share::percent(50));
     link.controlled_load.max_each = Some(Rate(3 * MBIT));
     link.guaranteed = ServiceConfig { offered: false, ..link.guaranteed };
     link.buffer = Some(35_000);
@@ -529,7 +529,7 @@ fn interfaces_come_and_go() {
 /// The weakest reservations are removed first, then the largest; the remaining ones fit.
 #[test]
 fn a_link_that_shrinks_loses_the_weakest() {
-    let any = LinkConfig { reservable: Share::Percent(100), ..LinkConfig::new("*", None) };
+    let any = LinkConfig { reservable: Share::percent(100), ..LinkConfig::new("*", None) };
     let mut resources = start(Config { links: vec![any], ..config() });
     assert_eq!(refusal(&mut resources, &ask(1, 1)), "eth1: capacity neither declared nor measured");
     resources.measured(ETH1, Some(10 * MBIT));

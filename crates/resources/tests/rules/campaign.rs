@@ -82,13 +82,13 @@ fn request(wish: &Wish) -> GrantRequest {
 
 fn start_anew() -> Resources {
     let link = LinkConfig {
-        reservable: Share::Percent(90),
+        reservable: Share::percent(90),
         buffer: Some(120_000),
         own_queues: 3,
         ..LinkConfig::new(ANY_LINK, None)
     };
     let mut link = LinkConfig { max_reservations: Some(9), ..link };
-    link.controlled_load.max_share = Some(Share::Percent(60));
+    link.controlled_load.max_share = Some(Share::percent(60));
     let mut rule = RuleConfig::new("all", signalbox_resources::config::Action::Allow);
     rule.max_total = Some(signalbox_resources::Rate(9 * MBIT));
     rule.max_reservations = Some(8);

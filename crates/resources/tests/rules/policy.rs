@@ -149,17 +149,17 @@ fn an_authenticated_peer_is_known_by_key_or_name() {
     };
     let keyed = Identity::of_key(key);
     let cases: [(&str, &Identity, bool); 8] = [
-        (&key.to_string(), &keyed, true),
-        (&key.to_string(), &named, false),
-        ("any", &keyed, true),
-        ("r1.core.example", &named, true),
-        ("r1.core.example", &keyed, false),
-        ("*.core.example", &named, true),
-        ("*.example", &named, false),
-        ("core.example", &named, false),
+        (&format!("key:{key}"), &keyed, true),
+        (&format!("key:{key}"), &named, false),
+        ("authenticated", &keyed, true),
+        ("dns:r1.core.example", &named, true),
+        ("dns:r1.core.example", &keyed, false),
+        ("dns:*.core.example", &named, true),
+        ("dns:*.example", &named, false),
+        ("dns:core.example", &named, false),
     ];
     for (peer, identity, applies) in cases {
-        let resources = only(vec![RuleConfig { peer: vec![peer.to_owned()], ..allow("") }]);
+        let resources = only(vec![RuleConfig { peer: vec![peer.parse().unwrap()], ..allow("") }]);
         assert_eq!(decided(&resources, &by(identity)).is_ok(), applies, "{peer} {identity}");
         assert!(decided(&resources, &ask(1, 1)).is_err(), "{peer}: nobody has proved anything");
     }
@@ -218,8 +218,8 @@ fn what_is_asked_for_is_matched() {
         (|r| r.service = parse("controlled-load"), &base, true, true),
         (|r| r.service = parse("guaranteed"), &base, false, false),
         (|r| r.service = parse("dscp"), &marked, true, true),
-        (|r| r.service = parse("dscp 46"), &marked, true, true),
-        (|r| r.service = parse("dscp 10"), &marked, false, false),
+        (|r| r.service = parse("dscp:46"), &marked, true, true),
+        (|r| r.service = parse("dscp:10"), &marked, false, false),
         (|r| r.interface = vec!["eth1".to_owned()], &base, true, true),
         (|r| r.interface = vec!["eth2".to_owned()], &base, false, false),
         (|r| r.source = parse("10.0.0.0/24"), &base, true, true),

@@ -130,7 +130,7 @@ fn preemption_is_a_setting() {
 #[test]
 fn victims_are_of_the_service_that_is_short() {
     let mut config = preemptive();
-    config.links[0].controlled_load.max_share = Some(Share::Percent(50));
+    config.links[0].controlled_load.max_share = Some(Share::percent(50));
     let mut resources = start(config);
     let other = GrantRequest { service: ServiceClass::Dscp(46), ..ask(1, 5) };
     admit(&mut resources, &other);

@@ -1,6 +1,7 @@
 //! The commands. Each family of commands is a folder with a `mod` line and a line in the table below; nothing outside a
 //! folder depends on what is in it, except the table.
 
+mod config;
 mod decode;
 mod lab;
 mod ping;
@@ -58,6 +59,8 @@ subcommands! {
         Rsvp(rsvp::RsvpArgs),
         /// Show the state of the node: sessions, peers, associations, reservations, interfaces, counters, status.
         Show(show::ShowArgs),
+        /// Check a configuration of the daemon, or show all of its keys.
+        Config(config::ConfigArgs),
         /// Print messages, from hexadecimal lines or a capture, as text or JSON.
         Decode(decode::DecodeArgs),
         /// Networks of namespaces on this machine, and scenarios that run in them.

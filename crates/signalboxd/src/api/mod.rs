@@ -11,13 +11,12 @@ pub(crate) mod types;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use signalbox_api::v1::InterfaceRef;
+use signalbox_config::Config;
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 use signalbox_node::ProtocolId;
 use tonic::Status;
 
-use crate::config::Config;
-use crate::protocols::sections;
 use crate::requests::LoopHandle;
 
 /// What every service needs; cheap to clone.
@@ -47,13 +46,11 @@ pub(crate) struct Facts {
 impl Facts {
     /// The facts of a daemon that starts with this configuration.
     pub(crate) fn new(config: &Config) -> Self {
-        let mut node = signalbox_node::Config::empty();
-        sections(config).for_each(|section| section.install(&mut node));
         Self {
             node: config.node.name.clone(),
-            protocols: node.protocols(),
+            protocols: config.settings(0, false).protocols(),
             start_unix_us: types::unix_us(),
-            reserves: sections(config).any(|section| section.reserves()),
+            reserves: config.reserves(),
         }
     }
 }

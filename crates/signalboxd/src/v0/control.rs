@@ -2,11 +2,10 @@
 
 use signalbox_api::v0;
 use signalbox_api::v0::control_server;
+use signalbox_config::Config;
 use signalbox_core::NslpId;
 use tonic::{Request, Response, Status};
 
-use crate::config::Config;
-use crate::protocols::sections;
 use crate::requests::{LoopHandle, Replies};
 use crate::v0::convert;
 use crate::v0::gist::service::GistTables;
@@ -33,7 +32,7 @@ impl Control {
         Self {
             handle: handle.clone(),
             node: config.node.name.clone(),
-            nslps: sections(config).flat_map(|section| section.nslps()).collect(),
+            nslps: config.nslps(),
             gist: GistTables::new(handle, config),
             ping: PingService::new(handle, config),
             qos: QosService::new(handle, config),

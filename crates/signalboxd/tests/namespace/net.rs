@@ -102,8 +102,8 @@ impl Host {
         std::fs::create_dir_all(&directory).unwrap();
         let at = directory.display();
         let config = format!(
-            "node.name = \"{}\"\ncontrol.socket = \"{at}/sock\"\napps.ping.enabled = true\n\
-             record.file = \"{at}/recording\"\n{settings}",
+            "version = 1\nnode.name = \"{}\"\ncontrol.socket = \"{at}/sock\"\n\
+             node.protocols = [\"gist\", \"ping\", \"beacon\"]\nrecord.file = \"{at}/recording\"\n{settings}",
             namespace.name()
         );
         let file = directory.join("config.toml");

@@ -131,10 +131,10 @@ impl Daemon {
         // State that outlasts the measurement without neighbours to refresh it, and no rate limits: both are
         // for networks, and this is a bench.
         let text = format!(
-            "[node]\nname = \"middle\"\n\
+            "version = 1\n[node]\nname = \"middle\"\nprotocols = [\"gist\", \"ping\"]\n\
              [control]\nsocket = \"{}\"\n\
-             [gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\nrate_limit = 0\nintercept_rate_limit = 0\nquery_rate_per_source = 0\n\
-             [apps.ping]\n[log]\nlevel = \"warn\"\n",
+             [gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\nmessage_rate = \"0/s\"\nintercept_rate = \"0/s\"\nquery_rate_per_source = \"0/s\"\n\
+             [log]\nlevel = \"warn\"\n",
             socket.display()
         );
         fs::write(&config, text).with_context(|| config.display().to_string())?;

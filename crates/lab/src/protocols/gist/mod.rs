@@ -57,11 +57,6 @@ impl Protocol for Gist {
         "GIST"
     }
 
-    fn configured(&self, config: &toml::Table) -> bool {
-        let enabled = config.get("gist").and_then(|gist| gist.get("enabled"));
-        enabled.and_then(toml::Value::as_bool).unwrap_or(true)
-    }
-
     fn tables(&self) -> &'static [&'static str] {
         &[SESSIONS, ASSOCIATIONS]
     }

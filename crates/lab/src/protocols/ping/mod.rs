@@ -27,11 +27,6 @@ impl Protocol for Ping {
         Some(true)
     }
 
-    fn configure(&self, runs: bool, config: &mut toml::Table) {
-        let enabled = toml::Table::from_iter([("enabled".to_owned(), runs.into())]);
-        super::set(config, &["apps", "ping"], enabled);
-    }
-
     fn report(&self, evidence: &Evidence) -> Vec<Section> {
         let Some((ping, reply)) = last_reply(evidence) else { return Vec::new() };
         let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}"));

@@ -30,12 +30,6 @@ impl Protocol for Qos {
         true
     }
 
-    fn configure(&self, runs: bool, config: &mut toml::Table) {
-        if runs {
-            super::set(config, &["apps", "qos"], toml::Table::new());
-        }
-    }
-
     fn tables(&self) -> &'static [&'static str] {
         &[RESERVATIONS]
     }

@@ -49,12 +49,6 @@ impl Protocol for Rsvp {
         true
     }
 
-    fn configure(&self, runs: bool, config: &mut toml::Table) {
-        if runs {
-            super::set(config, &["rsvp"], toml::Table::new());
-        }
-    }
-
     fn tables(&self) -> &'static [&'static str] {
         &[SESSIONS, NEIGHBOURS]
     }

@@ -31,7 +31,7 @@ async fn a_node_names_its_protocols() {
 
 #[tokio::test]
 async fn without_the_protocol_the_remedy_is_named() {
-    let rig = Rig::new("[gist]\nenabled = false\n").await;
+    let rig = Rig::new("version = 1\nnode.protocols = []\n").await;
     let channel = || rig.channel.clone();
     let flow = v1::FlowSpec { destination: Some("192.0.2.9".into()), ..v1::FlowSpec::default() };
     let ping = ping::v1::PingRequest { flow: Some(flow), ..ping::v1::PingRequest::default() };

@@ -1,7 +1,6 @@
 //! GIST (RFC 5971). Its clients, signaling applications in other processes, are in
 //! [`applications`](super::applications).
 
-pub(crate) mod config;
 mod convert;
 pub(crate) mod service;
 

@@ -1,6 +1,5 @@
 //! The Ping application.
 
-pub(crate) mod config;
 mod convert;
 pub(crate) mod service;
 

@@ -1,6 +1,5 @@
 //! The QoS application (RFC 5974).
 
-pub(crate) mod config;
 mod convert;
 pub(crate) mod reserve;
 pub(crate) mod service;

@@ -1,6 +1,5 @@
 //! RSVP (RFC 2205).
 
-pub(crate) mod config;
 mod convert;
 pub(crate) mod reserve;
 pub(crate) mod service;

@@ -11,6 +11,7 @@ use signalbox_api::v0;
 use signalbox_api::v0::from_application::Request as AppRequest;
 use signalbox_api::v0::gist_server::{Gist, GistServer};
 use signalbox_api::v0::to_application::Indication;
+use signalbox_config::Config;
 use signalbox_core::NslpId;
 use signalbox_node::{ApplicationCommand, Command};
 use tokio::sync::mpsc;
@@ -19,7 +20,6 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::convert;
 use crate::api::errors::stopping;
-use crate::config::Config;
 use crate::protocols::applications::client::{Application, LOW, Reader, Shared, Waiting};
 use crate::requests::{Lease, LoopHandle, Replies};
 

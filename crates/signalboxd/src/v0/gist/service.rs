@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use signalbox_api::v0;
+use signalbox_config::Config;
 use signalbox_node::gist::SessionView;
 use tonic::Status;
 
 use super::convert;
-use crate::config::Config;
 use crate::requests::{LoopHandle, Replies, must_run};
 use crate::view::portion;
 
@@ -21,13 +21,13 @@ pub(crate) struct GistTables {
 impl GistTables {
     /// Calls of a node of this configuration.
     pub(crate) fn new(handle: &LoopHandle, config: &Config) -> Self {
-        Self { handle: handle.clone(), running: config.gist.enabled }
+        Self { handle: handle.clone(), running: config.node.runs("gist") }
     }
 
     fn must_run(&self) -> Result<(), Status> {
         must_run(
             self.running,
-            "this node does not run GIST: set enabled = true in [gist] of its configuration",
+            "this node does not run GIST: add \"gist\" to node.protocols in its configuration",
         )
     }
 

@@ -1,11 +1,11 @@
 //! Pings over the control socket.
 
 use signalbox_api::v0;
+use signalbox_config::Config;
 use signalbox_node::ping::Command;
 use tonic::Status;
 
 use super::convert;
-use crate::config::Config;
 use crate::protocols::ping::Pings;
 use crate::requests::{LoopHandle, Replies, must_run};
 
@@ -19,14 +19,14 @@ pub(crate) struct PingService {
 impl PingService {
     /// Calls of a node of this configuration.
     pub(crate) fn new(handle: &LoopHandle, config: &Config) -> Self {
-        Self { handle: handle.clone(), running: config.ping().is_some() }
+        Self { handle: handle.clone(), running: config.node.runs("ping") }
     }
 
     /// Starts a ping, which stops when the stream of its events is dropped.
     pub(crate) async fn ping(&self, request: v0::PingRequest) -> Result<Replies<v0::PingEvent>, Status> {
         must_run(
             self.running,
-            "this node does not run the Ping application: add [apps.ping] to its configuration",
+            "this node does not run the Ping application: add \"ping\" to node.protocols in its configuration",
         )?;
         let request = convert::ping_request(&request)?;
         let opened = self.handle.open::<Pings>(Command::Start(request)).await?;

@@ -1,13 +1,13 @@
 //! Reservations over the control socket.
 
 use signalbox_api::v0;
+use signalbox_config::Config;
 use signalbox_node::Command;
 use signalbox_node::qos::{self, SessionView};
 use tonic::Status;
 
 use super::convert;
 use crate::api::errors::stopping;
-use crate::config::Config;
 use crate::protocols::qos::Reservations;
 use crate::requests::{LoopHandle, Replies, must_run};
 use crate::v0::resources;
@@ -23,13 +23,13 @@ pub(crate) struct QosService {
 impl QosService {
     /// Calls of a node of this configuration.
     pub(crate) fn new(handle: &LoopHandle, config: &Config) -> Self {
-        Self { handle: handle.clone(), running: config.qos().is_some() }
+        Self { handle: handle.clone(), running: config.node.runs("qos") }
     }
 
     fn must_run(&self) -> Result<(), Status> {
         must_run(
             self.running,
-            "this node does not run the QoS application: add [apps.qos] to its configuration",
+            "this node does not run the QoS application: add \"qos\" to node.protocols in its configuration",
         )
     }
 

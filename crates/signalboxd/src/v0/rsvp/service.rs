@@ -6,6 +6,7 @@ use signalbox_api::v0;
 use signalbox_api::v0::rsvp_request::Request as AppRequest;
 use signalbox_api::v0::rsvp_server::{Rsvp, RsvpServer};
 use signalbox_api::v0::rsvp_upcall::Upcall;
+use signalbox_config::Config;
 use signalbox_core::node::RouteQuery;
 use signalbox_node::Command;
 use signalbox_node::rsvp::{Command as RsvpCommand, RsvpEvent, Session};
@@ -15,7 +16,6 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{convert, tables};
 use crate::clients::EventReader;
-use crate::config::Config;
 use crate::protocols::rsvp::Sessions;
 use crate::requests::{Lease, LoopHandle, Opened, Replies, must_run};
 
@@ -28,12 +28,12 @@ pub(crate) struct RsvpService {
 
 /// The generated server with this service.
 pub(crate) fn server(handle: &LoopHandle, config: &Config) -> RsvpServer<RsvpService> {
-    RsvpServer::new(RsvpService { handle: handle.clone(), running: config.rsvp().is_some() })
+    RsvpServer::new(RsvpService { handle: handle.clone(), running: config.node.runs("rsvp") })
 }
 
 impl RsvpService {
     fn must_run(&self) -> Result<(), Status> {
-        must_run(self.running, "this node does not speak RSVP: add [rsvp] to its configuration")
+        must_run(self.running, "this node does not speak RSVP: add \"rsvp\" to node.protocols")
     }
 }
 

@@ -1,0 +1,270 @@
+//! What belongs to no protocol: `[node]`, `[control]`, `[kernel]`, `[log]`, `[metrics]`, `[record]`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use signalbox_linux::IoConfig;
+
+use crate::keys::Keys;
+use crate::kind::{choice, file_mode, flag, list, listener, mark, number, path, size, text};
+use crate::log::{Filter, OfLog};
+use crate::protocols::NAMES;
+
+/// Path of the control socket unless the configuration has another.
+pub const DEFAULT_SOCKET: &str = "/run/signalbox/signalboxd.sock";
+
+/// `[node]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Name for logs and status.
+    pub name: String,
+    /// The protocols that run.
+    pub protocols: Vec<&'static str>,
+    families: Vec<Family>,
+}
+
+/// A version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            name: name.trim().to_owned(),
+            protocols: vec!["gist", "ping", "qos"],
+            families: vec![Family::V4, Family::V6],
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.key(
+            "name",
+            &mut self.name,
+            text(64),
+            "Name of the node in logs and in `signalbox show status`; the host name if it is absent.",
+        );
+        keys.key(
+            "protocols",
+            &mut self.protocols,
+            list(choice(NAMES)),
+            "The protocols that run. `ping` and `qos` are signaling applications and need `gist`. A section of a \
+             protocol that is not named here has no effect, and is a warning.",
+        );
+        keys.key(
+            "families",
+            &mut self.families,
+            list(choice(&[("ipv4", Family::V4), ("ipv6", Family::V6)])),
+            "Versions of IP that all protocols signal over; one at least.",
+        );
+        keys.check(
+            !self.families.is_empty(),
+            &["families"],
+            "empty: write one version at least, such as [\"ipv4\"]",
+        );
+    }
+
+    /// Whether a protocol runs.
+    #[must_use]
+    pub fn runs(&self, protocol: &str) -> bool {
+        self.protocols.contains(&protocol)
+    }
+}
+
+/// `[control]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// Path of the Unix socket.
+    pub socket: PathBuf,
+    /// Its file permissions.
+    pub mode: u32,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: DEFAULT_SOCKET.into(), mode: 0o660 }
+    }
+}
+
+impl Control {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.key(
+            "socket",
+            &mut self.socket,
+            path(DEFAULT_SOCKET),
+            "Absolute path, at most 107 octets. Missing directories are created. The socket of a daemon that has ended \
+             is replaced. A socket in use stops the start.",
+        );
+        keys.key("mode", &mut self.mode, file_mode(), "File permissions of the socket, in octal.");
+        // The kernel's limit is 108 octets with the closing zero.
+        let short = self.socket.as_os_str().len() <= 107;
+        let message = "longer than 107 octets, the limit of Unix sockets: write a shorter path";
+        keys.check(short, &["socket"], message);
+        let message = "a relative path: write an absolute one, such as \"/run/signalbox/signalboxd.sock\"";
+        keys.check(self.socket.is_absolute(), &["socket"], message);
+    }
+}
+
+/// `[kernel]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    intercept: bool,
+    mark: u32,
+    pub(crate) own_mark: u32,
+    table: u32,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        let IoConfig { intercept, mark, own_mark, table, .. } = IoConfig::default();
+        Self { intercept, mark, own_mark, table }
+    }
+}
+
+impl Kernel {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.key(
+            "intercept",
+            &mut self.intercept,
+            flag(),
+            "Take signaling packets that pass by, as a router does. `false`: only packets that are addressed to this \
+             node, as a host does.",
+        );
+        keys.key(
+            "mark",
+            &mut self.mark,
+            mark(),
+            "Packet mark of intercepted packets. No other program uses it.",
+        );
+        keys.key(
+            "own_mark",
+            &mut self.own_mark,
+            mark(),
+            "Packet mark of packets that the daemon sends, by which its queues recognize them. It is not `mark`, and no \
+             other program uses it.",
+        );
+        keys.key(
+            "table",
+            &mut self.table,
+            number(1..=u32::MAX),
+            "Routing table for packets with `mark`. No other program uses it.",
+        );
+        let message = "the same as kernel.mark: write another mark that no other program uses";
+        keys.check(self.own_mark != self.mark, &["own_mark", "mark"], message);
+        let message =
+            "253 to 255 are the kernel's own tables: write the number of a table that no other program uses";
+        keys.check(!matches!(self.table, 253..=255), &["table"], message);
+    }
+
+    /// Puts the settings into those of the sockets.
+    pub(crate) fn install(&self, node: &Node, io: &mut IoConfig) {
+        io.intercept = self.intercept;
+        io.mark = self.mark;
+        io.own_mark = self.own_mark;
+        io.table = self.table;
+        io.ipv4 = node.families.contains(&Family::V4);
+        io.ipv6 = node.families.contains(&Family::V6);
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Log {
+    /// The least important level that is logged, for each module.
+    pub level: Filter,
+    /// The format of its lines.
+    pub format: LogFormat,
+}
+
+/// Format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Log {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.key(
+            "level",
+            &mut self.level,
+            OfLog,
+            "The least important level that is logged: `\"error\"`: the daemon cannot do its work; `\"warn\"`: somebody \
+             should act; `\"info\"`: start, stop and other rare events; `\"debug\"`: state transitions and dropped \
+             messages; `\"trace\"`: each message. Levels of single modules may follow: \
+             `\"info,signalbox_gist=debug,signalbox_rsvp::engine=trace\"`. A module's level holds for the modules \
+             inside it, and each line then names its module.",
+        );
+        keys.key(
+            "format",
+            &mut self.format,
+            choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]),
+            "The format: text, or one JSON object a line.",
+        );
+    }
+}
+
+/// `[record]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Where to write the node's inputs as JSON lines; `None`: nowhere.
+    pub file: Option<PathBuf>,
+    /// Octets at which the recording ends.
+    pub limit: u64,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { file: None, limit: 1 << 30 }
+    }
+}
+
+impl Record {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.option(
+            "file",
+            &mut self.file,
+            path("/var/lib/signalbox/inputs.jsonl"),
+            "none",
+            "The daemon writes every input of the node to this file, one JSON object a line, for `signalbox replay`. The \
+             file is replaced at each start and readable by its owner only: it contains the node's seed, which \
+             determines session identifiers and cookies, and its private key for TLS. It does not contain the secrets of \
+             `[[keys]]` for RSVP, only values that identify them.",
+        );
+        keys.key("limit", &mut self.limit, size(1..=u64::MAX), "Size at which the recording ends.");
+    }
+}
+
+/// `[metrics]`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metrics {
+    /// Where monitoring systems can read the metrics over HTTP; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
+}
+
+impl Metrics {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.option(
+            "listen",
+            &mut self.listen,
+            listener(),
+            "none",
+            "Address and port where the daemon answers `GET /metrics` over HTTP ([metrics.md](metrics.md)). Without it \
+             nothing listens. The numbers are neither encrypted nor protected by authentication, so an address that other \
+             machines reach is a warning.",
+        );
+        if self.listen.is_some_and(|address| !address.ip().is_loopback()) {
+            let message = "reached from other machines, without encryption and without authentication: use 127.0.0.1 or \
+                           [::1], or protect the port by a firewall";
+            keys.warn(&["listen"], message);
+        }
+    }
+}

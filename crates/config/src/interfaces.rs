@@ -1,0 +1,196 @@
+//! `[interfaces.NAME]`: what can be reserved at an interface, and the parts of the protocols.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use signalbox_core::traffic::ServiceClass;
+use signalbox_node::resources::Rate;
+use signalbox_node::resources::config::{
+    ANY_LINK, DscpConfig, ExcessAction, LinkConfig, Queue, ServiceConfig,
+};
+use signalbox_units::Service;
+
+use crate::enforcement::Mode;
+use crate::keys::Keys;
+use crate::kind::{choice, flag, number, rate, share, size, span};
+use crate::protocols::Protocols;
+
+const MEANING: &str = "One interface: `[interfaces.eth1]`, with the part of each protocol inside. `[interfaces.\"*\"]` is for all interfaces \
+     whose own table lacks the part: reservations, or a protocol's. Reservations are possible at an interface where a key \
+     of this table outside the parts of protocols is given. Without any, every request is refused. Tunnels need a table \
+     of their own name for reservations, because this node cannot see the path of their packets.";
+
+/// Queues of single reservations that the kernel is asked to make at most.
+const MOST_QUEUES: u32 = 2000;
+/// Least rate of a link that is enforced, in octets a second.
+const LEAST_RATE: u64 = 1000;
+/// Most reservations of a link that are enforced.
+const MOST_RESERVATIONS: u32 = 1_000_000;
+
+/// `[interfaces]`
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Interfaces(BTreeMap<String, Link>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Link {
+    config: LinkConfig,
+    services: BTreeMap<String, ServiceConfig>,
+    /// The files say something about it.
+    given: bool,
+}
+
+impl Link {
+    fn new(name: &str) -> Self {
+        Self { config: LinkConfig::new(name, None), services: BTreeMap::new(), given: false }
+    }
+}
+
+impl Interfaces {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>, protocols: &mut Protocols, mode: Mode) {
+        keys.keyed("interfaces", (MEANING, "eth1"), &mut self.0, Link::new, |keys, name, link| {
+            if !keys.lists() || keys.samples() || link.given {
+                link.declare(keys);
+            }
+            link.given |= keys.gives_declared();
+            if link.given {
+                link.check(name, keys, mode);
+            }
+            for (protocol, _, section) in protocols.each_mut().filter(|(.., section)| section.has_parts()) {
+                if !keys.lists() || keys.samples() || section.has_part(name) {
+                    keys.table(protocol, "", |keys| section.interface(name, keys));
+                }
+            }
+        });
+    }
+
+    /// The links for admission control.
+    pub(crate) fn links(&self) -> Vec<LinkConfig> {
+        self.0.values().filter(|link| link.given).map(|link| link.config.clone()).collect()
+    }
+}
+
+impl Link {
+    fn declare(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.config;
+        keys.option(
+            "capacity",
+            &mut config.capacity,
+            rate(1),
+            "measured",
+            "Its rate in bits per second. With `enforcement.mode = \"required\"` you must give it, because the measured \
+             value can be wrong; it is then at least 8kbit.",
+        );
+        keys.key("reservable", &mut config.reservable, share(), "Part of the capacity for reservations.");
+        keys.key("overhead", &mut config.overhead, size(0..=256), "Size of the link header of each packet.");
+        keys.option(
+            "latency",
+            &mut config.latency,
+            span(Duration::from_micros(1)..=Duration::from_micros(1 << 28)),
+            "unknown",
+            "Delay of an unloaded link, for RSVP's ADSPECs.",
+        );
+        keys.option(
+            "buffer",
+            &mut config.buffer,
+            size(0..=u64::MAX),
+            "unlimited",
+            "Octets for the bursts of all reservations.",
+        );
+        keys.key(
+            "per_flow_queues",
+            &mut config.own_queues,
+            number(0..=u32::MAX),
+            "Reservations with a queue of their own; at most 2000 where the kernel enforces them.",
+        );
+        keys.option(
+            "max_reservations",
+            &mut config.max_reservations,
+            number(1..=u32::MAX),
+            "16384; with `enforcement.mode = \"off\"` none",
+            "Most reservations here; at most 1000000 where the kernel enforces them.",
+        );
+        let defaults = LinkConfig::new("", None);
+        let new = |name: &str| match class(name) {
+            Some(Some(class)) => *defaults.service(class),
+            _ => defaults.diffserv,
+        };
+        let meaning = "Limits of a service here: `services.controlled-load`, `services.guaranteed`, `services.dscp` for \
+                       every code point, `services.\"dscp:46\"` for one.";
+        keys.keyed("services", (meaning, "guaranteed"), &mut self.services, new, |keys, name, service| {
+            declare_service(keys, service);
+            let known = class(name);
+            let message = "is no service: write controlled-load, guaranteed, dscp or dscp:N";
+            keys.check(known.is_some(), &[""], message);
+            let shared = known == Some(Some(ServiceClass::Guaranteed))
+                && service.offered
+                && service.queue == Queue::Shared;
+            keys.check(
+                !shared,
+                &["queue"],
+                "\"shared\" cannot hold a delay bound: write \"own\" or \"auto\"",
+            );
+        });
+        config.dscp.clear();
+        for (name, service) in &self.services {
+            match class(name) {
+                Some(Some(ServiceClass::ControlledLoad)) => config.controlled_load = *service,
+                Some(Some(ServiceClass::Guaranteed)) => config.guaranteed = *service,
+                Some(Some(ServiceClass::Dscp(code))) => {
+                    config.dscp.push(DscpConfig { code, service: *service })
+                }
+                Some(None) => config.diffserv = *service,
+                None => {}
+            }
+        }
+    }
+
+    /// Reports what the kernel cannot enforce.
+    fn check(&self, name: &str, keys: &mut Keys<'_>, mode: Mode) {
+        let config = &self.config;
+        let required = mode == Mode::Required;
+        if mode == Mode::Off {
+            return;
+        }
+        if name == ANY_LINK {
+            let message = "reservations at unnamed interfaces cannot be enforced: write [interfaces.NAME], or mode = \
+                           \"best-effort\" in [enforcement]";
+            return keys.check(!required, &[""], message);
+        }
+        let message = "missing: write the rate of the interface, such as capacity = \"100mbit\", or mode = \
+                       \"best-effort\" in [enforcement]";
+        keys.check(!required || config.capacity.is_some(), &["capacity", ""], message);
+        let Some(Rate(capacity)) = config.capacity else { return };
+        let message = "out of range: from 8kbit, or write mode = \"off\" in [enforcement]";
+        keys.check(capacity >= LEAST_RATE, &["capacity"], message);
+        let message = "out of range: 0 to 2000, or write mode = \"off\" in [enforcement]";
+        keys.check(config.own_queues <= MOST_QUEUES, &["per_flow_queues"], message);
+        let message = "out of range: 1 to 1000000, or write mode = \"off\" in [enforcement]";
+        keys.check(config.max_reservations <= Some(MOST_RESERVATIONS), &["max_reservations"], message);
+    }
+}
+
+/// The service that a table is for; `Some(None)`: every code point.
+fn class(name: &str) -> Option<Option<ServiceClass>> {
+    if name == "dscp" { Some(None) } else { name.parse().ok().map(|Service(class)| Some(class)) }
+}
+
+fn declare_service(keys: &mut Keys<'_>, service: &mut ServiceConfig) {
+    keys.key("offered", &mut service.offered, flag(), "Whether the service is offered.");
+    let meaning = "Most of the link for the service, within `reservable`.";
+    keys.option("max_share", &mut service.max_share, share(), "all", meaning);
+    keys.option("max_each", &mut service.max_each, rate(0), "unlimited", "Largest rate of one reservation.");
+    let meaning = "Largest IP packet; that of the interface is always the upper limit.";
+    keys.option("max_packet_size", &mut service.max_packet, size(1..=u32::MAX), "the interface's", meaning);
+    keys.key(
+        "queue",
+        &mut service.queue,
+        choice(&[("own", Queue::Own), ("shared", Queue::Shared), ("auto", Queue::Auto)]),
+        "Each reservation has its own queue; all share that of the service; or its own while queues are left.",
+    );
+    keys.key(
+        "excess",
+        &mut service.excess,
+        choice(&[("best-effort", ExcessAction::BestEffort), ("drop", ExcessAction::Drop)]),
+        "The treatment of packets that do not conform.",
+    );
+}

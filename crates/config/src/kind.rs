@@ -1,0 +1,63 @@
+//! Kinds of values: how a value is read, its range, and how it is written.
+
+mod list;
+mod name;
+mod quantity;
+
+pub(crate) use list::list;
+pub(crate) use name::{
+    address, choice, ip_protocol, listener, network, path, peer, ports, rule_service, text, time_of_day,
+};
+pub(crate) use quantity::{
+    code_point, date, duration, factor, file_mode, flag, mark, number, per_second, rate, real, share, size,
+    span,
+};
+
+use crate::tree::{Place, Tree};
+
+/// Why a value is not of a kind.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    /// Where, if not at the whole value.
+    pub(crate) place: Option<Place>,
+    /// What is wrong, without the form that is right.
+    pub(crate) what: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { place: None, what: what.into() }
+    }
+
+    /// A value out of its range.
+    pub(crate) fn out_of_range(value: &Tree) -> Self {
+        Self::new(format!("{} is out of range", value.value))
+    }
+}
+
+/// A kind of value.
+pub(crate) trait Kind {
+    type Value;
+
+    /// Reads a value.
+    fn read(&self, value: &Tree) -> Result<Self::Value, Wrong>;
+
+    /// The value as TOML.
+    fn show(&self, value: &Self::Value) -> String;
+
+    /// The form of a right value: "a duration in quotes, with a unit …".
+    fn form(&self) -> String;
+
+    /// The range, if it has one: "10ms to 1m".
+    fn range(&self) -> String {
+        String::new()
+    }
+
+    /// A right value as TOML.
+    fn example(&self) -> String;
+}
+
+/// A text as TOML.
+pub(crate) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

@@ -1,0 +1,43 @@
+//! Lists.
+
+use super::{Kind, Wrong};
+use crate::tree::{Tree, Value};
+
+/// A list of values of a kind. One value that stands alone is a list of one.
+pub(crate) struct List<K>(K);
+
+/// A list.
+pub(crate) fn list<K: Kind>(kind: K) -> List<K> {
+    List(kind)
+}
+
+impl<K: Kind> Kind for List<K> {
+    type Value = Vec<K::Value>;
+
+    fn read(&self, value: &Tree) -> Result<Self::Value, Wrong> {
+        let Value::List(elements) = &value.value else { return Ok(vec![self.0.read(value)?]) };
+        let one = |element: &Tree| {
+            self.0
+                .read(element)
+                .map_err(|wrong| Wrong { place: Some(wrong.place.unwrap_or(element.place)), ..wrong })
+        };
+        elements.iter().map(one).collect()
+    }
+
+    fn show(&self, value: &Self::Value) -> String {
+        let elements: Vec<_> = value.iter().map(|element| self.0.show(element)).collect();
+        format!("[{}]", elements.join(", "))
+    }
+
+    fn form(&self) -> String {
+        format!("a list; each element is {}", self.0.form())
+    }
+
+    fn range(&self) -> String {
+        self.0.range()
+    }
+
+    fn example(&self) -> String {
+        format!("[{}]", self.0.example())
+    }
+}

@@ -1,0 +1,179 @@
+//! `[admission]` and `[policy]`: limits of admission control, and who may reserve.
+
+use std::time::Duration;
+
+use signalbox_core::ReserverId;
+use signalbox_node::resources::config::{Action, Config, Day, RuleConfig};
+use signalbox_units::Identity;
+
+use crate::keys::Keys;
+use crate::kind::{
+    choice, flag, ip_protocol, list, network, number, peer, ports, rate, rule_service, size, span, text,
+    time_of_day,
+};
+
+pub(crate) const ADMISSION: &str = "Limits of admission control, for all protocols that reserve.";
+pub(crate) const POLICY: &str = "Who may reserve, for all protocols that reserve.";
+const RULES: &str = "The first rule that matches decides. A rule matches if all its conditions match; an absent or empty condition always \
+     matches. A rule that allows matches only if all packets of the request match, a rule that denies if any does. The \
+     keys `max_…` limit what a rule allows.";
+
+const ACTIONS: &[(&str, Action)] = &[("allow", Action::Allow), ("deny", Action::Deny)];
+
+/// `[admission]`
+pub(crate) fn admission(config: &mut Config, keys: &mut Keys<'_>) {
+    keys.key(
+        "preemption",
+        &mut config.preemption,
+        flag(),
+        "Whether a request may preempt reservations of lower defending priority.",
+    );
+    keys.key(
+        "max_victims",
+        &mut config.max_victims,
+        number(1..=1024),
+        "Most reservations that one request may preempt.",
+    );
+    keys.key(
+        "max_reservations",
+        &mut config.max_reservations,
+        number(1..=u32::MAX),
+        "Most reservations at all interfaces.",
+    );
+    keys.key("max_filters", &mut config.max_filters, number(1..=1024), "Most filters of one reservation.");
+    keys.key(
+        "max_sharers",
+        &mut config.max_sharers,
+        number(1..=1024),
+        "Most reservations of one session at one interface.",
+    );
+}
+
+/// A rule while it is read: its action may be missing.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule(Option<Action>, RuleConfig);
+
+/// `[policy]`
+pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
+    let meaning = "The decision for requests that no rule matches.";
+    keys.key("default", &mut config.default, choice(ACTIONS), meaning);
+    let mut rules: Vec<_> = config.rules.drain(..).map(|rule| Rule(Some(rule.action), rule)).collect();
+    let new = || Rule(None, RuleConfig::new("", Action::Deny));
+    keys.array("rules", RULES, &mut rules, new, |keys, Rule(action, rule)| {
+        requester(action, rule, keys);
+        request(rule, keys);
+        limits(rule, keys);
+        rule.action = action.unwrap_or(Action::Deny);
+        let limited =
+            ["rate", "burst", "total", "reservations", "setup_priority", "defending_priority", "lifetime"];
+        let limit = limited.iter().map(|limit| format!("max_{limit}")).find(|limit| keys.given(limit));
+        if let (Some(Action::Deny), Some(limit)) = (*action, limit) {
+            keys.fault(&[&limit], "\"deny\" takes no limits: remove it, or write action = \"allow\"");
+        }
+    });
+    config.rules = rules.into_iter().map(|Rule(_, rule)| rule).collect();
+}
+
+fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys<'_>) {
+    keys.key("name", &mut rule.name, text(64), "Name of the rule, which refusals contain.");
+    keys.needed("action", action, choice(ACTIONS), "The decision.");
+    keys.key(
+        "protocols",
+        &mut rule.signaling,
+        list(choice(&[("qos", ReserverId::QOS), ("rsvp", ReserverId::RSVP)])),
+        "Signaling protocols of the request.",
+    );
+    keys.key("from", &mut rule.from, list(network()), "Prefixes of the requester's address.");
+    keys.key(
+        "peer",
+        &mut rule.peer,
+        list(peer()),
+        "Identities that the adjacent peer proved over TLS: `\"authenticated\"`, `\"dns:NAME\"`, `\"address:ADDRESS\"`, \
+         `\"key:FINGERPRINT\"`, as in `[[gist.peer_rules]]`.",
+    );
+    let message = "\"any\" matches every request, as does a rule without peer: write \"authenticated\"";
+    keys.check(!rule.peer.contains(&Identity::Any), &["peer"], message);
+    keys.key("token", &mut rule.token, list(text(255)), "Entities of verified tokens, or `\"any\"`.");
+    keys.key(
+        "user",
+        &mut rule.user,
+        list(text(255)),
+        "Names of the user or application in an RSVP request [RFC 3182], or `\"any\"`. They are not authenticated: use \
+         them only where strangers cannot send requests.",
+    );
+    for (name, empty) in
+        [("token", rule.token.contains(&String::new())), ("user", rule.user.contains(&String::new()))]
+    {
+        keys.check(!empty, &[name], "an empty name: write a name, or \"any\"");
+    }
+}
+
+fn request(rule: &mut RuleConfig, keys: &mut Keys<'_>) {
+    let meaning = "Services: `\"controlled-load\"`, `\"guaranteed\"`, `\"ef\"`, `\"dscp:N\"`, or `\"dscp\"` for every \
+                   code point.";
+    keys.key("service", &mut rule.service, list(rule_service()), meaning);
+    keys.key("interface", &mut rule.interface, list(text(64)), "Names of outgoing interfaces.");
+    keys.key("source", &mut rule.source, list(network()), "Prefixes of the packets' source.");
+    keys.key("destination", &mut rule.destination, list(network()), "Prefixes of the packets' destination.");
+    let meaning = "IP protocols of the packets, by name or number.";
+    keys.key("ip_protocol", &mut rule.protocol, list(ip_protocol()), meaning);
+    let meaning = "Destination ports; they need `ip_protocol`.";
+    keys.key("ports", &mut rule.ports, list(ports()), meaning);
+    let fits = rule.ports.is_empty() || !rule.protocol.is_empty();
+    keys.check(fits, &["ports"], "needs ip_protocol: write ip_protocol = [\"udp\", \"tcp\"]");
+    keys.key(
+        "days",
+        &mut rule.days,
+        list(choice(&[
+            ("mon", Day::Mon),
+            ("tue", Day::Tue),
+            ("wed", Day::Wed),
+            ("thu", Day::Thu),
+            ("fri", Day::Fri),
+            ("sat", Day::Sat),
+            ("sun", Day::Sun),
+        ])),
+        "Days of the week, in UTC.",
+    );
+    let meaning = "Hours of the day in UTC, without the end; they span midnight if the end is earlier.";
+    keys.option("hours", &mut rule.hours, time_of_day(), "always", meaning);
+}
+
+fn limits(rule: &mut RuleConfig, keys: &mut Keys<'_>) {
+    keys.option("max_rate", &mut rule.max_rate, rate(0), "unlimited", "Largest rate of one reservation.");
+    keys.option(
+        "max_burst",
+        &mut rule.max_burst,
+        size(0..=u32::MAX),
+        "unlimited",
+        "Largest burst of one reservation.",
+    );
+    let meaning = "Largest sum of rates of one requester at one interface.";
+    keys.option("max_total", &mut rule.max_total, rate(0), "unlimited", meaning);
+    let meaning = "Most reservations of one requester at one interface.";
+    keys.option("max_reservations", &mut rule.max_reservations, number(0..=u32::MAX), "unlimited", meaning);
+    let meaning = "Highest setup priority.";
+    keys.option(
+        "max_setup_priority",
+        &mut rule.max_setup_priority,
+        number(0..=u16::MAX),
+        "unlimited",
+        meaning,
+    );
+    let meaning = "Highest defending priority.";
+    keys.option(
+        "max_defending_priority",
+        &mut rule.max_defending_priority,
+        number(0..=u16::MAX),
+        "unlimited",
+        meaning,
+    );
+    let meaning = "Longest time without a refresh.";
+    keys.option(
+        "max_lifetime",
+        &mut rule.max_lifetime,
+        span(Duration::ZERO..=Duration::MAX),
+        "unlimited",
+        meaning,
+    );
+}

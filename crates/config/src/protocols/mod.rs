@@ -1,0 +1,103 @@
+//! The sections of the protocols: one file or folder for each, and one line in [`protocols!`].
+
+#[cfg(feature = "test-protocol")]
+mod beacon;
+pub(crate) mod gist;
+mod ping;
+mod qos;
+pub(crate) mod rsvp;
+
+use std::path::Path;
+
+use signalbox_core::{EntryRequest, NslpId, ReserverId};
+use signalbox_linux::IoConfig;
+
+use crate::keys::Keys;
+use crate::secrets::Secrets;
+
+/// The section of a protocol.
+pub(crate) trait Protocol {
+    /// The keys of the section.
+    fn declare(&mut self, keys: &mut Keys<'_>);
+
+    /// Whether tables of interfaces have a part of the protocol.
+    fn has_parts(&self) -> bool {
+        false
+    }
+
+    /// Whether the table of this interface has a part of the protocol.
+    fn has_part(&self, _interface: &str) -> bool {
+        false
+    }
+
+    /// The keys of the part of an interface. The section is read before.
+    fn interface(&mut self, _name: &str, _keys: &mut Keys<'_>) {}
+
+    /// Takes its keys out of `[[keys]]`.
+    fn take_keys(&mut self, _secrets: &Secrets) {}
+
+    /// Checks what concerns several tables, if the protocol runs. `keys` are those of the whole file.
+    fn check(&self, _all: &Protocols, _keys: &mut Keys<'_>) {}
+
+    /// Reads the files that the section names, if the protocol runs; their paths are relative to `directory`.
+    fn read_files(&mut self, _directory: &Path, _keys: &mut Keys<'_>) {}
+
+    /// Puts the settings of the protocol's engine into those of the node.
+    fn install(&self, node: &mut signalbox_node::Config);
+
+    /// Changes the settings of the sockets as the section demands.
+    fn adapt(&self, _io: &mut IoConfig, _entries: &mut [EntryRequest]) {}
+
+    /// Whether it is a signaling application of GIST.
+    fn needs_gist(&self) -> bool {
+        false
+    }
+
+    /// NSLPIDs that the protocol owns.
+    fn nslps(&self) -> Vec<NslpId> {
+        Vec::new()
+    }
+
+    /// How admission control names the protocol, if it reserves resources.
+    fn reserver(&self) -> Option<ReserverId> {
+        None
+    }
+}
+
+macro_rules! protocols {
+    ($($(#[$cfg:meta])? $name:ident: $section:ty, $meaning:expr;)*) => {
+        /// The sections of all protocols.
+        #[derive(Debug, Clone, PartialEq, Default)]
+        pub(crate) struct Protocols {
+            $($(#[$cfg])? pub(crate) $name: $section,)*
+        }
+
+        /// Names in `node.protocols`, which are the names of the sections.
+        pub(crate) const NAMES: &[(&str, &str)] = &[$($(#[$cfg])? (stringify!($name), stringify!($name)),)*];
+
+        impl Protocols {
+            /// Each protocol's name, the meaning of its section, and the section.
+            pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = (&'static str, &'static str, &mut dyn Protocol)> {
+                let all: Vec<(_, _, &mut dyn Protocol)> =
+                    Vec::from([$($(#[$cfg])? (stringify!($name), $meaning, &mut self.$name as _),)*]);
+                all.into_iter()
+            }
+
+            /// Each protocol's name and section.
+            pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &dyn Protocol)> {
+                let all: Vec<(_, &dyn Protocol)> =
+                    Vec::from([$($(#[$cfg])? (stringify!($name), &self.$name as _),)*]);
+                all.into_iter()
+            }
+        }
+    };
+}
+
+protocols! {
+    gist: gist::Gist, gist::MEANING;
+    ping: ping::Ping, ping::MEANING;
+    qos: qos::Qos, qos::MEANING;
+    rsvp: rsvp::Rsvp, rsvp::MEANING;
+    #[cfg(feature = "test-protocol")]
+    beacon: beacon::Beacon, beacon::MEANING;
+}

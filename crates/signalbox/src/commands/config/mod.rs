@@ -1,0 +1,123 @@
+//! `signalbox config`: checks and shows configurations of signalboxd, without a daemon.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use signalbox_config::{Finding, Level, Loaded};
+
+use super::Run;
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print all mistakes and warnings of a configuration.
+    Check(CheckArgs),
+    /// Print every key: with its default and meaning, or as a configuration sets it.
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+struct CheckArgs {
+    /// The configuration. The files that it includes are read as well, and the keys and certificates that it names.
+    #[arg(value_name = "FILE", default_value = "/etc/signalbox/signalboxd.toml")]
+    file: PathBuf,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  signalbox config check
+  signalbox config check r1.toml
+  signalbox config check r1.toml --json
+
+Each line names file, line, column and key, what is wrong, the range, and a right value. A warning is about a part
+without effect.
+
+Exit status: 0 no mistake, 1 a mistake, 2 wrong arguments, or the file cannot be read.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
+struct ShowArgs {
+    /// Every key with its default, its range and its meaning.
+    #[arg(long, required_unless_present = "effective")]
+    defaults: bool,
+    /// Every key that is in force with this configuration, with its value.
+    #[arg(long, value_name = "FILE", conflicts_with = "defaults")]
+    effective: Option<PathBuf>,
+}
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  signalbox config show --defaults | less
+  signalbox config show --effective /etc/signalbox/signalboxd.toml
+  diff <(signalbox config show --effective r1.toml) <(signalbox config show --effective r2.toml)
+
+What is printed is a configuration itself. Secrets are in files of their own, which it names only.
+
+Exit status: 0 printed, 1 the configuration has a mistake, 2 wrong arguments, or the file cannot be read.";
+
+impl Run for ConfigArgs {
+    fn run(self, _: &Path) -> Result<ExitCode> {
+        match self.command {
+            ConfigCommand::Check(arguments) => check(&arguments),
+            ConfigCommand::Show(arguments) => show(&arguments),
+        }
+    }
+}
+
+fn load(file: &Path) -> Result<Loaded> {
+    signalbox_config::load(file)
+        .with_context(|| format!("cannot read {}; give an existing file", file.display()))
+}
+
+fn check(arguments: &CheckArgs) -> Result<ExitCode> {
+    let loaded = load(&arguments.file)?;
+    let mut out = io::stdout().lock();
+    for finding in &loaded.findings {
+        print(&mut out, finding, arguments.json)?;
+    }
+    if loaded.config.is_some() && !arguments.json {
+        writeln!(out, "{}: OK", arguments.file.display())?;
+    }
+    Ok(ExitCode::from(u8::from(loaded.config.is_none())))
+}
+
+fn print(out: &mut impl Write, finding: &Finding, json: bool) -> Result<()> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string(finding)?)?;
+    } else {
+        writeln!(out, "{finding}")?;
+    }
+    Ok(())
+}
+
+fn show(arguments: &ShowArgs) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let Some(file) = &arguments.effective else {
+        write!(out, "{}", signalbox_config::defaults())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    match load(file)?.usable() {
+        Ok((config, _)) => {
+            write!(out, "{}", config.effective())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(findings) => {
+            for finding in findings.iter().filter(|finding| finding.level == Level::Error) {
+                writeln!(io::stderr(), "signalbox: {finding}")?;
+            }
+            Ok(ExitCode::from(1))
+        }
+    }
+}
