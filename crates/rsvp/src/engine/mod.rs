@@ -11,6 +11,7 @@
 //! * State is in three records. `session` is a session. `sender` is path state (a PSB of RFC 2209). `branch` is a
 //!   reservation at one outgoing interface with the requests of its next hops (a TCSB with its RSBs). `table` finds and
 //!   connects the records, `destinations` finds the sessions that a change of routes concerns.
+//! * `holders` divides the tables among sources and interfaces.
 //! * `merge` compares and merges flowspecs. `forward` computes what goes upstream and sends the differences after a
 //!   change.
 //! * `unexpected` holds path state of a group from interfaces that multicast routing does not expect. `local_only`
@@ -32,6 +33,7 @@ mod diagnostic;
 mod errors;
 mod finding;
 mod forward;
+mod holders;
 mod interfaces;
 mod io;
 mod keyring;
@@ -88,6 +90,7 @@ use branch::Branch;
 use destinations::Destinations;
 use errors::PassedErrors;
 use forward::SenderChange;
+use holders::Holders;
 use interfaces::Interfaces;
 use local::Application;
 use message_ids::MessageIds;
@@ -157,6 +160,7 @@ pub struct Rsvp {
     /// Index of all senders but the first of each session.
     by_sender: Index,
     sender_wheel: Wheel,
+    holders: Holders,
     branches: Slab<Branch>,
     branch_wheel: Wheel,
     applications: BTreeMap<u64, Application>,
@@ -205,6 +209,7 @@ impl Rsvp {
             senders: Slab::new(config.max_senders),
             by_sender: Index::new(),
             sender_wheel: Wheel::default(),
+            holders: Holders::new(|| KeyedHasher::new(&mut rng)),
             branches: Slab::new(config.max_reservations),
             branch_wheel: Wheel::default(),
             applications: BTreeMap::new(),
@@ -326,6 +331,7 @@ impl Rsvp {
             && self.addresses.is_empty()
             && self.by_session.is_empty()
             && self.trees.is_empty()
+            && self.holders.is_empty()
             && self.by_sender.is_empty()
             && self.message_ids.is_empty()
             && self.applications.is_empty()

@@ -108,17 +108,28 @@ impl Rsvp {
         contents: &PathContents<'_>,
         message: &Message<'_>,
     ) -> Result<Option<Key>, Failure> {
-        let session = match known {
-            Some(session) => session,
-            None => self.open_session(&contents.session, hash).map_err(failure)?,
-        };
-        let key = match self.open_sender(session, &contents.filter, contents.tspec) {
-            Ok(key) => key,
-            Err(refusal) => {
+        let (src, iface) = (contents.filter.src, contents.iface);
+        if !self.take_place(src, iface, known.is_none()) {
+            return Err(failure(Refusal::Full));
+        }
+        let opened = known.map_or_else(|| self.open_session(&contents.session, hash), Ok);
+        let opened = opened.and_then(|session| {
+            let key = self.open_sender(session, &contents.filter, contents.tspec);
+            if key.is_err() {
                 self.close_if_idle(session);
+            }
+            Ok((session, key?))
+        });
+        let (session, key) = match opened {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                self.give_place_back(src, iface);
                 return Err(failure(refusal));
             }
         };
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.held_by = iface;
+        }
         let Some(hop) = self.share_hop(contents.hop) else {
             self.remove_sender(key);
             self.close_if_idle(session);

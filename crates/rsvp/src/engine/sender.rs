@@ -38,6 +38,8 @@ pub(crate) struct Sender {
     pub(crate) resv_at: Stamp,
     /// Incoming interface of its Paths.
     pub(crate) iif: Iface,
+    /// The interface that has its place in the table; [`Iface::NONE`]: it is not counted.
+    pub(crate) held_by: Iface,
     /// Outgoing interface of its Paths and data; the first if there are several.
     pub(crate) oif: Iface,
     pub(crate) flags: u16,
@@ -156,6 +158,7 @@ impl Sender {
             path_at: Stamp::default(),
             resv_at: Stamp::default(),
             iif: Iface::NONE,
+            held_by: Iface::NONE,
             oif: Iface::NONE,
             flags,
             gateway: 0,

@@ -348,7 +348,7 @@ impl Rsvp {
         self.sender_wheel.cancel(&mut self.senders, key.index());
         let Some(sender) = self.senders.get(key) else { return };
         let ([before, after], session) = (sender.siblings, sender.session);
-        let (hop, adspec, src) = (sender.hop, sender.adspec, sender.src);
+        let (hop, adspec, src, held_by) = (sender.hop, sender.adspec, sender.src, sender.held_by);
         let refreshes = sender.has(RESV).then_some(sender.resv_at);
         if let Some(one) = self.senders.get_index_mut(after) {
             let [_, next] = one.siblings;
@@ -381,6 +381,9 @@ impl Rsvp {
         }
         self.release_hop(hop);
         self.release_adspec(adspec);
+        if held_by != Iface::NONE {
+            self.give_place_back(self.addresses.unpack(src, v6), held_by);
+        }
         self.addresses.release(src, v6);
         if let Some(session) = self.sessions.key_of(session) {
             if let Some(at) = refreshes {
@@ -451,6 +454,10 @@ impl Rsvp {
             self.counters.reservations_full += 1;
             return Err(Refusal::Full);
         }
+        if !self.take_reservation(oif) {
+            self.counters.reservations_full += 1;
+            return Err(Refusal::Full);
+        }
         let mut branch =
             Branch::new(session.index(), sender.map_or(NONE, |sender| sender.index()), oif, request);
         let head = match sender {
@@ -459,6 +466,7 @@ impl Rsvp {
         };
         branch.next = head.unwrap_or(NONE);
         let Ok(key) = self.branches.insert(branch) else {
+            self.give_reservation_back(oif);
             self.counters.reservations_full += 1;
             tracing::debug!(session = %self.logged(session), reason = "table of reservations full", "reservation not created");
             return Err(Refusal::Full);
@@ -481,6 +489,7 @@ impl Rsvp {
         self.queue_policing_check(key);
         let Some(branch) = self.branches.get(key) else { return };
         let (session, sender, next) = (branch.session, branch.sender, branch.next);
+        let oif = branch.oif;
         if let Some(grant) = branch.grant() {
             resources.release(grant);
         }
@@ -510,6 +519,7 @@ impl Rsvp {
         }
         self.branch_wheel.cancel(&mut self.branches, key.index());
         self.branches.remove(key);
+        self.give_reservation_back(oif);
         if let Some(record) = self.sessions.get_index_mut(session) {
             record.reserved = record.reserved.saturating_sub(1);
             if record.reserved == 0 {

@@ -134,6 +134,7 @@ fn a_neighbour_that_never_acknowledges_gets_plain_rsvp() {
     let mut sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
     sent.extend(rig.path_tear(&Path::of(to("10.9.0.2"), 1, 1)));
     sent.extend(rig.wait(Duration::from_secs(5)));
+    sent.retain(|one| one.dst == to("10.9.0.2").dest);
     assert_eq!(paths(&sent), [false]);
     let layer = rig.rsvp.neighbours().counters();
     assert_eq!((layer.neighbours_plain, layer.retransmissions), (1, 2));
@@ -174,6 +175,7 @@ fn a_neighbour_that_refuses_message_ids_is_asked_once() {
     assert_eq!(paths(&rig.neighbourly(2, at(2, 9), &refusal)), [false]);
     let mut sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
     sent.extend(rig.wait(Duration::from_secs(5)));
+    sent.retain(|one| one.dst == to("10.9.0.2").dest);
     assert_eq!(paths(&sent), [false]);
 }
 

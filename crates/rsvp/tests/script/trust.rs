@@ -8,10 +8,12 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 use signalbox_core::packet::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Rsvp};
-use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, ListedId, MessageType, RsvpHop, Session};
+use signalbox_rsvp::wire::{
+    ErrorCode, ErrorFlags, ErrorSpec, Filter, ListedId, MessageType, RsvpHop, Session,
+};
 
 use crate::rig::{
-    B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, sender, session,
+    B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, sender, session, to,
 };
 
 /// A PathErr about sender 1 of [`session`].
@@ -234,8 +236,7 @@ fn rejected_paths_are_answered_at_a_limited_rate() {
     rig.path(&broken);
     // A port of zero conflicts with the session that is there.
     let session = Session { port: 0, ..session() };
-    let filter =
-        signalbox_rsvp::wire::Filter { selector: signalbox_rsvp::wire::Selector::Port(0), ..sender(2) };
+    let filter = Filter { selector: signalbox_rsvp::wire::Selector::Port(0), ..sender(2) };
     let conflicting = Path { session, sender: filter, ..Path::new() };
     let octets = conflicting.octets();
     let mut answered = 0;
@@ -309,4 +310,47 @@ fn unknown_names_of_groups_are_answered_for_those_on_the_tree() {
     assert_eq!(nacks(&mut rig, 2, sender(1).src, group().dest), 0, "by another interface");
     assert_eq!(nacks(&mut rig, 1, sender(2).src, group().dest), 0, "of another source");
     assert_eq!(nacks(&mut rig, 1, sender(1).src, session().dest), 0, "not a group");
+}
+
+/// A node with small tables that is flooded by eth1: with Paths of `source(n)`.
+fn flooded(source: impl Fn(u32) -> IpAddr) -> Rig {
+    let mut rig = Rig::with(Config { max_sessions: 640, max_senders: 2000, ..Config::default() });
+    for n in 0..1000_u16 {
+        let session = Session { port: 1000 + n, ..session() };
+        let sender = Filter { src: source(n.into()), ..sender(1) };
+        rig.path(&Path { session, sender, ..Path::of(session, 1, 1) });
+    }
+    assert!((400..640).contains(&rig.rsvp.sessions()), "{}", rig.rsvp.sessions());
+    rig
+}
+
+#[test]
+fn a_flood_of_one_source_leaves_sessions_to_others() {
+    let mut rig = flooded(|_| addr("10.8.0.66"));
+    let before = rig.rsvp.sessions();
+    for n in 1..=20 {
+        let sent = rig.path(&Path::of(Session { port: 1, ..to(&format!("10.9.3.{n}")) }, n, 1));
+        one(&sent, MessageType::PATH);
+    }
+    assert_eq!(rig.rsvp.sessions(), before + 20);
+    assert!(rig.rsvp.counters().shares_refused > 0);
+}
+
+#[test]
+fn a_flood_of_forged_sources_leaves_sessions_to_other_interfaces() {
+    let mut rig = flooded(|n| IpAddr::from((0x0a08_0000 + n).to_be_bytes()));
+    let before = rig.rsvp.sessions();
+    rig.path(&Path::of(Session { port: 1, ..to("10.9.3.1") }, 1, 1));
+    assert_eq!(rig.rsvp.sessions(), before);
+    for n in 1..=10 {
+        let session = Session { port: 1, ..to(&format!("10.9.4.{n}")) };
+        one(&rig.path(&Path::of(session, n, 3)), MessageType::PATH);
+    }
+}
+
+#[test]
+fn places_that_were_given_back_are_free_again() {
+    let mut rig = flooded(|_| addr("10.8.0.66"));
+    rig.wait(Duration::from_secs(300));
+    assert!(rig.rsvp.is_forgotten() && rig.rsvp.sessions() == 0);
 }

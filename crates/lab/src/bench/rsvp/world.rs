@@ -118,9 +118,10 @@ fn install(resources: &mut Resources) {
 impl World {
     pub(super) fn new(sessions: u32) -> Result<Self> {
         let mut config = Config {
-            max_sessions: sessions,
-            max_senders: sessions,
-            max_reservations: sessions,
+            // The last quarter of a table is for sources that hold little; all is of one source here.
+            max_sessions: sessions.saturating_mul(2),
+            max_senders: sessions.saturating_mul(2),
+            max_reservations: sessions.saturating_mul(2),
             ..Config::default()
         };
         // The neighbours are plain ones of RFC 2205.
