@@ -141,12 +141,14 @@ fn pairs(random: &mut Random, count: usize, extra: usize) -> Vec<(usize, usize)>
     pairs
 }
 
-fn rsvp_config(variant: Variant) -> rsvp::Config {
+/// `gaps`: there are nodes without RSVP between others.
+fn rsvp_config(variant: Variant, gaps: bool) -> rsvp::Config {
     let mut config = rsvp::Config { blockade_multiplier: BLOCKADE, ..rsvp::Config::default() };
     config.interface.refresh = REFRESH;
     config.interface.repair_delay = REFRESH / 15;
     config.staged = variant.staged.then_some(Staged { first: REFRESH / 10, factor: 2.0 });
     let neighbours = &mut config.neighbours.interface;
+    neighbours.trust.distant_hops = gaps;
     neighbours.reduction.reliable = variant.reduction;
     neighbours.reduction.first = REFRESH / 10;
     neighbours.reduction.multicast_ack_delay = REFRESH / 50;
@@ -208,7 +210,7 @@ impl World {
                 named.map(|(share, port)| Capacity::new(&format!("eth{port}"), Some(Rate(share / 3 * 4))));
             let config = Config {
                 wall_clock_us: WALL_US,
-                rsvp: Some(rsvp_config(variant)),
+                rsvp: Some(rsvp_config(variant, plain.contains(&true))),
                 resources: Resources { links: links.collect(), ..Resources::default() },
                 ..Config::empty()
             };
