@@ -5,6 +5,7 @@
 //! anything, and no farther (RFC 2205 §2.3).
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Key, Time};
@@ -17,6 +18,12 @@ use super::path::policy_in;
 use super::sender::{LOCAL, RESV, Sender};
 use super::session::NONE;
 use crate::wire::{FlowSpec, Style};
+
+/// Previous hops that get a Resv at once after a change of a shared reservation. The others follow in parts, so that one
+/// message does not cause a burst of any size.
+const AT_ONCE: usize = 64;
+/// Time between two parts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The flowspec that goes to the previous hop of one sender, before and after a change.
 #[derive(Debug, Clone, Copy)]
@@ -217,21 +224,21 @@ impl Rsvp {
             change.entries.sort_by_key(|entry| entry.hop);
         }
         if let Some(style) = self.sessions.get(session).and_then(|one| one.style).or(change.style) {
-            for group in change.entries.chunk_by(|a, b| a.hop == b.hop) {
+            for (place, group) in change.entries.chunk_by(|a, b| a.hop == b.hop).enumerate() {
                 let tear_objects = (tears == Tears::Send).then_some(&*change.tear_objects);
-                self.update_hop(session, style, group, tear_objects, confirm);
+                self.update_hop(session, style, (group, place), tear_objects, confirm);
             }
         }
         self.recycle_change(change);
     }
 
-    /// Sends one previous hop what differs for its senders. `tear_objects`: what ResvTears carry; `None`: no ResvTear may
+    /// Sends one previous hop what differs for its senders. `place`: its number among those of the change. `tear_objects`: what ResvTears carry; `None`: no ResvTear may
     /// be sent.
     fn update_hop(
         &mut self,
         session: Key,
         style: Style,
-        group: &[SenderChange],
+        (group, place): (&[SenderChange], usize),
         tear_objects: Option<&[u8]>,
         confirm: Option<Confirm>,
     ) {
@@ -244,7 +251,7 @@ impl Rsvp {
             self.update_hop_ff(session, group, tear_objects, up, confirm);
         } else {
             let up = confirmed.as_ref().is_some_and(|(up, _)| !up.is_empty());
-            self.update_hop_shared(session, style, group, tear_objects, confirm.filter(|_| up));
+            self.update_hop_shared(session, style, (group, place), tear_objects, confirm.filter(|_| up));
         }
         if let (Some(confirm), Some((_, here))) = (confirm, confirmed)
             && !here.is_empty()
@@ -289,7 +296,7 @@ impl Rsvp {
         &mut self,
         session: Key,
         style: Style,
-        group: &[SenderChange],
+        (group, place): (&[SenderChange], usize),
         tear_objects: Option<&[u8]>,
         confirm: Option<Confirm>,
     ) {
@@ -306,9 +313,23 @@ impl Rsvp {
         let joined = group.iter().any(|entry| entry.after.is_some() && entry.before.is_none());
         let forced = group.iter().any(|entry| entry.forced);
         if after.is_some() && (after != before || joined || forced || confirm.is_some()) {
+            if place >= AT_ONCE && confirm.is_none() {
+                let part = u32::try_from(place / AT_ONCE).unwrap_or(u32::MAX);
+                return self.send_resv_soon(session, first.hop, first.sender, PAUSE.saturating_mul(part));
+            }
             let flows = self.resv_contents(session, first.hop);
             self.send_resv(session, first.hop, style, &flows, confirm.map(|confirm| confirm.receiver));
             self.buffers.flows = flows;
+        }
+    }
+
+    /// Sends a previous hop a Resv after a while, together with the changes until then.
+    fn send_resv_soon(&mut self, session: Key, hop: u32, sender: Key, wait: Duration) {
+        let keeper = self.refresh_keeper(session, hop, sender);
+        let at = self.now + wait;
+        let Some(sender) = self.senders.get(keeper) else { return };
+        if !sender.has(RESV) || Stamp::after(at).min(sender.resv_at) == Stamp::after(at) {
+            self.schedule_resv(keeper, at);
         }
     }
 
@@ -398,11 +419,11 @@ impl Rsvp {
 
     /// The end of a refresh interval that begins now, and whether it is a staged one.
     pub(super) fn after_stage(&mut self, stage: u8, period_ms: u32) -> (Time, bool) {
-        let period = core::time::Duration::from_millis(u64::from(period_ms));
+        let period = Duration::from_millis(u64::from(period_ms));
         if let Some(staged) = self.config.staged {
             let wait = staged.first.as_secs_f64() * staged.factor.powi(i32::from(stage));
             if wait < period.as_secs_f64()
-                && let Ok(wait) = core::time::Duration::try_from_secs_f64(wait)
+                && let Ok(wait) = Duration::try_from_secs_f64(wait)
             {
                 return (self.now + wait, true);
             }

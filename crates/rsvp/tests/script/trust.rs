@@ -354,3 +354,28 @@ fn places_that_were_given_back_are_free_again() {
     rig.wait(Duration::from_secs(300));
     assert!(rig.rsvp.is_forgotten() && rig.rsvp.sessions() == 0);
 }
+
+/// 1,000 Paths with previous hops of their own, then wildcard Resvs: 50 Resvs caused 51,000.
+#[test]
+fn a_wildcard_resv_goes_to_many_previous_hops_in_parts() {
+    let mut rig = Rig::new();
+    for n in 0..1000_u32 {
+        let source = IpAddr::from((0x0a08_1000 + n).to_be_bytes());
+        let hop = RsvpHop { addr: IpAddr::from((0x0a00_4000 + n).to_be_bytes()), lih: n };
+        rig.path(&Path { sender: Filter { src: source, ..sender(1) }, hop, ..Path::new() });
+    }
+    let mut sent = 0;
+    for n in 1..=20_u8 {
+        let resv = Resv { scope: Vec::new(), ..Resv::wf(load(f32::from(n) * B)) };
+        sent += all(&rig.resv(&resv), MessageType::RESV).len();
+    }
+    assert!(sent <= 20 * 64, "{sent}");
+    // Each gets the last one.
+    let later = rig.wait(Duration::from_secs(1));
+    let last: std::collections::BTreeSet<IpAddr> = all(&later, MessageType::RESV)
+        .iter()
+        .filter(|one| one.rates().first().is_some_and(|(rate, _)| (*rate - 20.0 * B).abs() < 1.0))
+        .map(|one| one.dst)
+        .collect();
+    assert!(last.len() >= 1000 - 64 && sent + later.len() < 3000, "{} {}", last.len(), later.len());
+}
