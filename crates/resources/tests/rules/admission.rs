@@ -119,7 +119,6 @@ fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
     let bad = [
         TrafficSpec { rate: 50_000_000_000_000, ..traffic(MBIT) },
         TrafficSpec { burst: 0, ..traffic(MBIT) },
-        TrafficSpec { min_policed: 0, ..traffic(MBIT) },
         TrafficSpec { min_policed: 1501, ..traffic(MBIT) },
         TrafficSpec { peak: Some(0), ..traffic(MBIT) },
     ];
@@ -410,7 +409,7 @@ fn queues_are_given_as_configured() {
     assert_eq!(own, Treatment::OwnQueue);
     assert_eq!(queue(&mut resources, &ask(2, 1)).0, Treatment::Aggregate(ServiceClass::ControlledLoad));
     let sure = guaranteed(ask(3, 1), 1, 0);
-    assert_eq!(refusal(&mut resources, &sure), "eth1: own_queues: all 1 in use");
+    assert_eq!(refusal(&mut resources, &sure), "eth1: per_flow_queues: all 1 in use");
     assert!(resources.admit(NOW, &GrantRequest { service: ServiceClass::Dscp(10), ..ask(3, 1) }).is_err());
     resources.release(first);
     assert_eq!(queue(&mut resources, &sure).0, Treatment::OwnQueue);
