@@ -50,7 +50,12 @@ impl Reserver for Qos {
                 taken_over: false,
             },
             QosEvent::Refused(refusal) => return Err(convert::refused(refusal)),
-            other => return Err(convert::unexpected(&other)),
+            other @ (QosEvent::Granted(_)
+            | QosEvent::Rerouted(_)
+            | QosEvent::Failed(_)
+            | QosEvent::Lost(_)
+            | QosEvent::Released
+            | QosEvent::Answer(_)) => return Err(convert::unexpected(&other)),
         };
         let handle = api.handle.clone();
         let standing = Reservation { handle, opened, request, granted: false, change: None };
