@@ -39,6 +39,8 @@ signalbox_core::counters! {
         kernel_refused: u64 => ADMISSION_EVENTS { event: "kernel_refused" },
         /// Reservations lost because their interface is gone or has less capacity.
         interface_lost: u64 => ADMISSION_EVENTS { event: "interface_lost" },
+        /// Reservations ended by an administrator.
+        deleted: u64 => ADMISSION_EVENTS { event: "deleted" },
         /// Answers of the kernel about reservations that do not exist any more; ignored.
         answers_ignored: u64,
     }

@@ -172,6 +172,7 @@ impl GrantRequest {
 
 /// Identifies a grant. Identifiers are never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GrantId(pub u64);
 
 impl fmt::Display for GrantId {
@@ -246,6 +247,8 @@ pub enum LostWhy {
     InterfaceGone,
     /// The interface has less capacity than before.
     CapacityReduced,
+    /// An administrator ended it.
+    Deleted,
 }
 
 impl fmt::Display for LostWhy {
@@ -255,6 +258,7 @@ impl fmt::Display for LostWhy {
             Self::KernelRefused(error) => write!(f, "the kernel did not install it: {error}"),
             Self::InterfaceGone => f.write_str("the interface is gone"),
             Self::CapacityReduced => f.write_str("the interface has less to give than before"),
+            Self::Deleted => f.write_str("an administrator ended it"),
         }
     }
 }

@@ -220,7 +220,7 @@ impl Clients {
 
     /// Takes note of a command of a client. False if there is no such client of the command's protocol.
     pub(crate) fn command(&mut self, now: Time, command: &Command) -> bool {
-        let id = command.id();
+        let Some(id) = command.id() else { return false };
         let Some(Open { client, asked }) = self.all.get_mut(&id) else { return false };
         // Identifiers are unique among all protocols: a client of another protocol is not meant.
         if client.close(id).protocol() != command.protocol() {
@@ -247,8 +247,8 @@ impl Clients {
         let Some(Open { client, asked }) = self.all.get_mut(&id) else { return };
         match client.measure(&event) {
             Some(Measure::SetUp) => {
-                if let Some(asked) = asked.take() {
-                    measurements.set_up(client.close(id).protocol().name(), now.since(asked));
+                if let (Some(asked), Some(protocol)) = (asked.take(), client.close(id).protocol()) {
+                    measurements.set_up(protocol.name(), now.since(asked));
                 }
             }
             Some(Measure::RoundTrip(took)) => measurements.round_trip(took),

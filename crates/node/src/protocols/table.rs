@@ -37,7 +37,7 @@ macro_rules! protocols {
             }
         }
 
-        /// What a user asks of a protocol.
+        /// What a user asks of a node.
         #[derive(Debug, Clone, PartialEq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub enum Command {
@@ -51,6 +51,11 @@ macro_rules! protocols {
                     command: $module::Command,
                 },
             )*
+            /// Ends a reservation for an administrator. Its protocol informs the others.
+            DeleteReservation {
+                /// What admission control holds.
+                grant: signalbox_resources::GrantId,
+            },
         }
 
         /// What a protocol reports to a user.
@@ -70,19 +75,21 @@ macro_rules! protocols {
         }
 
         impl Command {
-            /// The driver's identifier of what is asked for.
+            /// The driver's identifier of what is asked for; `None`: no protocol is asked.
             #[must_use]
-            pub const fn id(&self) -> u64 {
+            pub const fn id(&self) -> Option<u64> {
                 match self {
-                    $( $(#[$meta])* Self::$variant { id, .. } => *id, )*
+                    $( $(#[$meta])* Self::$variant { id, .. } => Some(*id), )*
+                    Self::DeleteReservation { .. } => None,
                 }
             }
 
             /// The protocol that is asked.
             #[must_use]
-            pub const fn protocol(&self) -> ProtocolId {
+            pub const fn protocol(&self) -> Option<ProtocolId> {
                 match self {
-                    $( $(#[$meta])* Self::$variant { .. } => ProtocolId::$variant, )*
+                    $( $(#[$meta])* Self::$variant { .. } => Some(ProtocolId::$variant), )*
+                    Self::DeleteReservation { .. } => None,
                 }
             }
         }
@@ -229,6 +236,10 @@ macro_rules! protocols {
                             }
                         },
                     )*
+                    Command::DeleteReservation { grant } => {
+                        cx.resources.delete(grant);
+                        None
+                    }
                 }
             }
 

@@ -120,6 +120,7 @@ impl Qos {
         tracing::debug!(session = %session.id, grant = grant.0, reason = %why, "reservation lost");
         let info = match why {
             LostWhy::Preempted => Info::PREEMPTED,
+            LostWhy::Deleted => Info::AUTHORISATION,
             _ => Info::RESERVATION_FAILURE,
         };
         let text = why.to_string();

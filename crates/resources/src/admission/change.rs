@@ -251,6 +251,7 @@ impl Resources {
             LostWhy::Preempted => &mut self.counters.preempted,
             LostWhy::KernelRefused(_) => &mut self.counters.kernel_refused,
             LostWhy::InterfaceGone | LostWhy::CapacityReduced => &mut self.counters.interface_lost,
+            LostWhy::Deleted => &mut self.counters.deleted,
         };
         *counter += u64::from(lost);
         lost

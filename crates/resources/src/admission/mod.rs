@@ -186,6 +186,25 @@ impl Resources {
         }
     }
 
+    /// Ends a grant for an administrator, and reports the loss to its owner. Other grants of its reservation stay. A grant
+    /// that is lost already is ignored.
+    pub fn delete(&mut self, grant: GrantId) {
+        let key = Key::from_u64(grant.0);
+        if !self.detach(key) {
+            return;
+        }
+        if let Some(Grant { owner, .. }) = self.grants.remove(key) {
+            self.counters.deleted += 1;
+            tracing::debug!(
+                protocol = %owner.protocol,
+                owner = owner.key,
+                grant = grant.0,
+                "reservation deleted"
+            );
+            self.outputs.lost(owner, grant, LostWhy::Deleted);
+        }
+    }
+
     /// The result that a request would have; nothing changes.
     #[must_use]
     pub fn dry_run(&self, now: Time, ask: &GrantRequest) -> DryRun {

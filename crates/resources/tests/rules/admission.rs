@@ -525,6 +525,22 @@ fn interfaces_come_and_go() {
     assert_eq!((resources.len(), resources.counters().interface_lost), (0, 2));
 }
 
+#[test]
+fn an_administrator_ends_one_reservation() {
+    let mut resources = start(config());
+    let mut kernel = Kernel::default();
+    let (first, second) = (admit(&mut resources, &ask(1, 2)), admit(&mut resources, &ask(2, 1)));
+    kernel.drain(&mut resources);
+    resources.delete(first.grant);
+    assert_eq!(kernel.drain(&mut resources), [(1, first.grant, LostWhy::Deleted)]);
+    assert_eq!((kernel.sum(ETH1), reserved(&resources)), (MBIT, MBIT));
+    // It is gone: deleting it again does nothing, and the other one stays.
+    resources.delete(first.grant);
+    assert_eq!(kernel.drain(&mut resources), []);
+    assert!(resources.reservation(second.grant).is_some());
+    assert_eq!((resources.len(), resources.counters().deleted), (1, 1));
+}
+
 /// The weakest reservations are removed first, then the largest; the remaining ones fit.
 #[test]
 fn a_link_that_shrinks_loses_the_weakest() {

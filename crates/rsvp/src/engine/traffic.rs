@@ -207,6 +207,8 @@ impl Rsvp {
             LostWhy::KernelRefused(_) | LostWhy::InterfaceGone => {
                 Failure::new(ErrorCode::TRAFFIC_CONTROL_SYSTEM, 0)
             }
+            // "Rejected for administrative reasons" (RFC 2205 appendix B).
+            LostWhy::Deleted => Failure::new(ErrorCode::POLICY, 0),
         };
         let mut upstream = self.begin_change();
         self.record_branch(&mut upstream, session, key);

@@ -83,6 +83,8 @@ fn provoked() -> Vec<(MessageType, C, u16, Vec<Sent>)> {
     kernel.resv(&ff(B));
     let mut preempted = ready();
     preempted.resv(&ff(B));
+    let mut deleted = ready();
+    deleted.resv(&ff(B));
     let mut full = Rig::with(Config { max_senders: 1, max_reservations: 1, ..Config::default() });
     full.path(&Path::new());
     let no_sender = full.path(&Path { sender: sender(2), ..Path::new() });
@@ -129,6 +131,7 @@ fn provoked() -> Vec<(MessageType, C, u16, Vec<Sent>)> {
             ready().path(&Path { sender: of_port_zero, ..Path::new() })
         }),
         (resv_err, C::PREEMPTED, 0, preempted.lose(2, LostWhy::Preempted)),
+        (resv_err, C::POLICY, 0, deleted.lose(2, LostWhy::Deleted)),
         (
             path_err,
             C::UNKNOWN_CLASS,
