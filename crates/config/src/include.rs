@@ -9,9 +9,17 @@ use crate::tree::{Place, Table, Value};
 /// Files that one configuration may include.
 const MOST: usize = 256;
 
-/// Adds the text of the file at `path` and of the files that it includes to `findings`, and merges them.
-pub(crate) fn load(path: &Path, text: String, findings: &mut Findings) -> Table {
+/// Adds the text of the file at `path` and of the files that it includes to `findings`, and merges them. Unless `read`
+/// is set, files that it includes are not read.
+pub(crate) fn load(path: &Path, text: String, read: bool, findings: &mut Findings) -> Table {
     let mut table = add(path, text, findings);
+    if !read {
+        if let Some((place, _)) = patterns(&table, findings).first() {
+            let message = "the files are not read: this check is of one text only";
+            findings.warning(*place, "include", message);
+        }
+        return table;
+    }
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut files = Vec::new();
     for (place, pattern) in patterns(&table, findings) {

@@ -98,7 +98,8 @@ pub fn load(path: &Path) -> io::Result<Loaded> {
     Ok(read(path, std::fs::read_to_string(path)?, true))
 }
 
-/// Reads and checks a text as the configuration at `path`. Keys and certificates are not read.
+/// Reads and checks a text as the configuration at `path`. No file is read: a text that includes files gets a warning, and
+/// keys and certificates are not checked.
 #[must_use]
 pub fn parse(path: &Path, text: &str) -> Loaded {
     read(path, text.to_owned(), false)
@@ -106,7 +107,7 @@ pub fn parse(path: &Path, text: &str) -> Loaded {
 
 fn read(path: &Path, text: String, files: bool) -> Loaded {
     let mut findings = Findings::default();
-    let table = include::load(path, text, &mut findings);
+    let table = include::load(path, text, files, &mut findings);
     let mut pass = Pass::Read(findings);
     let mut config = Config::default();
     let mut keys = whole(Some(&table), &mut pass);
@@ -258,6 +259,12 @@ impl Config {
     pub fn digest(&self) -> [u8; 32] {
         let digest = ring::digest::digest(&ring::digest::SHA256, self.effective().as_bytes());
         digest.as_ref().first_chunk().copied().unwrap_or_default()
+    }
+
+    /// The keys whose values differ from those of `other`, with their tables, joined by dots.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        show::differences(&self.lines(false), &other.lines(false))
     }
 
     fn lines(&self, samples: bool) -> Vec<keys::Line> {

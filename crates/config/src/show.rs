@@ -1,5 +1,7 @@
 //! All keys as TOML.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::keys::{Form, KeyLine, Line, TableLine};
 
 /// Columns of a comment.
@@ -23,6 +25,35 @@ pub(crate) fn effective(lines: &[Line]) -> String {
         }
     }
     text
+}
+
+/// The keys that have another value in one of two lists than in the other, in the order of their names.
+pub(crate) fn differences(one: &[Line], other: &[Line]) -> Vec<String> {
+    let (one, other) = (values(one), values(other));
+    let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    keys.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
+}
+
+/// The value of each key that has one. A table of a list has its number, from 1.
+fn values(lines: &[Line]) -> BTreeMap<String, &str> {
+    let mut values = BTreeMap::new();
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut table = String::new();
+    for line in lines {
+        match line {
+            Line::Table(TableLine { path, form: Form::List, .. }) => {
+                let number = numbers.entry(path).or_default();
+                *number += 1;
+                table = format!("{path}[{number}].");
+            }
+            Line::Table(TableLine { path, .. }) => table = format!("{path}."),
+            Line::Key(KeyLine { name, value: Ok(value), .. }) => {
+                values.insert(format!("{table}{name}"), value.as_str());
+            }
+            Line::Key(_) => {}
+        }
+    }
+    values
 }
 
 /// Every key with its default, and its range and meaning as comments. A key without a default is a comment itself.

@@ -479,9 +479,22 @@ fn the_defaults_are_a_sound_file_without_effect() {
 }
 
 #[test]
+fn two_configurations_differ_in_keys() {
+    let rules = |action: &str| {
+        let rule = |name: &str, action: &str| {
+            format!("[[policy.rules]]\nname = \"{name}\"\naction = \"{action}\"\n")
+        };
+        read(&format!("node.name = \"a\"\n{}{}", rule("first", "allow"), rule("second", action))).unwrap()
+    };
+    assert_eq!(rules("deny").differences(&rules("deny")), [""; 0]);
+    assert_eq!(rules("deny").differences(&rules("allow")), ["policy.rules[2].action"]);
+}
+
+#[test]
 fn the_file_to_begin_with_is_sound() {
-    let text = std::fs::read_to_string(root().join("etc/signalboxd.toml")).unwrap();
-    let loaded = parse(Path::new("signalboxd.toml"), &text);
+    let path = root().join("etc/signalboxd.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let loaded = load(&path).unwrap();
     assert_eq!(lines(loaded.findings), Vec::<String>::new());
     let shown: String =
         text.lines().map(|line| format!("{}\n", line.strip_prefix('#').unwrap_or(line))).collect();
