@@ -164,17 +164,6 @@ fn every_stream_has_a_schema_that_real_events_match() {
     };
     let refused = v1::QueryResponse { answer: Some(v1::query_response::Answer::Failed(refused)) };
     assert_eq!(checked_event(&refused)["qos"], json!({ "class": 2, "code": 5 }));
-    let change =
-        v1::InterfaceEvent { change: v1::Change::Added.into(), interface: Some(v1::Interface::default()) };
-    let change = v1::WatchEventsResponse {
-        time_unix_us: 1,
-        lost: 2,
-        event: Some(v1::watch_events_response::Event::Interface(change)),
-    };
-    assert_eq!(
-        (&checked_event(&change)["change"], &checked_event(&change)["lost"]),
-        (&json!("added"), &json!(2))
-    );
 }
 
 #[test]

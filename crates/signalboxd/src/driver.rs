@@ -15,7 +15,7 @@ use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::api::Names;
+use crate::api::{Names, held};
 use crate::clients::Clients;
 use crate::metrics::Measurements;
 use crate::record::Recorder;
@@ -171,6 +171,15 @@ impl Driver {
                     }
                     // A client that is gone needs no answer.
                     let _ = answer.map(|answer| answer.send(there));
+                }
+                Ok(LoopRequest::DeleteReservation(grant, answer)) => {
+                    let there = self.engine.node.resources().reservation(grant).is_some();
+                    if there {
+                        tracing::info!(reservation = %held::id(grant), "deleted by an administrator");
+                        self.command(Command::DeleteReservation { grant });
+                    }
+                    // A client that is gone needs no answer.
+                    let _ = answer.send(there);
                 }
                 Ok(LoopRequest::Close(id)) => {
                     if let Some(command) = self.clients.remove(id) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use signalbox_node::Command;
+use signalbox_node::resources::GrantId;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -34,6 +35,8 @@ pub(crate) enum LoopRequest {
     },
     /// A command of a client that is open. The answer, if one is wanted, is whether there is such a client.
     Command(Command, Option<oneshot::Sender<bool>>),
+    /// Ends a reservation, whoever made it. The answer is whether there was one.
+    DeleteReservation(GrantId, oneshot::Sender<bool>),
     /// A client is gone; what it began ends.
     Close(u64),
     /// A look at the node.
@@ -126,6 +129,16 @@ impl LoopHandle {
     pub(crate) async fn command(&self, command: Command) -> Result<bool, Status> {
         let (answer, answered) = oneshot::channel();
         self.send(LoopRequest::Command(command, Some(answer))).await?;
+        answered.await.map_err(|_| stopping())
+    }
+
+    /// Ends a reservation, whoever made it. False if there is no such reservation.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn delete_reservation(&self, grant: GrantId) -> Result<bool, Status> {
+        let (answer, answered) = oneshot::channel();
+        self.send(LoopRequest::DeleteReservation(grant, answer)).await?;
         answered.await.map_err(|_| stopping())
     }
 

@@ -394,8 +394,6 @@ pub enum Cause {
     Kernel = 8,
     /// The state was not refreshed in time, or the path was lost.
     Expired = 9,
-    /// An administrator ended it.
-    Administrator = 10,
 }
 impl Cause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -414,7 +412,6 @@ impl Cause {
             Self::Protocol => "CAUSE_PROTOCOL",
             Self::Kernel => "CAUSE_KERNEL",
             Self::Expired => "CAUSE_EXPIRED",
-            Self::Administrator => "CAUSE_ADMINISTRATOR",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -430,7 +427,6 @@ impl Cause {
             "CAUSE_PROTOCOL" => Some(Self::Protocol),
             "CAUSE_KERNEL" => Some(Self::Kernel),
             "CAUSE_EXPIRED" => Some(Self::Expired),
-            "CAUSE_ADMINISTRATOR" => Some(Self::Administrator),
             _ => None,
         }
     }
@@ -1092,7 +1088,9 @@ pub mod reservations_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Ends a reservation at this node, whoever made it. Its protocol informs the other nodes.
+        /// Ends a reservation at this node, whoever made it. Its protocol informs the other nodes: with qos the initiator gets
+        /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
+        /// admitted again.
         pub async fn delete_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteReservationRequest>,
@@ -1198,7 +1196,9 @@ pub mod reservations_server {
             tonic::Response<Self::ListReservationsStream>,
             tonic::Status,
         >;
-        /// Ends a reservation at this node, whoever made it. Its protocol informs the other nodes.
+        /// Ends a reservation at this node, whoever made it. Its protocol informs the other nodes: with qos the initiator gets
+        /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
+        /// admitted again.
         async fn delete_reservation(
             &self,
             request: tonic::Request<super::DeleteReservationRequest>,
@@ -1594,7 +1594,7 @@ pub struct GetNodeResponse {
     /// Signaling applications in other processes, by NSLPID.
     #[prost(message, repeated, tag = "6")]
     pub applications: ::prost::alloc::vec::Vec<ApplicationStatus>,
-    /// SHA-256 of the configuration that is in force, in hexadecimal digits.
+    /// `digest` of GetConfigResponse.
     #[prost(string, tag = "7")]
     pub config_digest: ::prost::alloc::string::String,
 }
@@ -1907,158 +1907,6 @@ impl ::prost::Name for Bucket {
         "/signalbox.v1.Bucket".into()
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct WatchEventsRequest {
-    /// Kinds of events; empty: all.
-    #[prost(enumeration = "EventKind", repeated, tag = "1")]
-    pub kinds: ::prost::alloc::vec::Vec<i32>,
-    /// Only these protocols; empty: all.
-    #[prost(enumeration = "Protocol", repeated, tag = "2")]
-    pub protocols: ::prost::alloc::vec::Vec<i32>,
-    /// Begin with what stands now.
-    #[prost(bool, tag = "3")]
-    pub initial_state: bool,
-}
-impl ::prost::Name for WatchEventsRequest {
-    const NAME: &'static str = "WatchEventsRequest";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.WatchEventsRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.WatchEventsRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct WatchEventsResponse {
-    #[prost(uint64, tag = "1")]
-    pub time_unix_us: u64,
-    /// Changes that this watcher missed since the call began, because it did not read fast enough.
-    #[prost(uint64, tag = "2")]
-    pub lost: u64,
-    #[prost(oneof = "watch_events_response::Event", tags = "3, 4, 5, 6, 7")]
-    pub event: ::core::option::Option<watch_events_response::Event>,
-}
-/// Nested message and enum types in `WatchEventsResponse`.
-pub mod watch_events_response {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Event {
-        /// All of the initial state was sent.
-        #[prost(message, tag = "3")]
-        Synced(super::Synced),
-        #[prost(message, tag = "4")]
-        Reservation(super::ReservationEvent),
-        #[prost(message, tag = "5")]
-        Interface(super::InterfaceEvent),
-        #[prost(message, tag = "6")]
-        Session(super::SessionEvent),
-        #[prost(message, tag = "7")]
-        Peer(super::PeerEvent),
-    }
-}
-impl ::prost::Name for WatchEventsResponse {
-    const NAME: &'static str = "WatchEventsResponse";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.WatchEventsResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.WatchEventsResponse".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Synced {}
-impl ::prost::Name for Synced {
-    const NAME: &'static str = "Synced";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.Synced".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.Synced".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ReservationEvent {
-    #[prost(enumeration = "Change", tag = "1")]
-    pub change: i32,
-    /// After CHANGE_REMOVED: as it was.
-    #[prost(message, optional, tag = "2")]
-    pub reservation: ::core::option::Option<Reservation>,
-}
-impl ::prost::Name for ReservationEvent {
-    const NAME: &'static str = "ReservationEvent";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.ReservationEvent".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.ReservationEvent".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct InterfaceEvent {
-    #[prost(enumeration = "Change", tag = "1")]
-    pub change: i32,
-    #[prost(message, optional, tag = "2")]
-    pub interface: ::core::option::Option<Interface>,
-}
-impl ::prost::Name for InterfaceEvent {
-    const NAME: &'static str = "InterfaceEvent";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.InterfaceEvent".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.InterfaceEvent".into()
-    }
-}
-/// A session of a protocol: of GIST its routing state, of the others their own.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SessionEvent {
-    #[prost(enumeration = "Change", tag = "1")]
-    pub change: i32,
-    #[prost(enumeration = "Protocol", tag = "2")]
-    pub protocol: i32,
-    /// Session identifier, 16 octets, except with rsvp.
-    #[prost(bytes = "vec", optional, tag = "3")]
-    pub session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
-    #[prost(uint32, optional, tag = "4")]
-    pub nslp_id: ::core::option::Option<u32>,
-    #[prost(message, optional, tag = "5")]
-    pub flow: ::core::option::Option<FlowSpec>,
-}
-impl ::prost::Name for SessionEvent {
-    const NAME: &'static str = "SessionEvent";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.SessionEvent".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.SessionEvent".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PeerEvent {
-    #[prost(enumeration = "Change", tag = "1")]
-    pub change: i32,
-    #[prost(enumeration = "Protocol", tag = "2")]
-    pub protocol: i32,
-    #[prost(message, optional, tag = "3")]
-    pub peer: ::core::option::Option<Endpoint>,
-    #[prost(message, optional, tag = "4")]
-    pub interface: ::core::option::Option<InterfaceRef>,
-}
-impl ::prost::Name for PeerEvent {
-    const NAME: &'static str = "PeerEvent";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PeerEvent".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PeerEvent".into()
-    }
-}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetConfigRequest {}
 impl ::prost::Name for GetConfigRequest {
@@ -2073,9 +1921,10 @@ impl ::prost::Name for GetConfigRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetConfigResponse {
-    /// TOML. Secrets are not in it.
+    /// TOML with every key that is in force. Secrets are in files, which it names only.
     #[prost(string, tag = "1")]
     pub toml: ::prost::alloc::string::String,
+    /// SHA-256 of `toml`, in hexadecimal digits.
     #[prost(string, tag = "2")]
     pub digest: ::prost::alloc::string::String,
 }
@@ -2091,6 +1940,7 @@ impl ::prost::Name for GetConfigResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CheckConfigRequest {
+    /// It cannot include files.
     #[prost(string, tag = "1")]
     pub toml: ::prost::alloc::string::String,
 }
@@ -2109,7 +1959,8 @@ pub struct CheckConfigResponse {
     /// Mistakes and warnings; without a mistake the configuration can be used.
     #[prost(message, repeated, tag = "1")]
     pub problems: ::prost::alloc::vec::Vec<ConfigProblem>,
-    /// Keys that differ from the configuration in force and need a restart.
+    /// Keys with their tables, joined by dots, whose values differ from those in force. The daemon uses them after a
+    /// restart. Empty if there is a mistake.
     #[prost(string, repeated, tag = "2")]
     pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -2127,7 +1978,7 @@ impl ::prost::Name for CheckConfigResponse {
 pub struct ConfigProblem {
     #[prost(enumeration = "Severity", tag = "1")]
     pub severity: i32,
-    /// File, where the configuration has several.
+    /// File; absent: the text that was sent.
     #[prost(string, optional, tag = "2")]
     pub file: ::core::option::Option<::prost::alloc::string::String>,
     /// From 1.
@@ -2135,7 +1986,7 @@ pub struct ConfigProblem {
     pub line: ::core::option::Option<u32>,
     #[prost(uint32, optional, tag = "4")]
     pub column: ::core::option::Option<u32>,
-    /// The key, with dots.
+    /// The key with its tables, joined by dots; absent for errors of syntax.
     #[prost(string, optional, tag = "5")]
     pub key: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(string, tag = "6")]
@@ -2149,37 +2000,6 @@ impl ::prost::Name for ConfigProblem {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.ConfigProblem".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReloadConfigRequest {}
-impl ::prost::Name for ReloadConfigRequest {
-    const NAME: &'static str = "ReloadConfigRequest";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.ReloadConfigRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.ReloadConfigRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReloadConfigResponse {
-    /// Keys that were changed.
-    #[prost(string, repeated, tag = "1")]
-    pub changed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Keys that differ from what is in force and need a restart.
-    #[prost(string, repeated, tag = "2")]
-    pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for ReloadConfigResponse {
-    const NAME: &'static str = "ReloadConfigResponse";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.ReloadConfigResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.ReloadConfigResponse".into()
     }
 }
 /// How packets of a reservation are found that do not conform.
@@ -2249,77 +2069,6 @@ impl MetricKind {
             "METRIC_KIND_GAUGE" => Some(Self::Gauge),
             "METRIC_KIND_HISTOGRAM" => Some(Self::Histogram),
             "METRIC_KIND_INFO" => Some(Self::Info),
-            _ => None,
-        }
-    }
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum EventKind {
-    Unspecified = 0,
-    Reservation = 1,
-    Interface = 2,
-    Session = 3,
-    Peer = 4,
-}
-impl EventKind {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "EVENT_KIND_UNSPECIFIED",
-            Self::Reservation => "EVENT_KIND_RESERVATION",
-            Self::Interface => "EVENT_KIND_INTERFACE",
-            Self::Session => "EVENT_KIND_SESSION",
-            Self::Peer => "EVENT_KIND_PEER",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "EVENT_KIND_UNSPECIFIED" => Some(Self::Unspecified),
-            "EVENT_KIND_RESERVATION" => Some(Self::Reservation),
-            "EVENT_KIND_INTERFACE" => Some(Self::Interface),
-            "EVENT_KIND_SESSION" => Some(Self::Session),
-            "EVENT_KIND_PEER" => Some(Self::Peer),
-            _ => None,
-        }
-    }
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Change {
-    Unspecified = 0,
-    /// It stood when the watch began.
-    Existing = 1,
-    Added = 2,
-    Changed = 3,
-    Removed = 4,
-}
-impl Change {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "CHANGE_UNSPECIFIED",
-            Self::Existing => "CHANGE_EXISTING",
-            Self::Added => "CHANGE_ADDED",
-            Self::Changed => "CHANGE_CHANGED",
-            Self::Removed => "CHANGE_REMOVED",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "CHANGE_UNSPECIFIED" => Some(Self::Unspecified),
-            "CHANGE_EXISTING" => Some(Self::Existing),
-            "CHANGE_ADDED" => Some(Self::Added),
-            "CHANGE_CHANGED" => Some(Self::Changed),
-            "CHANGE_REMOVED" => Some(Self::Removed),
             _ => None,
         }
     }
@@ -2507,31 +2256,6 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "ListMetrics"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// What stands now, if `initial_state` is set; then `synced`; then each change until the call ends.
-        pub async fn watch_events(
-            &mut self,
-            request: impl tonic::IntoRequest<super::WatchEventsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::WatchEventsResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/signalbox.v1.Node/WatchEvents",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("signalbox.v1.Node", "WatchEvents"));
-            self.inner.server_streaming(req, path, codec).await
-        }
         /// The configuration that is in force, with all defaults.
         pub async fn get_config(
             &mut self,
@@ -2582,31 +2306,6 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "CheckConfig"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads the configuration file again and applies what can be changed while the daemon runs.
-        pub async fn reload_config(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ReloadConfigRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ReloadConfigResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/signalbox.v1.Node/ReloadConfig",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("signalbox.v1.Node", "ReloadConfig"));
-            self.inner.unary(req, path, codec).await
-        }
     }
 }
 /// Generated server implementations.
@@ -2655,20 +2354,6 @@ pub mod node_server {
             tonic::Response<Self::ListMetricsStream>,
             tonic::Status,
         >;
-        /// Server streaming response type for the WatchEvents method.
-        type WatchEventsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::WatchEventsResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// What stands now, if `initial_state` is set; then `synced`; then each change until the call ends.
-        async fn watch_events(
-            &self,
-            request: tonic::Request<super::WatchEventsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<Self::WatchEventsStream>,
-            tonic::Status,
-        >;
         /// The configuration that is in force, with all defaults.
         async fn get_config(
             &self,
@@ -2683,14 +2368,6 @@ pub mod node_server {
             request: tonic::Request<super::CheckConfigRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CheckConfigResponse>,
-            tonic::Status,
-        >;
-        /// Reads the configuration file again and applies what can be changed while the daemon runs.
-        async fn reload_config(
-            &self,
-            request: tonic::Request<super::ReloadConfigRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ReloadConfigResponse>,
             tonic::Status,
         >;
     }
@@ -2905,52 +2582,6 @@ pub mod node_server {
                     };
                     Box::pin(fut)
                 }
-                "/signalbox.v1.Node/WatchEvents" => {
-                    #[allow(non_camel_case_types)]
-                    struct WatchEventsSvc<T: Node>(pub Arc<T>);
-                    impl<
-                        T: Node,
-                    > tonic::server::ServerStreamingService<super::WatchEventsRequest>
-                    for WatchEventsSvc<T> {
-                        type Response = super::WatchEventsResponse;
-                        type ResponseStream = T::WatchEventsStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::WatchEventsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Node>::watch_events(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = WatchEventsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
                 "/signalbox.v1.Node/GetConfig" => {
                     #[allow(non_camel_case_types)]
                     struct GetConfigSvc<T: Node>(pub Arc<T>);
@@ -3022,49 +2653,6 @@ pub mod node_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CheckConfigSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/signalbox.v1.Node/ReloadConfig" => {
-                    #[allow(non_camel_case_types)]
-                    struct ReloadConfigSvc<T: Node>(pub Arc<T>);
-                    impl<T: Node> tonic::server::UnaryService<super::ReloadConfigRequest>
-                    for ReloadConfigSvc<T> {
-                        type Response = super::ReloadConfigResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ReloadConfigRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Node>::reload_config(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ReloadConfigSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -59,6 +59,8 @@ reasons! {
     TableFull, "TABLE_FULL", ResourceExhausted;
     /// The client did not read what the call gave it.
     ClientTooSlow, "CLIENT_TOO_SLOW", ResourceExhausted;
+    /// There is no such reservation, or it ended.
+    NoReservation, "NO_RESERVATION", NotFound;
     /// The daemon stops.
     Stopping, "STOPPING", Unavailable;
     /// A mistake of the daemon.

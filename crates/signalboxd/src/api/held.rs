@@ -9,6 +9,7 @@ use signalbox_node::resources::GrantId;
 use signalbox_node::resources::intserv::RSpec;
 use signalbox_node::resources::view::ReservationView;
 
+use super::errors::Wrong;
 use super::types;
 use crate::protocols::RESERVERS;
 use crate::view::{Kernel, View};
@@ -22,6 +23,12 @@ pub(crate) fn protocol(owner: ReserverId) -> v1::Protocol {
 /// The identifier of a reservation for administrators.
 pub(crate) fn id(grant: GrantId) -> String {
     format!("{:x}", grant.0)
+}
+
+/// The reservation with an identifier.
+pub(crate) fn grant(id: &str) -> Result<GrantId, Wrong> {
+    let number = u64::from_str_radix(id, 16).map(GrantId);
+    number.map_err(|_| Wrong::new("id", "the `id` of a row of ListReservations"))
 }
 
 /// A token bucket.

@@ -41,6 +41,10 @@ pub(crate) struct Facts {
     pub(crate) start_unix_us: u64,
     /// Whether a protocol runs that reserves.
     pub(crate) reserves: bool,
+    /// The configuration.
+    pub(crate) config: Config,
+    /// The digest of the configuration, in hexadecimal digits.
+    pub(crate) digest: String,
 }
 
 impl Facts {
@@ -51,6 +55,8 @@ impl Facts {
             protocols: config.settings(0, false).protocols(),
             start_unix_us: types::unix_us(),
             reserves: config.reserves(),
+            config: config.clone(),
+            digest: config.digest().iter().map(|octet| format!("{octet:02x}")).collect(),
         }
     }
 }

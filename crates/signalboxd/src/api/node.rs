@@ -1,4 +1,6 @@
-//! The service `Node`: what runs, and the interfaces.
+//! The service `Node`: what runs, the interfaces, the metrics and the configuration.
+
+mod config;
 
 use std::collections::HashMap;
 
@@ -41,6 +43,7 @@ impl Node for NodeService {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_unix_us: facts.start_unix_us,
             pid: std::process::id(),
+            config_digest: facts.digest.clone(),
             ..v1::GetNodeResponse::default()
         };
         let node = self.api.handle.query(move |view| {
@@ -67,21 +70,17 @@ impl Node for NodeService {
         &self,
         _: Request<v1::GetConfigRequest>,
     ) -> Result<Response<v1::GetConfigResponse>, Status> {
-        Err(Status::unimplemented("GetConfig"))
+        let config = &self.api.facts.config;
+        let digest = self.api.facts.digest.clone();
+        Ok(Response::new(v1::GetConfigResponse { toml: config.effective(), digest }))
     }
 
     async fn check_config(
         &self,
-        _: Request<v1::CheckConfigRequest>,
+        request: Request<v1::CheckConfigRequest>,
     ) -> Result<Response<v1::CheckConfigResponse>, Status> {
-        Err(Status::unimplemented("CheckConfig"))
-    }
-
-    async fn reload_config(
-        &self,
-        _: Request<v1::ReloadConfigRequest>,
-    ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
-        Err(Status::unimplemented("ReloadConfig"))
+        let toml = request.into_inner().toml;
+        Ok(Response::new(config::check(&toml, &self.api.facts.config)))
     }
 
     type ListMetricsStream = Replies<v1::ListMetricsResponse>;
@@ -98,15 +97,6 @@ impl Node for NodeService {
         });
         let answer = v1::ListMetricsResponse { time_unix_us: types::unix_us(), families };
         Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
-    }
-
-    type WatchEventsStream = Replies<v1::WatchEventsResponse>;
-
-    async fn watch_events(
-        &self,
-        _: Request<v1::WatchEventsRequest>,
-    ) -> Result<Response<Self::WatchEventsStream>, Status> {
-        Err(Status::unimplemented("WatchEvents"))
     }
 
     type ListInterfacesStream = Replies<v1::ListInterfacesResponse>;

@@ -13,7 +13,7 @@ use signalbox_node::resources::view::ReservationView;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
-use super::errors::{Wrong, must_open, not_running};
+use super::errors::{Reason, Wrong, must_open, not_running};
 use super::pages::{Portion, Range, page, pages};
 use super::reserver::Reserver;
 use super::{Api, held, types};
@@ -125,11 +125,16 @@ impl Reservations for ReservationService {
 
     async fn delete_reservation(
         &self,
-        _: Request<v1::DeleteReservationRequest>,
+        request: Request<v1::DeleteReservationRequest>,
     ) -> Result<Response<v1::DeleteReservationResponse>, Status> {
-        Err(Status::unimplemented(
-            "DeleteReservation: this daemon does not have it yet; end the call that holds it",
-        ))
+        self.must_reserve()?;
+        let id = request.into_inner().id;
+        if self.api.handle.delete_reservation(held::grant(&id)?).await? {
+            return Ok(Response::new(v1::DeleteReservationResponse {}));
+        }
+        let text =
+            format!("there is no reservation {id}, or it ended: ListReservations lists those that stand");
+        Err(Reason::NoReservation.status(text))
     }
 
     async fn test_policy(

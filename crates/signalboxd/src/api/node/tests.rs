@@ -27,6 +27,54 @@ async fn a_node_names_its_protocols() {
     let expected = [(v1::Protocol::Gist, None, Some(0)), (v1::Protocol::Ping, Some(32_704), None)];
     assert_eq!(protocols, expected);
     assert!(node.start_unix_us > 0);
+    let config = NodeClient::new(rig.channel.clone()).get_config(v1::GetConfigRequest {}).await.unwrap();
+    assert_eq!((node.config_digest.len(), node.config_digest), (64, config.into_inner().digest));
+}
+
+#[tokio::test]
+async fn the_configuration_in_force_differs_in_nothing_from_itself() {
+    let rig = Rig::new(ALL).await;
+    let mut client = NodeClient::new(rig.channel.clone());
+    let toml = client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner().toml;
+    assert!(toml.contains("name = \"r7\""), "{toml}");
+    let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    assert_eq!(checked, v1::CheckConfigResponse::default());
+}
+
+#[tokio::test]
+async fn changed_keys_need_a_restart() {
+    let rig = Rig::new(ALL).await;
+    let mut client = NodeClient::new(rig.channel.clone());
+    let toml =
+        format!("{ALL}[[policy.rules]]\nname = \"all\"\naction = \"allow\"\n[log]\nformat = \"json\"\n");
+    let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    assert_eq!(checked.problems, []);
+    assert!(checked.needs_restart.contains(&"log.format".to_owned()), "{checked:?}");
+    assert!(checked.needs_restart.contains(&"policy.rules[1].name".to_owned()), "{checked:?}");
+    assert!(!checked.needs_restart.contains(&"node.name".to_owned()), "{checked:?}");
+}
+
+#[tokio::test]
+async fn mistakes_of_a_configuration_have_their_places() {
+    let rig = Rig::new(ALL).await;
+    let mut client = NodeClient::new(rig.channel.clone());
+    let toml = format!("{ALL}\n[log]\n  format = 5\n");
+    let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    let [problem] = checked.problems.as_slice() else { panic!("{checked:?}") };
+    assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Error, Some("log.format")));
+    assert_eq!((problem.line, problem.column, &problem.file), (Some(7), Some(12), &None));
+    assert_eq!(checked.needs_restart, [""; 0]);
+}
+
+/// A client of the socket must not read by the daemon what it may not read itself.
+#[tokio::test]
+async fn a_check_reads_no_files() {
+    let rig = Rig::new(ALL).await;
+    let mut client = NodeClient::new(rig.channel.clone());
+    let toml = format!("include = [\"/etc/hosts\"]\n{ALL}");
+    let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    let [problem] = checked.problems.as_slice() else { panic!("{checked:?}") };
+    assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Warning, Some("include")));
 }
 
 #[tokio::test]

@@ -267,3 +267,25 @@ async fn reservations_of_all_protocols_are_one_list() {
     let page = call.await.unwrap().unwrap().expect("one page, also of an empty list");
     assert_eq!((page.reservations.len(), page.next_page_token.len()), (0, 0));
 }
+
+#[tokio::test]
+async fn an_administrator_deletes_by_identifier() {
+    let mut rig = Rig::new(ALL).await;
+    let delete = |id: &str| {
+        let mut client = ReservationsClient::new(rig.channel.clone());
+        let request = v1::DeleteReservationRequest { id: id.to_owned() };
+        tokio::spawn(async move { client.delete_reservation(request).await })
+    };
+    let (there, gone) = (delete("2a"), delete("2b"));
+    for _ in 0..2 {
+        let Some(LoopRequest::DeleteReservation(grant, answer)) = rig.requests.recv().await else {
+            panic!("another request")
+        };
+        answer.send(grant.0 == 0x2a).unwrap();
+    }
+    there.await.unwrap().unwrap();
+    let status = gone.await.unwrap().unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "NO_RESERVATION"));
+    let wrong = delete("eth0").await.unwrap().unwrap_err();
+    assert_eq!((wrong.code(), reason(&wrong).as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
+}
