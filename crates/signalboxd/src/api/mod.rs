@@ -6,6 +6,7 @@ pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod reservations;
 pub(crate) mod reserver;
+pub(crate) mod standard;
 pub(crate) mod types;
 
 use std::sync::{Arc, PoisonError, RwLock};

@@ -10,6 +10,7 @@ pub(crate) mod ping;
 pub(crate) mod qos;
 pub(crate) mod rsvp;
 
+use anyhow::Result;
 use signalbox_api::v0::control_server::ControlServer;
 use signalbox_config::Config;
 
@@ -22,8 +23,8 @@ use crate::v0;
 pub(crate) const RESERVERS: &[&dyn Reserver] = &[&qos::reserve::Qos, &rsvp::reserve::Rsvp];
 
 /// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
-pub(crate) fn services(api: &Api, config: &Config) -> Services {
-    Services::new(vec![
+pub(crate) fn services(api: &Api, config: &Config) -> Result<Services> {
+    Ok(Services::new(vec![
         Route::to(api::node::server(api)),
         Route::to(api::reservations::server(api)),
         Route::to(gist::service::server(api)),
@@ -33,5 +34,7 @@ pub(crate) fn services(api: &Api, config: &Config) -> Services {
         Route::to(ControlServer::new(v0::control::Control::new(&api.handle, config))),
         Route::to(v0::applications::service::server(&api.handle, config)),
         Route::to(v0::rsvp::service::server(&api.handle, config)),
-    ])
+        api::standard::health(),
+        api::standard::reflection()?,
+    ]))
 }
