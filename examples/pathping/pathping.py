@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Path ping: a signaling application of its own, in a process of its own.
 
-It speaks to the daemon of its node (signalboxd) over gRPC, and to its like on other nodes over GIST. A message goes
+It uses the daemon of its node (signalboxd) over gRPC, and reaches its like on other nodes over GIST. A message goes
 along the path of a flow; every node on the way that runs this program adds itself, nodes that do not let it pass; the
 far end sends it back, and the sender prints who is on the path.
 
@@ -21,7 +21,8 @@ import time
 try:
     import grpc
 
-    import application_pb2 as api
+    from signalbox.gist.v1 import application_pb2 as api
+    from signalbox.v1 import types_pb2 as types
 except ImportError as error:
     sys.exit(f"pathping: {error}; on Debian: apt-get install python3-grpcio python3-protobuf")
 
@@ -43,9 +44,9 @@ class Application:
         self.requests = queue.SimpleQueue()
         self.ask(register=api.Register(nslp_id=NSLP_ID, peering_policy=policy))
         call = self.channel.stream_stream(
-            "/signalbox.v0.Gist/Application",
-            request_serializer=api.FromApplication.SerializeToString,
-            response_deserializer=api.ToApplication.FromString,
+            "/signalbox.gist.v1.Gist/Application",
+            request_serializer=api.ApplicationRequest.SerializeToString,
+            response_deserializer=api.ApplicationResponse.FromString,
         )
         self.indications = call(iter(self.requests.get, None))
         try:
@@ -54,8 +55,8 @@ class Application:
             raise Refused(f"{error.details()} [{path}]") from None
 
     def ask(self, **request):
-        """Sends one request; its name is a field of FromApplication."""
-        self.requests.put(api.FromApplication(**request))
+        """Sends one request; its name is a field of ApplicationRequest."""
+        self.requests.put(api.ApplicationRequest(**request))
 
     def send(self, session, mri, payload, handle=None):
         """Sends a payload, anything that JSON can say, along a flow."""
@@ -63,14 +64,16 @@ class Application:
         data += b" " * (-len(data) % 4)  # NSLP data comes in multiples of 4 octets.
         self.ask(send_message=api.SendMessage(data=data, session_id=session, mri=mri, handle=handle))
 
-    def hear(self):
-        """Each thing that GIST tells, with its name: a field of ToApplication."""
+    def events(self):
+        """Each indication of GIST, with its name: a field of ApplicationResponse."""
         try:
-            for told in self.indications:
-                kind = told.WhichOneof("indication")
+            for response in self.indications:
+                kind = response.WhichOneof("indication")
+                if kind is None:
+                    continue  # A newer daemon has indications that this program does not know.
                 if kind == "request_refused":
-                    raise Refused(told.request_refused.reason)
-                yield kind, getattr(told, kind)
+                    raise Refused(response.request_refused.reason)
+                yield kind, getattr(response, kind)
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.CANCELLED:
                 raise Refused(error.details()) from None
@@ -87,14 +90,19 @@ def flow(destination):
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((destination, 9))  # Sends nothing: the kernel only chooses our address.
         source = probe.getsockname()[0]
-    return api.Mri(path_coupled=api.PathCoupled(source=source, destination=destination))
+    return api.Mri(
+        method=api.ROUTING_METHOD_PATH_COUPLED,
+        direction=types.DIRECTION_DOWNSTREAM,
+        flow=types.FlowSpec(source=source, destination=destination),
+    )
 
 
 def turned(mri):
     """The same flow, the other way."""
     other = api.Mri()
     other.CopyFrom(mri)
-    other.direction = 1 - mri.direction
+    downstream = mri.direction == types.DIRECTION_DOWNSTREAM
+    other.direction = types.DIRECTION_UPSTREAM if downstream else types.DIRECTION_DOWNSTREAM
     return other
 
 
@@ -108,24 +116,24 @@ def listen(arguments):
     application = Application(arguments.socket, api.PEERING_POLICY_ALWAYS)
     say(f"{application.node}: listening as NSLP {NSLP_ID}")
     answers = 0
-    for kind, told in application.hear():
-        if kind != "recv_message" or not told.data:
+    for kind, event in application.events():
+        if kind != "recv_message" or not event.data:
             continue
-        message = json.loads(told.data)
-        if told.mri.direction == api.DIRECTION_DOWNSTREAM:
-            message["path"].append([application.node, told.ip_distance])
-        if told.at_flow_end and told.mri.direction == api.DIRECTION_DOWNSTREAM:
-            say(f"{application.node}: {message['text']!r} from {told.mri.path_coupled.source}")
+        message = json.loads(event.data)
+        if event.mri.direction == types.DIRECTION_DOWNSTREAM:
+            message["path"].append([application.node, event.ip_hops if event.HasField("ip_hops") else None])
+        if event.at_flow_end and event.mri.direction == types.DIRECTION_DOWNSTREAM:
+            say(f"{application.node}: {message['text']!r} from {event.mri.flow.source}")
             message["answer"] = f"{application.node} heard {message['text']!r}"
-            application.send(told.session_id, turned(told.mri), message, handle=answers)
-        elif not told.at_flow_end:
-            application.send(told.session_id, told.mri, message)
+            application.send(event.session_id, turned(event.mri), message, handle=answers)
+        elif not event.at_flow_end:
+            application.send(event.session_id, event.mri, message)
             say(f"{application.node}: passed on {message['text']!r}")
-        answers += told.at_flow_end
+        answers += event.at_flow_end
         if arguments.count and answers >= arguments.count:
             break
     # The last answer shall leave before the application does.
-    for kind, _ in application.hear():
+    for kind, _ in application.events():
         if kind == "message_status":
             break
     application.close()
@@ -137,19 +145,19 @@ def send(arguments):
     session, mri = secrets.token_bytes(16), flow(arguments.destination)
     begin = time.monotonic()
     application.send(session, mri, {"text": arguments.text, "path": [[application.node, 0]]}, handle=1)
-    for kind, told in application.hear():
-        if kind == "message_status" and told.HasField("failed"):
-            raise Refused(f"not sent: {told.failed.reason}")
+    for kind, event in application.events():
+        if kind == "message_status" and event.HasField("failed"):
+            raise Refused(f"not sent: {event.failed.reason}")
         if kind == "recv_message":
-            message = json.loads(told.data)
+            message = json.loads(event.data)
             elapsed = (time.monotonic() - begin) * 1000
             say(f"answer after {elapsed:.1f} ms: {message['answer']}")
-            for number, (node, distance) in enumerate(message["path"]):
-                between = f", {distance} IP hops from the one before" if number else ""
+            for number, (node, hops) in enumerate(message["path"]):
+                between = f", {hops} IP hops from the one before" if number and hops is not None else ""
                 say(f"  {number}  {node}{between}")
             break
     # We are done with the session: nobody needs to keep state for it.
-    application.ask(set_state_lifetime=api.SetStateLifetime(mri=mri, session_id=session, lifetime_ms=0))
+    application.ask(set_state_lifetime=api.SetStateLifetime(mri=mri, session_id=session, lifetime_us=0))
     application.close()
 
 
