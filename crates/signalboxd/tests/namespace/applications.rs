@@ -202,7 +202,7 @@ async fn an_application_that_dies_leaves_nothing() {
     drop(b);
     hosts[1].eventually("its place is free", async || hosts[1].status().await.nslp_ids == [32_704]).await;
     assert_eq!(hosts[1].status().await.sessions, 0);
-    assert_eq!(hosts[1].counter("applications", "left").await, 1);
+    assert_eq!(hosts[1].counter("signalbox_application_events", Some("left")).await, 1);
     // A session of its own: the far end reports that it lacks the application.
     let session_id = vec![1; 16];
     a.request(Request::SendMessage(v1::SendMessage { session_id, ..message(&hosts, 2, b"anybody?") })).await;

@@ -8,9 +8,11 @@ async fn a_protocol_of_one_folder_runs_on_real_packets() {
     let hosts = row("beacon", "[beacon]\nto = \"10.78.0.2\"\n").await;
     let [a, r, b] = &hosts;
     // The first ones may pass the router before its daemon runs.
-    a.eventually("the router and the far end count it", async || a.counter("beacon", "nodes").await == 2)
-        .await;
-    assert!(a.counter("beacon", "answers").await > 0);
-    assert!(r.counter("beacon", "passed_on").await > 0);
-    assert!(b.counter("beacon", "answered").await > 0);
+    a.eventually("the router and the far end count it", async || {
+        a.counter("signalbox_beacon_nodes", None).await == 2
+    })
+    .await;
+    assert!(a.counter("signalbox_beacon_answers", None).await > 0);
+    assert!(r.counter("signalbox_beacon_passed_on", None).await > 0);
+    assert!(b.counter("signalbox_beacon_answered", None).await > 0);
 }

@@ -11,10 +11,9 @@ use signalbox_api::gist::v1;
 use signalbox_api::gist::v1::application_request::Request;
 use signalbox_api::gist::v1::application_response::Indication;
 use signalbox_api::gist::v1::gist_client::GistClient;
-use signalbox_api::v0;
-use signalbox_api::v0::control_client::ControlClient;
 use signalbox_api::v1::node_client::NodeClient;
-use signalbox_api::v1::{GetNodeRequest, Protocol};
+use signalbox_api::v1::sample::Value;
+use signalbox_api::v1::{GetNodeRequest, ListMetricsRequest, Protocol, Sample};
 use signalbox_core::node::Prefix;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::netns::Namespace;
@@ -154,10 +153,20 @@ impl Host {
         NodeState { nslp_ids: inside.chain(others).collect(), sessions: gist.expect("it runs").sessions }
     }
 
-    pub(crate) async fn counter(&self, room: &str, name: &str) -> u64 {
-        let mut control = ControlClient::new(self.connect().await.expect("it runs"));
-        let counters = control.list_counters(v0::ListCountersRequest {}).await.unwrap().into_inner().counters;
-        counters.iter().find(|c| c.room == room && c.name == name).expect("a counter").value
+    /// The counters of a metric family; with `label` only those that have this value of a label.
+    pub(crate) async fn counter(&self, family: &str, label: Option<&str>) -> u64 {
+        let mut client = NodeClient::new(self.connect().await.expect("it runs"));
+        let request = ListMetricsRequest { name_prefixes: vec![family.to_owned()] };
+        let mut responses = client.list_metrics(request).await.unwrap().into_inner();
+        let families = responses.message().await.unwrap().expect("one response").families;
+        let family = families.iter().find(|one| one.name == family).expect("a family");
+        let wanted =
+            |sample: &&Sample| label.is_none_or(|label| sample.labels.iter().any(|one| one.value == label));
+        let counts = family.samples.iter().filter(wanted).map(|sample| match sample.value {
+            Some(Value::Count(count)) => count,
+            _ => panic!("no counter"),
+        });
+        counts.sum()
     }
 
     /// Ends the daemon as an operator does.
