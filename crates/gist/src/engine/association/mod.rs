@@ -263,7 +263,9 @@ impl Associations {
     fn insert(&mut self, association: Association) -> Option<u32> {
         let (channel, transport) = (association.channel.0, association.transport);
         let index = self.slab.insert(association).ok()?.index();
-        self.counts[transport as usize] += 1;
+        if let Some(count) = self.counts.get_mut(transport as usize) {
+            *count += 1;
+        }
         let Self { slab, hasher, by_channel, .. } = self;
         by_channel.insert(hasher.hash_one(&channel), index, |index| {
             slab.get_index(index).map_or(0, |a| hasher.hash_one(&a.channel.0))
@@ -308,7 +310,9 @@ impl Associations {
         if !association.opened {
             self.shares.release(source(association.remote));
         }
-        self.counts[association.transport as usize] -= 1;
+        if let Some(count) = self.counts.get_mut(association.transport as usize) {
+            *count -= 1;
+        }
         self.wheel.cancel(&mut self.slab, index);
         self.slab.remove(key)
     }
