@@ -1,7 +1,5 @@
 //! Adversaries: peers that send what costs most, and strangers that are not on the path.
 
-use std::time::Instant;
-
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::service::{
     AddressValidation, Indication, RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes,
@@ -41,7 +39,6 @@ fn wide() -> Rig {
     })
 }
 
-// T01
 #[test]
 fn a_chain_of_dependent_sessions_ends_in_parts_and_without_recursion() {
     const CHAIN: u32 = 16_000;
@@ -59,11 +56,9 @@ fn a_chain_of_dependent_sessions_ends_in_parts_and_without_recursion() {
     let sent = rig.receive_octets(BEFORE, flow_to(1), session(0), &octets(&tear));
     assert!(sent.len() < 1000, "one tear sends {} messages at once", sent.len());
     assert!(rig.qos.sessions() > CHAIN - 1000, "one input handles a bounded part");
-    let before = Instant::now();
     let now = rig.now;
     rig.until(now);
     assert_eq!((rig.qos.sessions(), rig.held()), (0, 0), "in the end all of them are gone");
-    assert!(before.elapsed().as_secs() < 60);
 }
 
 #[test]
@@ -151,7 +146,6 @@ fn arrives(rig: &mut Rig, how: &Stranger, session: SessionId, message: &Message<
     rig.input(Input::Indication(Indication::RecvMessage(received))).len()
 }
 
-// T02
 #[test]
 fn a_message_without_verified_routing_state_reserves_nothing() {
     let some = qspec(10_000);
