@@ -6,8 +6,8 @@ set -eu
 
 cargo build --release --locked -p signalboxd -p signalbox
 say "the engine in memory"
-"$bin/signalbox" bench gist-engine
+"$bin/signalbox" bench engine gist
 say "RSVP in memory"
-"$bin/signalbox" bench rsvp-engine
+"$bin/signalbox" bench engine rsvp
 say "a node on the wire, and a bare forwarder"
-"$bin/signalbox" bench gist-forward
+"$bin/signalbox" bench forward gist

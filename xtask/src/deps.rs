@@ -83,12 +83,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "signalbox-api",
             "signalbox-config",
+            // The class of a service.
+            "signalbox-core",
             "signalbox-dissect",
+            "signalbox-json",
             "signalbox-lab",
             // The sockets of a diagnosis, which needs no daemon (RFC 2745 §6).
             "signalbox-linux",
-            // The type of a rate only.
-            "signalbox-resources",
             // Its diagnostic client and its message formats.
             "signalbox-rsvp",
             "signalbox-units",

@@ -67,8 +67,12 @@ pub enum LabCommand {
     },
     /// Take a lab down, also what a crash left of it.
     Down {
-        /// The lab's name; all labs if not given.
+        /// The lab's name.
+        #[arg(required_unless_present = "all")]
         name: Option<String>,
+        /// All labs that stand, whoever made them.
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
     },
     /// Run a scenario: make the network, do the workload, check, take down.
     Run {
@@ -97,7 +101,10 @@ Examples:
   signalbox lab run ./mine.toml --json --pcap captures
   signalbox lab up quickstart
   signalbox lab exec h1 -- signalbox ping 10.0.3.2 --count 3
-  signalbox lab down
+  signalbox lab down quickstart
+
+Exit status: 0 all checks hold, 1 a check fails, 2 the command line is wrong, 3 a missing right, tool or program, or a mistake in
+a scenario.
 
 Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks` and `run`, and nothing outlives the run).";
 
@@ -127,7 +134,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             need_root("exec")?;
             exec(&node, &command)
         }
-        LabCommand::Down { name } => {
+        LabCommand::Down { name, all: _ } => {
             need_root("down")?;
             down(name.as_deref())
         }

@@ -21,7 +21,7 @@ pub(crate) fn place() -> Result<PathBuf> {
 /// Returns the command with the socket of a node's daemon.
 pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
     let mut command = Command::new(place()?);
-    command.arg("--socket").arg(state::socket(lab, &node.name)).stdin(Stdio::null());
+    command.env("SIGNALBOX_SOCKET", state::socket(lab, &node.name)).stdin(Stdio::null());
     Ok(command)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
     Ok(shown)
 }
 
-/// Returns a table of a node's daemon, as a command like `show sessions` prints it with `--json`.
+/// Returns a table of a node's daemon, as a command like `show gist sessions` prints it with `--json`.
 pub(crate) fn table(lab: &str, node: &PlannedNode, words: &str) -> Result<Vec<Value>> {
     let mut command = signalbox(lab, node)?;
     command.args(words.split(' ')).arg("--json");
@@ -46,6 +46,6 @@ pub(crate) fn table(lab: &str, node: &PlannedNode, words: &str) -> Result<Vec<Va
     if !output.status.success() {
         bail!("{} does not {words}: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
     }
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("`{words}` of {} printed no JSON", node.name))
+    let rows = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    rows.collect::<Result<_, _>>().with_context(|| format!("`{words}` of {} printed no JSON", node.name))
 }

@@ -75,12 +75,11 @@ impl Shown {
         self.tables.get(command).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the counter of this name, like `gist.queries`; 0 if there is none.
+    /// Returns the sum of the samples of the metric with this name; 0 if there is none.
     pub(crate) fn counter(&self, name: &str) -> u64 {
-        let (room, name) = name.split_once('.').unwrap_or(("", name));
-        let rows = self.table(COUNTERS);
-        let counter = rows.iter().find(|counter| counter["room"] == room && counter["name"] == name);
-        counter.and_then(|counter| counter["value"].as_u64()).unwrap_or(0)
+        let families = self.table(COUNTERS).iter().filter(|family| family["name"] == name);
+        let samples = families.flat_map(|family| family["samples"].as_array().into_iter().flatten());
+        samples.filter_map(|sample| sample["count"].as_u64()).sum()
     }
 }
 

@@ -273,7 +273,10 @@ pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
     let existing = netns::list(NAMESPACE_PREFIX)?;
     let ours = plan.nodes.iter().find(|node| existing.contains(&node.namespace));
     if ours.is_some() || State::load(&plan.name)?.is_some() || state::directory(&plan.name).exists() {
-        bail!("the lab {0} stands already; take it down with `signalbox lab down {0}`", plan.name);
+        bail!(
+            "the lab {0} stands already, and may belong to a run that goes on: see `signalbox lab list`; what a crash left goes with `signalbox lab down {0}`",
+            plan.name
+        );
     }
     Ok(())
 }

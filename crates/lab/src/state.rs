@@ -52,7 +52,9 @@ impl State {
         match linked {
             Ok(()) => Ok(state),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                bail!("the lab {lab} stands already; take it down with `signalbox lab down {lab}`")
+                bail!(
+                    "the lab {lab} stands already, and may belong to a run that goes on: see `signalbox lab list`; what a crash left goes with `signalbox lab down {lab}`"
+                )
             }
             Err(error) => Err(error).with_context(|| path.display().to_string()),
         }

@@ -3,93 +3,85 @@
 mod arguments;
 mod client;
 mod commands;
+mod exit;
 mod print;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser};
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
 
 use commands::{Command, Run};
+use exit::Exit;
 
-/// Exit status for a wrong command line, and for a daemon that cannot be reached or refuses.
-const FAILED: u8 = 2;
-
-/// Internet signaling: ask a Signalbox node, follow a path, look at messages, run scenarios.
+/// Internet signaling: reserve along paths, follow them, look at nodes and messages, run scenarios.
 #[derive(Debug, Parser)]
-#[command(name = "signalbox", version, after_help = EXAMPLES)]
+#[command(name = "signalbox", disable_version_flag = true, after_help = HELP)]
 struct Cli {
-    #[command(flatten)]
-    node: NodeArgs,
+    /// Print the version; with --json also that of the JSON schemas.
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[arg(long, requires = "version", hide = true)]
+    json: bool,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox ping 192.0.2.9 --count 3
-  signalbox reserve 192.0.2.9 --rate 20mbit --proto udp --dport 5004
-  signalbox query 192.0.2.9 --rate 20mbit
-  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004
-  signalbox show sessions --json
-  signalbox --socket /run/signalbox/r1.sock show counters
-  signalbox lab run quickstart
-  signalbox decode --protocol gist capture.pcap
-  signalbox replay inputs.jsonl
-
-Exit status: 0 all is well, 1 the answer is \"no\" (a probe unanswered, a reservation refused, a check failed, a message that
-cannot be understood, a recording that breaks off), 2 wrong arguments or no daemon.";
-
-/// Which node to ask.
-#[derive(Debug, Args)]
-struct NodeArgs {
-    /// Control socket of the daemon.
-    #[arg(
-        long,
-        global = true,
-        env = "SIGNALBOX_SOCKET",
-        value_name = "PATH",
-        default_value = signalbox_api::DEFAULT_SOCKET
-    )]
-    socket: PathBuf,
-}
+const HELP: &str = concat!(
+    exit::exit_status!("yes", "no: refused, lost, unanswered, a failed check, or less than was asked"),
+    "EXAMPLES:\n",
+    "  signalbox ping host.example --count 3\n",
+    "  signalbox reserve 192.0.2.9 --rate 20mbit --proto udp --dport 5004\n",
+    "  signalbox query 192.0.2.9 --rate 20mbit && start-the-stream\n",
+    "  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004\n",
+    "  signalbox show gist sessions --json\n",
+    "  signalbox show counters --socket /run/signalbox/r1.sock\n",
+    "  signalbox lab run quickstart\n",
+    "  signalbox decode --protocol gist capture.pcap\n\n",
+    "With --json, one object a line, each with a type; its fields are those of the gRPC interface, and docs/schema/ has their\n",
+    "JSON Schemas. An error is an object on standard error then: {\"type\":\"error\",\"reason\",\"message\",\"cause\"}.",
+);
 
 fn main() -> ExitCode {
-    run(std::env::args_os())
+    run(&std::env::args_os().collect::<Vec<_>>()).into()
 }
 
-fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
-        Err(message) => {
-            // The exit status remains correct even if the message cannot be written.
-            let _ = message.print();
-            return if message.use_stderr() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
+fn run(arguments: &[OsString]) -> Exit {
+    // Also of a command line that cannot be parsed. What follows `--` is another command's.
+    let json = arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let outcome = match Cli::try_parse_from(arguments) {
+        Ok(Cli { version: true, json, .. }) => print_version(json),
+        Ok(Cli { command: Some(command), .. }) => command.run(),
+        Ok(Cli { command: None, .. }) => {
+            let _ = Cli::command().print_help();
+            return Exit::Usage;
         }
+        Err(message) => return exit::report_usage(&message, json),
     };
-    match cli.command.run(&cli.node.socket) {
-        Ok(code) => code,
-        // The reader of the output closed it, as `head` does.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "signalbox: {error:#}");
-            ExitCode::from(FAILED)
-        }
-    }
+    outcome.unwrap_or_else(|error| exit::report(&error, json))
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+fn print_version(json: bool) -> Result<Exit> {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = io::stdout();
+    if json {
+        let schema = signalbox_json::SCHEMA;
+        writeln!(out, r#"{{"type":"version","version":"{version}","schema":{schema}}}"#)?;
+    } else {
+        writeln!(out, "signalbox {version}")?;
+    }
+    Ok(Exit::Yes)
+}
+
+/// The command line as a whole, for the completion of words in shells.
+fn command_line() -> clap::Command {
+    Cli::command()
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -97,22 +89,40 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    fn run_words(line: &str) -> Exit {
+        run(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
     #[test]
-    fn the_socket_may_stand_anywhere() {
-        for line in [
-            ["signalbox", "--socket", "/s", "show", "peers"],
-            ["signalbox", "show", "--socket", "/s", "peers"],
-            ["signalbox", "show", "peers", "--socket", "/s"],
-        ] {
-            let cli = Cli::try_parse_from(line).unwrap();
-            assert_eq!(cli.node.socket.to_str(), Some("/s"));
+    fn the_socket_is_an_option_of_commands_that_ask_the_daemon_only() {
+        for line in ["signalbox show gist peers --socket /s", "signalbox show --socket /s gist peers"] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        for line in ["signalbox lab list --socket /s", "signalbox decode --socket /s"] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
     }
 
     #[test]
-    fn a_broken_pipe_is_recognised_below_other_errors() {
-        let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
-        assert!(is_broken_pipe(&error));
-        assert!(!is_broken_pipe(&anyhow::anyhow!("else")));
+    fn the_status_shows_wrong_arguments_and_a_missing_daemon() {
+        assert_eq!(run_words("signalbox --version"), Exit::Yes);
+        assert_eq!(run_words("signalbox reserve"), Exit::Usage);
+        assert_eq!(run_words("signalbox --json show status"), Exit::Usage);
+        assert_eq!(run_words("signalbox show status --socket /none/such"), Exit::Environment);
+        assert_eq!(run_words("signalbox show status --json --socket /none/such"), Exit::Environment);
+    }
+
+    #[test]
+    fn every_command_explains_its_exit_status_with_examples() {
+        fn check(command: &clap::Command, path: &str, inherited: bool) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let own = help.to_uppercase().contains("EXIT STATUS") && help.to_uppercase().contains("EXAMPLES");
+            assert!(own || inherited, "{path}");
+            for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+                // The parts of `lab`, `bench` and the like are explained by these commands.
+                check(sub, &format!("{path} {}", sub.get_name()), own && path != "signalbox");
+            }
+        }
+        check(&Cli::command(), "signalbox", false);
     }
 }

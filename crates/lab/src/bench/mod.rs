@@ -18,14 +18,25 @@ pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
 pub use rsvp::RsvpArgs;
 
-/// Declares the table of benchmarks: one line each with the subcommand, its module and its options.
+/// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
+/// module and its options.
 macro_rules! benchmarks {
-    ($( $(#[doc = $about:literal])+ $name:ident => $module:ident::$options:ident, )*) => {
+    ($( $(#[doc = $what:literal])+ $group:ident as $set:ident {
+        $( $(#[doc = $about:literal])+ $name:ident => $module:ident::$options:ident, )*
+    } )*) => {
         /// What can be measured.
         #[derive(Debug, Clone, Subcommand)]
         pub enum BenchCommand {
-            $( $(#[doc = $about])+ $name($options), )*
+            $( $(#[doc = $what])+ #[command(subcommand)] $group($set), )*
         }
+
+        $(
+            $(#[doc = $what])+
+            #[derive(Debug, Clone, Subcommand)]
+            pub enum $set {
+                $( $(#[doc = $about])+ $name($options), )*
+            }
+        )*
 
         /// Runs one benchmark and prints its result.
         ///
@@ -33,7 +44,7 @@ macro_rules! benchmarks {
         /// What kept it from measuring; a goal that is not reached is no error.
         pub fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
             match command {
-                $( BenchCommand::$name(options) => $module::run(&options)?, )*
+                $( $( BenchCommand::$group($set::$name(options)) => $module::run(&options)?, )* )*
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -41,12 +52,18 @@ macro_rules! benchmarks {
 }
 
 benchmarks! {
-    /// A node in memory, without a kernel: time per message and handshake, memory per session.
-    GistEngine => engine::EngineArgs,
-    /// A node on real sockets between two namespaces, and a bare forwarder in its place: messages per second.
-    GistForward => forward::ForwardArgs,
-    /// An RSVP router in memory: time per new, refreshed and torn Path and Resv, memory per session.
-    RsvpEngine => rsvp::RsvpArgs,
+    /// An engine in memory, without a kernel.
+    Engine as EngineCommand {
+        /// A GIST node: time per message and handshake, memory per session.
+        Gist => engine::EngineArgs,
+        /// An RSVP router: time per new, refreshed and torn Path and Resv, memory per session.
+        Rsvp => rsvp::RsvpArgs,
+    }
+    /// A node on real sockets between two namespaces.
+    Forward as ForwardCommand {
+        /// GIST messages per second, and those of a bare forwarder in its place.
+        Gist => forward::ForwardArgs,
+    }
 }
 
 /// A goal for a measured value.

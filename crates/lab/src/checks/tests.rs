@@ -185,8 +185,8 @@ fn state_and_its_end() {
     let (check, mut evidence) = evidence("kind = 'state', label = 'now', sessions = 1");
     fails(&check, &evidence, "no daemon was asked");
     let shown = |n: usize| {
-        let sessions = (0..n).map(|id| json!({"session": format!("{id:032x}")})).collect();
-        Shown { tables: [("show sessions", sessions)].into(), ..Shown::default() }
+        let sessions = (0..n).map(|id| json!({"session_id": format!("{id:032x}")})).collect();
+        Shown { tables: [("show gist sessions", sessions)].into(), ..Shown::default() }
     };
     evidence.snapshots = vec![("now".into(), (0..3).map(|node| (node, shown(1))).collect())];
     holds(&check, &evidence);
@@ -438,7 +438,7 @@ fn what_a_packet_costs_is_compared() {
 
 #[test]
 fn who_is_refused_leaves_nothing_behind() {
-    let text = "kind = 'refused', from = 'h1', to = 'h2', by = 'r1', label = 'now', counter = 'channels.failed', \
+    let text = "kind = 'refused', from = 'h1', to = 'h2', by = 'r1', label = 'now', counter = 'signalbox_channels_failed_total', \
          most = 1";
     let kept_out = || {
         let (check, mut evidence) = evidence(text);
@@ -446,9 +446,9 @@ fn who_is_refused_leaves_nothing_behind() {
         seen(&mut evidence, 0).connections = vec![connection("10.0.1.1:4000", "10.0.1.2:270", Content::Tls)];
         seen(&mut evidence, 1).messages.clear();
         evidence.first_mut::<PingRun>().lost.push("no reply in time".into());
-        let counters = vec![json!({"room": "channels", "name": "failed", "value": 1})];
-        let associations = vec![json!({"peer": "10.0.2.2"})];
-        let tables = [(COUNTERS, counters), ("show associations", associations)].into();
+        let counters = vec![json!({"name": "signalbox_channels_failed_total", "samples": [{"count": 1}]})];
+        let associations = vec![json!({"peer": {"address": "10.0.2.2", "port": 270}})];
+        let tables = [(COUNTERS, counters), ("show gist associations", associations)].into();
         let shown = Shown { tables, ..Shown::default() };
         evidence.snapshots = vec![("now".into(), [(1, shown)].into())];
         (check, evidence)
@@ -476,7 +476,11 @@ fn who_is_refused_leaves_nothing_behind() {
     });
     change("an association with it", |evidence| {
         let shown = evidence.snapshots[0].1.get_mut(&1).expect("asked");
-        shown.tables.get_mut("show associations").expect("asked").push(json!({"peer": "10.0.1.1"}));
+        shown
+            .tables
+            .get_mut("show gist associations")
+            .expect("asked")
+            .push(json!({"peer": {"address": "10.0.1.1", "port": 270}}));
     });
     change("counts no", |evidence| {
         evidence.snapshots[0].1.get_mut(&1).expect("asked").tables.remove(COUNTERS);

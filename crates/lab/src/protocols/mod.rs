@@ -48,7 +48,7 @@ pub(crate) trait Protocol: Debug + Sync {
         false
     }
 
-    /// The commands that show the protocol's tables of a node, like `"show sessions"`.
+    /// The commands that show the protocol's tables of a node, like `"show gist sessions"`.
     fn tables(&self) -> &'static [&'static str] {
         &[]
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{assert_gone, programs, signalbox, stderr, stdout};
 
-/// A host, a router with a link of 10 Mbit/s behind it, and a host, with daemons.
+/// A host, a router with a link of 10mbit behind it, and a host, with daemons.
 struct Standing {
     name: &'static str,
     path: PathBuf,
@@ -53,12 +53,12 @@ links = [{{ ends = ["h1", "r1"], rate = "100mbit" }}, {{ ends = ["r1", "h2"], ra
     fn show(&self, node: &str, what: &str) -> Vec<Value> {
         let shown = self.run(node, &format!("show {what} --json"));
         assert!(shown.status.success(), "{}", stderr(&shown));
-        serde_json::from_str(&stdout(&shown)).expect("a list")
+        stdout(&shown).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
     /// Number of sessions with a reservation at a node.
     fn held(&self, node: &str) -> usize {
-        self.show(node, "reservations").iter().filter(|row| !row["held"].is_null()).count()
+        self.show(node, "qos sessions").iter().filter(|row| !row["held"].is_null()).count()
     }
 }
 
@@ -103,23 +103,29 @@ fn a_reservation_is_held_until_ctrl_c_and_shown_meanwhile() {
         .expect("the program starts");
     let mut lines = BufReader::new(exec.stdout.take().expect("piped")).lines();
     let seen = until(&mut lines, "held until Ctrl-C");
-    let starts = ["reserve 10.0.1.1 > 10.0.2.2 port 5004", "granted: 2 Mbit/s", "   1  10.0.1.1  2 Mbit/s"];
+    let starts = ["reserve 10.0.1.1 > 10.0.2.2 port 5004", "granted: 2mbit", "   1  10.0.1.1  2mbit"];
     assert!(seen.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{seen:?}");
-    assert_eq!(seen[3..5], ["   2  10.0.1.2  2 Mbit/s", "   3  10.0.2.2  end of the flow"]);
+    assert_eq!(seen[3..5], ["   2  10.0.1.2  2mbit", "   3  10.0.2.2  end of the flow"]);
 
-    let row = &lab.show("r1", "reservations")[0];
-    assert_eq!((&row["role"], &row["held"]["interface"]), (&"relay".into(), &"to-h2".into()));
-    assert_eq!((&row["held"]["rate"], &row["held"]["enforced"]), (&250_000.into(), &true.into()));
-    let text = stdout(&lab.run("r1", "show reservations"));
-    for part in ["relay", "to-h2", "2 Mbit/s", "controlled-load", "10.0.1.1 > 10.0.2.2 port 5004"] {
+    let row = &lab.show("r1", "qos sessions")[0];
+    assert_eq!((&row["role"], &row["held"]["interface"]["name"]), (&"relay".into(), &"to-h2".into()));
+    assert_eq!(
+        (&row["held"]["traffic"]["rate_octets_per_s"], &row["held"]["enforced"]),
+        (&250_000.into(), &true.into())
+    );
+    let text = stdout(&lab.run("r1", "show qos sessions"));
+    for part in ["relay", "to-h2", "2mbit", "controlled-load", "10.0.1.1 > 10.0.2.2 port 5004"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let interfaces = lab.show("r1", "interfaces");
-    let link = interfaces.iter().find(|row| row["name"] == "to-h2").expect("it has a link");
-    assert_eq!((&link["capacity"], &link["reserved"]), (&1_250_000.into(), &250_000.into()));
+    let link = interfaces.iter().find(|row| row["interface"]["name"] == "to-h2").expect("it has a link");
+    assert_eq!(
+        (&link["capacity_octets_per_s"], &link["reserved_octets_per_s"]),
+        (&1_250_000.into(), &250_000.into())
+    );
     assert_eq!(link["enforcement"]["classes_taken"], 1);
     let text = stdout(&lab.run("r1", "show interfaces"));
-    for part in ["to-h2", "10 Mbit/s", "2 Mbit/s", "1 of 1000 queues"] {
+    for part in ["to-h2", "10mbit", "2mbit", "1 of 1000 queues"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 
@@ -140,10 +146,7 @@ fn commands_end_with_what_scripts_can_use() {
         stdout(&held).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
     assert_eq!(types, ["started", "granted", "released"]);
-    assert_eq!(
-        events[1]["hops"][2],
-        serde_json::json!({"address": "10.0.2.2", "rate": 0, "after_gap": false})
-    );
+    assert_eq!(events[1]["hops"][2], serde_json::json!({"address": "10.0.2.2", "after_gap": false}));
     assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
 
     for (line, node, rule) in [
@@ -160,16 +163,22 @@ fn commands_end_with_what_scripts_can_use() {
     assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
 
     let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit");
-    assert_eq!(query.status.code(), Some(0), "{}", stderr(&query));
+    assert_eq!(query.status.code(), Some(1), "less than was asked: {}", stderr(&query));
     let lines: Vec<_> = stdout(&query).lines().map(str::to_owned).collect();
-    assert!(lines[0].starts_with("available: 7.5 Mbit/s"), "{lines:?}");
-    assert_eq!(lines[1..3], ["   1  10.0.1.1  75 Mbit/s", "   2  10.0.1.2  7.5 Mbit/s"]);
-    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit --json");
+    assert!(lines[0].starts_with("available: 7.5mbit"), "{lines:?}");
+    assert_eq!(lines[1..3], ["   1  10.0.1.1  75mbit", "   2  10.0.1.2  7.5mbit"]);
+    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit --at-least 5mbit --json");
+    assert_eq!(query.status.code(), Some(0), "{}", stderr(&query));
     let answer: Value = serde_json::from_str(&stdout(&query)).expect("JSON");
-    assert_eq!((&answer["type"], &answer["rate"]), (&"available".into(), &937_500.into()));
+    assert_eq!(
+        (&answer["type"], &answer["traffic"]["rate_octets_per_s"]),
+        (&"available".into(), &937_500.into())
+    );
 
-    let without = lab.run("h1", "--socket /nowhere/no.sock reserve 10.0.2.2 --rate 1mbit");
-    assert_eq!(without.status.code(), Some(2));
+    let without = lab.run("h1", "reserve 10.0.2.2 --rate 1mbit --socket /nowhere/no.sock --json");
+    assert_eq!(without.status.code(), Some(3));
+    let error: Value = serde_json::from_str(&stderr(&without)).expect("JSON");
+    assert_eq!((&error["type"], &error["reason"]), (&"error".into(), &"no_daemon".into()));
     let wrong = lab.run("h1", "reserve 10.0.2.2 --rate 1mbit --dport 5004");
     assert_eq!(wrong.status.code(), Some(2));
     drop(lab);

@@ -1,73 +1,82 @@
-//! Arguments that several commands have, and parsers of values.
+//! Groups of options that several commands have. An option has the same name and form in each command.
 
+mod authority;
 mod flow;
+mod host;
+mod request;
+mod service;
+mod traffic;
+pub(crate) mod values;
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::Args;
-use signalbox_resources::Rate;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use signalbox_api::v1;
 
-pub(crate) use flow::WantedArgs;
+use crate::exit::usage;
+
+pub(crate) use authority::{AuthorityArgs, identities};
+pub(crate) use flow::FlowArgs;
+pub(crate) use host::resolve;
+pub(crate) use request::RequestArgs;
+pub(crate) use service::ServiceArgs;
+pub(crate) use traffic::TrafficArgs;
+
+/// Which node to ask.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NodeArgs {
+    /// Control socket of the daemon.
+    #[arg(long, env = "SIGNALBOX_SOCKET", value_name = "PATH", default_value = signalbox_api::DEFAULT_SOCKET)]
+    pub(crate) socket: PathBuf,
+}
 
 /// The format of a command's output.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
-    /// Print JSON.
+    /// Print JSON, one object a line (docs/schema/).
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Parses a time with its unit: 250us, 200ms, 1.5s, 2m; a number alone is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let size = match unit.trim() {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        _ => return Err("use us, ms, s or m, as in 200ms".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "use a number and a unit, as in 200ms or 1s")?;
-    let duration = Duration::try_from_secs_f64(number * size).map_err(|e| e.to_string())?;
-    if duration < Duration::from_millis(1) || duration > Duration::from_secs(3600) {
-        return Err("between 1ms and 60m".into());
-    }
-    Ok(duration)
+/// How long a state lasts that the command holds.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HoldArgs {
+    /// Release it after this time; without it, at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub(crate) hold: Option<Duration>,
 }
 
-/// Parses an IP protocol, by name or number.
-pub(crate) fn protocol(text: &str) -> Result<u8, String> {
-    match text {
-        "icmp" => Ok(1),
-        "tcp" => Ok(6),
-        "udp" => Ok(17),
-        "icmp6" | "icmpv6" => Ok(58),
-        _ => text.parse().map_err(|_| "use a number from 0 to 255, or tcp, udp, icmp, icmpv6".into()),
-    }
+/// The signaling protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Signaling {
+    /// QoS NSLP over GIST (RFC 5974).
+    Qos,
+    /// RSVP (RFC 2205): this host announces a sender, and the receiver reserves.
+    Rsvp,
 }
 
-/// Parses a rate above 0, in bits a second: 64kbit, 20mbit.
-pub(crate) fn rate(text: &str) -> Result<Rate, String> {
-    match text.parse::<Rate>() {
-        Ok(Rate(0)) => Err("above 0, as in 64kbit or 20mbit".into()),
-        Ok(rate) => Ok(rate),
-        Err(error) => Err(error.to_string()),
+impl Signaling {
+    pub(crate) const fn protocol(self) -> v1::Protocol {
+        match self {
+            Self::Qos => v1::Protocol::Qos,
+            Self::Rsvp => v1::Protocol::Rsvp,
+        }
     }
-}
 
-/// Parses a number of octets: 3000, 15k, 1m.
-pub(crate) fn octets(text: &str) -> Result<u32, String> {
-    let wrong = || "use a number of octets, as in 3000, 15k or 1m".to_owned();
-    let lower = text.to_ascii_lowercase();
-    let lower = lower.strip_suffix('b').unwrap_or(&lower);
-    let (number, factor) = match lower.strip_suffix('k') {
-        Some(number) => (number, 1_000),
-        None => lower.strip_suffix('m').map_or((lower, 1), |number| (number, 1_000_000)),
-    };
-    number.parse::<u32>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+    /// Refuses options that mean nothing for the protocol: whether each is given, and its name.
+    ///
+    /// # Errors
+    /// An option is given.
+    pub(crate) fn refuse(self, options: &[(bool, &str)], why: &str) -> Result<()> {
+        let name = self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        match options.iter().find(|(given, _)| *given) {
+            Some((_, option)) => usage!("{option} has no meaning with --signaling {name}: {why}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The destination ports of `flows` flows, the first of which goes to `first`.
@@ -75,11 +84,16 @@ pub(crate) fn octets(text: &str) -> Result<u32, String> {
 /// # Errors
 /// `first` is missing, or there are not enough ports above it.
 pub(crate) fn ports(first: Option<u16>, flows: u16) -> Result<RangeInclusive<u16>> {
-    let first = first.context("--flows needs --dport")?;
+    let Some(first) = first else { usage!("--flows needs --dport") };
     let Some(last) = flows.checked_sub(1).and_then(|more| first.checked_add(more)) else {
-        bail!("there are no {flows} ports from {first}");
+        usage!("there are no {flows} ports from {first}");
     };
     Ok(first..=last)
+}
+
+/// A duration in microseconds.
+pub(crate) fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,18 +6,17 @@ mod stop;
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use hyper_util::rt::TokioIo;
-use signalbox_api::v0::control_client::ControlClient;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
+use tonic_types::StatusExt;
 use tower::service_fn;
 
-pub(crate) use stop::{Stop, wait_until};
+use crate::exit::{Exit, NoDaemon, Refusal};
 
-/// A client of the daemon behind a control socket.
-pub(crate) type Client = ControlClient<Channel>;
+pub(crate) use stop::{Stop, wait_until};
 
 /// Runs the work of a command that talks to the daemon, on this thread.
 ///
@@ -27,15 +26,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// Connects to the daemon that listens at `path`.
-///
-/// # Errors
-/// No daemon listens there, or the caller may not open the socket.
-pub(crate) async fn connect(path: &Path) -> Result<Client> {
-    channel(path).await.map(Client::new)
-}
-
-/// Opens a connection that any of the daemon's services can use.
+/// Opens a connection to the daemon that listens at `path`. Clients of any of its services can use it.
 ///
 /// # Errors
 /// No daemon listens there, or the caller may not open the socket.
@@ -55,12 +46,12 @@ pub(crate) async fn channel(path: &Path) -> Result<Channel> {
         .with_context(|| format!("what listens at {} does not speak the control protocol", path.display()))
 }
 
-fn unreachable(path: &Path, error: &io::Error) -> anyhow::Error {
+fn unreachable(path: &Path, error: &io::Error) -> NoDaemon {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => "run as root or as a member of the socket's group",
         _ => "is signalboxd running? start it with `signalboxd --config FILE`, or give --socket",
     };
-    anyhow!("cannot reach the daemon at {}: {error}; {remedy}", path.display())
+    NoDaemon(format!("cannot reach the daemon at {}: {error}; {remedy}", path.display()))
 }
 
 /// The content of an answer, or the daemon's refusal as an error.
@@ -74,14 +65,62 @@ pub(crate) fn answer<T>(answer: Result<Response<T>, Status>) -> Result<T> {
 /// The reason why the daemon refused a request, without gRPC's wrapping.
 #[allow(clippy::needless_pass_by_value, reason = "an argument of map_err")]
 pub(crate) fn refusal(status: Status) -> anyhow::Error {
-    match status.code() {
-        tonic::Code::InvalidArgument
-        | tonic::Code::FailedPrecondition
-        | tonic::Code::ResourceExhausted
-        | tonic::Code::Unavailable => anyhow!("{}", status.message()),
-        tonic::Code::Unimplemented => {
-            anyhow!("the daemon does not know this call: it is older than this command")
+    let code = status.code();
+    let reason = status.get_details_error_info().map_or_else(|| format!("{code:?}"), |info| info.reason);
+    let exit = match code {
+        Code::InvalidArgument => Exit::Usage,
+        Code::NotFound => Exit::No,
+        _ => Exit::Environment,
+    };
+    let message = match code {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::ResourceExhausted
+        | Code::Unavailable => status.message().to_owned(),
+        Code::Unimplemented => {
+            "the daemon does not have this call: its protocol does not run, or the daemon is older than this command"
+                .to_owned()
         }
-        code => anyhow!("the daemon failed: {code:?}: {}", status.message()),
+        code => format!("the daemon failed: {code:?}: {}", status.message()),
+    };
+    Refusal { exit, reason: snake(&reason), message }.into()
+}
+
+/// `NotFound` and `NOT_FOUND` become `not_found`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    let upper = !name.chars().any(char::is_lowercase);
+    for c in name.chars() {
+        if !upper && c.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_reason_of_its_details() {
+        let details = ErrorDetails::with_error_info(
+            "PROTOCOL_NOT_RUNNING",
+            "signalbox",
+            [("protocol".to_owned(), "rsvp".to_owned())],
+        );
+        let status = Status::with_error_details(Code::FailedPrecondition, "rsvp does not run", details);
+        let refused = refusal(status);
+        let refused = refused.downcast_ref::<Refusal>().unwrap();
+        assert_eq!((refused.reason.as_str(), refused.exit), ("protocol_not_running", Exit::Environment));
+        let wrong = refusal(Status::invalid_argument("flow.destination: missing"));
+        let wrong = wrong.downcast_ref::<Refusal>().unwrap();
+        assert_eq!((wrong.reason.as_str(), wrong.exit), ("invalid_argument", Exit::Usage));
     }
 }

@@ -1,33 +1,34 @@
-//! The commands. Each family of commands is a folder with a `mod` line and a line in the table below; nothing outside a
-//! folder depends on what is in it, except the table.
+//! The commands. Each family of commands is a file or folder with a `mod` line and a line in the table below; nothing
+//! outside depends on what is in it, except the table.
 
+mod clear;
+mod completion;
 mod config;
 mod decode;
 mod lab;
 mod ping;
-mod qos;
+mod policy;
+mod query;
 mod reserve;
 mod rsvp;
 mod show;
-mod version;
-
-use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::exit::Exit;
+
 /// The arguments of a command, which carry it out.
 pub(crate) trait Run {
-    /// Carries the command out with the daemon at `socket`, prints the result, and returns the exit status.
+    /// Carries the command out, prints the result, and returns the exit status.
     ///
     /// # Errors
     /// The daemon cannot be reached or refuses, or the arguments contradict each other.
-    fn run(self, socket: &Path) -> Result<ExitCode>;
+    fn run(self) -> Result<Exit>;
 }
 
 impl<T: Run> Run for Box<T> {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        (*self).run(socket)
+    fn run(self) -> Result<Exit> {
+        (*self).run()
     }
 }
 
@@ -39,8 +40,8 @@ macro_rules! subcommands {
         $visibility enum $set { $($(#[$help])* $name($arguments),)* }
 
         impl $crate::commands::Run for $set {
-            fn run(self, socket: &std::path::Path) -> anyhow::Result<std::process::ExitCode> {
-                match self { $(Self::$name(arguments) => arguments.run(socket),)* }
+            fn run(self) -> anyhow::Result<$crate::exit::Exit> {
+                match self { $(Self::$name(arguments) => arguments.run(),)* }
             }
         }
     };
@@ -49,28 +50,31 @@ pub(crate) use subcommands;
 
 subcommands! {
     pub(crate) enum Command {
-        /// Send probes along the path of a flow and show the signaling nodes that they meet.
-        Ping(ping::PingArgs),
         /// Reserve along the path of a flow, hold it, and tear it down at the end.
         Reserve(Box<reserve::ReserveArgs>),
         /// Ask what the path of a flow could give.
-        Query(Box<qos::QueryArgs>),
-        /// RSVP: announce a sender, reserve as a receiver, show sessions, trace a reservation.
+        Query(Box<query::QueryArgs>),
+        /// Send probes along the path of a flow and show the signaling nodes that they meet.
+        Ping(ping::PingArgs),
+        /// What only RSVP has: announce a sender, reserve as a receiver, trace a reservation.
         Rsvp(rsvp::RsvpArgs),
-        /// Show the state of the node: sessions, peers, associations, reservations, interfaces, counters, status.
+        /// Show the state of the node.
         Show(show::ShowArgs),
+        /// End state of the node, whoever made it.
+        Clear(clear::ClearArgs),
+        /// What the rules of the node answer to a request, without sending it.
+        Policy(policy::PolicyArgs),
         /// Check a configuration of the daemon, or show all of its keys.
         Config(config::ConfigArgs),
         /// Print messages, from hexadecimal lines or a capture, as text or JSON.
         Decode(decode::DecodeArgs),
-        /// Networks of namespaces on this machine, and scenarios that run in them.
-        Lab(signalbox_lab::cli::LabArgs),
-        /// Measure the engine and the daemon on this machine.
-        #[command(subcommand)]
-        Bench(signalbox_lab::bench::BenchCommand),
         /// Give a new node the inputs that a daemon recorded, and print what it does.
         Replay(signalbox_lab::replay::ReplayArgs),
-        /// Print the version of this command.
-        Version(version::VersionArgs),
+        /// Networks of namespaces on this machine, and scenarios that run in them.
+        Lab(signalbox_lab::cli::LabArgs),
+        /// Measure the engines and the daemon on this machine.
+        Bench(lab::BenchArgs),
+        /// Print a script that completes words of this command in a shell.
+        Completion(completion::CompletionArgs),
     }
 }

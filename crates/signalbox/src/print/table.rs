@@ -1,50 +1,107 @@
-//! Tables.
+//! Tables, and lists that come in pages.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::Result;
-use comfy_table::{Table, presets};
-use serde_json::Value;
-use tonic::Streaming;
+use comfy_table::Table;
+use comfy_table::presets;
+use signalbox_api::{gist, qos, rsvp, v1};
+use signalbox_json::Row;
+use tonic::{Response, Status, Streaming};
 
-use super::json_array;
-use crate::client::refusal;
+use super::json_row;
+use super::style::{Tone, paint};
+use crate::arguments::OutputArgs;
+use crate::client::{answer, refusal};
+use crate::exit::Exit;
 
 /// Rows of one table. A longer answer continues in a further table, so that memory stays bounded.
 const ROWS: usize = 1000;
-/// Hexadecimal digits of a session identifier or peer identity that a table shows.
-pub(crate) const DIGITS: usize = 16;
 
-/// Prints `rows` as they arrive: as one JSON array, or as a table, where `cells` makes one row or more of each.
-pub(crate) async fn rows<T, const N: usize>(
-    mut rows: Streaming<T>,
-    as_json: bool,
+/// A response that has a part of the rows.
+pub(crate) trait Page {
+    type Row: Row;
+    fn rows(self) -> Vec<Self::Row>;
+}
+
+macro_rules! pages {
+    ($($page:ty: $row:ty, $field:ident;)*) => {
+        $(impl Page for $page {
+            type Row = $row;
+            fn rows(self) -> Vec<$row> {
+                self.$field
+            }
+        })*
+    };
+}
+
+pages! {
+    v1::ListInterfacesResponse: v1::Interface, interfaces;
+    v1::ListMetricsResponse: v1::MetricFamily, families;
+    v1::ListReservationsResponse: v1::Reservation, reservations;
+    gist::v1::ListSessionsResponse: gist::v1::Session, sessions;
+    gist::v1::ListPeersResponse: gist::v1::Peer, peers;
+    gist::v1::ListAssociationsResponse: gist::v1::Association, associations;
+    qos::v1::ListSessionsResponse: qos::v1::Session, sessions;
+    rsvp::v1::ListSessionsResponse: rsvp::v1::Session, sessions;
+    rsvp::v1::ListNeighborsResponse: rsvp::v1::Neighbor, neighbors;
+}
+
+/// Prints rows as they arrive: as lines of JSON, or as a table, where `cells` makes any number of its rows of each.
+pub(crate) async fn list<P: Page, const N: usize>(
+    pages: Result<Response<Streaming<P>>, Status>,
+    output: OutputArgs,
     columns: &[&str; N],
-    cells: impl Fn(&T) -> Vec<[String; N]>,
-    to_json: impl Fn(&T) -> Value,
-) -> Result<ExitCode> {
+    cells: impl Fn(&P::Row) -> Vec<[String; N]>,
+) -> Result<Exit> {
+    let mut pages = answer(pages)?;
     let mut out = std::io::stdout().lock();
-    if as_json {
-        json_array(&mut out, rows, to_json).await?;
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+    let mut printer = Printer { table: new(columns), columns, empty: true };
+    while let Some(page) = pages.message().await.map_err(refusal)? {
+        printer.rows(&mut out, page.rows(), output, &cells)?;
     }
-    let mut table = new(columns);
-    while let Some(row) = rows.message().await.map_err(refusal)? {
-        table.add_rows(cells(&row));
-        if table.row_count() >= ROWS {
-            writeln!(out, "{}", table.trim_fmt())?;
-            table = new(columns);
+    printer.end(&mut out, output)
+}
+
+/// A table that grows row by row.
+struct Printer<'a> {
+    table: Table,
+    columns: &'a [&'a str],
+    empty: bool,
+}
+
+impl Printer<'_> {
+    fn rows<R: Row, const N: usize>(
+        &mut self,
+        out: &mut impl Write,
+        rows: Vec<R>,
+        output: OutputArgs,
+        cells: &impl Fn(&R) -> Vec<[String; N]>,
+    ) -> Result<()> {
+        for row in rows {
+            if output.json {
+                json_row(out, &row)?;
+                continue;
+            }
+            self.empty = false;
+            self.table.add_rows(cells(&row));
+            if self.table.row_count() >= ROWS {
+                print(out, &self.table)?;
+                self.table = new(self.columns);
+            }
         }
+        Ok(())
     }
-    if table.row_count() > 0 {
-        writeln!(out, "{}", table.trim_fmt())?;
-    } else {
-        writeln!(out, "none")?;
+
+    fn end(self, out: &mut impl Write, output: OutputArgs) -> Result<Exit> {
+        if self.table.row_count() > 0 {
+            print(out, &self.table)?;
+        } else if self.empty && !output.json {
+            writeln!(out, "none")?;
+        }
+        out.flush()?;
+        Ok(Exit::Yes)
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// An empty table.
@@ -54,31 +111,13 @@ pub(crate) fn new(columns: &[&str]) -> Table {
     table
 }
 
-/// A span of time in its two largest units.
-pub(crate) fn time(ms: u64) -> String {
-    let s = ms / 1000;
-    match s {
-        0..60 => format!("{}.{} s", s, ms % 1000 / 100),
-        60..3600 => format!("{} min {} s", s / 60, s % 60),
-        3600..86_400 => format!("{} h {} min", s / 3600, s % 3600 / 60),
-        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3600),
+/// Prints a table.
+pub(crate) fn print(out: &mut impl Write, table: &Table) -> Result<()> {
+    let text = table.trim_fmt();
+    let (header, rows) = text.split_once('\n').unwrap_or((&text, ""));
+    writeln!(out, "{}", paint(Tone::Heading, header))?;
+    if !rows.is_empty() {
+        writeln!(out, "{rows}")?;
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_short() {
-        for (ms, text) in [
-            (0, "0.0 s"),
-            (12_345, "12.3 s"),
-            (61_000, "1 min 1 s"),
-            (7_260_000, "2 h 1 min"),
-            (90_000_000, "1 d 1 h"),
-        ] {
-            assert_eq!(time(ms), text);
-        }
-    }
+    Ok(())
 }

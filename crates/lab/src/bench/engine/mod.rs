@@ -1,4 +1,4 @@
-//! `bench gist-engine`: a middle node in memory.
+//! `bench engine gist`: a middle node in memory.
 
 mod post;
 mod world;
@@ -17,7 +17,7 @@ const BATCH: usize = 512;
 const DATA_BATCH: usize = 256;
 const MAX_SESSIONS: u32 = 100_000_000;
 
-/// Options of `bench gist-engine`.
+/// Options of `bench engine gist`.
 #[derive(Debug, Clone, Args)]
 pub struct EngineArgs {
     /// Sessions that the node holds; several values are measured one after the other

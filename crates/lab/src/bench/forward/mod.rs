@@ -1,4 +1,4 @@
-//! `bench gist-forward`: the daemon between two namespaces, and bare forwarders in its place.
+//! `bench forward gist`: the daemon between two namespaces, and bare forwarders in its place.
 
 mod bare;
 mod ends;
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// A full receive buffer of 8 MB is read much sooner than this many looks take.
 const SETTLE_LOOKS: usize = 100;
 
-/// Options of `bench gist-forward`.
+/// Options of `bench forward gist`.
 #[derive(Debug, Clone, Args)]
 pub struct ForwardArgs {
     /// Sessions whose messages are sent, in turn

@@ -1,4 +1,4 @@
-//! `bench rsvp-engine`: an RSVP router in memory.
+//! `bench engine rsvp`: an RSVP router in memory.
 
 mod world;
 
@@ -13,7 +13,7 @@ use world::{BATCH, Kind, World};
 
 const MAX_SESSIONS: u32 = 10_000_000;
 
-/// Options of `bench rsvp-engine`.
+/// Options of `bench engine rsvp`.
 #[derive(Debug, Clone, Args)]
 pub struct RsvpArgs {
     /// Sessions that the router holds; several values are measured one after the other

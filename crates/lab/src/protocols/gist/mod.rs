@@ -20,7 +20,6 @@ mod stream;
 pub(crate) mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use serde_json::{Map, Value};
 
@@ -32,9 +31,9 @@ use message::Kind;
 use seen::{Seen, Stage};
 
 /// The command that shows the routing state of a node.
-const SESSIONS: &str = "show sessions";
+const SESSIONS: &str = "show gist sessions";
 /// The command that shows the messaging associations of a node.
-const ASSOCIATIONS: &str = "show associations";
+const ASSOCIATIONS: &str = "show gist associations";
 
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Query, "Query"),
@@ -144,12 +143,9 @@ impl Protocol for Gist {
     }
 }
 
-/// Returns the distinct sessions in what `show sessions` printed.
+/// Returns the distinct sessions in what `show gist sessions` printed.
 pub(crate) fn session_ids(shown: &[Value]) -> BTreeSet<&str> {
-    shown
-        .iter()
-        .filter_map(|state| ["session", "session_id"].iter().find_map(|key| state.get(key)?.as_str()))
-        .collect()
+    shown.iter().filter_map(|session| session["session_id"].as_str()).collect()
 }
 
 fn count(link: &Seen, kind: Kind) -> usize {
@@ -187,7 +183,7 @@ fn routing_state(evidence: &Evidence, snapshot: &Snapshot) -> Vec<Vec<String>> {
             rows.push(vec![name.clone(), "none".to_owned(), String::new(), String::new()]);
         }
         rows.extend(sessions.iter().map(|session| {
-            let id: String = session["session"].as_str().unwrap_or("?").chars().take(8).collect();
+            let id: String = session["session_id"].as_str().unwrap_or("?").chars().take(8).collect();
             let [upstream, downstream] =
                 ["upstream", "downstream"].map(|direction| side(evidence, session, direction));
             vec![name.clone(), id, upstream, downstream]
@@ -203,12 +199,12 @@ fn side(evidence: &Evidence, session: &Value, direction: &str) -> String {
         return "-".to_owned();
     }
     let text = |key: &str| side[key].as_str().unwrap_or("?").to_owned();
-    let peer = text("peer");
-    let address = peer.parse().ok().or_else(|| peer.parse().ok().map(|peer: SocketAddr| peer.ip()));
-    let owner = address.and_then(|address| evidence.plan.owner(address));
+    let peer = side["peer"]["address"].as_str().unwrap_or("?").to_owned();
+    let owner = peer.parse().ok().and_then(|address| evidence.plan.owner(address));
     let peer = owner.map_or(peer, |node| evidence.plan.nodes[node].name.clone());
-    let expires =
-        side["expires_in_ms"].as_u64().map_or_else(String::new, |ms| format!(", expires in {ms} ms"));
+    let expires = side["expires_in_us"]
+        .as_u64()
+        .map_or_else(String::new, |us| format!(", expires in {} ms", us / 1000));
     format!("{} {} {peer}{expires}", text("role"), text("state"))
 }
 

@@ -37,7 +37,7 @@ impl Check for Refused {
         key(
             "counter",
             "counter",
-            "a counter of the neighbour that is over 0, like \"channels.handshakes_failed\"",
+            "a counter of the neighbour that is over 0, like \"signalbox_channels_handshakes_failed_total\"",
         ),
         key("most", "number", "the most connections that the node may try; any number if it is not given")
             .optional(),
@@ -98,7 +98,7 @@ impl Check for Refused {
         let shown = evidence.snapshot(self.label.as_ref())?.get(&by);
         let shown = shown.ok_or_else(|| format!("{} was not asked", self.by.as_ref()))?;
         let with = |association: &&serde_json::Value| {
-            let peer = association["peer"].as_str().and_then(|peer| peer.parse().ok());
+            let peer = association["peer"]["address"].as_str().and_then(|peer| peer.parse().ok());
             peer.and_then(|peer| evidence.plan.owner(peer)) == Some(from)
         };
         if let Some(association) = shown.table(ASSOCIATIONS).iter().find(with) {

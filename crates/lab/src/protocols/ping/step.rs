@@ -328,7 +328,12 @@ impl Pings {
         let run = &mut self.runs[number];
         match value["type"].as_str() {
             Some("reply") if value["reached_end"] == true => run.replies.extend(reply(&value)),
-            Some("lost") => run.lost.push(value["reason"].as_str().unwrap_or("?").to_owned()),
+            Some("lost") => {
+                let reason = ["message", "reason"]
+                    .iter()
+                    .find_map(|key| value[key].as_str().filter(|text| !text.is_empty()));
+                run.lost.push(reason.unwrap_or("?").to_owned());
+            }
             _ => {}
         }
         Ok(())
@@ -345,23 +350,42 @@ impl Drop for Pings {
     }
 }
 
+/// Reads the event of a reply. The times on links follow from the clocks of the nodes.
 fn reply(value: &Value) -> Option<Reply> {
-    let hops = value["hops"].as_array()?.iter();
+    let sent_us = value["sent_unix_us"].as_u64()?;
+    let rtt_us = value["rtt_us"].as_u64()?;
+    let mut left_us = Some(sent_us);
+    let mut hop = |value: &Value| {
+        let [received, sent] = ["received_unix_us", "sent_unix_us"].map(|key| value[key].as_u64());
+        let before = std::mem::replace(&mut left_us, sent);
+        Some(Hop {
+            address: value["address"].as_str()?.parse().ok()?,
+            link_ms: between_ms(before, received),
+            node_ms: between_ms(received, sent),
+        })
+    };
+    let hops = value["hops"].as_array()?.iter().filter_map(&mut hop).collect();
+    for value in value["reverse_hops"].as_array().into_iter().flatten() {
+        hop(value);
+    }
     Some(Reply {
-        sent: Duration::from_micros(value["sent_us"].as_u64()?),
-        rtt_ms: value["rtt_ms"].as_f64()?,
-        hops: hops
-            .filter_map(|hop| {
-                Some(Hop {
-                    address: hop["address"].as_str()?.parse().ok()?,
-                    link_ms: hop["link_ms"].as_f64(),
-                    node_ms: hop["node_ms"].as_f64(),
-                })
-            })
-            .collect(),
-        last_link_ms: value["last_link_ms"].as_f64(),
-        padding: value["padding"].as_u64().and_then(|octets| usize::try_from(octets).ok()).unwrap_or(0),
+        sent: Duration::from_micros(sent_us),
+        rtt_ms: between_ms(Some(0), Some(rtt_us))?,
+        hops,
+        last_link_ms: between_ms(left_us, Some(sent_us.saturating_add(rtt_us))),
+        padding: value["padding_octets"]
+            .as_u64()
+            .and_then(|octets| usize::try_from(octets).ok())
+            .unwrap_or(0),
     })
+}
+
+/// Milliseconds from one time in microseconds to another; negative where two clocks disagree.
+#[expect(clippy::cast_precision_loss, reason = "times far below 2^53 µs")]
+fn between_ms(earlier: Option<u64>, later: Option<u64>) -> Option<f64> {
+    let (earlier, later) = (earlier?, later?);
+    let us = earlier.abs_diff(later) as f64 / 1e3;
+    Some(if later >= earlier { us } else { -us })
 }
 
 #[cfg(test)]
@@ -370,16 +394,18 @@ mod tests {
 
     #[test]
     fn replies_are_read_from_the_command_s_lines() {
-        let line = r#"{"type":"reply","seq":0,"sent_us":1700000000000123,"padding":8,"rtt_ms":1.25,"reached_end":true,"hops":[
-            {"address":"10.0.1.2","link_ms":0.3,"node_ms":0.05,"ip_distance":1}],"back":[],"last_link_ms":0.31}"#;
+        let line = r#"{"type":"reply","sequence":0,"sent_unix_us":1700000000000123,"padding_octets":8,"rtt_us":1250,
+            "reached_end":true,"hops":[{"address":"10.0.1.2","received_unix_us":1700000000000423,
+            "sent_unix_us":1700000000000473}],"reverse_hops":[]}"#;
         let reply = reply(&serde_json::from_str(line).expect("JSON")).expect("complete");
-        assert_eq!((reply.rtt_ms, reply.last_link_ms), (1.25, Some(0.31)));
+        assert_eq!((reply.rtt_ms, reply.last_link_ms), (1.25, Some(0.9)));
         assert_eq!((reply.sent, reply.padding), (Duration::from_micros(1_700_000_000_000_123), 8));
+        assert_eq!((reply.hops[0].link_ms, reply.hops[0].node_ms), (Some(0.3), Some(0.05)));
         assert_eq!(reply.hops[0].address.to_string(), "10.0.1.2");
         let mut pings = Pings::new();
         pings.runs.push(PingRun::default());
         assert!(pings.take(0, "no JSON").is_err());
-        pings.take(0, r#"{"type":"lost","seq":1,"reason":"timeout"}"#).expect("JSON");
+        pings.take(0, r#"{"type":"lost","sequence":1,"reason":"timeout","message":""}"#).expect("JSON");
         assert!(!pings.all_answered());
         assert_eq!(pings.runs[0].lost, ["timeout"]);
     }

@@ -6,8 +6,8 @@ pub(crate) mod reserve;
 
 use super::Protocol;
 
-/// The command that shows the reservations of a node.
-const RESERVATIONS: &str = "show reservations";
+/// The command that shows the sessions of a node, and what it holds for them.
+const SESSIONS: &str = "show qos sessions";
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -31,6 +31,6 @@ impl Protocol for Qos {
     }
 
     fn tables(&self) -> &'static [&'static str] {
-        &[RESERVATIONS]
+        &[SESSIONS]
     }
 }

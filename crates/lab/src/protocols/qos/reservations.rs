@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Qos, RESERVATIONS};
+use super::{Qos, SESSIONS};
 use crate::checks::{Check, Verdict};
 use crate::evidence::{Evidence, Shown};
 use crate::kinds::{Key, key};
@@ -40,7 +40,7 @@ impl Check for Reservations {
         for (node, planned) in evidence.plan.nodes.iter().enumerate().filter(|(_, node)| node.runs(&Qos)) {
             // A node may show a session for which it reserves nothing.
             let held = |shown: &Shown| {
-                shown.table(RESERVATIONS).iter().filter(|reservation| !reservation["held"].is_null()).count()
+                shown.table(SESSIONS).iter().filter(|session| !session["held"].is_null()).count()
             };
             let count = snapshot.get(&node).map(held);
             let spared = self.except.iter().any(|except| *except.as_ref() == planned.name);

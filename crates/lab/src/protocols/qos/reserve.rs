@@ -96,15 +96,15 @@ impl ReserveRun {
 
     /// Returns the refusal.
     pub(crate) fn refused(&self) -> Option<&(Duration, Value)> {
-        self.event("refused")
+        self.event("failed")
     }
 
     /// Returns how many flows were granted, and how many a second, if the command reserved for several.
     pub(super) fn rate(&self) -> Option<(u64, f64)> {
         let (_, granted) = self.granted()?;
-        let (flows, seconds) = granted["flows"].as_u64().zip(granted["seconds"].as_f64())?;
+        let (flows, elapsed_us) = granted["flows"].as_u64().zip(granted["elapsed_us"].as_f64())?;
         #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^16 ports")]
-        let rate = flows as f64 / seconds;
+        let rate = flows as f64 / elapsed_us * 1e6;
         Some((flows, rate))
     }
 }
@@ -170,7 +170,7 @@ impl Step for Reserve {
 
     fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
         const MARKED: [(&str, &str); 4] =
-            [("granted", "reserved"), ("refused", "refused"), ("lost", "lost"), ("released", "torn")];
+            [("granted", "reserved"), ("failed", "refused"), ("lost", "lost"), ("released", "torn")];
         let several = evidence.all::<ReserveRun>().count() > 1;
         let of = |run: &ReserveRun| {
             let label = |word: &str| if several { format!("{} {word}", run.name) } else { word.to_owned() };

@@ -59,15 +59,17 @@ impl Check for Held {
             // The reservation of a receiving application at the node itself is on no link.
             let reservations: Vec<_> = all("reservations")
                 .into_iter()
-                .filter(|one| one["interface"].is_string())
-                .filter(|one| interface.as_ref().is_none_or(|wanted| one["interface"] == wanted.as_str()))
+                .filter(|one| one["interface"]["name"].is_string())
+                .filter(|one| {
+                    interface.as_ref().is_none_or(|wanted| one["interface"]["name"] == wanted.as_str())
+                })
                 .collect();
             let senders = all("senders").len();
             good &= senders == self.senders && reservations.len() == self.reservations;
             // Reservations of the same rate are listed once, with their number.
             let mut rates: Vec<(String, usize)> = Vec::new();
             for one in &reservations {
-                let rate = one["flowspec"]["rate"].as_f64().unwrap_or(0.0) * 8.0;
+                let rate = one["flowspec"]["traffic"]["rate_octets_per_s"].as_f64().unwrap_or(0.0) * 8.0;
                 let is = |wanted: f64| (rate - wanted).abs() <= wanted * RATE_ERROR;
                 #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
                 let fits = self.rate.is_none_or(|wanted| is(wanted.0 as f64));
@@ -76,7 +78,7 @@ impl Check for Held {
                 let text = format!(
                     "{:.0} kbit/s at {}{}",
                     rate / 1e3,
-                    one["interface"].as_str().unwrap_or("?"),
+                    one["interface"]["name"].as_str().unwrap_or("?"),
                     if enforced { "" } else { ", not enforced" }
                 );
                 match rates.iter_mut().find(|(known, _)| *known == text) {

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Condition, Observer, Protocol};
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Shown};
 use crate::observe::packet::Ip;
 use crate::observe::trace::{Frame, LinkTrace};
 use crate::plan::Leg;
@@ -22,11 +22,25 @@ use crate::report::Section;
 use message::{RsvpMessage, RsvpPacket, RsvpType};
 
 /// The command that shows the sessions of a node.
-const SESSIONS: &str = "rsvp show";
+const SESSIONS: &str = "show rsvp sessions";
 /// The command that shows the neighbours of a node.
-const NEIGHBOURS: &str = "rsvp show neighbours";
+const NEIGHBOURS: &str = "show rsvp neighbors";
 /// Rates pass RSVP as single-precision floating point (RFC 2210 §3.1).
 const RATE_ERROR: f64 = 1e-6;
+
+/// Message types, and their names in reports.
+const TYPES: [(RsvpType, &str); 10] = [
+    (RsvpType::Path, "Path"),
+    (RsvpType::Resv, "Resv"),
+    (RsvpType::ResvConf, "ResvConf"),
+    (RsvpType::PathErr, "PathErr"),
+    (RsvpType::ResvErr, "ResvErr"),
+    (RsvpType::PathTear, "PathTear"),
+    (RsvpType::ResvTear, "ResvTear"),
+    (RsvpType::Dreq, "DREQ"),
+    (RsvpType::Drep, "DREP"),
+    (RsvpType::Other, "others"),
+];
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -69,18 +83,6 @@ impl Protocol for Rsvp {
     }
 
     fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        const TYPES: [(RsvpType, &str); 10] = [
-            (RsvpType::Path, "Path"),
-            (RsvpType::Resv, "Resv"),
-            (RsvpType::ResvConf, "ResvConf"),
-            (RsvpType::PathErr, "PathErr"),
-            (RsvpType::ResvErr, "ResvErr"),
-            (RsvpType::PathTear, "PathTear"),
-            (RsvpType::ResvTear, "ResvTear"),
-            (RsvpType::Dreq, "DREQ"),
-            (RsvpType::Drep, "DREP"),
-            (RsvpType::Other, "others"),
-        ];
         let links = || evidence.trace.links.iter().map(Seen::on);
         if links().all(|link| link.messages.is_empty()) {
             return Vec::new();
@@ -93,6 +95,30 @@ impl Protocol for Rsvp {
             row
         });
         vec![Section::table("RSVP messages on the links", &header, rows.collect())]
+    }
+
+    fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
+        if !evidence.plan.nodes.iter().any(|node| node.runs(&Self)) {
+            return Vec::new();
+        }
+        let links = evidence.trace.links.iter().map(Seen::on).zip(&evidence.plan.links);
+        let messages = links.map(|(link, planned)| {
+            let counts = TYPES.iter().map(|(kind, name)| {
+                let count = link.messages.iter().filter(|message| message.kind == *kind).count();
+                (name.to_lowercase(), Value::from(count))
+            });
+            (planned.name.clone(), Value::Object(counts.collect()))
+        });
+        let sessions = evidence.snapshots.iter().map(|(label, snapshot)| {
+            let of = |(node, shown): (&usize, &Shown)| {
+                (evidence.plan.nodes[*node].name.clone(), Value::from(shown.table(SESSIONS).len()))
+            };
+            (label.clone(), Value::Object(snapshot.iter().map(of).collect()))
+        });
+        vec![
+            ("rsvp_messages", Value::Object(messages.collect())),
+            ("rsvp_sessions", Value::Object(sessions.collect())),
+        ]
     }
 }
 

@@ -58,7 +58,7 @@ impl Check for Neighbour {
             return Err(format!("{node} shows no neighbour {address} at {label:?}"));
         };
         let (mut good, mut seen) = (true, Vec::new());
-        let heard = row["heard_ms_ago"].is_u64();
+        let heard = row["last_message_age_us"].is_u64();
         good &= self.heard.is_none_or(|wanted| wanted == heard);
         seen.push(if heard { "heard" } else { "not heard" }.to_owned());
         let reduction = row["refresh_reduction"].as_str().unwrap_or("?");
@@ -67,7 +67,9 @@ impl Check for Neighbour {
             seen.push(format!("refresh reduction {reduction}"));
         }
         for (reason, least) in &self.refused {
-            let count = row["refused"][reason].as_u64().unwrap_or(0);
+            let failures = row["authentication_failures"].as_array().into_iter().flatten();
+            let of = failures.filter(|one| one["reason"] == reason.as_str());
+            let count: u64 = of.filter_map(|one| one["messages"].as_u64()).sum();
             good &= count >= *least;
             seen.push(format!("{count} refused as {reason}"));
         }
@@ -98,13 +100,16 @@ mod tests {
         let row = || {
             json!({
                 "address": "10.0.1.1",
-                "heard_ms_ago": 5,
-                "refresh_reduction": "whole",
-                "refused": { "replayed": 3, "wrong-digest": 1 },
+                "last_message_age_us": 5,
+                "refresh_reduction": "complete",
+                "authentication_failures": [
+                    { "reason": "replayed", "messages": 3 },
+                    { "reason": "wrong_digest", "messages": 1 },
+                ],
             })
         };
         let good =
-            "heard = true\nrefresh_reduction = \"whole\"\nrefused = { replayed = 3, wrong-digest = 1 }";
+            "heard = true\nrefresh_reduction = \"complete\"\nrefused = { replayed = 3, wrong_digest = 1 }";
         assert!(neighbour_check(good, vec![row()]).is_ok());
         for wrong in [
             "heard = false",

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use signalbox_config::{Finding, Level, Loaded};
 
 use super::Run;
+use crate::exit::Exit;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
@@ -35,16 +35,15 @@ struct CheckArgs {
     json: bool,
 }
 
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  signalbox config check
-  signalbox config check r1.toml
-  signalbox config check r1.toml --json
-
-Each line names file, line, column and key, what is wrong, the range, and a right value. A warning is about a part
-without effect.
-
-Exit status: 0 no mistake, 1 a mistake, 2 wrong arguments, or the file cannot be read.";
+const CHECK_EXAMPLES: &str = concat!(
+    "EXIT STATUS:\n  0  no mistake\n  1  a mistake\n  2  the command line is wrong\n  3  the file cannot be read\n\n",
+    "EXAMPLES:\n",
+    "  signalbox config check\n",
+    "  signalbox config check r1.toml\n",
+    "  signalbox config check r1.toml --json\n\n",
+    "Each line names file, line, column and key, what is wrong, the range, and a right value. A warning is about a part\n",
+    "without effect.",
+);
 
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_EXAMPLES)]
@@ -57,18 +56,18 @@ struct ShowArgs {
     effective: Option<PathBuf>,
 }
 
-const SHOW_EXAMPLES: &str = "\
-Examples:
-  signalbox config show --defaults | less
-  signalbox config show --effective /etc/signalbox/signalboxd.toml
-  diff <(signalbox config show --effective r1.toml) <(signalbox config show --effective r2.toml)
-
-What is printed is a configuration itself. Secrets are in files of their own, which it names only.
-
-Exit status: 0 printed, 1 the configuration has a mistake, 2 wrong arguments, or the file cannot be read.";
+const SHOW_EXAMPLES: &str = concat!(
+    "EXIT STATUS:\n  0  printed\n  1  the configuration has a mistake\n  2  the command line is wrong\n",
+    "  3  the file cannot be read\n\n",
+    "EXAMPLES:\n",
+    "  signalbox config show --defaults | less\n",
+    "  signalbox config show --effective /etc/signalbox/signalboxd.toml\n",
+    "  diff <(signalbox config show --effective r1.toml) <(signalbox config show --effective r2.toml)\n\n",
+    "What is printed is a configuration itself. Secrets are in files of their own, which it names only.",
+);
 
 impl Run for ConfigArgs {
-    fn run(self, _: &Path) -> Result<ExitCode> {
+    fn run(self) -> Result<Exit> {
         match self.command {
             ConfigCommand::Check(arguments) => check(&arguments),
             ConfigCommand::Show(arguments) => show(&arguments),
@@ -81,7 +80,7 @@ fn load(file: &Path) -> Result<Loaded> {
         .with_context(|| format!("cannot read {}; give an existing file", file.display()))
 }
 
-fn check(arguments: &CheckArgs) -> Result<ExitCode> {
+fn check(arguments: &CheckArgs) -> Result<Exit> {
     let loaded = load(&arguments.file)?;
     let mut out = io::stdout().lock();
     for finding in &loaded.findings {
@@ -90,7 +89,7 @@ fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     if loaded.config.is_some() && !arguments.json {
         writeln!(out, "{}: OK", arguments.file.display())?;
     }
-    Ok(ExitCode::from(u8::from(loaded.config.is_none())))
+    Ok(Exit::yes_if(loaded.config.is_some()))
 }
 
 fn print(out: &mut impl Write, finding: &Finding, json: bool) -> Result<()> {
@@ -102,22 +101,22 @@ fn print(out: &mut impl Write, finding: &Finding, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show(arguments: &ShowArgs) -> Result<ExitCode> {
+fn show(arguments: &ShowArgs) -> Result<Exit> {
     let mut out = io::stdout().lock();
     let Some(file) = &arguments.effective else {
         write!(out, "{}", signalbox_config::defaults())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Yes);
     };
     match load(file)?.usable() {
         Ok((config, _)) => {
             write!(out, "{}", config.effective())?;
-            Ok(ExitCode::SUCCESS)
+            Ok(Exit::Yes)
         }
         Err(findings) => {
             for finding in findings.iter().filter(|finding| finding.level == Level::Error) {
                 writeln!(io::stderr(), "signalbox: {finding}")?;
             }
-            Ok(ExitCode::from(1))
+            Ok(Exit::No)
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use signalbox_dissect::Options;
 
 use super::Run;
+use crate::exit::{Exit, exit_status};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct DecodeArgs {
     /// Protocol of the messages in hexadecimal lines. In a capture, the packets' headers decide.
     #[arg(long, value_enum, default_value = "gist")]
@@ -36,20 +36,21 @@ enum Protocol {
     Rsvp,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox decode capture.pcap
-  echo 4e04bda5... | signalbox decode --protocol gist --json
-  signalbox decode --reencode messages.hex
-
-A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common
-header on. What follows a # is skipped. Of a capture, GIST's UDP datagrams and RSVP's IP packets are printed.
-
-Exit status: 0 every message was understood, 1 one was not (its error names object, offset and the GIST error
-that it raises), 2 wrong arguments or a file that cannot be read.";
+const HELP: &str = concat!(
+    exit_status!(
+        "every message was understood",
+        "one was not: its error names object, offset, and the GIST error that it raises"
+    ),
+    "EXAMPLES:\n",
+    "  signalbox decode capture.pcap\n",
+    "  echo 4e04bda5... | signalbox decode --protocol gist --json\n",
+    "  signalbox decode --reencode messages.hex\n\n",
+    "A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common\n",
+    "header on. What follows a # is skipped. Of a capture, GIST's UDP datagrams and RSVP's IP packets are printed.",
+);
 
 impl Run for DecodeArgs {
-    fn run(self, _: &Path) -> Result<ExitCode> {
+    fn run(self) -> Result<Exit> {
         let protocol = match self.protocol {
             Protocol::Gist => signalbox_dissect::Protocol::Gist,
             Protocol::Rsvp => signalbox_dissect::Protocol::Rsvp,
@@ -62,6 +63,6 @@ impl Run for DecodeArgs {
         let options = Options { protocol, json: self.json, reencode: self.reencode };
         let mut out = BufWriter::new(io::stdout().lock());
         let summary = signalbox_dissect::decode(input, &mut out, &options)?;
-        Ok(ExitCode::from(u8::from(summary.failed > 0)))
+        Ok(Exit::yes_if(summary.failed == 0))
     }
 }

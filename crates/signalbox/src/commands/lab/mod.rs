@@ -1,26 +1,40 @@
 //! `signalbox lab`, `signalbox bench` and `signalbox replay`, which the lab's crate carries out without a daemon.
 
-use std::path::Path;
-use std::process::ExitCode;
-
 use anyhow::Result;
+use clap::Args;
 
 use super::Run;
+use crate::exit::{Exit, exit_status};
 
 impl Run for signalbox_lab::cli::LabArgs {
-    fn run(self, _: &Path) -> Result<ExitCode> {
-        signalbox_lab::cli::run(self)
+    fn run(self) -> Result<Exit> {
+        signalbox_lab::cli::run(self).map(Exit::Of)
     }
 }
 
-impl Run for signalbox_lab::bench::BenchCommand {
-    fn run(self, _: &Path) -> Result<ExitCode> {
-        signalbox_lab::bench::run(self)
+#[derive(Debug, Args)]
+#[command(after_help = BENCH)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    command: signalbox_lab::bench::BenchCommand,
+}
+
+const BENCH: &str = concat!(
+    exit_status!("measured; a goal that is not reached changes nothing"),
+    "EXAMPLES:\n",
+    "  signalbox bench engine gist\n",
+    "  signalbox bench engine rsvp --json\n",
+    "  signalbox bench forward gist",
+);
+
+impl Run for BenchArgs {
+    fn run(self) -> Result<Exit> {
+        signalbox_lab::bench::run(self.command).map(Exit::Of)
     }
 }
 
 impl Run for signalbox_lab::replay::ReplayArgs {
-    fn run(self, _: &Path) -> Result<ExitCode> {
-        signalbox_lab::replay::run(&self)
+    fn run(self) -> Result<Exit> {
+        signalbox_lab::replay::run(&self).map(Exit::Of)
     }
 }

@@ -3,133 +3,105 @@
 mod print;
 
 use std::io::Write;
-use std::net::IpAddr;
-use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use signalbox_api::v0;
-use signalbox_api::v0::ping_event::Event;
+use signalbox_api::ping::v1;
+use signalbox_api::ping::v1::ping_client::PingClient;
+use signalbox_api::ping::v1::ping_response::Event;
 
 use super::Run;
-use crate::arguments::{duration, protocol};
+use crate::arguments::values::time;
+use crate::arguments::{FlowArgs, NodeArgs, OutputArgs, microseconds};
 use crate::client::{self, Stop, answer, block_on, refusal};
-use crate::print::{hex, ms};
+use crate::exit::{Exit, exit_status};
+use crate::print::{hex, json_event, now_unix_us};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct PingArgs {
-    /// Destination of the flow whose path is followed.
-    destination: IpAddr,
+    /// Destination of the flow whose path is followed: an address or a host name.
+    destination: String,
     /// Probes to send; without it they go on until Ctrl-C.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// From one probe to the next.
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = time)]
     interval: Duration,
     /// How long to wait for each reply.
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = time)]
     timeout: Duration,
     /// Octets of padding in each probe, a multiple of 4; the reply must bring them back unchanged.
     #[arg(short = 's', long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=16_000))]
     size: u16,
-    /// Source of the flow; the node's own address towards the destination if not given.
-    #[arg(long, value_name = "ADDRESS")]
-    source: Option<IpAddr>,
-    /// IP protocol of the flow: a number, or tcp, udp, icmp.
-    #[arg(long = "proto", value_name = "PROTOCOL", value_parser = protocol)]
-    protocol: Option<u8>,
-    /// Destination port of the flow.
-    #[arg(long = "dport", value_name = "PORT", requires = "protocol")]
-    destination_port: Option<u16>,
-    /// Source port of the flow.
-    #[arg(long = "sport", value_name = "PORT", requires = "protocol")]
-    source_port: Option<u16>,
-    /// Print one JSON object a line: one for each reply or loss, and a summary at the end.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    flow: FlowArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox ping 192.0.2.9
-  signalbox ping 2001:db8::9 --count 5 --interval 200ms
-  signalbox ping 192.0.2.9 --size 15000 --count 4
-  signalbox ping 192.0.2.9 --proto udp --dport 5004 --count 1 --json
-
-Every node of the path that runs the Ping application shows as a hop. The time beside a hop is from the
-node before it, by the two nodes' own clocks, and is as exact as they agree.
-
-Probes with --size above some 300 octets need messaging associations between all nodes of the path.
-
-With --json, \"type\" tells the lines apart:
-  reply    seq, rtt_ms, reached_end, truncated, padding, sent_us, hops and back: [{address, link_ms, node_ms,
-           received_us, sent_us, ip_distance}], last_link_ms (the way home from the last node)
-  lost     seq, reason
-  summary  destination, source, session, sent, received, lost, loss (0 to 1), rtt_min_ms, rtt_avg_ms,
-           rtt_max_ms (null without a reply)
-
-Exit status: 0 the end of the flow answered every probe, 1 it did not, 2 wrong arguments or no daemon.";
+const HELP: &str = concat!(
+    exit_status!("the end of the flow answered every probe", "it did not"),
+    "EXAMPLES:\n",
+    "  signalbox ping 192.0.2.9\n",
+    "  signalbox ping host.example --count 5 --interval 200ms\n",
+    "  signalbox ping 192.0.2.9 --size 15000 --count 4\n",
+    "  signalbox ping 192.0.2.9 --proto udp --dport 5004 --count 1 --json\n\n",
+    "Every node of the path that runs the Ping application shows as a hop. The time beside a hop is from the\n",
+    "node before it, by the two nodes' own clocks, and is as exact as they agree.\n\n",
+    "Probes with --size above some 300 octets need messaging associations between all nodes of the path.\n\n",
+    "JSON: docs/schema/ping.json. The last line has the type done.",
+);
 
 impl Run for PingArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(ping(socket, &self))
+    fn run(self) -> Result<Exit> {
+        block_on(ping(&self))
     }
 }
 
 /// Sends the probes and prints the replies.
-async fn ping(socket: &Path, arguments: &PingArgs) -> Result<ExitCode> {
-    let mut client = client::connect(socket).await?;
-    let request = v0::PingRequest {
-        destination: arguments.destination.to_string(),
-        source: arguments.source.map(|a| a.to_string()).unwrap_or_default(),
-        protocol: arguments.protocol.map(Into::into),
-        source_port: arguments.source_port.map(Into::into),
-        destination_port: arguments.destination_port.map(Into::into),
-        count: arguments.count.unwrap_or(0),
-        interval_us: u64::try_from(arguments.interval.as_micros())?,
-        timeout_us: u64::try_from(arguments.timeout.as_micros())?,
-        padding: arguments.size.into(),
+async fn ping(arguments: &PingArgs) -> Result<Exit> {
+    let flow = arguments.flow.to(&arguments.destination)?;
+    let mut tally = Tally { destination: arguments.destination.clone(), ..Tally::default() };
+    let request = v1::PingRequest {
+        flow: Some(flow),
+        count: arguments.count,
+        interval_us: Some(microseconds(arguments.interval)),
+        timeout_us: Some(microseconds(arguments.timeout)),
+        padding_octets: arguments.size.into(),
     };
+    let mut stop = Stop::new(None)?;
+    let mut client = PingClient::new(client::channel(&arguments.node.socket).await?);
     let mut events = answer(client.ping(request).await)?;
     let mut out = std::io::stdout();
-    let mut tally = Tally { destination: arguments.destination.to_string(), ..Tally::default() };
-    let mut stop = Stop::new(None)?;
     loop {
-        let event = tokio::select! {
-            event = events.message() => event.map_err(refusal)?,
-            () = stop.wait() => break,
+        let response = tokio::select! {
+            response = events.message() => response.map_err(refusal)?,
+            // The daemon stops the probes when the call ends.
+            () = stop.wait() => Some(tally.stopped()),
         };
-        let Some(v0::PingEvent { event: Some(event) }) = event else {
-            bail!("the daemon ended the pings before they were done");
-        };
-        tally.count(&event);
-        if arguments.json {
-            print::json(&mut out, &event)?;
+        let Some(response) = response else { bail!("the daemon ended the pings before they were done") };
+        let Some(event) = &response.event else { continue };
+        tally.count(event);
+        if arguments.output.json {
+            json_event(&mut out, &response)?;
         } else {
-            print::text(&mut out, &event, &tally)?;
+            print::event(&mut out, event, &tally)?;
         }
         out.flush()?;
         if matches!(event, Event::Done(_)) {
-            break;
+            return Ok(Exit::yes_if(tally.all_answered()));
         }
     }
-    if arguments.json {
-        print::json_summary(&mut out, &tally)?;
-    } else {
-        print::text_summary(&mut out, &tally)?;
-    }
-    out.flush()?;
-    Ok(ExitCode::from(u8::from(!tally.all_answered())))
 }
 
 /// Counts and times of the probes so far.
 #[derive(Debug, Default)]
 struct Tally {
     destination: String,
-    source: String,
     session: String,
     sent: u32,
     received: u32,
@@ -143,7 +115,6 @@ impl Tally {
         match event {
             Event::Started(started) => {
                 self.session = hex(&started.session_id);
-                self.source = started.flow.as_ref().map(|f| f.source.clone()).unwrap_or_default();
             }
             Event::Reply(reply) => {
                 self.sent += 1;
@@ -173,12 +144,16 @@ impl Tally {
         1.0 - f64::from(self.received) / f64::from(self.sent)
     }
 
-    /// Smallest, mean and largest round trip time in milliseconds; `None` without a reply.
-    fn rtt_ms(&self) -> Option<[f64; 3]> {
-        (self.received > 0).then(|| {
-            let mean = self.rtt_sum_us / u64::from(self.received);
-            [self.rtt_min_us, mean, self.rtt_max_us].map(ms)
-        })
+    /// Smallest, mean and largest round trip time in microseconds; `None` without a reply.
+    fn rtt_us(&self) -> Option<[u64; 3]> {
+        let mean = self.rtt_sum_us.checked_div(self.received.into())?;
+        Some([self.rtt_min_us, mean, self.rtt_max_us])
+    }
+
+    /// The last event of pings that the user stopped.
+    fn stopped(&self) -> v1::PingResponse {
+        let done = v1::PingDone { sent: self.sent, received: self.received };
+        v1::PingResponse { time_unix_us: now_unix_us(), event: Some(Event::Done(done)) }
     }
 }
 
@@ -207,17 +182,16 @@ mod tests {
         assert_eq!(ping.count, Some(3));
         assert_eq!(ping.interval, Duration::from_millis(250));
         assert_eq!(ping.timeout, Duration::from_millis(1500));
-        assert_eq!((ping.protocol, ping.destination_port), (Some(17), Some(9)));
+        assert_eq!((ping.flow.ip_protocol, ping.flow.destination_port), (Some(17), Some(9)));
         assert!(parse("2001:db8::1 --proto 132").is_ok());
     }
 
     #[test]
     fn wrong_arguments_are_refused_with_what_would_be_right() {
         for (line, part) in [
-            ("example.org", "invalid IP address"),
             ("192.0.2.9 --count 0", "0 is not in"),
-            ("192.0.2.9 --interval 1d", "as in 200ms"),
-            ("192.0.2.9 --interval 0s", "between 1ms"),
+            ("192.0.2.9 --interval 5", "has no unit"),
+            ("192.0.2.9 --interval 0s", "at least 1us"),
             ("192.0.2.9 --dport 9", "--proto"),
             ("192.0.2.9 --proto sctpp", "tcp, udp"),
             ("192.0.2.9 --proto 300", "0 to 255"),
@@ -229,8 +203,8 @@ mod tests {
         }
     }
 
-    fn reply(seq: u32, rtt_us: u64, reached_end: bool) -> Event {
-        Event::Reply(v0::PingReply { seq, rtt_us, reached_end, ..v0::PingReply::default() })
+    fn reply(sequence: u32, rtt_us: u64, reached_end: bool) -> Event {
+        Event::Reply(v1::PingReply { sequence, rtt_us, reached_end, ..v1::PingReply::default() })
     }
 
     #[test]
@@ -240,18 +214,18 @@ mod tests {
         tally.count(&reply(0, 1000, true));
         tally.count(&reply(1, 3000, true));
         assert!(tally.all_answered());
-        assert_eq!(tally.rtt_ms(), Some([1.0, 2.0, 3.0]));
+        assert_eq!(tally.rtt_us(), Some([1000, 2000, 3000]));
         tally.count(&reply(2, 10, false));
         assert!(!tally.all_answered());
-        assert_eq!(tally.rtt_ms(), Some([1.0, 2.0, 3.0]));
+        assert_eq!(tally.rtt_us(), Some([1000, 2000, 3000]));
     }
 
     #[test]
     fn lost_and_unreported_probes_count_as_sent() {
         let mut tally = Tally::default();
         tally.count(&reply(0, 1000, true));
-        tally.count(&Event::Lost(v0::PingLost { seq: 1, reason: "no reply in time".into() }));
-        tally.count(&Event::Done(v0::PingDone { sent: 4, received: 1 }));
+        tally.count(&Event::Lost(v1::PingLost { sequence: 1, ..v1::PingLost::default() }));
+        tally.count(&Event::Done(v1::PingDone { sent: 4, received: 1 }));
         assert_eq!((tally.sent, tally.received), (4, 1));
         assert!((tally.loss() - 0.75).abs() < 1e-9);
     }

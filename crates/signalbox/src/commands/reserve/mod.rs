@@ -1,100 +1,166 @@
-//! `signalbox reserve`: the arguments that all signaling protocols share. Each protocol that can reserve along the path of
-//! a flow is a line in the table of [`Signaling`], and does the work in its own folder.
+//! `signalbox reserve`: the same for each protocol that reserves along the path of a flow.
 
-use std::path::Path;
-use std::process::ExitCode;
+mod many;
+mod one;
+mod print;
+
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use signalbox_api::v1;
+use signalbox_api::v1::reservations_client::ReservationsClient;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic::transport::Channel;
 
-use super::{Run, qos, rsvp};
-use crate::arguments::{WantedArgs, duration};
-use crate::client::block_on;
+use super::Run;
+use crate::arguments::values::rate;
+use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, Signaling, microseconds};
+use crate::client::{answer, block_on};
+use crate::exit::{Exit, exit_status, usage};
+
+/// How long the daemon may take to report that a reservation is torn down.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct ReserveArgs {
     #[command(flatten)]
-    pub(crate) wanted: WantedArgs,
-    /// Signaling protocol. With RSVP this host announces itself as sender, and the receiver reserves.
-    #[arg(long = "protocol", value_enum, default_value_t = Signaling::Nsis)]
+    request: RequestArgs,
+    /// Signaling protocol.
+    #[arg(long, value_enum, default_value_t = Signaling::Qos)]
     signaling: Signaling,
-    /// Ask the far end of the flow to make the reservation.
+    /// Least rate that will do if the rate is not available, with qos.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    at_least: Option<u64>,
+    /// The far end of the flow makes the reservation, at the request of this node, with qos.
     #[arg(long, conflicts_with = "bidirectional")]
-    pub(crate) receiver_initiated: bool,
-    /// Reserve for the opposite direction as well.
+    receiver_initiated: bool,
+    /// Reserve for the reverse direction as well, with qos.
     #[arg(long)]
-    pub(crate) bidirectional: bool,
-    /// Release it after this time; without it, at Ctrl-C.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) hold: Option<Duration>,
-    /// Setup and defending priority, 0 to 65535.
-    #[arg(long, value_name = "N")]
-    pub(crate) priority: Option<u16>,
-    /// Reserve for N flows, to ports from --dport on; all are granted, or none of them is held.
+    bidirectional: bool,
+    /// TTL of the data, 1 to 255, with rsvp: Path messages have the same.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    ttl: Option<u8>,
+    #[command(flatten)]
+    lifetime: HoldArgs,
+    /// Reserve for N flows, to ports from --dport on; all are granted, or no reservation is held.
     #[arg(long, value_name = "N", requires = "destination_port", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) flows: Option<u16>,
+    flows: Option<u16>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
-/// Defines the signaling protocols: the name on the command line, the help, and the function that reserves.
-macro_rules! signaling {
-    ($($(#[$help:meta])* $name:ident => $reserve:path,)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-        enum Signaling { $($(#[$help])* $name,)* }
-
-        impl Signaling {
-            async fn reserve(self, socket: &Path, arguments: &ReserveArgs) -> Result<ExitCode> {
-                match self { $(Self::$name => $reserve(socket, arguments).await,)* }
-            }
-        }
-    };
-}
-
-signaling! {
-    /// QoS NSLP over GIST.
-    Nsis => qos::reserve,
-    /// RSVP.
-    Rsvp => rsvp::reserve,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  signalbox reserve 192.0.2.9 --rate 20mbit --proto udp --dport 5004
-  signalbox reserve 192.0.2.9 --rate 64kbit --burst 3k --service guaranteed --delay 20ms --proto udp --dport 5004
-  signalbox reserve 2001:db8::9 --rate 2mbit --service ef --hold 60s --json
-  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated
-  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500
-  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --protocol rsvp
-
-The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the
-daemon releases it. Rates are in bits a second on the command line, in octets a second in JSON (rate, minimum,
-available); each hop shows what that node holds.
-
-With --json, \"type\" tells the lines apart:
-  started   session, flow, id
-  granted, rerouted
-            session, back_session (null without one), rate, burst, delay_bound_ms, latency_us (null if
-            unknown), gaps, hops: [{address, rate, after_gap}]
-  refused, lost
-            meaning, node, rule, available (null if unknown), class, code, hops
-  released  confirmed
-With --flows: granted has flows and seconds, and is printed once all are granted; the first refused or lost ends all; released
-has flows and confirmed (of all).
-
-With --protocol rsvp, the output is that of `signalbox rsvp send`.
-
-Exit status: 0 granted, and released orderly; 1 refused or lost; 2 wrong arguments, no daemon, or the node cannot do
-it.";
+const HELP: &str = concat!(
+    exit_status!("granted, held to the end, and released", "refused, lost, or ended before it was granted"),
+    "EXAMPLES:\n",
+    "  signalbox reserve host.example --rate 20mbit --proto udp --dport 5004\n",
+    "  signalbox reserve 192.0.2.9 --rate 64kbit --burst 3k --service guaranteed --delay 20ms --proto udp --dport 5004\n",
+    "  signalbox reserve 2001:db8::9 --rate 2mbit --service ef --hold 2h --json\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated\n",
+    "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n\n",
+    "The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the\n",
+    "daemon releases it. With rsvp this host announces a sender, and a receiver reserves; see signalbox rsvp --help.\n\n",
+    "JSON: docs/schema/reserve.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted; the\n",
+    "first failed or lost ends all; released has flows, and confirmed (of all).",
+);
 
 impl Run for ReserveArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(self.signaling.reserve(socket, &self))
+    fn run(self) -> Result<Exit> {
+        let open = self.open()?;
+        block_on(async {
+            match self.flows {
+                Some(flows) => many::run(&self, &open, flows).await,
+                None => one::run(&self, open).await,
+            }
+        })
+    }
+}
+
+impl ReserveArgs {
+    /// The first request of the call.
+    fn open(&self) -> Result<v1::ReserveOpen> {
+        let Self { request: wanted, signaling, .. } = self;
+        let authority = &wanted.authority;
+        match signaling {
+            Signaling::Qos => {
+                let foreign = [
+                    (authority.user.is_some(), "--user"),
+                    (authority.policy_data.is_some(), "--policy-data"),
+                    (self.ttl.is_some(), "--ttl"),
+                ];
+                signaling.refuse(&foreign, "it belongs to RSVP")?;
+            }
+            Signaling::Rsvp => {
+                let foreign = [
+                    (self.receiver_initiated, "--receiver-initiated"),
+                    (self.bidirectional, "--bidirectional"),
+                    (self.at_least.is_some(), "--at-least"),
+                    (wanted.service.is_given(), "--service"),
+                    (wanted.delay.is_some(), "--delay"),
+                ];
+                signaling.refuse(&foreign, "the receiver decides")?;
+                let foreign =
+                    [(authority.token.is_some(), "--token"), (wanted.flow.dscp.is_some(), "--dscp")];
+                signaling.refuse(&foreign, "it belongs to the QoS NSLP")?;
+                if wanted.flow.ip_protocol.is_none() {
+                    usage!("--signaling rsvp needs the IP protocol of the flow: --proto");
+                }
+            }
+        }
+        Ok(v1::ReserveOpen {
+            protocol: signaling.protocol().into(),
+            flow: Some(wanted.flow()?),
+            traffic: Some(wanted.traffic()),
+            service: wanted.service()?,
+            min_rate_octets_per_s: self.at_least,
+            hold_us: self.lifetime.hold.map(microseconds),
+            authority: authority.request(),
+            receiver_initiated: self.receiver_initiated,
+            bidirectional: self.bidirectional,
+            confirm_release: *signaling == Signaling::Qos,
+            // The reservation ends with this command, however the command ends.
+            request_id: None,
+            ip_ttl: self.ttl.map(Into::into),
+        })
+    }
+}
+
+/// The call of one reservation.
+struct Call {
+    requests: mpsc::Sender<v1::ReserveRequest>,
+    events: Streaming<v1::ReserveResponse>,
+}
+
+impl Call {
+    /// Opens the call.
+    ///
+    /// # Errors
+    /// The daemon refused.
+    async fn open(client: &mut ReservationsClient<Channel>, open: v1::ReserveOpen) -> Result<Self> {
+        use v1::reserve_request::Request;
+        let (requests, stream) = mpsc::channel(2);
+        // The channel has room for it.
+        let _ = requests.try_send(v1::ReserveRequest { request: Some(Request::Open(open)) });
+        let events = answer(client.reserve(ReceiverStream::new(stream)).await)?;
+        Ok(Self { requests, events })
+    }
+
+    /// Asks for the tear. If the daemon ended the call, its events show that.
+    async fn release(&self) {
+        use v1::reserve_request::Request;
+        let release = Request::Release(v1::ReserveRelease {});
+        let _ = self.requests.send(v1::ReserveRequest { request: Some(release) }).await;
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use clap::Parser;
 
     use super::*;
@@ -105,39 +171,67 @@ pub(super) mod tests {
         reserve: ReserveArgs,
     }
 
-    /// The arguments of a command line.
-    pub(in crate::commands) fn parse(line: &str) -> Result<ReserveArgs, String> {
-        Line::try_parse_from(["reserve"].into_iter().chain(line.split_whitespace()))
-            .map(|line| line.reserve)
-            .map_err(|e| e.to_string())
+    fn open(line: &str) -> Result<v1::ReserveOpen, String> {
+        let line = Line::try_parse_from(["reserve"].into_iter().chain(line.split_whitespace()));
+        line.map_err(|e| e.to_string())?.reserve.open().map_err(|e| e.to_string())
     }
 
     #[test]
     fn rates_are_bits_on_the_command_line_and_octets_inside() {
         let line =
             "192.0.2.9 --rate 20mbit --burst 15k --at-least 64kbit --peak 1gbit --proto udp --dport 5004";
-        let wanted = parse(line).unwrap().wanted.request().unwrap();
-        assert_eq!((wanted.rate, wanted.burst), (2_500_000, Some(15_000)));
-        assert_eq!((wanted.minimum, wanted.peak), (Some(8_000), Some(125_000_000)));
-        assert_eq!((wanted.protocol, wanted.destination_port), (Some(17), Some(5004)));
-        assert_eq!((wanted.service.as_str(), wanted.max_packet), ("controlled-load", Some(1500)));
+        let open = open(line).unwrap();
+        let traffic = open.traffic.unwrap();
+        assert_eq!((traffic.rate_octets_per_s, traffic.burst_octets), (2_500_000, Some(15_000)));
+        assert_eq!((open.min_rate_octets_per_s, traffic.peak_octets_per_s), (Some(8_000), Some(125_000_000)));
+        let flow = open.flow.unwrap();
+        assert_eq!((flow.ip_protocol, flow.destination_port), (Some(17), Some(5004)));
+        assert_eq!(flow.destination.as_deref(), Some("192.0.2.9"));
+        assert_eq!((open.protocol, open.service), (v1::Protocol::Qos.into(), None));
+    }
+
+    #[test]
+    fn times_may_be_hours_and_microseconds() {
+        let open = open("192.0.2.9 --rate 1mbit --hold 7200s --service guaranteed --delay 500us --slack 5ms")
+            .unwrap();
+        assert_eq!(open.hold_us, Some(7_200_000_000));
+        let Some(v1::service::Service::Guaranteed(guaranteed)) = open.service.unwrap().service else {
+            panic!("guaranteed service")
+        };
+        assert_eq!((guaranteed.delay_bound_us, guaranteed.slack_us), (Some(500), Some(5000)));
     }
 
     #[test]
     fn wrong_arguments_are_refused_with_what_would_be_right() {
         for (line, part) in [
             ("192.0.2.9", "--rate"),
-            ("192.0.2.9 --rate 20", "like \"10mbit\""),
-            ("192.0.2.9 --rate 0bit", "above 0"),
-            ("192.0.2.9 --rate 1mbit --burst x", "as in 3000"),
+            ("192.0.2.9 --rate 20", "has no unit"),
+            ("192.0.2.9 --rate 0bit", "at least 8bit"),
+            ("192.0.2.9 --rate 1mbit --burst x", "such as"),
             ("192.0.2.9 --rate 1mbit --dport 9", "--proto"),
-            ("192.0.2.9 --rate 1mbit --service best", "dscp:N"),
+            ("192.0.2.9 --rate 1mbit --service best", "dscp:"),
             ("192.0.2.9 --rate 1mbit --bidirectional --receiver-initiated", "cannot be used with"),
+            ("192.0.2.9 --rate 1mbit --delay 5ms", "needs --service guaranteed"),
+            ("192.0.2.9 --rate 1mbit --user ann", "no meaning with --signaling qos"),
+            ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
+            ("192.0.2.9 --rate 1mbit --signaling udp", "[possible values: qos, rsvp]"),
         ] {
-            let error = parse(line).unwrap_err();
+            let error = open(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
         }
-        let line = parse("192.0.2.9 --rate 1mbit --delay 5ms").unwrap();
-        assert!(line.wanted.request().is_err(), "a delay bound is for guaranteed service");
+    }
+
+    #[test]
+    fn options_that_an_rsvp_sender_cannot_decide_are_refused() {
+        let line = "192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp";
+        let rsvp = open(&format!("{line} --priority 3/4 --user ann --ttl 5")).unwrap();
+        assert_eq!((rsvp.protocol, rsvp.ip_ttl), (v1::Protocol::Rsvp.into(), Some(5)));
+        let priority = v1::Priority { setup: 3, defending: Some(4) };
+        assert_eq!(rsvp.authority.unwrap().priority, Some(priority));
+        for more in ["--service guaranteed", "--at-least 1mbit", "--bidirectional", "--token 00", "--dscp 4"]
+        {
+            let error = open(&format!("{line} {more}")).unwrap_err();
+            assert!(error.contains("no meaning with --signaling rsvp"), "{error}");
+        }
     }
 }

@@ -1,24 +1,25 @@
 //! `signalbox rsvp send|receive --flows N`: the same for N sessions, to consecutive destination ports.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::ExitCode;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde_json::{Value, json};
-use signalbox_api::v0;
-use signalbox_api::v0::rsvp_client::RsvpClient;
-use signalbox_api::v0::rsvp_upcall::Upcall;
+use serde::Serialize;
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
+use signalbox_api::rsvp::v1::session_response::Upcall;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tonic::transport::Channel;
 
 use super::args::SessionArgs;
 use super::print;
 use super::session::{Call, Role};
-use crate::arguments::ports;
+use crate::arguments::{microseconds, ports};
 use crate::client::{self, Stop, wait_until};
+use crate::exit::Exit;
+use crate::print::{duration, json_line, now_unix_us};
 
 /// Sessions at a time that register or wait for the result of a request: more of them overflow the sockets of the nodes
 /// on the path.
@@ -37,19 +38,20 @@ enum Report {
     /// Whether the role is fulfilled, on each change.
     Fulfilled(bool),
     /// An error or refusal in the session to this port.
-    Error(u32, Box<Upcall>),
+    Error(u32, Box<v1::SessionResponse>),
     /// The command cannot go on.
     Failed(anyhow::Error),
 }
 
 /// Acts in each session until the command is stopped, and prints the progress of all.
 pub(super) async fn run<R: Role + Clone + Send + 'static>(
-    socket: &Path,
     arguments: &SessionArgs,
+    destination: IpAddr,
     flows: u16,
     mut stop: Stop,
     role: R,
-) -> Result<ExitCode> {
+) -> Result<Exit> {
+    let socket = &arguments.node.socket;
     let ports = ports(arguments.destination_port, flows)?;
     let (stopping, stopped) = watch::channel(false);
     let (sender, mut reports) = mpsc::unbounded_channel();
@@ -59,7 +61,8 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
         if number > 0 && number.is_multiple_of(PER_CONNECTION) {
             client = RsvpClient::new(client::channel(socket).await?);
         }
-        let register = v0::RsvpRegister { port: port.into(), ..arguments.register() };
+        let register =
+            v1::Register { destination_port: Some(port.into()), ..arguments.register(destination) };
         let flow = Flow { role: role.clone(), gate: Arc::clone(&gate), reports: sender.clone() };
         let (client, mut stopped) = (client.clone(), stopped.clone());
         tokio::spawn(async move {
@@ -76,7 +79,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
         });
     }
     drop(sender);
-    let mut progress = Progress::new(flows, R::REGISTERED, R::FULFILLED, arguments.json);
+    let mut progress = Progress::new(flows, R::WAITS, R::FULFILLED, arguments.output.json);
     let mut out = std::io::stdout();
     loop {
         tokio::select! {
@@ -90,7 +93,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
     }
     progress.end(&mut out)?;
     out.flush()?;
-    Ok(ExitCode::from(u8::from(!progress.is_complete())))
+    Ok(Exit::yes_if(progress.is_complete()))
 }
 
 /// One of the sessions.
@@ -102,8 +105,8 @@ struct Flow<R> {
 
 impl<R: Role> Flow<R> {
     /// Acts in the session until the call fails.
-    async fn run(mut self, mut client: RsvpClient<Channel>, register: v0::RsvpRegister) -> Result<()> {
-        let port = register.port;
+    async fn run(mut self, mut client: RsvpClient<Channel>, register: v1::Register) -> Result<()> {
+        let port = register.destination_port.unwrap_or(0);
         let mut permit = self.gate.acquire().await.ok();
         let mut call = Call::open(&mut client, register).await?;
         for request in self.role.first_requests() {
@@ -111,24 +114,25 @@ impl<R: Role> Flow<R> {
         }
         let mut deadline = None;
         loop {
-            let upcall = tokio::select! {
-                upcall = call.next() => upcall?,
+            let response = tokio::select! {
+                response = call.next() => response?,
                 () = wait_until(deadline) => {
                     (permit, deadline) = (None, None);
                     continue;
                 }
             };
+            let Some(upcall) = &response.upcall else { continue };
             let before = self.role.is_fulfilled();
-            let next = self.role.upcall(&upcall);
+            let next = self.role.upcall(upcall);
             let report = match upcall {
                 Upcall::Registered(_) => Some(Report::Registered),
                 Upcall::Refused(_) | Upcall::PathError(_) | Upcall::ReservationError(_) => {
-                    Some(Report::Error(port, Box::new(upcall)))
+                    Some(Report::Error(port, Box::new(response)))
                 }
                 Upcall::Path(_)
-                | Upcall::PathGone(_)
+                | Upcall::PathRemoved(_)
                 | Upcall::Reserved(_)
-                | Upcall::ReservedGone(_)
+                | Upcall::ReservedRemoved(_)
                 | Upcall::Confirmed(_) => None,
             };
             let fulfilled = self.role.is_fulfilled();
@@ -155,8 +159,9 @@ impl<R: Role> Flow<R> {
 #[derive(Debug)]
 struct Progress {
     wanted: u16,
-    registered_line: (&'static str, &'static str),
-    fulfilled_word: &'static str,
+    waits: &'static str,
+    /// The word for what is fulfilled, and for what is not any more.
+    fulfilled_words: [&'static str; 2],
     json: bool,
     registered: u16,
     fulfilled: u16,
@@ -167,22 +172,31 @@ struct Progress {
     errors: u32,
 }
 
+/// A line about all sessions.
+#[derive(Debug, Default, Serialize)]
+struct Line<'a> {
+    r#type: &'a str,
+    time_unix_us: u64,
+    flows: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elapsed_us: Option<u64>,
+    /// Sessions in which the role was fulfilled at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fulfilled: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<u32>,
+}
+
 impl Progress {
-    fn new(
-        wanted: u16,
-        registered_line: (&'static str, &'static str),
-        fulfilled_word: &'static str,
-        json: bool,
-    ) -> Self {
-        let since = Instant::now();
+    fn new(wanted: u16, waits: &'static str, fulfilled_words: [&'static str; 2], json: bool) -> Self {
         Self {
             wanted,
-            registered_line,
-            fulfilled_word,
+            waits,
+            fulfilled_words,
             json,
             registered: 0,
             fulfilled: 0,
-            since,
+            since: Instant::now(),
             was_complete: false,
             errors: 0,
         }
@@ -194,69 +208,87 @@ impl Progress {
 
     /// Takes the report of a session, and prints a line if it matters for all.
     fn take(&mut self, report: Report, now: Instant, out: &mut impl Write) -> Result<()> {
-        if let Some((line, text)) = self.line(report, now)? {
-            if self.json { writeln!(out, "{line}")? } else { writeln!(out, "{text}")? }
-        }
-        Ok(())
-    }
-
-    /// The line to print because of a report, as JSON and as text.
-    fn line(&mut self, report: Report, now: Instant) -> Result<Option<(Value, String)>> {
-        let Self { wanted, registered_line: (kind, text), fulfilled_word, .. } = *self;
-        Ok(match report {
+        let Self { wanted, waits, fulfilled_words: [fulfilled, removed], .. } = *self;
+        match report {
             Report::Registered => {
                 self.registered += 1;
-                let line = json!({ "type": kind, "flows": wanted });
-                (self.registered == wanted).then(|| (line, format!("{wanted} flows {text}")))
+                if self.registered == wanted {
+                    self.line(out, "registered", None, &format!("{wanted} flows {waits}"))?;
+                }
             }
             Report::Fulfilled(true) => {
                 self.fulfilled += 1;
                 self.was_complete |= self.is_complete();
-                let seconds = now.saturating_duration_since(self.since).as_secs_f64();
-                let line = json!({ "type": fulfilled_word, "flows": wanted, "seconds": seconds });
-                let text = format!("{wanted} flows {fulfilled_word} in {seconds:.2} s");
-                self.is_complete().then_some((line, text))
+                let elapsed = microseconds(now.saturating_duration_since(self.since));
+                if self.is_complete() {
+                    let text = format!("{wanted} flows {fulfilled} in {}", duration(elapsed));
+                    self.line(out, fulfilled, Some(elapsed), &text)?;
+                }
             }
             Report::Fulfilled(false) => {
                 if self.is_complete() {
                     self.since = now;
                 }
                 self.fulfilled = self.fulfilled.saturating_sub(1);
-                let line = json!({ "type": "gone", "flows": wanted });
-                let text = format!("of {wanted} flows none is {fulfilled_word} any more");
-                (self.was_complete && self.fulfilled == 0).then_some((line, text))
+                if self.was_complete && self.fulfilled == 0 {
+                    let text = format!("of {wanted} flows none is {fulfilled} any more");
+                    self.line(out, removed, None, &text)?;
+                }
             }
-            Report::Error(port, upcall) => {
+            Report::Error(port, response) => {
                 self.errors += 1;
-                let mut line = print::json(&upcall);
-                line["port"] = port.into();
-                let text = format!("port {port}: {}", print::text(&upcall));
-                (self.errors <= ERRORS).then_some((line, text))
+                if self.errors <= ERRORS {
+                    self.error(out, port, &response)?;
+                }
             }
             Report::Failed(error) => return Err(error),
-        })
+        }
+        Ok(())
     }
 
-    fn end(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let Self { wanted, fulfilled, errors, fulfilled_word, .. } = self;
+    fn line(&self, out: &mut impl Write, kind: &str, elapsed_us: Option<u64>, text: &str) -> Result<()> {
+        if !self.json {
+            return Ok(writeln!(out, "{text}")?);
+        }
+        let (flows, time_unix_us) = (self.wanted, now_unix_us());
+        json_line(out, &Line { r#type: kind, time_unix_us, flows, elapsed_us, ..Line::default() })
+    }
+
+    fn error(&self, out: &mut impl Write, port: u32, response: &v1::SessionResponse) -> Result<()> {
+        let Some(upcall) = &response.upcall else { return Ok(()) };
+        if !self.json {
+            return Ok(writeln!(out, "port {port}: {}", print::text(upcall))?);
+        }
+        // The event's line with one more field.
+        let line = signalbox_json::event(response)?.unwrap_or_default();
+        let line = line.strip_suffix('}').unwrap_or(&line);
+        Ok(writeln!(out, "{line},\"destination_port\":{port}}}")?)
+    }
+
+    fn end(&self, out: &mut impl Write) -> Result<()> {
+        let Self { wanted, fulfilled, errors, fulfilled_words: [word, _], .. } = *self;
         if self.json {
-            let line =
-                json!({ "type": "released", "flows": wanted, "standing": fulfilled, "errors": errors });
-            return writeln!(out, "{line}");
+            let (fulfilled, errors) = (Some(fulfilled), Some(errors));
+            let (flows, time_unix_us) = (wanted, now_unix_us());
+            let line = Line { r#type: "released", time_unix_us, flows, elapsed_us: None, fulfilled, errors };
+            return json_line(out, &line);
         }
         write!(out, "released {wanted} flows")?;
         if !self.is_complete() {
-            write!(out, ", of which {fulfilled} were {fulfilled_word}")?;
+            write!(out, ", of which {fulfilled} were {word}")?;
         }
-        if *errors > 0 {
+        if errors > 0 {
             write!(out, "; there were {errors} errors")?;
         }
-        writeln!(out)
+        Ok(writeln!(out)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+    use signalbox_api::v1 as shared;
+
     use super::*;
 
     fn printed(progress: &mut Progress, reports: Vec<Report>) -> String {
@@ -267,12 +299,13 @@ mod tests {
     }
 
     fn progress(json: bool) -> Progress {
-        Progress::new(2, ("announced", "announced; waiting"), "reserved", json)
+        Progress::new(2, "announced; waiting", ["reserved", "reserved_removed"], json)
     }
 
     fn error() -> Report {
-        let error = v0::RsvpError { meaning: "No path information".into(), ..v0::RsvpError::default() };
-        Report::Error(5001, Box::new(Upcall::ReservationError(error)))
+        let failure = shared::Failure { message: "No path information".into(), ..Default::default() };
+        let upcall = Upcall::ReservationError(v1::Error { failure: Some(failure), ..Default::default() });
+        Report::Error(5001, Box::new(v1::SessionResponse { time_unix_us: 1, upcall: Some(upcall) }))
     }
 
     #[test]
@@ -280,13 +313,10 @@ mod tests {
         let mut progress = progress(false);
         let reports =
             vec![Report::Registered, Report::Registered, Report::Fulfilled(true), Report::Fulfilled(true)];
-        assert_eq!(
-            printed(&mut progress, reports),
-            "2 flows announced; waiting\n2 flows reserved in 2.00 s\n"
-        );
+        assert_eq!(printed(&mut progress, reports), "2 flows announced; waiting\n2 flows reserved in 2.0s\n");
         assert_eq!(
             printed(&mut progress, vec![Report::Fulfilled(false), Report::Fulfilled(true)]),
-            "2 flows reserved in 0.00 s\n"
+            "2 flows reserved in 0us\n"
         );
         let gone = printed(&mut progress, vec![Report::Fulfilled(false), Report::Fulfilled(false)]);
         assert_eq!(
@@ -317,7 +347,9 @@ mod tests {
         let mut progress = progress(true);
         let lines = printed(&mut progress, vec![Report::Registered, Report::Registered, error()]);
         let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines[0], json!({ "type": "announced", "flows": 2 }));
-        assert_eq!((&lines[1]["type"], &lines[1]["port"]), (&json!("reservation-error"), &json!(5001)));
+        assert_eq!((&lines[0]["type"], &lines[0]["flows"]), (&json!("registered"), &json!(2)));
+        assert!(lines[0]["time_unix_us"].is_u64());
+        let (kind, port) = (&lines[1]["type"], &lines[1]["destination_port"]);
+        assert_eq!((kind, port), (&json!("reservation_error"), &json!(5001)));
     }
 }

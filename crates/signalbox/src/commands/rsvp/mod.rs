@@ -1,27 +1,21 @@
-//! RSVP: sessions of this host, the RSVP state of the node, and diagnosis of paths.
+//! `signalbox rsvp`: what only RSVP has. `signalbox show rsvp` shows its state.
 
 mod args;
 mod many;
-mod print;
+pub(super) mod print;
 mod receive;
-mod reserve;
 mod send;
 mod session;
-mod show;
 mod trace;
-
-use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 
 use super::{Run, subcommands};
-
-pub(super) use reserve::reserve;
+use crate::exit::{Exit, exit_status};
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct RsvpArgs {
     #[command(subcommand)]
     command: Command,
@@ -33,26 +27,28 @@ subcommands! {
         Send(Box<send::SendArgs>),
         /// Reserve as a receiver of a session, for the senders that announce themselves.
         Receive(Box<receive::ReceiveArgs>),
-        /// Show the sessions of this node, with path state and reservations, or its neighbours.
-        Show(show::ShowArgs),
         /// Ask the nodes of the path to a sender, one after the other, what is reserved for it.
         Trace(Box<trace::TraceArgs>),
     }
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  at the sender:    signalbox rsvp send 192.0.2.9 --proto udp --dport 5004 --rate 20mbit
-  at the receiver:  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004
-  on any node:      signalbox rsvp show
-  from anywhere:    signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000
-
-Senders announce, receivers reserve (RFC 2205): the receiver decides what is reserved. Both commands hold their state
-until Ctrl-C, SIGTERM or the end of --hold, and then tear it down. With --flows N they do the same for N sessions, to
-destination ports from --dport on, and report when all are complete.";
+const HELP: &str = concat!(
+    exit_status!(
+        "reserved, or the path was followed",
+        "not reserved, or the path was not followed to its end"
+    ),
+    "EXAMPLES:\n",
+    "  at the sender:    signalbox rsvp send 192.0.2.9 --proto udp --dport 5004 --rate 20mbit\n",
+    "  at the receiver:  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004\n",
+    "  on any node:      signalbox show rsvp sessions\n",
+    "  from anywhere:    signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000\n\n",
+    "Senders announce, receivers reserve (RFC 2205): the receiver decides what is reserved. Both commands hold their state\n",
+    "until Ctrl-C, SIGTERM or the end of --hold, and then tear it down. With --flows N they do the same for N sessions, to\n",
+    "destination ports from --dport on, and report when all are complete.",
+);
 
 impl Run for RsvpArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        self.command.run(socket)
+    fn run(self) -> Result<Exit> {
+        self.command.run()
     }
 }

@@ -1,47 +1,43 @@
 //! `signalbox rsvp receive`.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use signalbox_api::v0;
-use signalbox_api::v0::rsvp_request::Request;
-use signalbox_api::v0::rsvp_upcall::Upcall;
-use signalbox_resources::Rate;
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::session_request::Request;
+use signalbox_api::rsvp::v1::session_response::Upcall;
+use signalbox_api::v1 as shared;
 
-use super::args::{PolicyArgs, SessionArgs, TrafficArgs, sender};
+use super::args::{PolicyArgs, SessionArgs, sender};
 use super::session::{self, Role};
-use crate::arguments::rate;
+use crate::arguments::values::rate;
+use crate::arguments::{ServiceArgs, TrafficArgs};
 use crate::client::block_on;
 use crate::commands::Run;
+use crate::exit::{Exit, exit_status, usage};
 
 #[derive(Debug, Clone, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct ReceiveArgs {
     #[command(flatten)]
     session: SessionArgs,
-    #[command(flatten)]
-    traffic: TrafficArgs,
-    #[command(flatten)]
-    policy: PolicyArgs,
     /// Which senders share the reservation.
     #[arg(long, value_enum, default_value_t = Style::Ff)]
     style: Style,
     /// Reserve for this sender only: ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N; may be repeated.
     #[arg(long = "sender", value_name = "SENDER", value_parser = sender)]
-    senders: Vec<v0::RsvpFilter>,
+    senders: Vec<v1::Filter>,
     /// How much, in bits a second: 64kbit, 20mbit [default: as much as the senders announce].
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    rate: Option<Rate>,
-    /// Guaranteed service with this rate, at least that of the traffic; without it, controlled load.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    guaranteed: Option<Rate>,
-    /// Slack: microseconds that nodes may add to the delay of the guaranteed rate (RFC 2212).
-    #[arg(long, value_name = "US", requires = "guaranteed")]
-    slack: Option<u32>,
+    rate: Option<u64>,
+    #[command(flatten)]
+    traffic: TrafficArgs,
+    #[command(flatten)]
+    service: ServiceArgs,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Join a multicast group at the interface with this IPv4 address, and reserve for the data that arrives there [default: where the
     /// route to the group leads].
     #[arg(long, value_name = "ADDRESS")]
@@ -58,42 +54,57 @@ enum Style {
     Se,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004
-  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004 --sender 192.0.2.1/9 --rate 2mbit --guaranteed 4mbit
-  signalbox rsvp receive 232.1.1.1 --proto udp --dport 5004 --style wf --rate 64kbit --json
-
-Without --sender it reserves for every sender that announces itself, as they come and go. A multicast group is joined
-for as long as the command runs.
-
-With --json, \"type\" tells the lines apart: waiting; path {sender, traffic, broken: a hop on the way keeps no reservations,
-adspec and policy, as in rsvp show and rsvp send}; path-gone {sender}; confirmed {node, style, flowspec, senders};
-reservation-error {node, code, value, meaning, in_place, not_guilty, senders, flowspec, policy}; refused {reason}; released. Rates are in bits a second on the command line, in octets a second in JSON. With --flows: waiting
-{flows}, and confirmed {flows, seconds} once all are; errors have their port.
-
-Exit status: 0 the reservation (with --flows: each) was confirmed and stood when it ended, 1 it was not or failed, 2 wrong arguments, no
-daemon, or the node cannot do it.";
+const HELP: &str = concat!(
+    exit_status!(
+        "the reservation (with --flows: each) was confirmed, and stood when it ended",
+        "it was not, or failed"
+    ),
+    "EXAMPLES:\n",
+    "  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004\n",
+    "  signalbox rsvp receive 192.0.2.9 --proto udp --dport 5004 --sender 192.0.2.1/9 --rate 2mbit --service guaranteed \\\n",
+    "      --service-rate 4mbit --slack 5ms\n",
+    "  signalbox rsvp receive 232.1.1.1 --proto udp --dport 5004 --style wf --rate 64kbit --json\n\n",
+    "Without --sender it reserves for every sender that announces itself, as they come and go. A multicast group is joined\n",
+    "for as long as the command runs.\n\n",
+    "JSON: docs/schema/rsvp.json. The first line is registered, the last one released. With --flows: registered has flows;\n",
+    "confirmed has flows and elapsed_us, and is printed when all are confirmed; errors have their destination_port.",
+);
 
 impl Run for ReceiveArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(run(socket, &self))
+    fn run(self) -> Result<Exit> {
+        let destination = self.session.destination(self.join_at)?;
+        if self.style == Style::Wf && !self.senders.is_empty() {
+            usage!("--sender: wildcard reservations name no senders; use --style se or ff");
+        }
+        if self.join_at.is_some() && !destination.is_multicast() {
+            usage!("--join-at is for multicast groups, and {destination} is a host");
+        }
+        let service = self.service()?;
+        let _member = if destination.is_multicast() { Some(join(destination, self.join_at)?) } else { None };
+        let arguments = Arc::new(self);
+        let role = Reservation {
+            arguments: Arc::clone(&arguments),
+            service,
+            announced: Vec::new(),
+            confirmed: false,
+        };
+        block_on(session::run(&arguments.session, destination, role))
     }
 }
 
-/// Reserves, and prints each upcall.
-async fn run(socket: &Path, arguments: &ReceiveArgs) -> Result<ExitCode> {
-    let destination = arguments.session.destination;
-    if arguments.style == Style::Wf && !arguments.senders.is_empty() {
-        bail!("--sender: wildcard reservations name no senders; use --style se or ff");
+impl ReceiveArgs {
+    /// The service of the reservation; `None` is controlled load.
+    fn service(&self) -> Result<Option<shared::Service>> {
+        use shared::service::Service as Kind;
+        let service = self.service.request(None)?;
+        match service.as_ref().and_then(|service| service.service.as_ref()) {
+            Some(Kind::Dscp(_)) => usage!("--service: RSVP reserves with cl or guaranteed"),
+            Some(Kind::Guaranteed(guaranteed)) if guaranteed.rate_octets_per_s.is_none() => {
+                usage!("--service guaranteed needs --service-rate: with RSVP the receiver decides it")
+            }
+            Some(Kind::Guaranteed(_) | Kind::ControlledLoad(_)) | None => Ok(service),
+        }
     }
-    if arguments.join_at.is_some() && !destination.is_multicast() {
-        bail!("--join-at is for multicast groups, and {destination} is a host");
-    }
-    let _member = if destination.is_multicast() { Some(join(destination, arguments.join_at)?) } else { None };
-    let reservation =
-        Reservation { arguments: Arc::new(arguments.clone()), announced: Vec::new(), confirmed: false };
-    session::run(socket, &arguments.session, reservation).await
 }
 
 /// Makes this host a member of the group. The membership ends when the socket is closed.
@@ -122,34 +133,35 @@ fn join(group: IpAddr, at: Option<IpAddr>) -> Result<UdpSocket> {
 #[derive(Debug, Clone)]
 struct Reservation {
     arguments: Arc<ReceiveArgs>,
+    service: Option<shared::Service>,
     /// The senders that announced themselves, and their traffic.
-    announced: Vec<(v0::RsvpFilter, v0::RsvpTraffic)>,
+    announced: Vec<(v1::Filter, shared::TokenBucket)>,
     /// The reservation was confirmed, and no error has removed it since.
     confirmed: bool,
 }
 
 impl Role for Reservation {
-    const REGISTERED: (&'static str, &'static str) = ("waiting", "registered; waiting for senders");
-    const FULFILLED: &'static str = "confirmed";
+    const WAITS: &'static str = "registered; waiting for senders";
+    const FULFILLED: [&'static str; 2] = ["confirmed", "unconfirmed"];
 
     fn first_requests(&self) -> Vec<Request> {
-        let at = self.arguments.join_at.map(|at| v0::RsvpReceiveAt { address: at.to_string() });
+        let at = self.arguments.join_at.map(|at| v1::ReceiveAt { address: at.to_string() });
         at.map(Request::ReceiveAt).into_iter().chain(self.reserve().map(Request::Reserve)).collect()
     }
 
     fn upcall(&mut self, upcall: &Upcall) -> Option<Request> {
         match upcall {
             Upcall::Path(path) => self.announce(path),
-            Upcall::PathGone(sender) => self.announced.retain(|(known, _)| known != sender),
+            Upcall::PathRemoved(sender) => self.announced.retain(|(known, _)| known != sender),
             Upcall::Confirmed(_) => self.confirmed = true,
             Upcall::ReservationError(error) => self.confirmed &= error.in_place,
             Upcall::Registered(_)
             | Upcall::Refused(_)
             | Upcall::Reserved(_)
-            | Upcall::ReservedGone(_)
+            | Upcall::ReservedRemoved(_)
             | Upcall::PathError(_) => {}
         }
-        let senders_changed = matches!(upcall, Upcall::Path(_) | Upcall::PathGone(_));
+        let senders_changed = matches!(upcall, Upcall::Path(_) | Upcall::PathRemoved(_));
         senders_changed.then(|| self.reserve().map(Request::Reserve)).flatten()
     }
 
@@ -160,25 +172,25 @@ impl Role for Reservation {
 
 impl Reservation {
     /// Takes the Path of a sender.
-    fn announce(&mut self, path: &v0::RsvpPath) {
+    fn announce(&mut self, path: &v1::Path) {
         let (Some(sender), Some(traffic)) = (path.sender.clone(), path.traffic) else { return };
         self.announced.retain(|(known, _)| *known != sender);
         self.announced.push((sender, traffic));
     }
 
     /// The reservation for the senders announced so far; `None` while there is no sender to reserve for.
-    fn reserve(&self) -> Option<v0::RsvpReserve> {
+    fn reserve(&self) -> Option<v1::Reserve> {
         let named = &self.arguments.senders;
         let wanted: Vec<_> =
             self.announced.iter().filter(|(sender, _)| named.is_empty() || named.contains(sender)).collect();
-        let flow = |senders: Vec<v0::RsvpFilter>, traffic: Option<v0::RsvpTraffic>| {
+        let flow = |senders: Vec<v1::Filter>, traffic: Option<shared::TokenBucket>| {
             let flowspec = Some(self.flowspec(traffic)?);
-            Some(v0::RsvpFlow { flowspec, senders })
+            Some(v1::FlowDescriptor { flowspec, senders })
         };
         let all = wanted.iter().map(|(_, traffic)| *traffic).reduce(larger);
         let (style, flows) = match self.arguments.style {
             Style::Ff => (
-                v0::RsvpStyle::FixedFilter,
+                v1::Style::FixedFilter,
                 wanted
                     .iter()
                     .filter_map(|(sender, traffic)| flow(vec![sender.clone()], Some(*traffic)))
@@ -187,16 +199,14 @@ impl Reservation {
             Style::Se => {
                 let senders: Vec<_> = wanted.iter().map(|(sender, _)| sender.clone()).collect();
                 let flow = (!senders.is_empty()).then(|| flow(senders, all)).flatten();
-                (v0::RsvpStyle::SharedExplicit, flow.into_iter().collect())
+                (v1::Style::SharedExplicit, flow.into_iter().collect())
             }
-            Style::Wf => {
-                (v0::RsvpStyle::WildcardFilter, flow(Vec::new(), all).into_iter().collect::<Vec<_>>())
-            }
+            Style::Wf => (v1::Style::WildcardFilter, flow(Vec::new(), all).into_iter().collect::<Vec<_>>()),
         };
         if flows.is_empty() {
             return None;
         }
-        Some(v0::RsvpReserve {
+        Some(v1::Reserve {
             style: style.into(),
             flows,
             confirm: true,
@@ -205,36 +215,33 @@ impl Reservation {
     }
 
     /// The flowspec to request for senders that announce `traffic`.
-    #[expect(clippy::cast_precision_loss, reason = "rates of links are far below 2^53")]
-    fn flowspec(&self, traffic: Option<v0::RsvpTraffic>) -> Option<v0::RsvpFlowspec> {
-        let ReceiveArgs { rate, guaranteed, slack, .. } = *self.arguments.as_ref();
-        let own = &self.arguments.traffic;
-        let traffic = match rate {
+    fn flowspec(&self, traffic: Option<shared::TokenBucket>) -> Option<v1::Flowspec> {
+        let own = self.arguments.traffic;
+        let traffic = match self.arguments.rate {
             Some(rate) => own.with_rate(rate),
-            None => v0::RsvpTraffic {
-                burst: own.burst.map_or(traffic?.burst, f64::from),
-                peak: own.peak.map(|peak| peak.0 as f64).or(traffic?.peak),
-                max_packet: own.max_packet.unwrap_or(traffic?.max_packet),
-                min_policed: own.min_policed.unwrap_or(traffic?.min_policed),
-                ..traffic?
-            },
+            None => {
+                let traffic = traffic?;
+                shared::TokenBucket {
+                    rate_octets_per_s: traffic.rate_octets_per_s,
+                    burst_octets: own.burst.or(traffic.burst_octets),
+                    peak_octets_per_s: own.peak.or(traffic.peak_octets_per_s),
+                    min_policed_octets: own.min_policed.or(traffic.min_policed_octets),
+                    max_packet_octets: own.max_packet.or(traffic.max_packet_octets),
+                }
+            }
         };
-        Some(v0::RsvpFlowspec {
-            traffic: Some(traffic),
-            service_rate: guaranteed.map(|rate| rate.0 as f64),
-            slack_us: slack.unwrap_or(0),
-        })
+        Some(v1::Flowspec { traffic: Some(traffic), service: self.service })
     }
 }
 
 /// Traffic parameters that suffice for either of two senders.
-fn larger(a: v0::RsvpTraffic, b: v0::RsvpTraffic) -> v0::RsvpTraffic {
-    v0::RsvpTraffic {
-        rate: a.rate.max(b.rate),
-        burst: a.burst.max(b.burst),
-        peak: a.peak.zip(b.peak).map(|(a, b)| a.max(b)),
-        min_policed: a.min_policed.min(b.min_policed),
-        max_packet: a.max_packet.max(b.max_packet),
+fn larger(a: shared::TokenBucket, b: shared::TokenBucket) -> shared::TokenBucket {
+    shared::TokenBucket {
+        rate_octets_per_s: a.rate_octets_per_s.max(b.rate_octets_per_s),
+        burst_octets: a.burst_octets.max(b.burst_octets),
+        peak_octets_per_s: a.peak_octets_per_s.zip(b.peak_octets_per_s).map(|(a, b)| a.max(b)),
+        min_policed_octets: a.min_policed_octets.zip(b.min_policed_octets).map(|(a, b)| a.min(b)),
+        max_packet_octets: a.max_packet_octets.max(b.max_packet_octets),
     }
 }
 
@@ -253,35 +260,41 @@ mod tests {
     fn reservation(line: &str) -> Reservation {
         let words = ["receive", "192.0.2.9", "--proto", "udp"].into_iter().chain(line.split_whitespace());
         let arguments = Arc::new(Line::try_parse_from(words).unwrap().receive);
-        Reservation { arguments, announced: Vec::new(), confirmed: false }
+        let service = arguments.service().unwrap();
+        Reservation { arguments, service, announced: Vec::new(), confirmed: false }
     }
 
-    fn path(address: &str, rate: f64) -> v0::RsvpPath {
-        let traffic = v0::RsvpTraffic { rate, burst: 3000.0, peak: None, min_policed: 64, max_packet: 1500 };
-        v0::RsvpPath { sender: sender(address).ok(), traffic: Some(traffic), ..Default::default() }
+    fn path(address: &str, rate_octets_per_s: u64) -> v1::Path {
+        let traffic = shared::TokenBucket {
+            rate_octets_per_s,
+            burst_octets: Some(3000),
+            max_packet_octets: Some(1500),
+            ..Default::default()
+        };
+        v1::Path { sender: sender(address).ok(), traffic: Some(traffic), ..Default::default() }
     }
 
     #[test]
     fn only_senders_that_announce_themselves_get_a_reservation() {
         let mut role = reservation("--sender 192.0.2.1/9");
         assert_eq!(role.reserve(), None);
-        role.announce(&path("192.0.2.2/9", 1000.0));
+        role.announce(&path("192.0.2.2/9", 1000));
         assert_eq!(role.reserve(), None, "another sender");
-        role.announce(&path("192.0.2.1/9", 1000.0));
+        role.announce(&path("192.0.2.1/9", 1000));
         let reserve = role.reserve().unwrap();
         assert_eq!(reserve.flows.len(), 1);
-        assert_eq!(reserve.flows[0].flowspec.unwrap().traffic.unwrap().rate, 1000.0);
+        assert_eq!(reserve.flows[0].flowspec.unwrap().traffic.unwrap().rate_octets_per_s, 1000);
     }
 
     #[test]
     fn shared_reservations_suffice_for_any_sender() {
         for (style, senders) in [("se", 2), ("wf", 0)] {
             let mut role = reservation(&format!("--style {style}"));
-            role.announce(&path("192.0.2.1", 1000.0));
-            role.announce(&path("192.0.2.2", 2000.0));
+            role.announce(&path("192.0.2.1", 1000));
+            role.announce(&path("192.0.2.2", 2000));
             let reserve = role.reserve().unwrap();
             assert_eq!((reserve.flows.len(), reserve.flows[0].senders.len()), (1, senders));
-            assert_eq!(reserve.flows[0].flowspec.unwrap().traffic.unwrap().rate, 2000.0);
+            assert_eq!(reserve.flows[0].flowspec.unwrap().traffic.unwrap().rate_octets_per_s, 2000);
         }
     }
 
@@ -300,9 +313,22 @@ mod tests {
 
     #[test]
     fn a_wildcard_reservation_with_a_rate_waits_for_no_sender() {
-        let role = reservation("--style wf --rate 64kbit --guaranteed 80kbit --slack 5");
-        let flowspec = role.reserve().unwrap().flows[0].flowspec.unwrap();
-        assert_eq!((flowspec.traffic.unwrap().rate, flowspec.service_rate), (8000.0, Some(10_000.0)));
-        assert_eq!(flowspec.slack_us, 5);
+        let line = "--style wf --rate 64kbit --service guaranteed --service-rate 80kbit --slack 5us";
+        let flowspec = reservation(line).reserve().unwrap().flows[0].flowspec.unwrap();
+        assert_eq!(flowspec.traffic.unwrap().rate_octets_per_s, 8000);
+        let Some(shared::service::Service::Guaranteed(guaranteed)) = flowspec.service.unwrap().service else {
+            panic!("guaranteed service")
+        };
+        assert_eq!((guaranteed.rate_octets_per_s, guaranteed.slack_us), (Some(10_000), Some(5)));
+    }
+
+    #[test]
+    fn services_that_rsvp_does_not_have_are_refused() {
+        for (line, part) in [("--service ef", "cl or guaranteed"), ("--service guaranteed", "--service-rate")]
+        {
+            let words = ["receive", "192.0.2.9", "--proto", "udp"].into_iter().chain(line.split_whitespace());
+            let error = Line::try_parse_from(words).unwrap().receive.service().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

@@ -1,101 +1,96 @@
 //! `signalbox rsvp send`.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use signalbox_api::v0;
-use signalbox_api::v0::rsvp_filter::Selector;
-use signalbox_api::v0::rsvp_request::Request;
-use signalbox_api::v0::rsvp_upcall::Upcall;
-use signalbox_resources::Rate;
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::filter::Selector;
+use signalbox_api::rsvp::v1::session_request::Request;
+use signalbox_api::rsvp::v1::session_response::Upcall;
 
-use super::args::{PolicyArgs, SessionArgs, TrafficArgs};
+use super::args::{PolicyArgs, SessionArgs, check_spi};
 use super::session::{self, Role};
-use crate::arguments::rate;
+use crate::arguments::TrafficArgs;
+use crate::arguments::values::{flow_label, number, rate};
 use crate::client::block_on;
 use crate::commands::Run;
+use crate::exit::{Exit, exit_status};
 
 #[derive(Debug, Clone, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct SendArgs {
     #[command(flatten)]
-    pub(crate) session: SessionArgs,
-    #[command(flatten)]
-    pub(crate) traffic: TrafficArgs,
-    #[command(flatten)]
-    pub(crate) policy: PolicyArgs,
+    session: SessionArgs,
     /// Rate of IP packets, in bits a second: 64kbit, 20mbit, 1.5gbit.
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub(crate) rate: Rate,
+    rate: u64,
+    #[command(flatten)]
+    traffic: TrafficArgs,
     /// Source of the data; the node's own address towards the destination if not given.
-    #[arg(long = "src", value_name = "ADDRESS")]
-    pub(crate) source: Option<IpAddr>,
+    #[arg(long = "src", value_name = "ADDRESS", help_heading = "Flow")]
+    source: Option<IpAddr>,
     /// Source port.
-    #[arg(long = "sport", value_name = "PORT")]
-    pub(crate) source_port: Option<u16>,
+    #[arg(long = "sport", value_name = "PORT", help_heading = "Flow")]
+    source_port: Option<u16>,
     /// SPI of the data, with --ipsec.
-    #[arg(long, value_name = "N", requires = "ipsec", conflicts_with = "source_port")]
-    pub(crate) spi: Option<u32>,
-    /// TTL of the data, which limits how far Path messages go.
+    #[arg(long, value_name = "N", requires = "ipsec", conflicts_with = "source_port", value_parser = number, help_heading = "Flow")]
+    spi: Option<u32>,
+    /// IPv6 flow label of the data.
+    #[arg(long, value_name = "N", conflicts_with_all = ["source_port", "spi"], value_parser = flow_label, help_heading = "Flow")]
+    flow_label: Option<u32>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// TTL of the data, 1 to 255, which limits how far Path messages go [default: 63].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ttl: Option<u8>,
+    ttl: Option<u8>,
     /// Send no ADSPEC: receivers do not learn what the path can do.
     #[arg(long)]
-    pub(crate) no_adspec: bool,
+    no_adspec: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox rsvp send 192.0.2.9 --proto udp --dport 5004 --rate 20mbit
-  signalbox rsvp send 232.1.1.1 --proto udp --dport 5004 --sport 9 --rate 64kbit --hold 60s --json
-  signalbox rsvp send 192.0.2.9 --proto udp --dport 10000 --flows 500 --rate 64kbit
-
-With --json, \"type\" tells the lines apart: announced; reserved {style, flowspec, senders, policy}; reserved-gone {sender};
-path-error {node, code, value, meaning, senders, policy}; refused {reason}; released. A flowspec is {rate, burst, peak,
-min_policed, max_packet, service_rate, slack_us}, in octets and octets a second; policy is null, or {octets: the POLICY_DATA
-that came, in hexadecimal, preemption: null or {setup, defending}, identities: [{application, name, locator}]}. With --flows: announced {flows}, and
-reserved {flows, seconds} once all are; gone {flows} when none is reserved any more; errors have their port.
-
-Exit status: 0 something (with --flows: everything) was reserved when it ended, 1 nothing was, 2 wrong arguments, no daemon, or the node cannot
-do it.";
+const HELP: &str = concat!(
+    exit_status!("something (with --flows: everything) was reserved when it ended", "nothing was"),
+    "EXAMPLES:\n",
+    "  signalbox rsvp send host.example --proto udp --dport 5004 --rate 20mbit\n",
+    "  signalbox rsvp send 232.1.1.1 --proto udp --dport 5004 --sport 9 --rate 64kbit --hold 1h --json\n",
+    "  signalbox rsvp send 192.0.2.9 --proto udp --dport 10000 --flows 500 --rate 64kbit\n\n",
+    "JSON: docs/schema/rsvp.json. The first line is registered, the last one released. With --flows: registered has flows;\n",
+    "reserved has flows and elapsed_us, and is printed when all are reserved; reserved_removed, when none is any more; errors\n",
+    "have their destination_port.",
+);
 
 impl Run for SendArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(run(socket, &self))
+    fn run(self) -> Result<Exit> {
+        check_spi(self.spi.is_some(), self.session.ipsec)?;
+        let destination = self.session.destination(self.source)?;
+        let port = self.source_port.map(|port| Selector::SourcePort(port.into()));
+        let label = self.flow_label.map(Selector::FlowLabel);
+        let filter = v1::Filter {
+            source: self.source.map(|source| source.to_string()),
+            selector: self.spi.map(Selector::Spi).or(label).or(port),
+        };
+        let sender = v1::Sender {
+            filter: Some(filter),
+            traffic: Some(self.traffic.with_rate(self.rate)),
+            without_adspec: self.no_adspec,
+            ip_ttl: self.ttl.map(Into::into),
+            policy: self.policy.request(),
+        };
+        block_on(session::run(&self.session, destination, Announcement { sender, reserved: false }))
     }
-}
-
-/// Announces the sender, and prints each upcall.
-pub(super) async fn run(socket: &Path, arguments: &SendArgs) -> Result<ExitCode> {
-    let port = arguments.source_port.map(|port| Selector::Port(port.into()));
-    let filter = v0::RsvpFilter {
-        source: arguments.source.map(|source| source.to_string()).unwrap_or_default(),
-        selector: arguments.spi.map(Selector::Spi).or(port),
-    };
-    let sender = v0::RsvpSender {
-        filter: Some(filter),
-        traffic: Some(arguments.traffic.with_rate(arguments.rate)),
-        without_adspec: arguments.no_adspec,
-        ttl: arguments.ttl.unwrap_or(0).into(),
-        policy: arguments.policy.request(),
-    };
-    session::run(socket, &arguments.session, Announcement { sender, reserved: false }).await
 }
 
 /// The role of a sender.
 #[derive(Debug, Clone)]
 struct Announcement {
-    sender: v0::RsvpSender,
+    sender: v1::Sender,
     reserved: bool,
 }
 
 impl Role for Announcement {
-    const REGISTERED: (&'static str, &'static str) =
-        ("announced", "announced; waiting for receivers to reserve");
-    const FULFILLED: &'static str = "reserved";
+    const WAITS: &'static str = "announced; waiting for receivers to reserve";
+    const FULFILLED: [&'static str; 2] = ["reserved", "reserved_removed"];
 
     fn first_requests(&self) -> Vec<Request> {
         vec![Request::Sender(self.sender.clone())]
@@ -104,11 +99,11 @@ impl Role for Announcement {
     fn upcall(&mut self, upcall: &Upcall) -> Option<Request> {
         match upcall {
             Upcall::Reserved(_) => self.reserved = true,
-            Upcall::ReservedGone(_) => self.reserved = false,
+            Upcall::ReservedRemoved(_) => self.reserved = false,
             Upcall::Registered(_)
             | Upcall::Refused(_)
             | Upcall::Path(_)
-            | Upcall::PathGone(_)
+            | Upcall::PathRemoved(_)
             | Upcall::PathError(_)
             | Upcall::ReservationError(_)
             | Upcall::Confirmed(_) => {}

@@ -1,14 +1,14 @@
 //! The call of a session that registers with the daemon, and the commands that run in it.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::ExitCode;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
-use signalbox_api::v0;
-use signalbox_api::v0::rsvp_client::RsvpClient;
-use signalbox_api::v0::rsvp_request::Request;
-use signalbox_api::v0::rsvp_upcall::Upcall;
+use serde::Serialize;
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
+use signalbox_api::rsvp::v1::session_request::Request;
+use signalbox_api::rsvp::v1::session_response::Upcall;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -17,13 +17,15 @@ use tonic::transport::Channel;
 use super::args::SessionArgs;
 use super::{many, print};
 use crate::client::{self, Stop, answer, refusal};
+use crate::exit::Exit;
+use crate::print::{json_event, json_line, now_unix_us};
 
 /// What a command does in a session: the part of a sender or of a receiver.
 pub(super) trait Role {
-    /// The report that the session is registered: the type of the JSON line, and the text.
-    const REGISTERED: (&'static str, &'static str);
-    /// The word for a session in which the role is fulfilled.
-    const FULFILLED: &'static str;
+    /// The text that the session is registered.
+    const WAITS: &'static str;
+    /// The words for a session in which the role is fulfilled, and for one in which it is not any more.
+    const FULFILLED: [&'static str; 2];
 
     /// The requests to send once the session is registered, in this order.
     fn first_requests(&self) -> Vec<Request>;
@@ -35,48 +37,65 @@ pub(super) trait Role {
     fn is_fulfilled(&self) -> bool;
 }
 
+/// The last line of one session.
+#[derive(Debug, Serialize)]
+struct ReleasedLine {
+    r#type: &'static str,
+    time_unix_us: u64,
+}
+
 /// Acts in the sessions of the command until it is stopped, and prints each upcall.
 pub(super) async fn run<R: Role + Clone + Send + 'static>(
-    socket: &Path,
     arguments: &SessionArgs,
+    destination: IpAddr,
     role: R,
-) -> Result<ExitCode> {
-    let stop = Stop::new(arguments.hold)?;
+) -> Result<Exit> {
+    let stop = Stop::new(arguments.lifetime.hold)?;
     match arguments.flows {
-        Some(flows) => many::run(socket, arguments, flows, stop, role).await,
-        None => run_one(socket, arguments, stop, role).await,
+        Some(flows) => many::run(arguments, destination, flows, stop, role).await,
+        None => run_one(arguments, destination, stop, role).await,
     }
 }
 
 async fn run_one<R: Role>(
-    socket: &Path,
     arguments: &SessionArgs,
+    destination: IpAddr,
     mut stop: Stop,
     mut role: R,
-) -> Result<ExitCode> {
-    let json = arguments.json;
-    let mut client = RsvpClient::new(client::channel(socket).await?);
-    let mut call = Call::open(&mut client, arguments.register()).await?;
+) -> Result<Exit> {
+    let json = arguments.output.json;
+    let mut client = RsvpClient::new(client::channel(&arguments.node.socket).await?);
+    let mut call = Call::open(&mut client, arguments.register(destination)).await?;
     for request in role.first_requests() {
         call.send(request).await?;
     }
+    let mut out = std::io::stdout();
     loop {
-        let upcall = tokio::select! {
-            upcall = call.next() => upcall?,
+        let response = tokio::select! {
+            response = call.next() => response?,
             // The daemon tears down the state of a call that ends.
             () = stop.wait() => {
-                print_line(json, "released", "released")?;
-                return Ok(ExitCode::from(u8::from(!role.is_fulfilled())));
+                if json {
+                    let line = ReleasedLine { r#type: "released", time_unix_us: now_unix_us() };
+                    json_line(&mut out, &line)?;
+                } else {
+                    writeln!(out, "released")?;
+                }
+                return Ok(Exit::yes_if(role.is_fulfilled()));
             }
         };
-        if matches!(upcall, Upcall::Registered(_)) {
-            print_line(json, R::REGISTERED.0, R::REGISTERED.1)?;
-            continue;
+        let Some(upcall) = &response.upcall else { continue };
+        if json {
+            json_event(&mut out, &response)?;
+        } else if matches!(upcall, Upcall::Registered(_)) {
+            writeln!(out, "{}", R::WAITS)?;
+        } else {
+            writeln!(out, "{}", print::text(upcall))?;
         }
-        print_upcall(json, &upcall)?;
-        let next = role.upcall(&upcall);
+        out.flush()?;
+        let next = role.upcall(upcall);
         if matches!(upcall, Upcall::Refused(_)) {
-            return Ok(ExitCode::from(crate::FAILED));
+            return Ok(Exit::No);
         }
         if let Some(request) = next {
             call.send(request).await?;
@@ -86,8 +105,8 @@ async fn run_one<R: Role>(
 
 /// The call of one session: requests in one direction, upcalls in the other.
 pub(super) struct Call {
-    requests: mpsc::Sender<v0::RsvpRequest>,
-    upcalls: Streaming<v0::RsvpUpcall>,
+    requests: mpsc::Sender<v1::SessionRequest>,
+    upcalls: Streaming<v1::SessionResponse>,
 }
 
 impl Call {
@@ -95,9 +114,9 @@ impl Call {
     ///
     /// # Errors
     /// The daemon refused.
-    pub(super) async fn open(client: &mut RsvpClient<Channel>, register: v0::RsvpRegister) -> Result<Self> {
+    pub(super) async fn open(client: &mut RsvpClient<Channel>, register: v1::Register) -> Result<Self> {
         let (requests, stream) = mpsc::channel(4);
-        let first = v0::RsvpRequest { request: Some(Request::Register(register)) };
+        let first = v1::SessionRequest { request: Some(Request::Register(register)) };
         requests.send(first).await.context("cannot register")?;
         let upcalls = answer(client.session(ReceiverStream::new(stream)).await)?;
         Ok(Self { requests, upcalls })
@@ -108,7 +127,7 @@ impl Call {
     /// # Errors
     /// The daemon ended the call.
     pub(super) async fn send(&self, request: Request) -> Result<()> {
-        let request = v0::RsvpRequest { request: Some(request) };
+        let request = v1::SessionRequest { request: Some(request) };
         self.requests.send(request).await.context("the daemon ended the session")
     }
 
@@ -116,36 +135,10 @@ impl Call {
     ///
     /// # Errors
     /// The daemon ended the call.
-    pub(super) async fn next(&mut self) -> Result<Upcall> {
-        loop {
-            match self.upcalls.message().await.map_err(refusal)? {
-                Some(v0::RsvpUpcall { upcall: Some(upcall) }) => return Ok(upcall),
-                // The daemon is newer than this command.
-                Some(_) => {}
-                None => bail!("the daemon ended the session"),
-            }
+    pub(super) async fn next(&mut self) -> Result<v1::SessionResponse> {
+        match self.upcalls.message().await.map_err(refusal)? {
+            Some(response) => Ok(response),
+            None => bail!("the daemon ended the session"),
         }
     }
-}
-
-/// Prints one upcall, as text or JSON.
-fn print_upcall(json: bool, upcall: &Upcall) -> Result<()> {
-    let mut out = std::io::stdout();
-    if json {
-        writeln!(out, "{}", print::json(upcall))?;
-    } else {
-        writeln!(out, "{}", print::text(upcall))?;
-    }
-    Ok(out.flush()?)
-}
-
-/// Prints a line about the command itself.
-fn print_line(json: bool, kind: &str, text: &str) -> Result<()> {
-    let mut out = std::io::stdout();
-    if json {
-        writeln!(out, "{}", serde_json::json!({ "type": kind }))?;
-    } else {
-        writeln!(out, "{text}")?;
-    }
-    Ok(out.flush()?)
 }

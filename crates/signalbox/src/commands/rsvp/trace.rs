@@ -2,27 +2,28 @@
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
-use signalbox_api::v0;
-use signalbox_api::v0::rsvp_filter;
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::filter;
 use signalbox_linux::clock::Clock;
 use signalbox_linux::diagnosis::Requester;
-use signalbox_resources::Rate;
 use signalbox_rsvp::client::{Action, Client, End, Entry, Patience, Query, Report, TTL};
 use signalbox_rsvp::wire::{
     Class, DiagErrors, DiagResponse, Filter, FlowSpec, Object, ObjectType, Selector, Session, SessionKind,
 };
 
 use super::args;
-use crate::arguments::{duration, protocol};
+use super::args::check_spi;
+use crate::arguments::values::{ip_protocol, time};
+use crate::arguments::{OutputArgs, resolve};
 use crate::commands::Run;
-use crate::print::table;
+use crate::exit::{Exit, exit_status, usage};
+use crate::print::{json_line, rate, table};
 
 /// Nodes of a traceroute at most, and how long each may take to answer.
 const TRACEROUTE: (u8, Duration) = (30, Duration::from_millis(500));
@@ -30,28 +31,28 @@ const TRACEROUTE: (u8, Duration) = (30, Duration::from_millis(500));
 const REPLY: usize = 65_536;
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct TraceArgs {
-    /// Destination of the session's data: a host or a multicast group.
-    destination: IpAddr,
+    /// Destination of the session's data: a host, by its address or name, or a multicast group.
+    destination: String,
     /// IP protocol of the data: a number, or tcp, udp, icmp.
-    #[arg(long = "proto", value_name = "PROTOCOL", value_parser = protocol)]
-    protocol: u8,
+    #[arg(long = "proto", value_name = "IP-PROTOCOL", value_parser = ip_protocol)]
+    ip_protocol: u8,
     /// Destination port of the data.
-    #[arg(long = "dport", value_name = "PORT", default_value_t = 0)]
-    destination_port: u16,
+    #[arg(long = "dport", value_name = "PORT")]
+    destination_port: Option<u16>,
     /// The port is a virtual one; senders are identified by the SPI of their IPsec packets (RFC 2207).
     #[arg(long)]
     ipsec: bool,
-    /// The sender: ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N, as `rsvp show` lists it.
+    /// The sender: ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N, as `show rsvp sessions` lists it.
     #[arg(long, value_name = "SENDER", value_parser = args::sender)]
-    sender: v0::RsvpFilter,
+    sender: v1::Filter,
     /// The node to begin at, on the path of the sender's data [default: the destination, if it is a host].
     #[arg(long, value_name = "ADDRESS")]
     last_hop: Option<IpAddr>,
-    /// End after N RSVP nodes; 0: at the sender.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    max_hops: u8,
+    /// End after N RSVP nodes [default: at the sender].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    max_hops: Option<u8>,
     /// Let replies return from node to node, where a firewall drops the direct ones.
     #[arg(long)]
     hop_by_hop: bool,
@@ -66,36 +67,29 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
     /// Wait this long for each answer.
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = time)]
     timeout: Duration,
     /// Do not try to get past nodes that are silent.
     #[arg(long)]
     no_fallback: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000
-  signalbox rsvp trace 239.1.1.1 --proto udp --dport 5004 --sender 198.51.100.7 --last-hop 192.0.2.1
-  signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000 --max-hops 1 --object adspec
-
-Each node on the path from the last hop up to the sender reports (RFC 2745) its incoming and outgoing interface, the
-previous hop, how many IP hops the request took from the node below (IP), its refresh period and multiple (R, K), and what
-is reserved. Remarks: `merged` upstream with the reservations of other interfaces; `no path state`; `packet too big`, its
-answer began a new part or lacks objects that did not fit; `route too big`.
-
-Routers that do not answer although they forward RSVP are shown as silent; the nodes behind them are found by a
-traceroute, and each is asked directly. The command sends raw packets: it needs root or CAP_NET_RAW, but no daemon.
-
-With --json: {destination, protocol, port, sender, last_hop, end: complete, partial (an answer came in parts, and not all of
-them) or silent, hops: [{type: node, incoming, outgoing, previous_hop (null: none), arrival_ntp (seconds modulo 65536, in
-hexadecimal), ip_hops, merged, errors, k, refresh_s, objects}, {type: silent, address} or {type: lost}]}. Objects are as
-`signalbox decode --json` prints them; rates are in octets a second.
-
-Exit status: 0 the path state was followed to the sender or to --max-hops, 1 it was not, 2 wrong arguments or no raw socket.";
+const HELP: &str = concat!(
+    exit_status!("the path state was followed to the sender, or to --max-hops", "it was not"),
+    "EXAMPLES:\n",
+    "  signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000\n",
+    "  signalbox rsvp trace 239.1.1.1 --proto udp --dport 5004 --sender 198.51.100.7 --last-hop 192.0.2.1\n",
+    "  signalbox rsvp trace 192.0.2.9 --proto udp --dport 5004 --sender 198.51.100.7/4000 --max-hops 1 --object adspec\n\n",
+    "Each node on the path from the last hop up to the sender reports (RFC 2745) its incoming and outgoing interface, the\n",
+    "previous hop, how many IP hops the request took from the node below (IP), its refresh period and multiple (R, K), and what\n",
+    "is reserved. Remarks: `merged` upstream with the reservations of other interfaces; `no path state`; `packet too big`, its\n",
+    "answer began a new part or lacks objects that did not fit; `route too big`.\n\n",
+    "Routers that do not answer although they forward RSVP are shown as silent; the nodes behind them are found by a\n",
+    "traceroute, and each is asked directly. The command sends raw packets: it needs root or CAP_NET_RAW, but no daemon.\n\n",
+    "JSON: one object of the type trace (docs/schema/trace.json). Its objects are as `signalbox decode --json` prints them.",
+);
 
 /// Parses the name of an object class that nodes may report.
 fn object(text: &str) -> Result<Class, String> {
@@ -117,29 +111,30 @@ fn object(text: &str) -> Result<Class, String> {
 }
 
 impl TraceArgs {
-    fn query(&self, sockets: &Requester, last_hop: IpAddr) -> Result<Query> {
+    fn query(&self, sockets: &Requester, destination: IpAddr, last_hop: IpAddr) -> Result<Query> {
         let kind = if self.ipsec { SessionKind::Gpi } else { SessionKind::Ports };
-        let session =
-            Session { dest: self.destination, protocol: self.protocol, kind, port: self.destination_port };
-        let src: IpAddr = self.sender.source.parse().context("--sender is no address")?;
+        let port = self.destination_port.unwrap_or(0);
+        let session = Session { dest: destination, protocol: self.ip_protocol, kind, port };
+        let source = self.sender.source.as_deref().unwrap_or_default();
+        let src: IpAddr = source.parse().context("--sender is no address")?;
         let selector = match self.sender.selector {
-            None if self.ipsec => bail!("a sender of an IPsec session has an SPI: --sender ADDRESS/spi:N"),
+            None if self.ipsec => usage!("a sender of an IPsec session has an SPI: --sender ADDRESS/spi:N"),
             None => Selector::Port(0),
-            Some(rsvp_filter::Selector::Port(port)) => Selector::Port(u16::try_from(port)?),
-            Some(rsvp_filter::Selector::FlowLabel(label)) => Selector::FlowLabel(label),
-            Some(rsvp_filter::Selector::Spi(spi)) => Selector::Gpi(spi),
+            Some(filter::Selector::SourcePort(port)) => Selector::Port(u16::try_from(port)?),
+            Some(filter::Selector::FlowLabel(label)) => Selector::FlowLabel(label),
+            Some(filter::Selector::Spi(spi)) => Selector::Gpi(spi),
         };
-        let spi = matches!(selector, Selector::Gpi(_));
-        ensure!(spi == self.ipsec, "--ipsec and a sender's SPI go together");
+        check_spi(matches!(selector, Selector::Gpi(_)), self.ipsec)?;
         let ipv6 = last_hop.is_ipv6();
-        let alike = src.is_ipv6() == ipv6 && self.destination.is_ipv6() == ipv6;
-        ensure!(alike, "destination, sender and last hop are of one IP version");
+        if src.is_ipv6() != ipv6 || destination.is_ipv6() != ipv6 {
+            usage!("destination, sender and last hop are of one IP version");
+        }
         let link = u16::try_from(sockets.mtu()).unwrap_or(u16::MAX);
         Ok(Query {
             session,
             sender: Filter { src, selector },
             last_hop,
-            max_hops: self.max_hops,
+            max_hops: self.max_hops.unwrap_or(0),
             select: self.objects.iter().map(|class| ObjectType::new(*class, 0)).collect(),
             with_route: self.hop_by_hop,
             path_mtu: self.mtu.map_or(link, |mtu| mtu.min(link)),
@@ -149,28 +144,30 @@ impl TraceArgs {
         })
     }
 
-    fn last_hop(&self) -> Result<IpAddr> {
+    fn last_hop(&self, destination: IpAddr) -> Result<IpAddr> {
         match self.last_hop {
             Some(last_hop) => Ok(last_hop),
-            None if self.destination.is_multicast() => {
-                bail!("for a group, give --last-hop: a receiver or its router")
+            None if destination.is_multicast() => {
+                usage!("for a group, give --last-hop: a receiver or its router")
             }
-            None => Ok(self.destination),
+            None => Ok(destination),
         }
     }
 }
 
 impl Run for TraceArgs {
-    fn run(self, _: &Path) -> Result<ExitCode> {
+    fn run(self) -> Result<Exit> {
         trace(&self)
     }
 }
 
 /// Sends the requests and prints the report.
-fn trace(arguments: &TraceArgs) -> Result<ExitCode> {
-    let last_hop = arguments.last_hop()?;
+fn trace(arguments: &TraceArgs) -> Result<Exit> {
+    let sender = arguments.sender.source.as_ref().and_then(|source| source.parse().ok());
+    let destination = resolve(&arguments.destination, sender)?;
+    let last_hop = arguments.last_hop(destination)?;
     let sockets = Requester::open(last_hop, TTL)?;
-    let query = arguments.query(&sockets, last_hop)?;
+    let query = arguments.query(&sockets, destination, last_hop)?;
     let patience = Patience {
         tries: arguments.tries,
         timeout: arguments.timeout,
@@ -179,13 +176,13 @@ fn trace(arguments: &TraceArgs) -> Result<ExitCode> {
     };
     let report = ask(&sockets, Client::new(query, patience), last_hop)?;
     let mut out = std::io::stdout();
-    if arguments.json {
-        writeln!(out, "{}", in_json(arguments, last_hop, &report))?;
+    if arguments.output.json {
+        json_line(&mut out, &TraceLine::new(arguments, destination, last_hop, &report)?)?;
     } else {
         in_text(&mut out, &report)?;
     }
     out.flush()?;
-    Ok(ExitCode::from(u8::from(!is_well(&report))))
+    Ok(Exit::yes_if(is_well(&report)))
 }
 
 /// Carries out the client's actions until its report is complete.
@@ -235,7 +232,7 @@ const COLUMNS: [&str; 10] =
     ["hop", "incoming", "outgoing", "previous hop", "ip", "r", "k", "style", "reserved", "remarks"];
 
 fn in_text(out: &mut impl Write, report: &Report) -> Result<()> {
-    let mut table = table::new(&COLUMNS);
+    let mut rows = table::new(&COLUMNS);
     for (number, entry) in (1..).zip(&report.entries) {
         let mut row = [const { String::new() }; COLUMNS.len()];
         row[0] = number.to_string();
@@ -251,9 +248,9 @@ fn in_text(out: &mut impl Write, report: &Report) -> Result<()> {
             }
             Entry::Lost => row[9] = "a part of the answer is lost".to_owned(),
         }
-        table.add_row(row);
+        rows.add_row(row);
     }
-    writeln!(out, "{}", table.trim_fmt())?;
+    table::print(out, &rows)?;
     match report.end {
         End::Complete => {}
         End::Partial => writeln!(out, "not all parts of the answer came")?,
@@ -271,7 +268,7 @@ fn cells(row: &mut [String; COLUMNS.len()], found: &DiagResponse<'_>) {
     [row[1], row[2], row[3]] = [found.incoming, found.outgoing, found.previous].map(known);
     row[4] = found.d_ttl.to_string();
     if !found.errors.contains(DiagErrors::NO_PATH) {
-        row[5] = format!("{} s", found.refresh);
+        row[5] = format!("{}s", found.refresh);
         row[6] = found.cleanup.to_string();
     }
     for object in found.objects() {
@@ -295,19 +292,31 @@ fn cells(row: &mut [String; COLUMNS.len()], found: &DiagResponse<'_>) {
 /// The reserved resources as text.
 fn reserved(flowspec: &FlowSpec) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
-    let rate = |octets: f32| Rate(octets.round() as u64);
+    let rate = |octets: f32| rate(octets.round() as u64);
     let traffic = rate(flowspec.tspec.rate());
     match flowspec.rspec {
         Some(rspec) => format!("{traffic}, guaranteed {}", rate(rspec.rate())),
-        None => format!("{traffic}, controlled load"),
+        None => format!("{traffic}, controlled-load"),
     }
 }
 
-fn in_json(arguments: &TraceArgs, last_hop: IpAddr, report: &Report) -> Value {
-    let hops: Vec<Value> = report
-        .entries
-        .iter()
-        .map(|entry| match entry {
+/// The report as one line.
+#[derive(Debug, Serialize)]
+struct TraceLine {
+    r#type: &'static str,
+    destination: String,
+    ip_protocol: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_port: Option<u16>,
+    sender: Value,
+    last_hop: String,
+    end: &'static str,
+    hops: Vec<Value>,
+}
+
+impl TraceLine {
+    fn new(arguments: &TraceArgs, destination: IpAddr, last_hop: IpAddr, report: &Report) -> Result<Self> {
+        let hop = |entry: &Entry| match entry {
             Entry::Node(node) => {
                 let mut hop =
                     node.response().map_or(json!({}), |found| signalbox_dissect::rsvp_response(&found));
@@ -316,21 +325,22 @@ fn in_json(arguments: &TraceArgs, last_hop: IpAddr, report: &Report) -> Value {
             }
             Entry::Silent(address) => json!({ "type": "silent", "address": address.to_string() }),
             Entry::Lost => json!({ "type": "lost" }),
+        };
+        Ok(Self {
+            r#type: "trace",
+            destination: destination.to_string(),
+            ip_protocol: arguments.ip_protocol,
+            destination_port: arguments.destination_port,
+            sender: signalbox_json::value(&arguments.sender)?,
+            last_hop: last_hop.to_string(),
+            end: match report.end {
+                End::Complete => "complete",
+                End::Partial => "partial",
+                End::Silent => "silent",
+            },
+            hops: report.entries.iter().map(hop).collect(),
         })
-        .collect();
-    json!({
-        "destination": arguments.destination.to_string(),
-        "protocol": arguments.protocol,
-        "port": arguments.destination_port,
-        "sender": super::print::filter_json(&arguments.sender),
-        "last_hop": last_hop.to_string(),
-        "end": match report.end {
-            End::Complete => "complete",
-            End::Partial => "partial",
-            End::Silent => "silent",
-        },
-        "hops": hops,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -352,12 +362,13 @@ mod tests {
     #[test]
     fn it_begins_at_the_receiver_unless_that_is_a_group() {
         let one = parse("10.0.0.9 --proto udp --dport 5004 --sender 10.0.0.1/4000 --object adspec,rsvp-hop");
-        assert_eq!(one.last_hop().unwrap(), "10.0.0.9".parse::<IpAddr>().unwrap());
+        let (host, multicast): (IpAddr, IpAddr) = ("10.0.0.9".parse().unwrap(), "239.1.1.1".parse().unwrap());
+        assert_eq!(one.last_hop(host).unwrap(), host);
         assert_eq!(one.objects, [Class::ADSPEC, Class::RSVP_HOP]);
         let group = "239.1.1.1 --proto udp --sender 10.0.0.1";
-        assert!(parse(group).last_hop().is_err());
+        assert!(parse(group).last_hop(multicast).is_err());
         let given = parse(&format!("{group} --last-hop 10.0.0.9"));
-        assert_eq!(given.last_hop().unwrap(), "10.0.0.9".parse::<IpAddr>().unwrap());
+        assert_eq!(given.last_hop(multicast).unwrap(), host);
         assert!(object("policy-data").is_err());
     }
 
@@ -373,8 +384,9 @@ mod tests {
         }
         assert!(!is_well(&report));
         let arguments = parse("10.0.0.9 --proto udp --sender 10.0.0.1/4000");
-        let value = in_json(&arguments, silent, &report);
+        let line = TraceLine::new(&arguments, silent, silent, &report).unwrap();
+        let value = serde_json::to_value(line).unwrap();
         assert_eq!((&value["end"], &value["hops"][0]["address"]), (&"partial".into(), &"10.0.2.1".into()));
-        assert_eq!(value["sender"]["port"], 4000);
+        assert_eq!(value["sender"]["source_port"], 4000);
     }
 }

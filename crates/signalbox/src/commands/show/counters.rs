@@ -2,70 +2,104 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use comfy_table::CellAlignment;
-use serde_json::json;
-use signalbox_api::v0;
+use signalbox_api::openmetrics::{self, Format};
+use signalbox_api::v1;
+use signalbox_api::v1::node_client::NodeClient;
+use signalbox_api::v1::sample::Value;
+use tonic::Streaming;
 
 use crate::arguments::OutputArgs;
-use crate::client::{self, answer, block_on};
-use crate::commands::Run;
-use crate::print::JsonArray;
+use crate::client::{self, answer, refusal};
+use crate::exit::Exit;
 use crate::print::table;
 
 #[derive(Debug, Args)]
 pub(crate) struct CountersArgs {
-    /// Only the counters of this part of the program.
-    #[arg(long, value_name = "ROOM")]
-    room: Option<String>,
-    /// Leave out counters that are zero.
+    /// Only metrics whose names begin with this; may be repeated.
+    #[arg(long = "name", value_name = "PREFIX")]
+    names: Vec<String>,
+    /// Leave out values that are zero.
     #[arg(long)]
     nonzero: bool,
-    #[command(flatten)]
-    output: OutputArgs,
+    /// Print the text format of OpenMetrics 1.0, for a program that collects metrics from files.
+    #[arg(long, conflicts_with_all = ["json", "nonzero"])]
+    openmetrics: bool,
 }
 
-impl Run for CountersArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(show(socket, &self))
+pub(super) async fn show(arguments: &CountersArgs, socket: &Path, output: OutputArgs) -> Result<Exit> {
+    let mut client = NodeClient::new(client::channel(socket).await?);
+    let request = v1::ListMetricsRequest { name_prefixes: arguments.names.clone() };
+    let families = client.list_metrics(request).await;
+    if arguments.openmetrics {
+        return print_openmetrics(answer(families)?).await;
     }
+    table::list(families, output, &["metric", "value", "meaning"], |family| cells(family, arguments.nonzero))
+        .await
 }
 
-async fn show(socket: &Path, arguments: &CountersArgs) -> Result<ExitCode> {
-    let request = v0::ListCountersRequest {};
-    let counters = answer(client::connect(socket).await?.list_counters(request).await)?.counters;
-    let wanted = counters.iter().filter(|counter| {
-        arguments.room.as_ref().is_none_or(|room| *room == counter.room)
-            && (counter.value != 0 || !arguments.nonzero)
-    });
+/// Prints all families as one text, which ends with `# EOF`.
+async fn print_openmetrics(mut pages: Streaming<v1::ListMetricsResponse>) -> Result<Exit> {
+    let mut families = Vec::new();
+    while let Some(page) = pages.message().await.map_err(refusal)? {
+        families.extend(page.families);
+    }
     let mut out = std::io::stdout().lock();
-    if arguments.output.json {
-        let mut array = JsonArray::new(&mut out);
-        for counter in wanted {
-            array.push(&json!({
-                "room": counter.room, "name": counter.name, "value": counter.value, "help": counter.help,
-            }))?;
-        }
-        array.end()?;
-    } else {
-        text(&mut out, wanted)?;
-    }
+    out.write_all(openmetrics::text(&families, Format::OpenMetrics).as_bytes())?;
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Yes)
 }
 
-fn text<'a>(out: &mut impl Write, counters: impl Iterator<Item = &'a v0::Counter>) -> Result<()> {
-    let mut table = table::new(&["counter", "value", "meaning"]);
-    for counter in counters {
-        let value = counter.value.to_string();
-        table.add_row([&format!("{}.{}", counter.room, counter.name), &value, &counter.help]);
+/// A row for each sample.
+fn cells(family: &v1::MetricFamily, nonzero: bool) -> Vec<[String; 3]> {
+    let shown = family.samples.iter().filter(|sample| !nonzero || !is_zero(sample));
+    shown
+        .enumerate()
+        .map(|(number, sample)| {
+            let help = if number == 0 { family.help.clone() } else { String::new() };
+            [openmetrics::metric(family, sample), value(sample), help]
+        })
+        .collect()
+}
+
+fn value(sample: &v1::Sample) -> String {
+    match &sample.value {
+        None => "-".to_owned(),
+        Some(Value::Count(count)) => count.to_string(),
+        Some(Value::Gauge(gauge)) => gauge.to_string(),
+        Some(Value::Histogram(histogram)) => format!("{} of {}", histogram.count, histogram.sum),
     }
-    if let Some(values) = table.column_mut(1) {
-        values.set_cell_alignment(CellAlignment::Right);
+}
+
+fn is_zero(sample: &v1::Sample) -> bool {
+    match &sample.value {
+        None => true,
+        Some(Value::Count(count)) => *count == 0,
+        Some(Value::Gauge(gauge)) => *gauge == 0.0,
+        Some(Value::Histogram(histogram)) => histogram.count == 0,
     }
-    writeln!(out, "{}", table.trim_fmt())?;
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sample_has_a_row_with_its_labels() {
+        let sample = |kind: &str, count| v1::Sample {
+            labels: vec![v1::Label { name: "type".into(), value: kind.into() }],
+            value: Some(Value::Count(count)),
+        };
+        let family = v1::MetricFamily {
+            name: "signalbox_messages_sent_total".into(),
+            samples: vec![sample("query", 3), sample("response", 0)],
+            ..Default::default()
+        };
+        assert_eq!(cells(&family, false).len(), 2);
+        let shown = cells(&family, true);
+        assert_eq!(shown.len(), 1);
+        assert_eq!(shown[0][..2], [r#"signalbox_messages_sent_total{type="query"}"#, "3"]);
+    }
 }

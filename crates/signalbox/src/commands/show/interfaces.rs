@@ -1,141 +1,73 @@
 //! `signalbox show interfaces`: interfaces with resources to reserve.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::{Value, json};
-use signalbox_api::v0;
-use signalbox_resources::Rate;
+use signalbox_api::v1;
+use signalbox_api::v1::node_client::NodeClient;
 
 use crate::arguments::OutputArgs;
-use crate::client::{self, answer, block_on};
-use crate::commands::Run;
-use crate::print::JsonArray;
-use crate::print::table;
+use crate::client;
+use crate::exit::Exit;
+use crate::print::{enum_text, or_dash, rate, service, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct InterfacesArgs {
-    #[command(flatten)]
-    output: OutputArgs,
+    /// Only this interface.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
 }
 
-impl Run for InterfacesArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(show(socket, self.output))
-    }
+pub(super) async fn show(arguments: &InterfacesArgs, socket: &Path, output: OutputArgs) -> Result<Exit> {
+    let mut client = NodeClient::new(client::channel(socket).await?);
+    let request = v1::ListInterfacesRequest { interface: arguments.interface.clone() };
+    table::list(client.list_interfaces(request).await, output, &COLUMNS, cells).await
 }
 
-async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
-    let request = v0::ListInterfacesRequest {};
-    let interfaces = answer(client::connect(socket).await?.list_interfaces(request).await)?.interfaces;
-    let mut out = std::io::stdout().lock();
-    if output.json {
-        let mut array = JsonArray::new(&mut out);
-        for interface in &interfaces {
-            array.push(&to_json(interface))?;
-        }
-        array.end()?;
-    } else {
-        text(&mut out, &interfaces)?;
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+const COLUMNS: [&str; 8] =
+    ["interface", "capacity", "service", "reservable", "reserved", "reservations", "enforced", "missing"];
+
+/// A row for the interface, and one for each service in use there.
+fn cells(interface: &v1::Interface) -> Vec<[String; 8]> {
+    let capacity = match (interface.up, interface.capacity_octets_per_s) {
+        (false, _) => "down".to_owned(),
+        (_, None) => "unknown".to_owned(),
+        (_, Some(of)) if interface.measured => format!("{} (measured)", rate(of)),
+        (_, Some(of)) => rate(of),
+    };
+    let enforcement = interface.enforcement.as_ref();
+    let mut rows = vec![[
+        or_dash(interface.interface.as_ref().map(|interface| &interface.name)),
+        capacity,
+        "all".to_owned(),
+        rate(interface.reservable_octets_per_s),
+        rate(interface.reserved_octets_per_s),
+        interface.reservations.to_string(),
+        enforcement.map_or_else(|| "no".to_owned(), enforced),
+        enforcement.map(|enforcement| enforcement.missing.join("; ")).unwrap_or_default(),
+    ]];
+    rows.extend(interface.services.iter().map(|one| {
+        [
+            String::new(),
+            String::new(),
+            or_dash(one.service.as_ref().map(service)),
+            rate(one.limit_octets_per_s),
+            rate(one.reserved_octets_per_s),
+            one.reservations.to_string(),
+            String::new(),
+            String::new(),
+        ]
+    }));
+    rows
 }
 
-/// Prints a table with a row for each interface, and for each service in use there.
-fn text(out: &mut impl Write, interfaces: &[v0::Interface]) -> Result<()> {
-    if interfaces.is_empty() {
-        writeln!(out, "none")?;
-        return Ok(());
-    }
-    let mut rows = table::new(&[
-        "interface",
-        "capacity",
-        "service",
-        "reservable",
-        "reserved",
-        "reservations",
-        "enforced",
-    ]);
-    for interface in interfaces {
-        let capacity = match (interface.up, interface.capacity) {
-            (false, _) => "down".to_owned(),
-            (_, None) => "unknown".to_owned(),
-            (_, Some(rate)) if interface.measured => format!("{} (measured)", Rate(rate)),
-            (_, Some(rate)) => Rate(rate).to_string(),
-        };
-        rows.add_row([
-            interface.name.clone(),
-            capacity,
-            "all".to_owned(),
-            Rate(interface.reservable).to_string(),
-            Rate(interface.reserved).to_string(),
-            interface.reservations.to_string(),
-            interface.enforcement.as_ref().map_or_else(|| "no".to_owned(), enforced),
-        ]);
-        for service in &interface.services {
-            rows.add_row([
-                String::new(),
-                String::new(),
-                service.service.clone(),
-                Rate(service.limit).to_string(),
-                Rate(service.reserved).to_string(),
-                service.reservations.to_string(),
-                String::new(),
-            ]);
-        }
-    }
-    writeln!(out, "{}", rows.trim_fmt())?;
-    for interface in interfaces {
-        for lacking in interface.enforcement.iter().flat_map(|enforcement| &enforcement.lacking) {
-            writeln!(out, "{}: {lacking}", interface.name)?;
-        }
-    }
-    Ok(())
-}
-
-fn enforced(enforcement: &v0::InterfaceEnforcement) -> String {
+fn enforced(enforcement: &v1::Enforcement) -> String {
     if !enforcement.queues {
         return "no".to_owned();
     }
-    let v0::InterfaceEnforcement { policing, classes_taken, classes, .. } = enforcement;
-    format!("{policing}, {classes_taken} of {classes} queues")
-}
-
-fn to_json(interface: &v0::Interface) -> Value {
-    let service = |service: &v0::InterfaceService| {
-        json!({
-            "service": service.service,
-            "reserved": service.reserved,
-            "limit": service.limit,
-            "reservations": service.reservations,
-        })
-    };
-    let enforcement = |enforcement: &v0::InterfaceEnforcement| {
-        json!({
-            "queues": enforcement.queues,
-            "policing": enforcement.policing,
-            "marking": enforcement.marking,
-            "classes": enforcement.classes,
-            "classes_taken": enforcement.classes_taken,
-            "lacking": enforcement.lacking,
-        })
-    };
-    json!({
-        "name": interface.name,
-        "ifindex": interface.ifindex,
-        "up": interface.up,
-        "capacity": interface.capacity,
-        "measured": interface.measured,
-        "reservable": interface.reservable,
-        "reserved": interface.reserved,
-        "reservations": interface.reservations,
-        "services": interface.services.iter().map(service).collect::<Vec<_>>(),
-        "enforcement": interface.enforcement.as_ref().map(enforcement),
-    })
+    let policing = enum_text(enforcement.policing().as_str_name(), "POLICING_");
+    format!("{policing}, {} of {} queues", enforcement.classes_taken, enforcement.classes)
 }
 
 #[cfg(test)]
@@ -144,25 +76,21 @@ mod tests {
 
     #[test]
     fn interfaces_show_what_is_reserved() {
-        let interface = v0::Interface {
-            name: "rb".into(),
+        let guaranteed = v1::service::Service::Guaranteed(v1::Guaranteed::default());
+        let service = v1::Service { service: Some(guaranteed) };
+        let interface = v1::Interface {
+            interface: Some(v1::InterfaceRef { name: "rb".into(), index: 2 }),
             up: true,
-            capacity: Some(1_250_000),
-            reservable: 1_000_000,
-            reserved: 125_000,
-            services: vec![v0::InterfaceService { service: "guaranteed".into(), ..Default::default() }],
-            enforcement: Some(v0::InterfaceEnforcement {
-                lacking: vec!["no eBPF".into()],
-                ..Default::default()
-            }),
-            ..v0::Interface::default()
+            capacity_octets_per_s: Some(1_250_000),
+            reservable_octets_per_s: 1_000_000,
+            reserved_octets_per_s: 125_000,
+            services: vec![v1::InterfaceService { service: Some(service), ..Default::default() }],
+            enforcement: Some(v1::Enforcement { missing: vec!["no eBPF".into()], ..Default::default() }),
+            ..Default::default()
         };
-        let mut out = Vec::new();
-        text(&mut out, std::slice::from_ref(&interface)).unwrap();
-        let shown = String::from_utf8(out).unwrap();
-        for part in ["10 Mbit/s", "8 Mbit/s", "1 Mbit/s", "guaranteed", "rb: no eBPF"] {
-            assert!(shown.contains(part), "{shown}");
-        }
-        assert_eq!(to_json(&interface)["reserved"], 125_000);
+        let rows = cells(&interface);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0], ["rb", "10mbit", "all", "8mbit", "1mbit", "0", "no", "no eBPF"]);
+        assert_eq!(rows[1][2], "guaranteed");
     }
 }

@@ -1,77 +1,115 @@
 //! `signalbox show`: the state of the node. Each view is a file with a `mod` line and a line in the table below.
 
-mod associations;
+mod config;
 mod counters;
+mod gist;
 mod interfaces;
-mod peers;
+mod qos;
 mod reservations;
-mod sessions;
+mod rsvp;
 mod status;
 
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
 
-use super::{Run, subcommands};
+use crate::arguments::OutputArgs;
+use crate::client::block_on;
+use crate::exit::{Exit, exit_status};
+
+use super::Run;
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct ShowArgs {
     #[command(subcommand)]
     view: View,
+    /// Control socket of the daemon.
+    #[arg(
+        long,
+        global = true,
+        env = "SIGNALBOX_SOCKET",
+        value_name = "PATH",
+        default_value = signalbox_api::DEFAULT_SOCKET
+    )]
+    socket: PathBuf,
+    /// Print JSON, one object a line (docs/schema/).
+    #[arg(long, global = true)]
+    json: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox show sessions
-  signalbox show sessions --address 192.0.2.9 --json
-  signalbox show reservations --json
-  signalbox show interfaces
-  signalbox show counters --room gist --nonzero
+const HELP: &str = concat!(
+    exit_status!("shown"),
+    "EXAMPLES:\n",
+    "  signalbox show status\n",
+    "  signalbox show reservations --interface eth1\n",
+    "  signalbox show gist sessions --address 192.0.2.9 --json | jq -s length\n",
+    "  signalbox show rsvp neighbors\n",
+    "  signalbox show counters --nonzero\n\n",
+    "JSON: one row a line, with the types node, interface, metric, config, reservation, gist_session, gist_peer, gist_association,\n",
+    "qos_session, rsvp_session, rsvp_neighbor; docs/schema/ describes each.",
+);
 
-With --json, all but status print one array, one object a line; status prints one object.
-  sessions  session, nslp_id, flow: {method, source, source_prefix, destination, destination_prefix,
-            protocol, dscp, flow_label, spi, source_port, destination_port}, queued, upstream and
-            downstream: null or {role, state, validity, peer, peer_identity, local, ifindex,
-            ip_distance, age_ms, refresh_in_ms, expires_in_ms}
-  peers     identity, address, ifindex, sessions
-  associations
-            channel, stack (tcp, tls, sctp), state, opened, peer, peer_identity, authenticated, local,
-            sessions, queued, queued_octets, unsent_octets, hold_time_ms, hello_in_ms, closes_in_ms, age_ms
-  reservations
-            session, flow, role, state (granted, confirmed, signaling), receiver_initiated, gaps,
-            expires_in_ms, held: null or {interface, rate, burst, service, rule, asker, enforced, statistics:
-            null or {packets, octets, policed_packets, policed_octets}}; rates in octets a second
-  interfaces
-            name, ifindex, up, capacity, measured, reservable, reserved, reservations, services:
-            [{service, reserved, limit, reservations}], enforcement: null or {queues, policing, marking,
-            classes, classes_taken, lacking}
-  counters  room, name, value, help
-  status    version, node, pid, uptime_ms, nslp_ids, sessions, peers";
+/// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
+macro_rules! views {
+    ($($(#[$help:meta])* $name:ident($arguments:ty) => $show:path,)*) => {
+        #[derive(Debug, clap::Subcommand)]
+        enum View { $($(#[$help])* $name($arguments),)* }
 
-subcommands! {
-    enum View {
-        /// Message routing state: which peer comes next, per session and direction.
-        Sessions(sessions::SessionsArgs),
-        /// GIST nodes that the state points to.
-        Peers(peers::PeersArgs),
-        /// Messaging associations: the connections to peers, and what they carry.
-        Associations(associations::AssociationsArgs),
-        /// Reservations along the paths of flows: what this node holds, and what the kernel saw of the packets.
-        Reservations(reservations::ReservationsArgs),
-        /// Interfaces with resources to reserve, and how much of them is taken.
-        Interfaces(interfaces::InterfacesArgs),
-        /// All counters of the node.
-        Counters(counters::CountersArgs),
-        /// Version, uptime, and what runs.
-        Status(status::StatusArgs),
+        async fn show(view: &View, socket: &std::path::Path, output: OutputArgs) -> Result<Exit> {
+            match view { $(View::$name(arguments) => $show(arguments, socket, output).await,)* }
+        }
+    };
+}
+
+views! {
+    /// Version, time since the start, and the protocols that run.
+    Status(NoArgs) => status::show,
+    /// Interfaces, and how much of them is reserved.
+    Interfaces(interfaces::InterfacesArgs) => interfaces::show,
+    /// Counters and other metrics of the node.
+    Counters(counters::CountersArgs) => counters::show,
+    /// The configuration in force, with all defaults and without secrets.
+    Config(NoArgs) => config::show,
+    /// The part of the configuration in force that decides about requests.
+    Policy(NoArgs) => config::show_policy,
+    /// What admission control holds, of all protocols.
+    Reservations(reservations::ReservationsArgs) => reservations::show,
+    /// State of GIST: routing state, peers, messaging associations.
+    #[command(subcommand)]
+    Gist(gist::GistView) => gist::show,
+    /// State of the QoS NSLP.
+    #[command(subcommand)]
+    Qos(qos::QosView) => qos::show,
+    /// State of RSVP: sessions, neighbors.
+    #[command(subcommand)]
+    Rsvp(rsvp::RsvpView) => rsvp::show,
+}
+
+/// No arguments.
+#[derive(Debug, Args)]
+pub(crate) struct NoArgs {}
+
+/// Which rows of a list to show.
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    /// Only flows from or to this address, or peers with it.
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<std::net::IpAddr>,
+    /// Show N rows at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+}
+
+impl ListArgs {
+    fn address(&self) -> Option<String> {
+        self.address.map(|address| address.to_string())
     }
 }
 
 impl Run for ShowArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        self.view.run(socket)
+    fn run(self) -> Result<Exit> {
+        block_on(show(&self.view, &self.socket, OutputArgs { json: self.json }))
     }
 }

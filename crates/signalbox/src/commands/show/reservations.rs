@@ -1,91 +1,80 @@
-//! `signalbox show reservations`: reservations by QoS NSLP along the paths of flows.
+//! `signalbox show reservations`: what admission control holds.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::{Value, json};
-use signalbox_api::v0;
-use signalbox_resources::Rate;
+use signalbox_api::v1;
+use signalbox_api::v1::reservations_client::ReservationsClient;
 
-use crate::arguments::OutputArgs;
-use crate::client::{self, answer, block_on};
-use crate::commands::Run;
-use crate::print::table::{self, DIGITS, time};
-use crate::print::{flow_json, flow_text, hex, none_if_empty};
+use super::ListArgs;
+use crate::arguments::{OutputArgs, Signaling};
+use crate::client;
+use crate::exit::Exit;
+use crate::print::{enum_text, flows, or_dash, rate, service, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReservationsArgs {
+    /// Only reservations of this protocol.
+    #[arg(long, value_enum)]
+    signaling: Option<Signaling>,
+    /// Only reservations at this interface.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     #[command(flatten)]
-    output: OutputArgs,
+    list: ListArgs,
 }
 
-impl Run for ReservationsArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(show(socket, self.output))
-    }
+pub(super) async fn show(arguments: &ReservationsArgs, socket: &Path, output: OutputArgs) -> Result<Exit> {
+    let mut client = ReservationsClient::new(client::channel(socket).await?);
+    let request = v1::ListReservationsRequest {
+        protocols: arguments.signaling.map(|signaling| signaling.protocol().into()).into_iter().collect(),
+        interface: arguments.interface.clone(),
+        address: arguments.list.address(),
+        limit: arguments.list.limit,
+        page_token: Vec::new(),
+    };
+    table::list(client.list_reservations(request).await, output, &COLUMNS, cells).await
 }
 
-async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
-    let rows =
-        answer(client::connect(socket).await?.list_reservations(v0::ListReservationsRequest {}).await)?;
-    table::rows(rows, output.json, &COLUMNS, cells, to_json).await
-}
+const COLUMNS: [&str; 11] = [
+    "id",
+    "protocol",
+    "flow",
+    "interface",
+    "rate",
+    "service",
+    "priority",
+    "peer",
+    "rule",
+    "packets",
+    "policed",
+];
 
-/// Columns of the table.
-const COLUMNS: [&str; 10] =
-    ["session", "flow", "role", "state", "interface", "rate", "service", "expires", "packets", "policed"];
-
-fn cells(row: &v0::Reservation) -> Vec<[String; 10]> {
-    let held = row.held.as_ref();
-    let seen = held.and_then(|held| held.statistics.as_ref());
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+fn cells(row: &v1::Reservation) -> Vec<[String; 11]> {
+    let seen = row.statistics.as_ref();
+    let packets = match (seen, row.enforced) {
+        (Some(seen), _) => seen.packets.to_string(),
+        (None, true) => "-".to_owned(),
+        (None, false) => "not enforced".to_owned(),
+    };
+    let priority = row.priority.map(|v1::Priority { setup, defending }| match defending {
+        Some(defending) if defending != setup => format!("{setup}/{defending}"),
+        _ => setup.to_string(),
+    });
     vec![[
-        hex(&row.session_id).chars().take(DIGITS).collect(),
-        row.flow.as_ref().map(flow_text).unwrap_or_default(),
-        row.role.clone(),
-        row.state.clone(),
-        or_none(held.map(|held| held.interface.clone())),
-        or_none(held.map(|held| Rate(held.rate).to_string())),
-        or_none(held.map(|held| held.service.clone())),
-        or_none(row.expires_in_ms.map(time)),
-        or_none(seen.map(|seen| seen.packets.to_string())),
-        or_none(seen.map(|seen| seen.policed_packets.to_string())),
+        row.id.clone(),
+        enum_text(row.protocol().as_str_name(), "PROTOCOL_"),
+        flows(&row.flows),
+        or_dash(row.interface.as_ref().map(|interface| &interface.name)),
+        or_dash(row.traffic.map(|traffic| rate(traffic.rate_octets_per_s))),
+        or_dash(row.service.as_ref().map(service)),
+        or_dash(priority),
+        row.peer.clone().unwrap_or_else(|| "this host".to_owned()),
+        or_dash(row.rule.as_ref()),
+        packets,
+        or_dash(seen.map(|seen| seen.policed_packets)),
     ]]
-}
-
-fn to_json(row: &v0::Reservation) -> Value {
-    let statistics = |seen: &v0::TrafficStatistics| {
-        json!({
-            "packets": seen.packets,
-            "octets": seen.octets,
-            "policed_packets": seen.policed_packets,
-            "policed_octets": seen.policed_octets,
-        })
-    };
-    let held = |held: &v0::HeldReservation| {
-        json!({
-            "interface": held.interface,
-            "rate": held.rate,
-            "burst": held.burst,
-            "service": held.service,
-            "rule": none_if_empty(&held.rule),
-            "asker": held.asker,
-            "enforced": held.enforced,
-            "statistics": held.statistics.as_ref().map(statistics),
-        })
-    };
-    json!({
-        "session": hex(&row.session_id),
-        "flow": row.flow.as_ref().map(flow_json),
-        "role": row.role,
-        "state": row.state,
-        "receiver_initiated": row.receiver_initiated,
-        "gaps": row.gaps,
-        "expires_in_ms": row.expires_in_ms,
-        "held": row.held.as_ref().map(held),
-    })
 }
 
 #[cfg(test)]
@@ -93,9 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_flow_holds_nothing() {
-        let row = v0::Reservation { role: "responder".into(), ..v0::Reservation::default() };
-        assert_eq!(cells(&row)[0][4..], ["-"; 6].map(str::to_owned));
-        assert_eq!(to_json(&row)["held"], Value::Null);
+    fn a_reservation_shows_its_protocol_and_what_the_kernel_counted() {
+        let mut row = v1::Reservation {
+            id: "7".into(),
+            protocol: v1::Protocol::Rsvp.into(),
+            priority: Some(v1::Priority { setup: 3, defending: Some(4) }),
+            ..Default::default()
+        };
+        let cells_of = |row: &v1::Reservation| cells(row).remove(0);
+        assert_eq!(cells_of(&row)[..2], ["7", "rsvp"]);
+        assert_eq!((&cells_of(&row)[6], &cells_of(&row)[9]), (&"3/4".to_owned(), &"not enforced".to_owned()));
+        row.statistics = Some(v1::TrafficStatistics { packets: 12, ..Default::default() });
+        assert_eq!(cells_of(&row)[9], "12");
     }
 }

@@ -2,50 +2,73 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
-use serde_json::json;
-use signalbox_api::v0;
+use signalbox_api::v1;
+use signalbox_api::v1::node_client::NodeClient;
 
+use super::NoArgs;
 use crate::arguments::OutputArgs;
-use crate::client::{self, answer, block_on};
-use crate::commands::Run;
-use crate::print::table;
+use crate::client::{self, answer};
+use crate::exit::Exit;
+use crate::print::{duration, enum_text, json_row, now_unix_us, or_dash, table};
 
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-impl Run for StatusArgs {
-    fn run(self, socket: &Path) -> Result<ExitCode> {
-        block_on(show(socket, self.output))
-    }
-}
-
-async fn show(socket: &Path, output: OutputArgs) -> Result<ExitCode> {
-    let status = answer(client::connect(socket).await?.get_status(v0::GetStatusRequest {}).await)?;
+pub(super) async fn show(_: &NoArgs, socket: &Path, output: OutputArgs) -> Result<Exit> {
+    let mut client = NodeClient::new(client::channel(socket).await?);
+    let node = answer(client.get_node(v1::GetNodeRequest {}).await)?;
     let mut out = std::io::stdout().lock();
     if output.json {
-        let value = json!({
-            "version": status.version, "node": status.node, "pid": status.pid,
-            "uptime_ms": status.uptime_ms, "nslp_ids": status.nslp_ids,
-            "sessions": status.sessions, "peers": status.peers,
-        });
-        writeln!(out, "{value}")?;
+        json_row(&mut out, &node)?;
     } else {
-        let applications: Vec<String> = status.nslp_ids.iter().map(ToString::to_string).collect();
-        let applications = if applications.is_empty() { "none".to_owned() } else { applications.join(", ") };
-        writeln!(out, "node          {}", status.node)?;
-        writeln!(out, "version       {} (process {})", status.version, status.pid)?;
-        writeln!(out, "uptime        {}", table::time(status.uptime_ms))?;
-        writeln!(out, "applications  {applications}")?;
-        writeln!(out, "sessions      {}", status.sessions)?;
-        writeln!(out, "peers         {}", status.peers)?;
+        text(&mut out, &node, now_unix_us())?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Yes)
+}
+
+fn text(out: &mut impl Write, node: &v1::GetNodeResponse, now_unix_us: u64) -> Result<()> {
+    writeln!(out, "node           {}", node.name)?;
+    writeln!(out, "version        {} (process {})", node.version, node.pid)?;
+    writeln!(out, "uptime         {}", duration(now_unix_us.saturating_sub(node.start_unix_us)))?;
+    let digest = node.config_digest.get(..16).unwrap_or(&node.config_digest);
+    writeln!(out, "configuration  {digest}\n")?;
+    let mut rows = table::new(&["protocol", "nslp", "sessions", "peers"]);
+    for one in &node.protocols {
+        rows.add_row([
+            enum_text(one.protocol().as_str_name(), "PROTOCOL_"),
+            or_dash(one.nslp_id),
+            one.sessions.to_string(),
+            or_dash(one.peers),
+        ]);
+    }
+    for application in &node.applications {
+        rows.add_row(["application".to_owned(), application.nslp_id.to_string(), "-".into(), "-".into()]);
+    }
+    table::print(out, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_protocol_that_runs_is_shown() {
+        let one = |protocol: v1::Protocol, peers| v1::ProtocolStatus {
+            protocol: protocol.into(),
+            peers,
+            ..Default::default()
+        };
+        let node = v1::GetNodeResponse {
+            protocols: vec![one(v1::Protocol::Gist, Some(2)), one(v1::Protocol::Rsvp, None)],
+            applications: vec![v1::ApplicationStatus { nslp_id: 32_720 }],
+            start_unix_us: 1,
+            ..Default::default()
+        };
+        let mut out = Vec::new();
+        text(&mut out, &node, 154_000_001).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        for part in ["gist", "rsvp", "2m34s", "32720"] {
+            assert!(shown.contains(part), "{shown}");
+        }
+    }
 }

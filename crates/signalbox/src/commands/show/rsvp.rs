@@ -1,0 +1,280 @@
+//! `signalbox show rsvp`: sessions with their senders and reservations, and neighbors.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Subcommand;
+use signalbox_api::rsvp::v1;
+use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
+
+use super::ListArgs;
+use crate::arguments::OutputArgs;
+use crate::client;
+use crate::commands::rsvp::print::{adspec, filter, policy, style};
+use crate::exit::Exit;
+use crate::print::{duration, or_dash, rate, service, table};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RsvpView {
+    /// Sessions with their senders and reservations.
+    Sessions(ListArgs),
+    /// Neighbors, the protocol features in use with them, and why their messages were dropped.
+    Neighbors(LimitArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitArgs {
+    /// Show N rows at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+}
+
+pub(super) async fn show(view: &RsvpView, socket: &Path, output: OutputArgs) -> Result<Exit> {
+    let mut client = RsvpClient::new(client::channel(socket).await?);
+    match view {
+        RsvpView::Sessions(list) => {
+            let (address, limit) = (list.address(), list.limit);
+            let request = v1::ListSessionsRequest { address, limit, page_token: Vec::new() };
+            table::list(client.list_sessions(request).await, output, &SESSION, session).await
+        }
+        RsvpView::Neighbors(LimitArgs { limit }) => {
+            let request = v1::ListNeighborsRequest { limit: *limit, page_token: Vec::new() };
+            table::list(client.list_neighbors(request).await, output, &NEIGHBOR, neighbor).await
+        }
+    }
+}
+
+/// Columns of the sessions, with a row for each sender and each reservation.
+const SESSION: [&str; 9] =
+    ["session", "state", "sender", "rate", "service", "hop", "interface", "expires", "remarks"];
+
+fn session(session: &v1::Session) -> Vec<[String; 9]> {
+    let port = session.destination_port.map(|port| match session.ipsec {
+        true => format!(" virtual port {port}"),
+        false => format!(" port {port}"),
+    });
+    let name = format!("{}{} proto {}", session.destination, port.unwrap_or_default(), session.ip_protocol);
+    let senders = session.senders.iter().map(|sender| sender_row(&name, sender));
+    let reservations = session.reservations.iter().map(|reservation| reservation_row(&name, reservation));
+    let mut rows: Vec<_> = senders.chain(reservations).collect();
+    if rows.is_empty() {
+        let mut row = [const { String::new() }; 9];
+        row[0] = name;
+        rows.push(row);
+    }
+    rows
+}
+
+fn sender_row(session: &str, sender: &v1::SenderState) -> [String; 9] {
+    let mut remarks = Vec::new();
+    if sender.non_rsvp_hop {
+        remarks.push("behind hops without RSVP".to_owned());
+    } else if sender.broken {
+        remarks.push("over hops that keep no reservations".to_owned());
+    }
+    remarks.extend(sender.adspec.as_ref().map(adspec));
+    remarks.extend(sender.policy.as_ref().map(policy));
+    [
+        session.to_owned(),
+        "path".to_owned(),
+        or_dash(sender.filter.as_ref().map(filter)),
+        or_dash(sender.traffic.map(|traffic| rate(traffic.rate_octets_per_s))),
+        "-".to_owned(),
+        sender.previous_hop.clone().unwrap_or_else(|| "this host".to_owned()),
+        or_dash(sender.interface.as_ref().map(|interface| &interface.name)),
+        or_dash(sender.expires_in_us.map(duration)),
+        remarks.join("; "),
+    ]
+}
+
+fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String; 9] {
+    let senders: Vec<_> = reservation.senders.iter().map(filter).collect();
+    let here = reservation.requested_here.then(|| "this host".to_owned());
+    let hops: Vec<_> = reservation.next_hops.iter().cloned().chain(here).collect();
+    let flowspec = reservation.flowspec.as_ref();
+    let enforced = match (reservation.enforced, &reservation.interface) {
+        (true, _) => Some("enforced".to_owned()),
+        (false, Some(_)) => Some("not enforced".to_owned()),
+        (false, None) => None,
+    };
+    let remarks: Vec<_> = enforced.into_iter().chain(reservation.policy.as_ref().map(policy)).collect();
+    [
+        session.to_owned(),
+        format!("reservation {}", style(reservation.style())),
+        if senders.is_empty() { "all".to_owned() } else { senders.join(", ") },
+        or_dash(flowspec.and_then(|spec| spec.traffic).map(|traffic| rate(traffic.rate_octets_per_s))),
+        or_dash(flowspec.and_then(|spec| spec.service.as_ref()).map(service)),
+        hops.join(", "),
+        or_dash(reservation.interface.as_ref().map(|interface| &interface.name)),
+        "-".to_owned(),
+        remarks.join("; "),
+    ]
+}
+
+const NEIGHBOR: [&str; 8] =
+    ["neighbor", "interface", "last message", "refresh reduction", "ids", "hello", "integrity", "dropped"];
+
+fn neighbor(neighbor: &v1::Neighbor) -> Vec<[String; 8]> {
+    let reduction = match neighbor.refresh_reduction() {
+        _ if neighbor.last_message_age_us.is_none() => "-",
+        v1::RefreshReduction::Unspecified => "-",
+        v1::RefreshReduction::Off => "off here",
+        v1::RefreshReduction::NotOffered => "not offered by the neighbor",
+        v1::RefreshReduction::NotAdjacent => "not adjacent: hops without RSVP lie between",
+        v1::RefreshReduction::MessageIds => "acknowledgments only: summaries are off here",
+        v1::RefreshReduction::Complete => "in use",
+    };
+    let hello = match neighbor.hello() {
+        v1::Hello::Unspecified | v1::Hello::Off => "-",
+        v1::Hello::Up => "up",
+        v1::Hello::Lost => "lost: it is silent, or has restarted",
+    };
+    vec![[
+        neighbor.address.clone(),
+        or_dash(neighbor.interface.as_ref().map(|interface| &interface.name)),
+        neighbor
+            .last_message_age_us
+            .map_or_else(|| "none".to_owned(), |age| format!("{} ago", duration(age))),
+        reduction.to_owned(),
+        neighbor.message_ids.to_string(),
+        hello.to_owned(),
+        integrity(neighbor),
+        dropped(neighbor),
+    ]]
+}
+
+fn integrity(neighbor: &v1::Neighbor) -> String {
+    if !neighbor.signs && !neighbor.requires_signature {
+        return "-".to_owned();
+    }
+    let mut text = match (neighbor.signs, neighbor.key_id) {
+        (false, _) => "not signed here".to_owned(),
+        (true, Some(id)) => format!("signed with key {id}"),
+        (true, None) => {
+            "no key to sign with, so nothing is sent to it: give a key in the configuration".to_owned()
+        }
+    };
+    if !neighbor.requires_signature {
+        text += ", unsigned messages accepted";
+    }
+    for one in &neighbor.security_associations {
+        match (one.sequence_number, one.unanswered_challenges) {
+            (Some(number), _) => text += &format!("; its key {} up to {number}", one.key_id),
+            (None, asked) => {
+                text += &format!("; its key {} waits for the answer to challenge {asked}", one.key_id)
+            }
+        }
+    }
+    text
+}
+
+fn dropped(neighbor: &v1::Neighbor) -> String {
+    let counts = neighbor.authentication_failures.iter().filter_map(|one| {
+        let (name, _) = reason(one.reason())?;
+        Some(format!("{} {name}", one.messages))
+    });
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    match reason(neighbor.last_failure()) {
+        None => "-".to_owned(),
+        Some((name, cause)) => {
+            let ago = neighbor.last_failure_age_us.map(duration);
+            format!("{counts}; the last {} ago, {name}: {cause}", or_dash(ago))
+        }
+    }
+}
+
+/// The name of a reason, and its probable cause.
+fn reason(why: v1::AuthenticationFailure) -> Option<(&'static str, &'static str)> {
+    use v1::AuthenticationFailure as Why;
+    Some(match why {
+        Why::Unspecified => return None,
+        Why::Unsigned => ("unsigned", "the neighbor does not sign, or require = false is wanted here"),
+        Why::UnknownKey => {
+            ("unknown key", "no key here has that identifier for this neighbor, interface and time")
+        }
+        Why::WrongDigest => {
+            ("wrong digest", "the secrets or algorithms of the two differ, or octets were altered on the way")
+        }
+        Why::Replayed => ("replayed", "repeated, or out of order by more than integrity.window"),
+        Why::ChallengePending => ("challenge pending", "it had not yet answered a challenge"),
+        Why::NoChallengeResponse => (
+            "no challenge response",
+            "it answers no challenges: set accept_unchallenged here, or challenge there",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_api::v1::{InterfaceRef, TokenBucket};
+
+    use super::*;
+
+    fn interface(name: &str) -> Option<InterfaceRef> {
+        Some(InterfaceRef { name: name.into(), index: 2 })
+    }
+
+    #[test]
+    fn a_session_shows_senders_and_reservations() {
+        let traffic = TokenBucket { rate_octets_per_s: 8000, ..Default::default() };
+        let one = v1::Session {
+            destination: "10.0.1.2".into(),
+            ip_protocol: 17,
+            destination_port: Some(5004),
+            senders: vec![v1::SenderState {
+                filter: Some(v1::Filter { source: Some("10.0.0.1".into()), selector: None }),
+                traffic: Some(traffic),
+                previous_hop: Some("10.0.0.1".into()),
+                interface: interface("r1-0"),
+                expires_in_us: Some(157_000_000),
+                broken: true,
+                ..Default::default()
+            }],
+            reservations: vec![v1::ReservationState {
+                style: v1::Style::FixedFilter.into(),
+                interface: interface("r1-1"),
+                flowspec: Some(v1::Flowspec { traffic: Some(traffic), service: None }),
+                next_hops: vec!["10.0.1.2".into()],
+                enforced: true,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let rows = session(&one);
+        let name = "10.0.1.2 port 5004 proto 17";
+        let broken = "over hops that keep no reservations";
+        let path = [name, "path", "10.0.0.1", "64kbit", "-", "10.0.0.1", "r1-0", "2m37s", broken];
+        assert_eq!(rows[0], path);
+        let held = [name, "reservation FF", "all", "64kbit", "-", "10.0.1.2", "r1-1", "-", "enforced"];
+        assert_eq!(rows[1], held);
+    }
+
+    #[test]
+    fn authentication_failures_show_reason_and_remedy() {
+        let failed = |reason: v1::AuthenticationFailure, messages| v1::AuthenticationFailures {
+            reason: reason.into(),
+            messages,
+        };
+        let one = v1::Neighbor {
+            address: "10.0.1.2".into(),
+            interface: interface("r1-0"),
+            signs: true,
+            requires_signature: true,
+            authentication_failures: vec![
+                failed(v1::AuthenticationFailure::WrongDigest, 3),
+                failed(v1::AuthenticationFailure::Replayed, 1),
+            ],
+            last_failure: v1::AuthenticationFailure::WrongDigest.into(),
+            last_failure_age_us: Some(5_000_000),
+            ..Default::default()
+        };
+        let row = neighbor(&one).remove(0);
+        assert_eq!(row[2], "none");
+        assert!(row[6].contains("no key to sign with"), "{}", row[6]);
+        assert_eq!(
+            row[7],
+            "3 wrong digest, 1 replayed; the last 5.0s ago, wrong digest: the secrets or algorithms of the two differ, \
+             or octets were altered on the way"
+        );
+    }
+}

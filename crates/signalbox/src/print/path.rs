@@ -1,0 +1,110 @@
+//! What a path gives, and why it gives nothing, as text.
+
+use std::io::{self, Write};
+
+use signalbox_api::v1;
+
+use super::style::{Tone, paint};
+use super::{duration, enum_text, hex, rate, service, traffic};
+
+/// Prints what a path gives. `what` is the answer in a word.
+pub(crate) fn grant(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> io::Result<()> {
+    write!(out, "{}", paint(Tone::Good, what))?;
+    let mut parts = Vec::new();
+    parts.extend(grant.traffic.as_ref().map(traffic));
+    parts.extend(grant.service.as_ref().map(service));
+    parts.extend(grant.delay_bound_us.map(|us| format!("queueing delay at most {}", duration(us))));
+    if !parts.is_empty() {
+        write!(out, ": {}", parts.join(", "))?;
+    }
+    writeln!(out)?;
+    let width = grant.hops.iter().map(|hop| hop.address.len()).max().unwrap_or(0);
+    for (number, hop) in (1..).zip(&grant.hops) {
+        let held = hop.rate_octets_per_s.map_or_else(|| "end of the flow".to_owned(), rate);
+        let gap = if hop.after_gap { "  after routers that provide no reservations" } else { "" };
+        writeln!(out, "  {number:>2}  {:<width$}  {held}{gap}", hop.address)?;
+    }
+    if grant.gaps {
+        writeln!(out, "  somewhere on the path are routers that provide no reservations")?;
+    }
+    if let Some(session) = &grant.reverse_session_id {
+        writeln!(out, "  the reverse direction is granted too, session {}", hex(session))?;
+    }
+    Ok(())
+}
+
+/// Prints a failure. `what` is the answer in a word.
+pub(crate) fn failure(out: &mut impl Write, what: &str, failure: &v1::Failure) -> io::Result<()> {
+    writeln!(out, "{}: {}", paint(Tone::Bad, what), failure_text(failure))
+}
+
+/// A failure in one line.
+pub(crate) fn failure_text(failure: &v1::Failure) -> String {
+    let mut text = match failure.message.as_str() {
+        "" => enum_text(failure.cause().as_str_name(), "CAUSE_"),
+        message => message.to_owned(),
+    };
+    match &failure.code {
+        Some(v1::failure::Code::Rsvp(v1::RsvpCode { code, value })) => {
+            text += &format!(" (code {code}, value {value})");
+        }
+        Some(v1::failure::Code::Qos(_)) | None => {}
+    }
+    text += &failure.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
+    text += &failure.rule.as_ref().map(|rule| format!(": {rule}")).unwrap_or_default();
+    if let Some(available) = failure.available_octets_per_s {
+        text += &format!("; available: {}", rate(available));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_shows_each_hop() {
+        let hop = |address: &str, rate_octets_per_s, after_gap| v1::HopGrant {
+            address: address.into(),
+            rate_octets_per_s,
+            after_gap,
+        };
+        let granted = v1::PathGrant {
+            traffic: Some(v1::TokenBucket {
+                rate_octets_per_s: 2_500_000,
+                burst_octets: Some(15_000),
+                ..Default::default()
+            }),
+            hops: vec![hop("10.0.0.1", Some(2_500_000), false), hop("10.0.12.2", None, true)],
+            ..v1::PathGrant::default()
+        };
+        let mut out = Vec::new();
+        grant(&mut out, "granted", &granted).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "granted: 20mbit, burst 15000 octets",
+                "   1  10.0.0.1   20mbit",
+                "   2  10.0.12.2  end of the flow  after routers that provide no reservations",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failure_names_node_and_rule() {
+        let refused = v1::Failure {
+            cause: v1::Cause::Policy.into(),
+            message: "authorization failed".into(),
+            node: Some("10.0.12.1".into()),
+            rule: Some("rule 2 'guests'".into()),
+            available_octets_per_s: Some(125_000),
+            ..v1::Failure::default()
+        };
+        let text = "authorization failed at 10.0.12.1: rule 2 'guests'; available: 1mbit";
+        assert_eq!(failure_text(&refused), text);
+        let silent = v1::Failure { cause: v1::Cause::NoAnswer.into(), ..v1::Failure::default() };
+        assert_eq!(failure_text(&silent), "no answer");
+    }
+}
