@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn nodes_get_files_and_their_configuration_names_them() {
-        let text = "name = \"x\"\ndescription = \"\"\nlinks = []\nnodes = [{ name = \"a\", certificate = \"trusted\" }, \
-                    { name = \"b\", certificate = \"foreign\" }, { name = \"c\" }]\n";
+        let text = "version = 2\nname = \"x\"\ndescription = \"\"\n[nodes]\na = { certificate = \"trusted\" }\n\
+                    b = { certificate = \"foreign\" }\nc = {}\n";
         let plan = Plan::new(&read("x.toml", text).unwrap_or_else(|error| panic!("{error}")));
         let directory = std::env::temp_dir().join(format!("signalbox-lab-{}-keys", std::process::id()));
         fs::create_dir_all(&directory).expect("the directory is writable");

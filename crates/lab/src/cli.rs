@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -14,7 +15,7 @@ use crate::plan::{NAMESPACE_PREFIX, Plan, namespace};
 use crate::report::Report;
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
-use crate::{checks, kernel, kinds, net, plot, state, steps, wait};
+use crate::{checks, junit, kernel, kinds, net, plot, requires, state, steps, wait};
 
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
@@ -65,19 +66,49 @@ pub enum LabCommand {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Report all mistakes of a scenario file; nothing is made, and no right is needed.
+    Check {
+        /// Scenarios' names, or paths of TOML files.
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Values of parameters.
+        #[command(flatten)]
+        set: Set,
+    },
+    /// Judge the `show` checks of a scenario on its lab, which stands.
+    Expect {
+        /// A scenario's name, or the path of a TOML file.
+        name: String,
+        /// End with one JSON object on standard output.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take a lab down, also what a crash left of it.
     Down {
         /// The lab's name.
         #[arg(required_unless_present = "all")]
         name: Option<String>,
-        /// All labs that stand, whoever made them.
+        /// Take down all labs of this machine, also those of other people.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
-    /// Run a scenario: make the network, do the workload, check, take down.
+    /// Run scenarios: make the network, take the steps, judge the checks, take down.
     Run {
-        /// A scenario's name, or the path of a TOML file.
-        name: String,
+        /// Scenarios' names, or paths of TOML files.
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Run each so many times.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        repeat: u32,
+        /// The seed of what the lab draws at random, instead of the file's.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Write the results into this file, as JUnit.
+        #[arg(long, value_name = "FILE")]
+        junit: Option<PathBuf>,
+        /// Values of parameters.
+        #[command(flatten)]
+        set: Set,
         /// End with one JSON object on standard output.
         #[arg(long)]
         json: bool,
@@ -93,20 +124,36 @@ pub enum LabCommand {
     },
 }
 
+/// Values of a scenario's parameters.
+#[derive(Debug, Default, Args)]
+pub struct Set {
+    /// A parameter of the scenario and its value.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+}
+
+/// Splits a parameter and its value.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write a parameter and its value, like rate=5mbit".to_owned()),
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   signalbox lab list
   signalbox lab steps
+  signalbox lab check ./mine.toml
   signalbox lab run quickstart
   signalbox lab run ./mine.toml --json --pcap captures
+  signalbox lab run ./mine.toml --set rate=5mbit --repeat 10 --junit result.xml
   signalbox lab up quickstart
   signalbox lab exec h1 -- signalbox ping 10.0.3.2 --count 3
   signalbox lab down quickstart
 
-Exit status: 0 all checks hold, 1 a check fails, 2 the command line is wrong, 3 a missing right, tool or program, or a mistake in
-a scenario.
-
-Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks` and `run`, and nothing outlives the run).";
+Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks`, `check` and `run`, and nothing \
+outlives the run).";
 
 /// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
@@ -128,28 +175,129 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         }
         LabCommand::Up { name } => {
             need_root("up")?;
-            up(&find(&name)?)
+            up(&find(&name, &[])?)
         }
         LabCommand::Exec { node, command } => {
             need_root("exec")?;
             exec(&node, &command)
         }
+        LabCommand::Check { names, set } => check(&names, &set.set),
+        LabCommand::Expect { name, json } => {
+            need_root("expect")?;
+            expect(&find(&name, &[])?, json)
+        }
         LabCommand::Down { name, all: _ } => {
             need_root("down")?;
             down(name.as_deref())
         }
-        LabCommand::Run { name, json, pcap, plot, keep } => {
-            // A mistake in the file is reported before anything is made.
-            let scenario = find(&name)?;
+        LabCommand::Run { names, repeat, seed, junit, set, json, pcap, plot, keep } => {
+            // Mistakes in the files are reported before anything is made.
+            let mut scenarios =
+                names.iter().map(|name| find(name, &set.set)).collect::<Result<Vec<_>, _>>()?;
+            if let Some(seed) = seed {
+                scenarios.iter_mut().for_each(|scenario| scenario.seed = seed);
+            }
             if !nix::unistd::geteuid().is_root() {
                 if keep {
                     bail!("--keep needs root: without it the network ends with this command");
                 }
                 return without_root();
             }
-            run_scenario(&scenario, json, [pcap.as_deref(), plot.as_deref()], keep)
+            if scenarios.len() > 1 && plot.is_some() {
+                bail!("--plot draws one scenario; name one");
+            }
+            let files = [pcap.as_deref(), plot.as_deref()];
+            run_all(&scenarios, repeat, json, files, keep, junit.as_deref())
         }
     }
+}
+
+/// Runs scenarios one after the other.
+fn run_all(
+    scenarios: &[Scenario],
+    repeat: u32,
+    json: bool,
+    files: [Option<&Path>; 2],
+    keep: bool,
+    junit: Option<&Path>,
+) -> Result<ExitCode> {
+    wait::catch_signals()?;
+    let mut runs = Vec::new();
+    for scenario in scenarios {
+        for _ in 0..repeat.max(1) {
+            let begin = Instant::now();
+            let report = match requires::lacking(scenario)? {
+                Some(why) => skip(scenario, why, json)?,
+                None => run_scenario(scenario, json, files, keep)?,
+            };
+            runs.push((report, begin.elapsed()));
+        }
+    }
+    if let Some(file) = junit {
+        std::fs::write(file, junit::xml(&runs))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let ok = runs.iter().all(|(report, _)| report.ok);
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+}
+
+fn skip(scenario: &Scenario, why: String, json: bool) -> Result<Report> {
+    let mut out = io::stdout().lock();
+    let report = Report::skipped(scenario, why);
+    if json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        writeln!(out, "{}: skipped, {}", scenario.name, report.skip.as_deref().unwrap_or_default())?;
+    }
+    Ok(report)
+}
+
+fn check(names: &[String], set: &[(String, String)]) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let mut sound = true;
+    for name in names {
+        match find(name, set) {
+            Ok(scenario) => {
+                let (steps, checks) = (scenario.workload.len(), scenario.checks.len());
+                writeln!(out, "{name}: sound, {steps} steps, {checks} checks")?;
+            }
+            Err(mistakes) => {
+                sound = false;
+                writeln!(out, "{mistakes}")?;
+            }
+        }
+    }
+    Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+}
+
+fn expect(scenario: &Scenario, json: bool) -> Result<ExitCode> {
+    wait::catch_signals()?;
+    let plan = Plan::new(scenario);
+    if !net::standing()?.contains(&plan.name) {
+        bail!("the lab {0} does not stand; `signalbox lab up {0}` makes it", plan.name);
+    }
+    let runs = |node: &usize| state::socket(&plan.name, &plan.nodes[*node].name).exists();
+    let running: Vec<usize> = (0..plan.nodes.len()).filter(runs).collect();
+    let mut outcomes = Vec::new();
+    for check in &scenario.checks {
+        if let Some(verdict) = check.check.observe(&plan, &running) {
+            outcomes.push(checks::Outcome::new(&check.name, verdict?));
+        }
+    }
+    if outcomes.is_empty() {
+        bail!("{} has no check of the kind `show`, which a standing lab can answer", scenario.name);
+    }
+    let ok = outcomes.iter().all(|outcome| outcome.ok);
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", json!({"scenario": scenario.name, "ok": ok, "checks": outcomes}))?;
+    } else {
+        for outcome in &outcomes {
+            let word = if outcome.ok { "ok" } else { "FAILED" };
+            writeln!(out, "{word:6}  {}\n         {}", outcome.name, outcome.detail)?;
+        }
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
 }
 
 fn need_root(command: &str) -> Result<()> {
@@ -200,7 +348,9 @@ fn list(json: bool) -> Result<ExitCode> {
     if json {
         let rows: Vec<_> = scenarios
             .iter()
-            .map(|scenario| json!({"name": scenario.name, "description": scenario.description}))
+            .map(|scenario| {
+                json!({"name": scenario.name, "description": scenario.description, "tags": scenario.tags})
+            })
             .collect();
         writeln!(out, "{}", json!({"scenarios": rows, "standing": standing}))?;
         return Ok(ExitCode::SUCCESS);
@@ -283,8 +433,8 @@ fn run_scenario(
     json: bool,
     [pcap, plot]: [Option<&Path>; 2],
     keep: bool,
-) -> Result<ExitCode> {
-    wait::catch_signals()?;
+) -> Result<Report> {
+    wait::limit(scenario.timeout.map(|timeout| timeout.0));
     let progress = |what: &str| {
         // Progress that cannot be printed is no reason to fail.
         let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
@@ -302,7 +452,7 @@ fn run_scenario(
             return Err(lab.abandon(error));
         }
     };
-    let outcomes = scenario.checks.iter().map(|check| checks::judge(check, &evidence)).collect();
+    let outcomes = checks::judge_all(scenario, &evidence);
     let report = Report::new(scenario, outcomes, &evidence);
     if !report.ok {
         show_logs(&lab);
@@ -321,7 +471,7 @@ fn run_scenario(
     } else {
         write!(out, "{}", report.text(scenario, &evidence))?;
     }
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+    Ok(report)
 }
 
 fn show_logs(lab: &Lab) {
@@ -358,10 +508,11 @@ mod tests {
     #[test]
     fn a_mistake_in_a_file_is_told_before_anything_is_made() {
         let path = std::env::temp_dir().join(format!("signalbox-lab-{}.toml", std::process::id()));
-        std::fs::write(&path, "name = \"x\"\nnods = []\n").expect("the directory is writable");
+        std::fs::write(&path, "version = 2\nname = \"x\"\ndescription = \"\"\nnods = []\n")
+            .expect("the directory is writable");
         let cli = Cli::try_parse_from(["lab".as_ref(), "run".as_ref(), path.as_os_str()]).expect("sound");
         let said = run(cli.lab).expect_err("a mistake").to_string();
-        assert!(said.contains(".toml:2: unknown field `nods`"), "{said}");
+        assert!(said.contains(".toml:4: unknown field `nods`"), "{said}");
         std::fs::remove_file(&path).expect("ours");
     }
 }

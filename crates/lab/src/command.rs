@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::evidence::{COUNTERS, Shown};
 use crate::plan::PlannedNode;
-use crate::{daemon, kernel, net, protocols, state};
+use crate::{daemon, kernel, state};
 
 /// Returns where the command is.
 pub(crate) fn place() -> Result<PathBuf> {
@@ -25,27 +24,30 @@ pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
     Ok(command)
 }
 
-/// Returns all that a node's daemon shows, and what its kernel holds if it reserves.
-pub(crate) fn shown(lab: &str, node: &PlannedNode) -> Result<Shown> {
-    let mut shown = Shown::default();
-    let runs = protocols::all().filter(|protocol| node.protocols.contains(protocol.name()));
-    for words in runs.flat_map(|protocol| protocol.tables()).chain(&[COUNTERS]) {
-        shown.tables.insert(words, table(lab, node, words)?);
+/// Returns the rows of a table of a node's daemon, as `signalbox show` prints them with `--json`: an object a line.
+pub(crate) fn table(lab: &str, node: &PlannedNode, words: &str) -> Result<Vec<Value>> {
+    let text = shown(lab, node, words, "--json")?;
+    let mut rows = Vec::new();
+    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+        match value.with_context(|| format!("`show {words}` of {} printed no JSON", node.name))? {
+            Value::Array(all) => rows.extend(all),
+            row => rows.push(row),
+        }
     }
-    if node.reserves() {
-        shown.kernel = net::rules(&kernel::namespace(&node.namespace)?)?;
-    }
-    Ok(shown)
+    Ok(rows)
 }
 
-/// Returns a table of a node's daemon, as a command like `show gist sessions` prints it with `--json`.
-pub(crate) fn table(lab: &str, node: &PlannedNode, words: &str) -> Result<Vec<Value>> {
+/// Returns the counters of a node's daemon, in the format of OpenMetrics.
+pub(crate) fn counters(lab: &str, node: &PlannedNode) -> Result<String> {
+    shown(lab, node, "counters", "--openmetrics")
+}
+
+fn shown(lab: &str, node: &PlannedNode, words: &str, format: &str) -> Result<String> {
     let mut command = signalbox(lab, node)?;
-    command.args(words.split(' ')).arg("--json");
+    command.arg("show").args(words.split(' ')).arg(format);
     let output = kernel::namespace(&node.namespace)?.run(|| command.output())??;
     if !output.status.success() {
-        bail!("{} does not {words}: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{} does not show {words}: {}", node.name, String::from_utf8_lossy(&output.stderr).trim());
     }
-    let rows = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
-    rows.collect::<Result<_, _>>().with_context(|| format!("`{words}` of {} printed no JSON", node.name))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

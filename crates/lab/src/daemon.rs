@@ -225,8 +225,8 @@ mod tests {
 
     #[test]
     fn the_scenario_s_configuration_lies_over_the_lab_s() {
-        let text = "name = \"x\"\ndescription = \"\"\nlinks = []\n[config.gist]\nretry.first = \"50ms\"\n\
-                    [[nodes]]\nname = \"a\"\nping = false\nconfig = { log = { level = \"debug\" }, gist = { retry = { attempts = 3 } } }\n";
+        let text = "version = 2\nname = \"x\"\ndescription = \"\"\n[config.gist]\nretry.first = \"50ms\"\n\
+                    [nodes.a]\nprotocols = [\"gist\"]\nconfig = { log = { level = \"debug\" }, gist = { retry = { attempts = 3 } } }\n";
         let scenario = crate::scenario::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
         let plan = Plan::new(&scenario);
         let written: toml::Table =

@@ -6,8 +6,7 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde_json::Value;
-
+use crate::checks::{Outcome, Verdict};
 use crate::observe::trace::Trace;
 use crate::plan::{Leg, Plan};
 
@@ -18,12 +17,22 @@ pub(crate) struct Evidence {
     pub(crate) trace: Trace,
     /// What steps observed, in the order of time. Each step has a type of its own for it.
     records: Vec<Box<dyn Record>>,
-    /// By label, in the order in which the daemons were asked.
-    pub(crate) snapshots: Vec<(String, Snapshot)>,
-    /// Since 1970, by label: from when to when the lab watched.
-    pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
-    /// Since 1970, by label: when something was done to a link or a daemon.
+    /// What `expect` steps found, in their order.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// What checks found after the last step, by their numbers.
+    pub(crate) verdicts: BTreeMap<usize, Verdict>,
+    /// Since 1970, by `id`: when each step began and ended.
+    pub(crate) spans: BTreeMap<String, (Duration, Duration)>,
+    /// Since 1970, by `id`: the moment of each step.
     pub(crate) moments: BTreeMap<String, Duration>,
+    /// The spans of `wait` steps, in which flows are measured.
+    pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
+    /// Since 1970: when something was done to a link or a daemon.
+    pub(crate) marks: Vec<(Duration, String)>,
+    /// What the kernels of nodes held at the ends of steps, one thing a line.
+    pub(crate) kernels: BTreeMap<(String, usize), Vec<String>>,
+    /// What `show counters` of nodes printed at the ends of steps.
+    pub(crate) counters: BTreeMap<(String, usize), String>,
     pub(crate) losses: Vec<LossCount>,
     pub(crate) stops: Vec<Stop>,
 }
@@ -32,21 +41,6 @@ pub(crate) struct Evidence {
 pub(crate) trait Record: Any + Debug {}
 
 impl<T: Any + Debug> Record for T {}
-
-/// What the daemons showed, by the index of the node.
-pub(crate) type Snapshot = BTreeMap<usize, Shown>;
-
-/// What the daemon of a node showed.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Shown {
-    /// The rows of its tables, by the words of the command that shows them.
-    pub(crate) tables: BTreeMap<&'static str, Vec<Value>>,
-    /// What the kernel of a node that reserves held at that time, one thing a line.
-    pub(crate) kernel: Vec<String>,
-}
-
-/// The command that shows the counters of any daemon.
-pub(crate) const COUNTERS: &str = "show counters";
 
 /// Packets that came to one end of a link, and how many of them were discarded there.
 #[derive(Debug, Clone)]
@@ -69,20 +63,6 @@ pub(crate) struct Stop {
     pub(crate) changed: Vec<String>,
 }
 
-impl Shown {
-    /// Returns the rows that a command showed; none if the node was not asked.
-    pub(crate) fn table(&self, command: &str) -> &[Value] {
-        self.tables.get(command).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the sum of the samples of the metric with this name; 0 if there is none.
-    pub(crate) fn counter(&self, name: &str) -> u64 {
-        let families = self.table(COUNTERS).iter().filter(|family| family["name"] == name);
-        let samples = families.flat_map(|family| family["samples"].as_array().into_iter().flatten());
-        samples.filter_map(|sample| sample["count"].as_u64()).sum()
-    }
-}
-
 impl Evidence {
     /// Returns the evidence of a run that has not begun.
     pub(crate) fn new(plan: Plan) -> Self {
@@ -90,9 +70,14 @@ impl Evidence {
             plan,
             trace: Trace::default(),
             records: Vec::new(),
-            snapshots: Vec::new(),
-            windows: BTreeMap::new(),
+            outcomes: Vec::new(),
+            verdicts: BTreeMap::new(),
+            spans: BTreeMap::new(),
             moments: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            marks: Vec::new(),
+            kernels: BTreeMap::new(),
+            counters: BTreeMap::new(),
             losses: Vec::new(),
             stops: Vec::new(),
         }
@@ -130,20 +115,14 @@ impl Evidence {
         });
     }
 
-    /// Returns what the daemons showed under a label.
-    pub(crate) fn snapshot(&self, label: &str) -> Result<&Snapshot, String> {
-        let found = self.snapshots.iter().find(|(known, _)| known == label);
-        found.map(|(_, snapshot)| snapshot).ok_or_else(|| format!("no daemon was asked at {label:?}"))
+    /// Returns when a step began and ended.
+    pub(crate) fn window(&self, id: &str) -> Result<(Duration, Duration), String> {
+        self.spans.get(id).copied().ok_or_else(|| format!("the step {id:?} was not taken"))
     }
 
-    /// Returns from when to when the lab watched under a label.
-    pub(crate) fn window(&self, label: &str) -> Result<(Duration, Duration), String> {
-        self.windows.get(label).copied().ok_or_else(|| format!("the lab did not watch at {label:?}"))
-    }
-
-    /// Returns when something happened under a label.
-    pub(crate) fn moment(&self, label: &str) -> Result<Duration, String> {
-        self.moments.get(label).copied().ok_or_else(|| format!("nothing happened at {label:?}"))
+    /// Returns the moment of a step: its begin, or its end for a step that waits for something.
+    pub(crate) fn moment(&self, id: &str) -> Result<Duration, String> {
+        self.moments.get(id).copied().ok_or_else(|| format!("the step {id:?} was not taken"))
     }
 
     /// Returns the indexes of two nodes.

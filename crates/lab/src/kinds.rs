@@ -1,8 +1,11 @@
 //! What the tables of steps and of checks have in common: the kinds, their keys, and how one is read from a file.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::DeValue;
 
+use crate::checks::select::Fields;
 use crate::scenario::{Element, Mistake, rest};
 
 /// A key of a step or check, as `signalbox lab steps` and `signalbox lab checks` show it.
@@ -46,24 +49,79 @@ pub(crate) struct Kind<T: ?Sized + 'static> {
     pub(crate) parse: fn(Element<'_>) -> Result<Box<T>, Mistake>,
 }
 
+/// Splits an element into what has the keys of its kind, and the fields of messages.
+pub(crate) fn split<'i>(mut element: Element<'i>, keys: &[Key]) -> Result<(Element<'i>, Fields), Mistake> {
+    let mut fields = Vec::new();
+    let (mut known, at) = (toml::de::DeTable::new(), element.span());
+    for (key, value) in std::mem::take(element.get_mut()) {
+        if keys.iter().any(|known| known.name == key.get_ref()) {
+            known.insert(key, value);
+            continue;
+        }
+        let name = Spanned::new(key.span(), key.into_inner().into_owned());
+        let value = toml::Value::deserialize(toml::de::ValueDeserializer::from(value))?;
+        fields.push((name, value));
+    }
+    Ok((Spanned::new(at, known), fields))
+}
+
 /// Reads the keys of a step or check.
 pub(crate) fn parse<S: DeserializeOwned>(element: Element<'_>) -> Result<S, Mistake> {
     rest(element)
 }
 
-/// Finds a kind by its name; the mistake lists the names of the table.
-pub(crate) fn find<'k, K>(
-    table: &'k [K],
-    name: &toml::Spanned<String>,
+/// Finds the kind of a step or check by the key that names it, and makes its keys those of the element.
+///
+/// `ping = { from = "h1", to = "h2" }` is the kind `ping` with the keys `from` and `to`, which can stand beside it as well.
+/// A value that is no table is the value of the key with the kind's name, as in `wait = "2s"`.
+pub(crate) fn splice<'k>(
+    kinds: impl Iterator<Item = (&'k str, &'k [Key])> + Clone,
+    element: &mut Element<'_>,
     what: &str,
-    name_of: impl Fn(&K) -> &'static str,
-) -> Result<&'k K, Mistake> {
-    table.iter().find(|kind| name_of(kind) == name.as_ref()).ok_or_else(|| {
-        let known: Vec<_> = table.iter().map(name_of).collect();
-        let what = format!("unknown {what} `{}`, expected one of {}", name.as_ref(), known.join(", "));
-        Mistake::new(name.span(), what)
-    })
+) -> Result<usize, Vec<Mistake>> {
+    let at = element.span();
+    let table = element.get_mut();
+    let found = kinds.clone().position(|(name, _)| table.contains_key(name));
+    let Some((index, (name, keys))) = found.and_then(|index| Some((index, kinds.clone().nth(index)?))) else {
+        let known: Vec<_> = kinds.map(|(name, _)| name).collect();
+        let given: Vec<_> = table.keys().map(|key| format!("`{}`", key.get_ref())).collect();
+        let what = format!(
+            "a {what} has one of the keys {}, which says what it is; here are only {}",
+            known.join(", "),
+            given.join(", ")
+        );
+        return Err(vec![Mistake::new(at, what)]);
+    };
+    let mut mistakes = Vec::new();
+    if table.get(name).is_some_and(|value| value.get_ref().is_table())
+        && let Some(DeValue::Table(inner)) = table.remove(name).map(Spanned::into_inner)
+    {
+        for (key, value) in inner {
+            if table.contains_key(key.get_ref().as_ref()) {
+                let what = format!("`{}` stands beside `{name}` and in it; take one out", key.get_ref());
+                mistakes.push(Mistake::new(key.span(), what));
+            }
+            table.insert(key, value);
+        }
+    }
+    // All of them at once; what the keys hold is read afterwards.
+    let open = keys.iter().any(|key| key.name == ANY);
+    for key in table.keys() {
+        if !open && !keys.iter().any(|known| known.name == key.get_ref()) {
+            let known: Vec<_> = keys.iter().map(|key| format!("`{}`", key.name)).collect();
+            let what = format!("unknown field `{}`, expected one of {}", key.get_ref(), known.join(", "));
+            mistakes.push(Mistake::new(key.span(), what));
+        }
+    }
+    for key in keys.iter().filter(|key| key.required && key.name != ANY && !table.contains_key(key.name)) {
+        let what = format!("`{name}` lacks the key `{}` ({}): {}", key.name, key.kind, key.meaning);
+        mistakes.push(Mistake::new(at.clone(), what));
+    }
+    if mistakes.is_empty() { Ok(index) } else { Err(mistakes) }
 }
+
+/// The name that stands in a table of keys for all fields of a protocol's messages.
+pub(crate) const ANY: &str = "FIELD";
 
 /// Formats a table of kinds for people.
 pub(crate) fn describe<'k>(kinds: impl Iterator<Item = (&'k str, &'k str, &'k [Key])>) -> String {
@@ -101,11 +159,14 @@ mod tests {
 
     fn element(text: &str) -> Element<'_> {
         let table = toml::de::DeTable::parse(text).unwrap();
-        toml::Spanned::new(0..text.len(), table.into_inner())
+        Spanned::new(0..text.len(), table.into_inner())
     }
 
     fn agrees<T: ?Sized>(name: &str, keys: &[Key], parse: fn(Element<'_>) -> Result<Box<T>, Mistake>) {
         let mistake = |text| parse(element(text)).err().map(|mistake| mistake.what).unwrap_or_default();
+        if keys.iter().any(|key| key.name == ANY) {
+            return;
+        }
         let unknown = mistake("no_such_key = 1");
         let known: Vec<_> = quoted(&unknown).into_iter().skip(1).collect();
         let described: Vec<_> = keys.iter().map(|key| key.name).collect();
@@ -125,20 +186,40 @@ mod tests {
         }
     }
 
+    /// The part of the documentation about a kind.
+    fn page(name: &str, meaning: &str, keys: &[Key]) -> String {
+        let mut text =
+            format!("#### `{name}`\n\n{meaning}\n\n| key | type | default | meaning |\n|---|---|---|---|\n");
+        for key in keys {
+            let default = match key.default {
+                _ if key.required && key.name != ANY => "required".to_owned(),
+                Some(default) => format!("`{default}`"),
+                None => "–".to_owned(),
+            };
+            text += &format!("| `{}` | {} | {default} | {} |\n", key.name, key.kind, key.meaning);
+        }
+        text
+    }
+
     #[test]
-    fn the_documentation_lists_every_kind_with_all_its_keys() {
-        let page = include_str!("../../../docs/lab.md");
-        let kinds = STEPS.iter().map(|step| (step.kind.name, step.kind.keys));
-        for (name, keys) in kinds.chain(CHECKS.iter().map(|check| (check.name, check.keys))) {
-            let rows: Vec<_> = page
-                .lines()
-                .filter(|line| line.split('|').nth(1).is_some_and(|cell| quoted(cell).contains(&name)))
-                .collect();
-            let complete = |row: &&&str| keys.iter().all(|key| row.contains(&format!("`{}`", key.name)));
-            assert!(
-                rows.iter().any(|row| complete(&row)),
-                "docs/lab.md has no row for {name} with all its keys"
-            );
+    fn the_documentation_has_type_and_default_of_every_key() {
+        let text = include_str!("../../../docs/lab.md");
+        let (steps, checks) = text.split_once("\n## Checks\n").expect("docs/lab.md has the part Checks");
+        let missing = |text: &str, name: &str, meaning: &str, keys: &[Key]| {
+            let page = page(name, meaning, keys);
+            assert!(text.contains(&page), "docs/lab.md lacks this:\n{page}");
+        };
+        for step in STEPS {
+            missing(steps, step.kind.name, step.kind.meaning, step.kind.keys);
+        }
+        for check in CHECKS {
+            missing(checks, check.name, check.meaning, check.keys);
+        }
+        for protocol in crate::protocols::all() {
+            for (name, meaning) in protocol.fields() {
+                let row = format!("| `{name}` | {meaning} |\n");
+                assert!(checks.contains(&row), "docs/lab.md lacks this:\n{row}");
+            }
         }
     }
 

@@ -9,26 +9,25 @@
 //!
 //! ```
 //! let text = r#"
+//! version = 2
 //! name = "two"
 //! description = "a Ping signal between two hosts"
-//! nodes = [{ name = "a" }, { name = "b" }]
-//! links = [{ ends = ["a", "b"] }]
 //!
-//! [[workload]]
-//! step = "ping"
-//! from = "a"
-//! to = "b"
+//! [topology]
+//! chain = ["a", "b"]
+//!
+//! [[steps]]
+//! ping = { from = "a", to = "b" }
 //!
 //! [[checks]]
-//! name = "all nodes visited"
-//! kind = "path"
-//! hops = ["a", "b"]
+//! expect = "all nodes are visited"
+//! path = ["a", "b"]
 //! "#;
 //! let scenario = signalbox_lab::read_scenario("two.toml", text)?;
 //! assert_eq!((scenario.name.as_str(), scenario.steps, scenario.checks), ("two", 1, 1));
 //!
-//! let mistake = signalbox_lab::read_scenario("two.toml", &text.replace("step = \"ping\"", "step = \"pong\""));
-//! assert!(mistake.unwrap_err().to_string().starts_with("two.toml:8: unknown step `pong`, expected one of udp, ping"));
+//! let mistake = signalbox_lab::read_scenario("two.toml", &text.replace("ping = ", "pong = "));
+//! assert!(mistake.unwrap_err().to_string().starts_with("two.toml:9: a step has one of the keys run, reserve, ping"));
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
@@ -39,6 +38,8 @@ pub mod cli;
 mod command;
 mod daemon;
 mod evidence;
+mod expectation;
+mod junit;
 mod kernel;
 mod kinds;
 mod lab;
@@ -47,12 +48,15 @@ mod observe;
 mod plan;
 mod plot;
 mod protocols;
+mod queues;
 pub mod replay;
 mod report;
+mod requires;
 mod run;
 mod scenario;
 mod state;
 mod steps;
+mod subset;
 mod units;
 mod wait;
 
@@ -72,7 +76,7 @@ pub struct Summary {
 /// Reads and validates the text of a scenario; `file` is its name in errors.
 ///
 /// # Errors
-/// The first mistake in the text, with file and line.
+/// All mistakes in the text, each with file and line.
 pub fn read_scenario(file: &str, text: &str) -> anyhow::Result<Summary> {
     let scenario::Scenario { name, description, workload, checks, .. } = scenario::read(file, text)?;
     Ok(Summary { name, description, steps: workload.len(), checks: checks.len() })

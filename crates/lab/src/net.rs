@@ -11,9 +11,9 @@ use signalbox_linux::topology;
 
 use crate::evidence::LossCount;
 use crate::kernel;
-use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedNode};
+use crate::plan::{Leg, NAMESPACE_PREFIX, Plan, PlannedNode};
 use crate::state::{self, State};
-use crate::units::Percent;
+use crate::units::{Percent, Span};
 
 /// The nftables table, of family netdev, that loses packets.
 const LOSS_TABLE: &str = "signalbox_lab";
@@ -178,6 +178,43 @@ pub(crate) fn losses(plan: &Plan) -> Result<Vec<LossCount>> {
     Ok(counts)
 }
 
+/// From now on both ends of the link delay packets.
+pub(crate) fn set_delay(plan: &Plan, index: usize, delay: Span) -> Result<()> {
+    let delay = format!("{}us", delay.0.as_micros());
+    for (node, name) in &plan.links[index].ends {
+        let planned = &plan.nodes[*node];
+        let shaped = plan.links[index].rate.is_some() && !planned.reserves();
+        let place: &[&str] = if shaped { &["parent", "1:1"] } else { &["root"] };
+        let words =
+            [&["qdisc", "replace", "dev", name.as_str()], place, &["netem", "delay", &delay]].concat();
+        kernel::output(&kernel::namespace(&planned.namespace)?, "tc", &words).context(
+            "cannot delay packets, which needs netem in the kernel: load sch_netem, or take `delay` out",
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns the Ethernet header of packets along a leg, of IPv4 or IPv6.
+pub(crate) fn ethernet(plan: &Plan, leg: Leg, version: u8) -> Result<Vec<u8>> {
+    let link = &plan.links[leg.link];
+    let mac = |node: usize| -> Result<[u8; 6]> {
+        let (_, name) = link.ends.iter().find(|(end, _)| *end == node).context("no such end")?;
+        let namespace = kernel::namespace(&plan.nodes[node].namespace)?;
+        let text = kernel::output(&namespace, "ip", &["-j", "link", "show", "dev", name])?;
+        let shown: Value = serde_json::from_str(&text)?;
+        mac_of(shown[0]["address"].as_str().unwrap_or_default())
+            .with_context(|| format!("{name} has no Ethernet address"))
+    };
+    let kind = if version == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
+    Ok([&mac(leg.to)?[..], &mac(leg.from)?, &kind].concat())
+}
+
+fn mac_of(text: &str) -> Option<[u8; 6]> {
+    let octets: Vec<u8> =
+        text.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect::<Result<_, _>>().ok()?;
+    octets.try_into().ok()
+}
+
 /// Takes a link down or up again.
 pub(crate) fn set_link(plan: &Plan, index: usize, up: bool) -> Result<()> {
     let ends = &plan.links[index].ends;
@@ -274,7 +311,8 @@ pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
     let ours = plan.nodes.iter().find(|node| existing.contains(&node.namespace));
     if ours.is_some() || State::load(&plan.name)?.is_some() || state::directory(&plan.name).exists() {
         bail!(
-            "the lab {0} stands already, and may belong to a run that goes on: see `signalbox lab list`; what a crash left goes with `signalbox lab down {0}`",
+            "the lab {0} stands already; if it is yours, take it down with `signalbox lab down {0}`; otherwise copy the \
+             scenario to a file with another `name`",
             plan.name
         );
     }
@@ -291,4 +329,15 @@ fn aliases(namespace: &str) -> Result<Vec<String>> {
 fn interfaces(namespace: &Namespace) -> Result<Vec<Value>> {
     let text = kernel::output(namespace, "ip", &["-j", "link", "show"])?;
     serde_json::from_str(&text).context("ip wrote something else than JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_interfaces_are_read() {
+        assert_eq!(mac_of("02:00:00:0a:ff:10"), Some([2, 0, 0, 10, 255, 16]));
+        assert_eq!(mac_of("02:00"), None);
+    }
 }

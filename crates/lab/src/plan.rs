@@ -96,13 +96,12 @@ impl Plan {
             .map(|node| {
                 let mut config = scenario.config.clone();
                 merge(&mut config, &node.config);
-                let protocols = protocols::configured(&config, &node.protocols);
                 PlannedNode {
                     name: node.name.as_ref().clone(),
                     namespace: namespace(&scenario.name, node.name.as_ref()),
                     forward: node.forward,
                     daemon: node.daemon,
-                    protocols,
+                    protocols: node.protocols.clone(),
                     certificate: node.certificate,
                     config,
                     interfaces: Vec::new(),
@@ -172,6 +171,17 @@ impl Plan {
         let leg = self.next(node, to)?;
         let interface = self.nodes[node].interfaces.iter().find(|interface| interface.link == leg.link)?;
         Some(interface.address.address)
+    }
+
+    /// Returns a text in which `{NODE}` is replaced by the address of that node.
+    pub(crate) fn with_addresses(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some(address) = self.address(index) {
+                text = text.replace(&format!("{{{}}}", node.name), &address.to_string());
+            }
+        }
+        text
     }
 
     /// Returns the node that has an address.
@@ -313,15 +323,10 @@ mod tests {
     use super::*;
     use crate::scenario::read;
 
-    const LINE: &str = r#"name = "line"
+    const LINE: &str = r#"version = 2
+name = "line"
 description = "four in a row"
-nodes = [
-    { name = "h1" },
-    { name = "r1", forward = true },
-    { name = "r2", forward = true },
-    { name = "h2" },
-]
-links = [{ ends = ["h1", "r1"] }, { ends = ["r1", "r2"] }, { ends = ["r2", "h2"] }]
+topology.chain = ["h1", "r1", "r2", "h2"]
 "#;
 
     fn plan(text: &str) -> Plan {
@@ -344,13 +349,10 @@ links = [{ ends = ["h1", "r1"] }, { ends = ["r1", "r2"] }, { ends = ["r2", "h2"]
 
     #[test]
     fn hosts_do_not_forward_and_given_addresses_and_routes_go_first() {
-        let closed = plan(&LINE.replace("\"r1\", forward = true", "\"r1\""));
+        let closed = plan(&format!("{LINE}nodes.r1.forward = false\n"));
         assert!(closed.path(0, closed.address(3).expect("has one")).is_empty());
 
-        let text = LINE.replace(
-            "ends = [\"r1\", \"r2\"]",
-            "ends = [\"r1\", \"r2\"], addresses = [\"10.0.1.8/24\", \"10.0.1.9/24\"]",
-        );
+        let text = format!("{LINE}links.r1-r2.addresses = [\"10.0.1.8/24\", \"10.0.1.9/24\"]\n");
         let given =
             plan(&format!("{text}routes = [{{ node = \"h1\", to = \"0.0.0.0/0\", via = \"r1\" }}]\n"));
         assert_eq!(given.nodes[1].interfaces[1].address.to_string(), "10.0.1.8/24");
@@ -361,13 +363,12 @@ links = [{ ends = ["h1", "r1"] }, { ends = ["r1", "r2"] }, { ends = ["r2", "h2"]
 
     #[test]
     fn a_route_with_a_metric_stands_beside_the_one_that_is_used() {
-        let ring = LINE.replace("links = [", "links = [{ ends = [\"h1\", \"r2\"] }, ");
         let text = format!(
-            "{ring}routes = [{{ node = \"h1\", to = \"10.0.4.0/24\", via = \"r1\", metric = 100 }}]\n"
+            "{LINE}links.h1-r2 = {{}}\nroutes = [{{ node = \"h1\", to = \"10.0.3.0/24\", via = \"r1\", metric = 100 }}]\n"
         );
         let plan = plan(&text);
         let to_h2: Vec<_> =
-            plan.nodes[0].routes.iter().filter(|r| r.to.to_string() == "10.0.4.0/24").collect();
+            plan.nodes[0].routes.iter().filter(|r| r.to.to_string() == "10.0.3.0/24").collect();
         assert_eq!(to_h2.iter().map(|route| route.metric).collect::<Vec<_>>(), [100, 0]);
         let h2 = plan.address(3).expect("has one");
         assert_eq!(plan.path(0, h2).iter().map(|leg| leg.to).collect::<Vec<_>>(), [2, 3]);

@@ -104,9 +104,7 @@ pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
 /// Returns what happened, in the order of time: what steps mark, and the moments that they remember.
 fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
     let mut marks: Vec<(Duration, String)> = STEPS.iter().flat_map(|step| (step.marks)(evidence)).collect();
-    let phases = &evidence.windows;
-    let moments = evidence.moments.iter().filter(|(label, _)| !phases.contains_key(*label));
-    marks.extend(moments.map(|(label, at)| (*at, label.clone())));
+    marks.extend(evidence.marks.iter().cloned());
     marks.sort_by_key(|(at, _)| *at);
     marks.dedup_by(|(late, _), (early, _)| late.saturating_sub(*early) < SAME);
     marks
@@ -213,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_delay_has_a_gap_where_no_packet_arrived_and_events_are_marked() {
-        let (_, mut evidence) = evidence("kind = 'no_errors'");
+        let (_, mut evidence) = evidence("clean = true");
         let packet = |ms: u64| {
             let sent = Duration::from_millis(ms);
             let lost = (800..1400).contains(&ms);
@@ -221,7 +219,7 @@ mod tests {
         };
         let packets = (0..=200).map(|n| packet(n * 10)).collect();
         evidence.record(TrafficRun { name: "flow".into(), rate: 1_000_000, size: 100, packets });
-        evidence.moments.insert("link lost".into(), Duration::from_millis(800));
+        evidence.marks.push((Duration::from_millis(800), "link lost".into()));
         let svg = svg("x", &evidence).expect("there is a flow");
         // Loss and goodput are one curve each, the delay is two.
         assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");

@@ -17,6 +17,9 @@ use crate::steps::STEPS;
 pub(crate) struct Report {
     pub(crate) scenario: String,
     pub(crate) ok: bool,
+    /// Why the scenario was not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) skip: Option<String>,
     pub(crate) checks: Vec<Outcome>,
     pub(crate) measurements: Value,
 }
@@ -59,7 +62,13 @@ impl Report {
     pub(crate) fn new(scenario: &Scenario, checks: Vec<Outcome>, evidence: &Evidence) -> Self {
         let ok = checks.iter().all(|check| check.ok);
         let measurements = measurements(scenario, evidence);
-        Self { scenario: scenario.name.clone(), ok, checks, measurements }
+        Self { scenario: scenario.name.clone(), ok, skip: None, checks, measurements }
+    }
+
+    /// Returns the report of a scenario that cannot run on this machine.
+    pub(crate) fn skipped(scenario: &Scenario, why: String) -> Self {
+        let (checks, measurements) = (Vec::new(), Map::new().into());
+        Self { scenario: scenario.name.clone(), ok: true, skip: Some(why), checks, measurements }
     }
 
     /// Returns the report for people: what protocols, steps and checks show, and the verdicts.
@@ -95,11 +104,23 @@ impl Report {
     }
 }
 
+/// The measurement that each protocol has.
+pub(crate) const MESSAGES: &str = "messages";
+
 fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
     let mut all = Map::new();
-    let of_protocols = protocols::all().flat_map(|protocol| protocol.measure(evidence));
-    let of_steps = STEPS.iter().filter_map(|step| (step.measure)(evidence));
-    for (name, value) in of_protocols.chain(of_steps) {
+    for protocol in protocols::all() {
+        for (name, value) in protocol.measure(evidence) {
+            // Messages have the same name for each protocol that the lab reads.
+            if name == MESSAGES {
+                let group = all.entry(name).or_insert_with(|| Map::new().into());
+                group[protocol.name()] = value;
+            } else {
+                all.insert(name.to_owned(), value);
+            }
+        }
+    }
+    for (name, value) in STEPS.iter().filter_map(|step| (step.measure)(evidence)) {
         all.insert(name.to_owned(), value);
     }
     for check in &scenario.checks {

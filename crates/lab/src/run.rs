@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 use signalbox_linux::multicast::MulticastRouter;
 
-use crate::evidence::{Evidence, Snapshot};
+use crate::checks::{Wanted, output};
+use crate::evidence::Evidence;
 use crate::lab::Lab;
 use crate::observe::capture::Captures;
 use crate::plan::Plan;
-use crate::scenario::Scenario;
+use crate::scenario::{START, Scenario};
 use crate::steps::program::Process;
 use crate::{command, kernel, net, wait};
 
@@ -28,6 +29,8 @@ pub(crate) struct Run<'a> {
     pub(crate) evidence: Evidence,
     /// The programs of `run` steps that may still run.
     pub(crate) programs: Vec<Process>,
+    /// The seed of what the lab draws at random.
+    pub(crate) seed: u64,
     /// The kernels forward multicast for as long as these live.
     routers: Vec<MulticastRouter>,
     background: BTreeMap<String, Box<dyn Background>>,
@@ -36,11 +39,11 @@ pub(crate) struct Run<'a> {
 
 /// Something that goes on while other steps are taken.
 pub(crate) trait Background: Debug {
-    /// Waits for its end, or ends it, and records what was observed.
+    /// Ends it, or waits for its end, and records what was observed.
     ///
     /// # Errors
     /// What keeps the run from going on.
-    fn join(self: Box<Self>, name: &str, run: &mut Run<'_>) -> Result<()>;
+    fn stop(self: Box<Self>, id: &str, run: &mut Run<'_>) -> Result<()>;
 }
 
 impl<'a> Run<'a> {
@@ -55,21 +58,90 @@ impl<'a> Run<'a> {
         lab.start_all()?;
         let evidence = Evidence::new(lab.plan.clone());
         let routers = multicast(scenario, &lab.plan)?;
-        let (programs, background) = (Vec::new(), BTreeMap::new());
-        Ok(Self { scenario, lab, captures, evidence, programs, routers, background, progress })
+        let (programs, background, seed) = (Vec::new(), BTreeMap::new(), scenario.seed);
+        Ok(Self { scenario, lab, captures, evidence, programs, seed, routers, background, progress })
     }
 
-    /// Does the workload, and waits for what it started.
+    /// Takes the steps, and ends what they started.
     pub(crate) fn work(&mut self) -> Result<()> {
         let scenario = self.scenario;
-        for step in &scenario.workload {
+        let begin = now()?;
+        self.evidence.spans.insert(START.to_owned(), (begin, begin));
+        self.evidence.moments.insert(START.to_owned(), begin);
+        self.read(START)?;
+        for (number, named) in scenario.workload.iter().enumerate() {
             wait::check()?;
-            step.run(self)?;
+            let id =
+                named.id.as_ref().map_or_else(|| format!("step {}", number + 1), |id| id.as_ref().clone());
+            let begin = now()?;
+            // A flow may ask for its own begin while it goes on.
+            self.evidence.spans.insert(id.clone(), (begin, Duration::MAX));
+            named.step.run(self, &id)?;
+            let end = now()?;
+            if !self.goes_on(&id) {
+                self.ended(&id)?;
+            }
+            self.evidence.moments.insert(id.clone(), if named.step.moment_is_end() { end } else { begin });
+            if named.id.is_some() {
+                match named.kind {
+                    "wait" => drop(self.evidence.windows.insert(id.clone(), (begin, end))),
+                    "link" | "daemon" => self.evidence.marks.push((begin, id.clone())),
+                    _ => {}
+                }
+            }
+            self.read(&id)?;
+        }
+        for (number, check) in scenario.checks.iter().enumerate() {
+            let running: Vec<usize> = self.lab.running().collect();
+            if let Some(verdict) = check.check.observe(&self.lab.plan, &running) {
+                self.evidence.verdicts.insert(number, verdict?);
+            }
         }
         let left: Vec<String> = self.background.keys().cloned().collect();
-        left.iter().try_for_each(|name| self.join(name))?;
-        for program in self.programs.drain(..) {
-            self.evidence.record(program.finish()?);
+        left.iter().try_for_each(|id| self.stop(id))?;
+        while let Some(program) = self.programs.first() {
+            let id = program.run.id.clone().unwrap_or_default();
+            if program.run.reserves { self.stop(&id)? } else { self.wait_end(&id)? }
+        }
+        Ok(())
+    }
+
+    /// Reads what checks want to compare at the end of a step.
+    fn read(&mut self, id: &str) -> Result<()> {
+        let wanted: Vec<Wanted> = self.scenario.checks.iter().flat_map(|check| check.check.wants()).collect();
+        for wanted in wanted {
+            let (at, name) = wanted.place();
+            if at != id {
+                continue;
+            }
+            let node = self.node(name)?;
+            let planned = &self.lab.plan.nodes[node];
+            let key = (id.to_owned(), node);
+            match wanted {
+                Wanted::Kernel { .. } if !self.evidence.kernels.contains_key(&key) => {
+                    let rules = net::rules(&kernel::namespace(&planned.namespace)?)?;
+                    self.evidence.kernels.insert(key, rules);
+                }
+                Wanted::Counters { .. } if !self.evidence.counters.contains_key(&key) => {
+                    let text = command::counters(&self.lab.plan.name, planned)?;
+                    self.evidence.counters.insert(key, text);
+                }
+                Wanted::Kernel { .. } | Wanted::Counters { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a step goes on while others are taken.
+    fn goes_on(&self, id: &str) -> bool {
+        self.background.contains_key(id)
+            || self.programs.iter().any(|program| program.run.id.as_deref() == Some(id))
+    }
+
+    /// Remembers that a step has ended.
+    fn ended(&mut self, id: &str) -> Result<()> {
+        if let Some(span) = self.evidence.spans.get_mut(id) {
+            span.1 = now()?;
         }
         Ok(())
     }
@@ -98,15 +170,6 @@ impl<'a> Run<'a> {
         (self.progress)(what);
     }
 
-    /// Remembers this moment under a label, if there is one.
-    pub(crate) fn remember(&mut self, label: Option<&String>, what: &str) -> Result<()> {
-        if let Some(label) = label {
-            self.progress(&format!("{what}: {label}"));
-            self.evidence.moments.insert(label.clone(), now()?);
-        }
-        Ok(())
-    }
-
     /// Returns the index of a node.
     pub(crate) fn node(&self, name: &str) -> Result<usize> {
         self.lab.plan.node(name).ok_or_else(|| anyhow!("no node {name}"))
@@ -129,21 +192,44 @@ impl<'a> Run<'a> {
         self.background.insert(name.to_owned(), Box::new(what));
     }
 
-    /// Waits for the end of something in the background. It may have ended before.
-    pub(crate) fn join(&mut self, name: &str) -> Result<()> {
-        match self.background.remove(name) {
-            Some(background) => background.join(name, self),
+    /// Ends a step that goes on. It may have ended before.
+    pub(crate) fn stop(&mut self, id: &str) -> Result<()> {
+        if let Some(background) = self.background.remove(id) {
+            background.stop(id, self)?;
+            return self.ended(id);
+        }
+        if let Some(program) = self.programs.iter_mut().find(|program| program.run.id.as_deref() == Some(id))
+        {
+            program.interrupt()?;
+        }
+        self.wait_end(id)
+    }
+
+    /// Waits for the end of a step that goes on. It may have ended before.
+    pub(crate) fn wait_end(&mut self, id: &str) -> Result<()> {
+        if let Some(at) = self.programs.iter().position(|program| program.run.id.as_deref() == Some(id)) {
+            let program = self.programs.remove(at);
+            let run = program.finish(&self.evidence)?;
+            self.evidence.record(run);
+            return self.ended(id);
+        }
+        match self.background.remove(id) {
+            Some(background) => {
+                background.stop(id, self)?;
+                self.ended(id)
+            }
             None => Ok(()),
         }
     }
 
-    /// Asks all daemons for what they show, under a label.
-    pub(crate) fn show(&mut self, label: &str) -> Result<()> {
-        let plan = &self.lab.plan;
-        let ask = |node: usize| Ok((node, command::shown(&plan.name, &plan.nodes[node])?));
-        let snapshot = self.lab.running().map(ask).collect::<Result<Snapshot>>()?;
-        self.evidence.snapshots.push((label.to_owned(), snapshot));
-        Ok(())
+    /// Waits until a program prints a line like this, or ends.
+    pub(crate) fn wait_line(&mut self, id: &str, wanted: &toml::Value, within: Duration) -> Result<()> {
+        let mut programs = self.programs.iter_mut();
+        let Some(program) = programs.find(|program| program.run.id.as_deref() == Some(id)) else {
+            return Ok(());
+        };
+        program.limit(within);
+        program.wait(&self.evidence, |evidence, line| output::is(evidence, wanted, line))
     }
 }
 

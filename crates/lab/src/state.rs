@@ -53,7 +53,8 @@ impl State {
             Ok(()) => Ok(state),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 bail!(
-                    "the lab {lab} stands already, and may belong to a run that goes on: see `signalbox lab list`; what a crash left goes with `signalbox lab down {lab}`"
+                    "the lab {lab} stands already; if it is yours, take it down with `signalbox lab down {lab}`; otherwise \
+                     copy the scenario to a file with another `name`"
                 )
             }
             Err(error) => Err(error).with_context(|| path.display().to_string()),

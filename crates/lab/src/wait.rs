@@ -1,8 +1,7 @@
 //! Waiting for conditions.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// The time between two looks.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
 
+static LIMIT: Mutex<Option<Instant>> = Mutex::new(None);
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// From now on SIGINT, SIGTERM and SIGHUP do not end this process but make [`check`] fail, so that what was made is
@@ -24,8 +24,18 @@ pub(crate) fn catch_signals() -> Result<()> {
     Ok(())
 }
 
-/// Fails once a signal has asked this process to end.
+/// From now on [`check`] fails after this time, if there is one.
+pub(crate) fn limit(span: Option<Duration>) {
+    // A lock that is poisoned belongs to a thread that panicked; the limit is whole in any case.
+    *LIMIT.lock().unwrap_or_else(PoisonError::into_inner) =
+        span.and_then(|span| Instant::now().checked_add(span));
+}
+
+/// Fails once a signal has asked this process to end, or the time of the run is over.
 pub(crate) fn check() -> Result<()> {
+    if LIMIT.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|limit| Instant::now() > limit) {
+        bail!("the run takes longer than its `timeout`");
+    }
     if INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
         bail!("interrupted");
     }

@@ -1,61 +1,162 @@
-//! The check `forwarding`.
+//! The check `forwarding`: packets that a router, or all routers of a path, pass on.
 
 use serde::Deserialize;
+use serde_json::Value;
 use toml::Spanned;
 
+use super::select::{self, Fields, Passed};
 use super::{Check, Verdict};
 use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
-use crate::scenario::{Mistake, Scope};
-use crate::steps::UdpRun;
+use crate::kinds::{self, ANY, Key, key};
+use crate::plan::Leg;
+use crate::protocols;
+use crate::scenario::{Element, Mistake, Scope};
+use crate::steps::traffic::ProbeRun;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Forwarding {
-    from: Spanned<String>,
-    to: Spanned<String>,
+    flow: Option<Spanned<String>>,
+    node: Option<Spanned<String>>,
+    path: Option<[Spanned<String>; 2]>,
+    protocol: Option<Spanned<String>>,
+    #[serde(default = "session")]
+    per: String,
+    #[serde(default)]
+    less: toml::Table,
+    #[serde(skip)]
+    fields: Fields,
+}
+
+fn session() -> String {
+    "session_id".to_owned()
 }
 
 impl Check for Forwarding {
     const NAME: &'static str = "forwarding";
-    const MEANING: &'static str = "The datagrams of the `udp` step crossed each link of the path, one TTL less behind each router, and arrived.";
-    const KEYS: &'static [Key] =
-        &[key("from", "node", "`from` of the `udp` step"), key("to", "node", "`to` of the `udp` step")];
+    const MEANING: &'static str = "The datagrams of a `traffic` step with `count` crossed each link of the path, one TTL less behind each router, and arrived; or messages of a protocol leave a node as they came, except for the fields in `less`.";
+    const KEYS: &'static [Key] = &[
+        key("flow", "id", "a `traffic` step with `count`").optional(),
+        key("node", "node", "the node that messages pass").optional(),
+        key("path", "two nodes", "the ends of their path").optional(),
+        key("protocol", "protocol", "the protocol of the messages").optional(),
+        key("per", "field", "what a message has in common with itself on the next link").or("\"session_id\""),
+        key("less", "table of numbers", "fields that are less by so much behind the node, like `{ ip_ttl = 1 }`; all other fields stay as they are").or("{}"),
+        key(ANY, "value", "any field of the protocol's messages: only messages with this value"),
+    ];
+
+    fn parse(element: Element<'_>) -> Result<Self, Mistake> {
+        let (element, fields) = kinds::split(element, Self::KEYS)?;
+        Ok(Self { fields, ..kinds::parse(element)? })
+    }
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        scope.nodes([&self.from, &self.to])
+        match (&self.flow, &self.node, &self.path, &self.protocol) {
+            (Some(flow), None, None, None) => scope.id_of(&["traffic"], flow),
+            (None, Some(node), Some(path), Some(protocol)) => {
+                scope.nodes(path.iter().chain([node]))?;
+                select::validate_fields(protocol, &self.fields)
+            }
+            _ => Err(Mistake::new(0..0, "`forwarding` needs `flow`; or `node`, `path` and `protocol`")),
+        }
     }
 
     fn judge(&self, evidence: &Evidence) -> Verdict {
-        let plan = &evidence.plan;
-        let ends = plan.node(self.from.as_ref()).zip(plan.node(self.to.as_ref()));
-        let Some(run) = evidence.all::<UdpRun>().find(|run| Some((run.from, run.to)) == ends) else {
-            return Err("no datagrams were sent between these nodes".to_owned());
-        };
-        let legs = evidence.legs(run.from, run.to)?;
-        let (src, dst) = (plan.source(run.from, legs.1), legs.1);
-        let mut ttls = Vec::new();
-        for leg in &legs.0 {
-            let link = &evidence.trace.links[leg.link];
-            let passed: Vec<_> = link
-                .probes
-                .iter()
-                .filter(|probe| {
-                    link.along(probe.outgoing, *leg) && Some(probe.src) == src && probe.dst == dst
-                })
-                .collect();
-            let name = &plan.links[leg.link].name;
-            if passed.len() < run.sent as usize {
-                return Err(format!("{} of {} datagrams on {name}", passed.len(), run.sent));
+        match (&self.flow, &self.node, &self.path, &self.protocol) {
+            (_, Some(node), Some(path), Some(protocol)) => {
+                self.messages(evidence, node.as_ref(), path, protocol.as_ref())
             }
-            ttls.extend(passed.first().map(|probe| probe.ttl));
+            (Some(flow), ..) => datagrams(evidence, flow.as_ref()),
+            _ => Err("nothing is to be judged".to_owned()),
         }
-        if ttls.windows(2).any(|pair| pair[0] != pair[1] + 1) {
-            return Err(format!("TTL on the links: {ttls:?}; every router takes one"));
-        }
-        if run.arrived < run.sent {
-            return Err(format!("{} of {} datagrams arrived", run.arrived, run.sent));
-        }
-        Ok(format!("{} datagrams arrived, TTL on the links {ttls:?}", run.arrived))
     }
+}
+
+impl Forwarding {
+    fn messages(
+        &self,
+        evidence: &Evidence,
+        name: &str,
+        [from, to]: &[Spanned<String>; 2],
+        protocol: &str,
+    ) -> Verdict {
+        let plan = &evidence.plan;
+        let (from, to) = evidence.nodes(from.as_ref(), to.as_ref())?;
+        let (legs, _) = evidence.legs(from, to)?;
+        let node = plan.node(name);
+        let pair = legs.windows(2).find(|pair| Some(pair[0].to) == node);
+        let pair = pair.ok_or_else(|| format!("{name} is not on the path"))?;
+        let table = protocols::all().find(|known| known.name() == protocol).map(|known| known.fields());
+        let table = table.unwrap_or_default();
+        let on = |leg: Leg| -> Vec<Passed<'_>> {
+            let mut passed = select::on(evidence, protocol, leg);
+            passed.retain(|passed| passed.leg == leg && passed.has(plan, &self.fields));
+            passed
+        };
+        let (came, left) = (on(pair[0]), on(pair[1]));
+        for after in &left {
+            // A sender repeats a lost message: one that left is compared with the last one that had come.
+            let key = after.text(&self.per);
+            let mut known = came.iter().rev().filter(|before| before.text(&self.per) == key);
+            let Some(before) = known.find(|before| before.message.at() <= after.message.at()) else {
+                return Err(format!("{}: the message had not come to {name}", after.place(plan)));
+            };
+            for (field, _) in &table {
+                let [then, now] = [before, after].map(|passed| passed.message.field(field));
+                let same = match self.less.get(*field).and_then(toml::Value::as_integer) {
+                    None => then == now,
+                    Some(less) => {
+                        let number = |value: &Option<Value>| value.as_ref().and_then(Value::as_i64);
+                        number(&then).zip(number(&now)).is_some_and(|(then, now)| then == now + less)
+                    }
+                };
+                if !same {
+                    let text = |value: Option<Value>| {
+                        value.map_or_else(|| "absent".to_owned(), |value| value.to_string())
+                    };
+                    return Err(format!(
+                        "{}: {name} changed {field} from {} to {}",
+                        after.place(plan),
+                        text(then),
+                        text(now)
+                    ));
+                }
+            }
+        }
+        if left.is_empty() {
+            return Err(format!("no such message passed {name}"));
+        }
+        let less: Vec<_> = self.less.iter().map(|(field, by)| format!("{field} {by}")).collect();
+        Ok(format!("{} messages passed {name} with {} less, else unchanged", left.len(), less.join(", ")))
+    }
+}
+
+fn datagrams(evidence: &Evidence, id: &str) -> Verdict {
+    let plan = &evidence.plan;
+    let Some(run) = evidence.all::<ProbeRun>().find(|run| run.id.as_deref() == Some(id)) else {
+        return Err(format!("{id:?} sent no datagrams"));
+    };
+    let legs = evidence.legs(run.from, run.to)?;
+    let (src, dst) = (plan.source(run.from, legs.1), legs.1);
+    let mut ttls = Vec::new();
+    for leg in &legs.0 {
+        let link = &evidence.trace.links[leg.link];
+        let passed: Vec<_> = link
+            .probes
+            .iter()
+            .filter(|probe| link.along(probe.outgoing, *leg) && Some(probe.src) == src && probe.dst == dst)
+            .collect();
+        let name = &plan.links[leg.link].name;
+        if passed.len() < run.sent as usize {
+            return Err(format!("{} of {} datagrams on {name}", passed.len(), run.sent));
+        }
+        ttls.extend(passed.first().map(|probe| probe.ttl));
+    }
+    if ttls.windows(2).any(|pair| pair[0] != pair[1] + 1) {
+        return Err(format!("TTL on the links: {ttls:?}; every router takes one"));
+    }
+    if run.arrived < run.sent {
+        return Err(format!("{} of {} datagrams arrived", run.arrived, run.sent));
+    }
+    Ok(format!("{} datagrams arrived, TTL on the links {ttls:?}", run.arrived))
 }

@@ -3,14 +3,18 @@
 //!
 //! A check is one type in a file of its own that implements [`Check`], and one line in [`CHECKS`].
 
-mod clean_stop;
-mod cost;
+mod clean;
+mod counter;
+mod dissected;
 mod forwarding;
-mod gap;
 mod kernel;
-mod loss;
-mod program;
-mod queues;
+mod load;
+mod messages;
+pub(crate) mod output;
+pub(crate) mod path;
+pub(crate) mod select;
+mod sequence;
+mod show;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod traffic;
@@ -25,58 +29,75 @@ use serde_json::Value;
 use crate::evidence::Evidence;
 use crate::kinds::{self, Key, Kind};
 use crate::observe::capture::Captures;
-use crate::protocols::{gist, ping, qos, rsvp};
+use crate::plan::Plan;
 use crate::report::Section;
 use crate::run::Progress;
-use crate::scenario::{Mistake, NamedCheck, Scope};
+use crate::scenario::{Element, Mistake, NamedCheck, Scenario, Scope};
 
 /// All kinds of checks, in the order in which they are listed.
 pub(crate) const CHECKS: &[Kind<dyn AnyCheck>] = &[
-    kind::<forwarding::Forwarding>(),
-    kind::<ping::path::Path>(),
-    kind::<gist::handshake::Handshake>(),
-    kind::<gist::passes_query::PassesQuery>(),
-    kind::<gist::set_up::SetUp>(),
-    kind::<program::Program>(),
-    kind::<gist::associations::Associations>(),
-    kind::<gist::refused::Refused>(),
-    kind::<gist::whole::Whole>(),
-    kind::<gist::repaired::Repaired>(),
-    kind::<gist::flood::Flood>(),
+    kind::<show::Show>(),
+    kind::<messages::Messages>(),
+    kind::<sequence::Sequence>(),
+    kind::<path::Path>(),
+    kind::<output::Output>(),
     kind::<traffic::Traffic>(),
-    kind::<qos::granted::Granted>(),
-    kind::<qos::granted::NotGranted>(),
-    kind::<qos::reservations::Reservations>(),
-    kind::<queues::Queues>(),
-    kind::<cost::Cost>(),
     kind::<kernel::Kernel>(),
-    kind::<gap::Gap>(),
-    kind::<rsvp::held::Held>(),
-    kind::<rsvp::messages::Messages>(),
-    kind::<rsvp::repaired::Repaired>(),
-    kind::<rsvp::neighbour::Neighbour>(),
-    kind::<rsvp::load::Load>(),
-    kind::<rsvp::dissected::Dissected>(),
-    kind::<loss::Loss>(),
-    kind::<gist::state::State>(),
-    kind::<gist::silent::Silent>(),
-    kind::<gist::no_routing_state::NoRoutingState>(),
-    kind::<gist::no_errors::NoErrors>(),
-    kind::<clean_stop::CleanStop>(),
+    kind::<counter::Counter>(),
+    kind::<load::Load>(),
+    kind::<forwarding::Forwarding>(),
+    kind::<dissected::Dissected>(),
+    kind::<clean::Clean>(),
 ];
 
 /// The observation that holds, or the observation that does not.
 pub(crate) type Verdict = Result<String, String>;
 
-/// A kind of check. The fields of the type are the keys in the file, without `name` and `kind`.
+/// Something that a check compares, to be read when the step `at` has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Wanted {
+    /// What the kernel of a node holds.
+    Kernel { at: String, node: String },
+    /// The counters of a node's daemon.
+    Counters { at: String, node: String },
+}
+
+impl Wanted {
+    /// Returns the `id` of the step, and the node.
+    pub(crate) fn place(&self) -> (&str, &str) {
+        match self {
+            Self::Kernel { at, node } | Self::Counters { at, node } => (at, node),
+        }
+    }
+}
+
+/// A kind of check. The fields of the type are the keys in the file, without `expect`.
 pub(crate) trait Check: Debug + DeserializeOwned + 'static {
-    /// The value of `kind` in the file.
+    /// The key of the file that names the kind.
     const NAME: &'static str;
     /// When the check holds, in a sentence for `signalbox lab checks`.
     const MEANING: &'static str;
     const KEYS: &'static [Key];
     /// The check judges captured packets, so that it cannot hold if a capture ran full.
     const READS_CAPTURES: bool = true;
+
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// The first mistake.
+    fn parse(element: Element<'_>) -> Result<Self, Mistake> {
+        kinds::parse(element)
+    }
+
+    /// Returns what the check compares, to be read in the course of the run.
+    fn wants(&self) -> Vec<Wanted> {
+        Vec::new()
+    }
+
+    /// Judges what the daemons show now; `None` if the check judges evidence.
+    fn observe(&self, _plan: &Plan, _running: &[usize]) -> Option<Result<Verdict>> {
+        None
+    }
 
     /// Checks what the types of the keys cannot: names that exist, numbers in range.
     ///
@@ -109,6 +130,8 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
 /// A check of any kind.
 pub(crate) trait AnyCheck: Debug {
     fn reads_captures(&self) -> bool;
+    fn wants(&self) -> Vec<Wanted>;
+    fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>>;
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake>;
     fn collect(&self, captures: &Captures, evidence: &mut Evidence, progress: &Progress<'_>);
     fn judge(&self, evidence: &Evidence) -> Verdict;
@@ -119,6 +142,14 @@ pub(crate) trait AnyCheck: Debug {
 impl<C: Check> AnyCheck for C {
     fn reads_captures(&self) -> bool {
         C::READS_CAPTURES
+    }
+
+    fn wants(&self) -> Vec<Wanted> {
+        Check::wants(self)
+    }
+
+    fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {
+        Check::observe(self, plan, running)
     }
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
@@ -147,7 +178,7 @@ const fn kind<C: Check>() -> Kind<dyn AnyCheck> {
         name: C::NAME,
         meaning: C::MEANING,
         keys: C::KEYS,
-        parse: |element| Ok(Box::new(kinds::parse::<C>(element)?)),
+        parse: |element| Ok(Box::new(C::parse(element)?)),
     }
 }
 
@@ -159,6 +190,29 @@ pub(crate) struct Outcome {
     pub(crate) detail: String,
 }
 
+impl Outcome {
+    /// Returns the outcome of a verdict.
+    pub(crate) fn new(name: &str, verdict: Verdict) -> Self {
+        let (ok, detail) = match verdict {
+            Ok(detail) => (true, detail),
+            Err(detail) => (false, detail),
+        };
+        Self { name: name.to_owned(), ok, detail }
+    }
+}
+
+/// Returns the outcomes of a run: of its `expect` steps, then of its checks.
+pub(crate) fn judge_all(scenario: &Scenario, evidence: &Evidence) -> Vec<Outcome> {
+    let mut outcomes = evidence.outcomes.clone();
+    for (number, check) in scenario.checks.iter().enumerate() {
+        outcomes.push(match evidence.verdicts.get(&number) {
+            Some(verdict) => Outcome::new(&check.name, verdict.clone()),
+            None => judge(check, evidence),
+        });
+    }
+    outcomes
+}
+
 /// Judges the evidence by a check.
 pub(crate) fn judge(check: &NamedCheck, evidence: &Evidence) -> Outcome {
     let missed: u64 = evidence.trace.links.iter().map(|link| link.missed).sum();
@@ -167,9 +221,5 @@ pub(crate) fn judge(check: &NamedCheck, evidence: &Evidence) -> Outcome {
     } else {
         check.check.judge(evidence)
     };
-    let (ok, detail) = match verdict {
-        Ok(detail) => (true, detail),
-        Err(detail) => (false, detail),
-    };
-    Outcome { name: check.name.clone(), ok, detail }
+    Outcome::new(&check.name, verdict)
 }

@@ -3,69 +3,209 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use toml::Spanned;
 
+use super::select::{self, Span};
 use super::{Check, Verdict};
 use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
-use crate::scenario::{LABEL, Mistake, Scope};
-use crate::steps::traffic::{FLOW, Packet, TrafficRun};
-use crate::units::{Percent, Rate};
+use crate::scenario::{Mistake, Scope};
+use crate::steps::traffic::{Packet, TrafficRun};
+use crate::units::{self, Percent, Rate};
 
-/// A share of fewer packets means little.
+/// A share of fewer packets means little, and with fewer packets behind a gap it may not be over.
 const PACKETS_MIN: usize = 100;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Traffic {
-    flow: Spanned<String>,
-    phase: Spanned<String>,
+    flow: Option<Spanned<String>>,
+    links: Option<Spanned<toml::Value>>,
+    during: Option<Spanned<String>>,
+    after: Option<Spanned<String>>,
     min_loss: Option<Percent>,
     max_loss: Option<Percent>,
     min_goodput: Option<Rate>,
     max_goodput: Option<Rate>,
+    max_delay: Option<units::Span>,
+    max_gap: Option<units::Span>,
 }
 
 impl Check for Traffic {
     const NAME: &'static str = "traffic";
-    const MEANING: &'static str = "Of the packets of the flow that were sent while the lab watched, at least 100, such a share was lost and such a rate arrived.";
+    const MEANING: &'static str = "Of the packets of a flow that were sent in this time, at least 100, such a share was lost, such a rate arrived, with such a delay; or the flow was interrupted no longer than this, and at least 100 packets followed without loss; or each end of each of the lossy links discarded such a share of at least 100 packets.";
     const KEYS: &'static [Key] = &[
-        key("flow", "flow", "the name of the `traffic` step"),
-        key("phase", "label", "the label of the `watch` step"),
+        key("flow", "id", "a `traffic` step").optional(),
+        key("links", "links", "instead of `flow`: links with a `loss`, or \"all\" of them").optional(),
+        key("during", "id", "packets sent while this step lasted").optional(),
+        key("after", "id", "packets sent after the moment of this step, to the end of `during`").optional(),
         key("min_loss", "percent", "the least loss").optional(),
         key("max_loss", "percent", "the greatest loss").optional(),
         key("min_goodput", "rate", "the least rate that arrives, IP headers included").optional(),
         key("max_goodput", "rate", "the greatest rate that arrives").optional(),
+        key("max_delay", "time", "the greatest one-way delay of 99 % of the packets that arrive").optional(),
+        key("max_gap", "time", "from the moment `after` to the first packet behind which no packet is lost")
+            .optional(),
     ];
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        scope.defined(FLOW, &self.flow)?;
-        scope.defined(LABEL, &self.phase)
+        match (&self.flow, &self.links, &self.during) {
+            (Some(flow), None, Some(during)) => {
+                scope.id_of(&["traffic"], flow)?;
+                scope.ids([during].into_iter().chain(&self.after))
+            }
+            (None, Some(links), None) => select::validate_links(scope, links),
+            _ => Err(Mistake::new(0..0, "`traffic` needs `flow` and `during`, or `links`")),
+        }?;
+        match (&self.max_gap, &self.after) {
+            (Some(_), None) => {
+                Err(Mistake::new(0..0, "`max_gap` needs `after`, the step that interrupts the flow"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn judge(&self, evidence: &Evidence) -> Verdict {
-        let Some(run) = evidence.all::<TrafficRun>().find(|run| run.name == *self.flow.as_ref()) else {
-            return Err(format!("there was no flow {}", self.flow.as_ref()));
-        };
-        let (from, to) = evidence.window(self.phase.as_ref())?;
-        let service = Service::of(run, from, to);
+        if let Some(links) = &self.links {
+            return self.links(evidence, links.as_ref());
+        }
+        if self.max_gap.is_some() {
+            return self.interruption(evidence);
+        }
+        let (run, span) = self.run(evidence)?;
+        let service = Service::of(run, span.from, span.to);
         let delay = service.delay(50).zip(service.delay(99));
         let delay =
             delay.map_or_else(String::new, |(p50, p99)| format!(", delay p50 {p50:.1} ms, p99 {p99:.1} ms"));
         let seen = format!(
-            "{} of {} packets lost ({:.1} %), {:.0} kbit/s arrived{delay}",
+            "{} of {} packets lost ({:.1} %), {:.0} kbit/s arrived{delay}{}",
             service.lost,
             service.sent,
             service.loss(),
             service.goodput / 1e3,
+            self.bounds(),
         );
+        let in_time =
+            |most: units::Span| service.delay(99).is_some_and(|ms| ms <= most.0.as_secs_f64() * 1e3);
         #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
         let good = service.sent >= PACKETS_MIN
             && self.min_loss.is_none_or(|least| service.loss() >= least.percent())
             && self.max_loss.is_none_or(|most| service.loss() <= most.percent())
             && self.min_goodput.is_none_or(|least| service.goodput >= least.0 as f64)
-            && self.max_goodput.is_none_or(|most| service.goodput <= most.0 as f64);
+            && self.max_goodput.is_none_or(|most| service.goodput <= most.0 as f64)
+            && self.max_delay.is_none_or(in_time);
         if good { Ok(seen) } else { Err(seen) }
+    }
+
+    fn measure(&self, evidence: &Evidence) -> Option<(&'static str, Value)> {
+        self.max_gap?;
+        Some(("gaps", self.gap(evidence).ok()?.measured()))
+    }
+}
+
+impl Traffic {
+    /// Returns the flow and the time that is judged.
+    fn run<'e>(&self, evidence: &'e Evidence) -> Result<(&'e TrafficRun, Span), String> {
+        let flow = self.flow.as_ref().map_or("", |flow| flow.as_ref().as_str());
+        let run = evidence.all::<TrafficRun>().find(|run| run.name == flow);
+        let run = run.ok_or_else(|| format!("there was no flow {flow}"))?;
+        let mut span = Span::of(evidence, [&None, &None, &self.during])?;
+        if let Some(after) = &self.after {
+            span.from = evidence.moment(after.as_ref())?;
+        }
+        Ok((run, span))
+    }
+
+    /// Says what the check allows.
+    fn bounds(&self) -> String {
+        let percent = |what: &str, bound: Option<Percent>| {
+            bound.map(|bound| format!("loss {what} {} %", bound.percent()))
+        };
+        let rate = |what: &str, bound: Option<Rate>| {
+            bound.map(|bound| format!("goodput {what} {} kbit/s", bound.0 / 1000))
+        };
+        let delay = self.max_delay.map(|most| format!("delay p99 at most {most}"));
+        let bounds = [
+            percent("at least", self.min_loss),
+            percent("at most", self.max_loss),
+            rate("at least", self.min_goodput),
+            rate("at most", self.max_goodput),
+            delay,
+        ];
+        format!(" (expected: {})", bounds.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+
+    fn gap(&self, evidence: &Evidence) -> Result<Length, String> {
+        let (run, span) = self.run(evidence)?;
+        Ok(Length::of(&run.packets, span.from, span.to))
+    }
+
+    fn interruption(&self, evidence: &Evidence) -> Verdict {
+        let gap = self.gap(evidence)?;
+        let most = self.max_gap.unwrap_or(units::Span::millis(0));
+        let seen = format!(
+            "a gap of {:.1} ms with {} packets lost; then {} without loss (at most {most} expected)",
+            gap.length.as_secs_f64() * 1e3,
+            gap.lost,
+            gap.behind
+        );
+        if gap.behind >= PACKETS_MIN && gap.length <= most.0 { Ok(seen) } else { Err(seen) }
+    }
+
+    fn links(&self, evidence: &Evidence, links: &toml::Value) -> Verdict {
+        let legs = select::legs(evidence, links)?;
+        let all = matches!(links, toml::Value::String(text) if text == "all");
+        let mut seen = Vec::new();
+        let mut good = true;
+        for leg in &legs {
+            let counts: Vec<_> = evidence.losses.iter().filter(|count| count.link == leg.link).collect();
+            good &= all || !counts.is_empty();
+            for count in counts {
+                #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 packets")]
+                let share = 100.0 * count.dropped as f64 / count.seen.max(1) as f64;
+                good &= count.seen >= PACKETS_MIN as u64;
+                good &= self.min_loss.is_none_or(|least| share >= least.percent());
+                good &= self.max_loss.is_none_or(|most| share <= most.percent());
+                let (link, node) =
+                    (&evidence.plan.links[count.link].name, &evidence.plan.nodes[count.node].name);
+                seen.push(format!("{link} to {node} {share:.1} % of {}", count.seen));
+            }
+        }
+        if seen.is_empty() {
+            return Err("no link has a loss".to_owned());
+        }
+        let seen = seen.join(", ") + &self.bounds();
+        if good { Ok(seen) } else { Err(seen) }
+    }
+}
+
+/// How long the flow was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Length {
+    /// From the moment to the first packet of those that all arrived; nothing if no packet was lost.
+    length: Duration,
+    lost: usize,
+    /// Packets sent from then on, all of which arrived.
+    behind: usize,
+}
+
+impl Length {
+    /// Looks at the packets sent from the moment on, which are in order.
+    fn of(packets: &[Packet], moment: Duration, end: Duration) -> Self {
+        let sent: Vec<_> = packets.iter().filter(|p| (moment..end).contains(&p.sent)).collect();
+        let last = sent.iter().rposition(|packet| packet.arrived.is_none());
+        let first = last.map_or(0, |last| last + 1);
+        let over = sent.get(first).map_or(end, |packet| packet.sent);
+        Self {
+            length: last.map_or(Duration::ZERO, |_| over.saturating_sub(moment)),
+            lost: sent.iter().filter(|packet| packet.arrived.is_none()).count(),
+            behind: sent.len() - first,
+        }
+    }
+
+    fn measured(self) -> Value {
+        json!({"gap_ms": self.length.as_secs_f64() * 1e3, "lost": self.lost})
     }
 }
 
@@ -146,5 +286,29 @@ mod tests {
         assert_eq!((service.delay(50), service.delay(100)), (Some(4.0), Some(2000.0)));
         let nothing = Service::of(&run, Duration::from_secs(3), Duration::from_secs(4));
         assert_eq!((nothing.sent, nothing.delay(50)), (0, None));
+    }
+
+    fn sent_at(sent: u64, arrives: bool) -> Packet {
+        let sent = Duration::from_millis(sent);
+        Packet { sent, arrived: arrives.then_some(sent) }
+    }
+
+    #[test]
+    fn a_gap_ends_with_the_first_packet_of_those_that_all_arrive() {
+        let packets = [
+            (0, false),
+            (10, true),
+            (20, false),
+            (30, true),
+            (40, false),
+            (50, true),
+            (60, true),
+            (90, false),
+        ];
+        let packets = packets.map(|(sent, arrives)| sent_at(sent, arrives));
+        let ms = Duration::from_millis;
+        assert_eq!(Length::of(&packets, ms(5), ms(80)), Length { length: ms(45), lost: 2, behind: 2 });
+        assert_eq!(Length::of(&packets, ms(50), ms(80)), Length { length: ms(0), lost: 0, behind: 2 });
+        assert_eq!(Length::of(&packets, ms(50), ms(100)), Length { length: ms(50), lost: 1, behind: 0 });
     }
 }

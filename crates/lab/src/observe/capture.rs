@@ -137,7 +137,8 @@ fn read(mut capture: Capture, kept: &Mutex<Kept>, stop: &AtomicBool) -> std::io:
             }
             kept.octets += frame.octets.len();
             let octets = frame.octets.to_vec();
-            kept.frames.push(Frame { at: frame.timestamp, outgoing: frame.outgoing, octets });
+            let number = kept.frames.len() + 1;
+            kept.frames.push(Frame { number, at: frame.timestamp, outgoing: frame.outgoing, octets });
         });
         match result {
             // Reported once when the link goes down; it may come up again.
@@ -177,8 +178,12 @@ mod tests {
     #[test]
     fn a_written_capture_is_read_back() {
         let path = std::env::temp_dir().join(format!("signalbox-lab-{}.pcap", std::process::id()));
-        let frame =
-            Frame { at: Duration::from_micros(1_700_000_000_000_123), outgoing: true, octets: vec![1, 2, 3] };
+        let frame = Frame {
+            number: 1,
+            at: Duration::from_micros(1_700_000_000_000_123),
+            outgoing: true,
+            octets: vec![1, 2, 3],
+        };
         write(&path, std::slice::from_ref(&frame)).expect("the directory is writable");
         let mut reader = PcapReader::new(File::open(&path).expect("written")).expect("a capture");
         let packet = reader.next_packet().expect("there is one").expect("sound");

@@ -1,5 +1,6 @@
 //! What happened, observed from outside the daemons: the packets on each link.
 
 pub(crate) mod capture;
+pub(crate) mod fields;
 pub(crate) mod packet;
 pub(crate) mod trace;

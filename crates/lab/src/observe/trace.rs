@@ -4,6 +4,7 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::fields::Message;
 use super::packet::{Datagram, Ip};
 use crate::plan::Leg;
 use crate::protocols::{self, Observer};
@@ -14,6 +15,8 @@ pub(crate) const PROBE_PAYLOAD: &[u8] = b"signalbox lab probe ";
 /// A frame as a capture saw it at the first end of its link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
+    /// Its number in the capture of the link, counted from 1.
+    pub(crate) number: usize,
     /// Since 1970.
     pub(crate) at: Duration,
     /// The first end sent it.
@@ -39,6 +42,8 @@ pub(crate) struct LinkTrace {
     pub(crate) probes: Vec<Probe>,
     /// Frames that the capture had no room for.
     pub(crate) missed: u64,
+    /// Octets of the IP packet of each frame.
+    octets: Vec<u32>,
     /// What each protocol found.
     seen: Vec<Box<dyn Observer>>,
 }
@@ -53,14 +58,16 @@ impl LinkTrace {
     /// Returns the trace of a link on which nothing passed; captures are taken at the node `first`.
     pub(crate) fn new(first: usize) -> Self {
         let seen = protocols::all().filter_map(|protocol| protocol.observer(first)).collect();
-        Self { first, probes: Vec::new(), missed: 0, seen }
+        Self { first, probes: Vec::new(), missed: 0, octets: Vec::new(), seen }
     }
 
     /// Reads the frames of a capture.
     pub(crate) fn read(first: usize, frames: &[Frame], missed: u64) -> Self {
         let mut trace = Self { missed, ..Self::new(first) };
         for frame in frames {
-            let Some(ip) = Ip::read(&frame.octets) else { continue };
+            let ip = Ip::read(&frame.octets);
+            trace.octets.push(ip.map_or(0, |ip| u32::try_from(ip.packet.len()).unwrap_or(0)));
+            let Some(ip) = ip else { continue };
             match Datagram::read(ip) {
                 Some(datagram) if datagram.payload.starts_with(PROBE_PAYLOAD) => {
                     let Ip { src, dst, ttl, .. } = ip;
@@ -93,6 +100,16 @@ impl LinkTrace {
             seen.downcast_mut()
         });
         all.next().expect("a protocol of the table has this observer")
+    }
+
+    /// Returns the octets of the IP packet in a frame, by the frame's number.
+    pub(crate) fn octets(&self, frame: usize) -> u32 {
+        frame.checked_sub(1).and_then(|index| self.octets.get(index)).copied().unwrap_or(0)
+    }
+
+    /// Returns the messages of a protocol, in the order in which they passed.
+    pub(crate) fn messages(&self, protocol: &str) -> Vec<&dyn Message> {
+        self.seen.iter().filter(|seen| seen.protocol() == protocol).flat_map(|seen| seen.messages()).collect()
     }
 
     /// Whether a frame went along `leg`, which is on this link.

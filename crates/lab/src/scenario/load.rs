@@ -1,8 +1,7 @@
-//! From the text of a file to a [`Scenario`], or to the line that is wrong.
+//! From the text of a file to a [`Scenario`], or to all its mistakes with their lines.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,24 +9,25 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::{Family, Link, NamedCheck, Node, Route, Scenario, Tree, builtin, validate};
+use super::source::{Sources, substitute, text_of};
+use super::{Family, NamedCheck, NamedStep, Requirement, Route, Scenario, Tree, topology, validate};
 use crate::checks::CHECKS;
-use crate::steps::{AnyStep, STEPS};
-use crate::{kinds, protocols};
+use crate::kinds;
+use crate::steps::STEPS;
+use crate::units::Span;
+
+/// The version of the language.
+const VERSION: u32 = 2;
 
 /// Why a scenario cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ScenarioError {
-    /// The file has a mistake.
-    #[error("{file}:{line}: {what}")]
-    Mistake {
-        /// The file's name.
-        file: String,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong, and what would be right.
-        what: String,
-    },
+    /// The file has mistakes.
+    #[error("{}", .0.join("\n"))]
+    Mistakes(
+        /// Each with file and line, what is wrong, and what would be right.
+        Vec<String>,
+    ),
     /// The file cannot be read.
     #[error("cannot read scenario {file}: {cause}; give the path of a readable TOML file")]
     Unreadable {
@@ -66,36 +66,56 @@ impl From<toml::de::Error> for Mistake {
     }
 }
 
-/// The scenario that is built in under this name, or the one in the file at this path.
-pub(crate) fn find(name: &str) -> Result<Scenario, ScenarioError> {
-    if let Some(text) = builtin(name) {
-        return read(&format!("{name}.toml"), text);
-    }
-    if !name.contains('/') && Path::new(name).extension().is_none_or(|extension| extension != "toml") {
-        let known = super::builtins().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-        return Err(ScenarioError::Unknown { name: name.to_owned(), known });
-    }
-    let text = std::fs::read_to_string(name)
-        .map_err(|error| ScenarioError::Unreadable { file: name.to_owned(), cause: error.to_string() })?;
-    read(name, &text)
+/// The scenario that is built in under this name, or the one in the file at this path; `set` are values of its parameters.
+pub(crate) fn find(name: &str, set: &[(String, String)]) -> Result<Scenario, ScenarioError> {
+    let (file, text) = text_of(name)?;
+    read_with(&file, &text, set)
 }
 
 /// Reads the text of a scenario file; `file` is its name in errors.
 pub(crate) fn read(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
-    let scenario = parse(text).and_then(|scenario| validate::validate(&scenario).map(|()| scenario));
-    scenario.map_err(|mistake| {
-        let before = text.get(..mistake.at.start).unwrap_or("");
-        let line = before.bytes().filter(|octet| *octet == b'\n').count() + 1;
-        ScenarioError::Mistake { file: file.to_owned(), line, what: mistake.what }
-    })
+    read_with(file, text, &[])
 }
 
-/// Everything but the arrays whose elements are read one by one.
+fn read_with(file: &str, text: &str, set: &[(String, String)]) -> Result<Scenario, ScenarioError> {
+    let sources = Sources::of(file, text, set)?;
+    let mut mistakes = Vec::new();
+    let scenario = parse(sources.table(&mut mistakes), &mut mistakes);
+    if let Some(scenario) = &scenario {
+        // What cannot be read would be missed here, and reported again.
+        if mistakes.is_empty() {
+            validate::validate(scenario, &mut mistakes);
+        }
+    }
+    if let (Some(scenario), true) = (scenario, mistakes.is_empty()) {
+        return Ok(scenario);
+    }
+    mistakes.sort_by_key(|mistake| mistake.at.start);
+    let mut lines: Vec<String> = mistakes
+        .into_iter()
+        .map(|mistake| {
+            let (file, line) = sources.place(mistake.at.start);
+            format!("{file}:{line}: {}", mistake.what)
+        })
+        .collect();
+    lines.dedup();
+    Err(ScenarioError::Mistakes(lines))
+}
+
+/// Everything but the network, the steps and the checks.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
+    version: Spanned<u32>,
     name: Spanned<String>,
     description: String,
+    #[serde(rename = "extends")]
+    _extends: Option<String>,
+    #[serde(default)]
+    requires: Vec<Requirement>,
+    timeout: Option<Span>,
+    #[serde(default)]
+    tags: Vec<String>,
     #[serde(default)]
     family: Family,
     #[serde(default)]
@@ -104,67 +124,94 @@ struct Head {
     config: toml::Table,
     #[serde(default)]
     files: BTreeMap<String, String>,
-    links: Vec<Link>,
     #[serde(default)]
     routes: Vec<Route>,
     #[serde(default)]
     multicast: Vec<Tree>,
 }
 
-fn parse(text: &str) -> Result<Scenario, Mistake> {
-    let mut file = DeTable::parse(text)?.into_inner();
-    let nodes = elements(&mut file, "nodes")?;
-    let workload = elements(&mut file, "workload")?;
-    let checks = elements(&mut file, "checks")?;
-    let head: Head = decode(Spanned::new(0..0, DeValue::Table(file)))?;
-    validate::name(&head.name, "a scenario")?;
-    let Some(nodes) = nodes else { return Err(Mistake::new(0..0, "missing field `nodes`")) };
-    Ok(Scenario {
+fn parse(mut file: DeTable<'_>, mistakes: &mut Vec<Mistake>) -> Option<Scenario> {
+    parameters(&mut file, mistakes);
+    let (nodes, links) = topology::read(&mut file, mistakes);
+    let steps = elements(&mut file, "steps", mistakes);
+    let checks = elements(&mut file, "checks", mistakes);
+    let workload = steps.into_iter().filter_map(|element| kept(step(element), mistakes)).collect();
+    let checks = checks.into_iter().filter_map(|element| kept(check(element), mistakes)).collect();
+    let head: Head = match decode(Spanned::new(0..0, DeValue::Table(file))) {
+        Ok(head) => head,
+        Err(mistake) => {
+            mistakes.push(mistake);
+            return None;
+        }
+    };
+    if *head.version.as_ref() != VERSION {
+        let what =
+            format!("this program reads version {VERSION} of the language; write `version = {VERSION}`");
+        mistakes.push(Mistake::new(head.version.span(), what));
+    }
+    if let Err(mistake) = validate::name(&head.name, "a scenario") {
+        mistakes.push(mistake);
+    }
+    Some(Scenario {
         name: head.name.into_inner(),
         description: head.description,
+        requires: head.requires,
+        timeout: head.timeout,
+        tags: head.tags,
         family: head.family,
         seed: head.seed,
         config: head.config,
         files: head.files,
-        nodes: nodes.into_iter().map(node).collect::<Result<_, _>>()?,
-        links: head.links,
+        nodes,
+        links,
         routes: head.routes,
         multicast: head.multicast,
-        workload: workload.into_iter().flatten().map(step).collect::<Result<_, _>>()?,
-        checks: checks.into_iter().flatten().map(check).collect::<Result<_, _>>()?,
+        workload,
+        checks,
     })
 }
 
-/// A table of an array: a node, a step or a check.
+fn kept<T>(read: Result<T, Vec<Mistake>>, mistakes: &mut Vec<Mistake>) -> Option<T> {
+    read.map_err(|found| mistakes.extend(found)).ok()
+}
+
+/// Takes `[params]` out of the file and puts its values where they are named.
+fn parameters(file: &mut DeTable<'_>, mistakes: &mut Vec<Mistake>) {
+    let params = topology::table(file, "params", mistakes).map(Spanned::into_inner).unwrap_or_default();
+    for (_, value) in file.iter_mut() {
+        substitute(value.get_mut(), &params);
+    }
+}
+
+/// A table of an array: a step or a check.
 pub(crate) type Element<'i> = Spanned<DeTable<'i>>;
 
-/// Takes an array of tables out of the file; `None` if the file has no such key.
-fn elements<'i>(file: &mut DeTable<'i>, key: &str) -> Result<Option<Vec<Element<'i>>>, Mistake> {
-    let Some(value) = file.remove(key) else { return Ok(None) };
+/// Takes an array of tables out of the file.
+fn elements<'i>(file: &mut DeTable<'i>, key: &str, mistakes: &mut Vec<Mistake>) -> Vec<Element<'i>> {
+    let Some(value) = file.remove(key) else { return Vec::new() };
     let at = value.span();
     let wrong = |at| Mistake::new(at, format!("`{key}` has to be written as [[{key}]] tables"));
-    let DeValue::Array(array) = value.into_inner() else { return Err(wrong(at)) };
-    let table = |element: Spanned<DeValue<'i>>| {
+    let DeValue::Array(array) = value.into_inner() else {
+        mistakes.push(wrong(at));
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for element in array {
         let at = element.span();
         match element.into_inner() {
-            DeValue::Table(table) => Ok(Spanned::new(at, table)),
-            _ => Err(wrong(at)),
+            DeValue::Table(table) => found.push(Spanned::new(at, table)),
+            _ => mistakes.push(wrong(at)),
         }
-    };
-    array.into_iter().map(table).collect::<Result<_, _>>().map(Some)
+    }
+    found
 }
 
-/// Takes a string out of an element.
-fn take(element: &mut Element<'_>, key: &str, of: &str) -> Result<Spanned<String>, Mistake> {
-    let at = element.span();
-    let value = element
-        .get_mut()
-        .remove(key)
-        .ok_or_else(|| Mistake::new(at, format!("{of} lacks the key `{key}`")))?;
-    decode(value)
+/// Takes a text out of an element.
+fn take(element: &mut Element<'_>, key: &str) -> Result<Option<Spanned<String>>, Mistake> {
+    element.get_mut().remove(key).map(decode).transpose()
 }
 
-fn decode<T: DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, Mistake> {
+pub(super) fn decode<T: DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, Mistake> {
     Ok(T::deserialize(ValueDeserializer::from(value))?)
 }
 
@@ -175,123 +222,155 @@ pub(crate) fn rest<T: DeserializeOwned>(element: Element<'_>) -> Result<T, Mista
         .map_err(|mistake: Mistake| if mistake.at.is_empty() { Mistake { at, ..mistake } } else { mistake })
 }
 
-/// Reads a node. Each protocol that a node may lack has a key of its name.
-fn node(mut element: Element<'_>) -> Result<Node, Mistake> {
-    let (mut runs, mut keys) = (protocols::Set::new(), String::new());
-    for protocol in protocols::all() {
-        let mut on = true;
-        if let Some(default) = protocol.switch() {
-            let given = element.get_mut().remove(protocol.name()).map(decode::<bool>).transpose()?;
-            on = given.unwrap_or(default);
-            keys += &format!(", `{}`", protocol.name());
-        }
-        if on {
-            runs.insert(protocol.name());
-        }
-    }
-    let mut node: Node =
-        rest(element).map_err(|mistake| match mistake.what.starts_with("unknown field") {
-            true => Mistake { what: mistake.what + &keys, ..mistake },
-            false => mistake,
-        })?;
-    node.protocols = if node.daemon { runs } else { protocols::Set::new() };
-    Ok(node)
+fn step(mut element: Element<'_>) -> Result<NamedStep, Vec<Mistake>> {
+    let id = take(&mut element, "id").map_err(|mistake| vec![mistake])?;
+    let kinds = STEPS.iter().map(|step| (step.kind.name, step.kind.keys));
+    let kind = kinds::splice(kinds, &mut element, "step")?;
+    let at = element.span();
+    let kind = &STEPS[kind];
+    Ok(NamedStep {
+        id,
+        at,
+        kind: kind.kind.name,
+        step: (kind.kind.parse)(element).map_err(|mistake| vec![mistake])?,
+    })
 }
 
-fn step(mut element: Element<'_>) -> Result<Box<dyn AnyStep>, Mistake> {
-    let kind = take(&mut element, "step", "a workload step")?;
-    let kind = kinds::find(STEPS, &kind, "step", |step| step.kind.name)?;
-    (kind.kind.parse)(element)
-}
-
-fn check(mut element: Element<'_>) -> Result<NamedCheck, Mistake> {
-    let name = take(&mut element, "name", "a check")?.into_inner();
-    let kind = take(&mut element, "kind", "a check")?;
-    let kind = kinds::find(CHECKS, &kind, "kind of check", |check| check.name)?;
-    Ok(NamedCheck { name, check: (kind.parse)(element)? })
+fn check(mut element: Element<'_>) -> Result<NamedCheck, Vec<Mistake>> {
+    let at = element.span();
+    let name = take(&mut element, "expect").map_err(|mistake| vec![mistake])?;
+    let Some(name) = name else {
+        let what = "a check lacks `expect`, which says what has to hold, like `expect = \"nothing is lost\"`";
+        return Err(vec![Mistake::new(at, what)]);
+    };
+    let kind = kinds::splice(CHECKS.iter().map(|kind| (kind.name, kind.keys)), &mut element, "check")?;
+    let check = (CHECKS[kind].parse)(element).map_err(|mistake| vec![mistake])?;
+    Ok(NamedCheck { name: name.into_inner(), at, check })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SOUND: &str = r#"name = "two"
+    const SOUND: &str = r#"version = 2
+name = "two"
 description = "two hosts"
 
-[[nodes]]
-name = "a"
+[topology]
+chain = ["a", "b"]
 
-[[nodes]]
-name = "b"
+[params]
+count = 3
 
-[[links]]
-ends = ["a", "b"]
+[nodes.a]
+protocols = ["gist", "ping"]
 
-[[workload]]
-step = "ping"
-from = "a"
-to = "b"
+[[steps]]
+id = "first"
+ping = { from = "a", to = "b", count = "${count}" }
 
 [[checks]]
-name = "all nodes visited"
-kind = "path"
-hops = ["a", "b"]
+expect = "all nodes visited"
+path = ["a", "b"]
+ping = "first"
 "#;
 
-    fn mistake(from: &str, to: &str) -> String {
-        assert!(SOUND.contains(from), "{from}");
-        read("two.toml", &SOUND.replacen(from, to, 1)).expect_err("has a mistake").to_string()
+    fn mistakes(changes: &[(&str, &str)]) -> String {
+        let mut text = SOUND.to_owned();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replacen(from, to, 1);
+        }
+        read("two.toml", &text).expect_err("has a mistake").to_string()
     }
 
     #[test]
-    fn a_sound_file_is_read() {
+    fn a_sound_file_is_read_with_the_defaults_of_its_network() {
         let scenario = read("two.toml", SOUND).expect("sound");
         assert_eq!((scenario.nodes.len(), scenario.links.len()), (2, 1));
         assert!(
             scenario.nodes.iter().all(|node| node.daemon && node.protocols.contains("ping") && !node.forward)
         );
+        assert_eq!(scenario.workload[0].kind, "ping");
+        let defaults = "[topology.all_links]\nrate = \"8mbit\"\n[links.b-c]\nrate = \"1mbit\"\n[nodes.c]\ndaemon = false\n";
+        let scenario = read("two.toml", &format!("{SOUND}{defaults}")).expect("sound");
+        let rates: Vec<_> = scenario.links.iter().filter_map(|link| Some(link.rate?.0)).collect();
+        assert_eq!(rates, [8_000_000, 1_000_000]);
+        assert_eq!(scenario.nodes.iter().map(|node| node.forward).collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_its_line_and_the_keys_that_exist() {
-        let message = mistake("name = \"a\"", "name = \"a\"\nfroward = true");
-        let fields = "expected one of `name`, `daemon`, `forward`, `certificate`, `config`, `ping`, `qos`";
-        assert!(message.starts_with(&format!("two.toml:6: unknown field `froward`, {fields}")), "{message}");
-        let message = mistake("from = \"a\"", "form = \"a\"");
+    fn all_mistakes_are_reported_at_once_with_line_and_what_would_be_right() {
+        let text = mistakes(&[
+            ("[\"gist\", \"ping\"]", "[\"gist\", \"pong\"]"),
+            ("count = \"${count}\"", "cuont = 3"),
+            ("path = [\"a\", \"b\"]\nping = \"first\"", "paht = [\"a\"]"),
+        ]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
         assert!(
-            message.starts_with("two.toml:15: unknown field `form`, expected one of `from`, `to`"),
-            "{message}"
+            lines[0].starts_with("two.toml:12: unknown protocol `pong`, expected one of gist, ping"),
+            "{text}"
         );
-        let message = mistake("hops =", "hop =");
-        assert!(message.starts_with("two.toml:21: unknown field `hop`, expected one of `hops`"), "{message}");
+        assert!(
+            lines[1].starts_with("two.toml:16: unknown field `cuont`, expected one of `from`, `to`"),
+            "{text}"
+        );
+        assert!(lines[2].starts_with("two.toml:18: a check has one of the keys show, messages"), "{text}");
     }
 
     #[test]
-    fn every_mistake_has_its_line_and_says_what_would_be_right() {
+    fn every_mistake_has_its_line() {
         for (from, to, line, right) in [
-            ("name = \"two\"", "name = \"Two\"", 1, "use 1 to 24 of a-z, 0-9 and -"),
-            ("name = \"b\"", "name = \"a\"", 8, "give it another name"),
-            ("ends = [\"a\", \"b\"]", "ends = [\"a\", \"c\"]", 11, "expected one of a, b"),
-            ("ends = [\"a\", \"b\"]", "ends = [\"a\", \"b\"]\nrate = \"fast\"", 12, "like \"10mbit\""),
-            ("ends = [\"a\", \"b\"]", "ends = [\"a\", \"b\"]\nloss = 120.0", 12, "from 0 to 100"),
-            ("step = \"ping\"", "step = \"pong\"", 14, "expected one of udp, ping"),
-            ("step = \"ping\"\n", "", 13, "lacks the key `step`"),
+            ("version = 2", "version = 1", 1, "write `version = 2`"),
+            ("name = \"two\"", "name = \"Two\"", 2, "use 1 to 24 of a-z, 0-9 and -"),
+            ("[\"a\", \"b\"]\n\n[params]", "[\"a\", \"a\"]\n\n[params]", 6, "a link joins two nodes"),
+            ("[nodes.a]", "[links.ab]\n[nodes.a]", 11, "like [links.h1-r1]"),
+            ("[nodes.a]", "[links.a-c]\n[nodes.a]", 11, "expected one of a, b"),
+            ("from = \"a\", ", "", 14, "`ping` lacks the key `from` (node)"),
             ("to = \"b\"", "to = \"c\"", 16, "unknown node `c`, expected one of a, b"),
-            ("to = \"b\"", "to = \"b\"\nsessions = 0", 17, "between 1 and 1000"),
-            ("kind = \"path\"", "kind = \"road\"", 20, "expected one of forwarding, path"),
-            ("description =", "description", 2, ""),
+            ("to = \"b\"", "to = \"b\", sessions = 0", 16, "between 1 and 1000"),
+            (
+                "ping = \"first\"",
+                "ping = \"second\"",
+                21,
+                "no earlier ping step has the id `second`, expected one of first",
+            ),
+            ("description =", "description", 3, ""),
         ] {
-            let message = mistake(from, to);
-            assert!(message.starts_with(&format!("two.toml:{line}: ")), "{message}");
+            let message = mistakes(&[(from, to)]);
+            assert!(message.contains(&format!("two.toml:{line}: ")), "{message} is not on line {line}");
             assert!(message.contains(right), "{message} lacks {right}");
         }
     }
 
     #[test]
+    fn parameters_are_set_and_unknown_ones_refused() {
+        let set = |name: &str, value: &str| read_with("two.toml", SOUND, &[(name.into(), value.into())]);
+        assert!(set("count", "5").is_ok());
+        let refused = set("count", "many").expect_err("no number").to_string();
+        assert!(refused.contains("invalid type: string \"many\""), "{refused}");
+        let refused = set("cuont", "5").expect_err("unknown").to_string();
+        assert!(refused.contains("no parameter `cuont`, expected one of count"), "{refused}");
+    }
+
+    #[test]
+    fn a_scenario_that_extends_another_replaces_what_it_names() {
+        let text = "version = 2\nname = \"mine\"\nextends = \"quickstart\"\n[links.r1-r2]\nrate = \"5mbit\"\n\
+                    [[checks]]\nexpect = \"the signal visits every node\"\npath = [\"h1\", \"r1\"]\n";
+        let (base, mine) = (find("quickstart", &[]).expect("sound"), read("mine.toml", text).expect("sound"));
+        assert_eq!((mine.name.as_str(), &mine.description), ("mine", &base.description));
+        assert_eq!((mine.checks.len(), mine.workload.len()), (base.checks.len(), base.workload.len()));
+        assert_eq!(mine.links[1].rate.map(|rate| rate.0), Some(5_000_000));
+        let wrong = read("mine.toml", &text.replace("\"r1\"]", "\"x\"]")).expect_err("a mistake").to_string();
+        assert!(wrong.starts_with("mine.toml:8: unknown node `x`"), "{wrong}");
+    }
+
+    #[test]
     fn an_unknown_name_lists_the_known_ones() {
-        let message = find("quikstart").expect_err("no such scenario").to_string();
+        let message = find("quikstart", &[]).expect_err("no such scenario").to_string();
         assert!(message.contains("quickstart, gist-app-python"), "{message}");
-        let message = find("./no-such.toml").expect_err("no such file").to_string();
+        let message = find("./no-such.toml", &[]).expect_err("no such file").to_string();
         assert!(message.starts_with("cannot read scenario ./no-such.toml"), "{message}");
     }
 }

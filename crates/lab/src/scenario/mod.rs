@@ -3,11 +3,14 @@
 mod builtin;
 mod load;
 mod scope;
+mod source;
+mod topology;
 mod validate;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -19,13 +22,18 @@ use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
 pub(crate) use load::{Element, Mistake, find, read, rest};
-pub(crate) use scope::{BACKGROUND, LABEL, MOMENT, Scope};
+pub(crate) use scope::{START, Scope};
 
 /// One experiment.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) description: String,
+    /// What the machine has to have; without it the scenario is skipped.
+    pub(crate) requires: Vec<Requirement>,
+    /// A run that takes longer is ended.
+    pub(crate) timeout: Option<Span>,
+    pub(crate) tags: Vec<String>,
     pub(crate) family: Family,
     /// The seed of what the lab itself draws at random: when each of many sessions starts.
     pub(crate) seed: u64,
@@ -37,14 +45,27 @@ pub(crate) struct Scenario {
     pub(crate) links: Vec<Link>,
     pub(crate) routes: Vec<Route>,
     pub(crate) multicast: Vec<Tree>,
-    pub(crate) workload: Vec<Box<dyn AnyStep>>,
+    pub(crate) workload: Vec<NamedStep>,
     pub(crate) checks: Vec<NamedCheck>,
+}
+
+/// A step with the `id` by which other steps and checks refer to it.
+#[derive(Debug)]
+pub(crate) struct NamedStep {
+    pub(crate) id: Option<Spanned<String>>,
+    /// Its place in the file.
+    pub(crate) at: Range<usize>,
+    /// Its kind, like "ping".
+    pub(crate) kind: &'static str,
+    pub(crate) step: Box<dyn AnyStep>,
 }
 
 /// A check with the name that the report shows.
 #[derive(Debug)]
 pub(crate) struct NamedCheck {
     pub(crate) name: String,
+    /// Its place in the file.
+    pub(crate) at: Range<usize>,
     pub(crate) check: Box<dyn AnyCheck>,
 }
 
@@ -58,24 +79,47 @@ pub(crate) enum Family {
 }
 
 /// A host or router and what it runs.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) name: Spanned<String>,
     /// Runs a signaling daemon.
-    #[serde(default = "yes")]
     pub(crate) daemon: bool,
     /// The protocols that the daemon runs, by their names.
-    #[serde(skip)]
     pub(crate) protocols: protocols::Set,
     /// Forwards IP packets.
-    #[serde(default)]
     pub(crate) forward: bool,
     /// The lab makes it a key and a certificate, and puts them into its configuration.
     pub(crate) certificate: Option<Certificate>,
     /// Merged into the daemon's configuration.
-    #[serde(default)]
     pub(crate) config: toml::Table,
+}
+
+/// Something that a machine may lack.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub(crate) enum Requirement {
+    /// Root, and not only that of a user namespace.
+    Root,
+    /// Delays of links, by netem in the kernel.
+    Netem,
+    /// Programs for packets, which enforcement installs.
+    Ebpf,
+    /// SCTP in the kernel.
+    Sctp,
+    /// A program in one of the directories of `PATH`.
+    Program(String),
+}
+
+impl From<String> for Requirement {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "root" => Self::Root,
+            "netem" => Self::Netem,
+            "ebpf" => Self::Ebpf,
+            "sctp" => Self::Sctp,
+            _ => Self::Program(name),
+        }
+    }
 }
 
 /// The authority that signed a node's certificate.
@@ -89,15 +133,13 @@ pub(crate) enum Certificate {
 }
 
 /// A link between two nodes. Its values hold in both directions.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) ends: [Spanned<String>; 2],
     pub(crate) rate: Option<Rate>,
     /// The share of the rate that may be reserved, as the daemons' configuration writes it.
     pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Spanned<Span>>,
-    #[serde(default)]
     pub(crate) loss: Percent,
     /// The addresses of the two ends in their order.
     pub(crate) addresses: Option<Spanned<[Prefix; 2]>>,
@@ -192,8 +234,4 @@ impl Link {
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.ends[0].as_ref(), self.ends[1].as_ref())
     }
-}
-
-const fn yes() -> bool {
-    true
 }

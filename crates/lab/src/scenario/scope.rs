@@ -1,6 +1,6 @@
 //! What the steps and checks of a scenario can refer to: its nodes and links, and the names from earlier steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use toml::Spanned;
 
@@ -8,40 +8,64 @@ use super::load::Mistake;
 use super::{Link, Node, Scenario};
 use crate::protocols::{self, Protocol};
 
-/// When daemons were asked, or links watched.
-pub(crate) const LABEL: &str = "label";
-/// When something was done to a link, a daemon or a program.
-pub(crate) const MOMENT: &str = "moment";
-/// What runs in the background.
-pub(crate) const BACKGROUND: &str = "background";
+/// The name of the moment before the first step.
+pub(crate) const START: &str = "start";
 
 /// The names that are known at one place of a scenario.
 #[derive(Debug)]
 pub(crate) struct Scope<'s> {
     pub(crate) scenario: &'s Scenario,
-    /// By what they name, like [`LABEL`].
-    names: BTreeMap<&'static str, BTreeSet<&'s str>>,
+    /// The kind of each step with an `id`.
+    ids: BTreeMap<&'s str, &'static str>,
 }
 
 impl<'s> Scope<'s> {
     /// Returns the scope of the first step.
     pub(super) fn new(scenario: &'s Scenario) -> Self {
-        Self { scenario, names: BTreeMap::new() }
+        Self { scenario, ids: BTreeMap::new() }
     }
 
-    /// Adds a name of a kind, like [`LABEL`].
-    pub(crate) fn define(&mut self, of: &'static str, name: &'s str) {
-        self.names.entry(of).or_default().insert(name);
+    /// Adds the `id` of a step.
+    pub(super) fn define(&mut self, id: &'s Spanned<String>, kind: &'static str) -> Result<(), Mistake> {
+        let name = id.as_ref().as_str();
+        if name.is_empty() || name == START {
+            return Err(Mistake::new(id.span(), format!("`{name}` cannot be an id; use another text")));
+        }
+        match self.ids.insert(name, kind) {
+            None => Ok(()),
+            Some(_) => Err(Mistake::new(
+                id.span(),
+                format!("the id `{name}` stands here a second time; use another text"),
+            )),
+        }
     }
 
-    /// Fails unless an earlier step defined this name.
-    pub(crate) fn defined(&self, of: &'static str, name: &Spanned<String>) -> Result<(), Mistake> {
-        let known = self.names.get(of);
-        if known.is_some_and(|known| known.contains(name.as_ref().as_str())) {
+    /// Fails unless an earlier step has this `id`.
+    pub(crate) fn id(&self, name: &Spanned<String>) -> Result<(), Mistake> {
+        if name.as_ref() == START { Ok(()) } else { self.id_of(&[], name) }
+    }
+
+    /// Fails unless earlier steps have these ids.
+    pub(crate) fn ids<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n Spanned<String>>,
+    ) -> Result<(), Mistake> {
+        names.into_iter().try_for_each(|name| self.id(name))
+    }
+
+    /// Fails unless an earlier step of one of these kinds has this `id`; of any kind if there are none.
+    pub(crate) fn id_of(&self, kinds: &[&str], name: &Spanned<String>) -> Result<(), Mistake> {
+        let fits = |kind: &str| kinds.is_empty() || kinds.contains(&kind);
+        if self.ids.get(name.as_ref().as_str()).is_some_and(|kind| fits(kind)) {
             return Ok(());
         }
-        let known = known.into_iter().flatten().copied().collect::<Vec<_>>().join(", ");
-        let what = format!("no step has the {of} `{}`, expected one of {known}", name.as_ref());
+        let known: Vec<_> = self.ids.iter().filter(|(_, kind)| fits(kind)).map(|(id, _)| *id).collect();
+        let of = if kinds.is_empty() { String::new() } else { format!(" {}", kinds.join(" or ")) };
+        let what = format!(
+            "no earlier{of} step has the id `{}`, expected one of {}",
+            name.as_ref(),
+            known.join(", ")
+        );
         Err(Mistake::new(name.span(), what))
     }
 
@@ -83,7 +107,7 @@ impl<'s> Scope<'s> {
             return Ok(());
         }
         let (title, key) = (protocol.title(), protocol.name());
-        let what = format!("node `{}` does not run {title}; give it `{key} = true`", name.as_ref());
+        let what = format!("node `{}` does not run {title}; add \"{key}\" to its `protocols`", name.as_ref());
         Err(Mistake::new(name.span(), what))
     }
 

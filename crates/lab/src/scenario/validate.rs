@@ -17,14 +17,24 @@ const NODES_MAX: usize = 64;
 /// With a longer delay every timer of the protocols runs out.
 const DELAY_MAX_MS: u128 = 10_000;
 
-pub(super) fn validate(scenario: &Scenario) -> Result<(), Mistake> {
+/// Adds the mistakes of a scenario: at most one of each part, step and check.
+pub(super) fn validate(scenario: &Scenario, mistakes: &mut Vec<Mistake>) {
     let mut scope = Scope::new(scenario);
-    nodes(scenario)?;
-    links(&scope)?;
-    files(scenario)?;
-    routes(&scope)?;
-    scenario.workload.iter().try_for_each(|step| step.validate(&mut scope))?;
-    scenario.checks.iter().try_for_each(|check| check.check.validate(&scope))
+    let parts = [nodes(scenario), links(&scope), files(scenario), routes(&scope)];
+    mistakes.extend(parts.into_iter().filter_map(Result::err));
+    for named in &scenario.workload {
+        let at = |mistake: Mistake| {
+            if mistake.at.is_empty() { Mistake { at: named.at.clone(), ..mistake } } else { mistake }
+        };
+        mistakes.extend(named.step.validate(&scope, named.id.as_ref()).map_err(at).err());
+        mistakes.extend(named.id.as_ref().and_then(|id| scope.define(id, named.kind).err()));
+    }
+    for named in &scenario.checks {
+        let at = |mistake: Mistake| {
+            if mistake.at.is_empty() { Mistake { at: named.at.clone(), ..mistake } } else { mistake }
+        };
+        mistakes.extend(named.check.validate(&scope).map_err(at).err());
+    }
 }
 
 /// Names become parts of namespace, interface and file names.

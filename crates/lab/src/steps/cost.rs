@@ -1,4 +1,4 @@
-//! The step `cost`: the time that the kernels take to bring a packet over the routers, measured so that other load on
+//! The step `flood` with plain packets: the time that the kernels take to bring a packet over the routers, measured so that other load on
 //! the machine does no harm.
 //!
 //! Between namespaces the kernel forwards a packet inside the call that sends it. So packets are sent in short runs. A
@@ -12,18 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::topology;
-use toml::Spanned;
 
-use super::Step;
 use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
 use crate::plan::Plan;
-use crate::run::Run;
-use crate::scenario::{Mistake, Scope};
 use crate::{kernel, wait};
 
 /// The packets of a run, which takes a fraction of a time slice of the scheduler.
@@ -38,36 +32,25 @@ const STRIDE: u64 = 7_368_787;
 /// The nftables table that drops the packets at their destination, so that no ICMP error is sent.
 const TABLE: &str = "signalbox_lab_cost";
 
-/// One thread cannot send more packets a second.
-const PACE_MAX: u32 = 1_000_000;
-/// What the label of a `cost` step names.
-pub(crate) const COST: &str = "cost";
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Cost {
-    label: Spanned<String>,
-    from: Spanned<String>,
-    to: Spanned<String>,
-    port: u16,
-    #[serde(default = "one")]
-    flows: Spanned<u32>,
-    #[serde(default = "pace")]
-    rate: Spanned<u32>,
-}
-
-fn one() -> Spanned<u32> {
-    Spanned::new(0..0, 1)
-}
-
-fn pace() -> Spanned<u32> {
-    Spanned::new(0..0, 50_000)
+/// The order to measure.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) destination: IpAddr,
+    /// The first destination port.
+    pub(super) port: u16,
+    /// The number of ports from the first one on.
+    pub(super) flows: u32,
+    /// Packets a second, all flows together.
+    pub(super) rate: u32,
 }
 
 /// What came of a step.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CostRun {
-    pub(crate) label: String,
+    /// The `id` of the step.
+    pub(crate) id: String,
     /// Microseconds a packet, of each run in which every packet arrived while it went on; sorted.
     pub(crate) micros: Vec<f64>,
     /// Runs that do not count: something else went on meanwhile.
@@ -81,54 +64,23 @@ impl CostRun {
     }
 }
 
-impl Step for Cost {
-    const NAME: &'static str = "cost";
-    const MEANING: &'static str = "Measures the time that the kernels take to bring a packet over the routers, in 2,000 runs of 250 packets.";
-    const KEYS: &'static [Key] = &[
-        key("label", "cost", "the label under which checks find it"),
-        key("from", "node", "the sender"),
-        key("to", "node", "the receiver"),
-        key("port", "port", "the first destination port"),
-        key("flows", "number", "the number of ports from the first one on, used in turn").or("1"),
-        key("rate", "number", "packets a second, all flows together").or("50000"),
-    ];
-
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
-        scope.nodes([&self.from, &self.to])?;
-        scope.define(COST, self.label.as_ref());
-        scope.ports(self.port, &self.flows)?;
-        if (1..=PACE_MAX).contains(self.rate.as_ref()) {
-            return Ok(());
-        }
-        Err(Mistake::new(self.rate.span(), format!("`rate` lies between 1 and {PACE_MAX}")))
-    }
-
-    fn run(&self, run: &mut Run<'_>) -> Result<()> {
-        let (from, to, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
-        run.progress(&format!("what a packet costs: {}", self.label.as_ref()));
-        let plan = &run.lab.plan;
-        let cost = run.captures.resting(plan, || measure(plan, self, from, to, destination))?;
-        run.evidence.record(cost);
-        Ok(())
-    }
-
-    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
-        let one = |run: &CostRun| {
-            let value = json!({
-                "us_least": run.least(), "us_median": run.micros.get(run.micros.len() / 2),
-                "runs": run.micros.len(), "disturbed": run.disturbed,
-            });
-            (run.label.clone(), value)
-        };
-        let all: Map<_, _> = evidence.all().map(one).collect();
-        (!all.is_empty()).then(|| ("cost", all.into()))
-    }
+/// Returns the measurements of all floods of this kind.
+pub(super) fn measured(evidence: &Evidence) -> Map<String, Value> {
+    let one = |run: &CostRun| {
+        let value = json!({
+            "us_least": run.least(), "us_median": run.micros.get(run.micros.len() / 2),
+            "runs": run.micros.len(), "disturbed": run.disturbed,
+        });
+        (run.id.clone(), value)
+    };
+    evidence.all().map(one).collect()
 }
 
 /// Sends the packets and measures the time.
-fn measure(plan: &Plan, step: &Cost, from: usize, to: usize, destination: IpAddr) -> Result<CostRun> {
-    let flows = u64::from(*step.flows.as_ref()).max(1);
-    let last = u64::from(step.port) + flows - 1;
+pub(super) fn measure(plan: &Plan, order: Order, id: &str) -> Result<CostRun> {
+    let Order { from, to, destination, port, flows, rate } = order;
+    let flows = u64::from(flows).max(1);
+    let last = u64::from(port) + flows - 1;
     let far = kernel::namespace(&plan.nodes[to].namespace)?;
     let Some(leg) = plan.path(from, destination).last().copied() else {
         bail!("no route leads to {destination}");
@@ -144,19 +96,19 @@ fn measure(plan: &Plan, step: &Cost, from: usize, to: usize, destination: IpAddr
         &format!(
             "table {family} {TABLE} {{\n chain in {{\n type filter hook prerouting priority -300\n \
              udp dport {}-{last} drop\n }}\n}}\n",
-            step.port
+            port
         ),
     )
     .context("cannot drop what arrives")?;
-    let pause = Duration::from_secs(PACKETS.into()) / *step.rate.as_ref();
-    let mut run = CostRun { label: step.label.as_ref().clone(), ..CostRun::default() };
+    let pause = Duration::from_secs(PACKETS.into()) / rate.max(1);
+    let mut run = CostRun { id: id.to_owned(), ..CostRun::default() };
     let mut number = 0;
     let result = (|| {
         while run.micros.len() < RUNS && run.micros.len() + run.disturbed < RUNS_MAX {
             wait::check()?;
             let begin = Instant::now();
             let before = counter.packets()?;
-            match send(&socket, destination, step.port, flows, &mut number) {
+            match send(&socket, destination, port, flows, &mut number) {
                 Some(took) if counter.packets()? >= before + u64::from(PACKETS) => {
                     run.micros.push(took.as_secs_f64() * 1e6 / f64::from(PACKETS));
                 }

@@ -2,17 +2,17 @@
 //!
 //! A step is one type in a file of its own that implements [`Step`], and one line in [`STEPS`].
 
-mod cost;
-mod daemons;
-mod join;
-mod links;
+pub(crate) mod cost;
+mod daemon;
+mod expect;
+mod flood;
+mod inject;
+mod link;
 pub(crate) mod program;
-mod queues;
-mod show;
+mod reserve;
+mod stop;
 pub(crate) mod traffic;
-mod udp;
-mod wait_for;
-mod watch;
+mod wait;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -20,64 +20,65 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-pub(crate) use cost::{COST, CostRun};
-pub(crate) use queues::{QUEUES, QueuesRun};
-pub(crate) use udp::UdpRun;
+use toml::Spanned;
 
 use crate::evidence::Evidence;
 use crate::kinds::{self, Key, Kind};
-use crate::protocols::{gist, ping, qos, rsvp};
+use crate::protocols::ping;
 use crate::report::Section;
 use crate::run::Run;
-use crate::scenario::{Mistake, Scope};
+use crate::scenario::{Element, Mistake, Scope};
 
 /// All kinds of steps, in the order in which they are listed.
 pub(crate) const STEPS: &[StepKind] = &[
-    kind::<udp::Udp>(),
-    kind::<ping::step::Ping>(),
     kind::<program::RunProgram>(),
-    kind::<program::Hear>(),
-    kind::<program::End>(),
-    kind::<show::Show>(),
-    kind::<wait_for::WaitFor>(),
-    kind::<watch::Watch>(),
-    kind::<gist::flood_step::FloodStep>(),
+    kind::<reserve::Reserve>(),
+    kind::<ping::step::Ping>(),
     kind::<traffic::Traffic>(),
-    kind::<qos::reserve::Reserve>(),
-    kind::<queues::LookAtQueues>(),
-    kind::<cost::Cost>(),
-    kind::<join::Join>(),
-    kind::<gist::probe_expired::ProbeExpired>(),
-    kind::<rsvp::resend::Resend>(),
-    kind::<links::SetLoss>(),
-    kind::<links::LinkDown>(),
-    kind::<links::LinkUp>(),
-    kind::<daemons::Stop>(),
-    kind::<daemons::Kill>(),
-    kind::<daemons::Start>(),
+    kind::<flood::Flood>(),
+    kind::<inject::Inject>(),
+    kind::<link::Link>(),
+    kind::<daemon::Daemon>(),
+    kind::<wait::Wait>(),
+    kind::<expect::Expect>(),
+    kind::<stop::Stop>(),
 ];
 
-/// A kind of step. The fields of the type are the keys in the file, without `step`.
+/// A kind of step. The fields of the type are the keys in the file, without `id`.
 pub(crate) trait Step: Debug + DeserializeOwned + 'static {
-    /// The value of `step` in the file.
+    /// The key of the file that names the kind.
     const NAME: &'static str;
     /// What the step does, in a sentence for `signalbox lab steps`.
     const MEANING: &'static str;
     const KEYS: &'static [Key];
 
-    /// Checks what the types of the keys cannot: names that exist, numbers in range. Adds the names that the step
-    /// gives for later steps and checks.
+    /// The moment of the step, for `after`, is its end: it waits for something.
+    const MOMENT_IS_END: bool = false;
+
+    /// Reads the keys.
     ///
     /// # Errors
     /// The first mistake.
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake>;
+    fn parse(element: Element<'_>) -> Result<Self, Mistake> {
+        kinds::parse(element)
+    }
 
-    /// Does the step. What is observed goes into the run's evidence.
+    /// Checks what the types of the keys cannot: names that exist, numbers in range.
+    ///
+    /// # Errors
+    /// The first mistake.
+    fn validate(&self, scope: &Scope<'_>, id: Option<&Spanned<String>>) -> Result<(), Mistake>;
+
+    /// Whether the moment of this step is its end.
+    fn moment_is_end(&self) -> bool {
+        Self::MOMENT_IS_END
+    }
+
+    /// Does the step. What is observed goes into the run's evidence, by the `id` of the step.
     ///
     /// # Errors
     /// What keeps the run from going on. What a check can judge is no error.
-    fn run(&self, run: &mut Run<'_>) -> Result<()>;
+    fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()>;
 
     /// Returns the measurement of all steps of this kind, with its name in the report.
     fn measure(_evidence: &Evidence) -> Option<(&'static str, Value)> {
@@ -97,17 +98,22 @@ pub(crate) trait Step: Debug + DeserializeOwned + 'static {
 
 /// A step of any kind.
 pub(crate) trait AnyStep: Debug {
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake>;
-    fn run(&self, run: &mut Run<'_>) -> Result<()>;
+    fn validate(&self, scope: &Scope<'_>, id: Option<&Spanned<String>>) -> Result<(), Mistake>;
+    fn moment_is_end(&self) -> bool;
+    fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()>;
 }
 
 impl<S: Step> AnyStep for S {
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
-        Step::validate(self, scope)
+    fn validate(&self, scope: &Scope<'_>, id: Option<&Spanned<String>>) -> Result<(), Mistake> {
+        Step::validate(self, scope, id)
     }
 
-    fn run(&self, run: &mut Run<'_>) -> Result<()> {
-        Step::run(self, run)
+    fn moment_is_end(&self) -> bool {
+        Step::moment_is_end(self)
+    }
+
+    fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
+        Step::run(self, run, id)
     }
 }
 
@@ -126,7 +132,7 @@ const fn kind<S: Step>() -> StepKind {
             name: S::NAME,
             meaning: S::MEANING,
             keys: S::KEYS,
-            parse: |element| Ok(Box::new(kinds::parse::<S>(element)?)),
+            parse: |element| Ok(Box::new(S::parse(element)?)),
         },
         measure: S::measure,
         report: S::report,

@@ -28,10 +28,11 @@ use crate::checks::traffic::{Service, services};
 use crate::evidence::Evidence;
 use crate::kernel;
 use crate::kinds::{Key, key};
+use crate::observe::trace::PROBE_PAYLOAD;
 use crate::plan::Plan;
 use crate::report::Section;
 use crate::run::{Background, Run};
-use crate::scenario::{BACKGROUND, Mistake, Scope};
+use crate::scenario::{Mistake, Scope};
 use crate::units::Rate;
 
 /// A sender that was held up makes up for this time and no more: its packets have to conform to its rate.
@@ -52,18 +53,20 @@ const LEAST_SIZE: u16 = HEADERS[1] + 8;
 
 /// The largest packet that a link carries in one piece.
 const PACKET_MAX: u16 = 1500;
-/// What the name of a `traffic` step names.
-pub(crate) const FLOW: &str = "flow";
+/// The destination port of the datagrams that are counted; port 9 is "discard".
+const PROBE_PORT: u16 = 9;
+/// A datagram that has not arrived by then is lost.
+const ARRIVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Traffic {
-    name: Spanned<String>,
     from: Spanned<String>,
     to: Spanned<String>,
-    port: u16,
+    port: Option<u16>,
     source_port: Option<u16>,
-    rate: Rate,
+    rate: Option<Rate>,
+    count: Option<u32>,
     #[serde(default = "packet_size")]
     size: Spanned<u16>,
 }
@@ -93,21 +96,23 @@ pub(crate) struct Packet {
 
 impl Step for Traffic {
     const NAME: &'static str = "traffic";
-    const MEANING: &'static str =
-        "Sends UDP datagrams at a constant rate to a sink, until a `join` of its name or the end.";
+    const MEANING: &'static str = "Sends UDP datagrams at a constant rate to a sink, until a `stop` of its id or the end; or a number of them, one after the other.";
     const KEYS: &'static [Key] = &[
-        key("name", "flow", "names the flow"),
         key("from", "node", "the sender"),
         key("to", "node", "the receiver"),
-        key("port", "port", "the destination port"),
+        key("port", "port", "the destination port of a flow").optional(),
         key("source_port", "port", "the source port; any free one if it is not given").optional(),
-        key("rate", "rate", "with IP headers"),
+        key("rate", "rate", "the rate of a flow, with IP headers; each packet has a number, its times of sending and of arrival in the kernel are recorded").optional(),
+        key("count", "number", "instead of `rate` and `port`: so many datagrams to port 9, with a time limit of 1 s each").optional(),
         key("size", "octets", "of a packet, IP header included; 56 to 1500").or("1000"),
     ];
 
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
+    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         scope.nodes([&self.from, &self.to])?;
-        [FLOW, BACKGROUND].iter().for_each(|of| scope.define(of, self.name.as_ref()));
+        if (self.rate.is_some() && self.port.is_some()) == self.count.is_some() {
+            let what = "`traffic` needs `port` and `rate`, or `count`; like `port = 5004, rate = \"2mbit\"`";
+            return Err(Mistake::new(self.from.span(), what));
+        }
         if (LEAST_SIZE..=PACKET_MAX).contains(self.size.as_ref()) {
             return Ok(());
         }
@@ -115,13 +120,19 @@ impl Step for Traffic {
         Err(Mistake::new(self.size.span(), what))
     }
 
-    fn run(&self, run: &mut Run<'_>) -> Result<()> {
-        let (from, to, name) = (self.from.as_ref(), self.to.as_ref(), self.name.as_ref());
-        run.progress(&format!("{name}: {} kbit/s from {from} to {to}", self.rate.0 / 1000));
+    fn run(&self, run: &mut Run<'_>, name: &str) -> Result<()> {
+        let (from, to) = (self.from.as_ref(), self.to.as_ref());
+        let Some((rate, port)) = self.rate.zip(self.port) else {
+            run.progress(&format!("datagrams from {from} to {to}"));
+            let probes = probe(run, [from, to], name, self.count.unwrap_or(1))?;
+            run.evidence.record(probes);
+            return Ok(());
+        };
+        run.progress(&format!("{name}: {} kbit/s from {from} to {to}", rate.0 / 1000));
         let (from, to, destination) = run.ends(from, to)?;
-        let (port, rate, size) = (self.port, self.rate.0, *self.size.as_ref());
+        let (rate, size) = (rate.0, *self.size.as_ref());
         let source_port = self.source_port;
-        let order = Order { name: name.clone(), from, to, destination, port, source_port, rate, size };
+        let order = Order { name: name.to_owned(), from, to, destination, port, source_port, rate, size };
         let flow = Flow::start(&run.lab.plan, order)?;
         run.in_background(name, flow);
         Ok(())
@@ -166,6 +177,40 @@ impl Step for Traffic {
     }
 }
 
+/// What came of datagrams that were counted.
+#[derive(Debug, Clone)]
+pub(crate) struct ProbeRun {
+    pub(crate) id: Option<String>,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) sent: u32,
+    pub(crate) arrived: u32,
+}
+
+/// Sends datagrams one after the other, and waits for each.
+fn probe(run: &Run<'_>, [from, to]: [&str; 2], id: &str, count: u32) -> Result<ProbeRun> {
+    let (from, to, address) = run.ends(from, to)?;
+    let bind = |plan: &Plan, node: usize, address: SocketAddr| {
+        let namespace = kernel::namespace(&plan.nodes[node].namespace)?;
+        let socket = namespace.run(|| UdpSocket::bind(address))??;
+        socket.set_read_timeout(Some(ARRIVAL))?;
+        anyhow::Ok(socket)
+    };
+    let destination = SocketAddr::new(address, PROBE_PORT);
+    let receiver = bind(&run.lab.plan, to, destination)?;
+    let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let sender = bind(&run.lab.plan, from, SocketAddr::new(any, 0))?;
+    let mut arrived = 0;
+    let mut buffer = [0; 64];
+    for number in 0..count {
+        let payload = [PROBE_PAYLOAD, &number.to_be_bytes()].concat();
+        sender.send_to(&payload, destination).context("cannot send a datagram")?;
+        let received = receiver.recv(&mut buffer);
+        arrived += u32::from(received.is_ok_and(|length| buffer.get(..length) == Some(&payload[..])));
+    }
+    Ok(ProbeRun { id: Some(id.to_owned()), from, to, sent: count, arrived })
+}
+
 /// The order to send a flow.
 #[derive(Debug, Clone)]
 struct Order {
@@ -193,7 +238,7 @@ struct Flow {
 }
 
 impl Background for Flow {
-    fn join(self: Box<Self>, _name: &str, run: &mut Run<'_>) -> Result<()> {
+    fn stop(self: Box<Self>, _id: &str, run: &mut Run<'_>) -> Result<()> {
         run.evidence.record(self.finish()?);
         Ok(())
     }

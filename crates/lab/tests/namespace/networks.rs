@@ -16,14 +16,11 @@ impl Network {
     fn new(name: &str, more: &str) -> Self {
         let path = std::env::temp_dir().join(format!("signalbox-{}-{name}.toml", std::process::id()));
         let text = format!(
-            r#"name = "{name}"
+            r#"version = 2
+name = "{name}"
 description = "two hosts and a router"
-nodes = [
-    {{ name = "a", daemon = false }},
-    {{ name = "r", daemon = false, forward = true }},
-    {{ name = "b", daemon = false }},
-]
-links = [{{ ends = ["a", "r"], rate = "100mbit" }}, {{ ends = ["r", "b"] }}]
+topology = {{ chain = ["a", "r", "b"], all_nodes = {{ daemon = false }} }}
+links.a-r.rate = "100mbit"
 {more}"#
         );
         std::fs::write(&path, text).expect("the directory is writable");
@@ -89,30 +86,25 @@ fn packets_are_forwarded_captured_and_lost() {
     let network = Network::new(
         "t-udp",
         r#"
-[[workload]]
-step = "udp"
-from = "a"
-to = "b"
-count = 5
+[[steps]]
+id = "datagrams"
+traffic = { from = "a", to = "b", count = 5 }
 
-[[workload]]
-step = "set_loss"
+[[steps]]
 link = "r-b"
 loss = 100.0
 
-[[workload]]
-step = "link_down"
+[[steps]]
 link = "a-r"
+up = false
 
-[[workload]]
-step = "link_up"
+[[steps]]
 link = "a-r"
+up = true
 
 [[checks]]
-name = "forwarded"
-kind = "forwarding"
-from = "a"
-to = "b"
+expect = "forwarded"
+forwarding = { flow = "datagrams" }
 "#,
     );
     let captures = std::env::temp_dir().join(format!("signalbox-{}-captures", std::process::id()));
@@ -138,10 +130,7 @@ to = "b"
 
 #[test]
 fn a_check_that_fails_makes_the_status_1() {
-    let network = Network::new(
-        "t-fails",
-        "checks = [{ name = \"never sent\", kind = \"forwarding\", from = \"a\", to = \"b\" }]\n",
-    );
+    let network = Network::new("t-fails", "checks = [{ expect = \"never ended\", clean = true }]\n");
     let run = signalbox(&["lab", "run", network.path(), "--json"]);
     assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
     let report: serde_json::Value = serde_json::from_str(stdout(&run).trim()).expect("one JSON object");
@@ -151,15 +140,14 @@ fn a_check_that_fails_makes_the_status_1() {
 
 #[test]
 fn down_cleans_up_after_a_run_that_was_killed() {
-    let network =
-        Network::new("t-killed", "workload = [{ step = \"watch\", label = \"long\", for = \"60s\" }]\n");
+    let network = Network::new("t-killed", "steps = [{ wait = \"60s\" }]\n");
     let mut run = Command::new(programs().join("signalbox"))
         .args(["lab", "run", network.path()])
         .stderr(Stdio::piped())
         .spawn()
         .expect("built");
     let mut progress = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(progress.any(|line| line.contains("watching the links")), "the run ended early");
+    assert!(progress.any(|line| line.contains("waiting for 60s")), "the run ended early");
     run.kill().expect("ours");
     run.wait().expect("ours");
     assert_eq!(namespaces("t-killed").len(), 3);
@@ -183,15 +171,14 @@ fn a_namespace_of_somebody_else_is_left_alone() {
 
 #[test]
 fn an_interrupted_run_takes_its_network_down() {
-    let network =
-        Network::new("t-int", "workload = [{ step = \"watch\", label = \"long\", for = \"60s\" }]\n");
+    let network = Network::new("t-int", "steps = [{ wait = \"60s\" }]\n");
     let mut run = Command::new(programs().join("signalbox"))
         .args(["lab", "run", network.path()])
         .stderr(Stdio::piped())
         .spawn()
         .expect("built");
     let mut progress = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(progress.any(|line| line.contains("watching the links")), "the run ended early");
+    assert!(progress.any(|line| line.contains("waiting for 60s")), "the run ended early");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(run.id()).expect("a pid"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("ours");
     assert!(!run.wait().expect("ours").success());

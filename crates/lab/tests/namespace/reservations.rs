@@ -18,16 +18,14 @@ impl Standing {
     fn up(name: &'static str) -> Self {
         let path = std::env::temp_dir().join(format!("signalbox-{}-{name}.toml", std::process::id()));
         let text = format!(
-            r#"name = "{name}"
+            r#"version = 2
+name = "{name}"
 description = "two hosts and a router"
-nodes = [
-    {{ name = "h1", qos = true }},
-    {{ name = "r1", qos = true, forward = true, config = {{ resources = {{ rule = [
-        {{ name = "guests", action = "deny", protocol = [17], ports = ["7000-7999"] }}
-    ] }} }} }},
-    {{ name = "h2", qos = true }},
+topology = {{ chain = ["h1", "r1", "h2"], all_nodes = {{ protocols = ["gist", "ping", "qos"] }}, all_links = {{ rate = "100mbit" }} }}
+links.r1-h2.rate = "10mbit"
+nodes.r1.config.resources.rule = [
+    {{ name = "guests", action = "deny", protocol = [17], ports = ["7000-7999"] }}
 ]
-links = [{{ ends = ["h1", "r1"], rate = "100mbit" }}, {{ ends = ["r1", "h2"], rate = "10mbit" }}]
 "#
         );
         std::fs::write(&path, text).expect("the directory is writable");

@@ -53,7 +53,7 @@ fn daemons_that_were_kept_are_ended_by_down() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/quickstart.toml"));
     let text = text.expect("part of the repository").replace("\"quickstart\"", "\"t-keep\"");
-    let head = text.split("[[workload]]").next().expect("there is a first part");
+    let head = text.split("[[steps]]").next().expect("there is a first part");
     let path = std::env::temp_dir().join(format!("signalbox-{}-t-keep.toml", std::process::id()));
     std::fs::write(&path, head).expect("the directory is writable");
 

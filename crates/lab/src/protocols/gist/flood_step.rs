@@ -1,4 +1,4 @@
-//! The step `flood`: Queries with invented sources, from a raw socket. Their octets are composed for the lab, as the
+//! The Queries of the step `flood`, with invented sources, from a raw socket. Their octets are composed for the lab, as the
 //! readers of the checks are.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,22 +6,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use signalbox_core::Random;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::process::{Identity, Usage};
-use toml::Spanned;
 
-use super::message::GIST_PORT;
+use super::message::{GIST_PORT, Kind};
+use super::seen::Seen;
 use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
 use crate::plan::Plan;
 use crate::run::{Background, Run};
-use crate::scenario::{BACKGROUND, Family, Mistake, Prefix, Scope};
-use crate::steps::Step;
-use crate::units::Span;
-use crate::{kernel, wait};
+use crate::scenario::Prefix;
+use crate::{kernel, net, wait};
 
 /// The NSLP identifier of Ping, the default of its configuration.
 const PING: [u8; 2] = 32_704_u16.to_be_bytes();
@@ -29,25 +25,11 @@ const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
 /// The time between two looks at the clock.
 const TICK: Duration = Duration::from_millis(1);
 
-/// One thread cannot send more packets a second, nor a capture keep more.
-const RATE_MAX: u32 = 100_000;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FloodStep {
-    from: Spanned<String>,
-    via: Spanned<String>,
-    to: Spanned<String>,
-    sources: Spanned<Prefix>,
-    rate: Spanned<u32>,
-    #[serde(rename = "for")]
-    span: Span,
-    background: Option<String>,
-}
-
 /// What came of a flood.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct FloodRun {
+    /// The `id` of the step.
+    pub(crate) id: Option<String>,
     pub(crate) from: usize,
     /// The node that received it.
     pub(crate) node: usize,
@@ -59,76 +41,61 @@ pub(crate) struct FloodRun {
     pub(crate) memory: [u64; 2],
 }
 
-impl Step for FloodStep {
-    const NAME: &'static str = "flood";
-    const MEANING: &'static str =
-        "Sends Queries with invented sources from a raw socket to a neighbour; IPv4 only.";
-    const KEYS: &'static [Key] = &[
-        key("from", "node", "the node that sends them"),
-        key(
-            "via",
-            "node",
-            "the neighbour that receives them; the use of processor and memory by its daemon is measured",
-        ),
-        key("to", "node", "the end of the flows that they are for"),
-        key("sources", "prefix", "the sources are drawn from it"),
-        key("rate", "number", "Queries a second, 1 to 100000"),
-        key("for", "time", "how long"),
-        key("background", "background", "go on at once; a `join` step of this name waits for the end")
-            .optional(),
-    ];
+/// The cost of a flood.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    /// Queries in the capture.
+    pub(crate) captured: usize,
+    /// Microseconds of a processor for each message.
+    pub(crate) cpu_us: f64,
+    /// The share of one processor.
+    pub(crate) cpu_share: f64,
+    pub(crate) memory_kib: u64,
+    /// Octets that left for the invented sources, for each octet that came.
+    pub(crate) amplification: f64,
+}
 
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
-        scope.node(&self.from)?;
-        scope.daemon(&self.via)?;
-        scope.node(&self.to)?;
-        scope.neighbours(&self.from, &self.via)?;
-        self.background.iter().for_each(|name| scope.define(BACKGROUND, name));
-        if !self.sources.as_ref().address.is_ipv4() || scope.scenario.family != Family::Ipv4 {
-            return Err(Mistake::new(self.sources.span(), "a flood is IPv4"));
+impl FloodRun {
+    /// Returns the cost for the node that received the flood.
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 of anything")]
+    pub(crate) fn cost(&self, evidence: &Evidence) -> Cost {
+        let [before, after] = self.memory;
+        let mut octets = [0_u64; 2];
+        let mut captured = 0;
+        if let Some(leg) = evidence.plan.leg(self.from, self.node) {
+            let link = Seen::at(evidence, leg);
+            for message in &link.messages {
+                let along = link.along(message.outgoing, leg);
+                captured += usize::from(along && message.kind == Kind::Query);
+                octets[usize::from(!along)] += message.packet.len() as u64;
+            }
         }
-        if (1..=RATE_MAX).contains(self.rate.as_ref()) {
-            return Ok(());
+        Cost {
+            captured,
+            cpu_us: self.cpu.as_secs_f64() * 1e6 / self.sent.max(1) as f64,
+            cpu_share: self.cpu.as_secs_f64() / self.span.as_secs_f64().max(1e-3),
+            memory_kib: after.saturating_sub(before) / 1024,
+            amplification: octets[1] as f64 / octets[0].max(1) as f64,
         }
-        Err(Mistake::new(self.rate.span(), format!("`rate` lies between 1 and {RATE_MAX}")))
     }
 
-    fn run(&self, run: &mut Run<'_>) -> Result<()> {
-        let (from, _, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
-        let via = run.node(self.via.as_ref())?;
-        let rate = *self.rate.as_ref();
-        run.progress(&format!(
-            "{rate} Queries a second with invented sources from {} to {} for {}",
-            self.from.as_ref(),
-            self.to.as_ref(),
-            self.span
-        ));
-        let order = Order {
-            from,
-            via,
-            to: destination,
-            sources: *self.sources.as_ref(),
-            rate,
-            span: self.span.0,
-            seed: run.scenario.seed,
-            daemon: run.lab.process(via)?,
-        };
-        let flood = Flood::start(&run.lab.plan, order)?;
-        match &self.background {
-            Some(name) => run.in_background(name, flood),
-            None => run.evidence.record(flood.finish()?),
-        }
-        Ok(())
-    }
-
-    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
-        let all: Vec<_> = evidence.all().map(|run| super::flood::measured(evidence, run)).collect();
-        (!all.is_empty()).then(|| ("floods", all.into()))
+    /// Returns the measurement.
+    pub(crate) fn measured(&self, evidence: &Evidence) -> Value {
+        let cost = self.cost(evidence);
+        json!({
+            "node": evidence.plan.nodes[self.node].name,
+            "queries": self.sent,
+            "seconds": self.span.as_secs_f64(),
+            "cpu_us_per_query": cost.cpu_us,
+            "cpu_share": cost.cpu_share,
+            "memory_growth_kib": cost.memory_kib,
+            "amplification": cost.amplification,
+        })
     }
 }
 
 impl Background for Flood {
-    fn join(self: Box<Self>, _name: &str, run: &mut Run<'_>) -> Result<()> {
+    fn stop(self: Box<Self>, _id: &str, run: &mut Run<'_>) -> Result<()> {
         run.evidence.record(self.finish()?);
         Ok(())
     }
@@ -136,57 +103,49 @@ impl Background for Flood {
 
 /// The order to send a flood.
 #[derive(Debug, Clone, Copy)]
-struct Order {
-    from: usize,
-    via: usize,
-    to: IpAddr,
-    sources: Prefix,
-    rate: u32,
-    span: Duration,
-    seed: u64,
+pub(crate) struct Order {
+    pub(crate) from: usize,
+    pub(crate) via: usize,
+    pub(crate) to: IpAddr,
+    pub(crate) sources: Prefix,
+    pub(crate) rate: u32,
+    pub(crate) span: Duration,
+    pub(crate) seed: u64,
     /// The daemon of the node that receives them.
-    daemon: Identity,
+    pub(crate) daemon: Identity,
 }
 
 /// A flood that is being sent.
 #[derive(Debug)]
-struct Flood {
+pub(crate) struct Flood {
+    id: String,
     thread: JoinHandle<Result<FloodRun>>,
 }
 
 impl Flood {
     /// Begins to send.
-    fn start(plan: &Plan, order: Order) -> Result<Self> {
+    pub(crate) fn start(plan: &Plan, order: Order, id: &str) -> Result<Self> {
         let from = &plan.nodes[order.from];
-        let interface = from.interfaces.iter().find(|interface| interface.peer.0 == order.via);
-        let interface = interface.ok_or_else(|| anyhow!("the flood has no link to its neighbour"))?;
+        let leg = plan.leg(order.from, order.via);
+        let leg = leg.ok_or_else(|| anyhow!("the flood has no link to its neighbor"))?;
         let (IpAddr::V4(to), IpAddr::V4(_)) = (order.to, order.sources.address) else {
             bail!("a flood is IPv4");
         };
-        let link = &plan.links[interface.link];
-        let mac = |node: usize| -> Result<[u8; 6]> {
-            let (_, name) = link.ends.iter().find(|(end, _)| *end == node).context("no such end")?;
-            let namespace = kernel::namespace(&plan.nodes[node].namespace)?;
-            let shown: Value = serde_json::from_str(&kernel::output(
-                &namespace,
-                "ip",
-                &["-j", "link", "show", "dev", name],
-            )?)?;
-            mac_of(shown[0]["address"].as_str().unwrap_or_default())
-                .with_context(|| format!("{name} has no Ethernet address"))
-        };
-        let head = [&mac(order.via)?[..], &mac(order.from)?, &[0x08, 0x00]].concat();
+        let head = net::ethernet(plan, leg, 4)?;
+        let interface = from.interfaces.iter().find(|interface| interface.link == leg.link);
+        let interface = interface.context("a link without its end")?;
         let namespace = kernel::namespace(&from.namespace)?;
         let socket =
             Capture::open(&namespace, &interface.name, CaptureConfig { outgoing: false, buffer: 1 << 16 })
                 .context("cannot open a raw socket for the flood")?;
         let thread = thread::spawn(move || send(&socket, &head, to, &order));
-        Ok(Self { thread })
+        Ok(Self { id: id.to_owned(), thread })
     }
 
     /// Waits for its end.
-    fn finish(self) -> Result<FloodRun> {
-        self.thread.join().map_err(|_| anyhow!("the flood panicked"))?
+    pub(crate) fn finish(self) -> Result<FloodRun> {
+        let run = self.thread.join().map_err(|_| anyhow!("the flood panicked"))??;
+        Ok(FloodRun { id: Some(self.id), ..run })
     }
 }
 
@@ -212,6 +171,7 @@ fn send(socket: &Capture, head: &[u8], to: Ipv4Addr, order: &Order) -> Result<Fl
     }
     let (after, span) = (usage()?, start.elapsed());
     Ok(FloodRun {
+        id: None,
         from: order.from,
         node: order.via,
         sent,
@@ -263,17 +223,11 @@ fn checksum(header: &[u8]) -> u16 {
     !u16::try_from((folded >> 16) + (folded & 0xffff)).unwrap_or(0)
 }
 
-fn mac_of(text: &str) -> Option<[u8; 6]> {
-    let octets: Vec<u8> =
-        text.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect::<Result<_, _>>().ok()?;
-    octets.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::observe::packet::{Datagram, Ip};
-    use crate::protocols::gist::message::{Gist, Kind};
+    use crate::protocols::gist::message::Gist;
 
     #[test]
     fn what_is_sent_reads_as_a_query_from_the_network() {
@@ -295,11 +249,5 @@ mod tests {
             assert!(gist.session.is_some());
         }
         assert!(sources.len() > 40);
-    }
-
-    #[test]
-    fn addresses_of_interfaces_are_read() {
-        assert_eq!(mac_of("02:00:00:0a:ff:10"), Some([2, 0, 0, 10, 255, 16]));
-        assert_eq!(mac_of("02:00"), None);
     }
 }

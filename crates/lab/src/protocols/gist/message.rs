@@ -7,8 +7,6 @@ use crate::observe::packet::u16_at;
 pub(crate) const GIST_PORT: u16 = 270;
 /// In front of every GIST message in a datagram (RFC 5971 §5.3.1).
 const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
-/// "No Routing State" (RFC 5971 A.4.4.5).
-pub(crate) const NO_ROUTING_STATE: u16 = 5;
 
 /// Length of the common header (RFC 5971 A.1).
 const HEADER: usize = 8;
@@ -110,6 +108,10 @@ impl<'a> Gist<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    /// "No Routing State" (RFC 5971 A.4.4.5).
+    const NO_ROUTING_STATE: u16 = 5;
+
     use crate::observe::packet::{Datagram, Ip, Segment};
 
     /// A Query with a session and a Router Alert of value 0x1234, written by hand.

@@ -1,39 +1,22 @@
 //! GIST (RFC 5971). A daemon runs it unless its configuration turns it off.
 
-pub(crate) mod associations;
-pub(crate) mod flood;
+mod fields;
 pub(crate) mod flood_step;
-pub(crate) mod handshake;
 pub(crate) mod message;
-pub(crate) mod no_errors;
-pub(crate) mod no_routing_state;
-pub(crate) mod passes_query;
-pub(crate) mod probe_expired;
-pub(crate) mod refused;
-pub(crate) mod repaired;
 mod sctp;
 pub(crate) mod seen;
-pub(crate) mod set_up;
-pub(crate) mod silent;
-pub(crate) mod state;
 mod stream;
-pub(crate) mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::ping::step::PingRun;
-use super::{Condition, Observer, Protocol};
-use crate::evidence::{Evidence, Shown, Snapshot};
+use super::{Observer, Protocol};
+use crate::evidence::Evidence;
 use crate::report::{Section, quantiles};
 use message::Kind;
 use seen::{Seen, Stage};
-
-/// The command that shows the routing state of a node.
-const SESSIONS: &str = "show gist sessions";
-/// The command that shows the messaging associations of a node.
-const ASSOCIATIONS: &str = "show gist associations";
 
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Query, "Query"),
@@ -56,25 +39,8 @@ impl Protocol for Gist {
         "GIST"
     }
 
-    fn tables(&self) -> &'static [&'static str] {
-        &[SESSIONS, ASSOCIATIONS]
-    }
-
-    fn conditions(&self) -> &'static [Condition] {
-        const SOME: Condition = Condition {
-            name: "sessions",
-            meaning: "every daemon with Ping holds routing state",
-            protocol: &super::ping::Ping,
-            table: SESSIONS,
-            holds: |rows| !session_ids(rows).is_empty(),
-        };
-        const NONE: Condition = Condition {
-            name: "no_sessions",
-            meaning: "no daemon with Ping holds routing state",
-            holds: |rows| session_ids(rows).is_empty(),
-            ..SOME
-        };
-        &[SOME, NONE]
+    fn fields(&self) -> Vec<(&'static str, &'static str)> {
+        fields::described()
     }
 
     fn observer(&self, first: usize) -> Option<Box<dyn Observer>> {
@@ -85,14 +51,6 @@ impl Protocol for Gist {
         if Seen::all(evidence).all(|(link, _)| link.messages.is_empty()) {
             return Vec::new();
         }
-        let mut sections: Vec<Section> = evidence
-            .snapshots
-            .iter()
-            .map(|(label, snapshot)| {
-                let header = ["node", "session", "upstream", "downstream"];
-                Section::table(format!("routing state: {label}"), &header, routing_state(evidence, snapshot))
-            })
-            .collect();
         let names = KINDS.map(|(_, name)| name);
         let header: Vec<_> = ["link"].into_iter().chain(names).chain(["Queries again"]).collect();
         let rows = Seen::all(evidence).map(|(link, planned)| {
@@ -101,7 +59,7 @@ impl Protocol for Gist {
             row.push(retransmissions(link).to_string());
             row
         });
-        sections.push(Section::table("GIST messages on the links", &header, rows.collect()));
+        let mut sections = vec![Section::table("GIST messages on the links", &header, rows.collect())];
         let Times { handshakes, end_to_end } = times(evidence);
         let times =
             [(handshakes, "handshakes on a link"), (end_to_end, "sessions, to the first reply")].into_iter();
@@ -116,23 +74,16 @@ impl Protocol for Gist {
     }
 
     fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
+        if Seen::all(evidence).all(|(link, _)| link.messages.is_empty()) {
+            return Vec::new();
+        }
         let links = Seen::all(evidence).map(|(link, planned)| {
             let mut counts: Map<_, _> =
                 KINDS.iter().map(|(kind, name)| (name.to_lowercase(), count(link, *kind).into())).collect();
             counts.insert("query_retransmissions".into(), retransmissions(link).into());
             (planned.name.clone(), Value::Object(counts))
         });
-        let sessions = evidence.snapshots.iter().map(|(label, snapshot)| {
-            let of = |(node, shown): (&usize, &Shown)| {
-                let count = session_ids(shown.table(SESSIONS)).len();
-                (evidence.plan.nodes[*node].name.clone(), Value::from(count))
-            };
-            (label.clone(), Value::Object(snapshot.iter().map(of).collect()))
-        });
-        let mut all = vec![
-            ("messages", Value::Object(links.collect())),
-            ("sessions", Value::Object(sessions.collect())),
-        ];
+        let mut all = vec![("messages", Value::Object(links.collect()))];
         let Times { handshakes, end_to_end } = times(evidence);
         for (name, times) in [("handshake_ms", handshakes), ("set_up_ms", end_to_end)] {
             if !times.is_empty() {
@@ -141,11 +92,6 @@ impl Protocol for Gist {
         }
         all
     }
-}
-
-/// Returns the distinct sessions in what `show gist sessions` printed.
-pub(crate) fn session_ids(shown: &[Value]) -> BTreeSet<&str> {
-    shown.iter().filter_map(|session| session["session_id"].as_str()).collect()
 }
 
 fn count(link: &Seen, kind: Kind) -> usize {
@@ -171,41 +117,6 @@ fn retransmissions(link: &Seen) -> usize {
         }
     }
     again
-}
-
-/// A row for each session of each node.
-fn routing_state(evidence: &Evidence, snapshot: &Snapshot) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for (node, shown) in snapshot {
-        let name = &evidence.plan.nodes[*node].name;
-        let sessions = shown.table(SESSIONS);
-        if sessions.is_empty() {
-            rows.push(vec![name.clone(), "none".to_owned(), String::new(), String::new()]);
-        }
-        rows.extend(sessions.iter().map(|session| {
-            let id: String = session["session_id"].as_str().unwrap_or("?").chars().take(8).collect();
-            let [upstream, downstream] =
-                ["upstream", "downstream"].map(|direction| side(evidence, session, direction));
-            vec![name.clone(), id, upstream, downstream]
-        }));
-    }
-    rows
-}
-
-/// The state in one direction: the state machine's state, and the peer's name.
-fn side(evidence: &Evidence, session: &Value, direction: &str) -> String {
-    let side = &session[direction];
-    if side.is_null() {
-        return "-".to_owned();
-    }
-    let text = |key: &str| side[key].as_str().unwrap_or("?").to_owned();
-    let peer = side["peer"]["address"].as_str().unwrap_or("?").to_owned();
-    let owner = peer.parse().ok().and_then(|address| evidence.plan.owner(address));
-    let peer = owner.map_or(peer, |node| evidence.plan.nodes[node].name.clone());
-    let expires = side["expires_in_us"]
-        .as_u64()
-        .map_or_else(String::new, |us| format!(", expires in {} ms", us / 1000));
-    format!("{} {} {peer}{expires}", text("role"), text("state"))
 }
 
 /// How long sessions took, in milliseconds, sorted: of each handshake on each link from its first Query to its first

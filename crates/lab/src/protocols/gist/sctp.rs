@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 
 use super::message::Gist;
-use super::stream::{Connection, Content, Flow};
+use super::stream::{Connection, Content, Flow, Opened};
 use crate::observe::packet::Ip;
 
 const PROTOCOL_SCTP: u8 = 132;
@@ -63,6 +63,11 @@ impl Associations {
         }
     }
 
+    /// Returns all associations, to be completed.
+    pub(super) fn all_mut(&mut self) -> &mut [Connection] {
+        &mut self.all
+    }
+
     /// Returns all associations, in the order in which they were opened.
     pub(super) fn finish(self) -> Vec<Connection> {
         self.all
@@ -71,7 +76,10 @@ impl Associations {
     fn open(&mut self, client: SocketAddr, server: SocketAddr) {
         let index = self.all.len();
         let flows = [Flow::default(), Flow::default()];
-        self.all.push(Connection { sctp: true, client, server, accepted: false, flows });
+        let opened = Opened::default();
+        let connection =
+            Connection { sctp: true, client, server, accepted: false, flows, opened, clear_sessions: 0 };
+        self.all.push(connection);
         self.by_ends.insert((client, server), (index, 0));
         self.by_ends.insert((server, client), (index, 1));
     }

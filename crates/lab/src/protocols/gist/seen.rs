@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use super::message::{Gist, Kind};
 use super::sctp::Associations;
-#[cfg(test)]
-pub(crate) use super::stream::Flow;
-use super::stream::Streams;
 pub(crate) use super::stream::{Connection, Content};
+use super::stream::{Opened, Streams};
 use crate::evidence::Evidence;
+use crate::observe::fields;
 use crate::observe::packet::{Datagram, Ip, Segment};
 use crate::observe::trace::{Frame, LinkTrace};
 use crate::plan::{Leg, PlannedLink};
@@ -36,6 +35,8 @@ pub(crate) struct Message {
     pub(crate) at: Duration,
     /// The link's first end sent it.
     pub(crate) outgoing: bool,
+    /// The number of its frame in the capture of the link.
+    pub(crate) frame: usize,
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) ttl: u8,
@@ -89,6 +90,7 @@ impl Message {
             carrier: Carrier::Datagram,
             at: frame.at,
             outgoing: frame.outgoing,
+            frame: frame.number,
             src: ip.src,
             dst: ip.dst,
             ttl: ip.ttl,
@@ -122,14 +124,42 @@ impl Observer for Seen {
             }
         } else if let Some(segment) = Segment::read(ip) {
             self.streams.take(&segment, |gist| in_stream(segment.dst.port(), gist));
+            mark(self.streams.all_mut(), frame);
         } else {
             self.associations.take(&ip, in_stream);
+            mark(self.associations.all_mut(), frame);
         }
     }
 
     fn finish(&mut self) {
         self.connections = std::mem::take(&mut self.streams).finish();
         self.connections.extend(std::mem::take(&mut self.associations).finish());
+        let sessions: BTreeSet<Session> =
+            self.messages.iter().filter_map(|message| message.session).collect();
+        for connection in &mut self.connections {
+            let shown = |session: &&Session| {
+                let mut flows = connection.flows.iter().filter(|flow| flow.content != Content::Gist);
+                flows.any(|flow| flow.octets.windows(16).any(|octets| octets == session.as_slice()))
+            };
+            // What is in clear by its form needs no search.
+            connection.clear_sessions = sessions.iter().filter(shown).count();
+        }
+    }
+
+    fn protocol(&self) -> &'static str {
+        "gist"
+    }
+
+    fn messages(&self) -> Vec<&dyn fields::Message> {
+        let messages = self.messages.iter().map(|message| message as &dyn fields::Message);
+        messages.chain(self.connections.iter().map(|connection| connection as &dyn fields::Message)).collect()
+    }
+}
+
+/// Notes when and in which frame the last connection was opened.
+fn mark(connections: &mut [Connection], frame: &Frame) {
+    if let Some(last) = connections.last_mut().filter(|last| last.opened.frame == 0) {
+        last.opened = Opened { at: frame.at, outgoing: frame.outgoing, frame: frame.number };
     }
 }
 
@@ -196,7 +226,13 @@ impl Seen {
     }
 }
 
-/// Returns a session in hexadecimal, as the commands print it.
-pub(crate) fn hex(session: Session) -> String {
-    session.iter().map(|octet| format!("{octet:02x}")).collect()
+/// Returns octets in hexadecimal, as the commands print them.
+pub(crate) fn hex(octets: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(2 * octets.len());
+    for octet in octets {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{octet:02x}");
+    }
+    text
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::message::Gist;
 use crate::observe::packet::Segment;
@@ -26,6 +27,20 @@ pub(crate) struct Connection {
     pub(crate) accepted: bool,
     /// The direction from the client, and that from the server.
     pub(crate) flows: [Flow; 2],
+    pub(crate) opened: Opened,
+    /// Session identifiers of the link's messages that are in clear in its octets.
+    pub(crate) clear_sessions: usize,
+}
+
+/// When a connection was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Opened {
+    /// Since 1970.
+    pub(crate) at: Duration,
+    /// The link's first end opened it.
+    pub(crate) outgoing: bool,
+    /// The number of the frame in the capture of the link.
+    pub(crate) frame: usize,
 }
 
 /// One direction of a connection.
@@ -99,6 +114,11 @@ impl Streams {
         }
     }
 
+    /// Returns all connections, to be completed.
+    pub(super) fn all_mut(&mut self) -> &mut [Connection] {
+        &mut self.connections
+    }
+
     /// Returns all connections, in the order in which they were opened.
     pub(super) fn finish(self) -> Vec<Connection> {
         self.connections
@@ -109,7 +129,10 @@ impl Streams {
         let index = self.connections.len();
         let forth = Flow { next: Some(sequence.wrapping_add(1)), ..Flow::default() };
         let flows = [forth, Flow::default()];
-        self.connections.push(Connection { sctp: false, client, server, accepted: false, flows });
+        let opened = Opened::default();
+        let connection =
+            Connection { sctp: false, client, server, accepted: false, flows, opened, clear_sessions: 0 };
+        self.connections.push(connection);
         self.by_ends.insert((client, server), (index, 0));
         self.by_ends.insert((server, client), (index, 1));
         (index, 0)

@@ -1,11 +1,11 @@
 //! The Ping application, by which the lab signals over GIST.
 
-pub(crate) mod path;
 pub(crate) mod step;
 
 use serde_json::{Value, json};
 
 use super::Protocol;
+use crate::checks::path::visited;
 use crate::evidence::Evidence;
 use crate::report::{Section, quantiles};
 use step::{PingRun, Reply};
@@ -21,10 +21,6 @@ impl Protocol for Ping {
 
     fn title(&self) -> &'static str {
         "Ping"
-    }
-
-    fn switch(&self) -> Option<bool> {
-        Some(true)
     }
 
     fn report(&self, evidence: &Evidence) -> Vec<Section> {
@@ -53,7 +49,7 @@ impl Protocol for Ping {
         let mut times: Vec<f64> = replies.map(|reply| reply.rtt_ms).collect();
         times.sort_by(f64::total_cmp);
         vec![
-            ("path", path::visited(evidence, ping, reply).into()),
+            ("path", visited(evidence, ping, reply).into()),
             ("hops", hops.into()),
             ("last_link_ms", reply.last_link_ms.into()),
             ("rtt_ms", quantiles(&times)),

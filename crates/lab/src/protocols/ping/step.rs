@@ -18,7 +18,7 @@ use crate::kernel;
 use crate::kinds::{Key, key};
 use crate::plan::PlannedNode;
 use crate::run::{Background, Run};
-use crate::scenario::{BACKGROUND, LABEL, Mistake, Scope};
+use crate::scenario::{Mistake, Scope};
 use crate::steps::Step;
 use crate::units::Span;
 use crate::wait;
@@ -45,8 +45,8 @@ pub(crate) struct Ping {
     within: Span,
     #[serde(default = "no_octets")]
     size: Spanned<u16>,
-    show: Option<String>,
-    background: Option<String>,
+    #[serde(default)]
+    background: bool,
 }
 
 const fn three() -> u32 {
@@ -76,6 +76,8 @@ fn no_octets() -> Spanned<u16> {
 /// What came of one session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PingRun {
+    /// The `id` of the step.
+    pub(crate) id: Option<String>,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) replies: Vec<Reply>,
@@ -121,20 +123,17 @@ impl Step for Ping {
         key("spread", "time", "the sessions start at random within this time").or("\"0ms\""),
         key("within", "time", "all sessions have to end within this time").or("\"30s\""),
         key("size", "octets", "padding of each probe, a multiple of 4 up to 16000").or("0"),
-        key("show", "label", "ask all daemons, as `show` does, once each session has had a reply").optional(),
         key(
             "background",
-            "background",
-            "go on once each session has had a reply; a `join` step waits for the rest",
+            "boolean",
+            "the next step begins once each session has had a reply; a `wait` or `stop` of its id waits for the rest",
         )
-        .optional(),
+        .or("false"),
     ];
 
-    fn validate<'s>(&'s self, scope: &mut Scope<'s>) -> Result<(), Mistake> {
+    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         scope.daemon(&self.from)?;
         scope.node(&self.to)?;
-        self.show.iter().for_each(|label| scope.define(LABEL, label));
-        self.background.iter().for_each(|name| scope.define(BACKGROUND, name));
         if *self.size.as_ref() > SIZE_MAX || !self.size.as_ref().is_multiple_of(4) {
             let what = format!("`size` is a multiple of 4 between 0 and {SIZE_MAX}");
             return Err(Mistake::new(self.size.span(), what));
@@ -145,31 +144,24 @@ impl Step for Ping {
         Err(Mistake::new(self.sessions.span(), format!("`sessions` lies between 1 and {SESSIONS_MAX}")))
     }
 
-    fn run(&self, run: &mut Run<'_>) -> Result<()> {
+    fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
         let (from, to, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
         let sessions = *self.sessions.as_ref();
         let (name, far) = (self.from.as_ref(), self.to.as_ref());
         run.progress(&format!("{sessions} Ping session(s) from {name} to {far}"));
         let (count, interval, size) = (self.count, self.interval.0, *self.size.as_ref());
-        let order = Order { from, to, destination, count, interval, size };
+        let order = Order { id: id.to_owned(), from, to, destination, count, interval, size };
         let deadline = Instant::now() + self.within.0;
         let mut pings = Pings::new();
         let begin = Instant::now();
-        for start in starts(run.scenario.seed, sessions, self.spread.0) {
+        for start in starts(run.seed, sessions, self.spread.0) {
             pings.listen_until(begin + start)?;
             pings.start(&run.lab.plan.name, &run.lab.plan.nodes[from], &order)?;
         }
-        let mut to_show = self.show.as_ref();
         while !pings.all_ended() && Instant::now() < deadline {
             pings.listen(wait::STEP)?;
-            if !pings.all_answered() {
-                continue;
-            }
-            if let Some(label) = to_show.take() {
-                run.show(label)?;
-            }
-            if let Some(name) = &self.background {
-                run.in_background(name, Waiting { pings, deadline });
+            if self.background && pings.all_answered() {
+                run.in_background(id, Waiting { pings, deadline });
                 return Ok(());
             }
         }
@@ -186,8 +178,8 @@ struct Waiting {
 }
 
 impl Background for Waiting {
-    fn join(mut self: Box<Self>, name: &str, run: &mut Run<'_>) -> Result<()> {
-        run.progress(&format!("waiting for {name}"));
+    fn stop(mut self: Box<Self>, id: &str, run: &mut Run<'_>) -> Result<()> {
+        run.progress(&format!("waiting for {id}"));
         while !self.pings.all_ended() && Instant::now() < self.deadline {
             self.pings.listen(wait::STEP)?;
         }
@@ -226,6 +218,7 @@ enum Line {
 /// The arguments of a ping command.
 #[derive(Debug, Clone)]
 struct Order {
+    id: String,
     from: usize,
     to: usize,
     destination: IpAddr,
@@ -257,7 +250,8 @@ impl Pings {
         let namespace = kernel::namespace(&node.namespace)?;
         let mut child = namespace.spawn(&mut command).context("cannot start the ping command")?;
         let number = self.runs.len();
-        let run = PingRun { from: order.from, to: order.to, ..PingRun::default() };
+        let id = Some(order.id.clone());
+        let run = PingRun { id, from: order.from, to: order.to, ..PingRun::default() };
         let pipes = (child.stdout.take(), child.stderr.take());
         self.runs.push(run);
         self.children.push(child);

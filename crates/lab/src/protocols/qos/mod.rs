@@ -1,13 +1,6 @@
 //! The QoS application (RFC 5974): reservations over GIST.
 
-pub(crate) mod granted;
-pub(crate) mod reservations;
-pub(crate) mod reserve;
-
 use super::Protocol;
-
-/// The command that shows the sessions of a node, and what it holds for them.
-const SESSIONS: &str = "show qos sessions";
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -22,15 +15,7 @@ impl Protocol for Qos {
         "QoS"
     }
 
-    fn switch(&self) -> Option<bool> {
-        Some(false)
-    }
-
     fn reserves(&self) -> bool {
         true
-    }
-
-    fn tables(&self) -> &'static [&'static str] {
-        &[SESSIONS]
     }
 }

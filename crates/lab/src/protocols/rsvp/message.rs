@@ -4,30 +4,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::observe::packet::{Ip, u16_at};
+use crate::observe::trace::Frame;
 
 const PROTOCOL: u8 = 46;
 const HEADER: usize = 8;
 const BUNDLE: u8 = 12;
-
-/// The size of an IP packet that carried RSVP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RsvpPacket {
-    /// Since 1970.
-    pub(crate) at: Duration,
-    /// Octets of the IP packet.
-    pub(crate) octets: u32,
-    /// The number of messages; those of a Bundle (RFC 2961 §3) count one by one.
-    pub(crate) messages: u32,
-}
-
-/// Returns the size of an IP packet with this number of messages; `None` if it does not carry RSVP.
-pub(crate) fn packet(at: Duration, ip: &Ip<'_>, messages: usize) -> Option<RsvpPacket> {
-    let octets = u32::try_from(ip.packet.len()).ok()?;
-    ip.carries(PROTOCOL).map(|_| RsvpPacket { at, octets, messages: u32::try_from(messages).unwrap_or(0) })
-}
 
 /// Alters one bit of the refresh period (TIME_VALUES, RFC 2205 §A.4) of the message in a frame and corrects the
 /// checksum; `None` if the message has no refresh period.
@@ -52,8 +34,7 @@ pub(crate) fn alter(frame: &mut [u8]) -> Option<()> {
 }
 
 /// The message types that checks distinguish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RsvpType {
     Path,
     Resv,
@@ -65,7 +46,6 @@ pub(crate) enum RsvpType {
     Dreq,
     Drep,
     /// Messages of refresh reduction, integrity and Hello.
-    #[serde(skip)]
     Other,
 }
 
@@ -87,8 +67,7 @@ impl RsvpType {
 }
 
 /// Reservation styles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RsvpStyle {
     Wf,
     Ff,
@@ -105,6 +84,8 @@ pub(crate) struct RsvpMessage {
     pub(crate) at: Duration,
     /// The link's first end sent it.
     pub(crate) outgoing: bool,
+    /// The number of its frame in the capture of the link.
+    pub(crate) frame: usize,
     pub(crate) kind: RsvpType,
     /// TTL of the IP packet, and Send_TTL of the message (RFC 2205 §3.1.1).
     pub(crate) ttl: u8,
@@ -123,7 +104,7 @@ pub(crate) struct RsvpMessage {
 }
 
 /// Reads the messages of an IP packet, those of a Bundle one by one; none if it does not carry RSVP.
-pub(crate) fn messages(at: Duration, outgoing: bool, ip: &Ip<'_>) -> Vec<RsvpMessage> {
+pub(crate) fn messages(frame: &Frame, ip: &Ip<'_>) -> Vec<RsvpMessage> {
     let mut found = Vec::new();
     let mut rest = ip.carries(PROTOCOL).unwrap_or_default();
     if rest.get(1) == Some(&BUNDLE) {
@@ -131,16 +112,17 @@ pub(crate) fn messages(at: Duration, outgoing: bool, ip: &Ip<'_>) -> Vec<RsvpMes
     }
     while let Some(length) = u16_at(rest, 6).map(usize::from).filter(|length| *length >= HEADER) {
         let Some(message) = rest.get(..length) else { break };
-        found.push(message_of(at, outgoing, ip.ttl, message));
+        found.push(message_of(frame, ip.ttl, message));
         rest = &rest[length..];
     }
     found
 }
 
-fn message_of(at: Duration, outgoing: bool, ttl: u8, octets: &[u8]) -> RsvpMessage {
+fn message_of(frame: &Frame, ttl: u8, octets: &[u8]) -> RsvpMessage {
     let mut message = RsvpMessage {
-        at,
-        outgoing,
+        at: frame.at,
+        outgoing: frame.outgoing,
+        frame: frame.number,
         kind: RsvpType::of(octets[1]),
         ttl,
         sent_ttl: octets[4],
@@ -243,7 +225,9 @@ mod tests {
     }
 
     fn read(frame: &[u8]) -> Vec<RsvpMessage> {
-        messages(Duration::ZERO, true, &Ip::read(frame).unwrap())
+        let octets = Vec::new();
+        let at = Frame { number: 1, at: Duration::ZERO, outgoing: true, octets };
+        messages(&at, &Ip::read(frame).unwrap())
     }
 
     #[test]

@@ -1,0 +1,183 @@
+//! What daemons show, and what queues their kernels have, compared with what a scenario expects, until a deadline.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::Value;
+use toml::Spanned;
+
+use crate::checks::Verdict;
+use crate::kinds::{Key, key};
+use crate::plan::Plan;
+use crate::queues::{self, Queues};
+use crate::scenario::{Mistake, Scope};
+use crate::subset::Names;
+use crate::units::Span;
+use crate::{command, protocols, wait};
+
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The keys of the step `expect` and of the check `show`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expectation {
+    expect: Option<String>,
+    show: Option<Spanned<String>>,
+    nodes: Option<Spanned<toml::Value>>,
+    of: Option<String>,
+    #[serde(default, rename = "match")]
+    wanted: toml::Table,
+    #[serde(default)]
+    have: toml::Table,
+    count: Option<usize>,
+    min: Option<usize>,
+    max: Option<usize>,
+    others: Option<usize>,
+    queues: Option<Vec<Queues>>,
+    #[serde(default = "at_once")]
+    within: Span,
+}
+
+const fn at_once() -> Span {
+    Span::millis(0)
+}
+
+impl Expectation {
+    pub(crate) const KEYS: &'static [Key] = &[
+        key("expect", "text", "what has to hold, for the report").optional(),
+        key("show", "words", "the words behind `signalbox show`, like \"gist sessions\" or \"reservations\"").optional(),
+        key("nodes", "list of nodes", "the daemons that are asked; \"all\": each that runs the protocol, or makes reservations").or("\"all\""),
+        key("of", "field", "count the elements of this list in the rows, and not the rows").optional(),
+        key("match", "fields", "only rows with these values").or("{}"),
+        key("have", "fields", "each row that matches has these values").or("{}"),
+        key("count", "number", "each of the nodes shows exactly so many rows").optional(),
+        key("min", "number", "the least number of rows, if there is no `count`; 0 if only `max` is given").or("1"),
+        key("max", "number", "the greatest number of rows").optional(),
+        key("others", "number", "each other node that has such a table shows exactly so many rows").optional(),
+        key("queues", "list of tables", "instead of `show`: the queues of links as `tc` shows them: `node` and `towards` (the neighbor), `own` (0; queues of single reservations), `code_points` (none; those with a share), `reserved` (nothing; the sum of the rates of all queues of reservations), `min_packets` (0; that passed these queues since the daemon began)").optional(),
+        key("within", "time", "how long it may take; \"0s\": it holds at once").or("\"0s\""),
+    ];
+
+    /// Returns what has to hold, in words.
+    pub(crate) fn name(&self) -> &str {
+        self.expect.as_deref().unwrap_or_default()
+    }
+
+    /// Checks names and numbers.
+    pub(crate) fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
+        if let Some(queues) = &self.queues {
+            if let Some(show) = &self.show {
+                return Err(Mistake::new(
+                    show.span(),
+                    "`show` and `queues` are two expectations; write two steps",
+                ));
+            }
+            return queues.iter().try_for_each(|queues| queues.validate(scope));
+        }
+        let Some(show) = &self.show else {
+            let what =
+                "it lacks `show` or `queues`, which say what is looked at, like `show = \"gist sessions\"`";
+            return Err(Mistake::new(0..0, what));
+        };
+        if show.as_ref().split(' ').any(|word| word.is_empty() || word.starts_with('-')) {
+            let what = format!(
+                "`{}` are no words behind `signalbox show`; use some like \"gist sessions\"",
+                show.as_ref()
+            );
+            return Err(Mistake::new(show.span(), what));
+        }
+        let Some(nodes) = &self.nodes else { return Ok(()) };
+        match nodes.as_ref() {
+            toml::Value::String(word) if word == "all" => Ok(()),
+            toml::Value::Array(all) if all.iter().all(toml::Value::is_str) => {
+                let mut names = all.iter().filter_map(toml::Value::as_str);
+                names.try_for_each(|name| scope.daemon(&Spanned::new(nodes.span(), name.to_owned())))
+            }
+            _ => Err(Mistake::new(nodes.span(), "`nodes` is \"all\" or a list, like [\"h1\", \"r1\"]")),
+        }
+    }
+
+    /// Returns the indexes of the nodes, if the file names them.
+    fn named(&self, plan: &Plan) -> Option<Vec<usize>> {
+        let all = self.nodes.as_ref()?.as_ref().as_array()?;
+        Some(all.iter().filter_map(|name| plan.node(name.as_str()?)).collect())
+    }
+
+    /// Looks until it is so, or until the time is over. `running` are the nodes whose daemon runs.
+    pub(crate) fn verdict(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
+        let begin = Instant::now();
+        loop {
+            wait::check()?;
+            let found = match &self.queues {
+                Some(queues) => queues::look(plan, queues)?,
+                None => self.look(plan, running)?,
+            };
+            let took = begin.elapsed();
+            let after = |seen| format!("after {} ms: {seen}", took.as_millis());
+            match found {
+                Ok(seen) if self.within.0.is_zero() => return Ok(Ok(seen)),
+                Ok(seen) => return Ok(Ok(after(seen))),
+                Err(seen) if took >= self.within.0 => return Ok(Err(after(seen))),
+                Err(_) => wait::pass(LOOK_AGAIN)?,
+            }
+        }
+    }
+
+    fn look(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
+        let words = self.show.as_ref().map_or("", |show| show.as_ref().as_str());
+        let first = words.split(' ').next().unwrap_or_default();
+        let protocol = protocols::all().find(|protocol| protocol.name() == first);
+        let has = |node: &usize| match protocol {
+            Some(protocol) => plan.nodes[*node].runs(protocol),
+            None => words != "reservations" || plan.nodes[*node].reserves(),
+        };
+        let named = self.named(plan);
+        let min = self.count.or(self.min).unwrap_or(usize::from(self.max.is_none()));
+        let max = self.count.or(self.max).unwrap_or(usize::MAX);
+        let wanted = toml::Value::Table(self.wanted.clone());
+        let have = toml::Value::Table(self.have.clone());
+        let names = Names { plan, ends: None };
+        let (mut good, mut seen, mut misfit) = (true, Vec::new(), None);
+        if let Some(missing) = named.iter().flatten().find(|node| !running.contains(node)) {
+            return Ok(Err(format!("the daemon of {} does not run", plan.nodes[*missing].name)));
+        }
+        for node in running.iter().copied().filter(has) {
+            let chosen = named.as_ref().is_none_or(|named| named.contains(&node));
+            if !chosen && self.others.is_none() {
+                continue;
+            }
+            let rows = command::table(&plan.name, &plan.nodes[node], words)?;
+            let elements: Vec<&Value> = match &self.of {
+                None => rows.iter().collect(),
+                Some(of) => rows.iter().flat_map(|row| row[of].as_array().into_iter().flatten()).collect(),
+            };
+            let fits = |row: &&&Value| names.fits("", &wanted, Some(row));
+            let count = elements.iter().filter(fits).count();
+            let mut right = if chosen { (min..=max).contains(&count) } else { Some(count) == self.others };
+            if !right && misfit.is_none() {
+                misfit = elements.iter().find_map(|row| names.misfit("", &wanted, Some(row)));
+            }
+            let other = elements.iter().filter(fits).find_map(|row| names.misfit("", &have, Some(row)));
+            if other.is_some() {
+                right = false;
+                misfit = misfit.or(other);
+            }
+            good &= right;
+            let all = if count == elements.len() { String::new() } else { format!(" of {}", elements.len()) };
+            seen.push(format!("{} {count}{all}", plan.nodes[node].name));
+        }
+        let what = self.of.as_deref().unwrap_or("rows");
+        let bound = match (min, max) {
+            (min, max) if min == max => format!("{min}"),
+            (min, usize::MAX) => format!("at least {min}"),
+            (min, max) => format!("{min} to {max}"),
+        };
+        let mut text = format!("{words}, {what} that match: {} ({bound} expected at each)", seen.join(", "));
+        if let Some(misfit) = misfit {
+            text += &format!("; in another {misfit}");
+        }
+        Ok(if good && !seen.is_empty() { Ok(text) } else { Err(text) })
+    }
+}

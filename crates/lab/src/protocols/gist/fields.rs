@@ -1,0 +1,193 @@
+//! The fields of GIST messages, and of the connections that carried some of them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::seen::{Carrier, Connection, Content, Message, hex};
+use crate::observe::fields::{self, Field};
+use crate::observe::packet::u16_at;
+use crate::protocols::gist::message::Kind;
+
+/// The fields of a message.
+pub(super) const FIELDS: &[Field<Message>] = &[
+    Field {
+        name: "type",
+        meaning: "`query`, `response`, `confirm`, `data`, `error`, `ma_hello`; `connection` is a connection",
+        get: |m| Some(kind(m.kind).into()),
+    },
+    Field {
+        name: "session_id",
+        meaning: "session identifier, hexadecimal",
+        get: |m| Some(hex(&m.session?).into()),
+    },
+    Field { name: "hops", meaning: "GIST hop count", get: |m| Some(m.hops.into()) },
+    Field { name: "c", meaning: "C-flag", get: |m| Some(m.c_flag.into()) },
+    Field {
+        name: "s",
+        meaning: "S-flag: the IP source is the node's own address, not the flow's",
+        get: |m| Some(m.s_flag.into()),
+    },
+    Field {
+        name: "stack_proposal",
+        meaning: "it negotiates an association: Stack-Proposal and Stack-Configuration-Data",
+        get: |m| Some(m.negotiates.into()),
+    },
+    Field { name: "error_code", meaning: "code of the Error object", get: |m| m.error.map(Value::from) },
+    Field {
+        name: "carrier",
+        meaning: "`datagram` or `stream`",
+        get: |m| Some((if m.carrier == Carrier::Datagram { "datagram" } else { "stream" }).into()),
+    },
+    Field {
+        name: "router_alert",
+        meaning: "value of the Router Alert option",
+        get: |m| m.router_alert.map(Value::from),
+    },
+    Field {
+        name: "ip_source",
+        meaning: "source address of the IP packet",
+        get: |m| Some(m.src.to_string().into()),
+    },
+    Field {
+        name: "ip_destination",
+        meaning: "its destination address",
+        get: |m| Some(m.dst.to_string().into()),
+    },
+    Field { name: "ip_ttl", meaning: "its TTL or hop limit", get: |m| Some(m.ttl.into()) },
+    Field {
+        name: "source_port",
+        meaning: "port of the sender, in a datagram",
+        get: |m| Some(u16_at(&m.packet, m.payload_at.checked_sub(8)?)?.into()),
+    },
+    Field { name: "port", meaning: "port that it was sent to", get: |m| Some(m.dst_port.into()) },
+    Field {
+        name: "body",
+        meaning: "all octets behind the GIST hop count, hexadecimal",
+        get: |m| Some(hex(m.octets.get(2..)?).into()),
+    },
+    Field {
+        name: "padding",
+        meaning: "padding of a Ping message, hexadecimal",
+        get: |m| Some(hex(padding(&m.octets)?).into()),
+    },
+];
+
+/// The fields of a connection, besides `type`.
+pub(super) const CONNECTION: &[Field<Connection>] = &[
+    Field { name: "type", meaning: "`connection`", get: |_| Some("connection".into()) },
+    Field {
+        name: "transport",
+        meaning: "of a connection: `tcp` or `sctp`",
+        get: |c| Some((if c.sctp { "sctp" } else { "tcp" }).into()),
+    },
+    Field {
+        name: "ip_source",
+        meaning: "the end that opened it",
+        get: |c| Some(c.client.ip().to_string().into()),
+    },
+    Field {
+        name: "ip_destination",
+        meaning: "the end that accepts",
+        get: |c| Some(c.server.ip().to_string().into()),
+    },
+    Field { name: "port", meaning: "the port there", get: |c| Some(c.server.port().into()) },
+    Field { name: "accepted", meaning: "of a connection: it was accepted", get: |c| Some(c.accepted.into()) },
+    Field {
+        name: "content",
+        meaning: "of a connection: what each direction carried, `gist`, `tls`, `nothing` or `unknown`",
+        get: |c| Some(json!(c.flows.each_ref().map(|flow| content(flow.content)))),
+    },
+    Field {
+        name: "tls_data",
+        meaning: "of a connection: both directions carried a TLS handshake and data",
+        get: |c| Some(c.flows.iter().all(|flow| !flow.records.contains(&0)).into()),
+    },
+    Field {
+        name: "clear_messages",
+        meaning: "of a connection: GIST messages in clear",
+        get: |c| Some(c.flows.iter().map(|flow| flow.messages).sum::<u64>().into()),
+    },
+    Field {
+        name: "clear_sessions",
+        meaning: "of a connection: session identifiers of the link that are in clear in it",
+        get: |c| Some(c.clear_sessions.into()),
+    },
+];
+
+/// Returns names and meanings of all fields.
+pub(super) fn described() -> Vec<(&'static str, &'static str)> {
+    let mut all = fields::described(FIELDS);
+    let more = fields::described(CONNECTION);
+    all.extend(more.into_iter().filter(|(name, _)| !FIELDS.iter().any(|field| field.name == *name)));
+    all
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Query => "query",
+        Kind::Response => "response",
+        Kind::Confirm => "confirm",
+        Kind::Data => "data",
+        Kind::Error => "error",
+        Kind::MaHello => "ma_hello",
+        Kind::Unknown => "unknown",
+    }
+}
+
+fn content(content: Content) -> &'static str {
+    match content {
+        Content::Nothing => "nothing",
+        Content::Gist => "gist",
+        Content::Tls => "tls",
+        Content::Unknown => "unknown",
+    }
+}
+
+/// Finds the padding at the end of a Ping message: its length stands in front of it.
+fn padding(octets: &[u8]) -> Option<&[u8]> {
+    let lengths = (1..=octets.len() / 4).rev().map(|words| 4 * words);
+    lengths
+        .filter_map(|length| {
+            let at = octets.len().checked_sub(length)?;
+            let stated = octets.get(at.checked_sub(4)?..at)?.first_chunk::<4>()?;
+            (usize::try_from(u32::from_be_bytes(*stated)).ok()? == length).then(|| &octets[at..])
+        })
+        .next()
+}
+
+impl fields::Message for Message {
+    fn at(&self) -> Duration {
+        self.at
+    }
+
+    fn outgoing(&self) -> bool {
+        self.outgoing
+    }
+
+    fn frame(&self) -> usize {
+        self.frame
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        fields::get(FIELDS, self, name)
+    }
+}
+
+impl fields::Message for Connection {
+    fn at(&self) -> Duration {
+        self.opened.at
+    }
+
+    fn outgoing(&self) -> bool {
+        self.opened.outgoing
+    }
+
+    fn frame(&self) -> usize {
+        self.opened.frame
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        fields::get(CONNECTION, self, name)
+    }
+}
