@@ -12,8 +12,6 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, Fi
 const PRESENT: &str = "crates/api/src/generated/descriptors.bin";
 /// The descriptors that clients may use.
 const RELEASED: &str = "crates/api/released.bin";
-/// A package that is not part of the API any more.
-const FORMER: &str = "signalbox.v0";
 
 /// Compares the present descriptors with the released ones, or makes the present ones the released ones.
 pub(crate) fn run(root: &Path, options: &[&str]) -> Result<bool> {
@@ -45,12 +43,11 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> Result<bool> {
     Ok(broken.is_empty())
 }
 
-/// The descriptors in a file, without comments and without the former API.
+/// The descriptors in a file, without comments.
 fn read(path: &Path) -> Result<FileDescriptorSet> {
     let octets = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut set = FileDescriptorSet::decode(octets.as_slice())
         .with_context(|| format!("{} has no descriptors", path.display()))?;
-    set.file.retain(|file| file.package() != FORMER);
     set.file.iter_mut().for_each(|file| file.source_code_info = None);
     Ok(set)
 }

@@ -53,11 +53,6 @@ package!(
     v1, "signalbox.v1.rs"
 );
 
-package!(
-    /// The former interface, until its last user is gone.
-    v0, "signalbox.v0.rs"
-);
-
 /// GIST (RFC 5971): signaling applications in other processes, and the tables of the node.
 pub mod gist {
     package!(

@@ -7,7 +7,7 @@
 //!   event loop and never touches the node.
 //! * [`clients`] is the life cycle that the clients of all protocols have.
 //! * [`protocols`] holds a folder for each protocol: its conversions between the API's types and ours, its service. [`api`]
-//!   is what the services share, and those that belong to no protocol. [`v0`] is the former interface.
+//!   is what the services share, and those that belong to no protocol.
 //! * [`metrics`] are the numbers that monitoring systems read.
 //! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
@@ -26,7 +26,6 @@ mod rig;
 mod server;
 mod services;
 mod socket;
-mod v0;
 mod view;
 
 use std::io::{self, Write};

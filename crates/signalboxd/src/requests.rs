@@ -1,7 +1,7 @@
 //! Requests of the control thread to the event loop.
 //!
 //! The services of the control thread never touch the node. They open clients, pass on commands, and run queries on
-//! the event loop's thread; a table is read in portions, so that a long one does not hold up messages.
+//! the event loop's thread; a table is read in pages, so that a long one does not hold up messages.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tonic::Status;
 
 use crate::api::errors::stopping;
 use crate::clients::{Client, ClientProtocol, EventQueue, EventReader};
-use crate::view::{PORTION, Portion, View};
+use crate::view::View;
 
 /// A request to the event loop.
 #[derive(Debug)]
@@ -166,46 +166,6 @@ impl LoopHandle {
         self.send(LoopRequest::Query(query)).await?;
         answer.await.map_err(|_| stopping())
     }
-
-    /// Streams a table portion by portion, at most `limit` rows (0: all). `portion` gives the portion that begins at
-    /// a row.
-    pub(crate) fn table<T: Send + 'static>(
-        &self,
-        limit: u32,
-        portion: impl Fn(&mut View<'_>, usize) -> Portion<T> + Send + Sync + 'static,
-    ) -> Replies<T> {
-        let handle = self.clone();
-        let portion = Arc::new(portion);
-        let (rows, stream) = mpsc::channel(PORTION);
-        tokio::spawn(async move {
-            let mut left = if limit == 0 { u32::MAX } else { limit };
-            let mut from = Some(0);
-            while let Some(start) = from {
-                let portion = Arc::clone(&portion);
-                let (found, next) = match handle.query(move |view| portion(view, start)).await {
-                    Ok(found) => found,
-                    Err(status) => {
-                        // A client that is gone needs no answer.
-                        let _ = rows.send(Err(status)).await;
-                        return;
-                    }
-                };
-                for row in found {
-                    if left == 0 || rows.send(Ok(row)).await.is_err() {
-                        return;
-                    }
-                    left -= 1;
-                }
-                from = next;
-            }
-        });
-        Box::pin(ReceiverStream::new(stream))
-    }
-}
-
-/// Refuses a call for a protocol that does not run here; `remedy` names what is missing.
-pub(crate) fn must_run(running: bool, remedy: &'static str) -> Result<(), Status> {
-    running.then_some(()).ok_or_else(|| Status::failed_precondition(remedy))
 }
 
 /// Keeps a client open: the client is closed when this is dropped.

@@ -77,7 +77,7 @@ impl Rig {
         let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
         let api =
             Api { handle: handle.clone(), facts: Arc::new(Facts::new(&config)), names: Names::default() };
-        let services = protocols::services(&api, &config).unwrap();
+        let services = protocols::services(&api).unwrap();
         tokio::spawn(Server::builder().serve_with_incoming(services, connections));
         let mut ours = Some(TokioIo::new(ours));
         let connector = tower::service_fn(move |_| {

@@ -53,7 +53,7 @@ impl Server {
         let last_call = waker.clone();
         let handle = LoopHandle::new(sender, move || waker.wake());
         let facts = Arc::new(Facts::new(config));
-        let services = protocols::services(&Api { handle: handle.clone(), facts, names }, config)?;
+        let services = protocols::services(&Api { handle: handle.clone(), facts, names })?;
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || {

@@ -11,19 +11,16 @@ pub(crate) mod qos;
 pub(crate) mod rsvp;
 
 use anyhow::Result;
-use signalbox_api::v0::control_server::ControlServer;
-use signalbox_config::Config;
 
 use crate::api::reserver::Reserver;
 use crate::api::{self, Api};
 use crate::services::{Route, Services};
-use crate::v0;
 
 /// The protocols that reserve along the path of a flow: `signalbox.v1.Reservations` serves them all.
 pub(crate) const RESERVERS: &[&dyn Reserver] = &[&qos::reserve::Qos, &rsvp::reserve::Rsvp];
 
 /// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
-pub(crate) fn services(api: &Api, config: &Config) -> Result<Services> {
+pub(crate) fn services(api: &Api) -> Result<Services> {
     Ok(Services::new(vec![
         Route::to(api::node::server(api)),
         Route::to(api::reservations::server(api)),
@@ -31,9 +28,6 @@ pub(crate) fn services(api: &Api, config: &Config) -> Result<Services> {
         Route::to(ping::service::server(api)),
         Route::to(qos::service::server(api)),
         Route::to(rsvp::service::server(api)),
-        Route::to(ControlServer::new(v0::control::Control::new(&api.handle, config))),
-        Route::to(v0::applications::service::server(&api.handle, config)),
-        Route::to(v0::rsvp::service::server(&api.handle, config)),
         api::standard::health(),
         api::standard::reflection()?,
     ]))

@@ -1,2 +1,0 @@
-mod convert;
-pub(crate) mod service;

@@ -1,2 +1,0 @@
-mod convert;
-pub(super) mod service;

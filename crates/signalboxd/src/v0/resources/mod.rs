@@ -1,2 +1,0 @@
-pub(super) mod convert;
-pub(super) mod service;

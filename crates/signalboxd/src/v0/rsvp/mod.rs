@@ -1,3 +1,0 @@
-mod convert;
-pub(crate) mod service;
-mod tables;
