@@ -170,7 +170,15 @@ impl Protocol for Qos {
             "secure",
             &mut config.secure,
             flag(),
-            "Messages go over authenticated channels only; needs TLS.",
+            "Messages are sent and accepted over authenticated channels only; needs TLS.",
+        );
+        keys.key(
+            "accept_stateless",
+            &mut config.accept_stateless,
+            flag(),
+            "Accept messages without verified routing state: stateless ones, payloads of Queries, and explicitly routed ones \
+             for unknown sessions. Anybody can send them, from any address ([security.md](security.md)). Nodes with `state` \
+             other than `\"stateful\"` that receive stateless messages need it.",
         );
         keys.key(
             "max_sessions",
