@@ -23,8 +23,8 @@ name = "{name}"
 description = "two hosts and a router"
 topology = {{ chain = ["h1", "r1", "h2"], all_nodes = {{ protocols = ["gist", "ping", "qos"] }}, all_links = {{ rate = "100mbit" }} }}
 links.r1-h2.rate = "10mbit"
-nodes.r1.config.resources.rule = [
-    {{ name = "guests", action = "deny", protocol = [17], ports = ["7000-7999"] }}
+nodes.r1.config.policy.rules = [
+    {{ name = "guests", action = "deny", ip_protocol = ["udp"], ports = ["7000-7999"] }}
 ]
 "#
         );

@@ -61,7 +61,7 @@ impl Neighbors {
         let meaning = "Hello [RFC 3209 5].";
         keys.table("hello", meaning, |keys| self.hello(keys));
         let meaning = "Integrity [RFC 2747] with the keys of `[[keys]]`. Without it nothing is signed, and signatures are \
-                       not looked at. `signalbox rsvp show neighbours` shows the keys in use and authentication failures.";
+                       not looked at. `signalbox show rsvp neighbors` shows the keys in use and authentication failures.";
         keys.table("integrity", meaning, |keys| self.protection(keys, whole));
     }
 
