@@ -1,6 +1,6 @@
 //! The configuration of a node: a TOML file and the files that it includes, described in `docs/config.md`.
 //!
-//! Every key is declared once ([`keys`]). From the declarations follow the parser with its ranges, the list of all keys
+//! Every key is declared once (module `keys`). From the declarations follow the parser with its ranges, the list of all keys
 //! with their values (`signalbox config show`), and `docs/config.md`. All mistakes of a configuration are reported at
 //! once, each with its place and with a right value; nothing falls back to a default silently.
 
