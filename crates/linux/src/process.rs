@@ -126,11 +126,6 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
-/// The limit of open files that is in force.
-pub(crate) fn file_limit() -> u64 {
-    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
-}
-
 /// All processes, in the order of their numbers.
 ///
 /// # Errors

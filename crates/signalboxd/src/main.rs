@@ -115,10 +115,6 @@ fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
 }
 
 fn run(config: &Config) -> Result<()> {
-    match process::raise_file_limit() {
-        Ok(files) => tracing::debug!(files, "limit of open files"),
-        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
-    }
     // The control socket comes first: it shows whether another daemon runs with this configuration.
     let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
     let clock = Clock::start();
@@ -167,9 +163,20 @@ fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
     Ok(Some(enforcer))
 }
 
+/// Descriptors that accepted connections leave to everything else, at most half of all.
+const KEPT_BACK: u64 = 256;
+
 /// Opens sockets and interception. If that fails, the error names everything that is missing, not only the first.
 fn open(config: &Config, node: &signalbox_node::Config) -> Result<Io> {
-    let io = config.io(node.entries());
+    let mut io = config.io(node.entries());
+    match process::raise_file_limit() {
+        Ok(files) => {
+            // Peers never take the descriptors that the control socket and the own streams need.
+            let most = files.saturating_sub(KEPT_BACK).max(files / 2);
+            io.streams.accept_limit = io.streams.accept_limit.min(u32::try_from(most).unwrap_or(u32::MAX));
+        }
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
     Io::open(&io).map_err(|first| {
         let missing = capability::check(&io);
         let missing = if missing.is_empty() { vec![first] } else { missing };

@@ -130,7 +130,7 @@ fn the_text_tells_the_story() {
         ": Data, NSLP Ping, echo request 0, ",
         "ping 9: done, ",
         "\nleft: ",
-        "\nping.",
+        "protocol=\"ping\"",
     ] {
         assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
     }

@@ -29,7 +29,6 @@ pub use config::{StreamConfig, StreamCounters};
 pub use event::{StreamBuffer, StreamEvent};
 pub use sctp::kernel_speaks_sctp;
 
-use crate::process;
 use crate::sys::epoll::{Epoll, Event};
 use connection::{Connection, Phase, Read};
 use deadlines::Deadlines;
@@ -85,14 +84,8 @@ enum Served {
     Octets(StreamId, usize),
 }
 
-/// Descriptors that accepted connections leave to everything else.
-const KEPT_BACK: u64 = 256;
-
 impl Streams {
-    pub(crate) fn new(mut config: StreamConfig, ipv4: bool, ipv6: bool) -> io::Result<Self> {
-        // Peers never take the descriptors that the control socket and the own streams need.
-        let files = process::file_limit().saturating_sub(KEPT_BACK);
-        config.accept_limit = config.accept_limit.min(u32::try_from(files).unwrap_or(u32::MAX));
+    pub(crate) fn new(config: StreamConfig, ipv4: bool, ipv6: bool) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let deadlines = Deadlines::new()?;
         epoll.add(deadlines.timer(), TIMER, libc::EPOLLIN)?;

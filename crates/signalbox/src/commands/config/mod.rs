@@ -11,6 +11,7 @@ use super::Run;
 use crate::exit::Exit;
 
 #[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
@@ -23,6 +24,15 @@ enum ConfigCommand {
     /// Print every key: with its default and meaning, or as a configuration sets it.
     Show(ShowArgs),
 }
+
+const HELP: &str = concat!(
+    "EXIT STATUS:\n  0  no mistake, or printed\n  1  the configuration has a mistake\n  2  the command line is wrong\n",
+    "  3  the file cannot be read\n\n",
+    "EXAMPLES:\n",
+    "  signalbox config check /etc/signalbox/signalboxd.toml\n",
+    "  signalbox config show --defaults | less\n\n",
+    "docs/config.md describes every key.",
+);
 
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
