@@ -153,7 +153,10 @@ Examples:
   signalbox lab down quickstart
 
 Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks`, `check` and `run`, and nothing \
-outlives the run).";
+outlives the run).
+
+Exit status: 0 all checks hold, 1 a check fails, 2 the command line is wrong, 3 a missing right, tool or program, or a \
+mistake in a scenario.";
 
 /// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
