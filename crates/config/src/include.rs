@@ -101,7 +101,7 @@ fn matching(directory: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
         let name = name.to_string_lossy();
         let fits =
             name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after);
-        // Files of editors are hidden, and are none of the configuration.
+        // Hidden files, such as those of editors, do not belong to the configuration.
         if fits && !name.starts_with('.') {
             files.push(entry.path());
         }

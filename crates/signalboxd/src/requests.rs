@@ -35,7 +35,7 @@ pub(crate) enum LoopRequest {
     },
     /// A command of a client that is open. The answer, if one is wanted, is whether there is such a client.
     Command(Command, Option<oneshot::Sender<bool>>),
-    /// Ends a reservation, whoever made it. The answer is whether there was one.
+    /// Ends a reservation, also one of another client or node. The answer is whether there was one.
     DeleteReservation(GrantId, oneshot::Sender<bool>),
     /// A client is gone; what it began ends.
     Close(u64),
@@ -132,7 +132,7 @@ impl LoopHandle {
         answered.await.map_err(|_| stopping())
     }
 
-    /// Ends a reservation, whoever made it. False if there is no such reservation.
+    /// Ends a reservation, also one of another client or node. False if there is no such reservation.
     ///
     /// # Errors
     /// The event loop has ended.

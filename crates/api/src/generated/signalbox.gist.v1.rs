@@ -642,7 +642,7 @@ pub struct ListSessionsRequest {
     /// Only flows with this source or destination address.
     #[prost(string, optional, tag = "3")]
     pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "4")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.
@@ -757,7 +757,7 @@ pub struct ListPeersRequest {
     /// Only the peer with this address.
     #[prost(string, optional, tag = "1")]
     pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "2")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.
@@ -821,7 +821,7 @@ pub struct ListAssociationsRequest {
     /// Only associations with this peer address.
     #[prost(string, optional, tag = "1")]
     pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "2")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.

@@ -8,7 +8,7 @@ pub struct ListSessionsRequest {
     /// Only flows with this source or destination address.
     #[prost(string, optional, tag = "2")]
     pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "3")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.

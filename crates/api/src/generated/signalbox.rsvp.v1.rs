@@ -555,7 +555,7 @@ pub struct ListSessionsRequest {
     /// Only sessions with this destination, or with a sender of this address.
     #[prost(string, optional, tag = "1")]
     pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "2")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.
@@ -694,7 +694,7 @@ impl ::prost::Name for ReservationState {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListNeighborsRequest {
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "1")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.

@@ -740,7 +740,7 @@ pub struct ListReservationsRequest {
     /// Only flows with this source or destination address.
     #[prost(string, optional, tag = "3")]
     pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// At most so many rows; absent: all.
+    /// Largest number of rows in the answer; absent: all rows.
     #[prost(uint32, optional, tag = "4")]
     pub limit: ::core::option::Option<u32>,
     /// Where to go on: `next_page_token` of the last response.
@@ -1088,7 +1088,7 @@ pub mod reservations_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Ends a reservation at this node, whoever made it. Its protocol informs the other nodes: with qos the initiator gets
+        /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
         /// admitted again.
         pub async fn delete_reservation(
@@ -1196,7 +1196,7 @@ pub mod reservations_server {
             tonic::Response<Self::ListReservationsStream>,
             tonic::Status,
         >;
-        /// Ends a reservation at this node, whoever made it. Its protocol informs the other nodes: with qos the initiator gets
+        /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
         /// admitted again.
         async fn delete_reservation(

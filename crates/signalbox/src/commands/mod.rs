@@ -60,7 +60,7 @@ subcommands! {
         Rsvp(rsvp::RsvpArgs),
         /// Show the state of the node.
         Show(show::ShowArgs),
-        /// End state of the node, whoever made it.
+        /// End state of the node, also that of another client or node.
         Clear(clear::ClearArgs),
         /// What the rules of the node answer to a request, without sending it.
         Policy(policy::PolicyArgs),
