@@ -30,11 +30,19 @@ if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
 if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libusrsctp-dev); fi
 # An independent decoder for the RSVP messages of the scenarios; its installation asks no questions.
 if [ "${1:-}" = test ]; then need tshark tshark; fi
+# Counts the instructions of each message.
+if [ "${1:-}" = test ]; then need valgrind valgrind; fi
+# libFuzzer is C++.
+if [ "${1:-}" = fuzz ]; then need c++ g++; fi
 # The example of a signaling application in Python, and the generator of its code.
 if [ "${1:-}" = test ]; then
     need protoc protobuf-compiler
     if ! /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null; then
         packages+=(python3 python3-grpcio python3-protobuf)
+    fi
+    # Independent readers of the command's JSON and of the metrics.
+    if ! /usr/bin/python3 -c 'import jsonschema, prometheus_client.openmetrics' 2>/dev/null; then
+        packages+=(python3 python3-jsonschema python3-prometheus-client)
     fi
 fi
 

@@ -12,7 +12,7 @@ use crate::tree::Place;
 pub enum Level {
     /// It cannot be used.
     Error,
-    /// It can be used, but has a part without effect.
+    /// It can be used, but has a part without effect, or opens something to strangers.
     Warning,
 }
 

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use signalbox_linux::IoConfig;
+use signalbox_linux::{IoConfig, accounts};
 
+use crate::access::{self, Access};
 use crate::keys::Keys;
 use crate::kind::{choice, file_mode, flag, list, listener, mark, number, path, size, text};
 use crate::log::{Filter, OfLog};
+use crate::openings::open;
 use crate::protocols::NAMES;
 
 /// Path of the control socket unless the configuration has another.
@@ -83,15 +85,27 @@ pub struct Control {
     pub socket: PathBuf,
     /// Its file permissions.
     pub mode: u32,
+    /// The group that owns it, by name or number; `None`: the group of the daemon.
+    pub group: Option<String>,
+    /// The roles of users and groups. If it is empty, every process that may open the socket may make every call.
+    pub access: Vec<Access>,
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { socket: DEFAULT_SOCKET.into(), mode: 0o660 }
+        Self { socket: DEFAULT_SOCKET.into(), mode: 0o660, group: None, access: Vec::new() }
     }
 }
 
 impl Control {
+    /// Checks that users and groups exist on this host.
+    pub(crate) fn check(&self, keys: &mut Keys<'_>) {
+        if let Some(group) = &self.group {
+            access::check(accounts::group(group), "group", group, "control.group", keys);
+        }
+        access::check_all(&self.access, keys);
+    }
+
     pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
         keys.key(
             "socket",
@@ -101,6 +115,9 @@ impl Control {
              is replaced. A socket in use stops the start.",
         );
         keys.key("mode", &mut self.mode, file_mode(), "File permissions of the socket, in octal.");
+        let meaning = "Group that owns the socket, by name or number, so that its members may open it with `mode = \"0660\"`.";
+        keys.option("group", &mut self.group, text(64), "the group of the daemon", meaning);
+        access::declare(&mut self.access, keys);
         // The kernel's limit is 108 octets with the closing zero.
         let short = self.socket.as_os_str().len() <= 107;
         let message = "longer than 107 octets, the limit of Unix sockets: write a shorter path";
@@ -262,9 +279,9 @@ impl Metrics {
              machines reach is a warning.",
         );
         if self.listen.is_some_and(|address| !address.ip().is_loopback()) {
-            let message = "reached from other machines, without encryption and without authentication: use 127.0.0.1 or \
-                           [::1], or protect the port by a firewall";
-            keys.warn(&["listen"], message);
+            let what = "metrics are reached from other machines, without encryption and without authentication: use \
+                        127.0.0.1 or [::1], or protect the port by a firewall";
+            open(keys, &["listen"], what);
         }
     }
 }

@@ -29,7 +29,11 @@ const MOST_RESERVATIONS: u32 = 1_000_000;
 
 /// `[interfaces]`
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Interfaces(BTreeMap<String, Link>);
+pub(crate) struct Interfaces {
+    tables: BTreeMap<String, Link>,
+    /// The interfaces of the machine; `None`: it is for another machine.
+    pub(crate) present: Option<Vec<String>>,
+}
 
 #[derive(Debug, Clone, PartialEq)]
 struct Link {
@@ -47,7 +51,9 @@ impl Link {
 
 impl Interfaces {
     pub(crate) fn declare(&mut self, keys: &mut Keys<'_>, protocols: &mut Protocols, mode: Mode) {
-        keys.keyed("interfaces", (MEANING, "eth1"), &mut self.0, Link::new, |keys, name, link| {
+        let Self { tables, present } = self;
+        keys.keyed("interfaces", (MEANING, "eth1"), tables, Link::new, |keys, name, link| {
+            absent(name, present.as_deref(), mode, keys);
             if !keys.lists() || keys.samples() || link.given {
                 link.declare(keys);
             }
@@ -65,7 +71,30 @@ impl Interfaces {
 
     /// The links for admission control.
     pub(crate) fn links(&self) -> Vec<LinkConfig> {
-        self.0.values().filter(|link| link.given).map(|link| link.config.clone()).collect()
+        self.tables.values().filter(|link| link.given).map(|link| link.config.clone()).collect()
+    }
+}
+
+/// Reports a table of an interface that the machine does not have.
+fn absent(name: &str, present: Option<&[String]>, mode: Mode, keys: &mut Keys<'_>) {
+    let Some(present) = present else { return };
+    if name == ANY_LINK || present.iter().any(|one| one == name) {
+        return;
+    }
+    let here = present.join(", ");
+    if mode == Mode::Required {
+        let message = format!(
+            "there is no such interface here, only {here}: correct the name, or write mode = \"best-effort\" in \
+             [enforcement] if it comes later"
+        );
+        keys.fault(&[""], &message);
+    } else {
+        keys.warn(
+            &[""],
+            &format!(
+                "there is no such interface here, only {here}: correct the name, if it does not come later"
+            ),
+        );
     }
 }
 

@@ -4,9 +4,11 @@
 //! with their values (`signalbox config show`), and `docs/config.md`. All mistakes of a configuration are reported at
 //! once, each with its place and with a right value; nothing falls back to a default silently.
 
+mod access;
 mod document;
 mod enforcement;
 mod findings;
+pub mod fuzz;
 mod general;
 mod include;
 mod interfaces;
@@ -14,8 +16,11 @@ mod keys;
 mod kind;
 pub mod log;
 mod old;
+mod openings;
 mod policy;
+mod privileges;
 mod protocols;
+mod reload;
 mod secret;
 mod secrets;
 mod show;
@@ -29,8 +34,10 @@ use signalbox_linux::IoConfig;
 use signalbox_linux::traffic::TrafficConfig;
 use signalbox_node::resources;
 
+pub use access::{Access, Role};
 pub use findings::{Finding, Level};
 pub use general::{Control, DEFAULT_SOCKET, Log, LogFormat, Metrics, Node, Record};
+pub use reload::Reload;
 
 use enforcement::Enforcement;
 use findings::Findings;
@@ -38,6 +45,7 @@ use general::Kernel;
 use interfaces::Interfaces;
 use keys::{Keys, Pass, whole};
 use kind::{list, number, path};
+use privileges::Privileges;
 use protocols::{Protocol, Protocols};
 use secrets::Secrets;
 
@@ -60,8 +68,9 @@ pub struct Config {
     pub metrics: Metrics,
     /// Recording of the node's inputs.
     pub record: Record,
+    privileges: Privileges,
     protocols: Protocols,
-    resources: resources::Config,
+    resources: policy::Admission,
     enforcement: Enforcement,
     interfaces: Interfaces,
     secrets: Secrets,
@@ -95,21 +104,30 @@ impl Loaded {
 /// # Errors
 /// The file itself cannot be read.
 pub fn load(path: &Path) -> io::Result<Loaded> {
-    Ok(read(path, std::fs::read_to_string(path)?, true))
+    Ok(read(path, std::fs::read_to_string(path)?, true, None))
+}
+
+/// The same on the machine for which it is, which has these interfaces: a table of another interface is a mistake.
+///
+/// # Errors
+/// The file itself cannot be read.
+pub fn load_here(path: &Path, interfaces: &[String]) -> io::Result<Loaded> {
+    Ok(read(path, std::fs::read_to_string(path)?, true, Some(interfaces)))
 }
 
 /// Reads and checks a text as the configuration at `path`. No file is read: a text that includes files gets a warning, and
 /// keys and certificates are not checked.
 #[must_use]
 pub fn parse(path: &Path, text: &str) -> Loaded {
-    read(path, text.to_owned(), false)
+    read(path, text.to_owned(), false, None)
 }
 
-fn read(path: &Path, text: String, files: bool) -> Loaded {
+fn read(path: &Path, text: String, files: bool, present: Option<&[String]>) -> Loaded {
     let mut findings = Findings::default();
     let table = include::load(path, text, files, &mut findings);
     let mut pass = Pass::Read(findings);
     let mut config = Config::default();
+    config.interfaces.present = present.map(<[_]>::to_vec);
     let mut keys = whole(Some(&table), &mut pass);
     config.declare(&mut keys);
     config.check(&mut keys, files.then(|| path.parent().unwrap_or(Path::new(""))));
@@ -133,7 +151,7 @@ impl Config {
              the later file decides.",
         );
         keys.table("node", "The node and what it runs.", |keys| self.node.declare(keys));
-        let meaning = "The control interface is a Unix socket. A process that may open the socket may control the node.";
+        let meaning = "The control interface is a Unix socket ([api.md](api.md)).";
         keys.table("control", meaning, |keys| self.control.declare(keys));
         let meaning = "What the daemon uses of the kernel. It installs an nftables table `signalbox`, a rule and a route \
                        for the mark, and removes them when it stops.";
@@ -145,14 +163,15 @@ impl Config {
         keys.table("record", "Recording of inputs ([debugging.md](debugging.md)).", |keys| {
             self.record.declare(keys)
         });
+        keys.table("privileges", privileges::MEANING, |keys| self.privileges.declare(keys));
         for (name, meaning, section) in self.protocols.each_mut() {
             let runs = keys.samples() || !keys.lists() || self.node.runs(name);
             if runs {
                 keys.table(name, meaning, |keys| section.declare(keys));
             }
         }
-        keys.table("admission", policy::ADMISSION, |keys| policy::admission(&mut self.resources, keys));
-        keys.table("policy", policy::POLICY, |keys| policy::policy(&mut self.resources, keys));
+        keys.table("admission", policy::ADMISSION, |keys| policy::admission(&mut self.resources.0, keys));
+        keys.table("policy", policy::POLICY, |keys| policy::policy(&mut self.resources.0, keys));
         keys.table("enforcement", enforcement::MEANING, |keys| self.enforcement.declare(keys));
         self.interfaces.declare(keys, &mut self.protocols, self.enforcement.mode);
         self.secrets.declare(keys);
@@ -183,14 +202,18 @@ impl Config {
                 keys.fault(&["node.protocols"], &message);
             }
             section.check(protocols, keys);
+            section.openings(keys);
         }
+        openings::check(self, keys);
+        let Self { node, protocols, control, .. } = self;
         let Some(directory) = directory else { return };
+        control.check(keys);
         for (name, _, section) in protocols.each_mut() {
             if node.runs(name) {
                 section.read_files(directory, keys);
             }
         }
-        self.resources.keys = self.secrets.tokens(directory, keys);
+        self.resources.0.keys = self.secrets.tokens(directory, keys);
     }
 
     fn running(&self) -> impl Iterator<Item = &dyn Protocol> {
@@ -216,7 +239,7 @@ impl Config {
     }
 
     fn admission(&self) -> resources::Config {
-        resources::Config { links: self.interfaces.links(), ..self.resources.clone() }
+        resources::Config { links: self.interfaces.links(), ..self.resources.0.clone() }
     }
 
     /// What to open in the kernel; `entries` are the ports of entry that the node asks for.

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use signalbox_core::ReserverId;
 use signalbox_node::resources::config::{Action, Config, Day, RuleConfig};
+use signalbox_node::resources::units::Trusted;
 use signalbox_units::Identity;
 
 use crate::keys::Keys;
 use crate::kind::{
     choice, flag, ip_protocol, list, network, number, peer, ports, rate, rule_service, size, span, text,
-    time_of_day,
+    time_of_day, trusted,
 };
 
 pub(crate) const ADMISSION: &str = "Limits of admission control, for all protocols that reserve.";
@@ -19,6 +20,16 @@ const RULES: &str = "The first rule that matches decides. A rule matches if all 
      keys `max_…` limit what a rule allows.";
 
 const ACTIONS: &[(&str, Action)] = &[("allow", Action::Allow), ("deny", Action::Deny)];
+
+/// The configuration of admission control. By default only trusted requesters may reserve.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Admission(pub(crate) Config);
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self(Config { default: Action::Deny, trusted: Trusted::usual(), ..Config::default() })
+    }
+}
 
 /// `[admission]`
 pub(crate) fn admission(config: &mut Config, keys: &mut Keys<'_>) {
@@ -55,8 +66,20 @@ pub(crate) struct Rule(Option<Action>, RuleConfig);
 
 /// `[policy]`
 pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
-    let meaning = "The decision for requests that no rule matches.";
+    let meaning =
+        "The decision for requests that no rule matches. With `\"deny\"` those of `trusted` are allowed.";
     keys.key("default", &mut config.default, choice(ACTIONS), meaning);
+    keys.key(
+        "trusted",
+        &mut config.trusted,
+        list(trusted()),
+        "Who may reserve although no rule matches, where `default` is `\"deny\"`. `\"local\"`: users of this host, and \
+         answers to what they announced or asked for. `\"authenticated\"`: neighbors that proved an identity over TLS or \
+         share a key of `[rsvp.integrity]`. `\"dns:NAME\"`, `\"address:ADDRESS\"`, `\"key:FINGERPRINT\"`: neighbors that \
+         proved this identity over TLS. A prefix: neighbors with these addresses, by a handshake of GIST or by the rules \
+         of `[rsvp]`. A neighbor is the adjacent node of the signaling protocol, not the sender of the flow. Rules that \
+         deny come first.",
+    );
     let mut rules: Vec<_> = config.rules.drain(..).map(|rule| Rule(Some(rule.action), rule)).collect();
     let new = || Rule(None, RuleConfig::new("", Action::Deny));
     keys.array("rules", RULES, &mut rules, new, |keys, Rule(action, rule)| {

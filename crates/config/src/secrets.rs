@@ -58,6 +58,26 @@ impl Secrets {
         numbered.filter(move |(_, entry)| entry.usage == Some(usage))
     }
 
+    /// The files of all secrets.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.0.iter().filter_map(|entry| entry.secret_file.clone())
+    }
+
+    /// These keys of RSVP and the keys of tokens of `new`. The order is that of a list that has both already.
+    pub(crate) fn with_tokens_of(&self, new: &Self) -> Self {
+        let of = |all: &Self, usage| -> Vec<KeyEntry> {
+            all.0.iter().filter(|entry| entry.usage == Some(usage)).cloned().collect()
+        };
+        let (rsvp, tokens) = (of(self, Use::Rsvp), of(new, Use::Tokens));
+        if rsvp == of(new, Use::Rsvp) {
+            new.clone()
+        } else if tokens == of(self, Use::Tokens) {
+            self.clone()
+        } else {
+            Self(rsvp.into_iter().chain(tokens).collect())
+        }
+    }
+
     /// The keys that verify tokens, with the secrets in their files.
     pub(crate) fn tokens(&self, directory: &Path, keys: &mut Keys<'_>) -> Vec<KeyConfig> {
         let mut all: Vec<KeyConfig> = Vec::new();

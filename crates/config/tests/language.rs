@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use signalbox_config::{Config, Finding, Level, defaults, document, load, parse};
+use signalbox_config::{Config, Finding, Level, defaults, document, load, load_here, parse};
 use signalbox_node::resources::Rate;
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 
@@ -11,9 +11,12 @@ use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 fn read(text: &str) -> Result<Config, Vec<String>> {
     let text = format!("version = 1\n{text}");
     let loaded = parse(Path::new("node.toml"), &text).usable();
-    let mistakes =
-        |all: Vec<Finding>| lines(all.into_iter().filter(|one| one.level == Level::Error).collect());
-    loaded.map(|(config, _)| config).map_err(mistakes)
+    loaded.map(|(config, _)| config).map_err(errors)
+}
+
+/// The mistakes without the warnings.
+fn errors(findings: Vec<Finding>) -> Vec<String> {
+    lines(findings.into_iter().filter(|one| one.level == Level::Error).collect())
 }
 
 fn lines(findings: Vec<Finding>) -> Vec<String> {
@@ -108,6 +111,9 @@ fn mistakes_have_their_place() {
         ("[gist]\nmax_datagram_size = \"1m\"\n", "3:21", "\"1m\" is not a size"),
         ("[gist]\nmessage_rate = 20000\n", "3:16", "20000 has no /s"),
         ("[gist]\nroute_damping.first = \"20s\"\n", "3:23", "gist.route_damping.max: shorter than"),
+        ("[gist]\nrouter_alert.omitted_towards = [\"::/0\"]\n", "3:32", "never left out"),
+        ("[gist]\nmin_prefix.ipv4 = 33\n", "3:19", "33 is out of range"),
+        ("[interfaces.eth1.gist]\naddresses = [\"10.0.0.1\", \"10.0.0.2\"]\n", "3:13", "one of each"),
         ("[gist.associations]\ntcp_port = 70000\n", "3:12", "out of range"),
         ("[gist.associations]\ntcp_port = 271\ntls_port = 271\n", "4:12", "the same as tcp_port"),
         ("[gist.associations]\ntls_port = 271\n", "3:12", "needs keys and certificates"),
@@ -355,7 +361,7 @@ fn secrets_come_from_files_that_others_cannot_read() {
                 [[keys]]\nuse = \"tokens\"\nid = 1\nentity = \"auth.example\"\nsecret_file = \"token.key\"\n";
     let file = directory.write("node.toml", 0o644, text);
     directory.write("token.key", 0o600, "0123456789abcdef\n");
-    let fails = || lines(load(&file).unwrap().usable().unwrap_err());
+    let fails = || errors(load(&file).unwrap().usable().unwrap_err());
     let missing = fails();
     assert!(missing[0].contains(":12:15: keys[1].secret_file: cannot read"), "{missing:?}");
     assert_eq!(missing.len(), 2);
@@ -406,7 +412,7 @@ fn tls_files_are_checked() {
     let text = "version = 1\n[gist.associations]\ntls_port = 271\n[gist.tls]\nkey_file = \"key.pem\"\n\
                 peer_keys_file = \"peers.pem\"\nversions = [\"1.3\"]\n";
     let file = directory.write("node.toml", 0o644, text);
-    let fails = || lines(load(&file).unwrap().usable().unwrap_err());
+    let fails = || errors(load(&file).unwrap().usable().unwrap_err());
     directory.write("key.pem", 0o644, &keys.serialize_pem());
     let both = fails();
     assert!(both[0].contains(":5:12: gist.tls.key_file: ") && both[0].contains("chmod 600"), "{both:?}");
@@ -443,7 +449,7 @@ fn included_files_are_merged_in_the_order_of_their_names() {
     let rules: Vec<_> = node.resources.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(rules, ["a", "b"]);
     directory.write("conf.d/30.toml", 0o644, "include = \"x\"\n[gist]\nhop_count = 0\n");
-    let mistakes = lines(load(&file).unwrap().findings);
+    let mistakes = errors(load(&file).unwrap().findings);
     assert!(mistakes[0].contains("conf.d/30.toml:1:1: include: an included file"), "{mistakes:?}");
     assert!(mistakes[1].contains("conf.d/30.toml:3:13: gist.hop_count: 0 is out of range"), "{mistakes:?}");
     std::fs::remove_file(directory.0.join("last.toml")).unwrap();
@@ -460,7 +466,7 @@ fn the_effective_text_is_a_file_of_the_same_meaning() {
     let config = read(text).unwrap();
     let effective = config.effective();
     let again = parse(Path::new("effective.toml"), &effective);
-    assert_eq!(lines(again.findings), Vec::<String>::new(), "{effective}");
+    assert_eq!(errors(again.findings), Vec::<String>::new(), "{effective}");
     let again = again.config.unwrap();
     assert_eq!(again.settings(0, false), config.settings(0, false));
     assert_eq!(again.digest(), config.digest());
@@ -528,4 +534,124 @@ fn the_page_is_current() {
     }
     let current = std::fs::read_to_string(path).unwrap();
     assert!(current == page(), "docs/config.md is not current: run make generated");
+}
+
+/// The corpus of the fuzz target, each file cut at each line and with each line left out: the target's property holds.
+#[test]
+fn damaged_configurations_are_refused_or_shown_alike() {
+    let mut files = 0;
+    for entry in std::fs::read_dir(root().join("fuzz/corpus/config")).unwrap() {
+        let octets = std::fs::read(entry.unwrap().path()).unwrap();
+        signalbox_config::fuzz::config(&octets);
+        files += 1;
+        let Ok(text) = String::from_utf8(octets) else { continue };
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            let (before, after) = lines.split_at(at);
+            signalbox_config::fuzz::config(before.join("\n").as_bytes());
+            signalbox_config::fuzz::config([before, &after[1..]].concat().join("\n").as_bytes());
+        }
+    }
+    assert!(files >= 3, "{files} files");
+}
+
+/// Threat T02: a configuration without a policy grants nothing to strangers.
+#[test]
+fn the_default_policy_denies_and_trusts_users_and_authenticated_neighbors() {
+    use signalbox_node::resources::config::Action;
+    use signalbox_node::resources::units::Trusted;
+    let resources = settings("").resources;
+    assert_eq!((resources.default, resources.trusted), (Action::Deny, Trusted::usual()));
+    let named = settings("[policy]\ntrusted = [\"local\", \"192.0.2.0/24\"]\n").resources;
+    assert_eq!(named.trusted[1].to_string(), "192.0.2.0/24");
+    let wrong = read("[policy]\ntrusted = [\"any\"]\n").unwrap_err();
+    assert!(wrong.len() == 1 && wrong[0].starts_with("node.toml:3:12: policy.trusted: "), "{wrong:?}");
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    lines(parse(Path::new("node.toml"), &format!("version = 1\n{text}")).findings)
+}
+
+#[test]
+fn what_is_open_to_strangers_is_a_warning_with_its_place() {
+    const LINK: &str = "[interfaces.eth1]\ncapacity = \"10mbit\"\n";
+    assert_eq!(warnings(LINK), Vec::<String>::new(), "the defaults open nothing");
+    for (text, place, part) in [
+        ("[policy]\ndefault = \"allow\"\n", "3:11", "policy.default: open to strangers: everybody"),
+        ("[policy]\ntrusted = [\"::/0\"]\n", "3:11", "policy.trusted: open to strangers: ::/0 is every"),
+        ("[[policy.rules]]\nname = \"video\"\naction = \"allow\"\n", "2:1", "the rule \"video\" allows"),
+        ("[control]\nmode = \"0666\"\n", "3:8", "control.mode: open to strangers: every user"),
+        ("[qos]\naccept_stateless = true\n", "3:20", "qos.accept_stateless: open to strangers: one datagram"),
+        ("[gist]\nupstream_queries = true\n", "3:20", "gist.upstream_queries: open to strangers:"),
+        ("[gist]\nmessage_rate = \"0/s\"\n", "3:16", "gist.message_rate: open to strangers:"),
+    ] {
+        let found = warnings(&format!("{text}{LINK}"));
+        let [one] = &found[..] else { panic!("{text}: {found:?}") };
+        assert!(one.starts_with(&format!("node.toml:{place}: warning: ")) && one.contains(part), "{one}");
+    }
+    // Where nothing can be reserved, the policy opens nothing.
+    assert_eq!(warnings("[policy]\ndefault = \"allow\"\n"), Vec::<String>::new());
+}
+
+#[test]
+fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
+    let runs = "node.protocols = [\"rsvp\"]\n";
+    let bare = warnings(runs);
+    assert!(bare.len() == 1 && bare[0].contains("without [rsvp.integrity]"), "{bare:?}");
+    let relaxed =
+        warnings(&format!("{runs}[interfaces.eth1]\ncapacity = \"1mbit\"\nrsvp = {{ any_source = true }}\n"));
+    let keys: Vec<_> = relaxed.iter().filter(|one| one.contains("any_source: open to strangers")).collect();
+    assert!(keys.len() == 1 && keys[0].starts_with("node.toml:5:"), "{relaxed:?}");
+}
+
+/// A name that no interface has was silent before, and its reservations were refused.
+#[test]
+fn a_table_of_an_absent_interface_is_a_mistake_where_enforcement_is_required() {
+    let directory = Directory::new("absent");
+    let here = ["lo".to_owned(), "eth1".to_owned()];
+    let found = |text: &str| {
+        let path = directory.write("node.toml", 0o600, &format!("version = 1\n{text}"));
+        load_here(&path, &here).unwrap().findings
+    };
+    let table = |name: &str| format!("[interfaces.{name}]\ncapacity = \"10mbit\"\n");
+    assert_eq!(found(&table("eth1")), []);
+    let wrong = found(&table("ehr1"));
+    let [Finding { level: Level::Error, line: 2, key, message, .. }] = &wrong[..] else {
+        panic!("{wrong:?}")
+    };
+    assert!(key == "interfaces.ehr1" && message.contains("only lo, eth1"), "{message}");
+    let later = found(&format!("enforcement.mode = \"best-effort\"\n{}", table("tun0")));
+    assert!(matches!(&later[..], [Finding { level: Level::Warning, .. }]), "{later:?}");
+    let part = found("node.protocols = [\"rsvp\"]\n[interfaces.ehr1.rsvp]\nany_source = true\n");
+    assert!(part.iter().any(|one| one.level == Level::Error && one.message.contains("no such interface")));
+    // A machine that is not this one is not judged.
+    assert_eq!(
+        lines(parse(Path::new("node.toml"), &format!("version = 1\n{}", table("ehr1"))).findings),
+        Vec::<String>::new()
+    );
+}
+
+/// Features of GIST that one network needs and another must not have.
+#[test]
+fn keys_of_gist_reach_the_engine() {
+    let text = "[gist]\ncookie_errors = true\nrouter_alert = { required = false, omitted_towards = [\"10.0.0.0/8\"] }\n\
+                min_prefix = { ipv4 = 24, ipv6 = 64 }\n[interfaces.eth1.gist]\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\n\
+                sources = \"10.1.0.0/16\"\n[interfaces.\"*\".gist]\nsources = [\"10.0.0.0/8\"]\n";
+    let config = settings(text).gist.unwrap().engine;
+    assert!(config.cookie_errors && config.intercept_without_alert);
+    assert_eq!((config.min_dst_prefix_v4, config.min_dst_prefix_v6), (24, 64));
+    assert_eq!(config.without_router_alert[0].len, 8);
+    let own: Vec<_> =
+        config.own_addresses.iter().map(|own| (&*own.interface, own.address.to_string())).collect();
+    assert_eq!(own, [("eth1", "192.0.2.1".to_owned()), ("eth1", "2001:db8::1".to_owned())]);
+    let filters: Vec<_> =
+        config.ingress_filters.iter().map(|one| (&*one.interface, one.prefix.len)).collect();
+    assert_eq!(filters, [("*", 8), ("eth1", 16)]);
+    let opened = lines(parse(Path::new("node.toml"), &format!("version = 1\n{text}")).findings);
+    for key in ["gist.cookie_errors", "gist.router_alert.required"] {
+        assert!(
+            opened.iter().any(|line| line.contains(key) && line.contains("open to strangers")),
+            "{opened:#?}"
+        );
+    }
 }

@@ -30,13 +30,22 @@ impl TokenBucket {
 
     /// Takes `count` tokens if the bucket holds that number, otherwise takes no token.
     pub fn allow_many(&mut self, now: Time, count: u32) -> bool {
+        self.take(now, count, 0)
+    }
+
+    /// Takes one token if a quarter of the burst is left for others.
+    pub fn allow_most(&mut self, now: Time) -> bool {
+        self.take(now, 1, self.burst / 4)
+    }
+
+    fn take(&mut self, now: Time, count: u32, left: u32) -> bool {
         let passed = u64::try_from(now.since(self.filled).as_micros()).unwrap_or(u64::MAX);
         let most = u64::from(self.burst) * TOKEN;
         // One token a second is one millionth of a token a microsecond.
         self.level = passed.saturating_mul(u64::from(self.rate)).saturating_add(self.level).min(most);
         self.filled = self.filled.max(now);
         let wanted = u64::from(count) * TOKEN;
-        if self.level < wanted {
+        if self.level < wanted + u64::from(left) * TOKEN {
             return false;
         }
         self.level -= wanted;
@@ -57,6 +66,17 @@ mod tests {
         assert_eq!(passed(&mut bucket, 0, 50), 3);
         assert_eq!(passed(&mut bucket, 50, 1050), 10);
         assert_eq!((0..9).filter(|_| bucket.allow(Time::from_secs(100))).count(), 3);
+    }
+
+    #[test]
+    fn a_quarter_of_the_burst_is_left_for_others() {
+        let mut bucket = TokenBucket::new(10, 8);
+        let now = Time::from_secs(1);
+        assert_eq!((0..20).filter(|_| bucket.allow_most(now)).count(), 6);
+        assert_eq!((0..20).filter(|_| bucket.allow(now)).count(), 2);
+        // The rate is the same.
+        let later = (0..10_000).map(|ms| Time::from_millis(1000 + ms));
+        assert_eq!(later.filter(|at| bucket.allow_most(*at)).count(), 97);
     }
 
     #[test]

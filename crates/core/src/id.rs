@@ -27,8 +27,8 @@ signalbox_wire::code_points! {
         NONE = 0, "none";
         /// QoS signaling (RFC 5974).
         QOS = 1, "QoS";
-        /// NAT and firewall signaling (RFC 5973).
-        NATFW = 2, "NATFW";
+        /// NAT and firewall signaling (RFC 5973 §7.5).
+        NATFW = 33, "NATFW";
         /// Our Ping application: first value of the range for private and experimental use
         /// (RFC 5971 §9), configurable.
         PING = 32704, "Ping";
@@ -43,6 +43,8 @@ signalbox_wire::code_points! {
         QOS = 1, "qos";
         /// RSVP (RFC 2205).
         RSVP = 2, "rsvp";
+        /// Boomerang (draft-bergkvist-boomerang-spec-00).
+        BOOMERANG = 3, "boomerang";
     }
 }
 

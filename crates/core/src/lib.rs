@@ -7,7 +7,7 @@
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
 //! * [`security`] is the proved identity of a peer.
 //! * [`mri`] is the Message Routing Information, by which both sides of that contract describe a flow.
-//! * [`traffic`] is a reservation as the kernel implements it.
+//! * [`traffic`] is a reservation and [`pinhole`] a passage through a firewall or NAT, as the kernel implements them.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: with small ids, with growth
 //!   that copies no records, and without allocation per message.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
@@ -39,6 +39,7 @@
 //! ```
 
 pub mod bucket;
+pub mod changes;
 pub mod counter;
 pub mod entry;
 pub mod id;
@@ -50,6 +51,7 @@ pub mod node;
 pub mod octets;
 pub mod outbox;
 pub mod packet;
+pub mod pinhole;
 pub mod rng;
 pub mod secret;
 pub mod security;
@@ -62,6 +64,7 @@ pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
+pub use changes::{Changes, SessionChange};
 pub use counter::{Count, Counter};
 pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match};
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};

@@ -26,6 +26,11 @@ use crate::packet::{ReceivedOf, Transmit};
 use crate::time::Time;
 use crate::traffic::{Reservation, ReservationId, ReserveError};
 
+/// A driver reports the octets that it holds of a stream at the latest when the kernel took this number of octets since
+/// the last [`InputOf::StreamDrained`]. A node that counts what it writes after each report, and waits at twice this
+/// number or later, never waits for a report that does not come.
+pub const REPORT_EVERY: usize = 16 << 10;
+
 /// A borrowed input, as engines take it. `C` is the node's own command type.
 pub type Input<'a, C> = InputOf<&'a [u8], &'a [Interface], &'a [IfIndex], C>;
 
@@ -98,9 +103,9 @@ pub enum InputOf<O, L, X, C> {
         #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
         octets: O,
     },
-    /// The number of octets that the driver holds has changed. This input comes after a write that the kernel
-    /// did not take whole, and whenever the number falls afterwards. Before the first such input the driver
-    /// holds no octets.
+    /// The number of octets that the driver holds now, after all writes so far. This input comes after a write that
+    /// the kernel did not take whole, whenever the number falls afterwards, and at the latest when the kernel took
+    /// [`REPORT_EVERY`] octets since the last such input. Before the first one the driver holds no octets.
     StreamDrained {
         /// Id of the stream.
         stream: StreamId,

@@ -4,6 +4,7 @@
 //! are borrowed. Neither crate depends on the other. [`OwnedRequest`] and [`OwnedIndication`] own their
 //! payloads, for recordings and for applications behind a queue or in another process.
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -161,6 +162,9 @@ pub struct RecvMessageOf<D> {
     /// ([`Security::Channel`]).
     #[cfg_attr(feature = "serde", serde(default, with = "shared", skip_serializing_if = "Option::is_none"))]
     pub peer: Option<Arc<Identity>>,
+    /// Address of the previous node, if it answered a handshake there.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub peer_address: Option<IpAddr>,
     /// Transfer attributes of the message.
     pub attributes: TransferAttributes,
     /// Checks that the addresses of the message have passed.
@@ -387,6 +391,7 @@ impl<D> IndicationOf<D> {
                 state,
                 sii,
                 ref peer,
+                peer_address,
                 attributes,
                 validation,
                 ip_ttl,
@@ -403,6 +408,7 @@ impl<D> IndicationOf<D> {
                 state,
                 sii,
                 peer: peer.clone(),
+                peer_address,
                 attributes,
                 validation,
                 ip_ttl,

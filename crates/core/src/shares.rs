@@ -58,6 +58,12 @@ impl<K: Hash + Eq> Shares<K> {
         Self { limit, total: 0, held: HashMap::with_hasher(hasher) }
     }
 
+    /// The largest number of rows; 0: no limit.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
     /// The number of rows that each source finds while others flood the table.
     #[must_use]
     pub fn fair(&self) -> u32 {
@@ -69,36 +75,50 @@ impl<K: Hash + Eq> Shares<K> {
     /// # Errors
     /// The table is full, or what is left of it is for sources that hold less.
     pub fn take(&mut self, source: K) -> Result<(), Refused> {
+        self.take_many(source, 1)
+    }
+
+    /// Takes `count` rows for a source, or none of them.
+    ///
+    /// # Errors
+    /// The table has no room for them, or what is left of it is for sources that hold less.
+    pub fn take_many(&mut self, source: K, count: u32) -> Result<(), Refused> {
+        let total = self.total.saturating_add(count);
+        if self.limit > 0 && total > self.limit {
+            return Err(Refused::Full);
+        }
         let fair = self.fair();
-        let mut held = match self.held.entry(source) {
-            Entry::Occupied(held) => held,
-            Entry::Vacant(place) => {
-                if self.limit > 0 && self.total >= self.limit {
-                    return Err(Refused::Full);
+        match self.held.entry(source) {
+            Entry::Occupied(mut held) => {
+                let new = held.get().saturating_add(count);
+                if self.limit > 0 && total > self.limit - self.limit / RESERVE && new > fair {
+                    return Err(Refused::Share);
                 }
-                place.insert(1);
-                self.total += 1;
-                return Ok(());
+                *held.get_mut() = new;
             }
-        };
-        if self.limit > 0 {
-            if self.total >= self.limit {
-                return Err(Refused::Full);
-            }
-            if self.total >= self.limit - self.limit / RESERVE && *held.get() >= fair {
-                return Err(Refused::Share);
+            Entry::Vacant(_) if count == 0 => {}
+            Entry::Vacant(place) => {
+                if self.limit > 0 && total > self.limit - self.limit / RESERVE && count > fair {
+                    return Err(Refused::Share);
+                }
+                place.insert(count);
             }
         }
-        *held.get_mut() += 1;
-        self.total += 1;
+        self.total = total;
         Ok(())
     }
 
     /// Gives a row of a source back. Nothing happens if it holds no row.
     pub fn release(&mut self, source: K) {
+        self.release_many(source, 1);
+    }
+
+    /// Gives rows of a source back, at most those that it holds.
+    pub fn release_many(&mut self, source: K, count: u32) {
         if let Entry::Occupied(mut held) = self.held.entry(source) {
-            *held.get_mut() -= 1;
-            self.total -= 1;
+            let count = count.min(*held.get());
+            *held.get_mut() -= count;
+            self.total -= count;
             if *held.get() == 0 {
                 held.remove();
             }
@@ -190,6 +210,20 @@ mod tests {
             (0..20).for_each(|_| shares.release("one"));
             assert_eq!((shares.total(), shares.held.len()), (0, 0));
         }
+    }
+
+    #[test]
+    fn many_rows_are_taken_together_or_not_at_all() {
+        let mut shares = Shares::new(1024, hasher());
+        assert_eq!(shares.take_many("one", 700), Ok(()));
+        assert_eq!(shares.take_many("one", 400), Err(Refused::Full));
+        assert_eq!(shares.take_many("one", 100), Err(Refused::Share));
+        assert_eq!((shares.take_many("two", 4), shares.take_many("three", 64)), (Ok(()), Ok(())));
+        assert_eq!((shares.take_many("four", 4), shares.take_many("four", 1)), (Ok(()), Err(Refused::Share)));
+        assert_eq!(shares.take_many("five", 5), Err(Refused::Share));
+        shares.release_many("one", 9999);
+        assert_eq!((shares.held(&"one"), shares.total()), (0, 72));
+        assert_eq!(shares.take_many("five", 5), Ok(()));
     }
 
     #[test]

@@ -181,6 +181,12 @@ impl Wheel {
         true
     }
 
+    /// When a timer of this wheel fires; `None`: it is not armed.
+    #[must_use]
+    pub fn due(&self, link: &Link) -> Option<Time> {
+        link.is_armed().then(|| Time::from_micros(link.tick().saturating_mul(self.tick_us)))
+    }
+
     /// Removes the next timer that is due at `now` from the wheel; `None` if no timer is due.
     #[inline]
     pub fn pop_due(&mut self, links: &mut impl Links, now: Time) -> Option<u32> {

@@ -2,7 +2,7 @@
 //!
 //! [`decode`] is the command `signalbox decode`: hexadecimal lines or a pcap in, text or JSON lines out.
 //! [`describe`] prints one message, [`summary`] does so in one line, [`capture`] finds UDP datagrams and IP packets in
-//! captured packets.
+//! captured packets, and [`stream`] puts the octets of TCP connections into order.
 //!
 //! ```
 //! use signalbox_dissect::{Options, decode};
@@ -27,6 +27,7 @@ mod json;
 mod line;
 mod qos;
 mod rsvp;
+pub mod stream;
 mod text;
 
 pub use decode::{Error, Options, Protocol, Summary, decode};

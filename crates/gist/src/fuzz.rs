@@ -11,6 +11,11 @@ use crate::wire::{
     find_object, find_session, mri_encode, mri_parse, strip_magic,
 };
 
+#[cfg(feature = "engine")]
+mod engine;
+#[cfg(feature = "engine")]
+pub use engine::gist_engine;
+
 /// Octets that parse are encoded to a message that parses to the same. Octets that do not parse are reported in an Error
 /// message that parses. Input: a UDP payload with magic number, or a message without it.
 pub fn gist_message(data: &[u8]) {

@@ -61,6 +61,7 @@ lines! {
         "interface" => v1::Interface,
         "metric" => v1::MetricFamily,
         "config" => v1::GetConfigResponse,
+        "config_reload" => v1::ReloadConfigResponse,
         "policy_decision" => v1::TestPolicyResponse,
         "reservation" => v1::Reservation,
         "gist_session" => gist::v1::Session,
@@ -75,6 +76,7 @@ lines! {
         "query" => v1::QueryResponse,
         "ping" => ping::v1::PingResponse,
         "rsvp" => rsvp::v1::SessionResponse,
+        "watch" => v1::WatchEventsResponse,
     }
 }
 

@@ -1,12 +1,13 @@
 //! Keys and certificates of a lab's nodes, which are made for each run.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
+use crate::daemon::USER;
 use crate::plan::{PlannedNode, merge};
 use crate::scenario::Certificate;
 
@@ -72,11 +73,14 @@ fn authority(name: &str) -> Result<(Issuer<'static, KeyPair>, String)> {
     Ok((Issuer::new(params, key), pem))
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner and the user of the daemons can read.
 pub(crate) fn write(directory: &Path, file: &str, text: &str) -> Result<()> {
     let path = directory.join(file);
-    let written =
-        fs::write(&path, text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o600)));
+    let written = fs::write(&path, text).and_then(|()| {
+        // In a user namespace without that group the daemons stay root.
+        let group = chown(&path, None, Some(USER)).is_ok();
+        fs::set_permissions(&path, Permissions::from_mode(if group { 0o640 } else { 0o600 }))
+    });
     written.with_context(|| path.display().to_string())
 }
 

@@ -1,9 +1,9 @@
-//! `signalbox lab`: list, steps, checks, up, exec, down, run.
+//! `signalbox lab`: list, steps, checks, up, exec, down, run, soak.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -15,7 +15,8 @@ use crate::plan::{NAMESPACE_PREFIX, Plan, namespace};
 use crate::report::Report;
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
-use crate::{checks, junit, kernel, kinds, net, plot, requires, state, steps, wait};
+use crate::units::Span;
+use crate::{checks, junit, kernel, kinds, net, plot, requires, soak, state, steps, wait};
 
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
@@ -83,6 +84,18 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Repeat the steps of a scenario on one network, and watch memory and descriptors of its daemons. Nothing else is
+    /// judged.
+    Soak {
+        /// A scenario's name, or the path of a TOML file.
+        name: String,
+        /// How long; the last round is finished.
+        #[arg(long = "for", value_name = "TIME", default_value = "30m", value_parser = span)]
+        time: Duration,
+        /// End with one JSON object on standard output.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take a lab down, also what a crash left of it.
     Down {
         /// The lab's name.
@@ -140,6 +153,11 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Reads a time.
+fn span(text: &str) -> Result<Duration, String> {
+    Span::try_from(text.to_owned()).map(|span| span.0)
+}
+
 const EXAMPLES: &str = "\
 Examples:
   signalbox lab list
@@ -148,6 +166,7 @@ Examples:
   signalbox lab run quickstart
   signalbox lab run ./mine.toml --json --pcap captures
   signalbox lab run ./mine.toml --set rate=5mbit --repeat 10 --junit result.xml
+  signalbox lab soak soak --for 30m
   signalbox lab up quickstart
   signalbox lab exec h1 -- signalbox ping 10.0.3.2 --count 3
   signalbox lab down quickstart
@@ -192,6 +211,10 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         LabCommand::Down { name, all: _ } => {
             need_root("down")?;
             down(name.as_deref())
+        }
+        LabCommand::Soak { name, time, json } => {
+            need_root("soak")?;
+            soak_scenario(&find(&name, &[])?, time, json)
         }
         LabCommand::Run { names, repeat, seed, junit, set, json, pcap, plot, keep } => {
             // Mistakes in the files are reported before anything is made.
@@ -475,6 +498,35 @@ fn run_scenario(
         write!(out, "{}", report.text(scenario, &evidence))?;
     }
     Ok(report)
+}
+
+fn soak_scenario(scenario: &Scenario, time: Duration, json: bool) -> Result<ExitCode> {
+    wait::catch_signals()?;
+    if let Some(why) = requires::lacking(scenario)? {
+        bail!("{}: {why}", scenario.name);
+    }
+    let progress = |what: &str| {
+        // Progress that cannot be printed is no reason to fail.
+        let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
+    };
+    let mut lab = Lab::make(Plan::new(scenario))?;
+    let samples = Run::start(scenario, &mut lab, &progress).and_then(|mut run| soak::soak(&mut run, time));
+    let courses = match samples {
+        Ok(samples) => samples.courses(),
+        Err(error) => {
+            show_logs(&lab);
+            return Err(lab.abandon(error));
+        }
+    };
+    lab.down()?;
+    let flat = courses.iter().all(|course| course.flat);
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", json!({ "scenario": scenario.name, "ok": flat, "daemons": courses }))?;
+    } else {
+        write!(out, "{}", soak::text(&courses))?;
+    }
+    Ok(if flat { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
 }
 
 fn show_logs(lab: &Lab) {

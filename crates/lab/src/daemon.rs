@@ -25,6 +25,9 @@ const BUDGET: Duration = Duration::from_secs(30);
 /// The number of lines of a log that an error shows.
 const LOG_LINES: usize = 15;
 
+/// The number of the user and the group that daemons run as: `nobody`, so that all machines give the same result.
+pub(crate) const USER: u32 = 65_534;
+
 /// A daemon that this process started.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -62,15 +65,32 @@ pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
     set(&mut table, &["node", "name"], node.name.clone());
     set(&mut table, &["node", "protocols"], protocols);
     set(&mut table, &["control", "socket"], socket);
+    set(&mut table, &["privileges", "user"], USER.to_string());
     certificates::configure(node, &mut table);
     merge(&mut table, &node.config);
     if node.reserves() {
+        // A scenario that has a policy of its own says itself who is trusted.
+        if !node.config.contains_key("policy") {
+            let trusted = ["local", "authenticated"].map(str::to_owned).into_iter().chain(networks(plan));
+            set(&mut table, &["policy", "trusted"], trusted.map(toml::Value::from).collect::<Vec<_>>());
+        }
         for interface in &node.interfaces {
             capacity(plan, interface, &mut table);
         }
     }
     table.insert("version".to_owned(), 1.into());
     Ok(toml::to_string(&table)?)
+}
+
+/// The networks of all links: every node of a lab is a neighbor that the others trust.
+fn networks(plan: &Plan) -> BTreeSet<String> {
+    let interfaces = plan.nodes.iter().flat_map(|node| &node.interfaces);
+    interfaces
+        .map(|interface| {
+            let (address, length) = interface.address.network();
+            format!("{address}/{length}")
+        })
+        .collect()
 }
 
 /// Puts the rate of an interface's link into its table, under what the scenario's own table for it says.
@@ -104,8 +124,7 @@ impl Daemon {
         let program = program("SIGNALBOXD", "signalboxd")?;
         let node = &plan.nodes[index];
         let directory = state::directory(&plan.name);
-        let file = directory.join(format!("{}.toml", node.name));
-        fs::write(&file, configuration(plan, node)?).with_context(|| file.display().to_string())?;
+        let file = write_configuration(plan, node)?;
         let namespace = kernel::namespace(&node.namespace)?;
         let before = before.map_or_else(|| net::rules(&namespace), Ok)?;
         let log = directory.join(format!("{}.log", node.name));
@@ -147,11 +166,26 @@ impl Daemon {
         bail!("the daemon of {} is not ready after {BUDGET:?}{}", node.name, tail(&self.log))
     }
 
+    /// Writes the configuration of the daemon anew, makes it read it, and waits until it has.
+    pub(crate) fn reload(&mut self, plan: &Plan) -> Result<()> {
+        let node = &plan.nodes[self.node];
+        write_configuration(plan, node)?;
+        self.signal(Signal::SIGHUP)?;
+        self.wait_ready(node)
+    }
+
     /// Asks the daemon to end, waits for its end, and compares the kernel's rules.
     pub(crate) fn stop(mut self) -> Result<Stop> {
         self.signal(Signal::SIGTERM)?;
+        // A paused daemon ends only when it runs again.
+        self.signal(Signal::SIGCONT)?;
         let fault = self.wait_end("does not end when asked to");
         self.compare(fault)
+    }
+
+    /// Stops the process of the daemon, or lets it run on.
+    pub(crate) fn pause(&self, on: bool) -> Result<()> {
+        self.signal(if on { Signal::SIGSTOP } else { Signal::SIGCONT })
     }
 
     /// Ends the daemon as a crash does; returns the kernel's rules as they were before its start.
@@ -193,6 +227,13 @@ impl Daemon {
     }
 }
 
+/// Writes the configuration of a node's daemon; returns its place.
+fn write_configuration(plan: &Plan, node: &PlannedNode) -> Result<PathBuf> {
+    let file = state::directory(&plan.name).join(format!("{}.toml", node.name));
+    fs::write(&file, configuration(plan, node)?).with_context(|| file.display().to_string())?;
+    Ok(file)
+}
+
 /// Makes the socket for the notices of a daemon, in place of its predecessor's.
 fn notes_at(place: &Path) -> Result<UnixDatagram> {
     match fs::remove_file(place) {
@@ -232,7 +273,7 @@ mod tests {
         let written: toml::Table =
             configuration(&plan, &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
         let wanted = "version = 1\nnode = { name = 'a', protocols = ['gist'] }\n\
-                      control.socket = '/run/signalbox/lab/x/a.sock'\nlog.level = 'debug'\n\
+                      control.socket = '/run/signalbox/lab/x/a.sock'\nprivileges.user = '65534'\nlog.level = 'debug'\n\
                       gist.retry = { first = '50ms', attempts = 3 }";
         assert_eq!(written, wanted.parse().expect("sound"));
     }

@@ -8,7 +8,7 @@ use signalbox_linux::process::Identity;
 
 use crate::daemon::{self, Daemon};
 use crate::evidence::Stop;
-use crate::plan::Plan;
+use crate::plan::{Plan, merge};
 use crate::state::{self, State};
 use crate::{certificates, net, wait};
 
@@ -86,11 +86,26 @@ impl Lab {
         self.take(node)?.stop()
     }
 
+    /// Lays `config` over the configuration of a node's daemon, and makes the daemon read it.
+    pub(crate) fn reload(&mut self, node: usize, config: &toml::Table) -> Result<()> {
+        merge(&mut self.plan.nodes[node].config, config);
+        let name = &self.plan.nodes[node].name;
+        let daemon = self.daemons.get_mut(&node);
+        daemon.ok_or_else(|| anyhow!("the daemon of {name} does not run"))?.reload(&self.plan)
+    }
+
     /// Ends the daemon of a node as a crash does.
     pub(crate) fn kill(&mut self, node: usize) -> Result<()> {
         let before = self.take(node)?.kill()?;
         self.before.insert(node, before);
         Ok(())
+    }
+
+    /// Stops the process of a node's daemon, or lets it run on.
+    pub(crate) fn pause(&self, node: usize, on: bool) -> Result<()> {
+        let name = &self.plan.nodes[node].name;
+        let daemon = self.daemons.get(&node).ok_or_else(|| anyhow!("the daemon of {name} does not run"))?;
+        daemon.pause(on)
     }
 
     /// Returns the process of a node's daemon.

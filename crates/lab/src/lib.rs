@@ -54,6 +54,7 @@ mod report;
 mod requires;
 mod run;
 mod scenario;
+mod soak;
 mod state;
 mod steps;
 mod subset;

@@ -13,7 +13,7 @@ use crate::evidence::LossCount;
 use crate::kernel;
 use crate::plan::{Leg, NAMESPACE_PREFIX, Plan, PlannedNode};
 use crate::state::{self, State};
-use crate::units::{Percent, Span};
+use crate::units::{Percent, Rate, Span};
 
 /// The nftables table, of family netdev, that loses packets.
 const LOSS_TABLE: &str = "signalbox_lab";
@@ -82,11 +82,7 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
         // At a node that reserves, enforcement limits the rate.
         let shaped = link.rate.filter(|_| !plan.nodes[*node].reserves());
         if let Some(rate) = shaped {
-            let rate = format!("{}bit", rate.0);
-            let words = ["qdisc", "add", "dev", name, "root", "handle", "1:", "tbf", "rate", &rate];
-            let limits = ["burst", "16k", "latency", "100ms"];
-            kernel::output(namespace, "tc", &[&words[..], &limits[..]].concat())
-                .context("cannot limit the rate")?;
+            shape(namespace, "add", name, rate)?;
         }
         if let Some(delay) = link.delay {
             let delay = format!("{}us", delay.0.as_micros());
@@ -176,6 +172,23 @@ pub(crate) fn losses(plan: &Plan) -> Result<Vec<LossCount>> {
         }
     }
     Ok(counts)
+}
+
+/// Limits the rate of one end of a link; `verb` is `add` or `change`.
+fn shape(namespace: &Namespace, verb: &str, interface: &str, rate: Rate) -> Result<()> {
+    let rate = format!("{}bit", rate.0);
+    let words = ["qdisc", verb, "dev", interface, "root", "handle", "1:", "tbf", "rate", &rate];
+    let limits = ["burst", "16k", "latency", "100ms"];
+    kernel::output(namespace, "tc", &[&words[..], &limits[..]].concat())
+        .map(drop)
+        .context("cannot limit the rate")
+}
+
+/// From now on the ends of the link whose nodes do not reserve send at this rate.
+pub(crate) fn set_rate(plan: &Plan, index: usize, rate: Rate) -> Result<()> {
+    let ends = plan.links[index].ends.iter().map(|(node, name)| (&plan.nodes[*node], name));
+    ends.filter(|(node, _)| !node.reserves())
+        .try_for_each(|(node, name)| shape(&kernel::namespace(&node.namespace)?, "change", name, rate))
 }
 
 /// From now on both ends of the link delay packets.

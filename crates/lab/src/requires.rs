@@ -1,9 +1,8 @@
 //! What a scenario requires of the machine.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use signalbox_linux::netns::{self, Namespace};
+use signalbox_linux::traffic;
 
 use crate::kernel;
 use crate::plan::NAMESPACE_PREFIX;
@@ -21,11 +20,9 @@ pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
                 tried(&["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])?,
                 "netem in the kernel".to_owned(),
             ),
-            Requirement::Ebpf => (
-                PathBuf::from("/proc/sys/net/core/bpf_jit_enable").exists()
-                    && !netns::inside_user_namespace(),
-                "eBPF in the kernel, and root".to_owned(),
-            ),
+            Requirement::Ebpf => {
+                (traffic::can_classify(), "eBPF in the kernel, and the right to load programs".to_owned())
+            }
             Requirement::Sctp => (sctp(), "SCTP in the kernel".to_owned()),
             Requirement::Program(name) => (program(name), format!("the program {name}")),
         };

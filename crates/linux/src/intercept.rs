@@ -4,30 +4,43 @@
 //! The kernel compares everything that the rule of an entry names, so that the rule matches only packets of that entry.
 //! The redirection precedes the mark: without a listening socket the rule ends there, and the packet is forwarded as if
 //! there were no rule. A dead daemon therefore stops no packet.
+//!
+//! The table belongs to a netlink socket of this process where the kernel supports that (Linux 5.12): then no other
+//! program can remove it, and `nft flush ruleset` leaves it. [`Interception::restore`] installs again what was removed
+//! nevertheless.
 
-use std::io::{self, Write};
-use std::process::{Command, Stdio};
+use std::io;
 
-use capctl::{Cap, CapState, ambient};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept};
 
 use crate::error::OpenError;
-use crate::io::{IoConfig, udp};
-use crate::netlink::rules;
-use crate::sys;
+use crate::io::IoConfig;
+use crate::netlink::nftables::expression::{self, Compare, Header};
+use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
+use crate::netlink::{Batch, rules};
 
 /// Name of the tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox";
+const CHAIN: &str = "prerouting";
+const UDP: u8 = 17;
+/// Octets of the UDP header, which precedes the payload.
+const UDP_HEADER: u32 = 8;
 
 /// The installed rules and routes; they are removed when the value is dropped.
 pub(crate) struct Interception {
     config: IoConfig,
+    requests: Batch,
+    owned: bool,
     laid: bool,
 }
 
 /// Installs the rules, and replaces those that a dead predecessor may have left.
 pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     // From here on, a failure removes what is installed.
-    let interception = Interception { config: config.clone(), laid: true };
+    let requests = open()?;
+    let mut interception =
+        Interception { config: config.clone(), requests, owned: config.own_tables, laid: true };
     // The policy rule and the route are added first and removed last. The kernel drops a redirected packet that has no
     // route to this node; it does not forward the packet, because the packet already belongs to a socket.
     for ipv6 in families(config) {
@@ -46,27 +59,48 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
             _ => OpenError::system("the routing rule for intercepted packets", &error),
         })?;
     }
-    lay_rules(&ruleset(config), false)?;
+    interception.lay_rules()?;
     Ok(interception)
 }
 
 /// Removes what a dead predecessor may have left, where this process must not intercept. The predecessor's policy rule
-/// and route show whether there is anything to remove, so that a host without nft does not need the tool.
+/// and route show whether there is anything to remove.
 pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
     let mut found = false;
     for ipv6 in families(config) {
         found |= rules::remove(ipv6, config.mark, config.table)
             .map_err(|error| OpenError::system("removing an old routing rule", &error))?;
     }
-    if found { lay_rules(&removal(config), false) } else { Ok(()) }
+    if !found {
+        return Ok(());
+    }
+    let mut requests = open()?;
+    transact(&mut requests, |requests| compose_removal(requests, config)).map_err(|error| explain(&error))
 }
 
 /// Makes the kernel check the rules without installing them.
 pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
-    lay_rules(&ruleset(config), true)
+    let mut requests = open()?;
+    begin(&mut requests);
+    compose(&mut requests, config, false);
+    let refused = requests.send_trial().map_err(|error| explain(&error))?;
+    refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(explain(&error)))
 }
 
 impl Interception {
+    /// Installs the rules.
+    fn lay_rules(&mut self) -> Result<(), OpenError> {
+        let Self { config, requests, owned, .. } = self;
+        let mut result = transact(requests, |requests| compose(requests, config, *owned));
+        let unsupported =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
+        if *owned && result.as_ref().is_err_and(unsupported) {
+            *owned = false;
+            result = transact(requests, |requests| compose(requests, config, false));
+        }
+        result.map_err(|error| explain(&error))
+    }
+
     /// Removes the rules.
     pub(crate) fn remove(mut self) -> Result<(), OpenError> {
         self.take_away()
@@ -76,9 +110,11 @@ impl Interception {
         if !std::mem::take(&mut self.laid) {
             return Ok(());
         }
-        let mut result = lay_rules(&removal(&self.config), false);
-        for ipv6 in families(&self.config) {
-            let removed = rules::remove(ipv6, self.config.mark, self.config.table)
+        let Self { config, requests, .. } = self;
+        let mut result =
+            transact(requests, |requests| compose_removal(requests, config)).map_err(|error| explain(&error));
+        for ipv6 in families(config) {
+            let removed = rules::remove(ipv6, config.mark, config.table)
                 .map_err(|error| OpenError::system("removing the routing rule", &error));
             result = result.and(removed.map(drop));
         }
@@ -94,141 +130,105 @@ impl Drop for Interception {
     }
 }
 
-fn families(config: &IoConfig) -> impl Iterator<Item = bool> {
+fn open() -> Result<Batch, OpenError> {
+    Batch::open(NETLINK_NETFILTER).map_err(|error| explain(&error))
+}
+
+/// Sends one transaction, which `compose` fills.
+fn transact(requests: &mut Batch, compose: impl FnOnce(&mut Batch)) -> io::Result<()> {
+    begin(requests);
+    compose(requests);
+    end(requests);
+    requests.send_transaction()?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
+
+fn explain(error: &io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => OpenError::net_admin("laying the nftables rules", error),
+        _ => OpenError::new(
+            "tproxy-unsupported",
+            format!("the kernel does not take the nftables rules ({error})"),
+            "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), or \
+             switch interception off in the configuration",
+        ),
+    }
+}
+
+fn families(config: &IoConfig) -> impl Iterator<Item = bool> + use<> {
     [(config.ipv4, false), (config.ipv6, true)].into_iter().filter_map(|(on, ipv6)| on.then_some(ipv6))
 }
 
-fn family_name(ipv6: bool) -> &'static str {
-    if ipv6 { "ip6" } else { "ip" }
+const fn family(ipv6: bool) -> u8 {
+    if ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 }
 }
 
-/// The script that deletes the tables. It adds each table first, so that the deletion of a missing table is no error.
-fn removal(config: &IoConfig) -> String {
-    families(config)
-        .map(family_name)
-        .map(|family| format!("table {family} {TABLE}\ndelete table {family} {TABLE}\n"))
-        .collect()
-}
-
-fn ruleset(config: &IoConfig) -> String {
-    let mut text = removal(config);
-    for ipv6 in families(config) {
-        let (family, mark) = (family_name(ipv6), config.mark);
-        text.push_str(&format!(
-            "table {family} {TABLE} {{\n  chain prerouting {{\n    \
-             type filter hook prerouting priority mangle; policy accept;\n"
-        ));
-        for rule in config.entries.iter().filter_map(|request| udp::rule(request, ipv6)) {
-            text.push_str(&format!("    {rule} meta mark set {mark:#x} accept\n"));
-        }
-        text.push_str("  }\n}\n");
+/// Appends the deletion of the tables. It adds each table first, so that the deletion of a missing table is no error.
+fn compose_removal(requests: &mut Batch, config: &IoConfig) {
+    for family in families(config).map(family) {
+        nftables::table(requests, family, TABLE, 0, false);
+        nftables::delete_table(requests, family, TABLE);
     }
-    text
+}
+
+/// Appends the tables with their rules, in place of former ones.
+fn compose(requests: &mut Batch, config: &IoConfig, owned: bool) {
+    compose_removal(requests, config);
+    for ipv6 in families(config) {
+        let (family, place) = (family(ipv6), (TABLE, CHAIN));
+        nftables::table(requests, family, TABLE, 0, owned);
+        nftables::chain(requests, family, place, Hook::Prerouting);
+        for (port, intercept) in config.entries.iter().filter_map(intercepted) {
+            nftables::rule(requests, family, place, |rule| {
+                compose_rule(rule, ipv6, port, intercept, config.mark)
+            });
+        }
+    }
+}
+
+/// The port of a request for intercepted UDP datagrams, and its rule.
+fn intercepted(request: &EntryRequest) -> Option<(u16, &Intercept)> {
+    match (request.entry, &request.intercept) {
+        (Entry::Udp(port), Some(intercept)) => Some((port, intercept)),
+        _ => None,
+    }
+}
+
+/// Composes the rule for the packets that an entry intercepts. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of
+/// these.
+fn compose_rule(rule: &mut Batch, ipv6: bool, port: u16, intercept: &Intercept, mark: u32) {
+    expression::protocol(rule, UDP);
+    expression::load(rule, Header::Transport, (2, 2));
+    expression::compare(rule, Compare::Equal, &port.to_be_bytes());
+    if !ipv6 && intercept.alert != AlertRule::NotRequired {
+        // The test of the header's length is cheap and excludes nearly all other packets.
+        expression::load(rule, Header::Network, (0, 1));
+        expression::mask(rule, &[0x0f]);
+        expression::compare(rule, Compare::Above, &[5]);
+    }
+    match (intercept.alert, ipv6) {
+        (AlertRule::NotRequired, _) => {}
+        (AlertRule::Any, false) => expression::has_router_alert(rule),
+        (AlertRule::Value { ipv4, .. }, false) => {
+            expression::router_alert(rule);
+            expression::compare(rule, Compare::Equal, &ipv4.to_be_bytes());
+        }
+        // The engine examines whether the header holds a Router Alert, and with which value: the option may stand
+        // anywhere in the header.
+        (AlertRule::Any | AlertRule::Value { .. }, true) => expression::has_hop_by_hop(rule),
+    }
+    for condition in &intercept.matches {
+        expression::load(rule, Header::Transport, (UDP_HEADER + u32::from(condition.offset), 4));
+        if condition.mask != u32::MAX {
+            expression::mask(rule, &condition.mask.to_be_bytes());
+        }
+        expression::compare(rule, Compare::Equal, &condition.value.to_be_bytes());
+    }
+    expression::redirect(rule, family(ipv6), port);
+    expression::mark(rule, mark);
+    expression::accept(rule);
 }
 
 /// Whether there are rules to install.
 pub(crate) fn is_wanted(config: &IoConfig) -> bool {
-    config.intercept && config.entries.iter().any(|request| udp::rule(request, false).is_some())
-}
-
-fn lay_rules(script: &str, check_only: bool) -> Result<(), OpenError> {
-    nft(
-        script,
-        check_only,
-        "tproxy-unsupported",
-        "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), or \
-         switch interception off in the configuration",
-    )
-}
-
-/// Passes `script` to the nft tool. `id` and `remedy` are those of the error if the kernel refuses.
-pub(crate) fn nft(
-    script: &str,
-    check_only: bool,
-    id: &'static str,
-    remedy: &'static str,
-) -> Result<(), OpenError> {
-    let missing = |error: io::Error| {
-        OpenError::new("missing-nft", format!("cannot run nft ({error})"), "apt-get install nftables")
-    };
-    let program = sys::find_program("nft").ok_or_else(|| missing(io::ErrorKind::NotFound.into()))?;
-    let mut command = Command::new(program);
-    if check_only {
-        command.arg("--check");
-    }
-    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = {
-        let _guard = Ambient::raise();
-        command.spawn().map_err(missing)?
-    };
-    if let Some(mut input) = child.stdin.take() {
-        // If nft ends early, its own message gives the reason.
-        let _ = input.write_all(script.as_bytes());
-    }
-    let output = child.wait_with_output().map_err(|error| OpenError::system("waiting for nft", &error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().next().unwrap_or("nft failed without a word").trim().to_owned();
-    if said.contains("Operation not permitted") {
-        let error = io::Error::from_raw_os_error(libc::EPERM);
-        return Err(OpenError::net_admin("laying the nftables rules", &error));
-    }
-    Err(OpenError::new(id, said, remedy))
-}
-
-/// A guard: while it lives, programs that this thread starts inherit CAP_NET_ADMIN, if the thread has it. File
-/// capabilities alone are not inherited by other programs.
-struct Ambient {
-    lower: bool,
-}
-
-impl Ambient {
-    fn raise() -> Self {
-        let raised = !nix::unistd::geteuid().is_root()
-            && ambient::is_set(Cap::NET_ADMIN) == Some(false)
-            && CapState::get_current().is_ok_and(|mut state| {
-                state.inheritable.add(Cap::NET_ADMIN);
-                state.set_current().is_ok() && ambient::raise(Cap::NET_ADMIN).is_ok()
-            });
-        Self { lower: raised }
-    }
-}
-
-impl Drop for Ambient {
-    fn drop(&mut self) {
-        if self.lower {
-            // The kernel cannot refuse to lower what was raised a moment ago.
-            let _ = ambient::lower(Cap::NET_ADMIN);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use signalbox_core::metrics::Subsystem;
-    use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
-
-    #[test]
-    fn the_redirection_stands_before_the_mark() {
-        let gist = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
-        let flag = Match { offset: 8, mask: 0x8000, value: 0x8000 };
-        let gist = EntryRequest::local(Entry::Udp(270), Subsystem::protocol("gist")).with_intercept(gist);
-        let config = IoConfig { entries: vec![gist.clone()], ..IoConfig::default() };
-        let text = ruleset(&config);
-        for line in text.lines().filter(|line| line.contains("mark set")) {
-            assert!(line.find("tproxy").unwrap() < line.find("meta mark").unwrap(), "{line}");
-            assert!(line.contains("@th,64,32 0x4e04bda5"), "{line}");
-        }
-        assert_eq!(text.matches("tproxy to :270").count(), 2);
-        let v4 = IoConfig { ipv6: false, ..config };
-        assert!(!ruleset(&v4).contains("ip6"));
-        let without_alert = Intercept { alert: AlertRule::NotRequired, matches: vec![flag] };
-        let rule = udp::rule(&gist.with_intercept(without_alert), false);
-        assert_eq!(rule.unwrap(), "udp dport 270 @th,128,32 & 0x8000 0x8000 tproxy to :270");
-        let rsvp = EntryRequest::local(Entry::Ip(46), Subsystem::protocol("rsvp"));
-        assert!(!is_wanted(&IoConfig { entries: vec![rsvp], ..IoConfig::default() }));
-    }
+    config.intercept && config.entries.iter().any(|request| intercepted(request).is_some())
 }

@@ -3,7 +3,9 @@
 //! * [`Io`] is the daemon's driver of the network: packets of any port of entry in batches, their interception, route
 //!   lookups, interfaces, and changes of both. Its [`stream::Streams`] are the TCP connections and SCTP associations of
 //!   messaging associations.
+//! * [`accounts`] are the users and groups of this host.
 //! * [`capability`] lists before the start what is missing and what helps.
+//! * [`confine`] takes privileges from the daemon after its start.
 //! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are the modules from which the lab
 //!   and tests build networks.
 //! * [`diagnosis`] has the sockets of a program that requests a diagnosis from RSVP nodes.
@@ -14,9 +16,11 @@
 //! nftables tables `signalbox`, `signalbox_ip46` and `signalbox_traffic`, the rule and route with the configured mark
 //! and table, the qdisc `5342:`.
 
+pub mod accounts;
 pub mod capability;
 pub mod capture;
 pub mod clock;
+pub mod confine;
 pub mod diagnosis;
 mod error;
 mod intercept;
@@ -34,5 +38,5 @@ pub mod traffic;
 
 pub use error::OpenError;
 pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Ready, UdpCounters, Waker};
-pub use netlink::{Change, MulticastRoute};
+pub use netlink::{Change, MulticastRoute, interface_names};
 pub use stream::kernel_speaks_sctp;

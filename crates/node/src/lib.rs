@@ -45,6 +45,7 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
+mod changes;
 mod config;
 mod node;
 mod protocol;
@@ -53,6 +54,7 @@ mod routes;
 mod streams;
 mod view;
 
+pub use changes::Change;
 pub use config::ConfigError;
 pub use node::Node;
 pub use protocol::Size;
@@ -64,8 +66,9 @@ pub use protocols::{
 /// The types of GIST that users of this crate need.
 pub mod gist {
     pub use signalbox_gist::engine::{
-        AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView, IngressFilter,
-        Installation, PeerView, PeeringPolicy, Registration, SessionView, Transport, Validity,
+        ANY_INTERFACE, AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView,
+        IngressFilter, Installation, OwnAddress, PeerView, PeeringPolicy, Registration, SessionView,
+        Transport, Validity,
     };
 
     /// The authorised peer database.

@@ -14,7 +14,7 @@ use signalbox_core::node::{
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
-use signalbox_core::{Entry, EntryRequest, IfIndex, NslpId, ReserverId, Time};
+use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
@@ -151,6 +151,11 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// How much state it has. It costs the same whatever the answer is.
     fn size(&self) -> Size;
+
+    /// The list of its sessions that appear and disappear; `None`: it has no sessions that can be watched.
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        None
+    }
 
     /// Appends its counters.
     fn counters(&self, to: &mut Vec<Counter>);

@@ -9,7 +9,11 @@ use crate::wire::qspec::{Outcome, Qspec};
 use crate::wire::{Message, identify};
 
 #[cfg(feature = "engine")]
+mod engine;
+#[cfg(feature = "engine")]
 mod rules;
+#[cfg(feature = "engine")]
+pub use engine::qos_engine;
 #[cfg(feature = "engine")]
 pub use rules::qspec_rules;
 

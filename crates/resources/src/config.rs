@@ -3,13 +3,14 @@
 //! Values that a type can check alone (a rate, a prefix) are checked while they are read. [`Config::validated`] checks the
 //! rest, and names the field.
 
+use core::fmt;
 use std::collections::BTreeSet;
 
 use signalbox_core::ReserverId;
 use signalbox_core::traffic::{Excess, ServiceClass};
 
 use crate::token::KeyConfig;
-use crate::units::{Hours, Identity, Net, Ports, Rate, Services, Share, Span};
+use crate::units::{Hours, Identity, Net, Ports, Rate, Services, Share, Span, Trusted};
 
 /// Link name in the configuration that stands for all interfaces without a link of their own, except tunnels. The
 /// links that the packets of a tunnel use are not known here (RFC 2215 §3.1).
@@ -26,6 +27,8 @@ pub struct Config {
     pub rules: Vec<RuleConfig>,
     /// Action for requests to which no rule applies.
     pub default: Action,
+    /// Requesters that are allowed where the default is to deny.
+    pub trusted: Vec<Trusted>,
     /// Whether a request may preempt reservations whose defending priority is below its setup priority.
     pub preemption: bool,
     /// Most reservations that one request may preempt; 1 to 1024.
@@ -36,6 +39,8 @@ pub struct Config {
     pub max_filters: u32,
     /// Most reservations of one session at one interface; 1 to 1024.
     pub max_sharers: u32,
+    /// Most passages through a firewall or NAT; 1 or more. A quarter is kept for requesters that hold few.
+    pub max_pinholes: u32,
     /// Keys that verify authorization tokens (RFC 5981).
     pub keys: Vec<KeyConfig>,
 }
@@ -46,11 +51,13 @@ impl Default for Config {
             links: Vec::new(),
             rules: Vec::new(),
             default: Action::Allow,
+            trusted: Vec::new(),
             preemption: false,
             max_victims: 16,
             max_reservations: 100_000,
             max_filters: 64,
             max_sharers: 16,
+            max_pinholes: 100_000,
             keys: Vec::new(),
         }
     }
@@ -65,6 +72,32 @@ pub enum Action {
     Allow,
     /// It is refused.
     Deny,
+}
+
+/// What is opened through a firewall or NAT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Opening {
+    /// A flow from the inside towards the outside.
+    Outward,
+    /// A flow towards the inside, or between interfaces that are neither.
+    Inward,
+    /// An external address for a host inside, or its announcement as a receiver.
+    Reserve,
+    /// A flow towards the inside that is blocked.
+    Block,
+}
+
+impl fmt::Display for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Outward => "outward",
+            Self::Inward => "inward",
+            Self::Reserve => "reserve",
+            Self::Block => "block",
+        })
+    }
 }
 
 /// One outgoing link.
@@ -253,6 +286,10 @@ pub struct RuleConfig {
     /// The action.
     pub action: Action,
 
+    /// Request: what is opened through a firewall or NAT. A rule with this condition is for such requests only, a rule
+    /// without it for reservations only.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub opens: Vec<Opening>,
     /// Request: the signaling protocols.
     #[cfg_attr(feature = "serde", serde(default))]
     pub signaling: Vec<ReserverId>,
@@ -326,6 +363,7 @@ impl RuleConfig {
         Self {
             name: name.to_owned(),
             action,
+            opens: Vec::new(),
             signaling: Vec::new(),
             from: Vec::new(),
             peer: Vec::new(),
@@ -404,6 +442,11 @@ impl Config {
         self.named(interface).or_else(|| self.named(ANY_LINK))
     }
 
+    /// The settings of an interface; those of [`ANY_LINK`] are not for tunnels.
+    pub(crate) fn of_interface(&self, interface: &str, tunnel: bool) -> Option<&LinkConfig> {
+        if tunnel { self.named(interface) } else { self.link(interface) }
+    }
+
     /// The settings with exactly this name.
     pub(crate) fn named(&self, name: &str) -> Option<&LinkConfig> {
         self.links.iter().find(|link| link.interface == name)
@@ -425,6 +468,9 @@ impl Config {
         }
         if self.max_reservations == 0 {
             return Err(ConfigError::new("max_reservations", "out of range: from 1"));
+        }
+        if self.max_pinholes == 0 {
+            return Err(ConfigError::new("max_pinholes", "out of range: from 1"));
         }
         let mut names = BTreeSet::new();
         for (number, link) in (1..).zip(&self.links) {

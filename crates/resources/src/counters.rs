@@ -41,6 +41,8 @@ signalbox_core::counters! {
         interface_lost: u64 => ADMISSION_EVENTS { event: "interface_lost" },
         /// Reservations ended by an administrator.
         deleted: u64 => ADMISSION_EVENTS { event: "deleted" },
+        /// Reservations ended because other rules came into force that do not allow them.
+        rules_lost: u64 => ADMISSION_EVENTS { event: "rules_lost" },
         /// Answers of the kernel about reservations that do not exist any more; ignored.
         answers_ignored: u64,
     }

@@ -47,6 +47,7 @@ mod admission;
 pub mod config;
 mod counters;
 pub mod intserv;
+pub mod passage;
 mod policy;
 pub mod refusal;
 pub mod request;
@@ -57,9 +58,10 @@ pub mod view;
 pub use admission::Resources;
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use passage::{Passage, PassageRequest};
 pub use refusal::{Cause, Refusal};
 pub use request::{
-    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Owner, Policing, Priority, Requester,
-    ResourceOutput,
+    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing, Priority,
+    RequestedBy, Requester, ResourceOutput,
 };
 pub use units::Rate;

@@ -30,6 +30,8 @@ pub struct Owner {
 pub struct Requester {
     /// Source address of the request: the signaling initiator or the last hop. The engine decides which.
     pub address: IpAddr,
+    /// Where the request comes from, as far as the protocol has proof of it.
+    pub requested_by: RequestedBy,
     /// The authenticated peer, if any.
     pub peer: Option<Arc<Identity>>,
     /// The verified token, if any.
@@ -43,8 +45,43 @@ impl Requester {
     /// A requester of whom only the address is known.
     #[must_use]
     pub const fn at(address: IpAddr) -> Self {
-        Self { address, peer: None, token: None, names: None }
+        Self { address, requested_by: RequestedBy::Unknown, peer: None, token: None, names: None }
     }
+}
+
+/// Where a request comes from, as far as the protocol has proof of it. The default of the rules distinguishes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum RequestedBy {
+    /// The protocol has no proof.
+    #[default]
+    Unknown,
+    /// A user of this host asked for it, or it is for a flow that a user of this host announced.
+    LocalUser,
+    /// An adjacent node that can be reached at this address, by the rules of its protocol.
+    Neighbour(Neighbour),
+    /// Several of them: their requests are merged into one.
+    Neighbours(Vec<Neighbour>),
+}
+
+impl RequestedBy {
+    /// The neighbours.
+    #[must_use]
+    pub fn neighbours(&self) -> &[Neighbour] {
+        match self {
+            Self::Unknown | Self::LocalUser => &[],
+            Self::Neighbour(one) => core::slice::from_ref(one),
+            Self::Neighbours(all) => all,
+        }
+    }
+}
+
+/// An adjacent node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether its protocol authenticated the message, with a key that both share or by a certificate.
+    pub authenticated: bool,
 }
 
 /// Priorities of RFC 3181: higher is stronger.
@@ -249,6 +286,8 @@ pub enum LostWhy {
     CapacityReduced,
     /// An administrator ended it.
     Deleted,
+    /// Other rules came into force, which do not allow it.
+    Rules,
 }
 
 impl fmt::Display for LostWhy {
@@ -259,6 +298,7 @@ impl fmt::Display for LostWhy {
             Self::InterfaceGone => f.write_str("the interface is gone"),
             Self::CapacityReduced => f.write_str("the interface has less to give than before"),
             Self::Deleted => f.write_str("an administrator ended it"),
+            Self::Rules => f.write_str("the rules do not allow it any more"),
         }
     }
 }

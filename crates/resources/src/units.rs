@@ -27,7 +27,7 @@ macro_rules! as_text {
         }
     )* };
 }
-as_text!(Share, Net, Ports, Hours, Services);
+as_text!(Share, Net, Ports, Hours, Services, Trusted);
 
 /// A text with an invalid value, and the valid form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -190,6 +190,55 @@ impl FromStr for Net {
 impl fmt::Display for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Requesters whose requests are allowed although no rule applies and the default is to deny.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trusted {
+    /// `local`: users of this host, and requests for flows that they announced.
+    Local,
+    /// Neighbours that proved this identity. `authenticated` includes those that share a key with this node.
+    Peer(Identity),
+    /// Neighbours with these addresses.
+    Neighbours(Net),
+}
+
+impl Trusted {
+    /// Users of this host, and authenticated neighbours.
+    #[must_use]
+    pub fn usual() -> Vec<Self> {
+        vec![Self::Local, Self::Peer(Identity::Authenticated)]
+    }
+}
+
+impl FromStr for Trusted {
+    type Err = BadText;
+
+    fn from_str(text: &str) -> Result<Self, BadText> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        if let Ok(net) = text.parse() {
+            return Ok(Self::Neighbours(net));
+        }
+        match text.parse() {
+            // "any" would trust everybody, which is `Action::Allow`.
+            Ok(Identity::Any) | Err(_) => {
+                Err(bad(text, "requester, such as \"local\", \"authenticated\" or \"192.0.2.0/24\""))
+            }
+            Ok(identity) => Ok(Self::Peer(identity)),
+        }
+    }
+}
+
+impl fmt::Display for Trusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Peer(identity) => identity.fmt(f),
+            Self::Neighbours(net) => net.fmt(f),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
 mod engine;
+mod turn;
+mod watchers;
 
 use std::time::Duration;
 
@@ -18,10 +20,14 @@ use tokio::sync::mpsc::{self, error::TryRecvError};
 use crate::api::{Names, held};
 use crate::clients::Clients;
 use crate::metrics::Measurements;
+use crate::notify::Notifier;
 use crate::record::Recorder;
 use crate::report::Reporter;
 use crate::requests::LoopRequest;
 use engine::Engine;
+use turn::{Part, Turn};
+use watchers::Watchers;
+pub(crate) use watchers::{QUEUE, Watched};
 
 /// Batches received in one turn, so that requests and timers have their turn.
 const BATCHES: usize = 4;
@@ -59,6 +65,8 @@ signalbox_core::counters! {
         interface_changes: u64,
         /// Times that routes changed.
         route_changes: u64,
+        /// Turns of the event loop that took longer than 100 ms.
+        long_turns: u64,
     }
 }
 
@@ -70,10 +78,15 @@ pub(crate) struct Driver {
     /// Octets of one stream event. The streams' own buffers are written to while an event is read.
     octets: StreamBuffer,
     clients: Clients,
+    watchers: Watchers,
     counters: DaemonCounters,
     /// For the control thread.
     names: Names,
     measurements: Measurements,
+    turn: Turn,
+    notifier: Notifier,
+    /// When the service manager gets the next sign of life.
+    alive: Time,
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
@@ -88,6 +101,7 @@ impl Driver {
         clock: Clock,
         recorder: Option<Recorder>,
         names: Names,
+        notifier: Notifier,
     ) -> Self {
         let mut driver = Self {
             engine: Engine::new(node, io, enforcer, recorder),
@@ -95,9 +109,13 @@ impl Driver {
             batch: Batch::new(),
             octets: StreamBuffer::new(),
             clients: Clients::default(),
+            watchers: Watchers::default(),
             counters: DaemonCounters::default(),
             names,
             measurements: Measurements::default(),
+            turn: Turn::default(),
+            notifier,
+            alive: Time::ZERO,
             reporter: Reporter::default(),
             unreported: false,
         };
@@ -113,29 +131,66 @@ impl Driver {
     pub(crate) fn run(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<()> {
         loop {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
-            let began = self.clock.now();
+            self.turn.begin(self.clock.now());
             if ready.packets {
-                self.receive();
+                let packets = self.receive();
+                self.done(Part::Packets, packets);
             }
             if ready.streams {
-                self.streams();
+                let events = self.streams();
+                self.done(Part::Streams, events);
             }
             if ready.changes {
-                self.changes();
+                let changes = self.changes();
+                self.done(Part::Changes, changes);
             }
-            if ready.woken && !self.requests(requests)? {
-                return Ok(());
+            if ready.woken {
+                let goes_on = self.requests(requests)?;
+                self.done(Part::Requests, 1);
+                if !goes_on {
+                    return Ok(());
+                }
             }
             let now = self.clock.now();
             if self.engine.node.next_deadline().is_some_and(|deadline| deadline <= now) {
                 self.input(Input::Timer);
+                self.done(Part::Timers, 1);
             }
             if self.unreported && self.reporter.next() <= now {
                 self.report();
+                self.done(Part::Report, 1);
             }
-            self.enforce();
+            let reservations = self.enforce();
+            self.done(Part::Reservations, reservations);
             self.flush();
-            self.measurements.turn(self.clock.now().since(began));
+            self.done(Part::Sending, 0);
+            self.watched();
+            self.done(Part::Watchers, 0);
+            self.end_turn();
+        }
+    }
+
+    /// A part of the turn ends.
+    fn done(&mut self, part: Part, count: usize) {
+        self.turn.done(part, count, self.clock.now());
+    }
+
+    /// Measures the turn, logs a long one, and gives the service manager its sign of life.
+    fn end_turn(&mut self) {
+        let now = self.clock.now();
+        let (took, line) = self.turn.end(now);
+        self.measurements.turn(took);
+        if took > turn::LONG {
+            self.counters.long_turns += 1;
+        }
+        if let Some(line) = line {
+            tracing::warn!(ms = took.as_millis(), "a long turn of the event loop: {line}");
+        }
+        if let Some(period) = self.notifier.watchdog
+            && self.alive <= now
+        {
+            self.notifier.send("WATCHDOG=1");
+            self.alive = now + period / 2;
         }
     }
 
@@ -145,7 +200,8 @@ impl Driver {
             return Some(Duration::ZERO);
         }
         let report = self.unreported.then(|| self.reporter.next());
-        let next = [self.engine.node.next_deadline(), report].into_iter().flatten().min();
+        let alive = self.notifier.watchdog.map(|_| self.alive);
+        let next = [self.engine.node.next_deadline(), report, alive].into_iter().flatten().min();
         next.map(|next| next.since(self.clock.now()))
     }
 
@@ -181,6 +237,17 @@ impl Driver {
                     // A client that is gone needs no answer.
                     let _ = answer.send(there);
                 }
+                Ok(LoopRequest::SetResources(config, answer)) => {
+                    let ended = |node: &Node| {
+                        let counters = node.resources().counters();
+                        counters.rules_lost + counters.interface_lost
+                    };
+                    let before = ended(&self.engine.node);
+                    self.command(Command::SetResources(config));
+                    // A client that is gone needs no answer.
+                    let _ = answer.send(ended(&self.engine.node) - before);
+                }
+                Ok(LoopRequest::Watch(out)) => self.watchers.add(&mut self.engine.node, out),
                 Ok(LoopRequest::Close(id)) => {
                     if let Some(command) = self.clients.remove(id) {
                         tracing::debug!(client = id, "a client is gone");
@@ -232,51 +299,60 @@ impl Driver {
         feed(&mut self.engine, &mut clients, self.clock.now(), input);
     }
 
-    fn receive(&mut self) {
+    /// Returns how many packets were processed.
+    fn receive(&mut self) -> usize {
         self.unreported = true;
+        let mut packets = 0;
         for _ in 0..BATCHES {
             match self.engine.io.receive(&mut self.batch) {
-                Ok(0) => return,
-                Ok(_) => {}
+                Ok(0) => return packets,
+                Ok(received) => packets += received,
                 Err(error) => {
                     self.counters.receive_failed += 1;
                     tracing::debug!(%error, "receive");
-                    return;
+                    return packets;
                 }
             }
             let now = self.clock.now();
             for packet in self.batch.iter() {
+                self.turn.packet(packet.entry);
                 let mut clients =
                     Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
                 feed(&mut self.engine, &mut clients, now, Input::Packet(packet));
             }
             self.flush();
             if self.batch.len() < self.batch.capacity() {
-                return;
+                return packets;
             }
         }
+        packets
     }
 
-    /// One turn of the streams. They bound the work of a turn themselves.
-    fn streams(&mut self) {
+    /// One turn of the streams. They bound the work of a turn themselves. Returns the number of their events.
+    fn streams(&mut self) -> usize {
         self.unreported = true;
+        let mut events = 0;
         loop {
             let input = match self.engine.io.streams().next_event(&mut self.octets) {
                 Ok(Some(event)) => stream_input(event),
-                Ok(None) => return,
+                Ok(None) => return events,
                 Err(error) => {
                     self.counters.streams_failed += 1;
                     tracing::debug!(%error, "streams");
-                    return;
+                    return events;
                 }
             };
+            events += 1;
             let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
             feed(&mut self.engine, &mut clients, self.clock.now(), input);
         }
     }
 
-    fn changes(&mut self) {
-        for change in self.engine.io.changes() {
+    /// Returns the number of changes.
+    fn changes(&mut self) -> usize {
+        let changes = self.engine.io.changes();
+        let count = changes.len();
+        for change in changes {
             match change {
                 Change::Interfaces => {
                     self.counters.interface_changes += 1;
@@ -295,6 +371,7 @@ impl Driver {
                 }
             }
         }
+        count
     }
 
     fn interfaces(&mut self) {
@@ -309,22 +386,39 @@ impl Driver {
             }
         }
         self.input(Input::Interfaces(&interfaces));
+        self.watchers.interfaces(&self.engine.node);
     }
 
-    /// Passes to the kernel what the node has reserved and released, and reports the results to the node.
-    fn enforce(&mut self) {
+    /// Gives what changed to those who watch.
+    fn watched(&mut self) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let Engine { node, io, .. } = &mut self.engine;
+        if self.watchers.serve(node, io.interfaces()) {
+            // There are more: go on after the network had its turn.
+            io.waker().wake();
+        }
+    }
+
+    /// Passes to the kernel what the node has reserved and released, and reports the results to the node. Returns their
+    /// number.
+    fn enforce(&mut self) -> usize {
+        let mut results = 0;
         for _ in 0..ENFORCEMENTS {
             let Some(enforcer) = self.engine.enforcer.as_mut().filter(|enforcer| !enforcer.is_idle()) else {
-                return;
+                return results;
             };
             self.unreported = true;
             for (id, result) in enforcer.flush() {
+                results += 1;
                 if let Err(error) = result {
                     tracing::debug!(reservation = id.0, %error, "not reserved");
                 }
                 self.input(Input::Reserved { id, result });
             }
         }
+        results
     }
 
     /// Sends what is queued, and reports to the node what could not be sent.

@@ -4,17 +4,35 @@ use signalbox_config::log::{Filter, Level};
 use signalbox_config::{Log, LogFormat};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
+/// Changes the level of the log while the daemon runs; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct LogLevel(Option<reload::Handle<Targets, Layers>>);
+
+/// What is below the filter.
+type Layers = tracing_subscriber::layer::Layered<Box<dyn Layer<Registry> + Send + Sync>, Registry>;
+
+impl LogLevel {
+    /// Takes another level.
+    pub(crate) fn set(&self, filter: &Filter) {
+        // The handle fails only when the log has ended.
+        let _ = self.0.as_ref().map(|handle| handle.reload(targets(filter)));
+    }
+}
+
 /// Starts the log. What the filter leaves out costs the modules one comparison.
-pub(crate) fn start(config: &Log) {
+pub(crate) fn start(config: &Log) -> LogLevel {
     let layer = fmt::layer().with_writer(std::io::stderr);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match config.format {
         LogFormat::Text => layer.with_ansi(false).with_target(config.level.names_modules()).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(layer).with(targets(&config.level)).init();
+    let (filter, handle) = reload::Layer::new(targets(&config.level));
+    tracing_subscriber::registry().with(layer).with(filter).init();
+    LogLevel(Some(handle))
 }
 
 fn targets(filter: &Filter) -> Targets {

@@ -8,9 +8,11 @@
 //! * [`clients`] is the life cycle that the clients of all protocols have.
 //! * [`protocols`] holds a folder for each protocol: its conversions between the API's types and ours, its service. [`api`]
 //!   is what the services share, and those that belong to no protocol.
+//! * [`access`] is what the users of this host may do over the control socket.
 //! * [`metrics`] are the numbers that monitoring systems read.
 //! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
+mod access;
 mod api;
 mod clients;
 mod driver;
@@ -37,12 +39,15 @@ use clap::Parser;
 use signalbox_config::{Config, Finding};
 use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
+use signalbox_linux::confine::{self, Confinement, FileAccess};
 use signalbox_linux::traffic::Enforcer;
-use signalbox_linux::{Io, OpenError, capability, kernel_speaks_sctp, process};
+use signalbox_linux::{Io, OpenError, accounts, capability, kernel_speaks_sctp, process};
 use signalbox_node::Node;
 
-use api::Names;
+use api::{Current, Names};
 use driver::Driver;
+use log::LogLevel;
+use notify::Notifier;
 use record::Recorder;
 use server::Server;
 use socket::ControlSocket;
@@ -68,8 +73,8 @@ Examples:
   signalboxd --config r1.toml --check
   ip netns exec r1 signalboxd --config r1.toml
 
-It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, logs to standard error, and stops cleanly on
-SIGTERM and SIGINT.
+It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, gives up at its start what it does not need later
+([privileges]), logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its configuration again on SIGHUP.
 
 Exit status: 0 stopped or the configuration is fine, 1 it could not run, 2 wrong arguments or configuration.";
 
@@ -87,11 +92,11 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stdout(), "{}: OK", arguments.config.display());
         return ExitCode::SUCCESS;
     }
-    log::start(&config.log);
+    let log = log::start(&config.log);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    match run(&config) {
+    match run(&config, arguments.config, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format_args!("{error:#}"), 1),
     }
@@ -99,7 +104,13 @@ fn main() -> ExitCode {
 
 /// Reads the configuration, and gives its warnings with it. An error is the text of all mistakes.
 fn load(path: &Path) -> Result<(Config, Vec<Finding>), String> {
-    let loaded = signalbox_config::load(path).map_err(|error| {
+    let interfaces = signalbox_linux::interface_names();
+    let loaded = match interfaces {
+        Ok(names) => signalbox_config::load_here(path, &names),
+        // Without netlink the start fails later, with a better reason.
+        Err(_) => signalbox_config::load(path),
+    };
+    let loaded = loaded.map_err(|error| {
         let path = path.display();
         format!("{path}: cannot read the configuration: {error}; give an existing file with --config")
     })?;
@@ -114,31 +125,39 @@ fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn run(config: &Config) -> Result<()> {
+fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
+    let user = config.user()?;
     // The control socket comes first: it shows whether another daemon runs with this configuration.
-    let control = ControlSocket::bind(&config.control.socket, config.control.mode)?;
+    let group = config.control.group.as_deref().map(accounts::group).transpose()?.flatten();
+    let control = ControlSocket::bind(&config.control.socket, (config.control.mode, group), &user)?;
+    let notifier = Notifier::open();
     let clock = Clock::start();
     let settings = config.settings(clock.start_unix_us(), kernel_speaks_sctp());
     let io = open(config, &settings)?;
     let enforcer = enforcer(config)?;
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
+    // What the kernel must open is open. Messages of others, clients and files come later.
+    let nft = enforcer.as_ref().is_some_and(Enforcer::uses_nft);
+    confine(&config.confinement(&path, user, nft))?;
     // The node accepts every configuration that has passed its own check.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
     let names = Names::default();
-    let mut driver = Driver::new(node, io, enforcer, clock, recorder, names.clone());
+    let mut driver = Driver::new(node, io, enforcer, clock, recorder, names.clone(), notifier.clone());
 
-    let (mut server, mut requests) = Server::start(control, config, waker, names)?;
+    let current = Current::new(path, config.clone());
+    let (mut server, mut requests) =
+        Server::start(control, config, waker, names, current, log, notifier.clone())?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),
         socket = %config.control.socket.display(),
         "ready"
     );
-    notify::notify("READY=1");
+    notifier.send("READY=1");
     let result = driver.run(&mut requests);
-    notify::notify("STOPPING=1");
+    notifier.send("STOPPING=1");
 
     driver.end_clients();
     drop(requests);
@@ -146,6 +165,23 @@ fn run(config: &Config) -> Result<()> {
     let closed = driver.close();
     tracing::info!("stopped");
     result.and(closed)
+}
+
+/// Gives up the privileges that the daemon does not need after its start.
+fn confine(confinement: &Confinement) -> Result<()> {
+    let confined = confine::confine(confinement).context("cannot give up privileges")?;
+    let capabilities = confined.capabilities.join(" ");
+    tracing::info!(
+        user = confined.user,
+        capabilities,
+        files = %confined.files,
+        system_calls = if confined.system_calls { "limited" } else { "unlimited" },
+        "privileges given up"
+    );
+    if confinement.files.is_some() && confined.files != FileAccess::Limited {
+        tracing::warn!("files are {}: this kernel has no landlock, or an older one", confined.files);
+    }
+    Ok(())
 }
 
 /// Makes the queues at the links that can be reserved at, on a node with a protocol that reserves.

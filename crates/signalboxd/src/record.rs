@@ -1,10 +1,13 @@
 //! Recording of all inputs of the node, for `signalbox replay`.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::BufWriter;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::{BufWriter, Read, Seek};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::OFlag;
+use nix::unistd::Uid;
 use signalbox_config::Record;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
@@ -24,15 +27,7 @@ impl Recorder {
     pub(crate) fn open(config: &Record, node: &NodeConfig, seed: &[u8; 32]) -> Result<Option<Self>> {
         let Some(path) = &config.file else { return Ok(None) };
         let cannot = || format!("cannot record to {}; set record.file", path.display());
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)
-            .with_context(cannot)?;
-        // The mode above holds for new files only.
-        file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
+        let file = own_file(path).with_context(cannot)?;
         let writer = Writer::new(BufWriter::new(file), node, seed, config.limit).with_context(cannot)?;
         tracing::warn!(path = %path.display(), "recording; the file holds this node's secrets");
         Ok(Some(Self { writer }))
@@ -58,14 +53,47 @@ impl Recorder {
     }
 }
 
+/// The first octets of each recording.
+const HEADER: &[u8] = b"{\"signalbox-recording\":";
+
+/// An empty file at `path` that only its owner may read: a new one, or a former recording of this user. The daemon may run
+/// as root in a directory of somebody else: it follows no link, and overwrites nothing but recordings.
+fn own_file(path: &Path) -> Result<File> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(path)?;
+    // The metadata are those of the open file: the name may lead to another one a moment later.
+    let about = file.metadata()?;
+    if !about.is_file() || about.nlink() != 1 {
+        bail!("it is no regular file with one name");
+    }
+    if about.uid() != Uid::effective().as_raw() {
+        bail!("it belongs to another user");
+    }
+    let mut start = [0; HEADER.len()];
+    if about.len() > 0 && (file.read_exact(&mut start).is_err() || start != HEADER) {
+        bail!("it holds something else than a recording; remove it yourself if you do not need it");
+    }
+    // The mode above holds for new files only.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.set_len(0)?;
+    file.rewind()?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::BufReader;
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::Duration;
 
+    use signalbox_core::NslpId;
     use signalbox_core::node::Prefix;
-    use signalbox_core::{IfIndex, NslpId};
     use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
     use signalbox_node::rsvp::neighbour::{
         Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction, Trust,
@@ -75,6 +103,34 @@ mod tests {
     use signalbox_record::Reader;
 
     use super::*;
+
+    /// Only recordings of this user are overwritten, and no link is followed.
+    #[test]
+    fn nothing_but_a_recording_is_overwritten() {
+        let directory = std::env::temp_dir().join(format!("sbxd-record-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (file, link, second) = (directory.join("file"), directory.join("link"), directory.join("second"));
+        let refused = |path: &Path, because: &str| {
+            let error = format!("{:#}", own_file(path).unwrap_err());
+            assert!(error.contains(because), "{error}");
+        };
+        std::fs::write(&file, "precious").unwrap();
+        refused(&file, "something else than a recording");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        refused(&link, "symbolic links");
+        refused(&directory, "directory");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+
+        std::fs::write(&file, [HEADER, b"2}"].concat()).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        std::fs::hard_link(&file, &second).unwrap();
+        refused(&file, "one name");
+        std::fs::remove_file(&second).unwrap();
+        let about = own_file(&file).unwrap().metadata().unwrap();
+        assert_eq!((about.len(), about.mode() & 0o777), (0, 0o600));
+        assert_eq!(own_file(&second).unwrap().metadata().unwrap().mode() & 0o777, 0o600);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 
     fn authorised(prefix: Prefix) -> Apd {
         let mut authorised = Apd::new(3, Verdict::Allow);
@@ -122,7 +178,8 @@ mod tests {
                     intercept_without_alert: true,
                     min_dst_prefix_v4: 24,
                     min_dst_prefix_v6: 64,
-                    ingress_filters: vec![gist::IngressFilter { ifindex: IfIndex(4), prefix }],
+                    ingress_filters: vec![gist::IngressFilter { interface: "eth4".to_owned(), prefix }],
+                    own_addresses: vec![gist::OwnAddress { interface: "*".to_owned(), address: prefix.addr }],
                     max_datagram: 1000,
                     dmode_rate: 11,
                     slowest_link: 0,
@@ -160,7 +217,7 @@ mod tests {
                         accept_rate: 34,
                         max_queued: 1035,
                         max_queued_total: 1036,
-                        max_unsent: 1037,
+                        max_unsent: 103_700,
                         max_buffered: 300_038,
                         authorised: authorised(prefix),
                     },
@@ -288,6 +345,7 @@ mod tests {
             "/gist/engine",
             "/ping",
             "/gist/engine/ingress_filters/0",
+            "/gist/engine/own_addresses/0",
             "/gist/engine/without_router_alert/0",
             "/gist/engine/associations",
             "/gist/channels",

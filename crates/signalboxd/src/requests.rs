@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use signalbox_node::Command;
-use signalbox_node::resources::GrantId;
+use signalbox_node::resources::{self, GrantId};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -17,6 +17,7 @@ use tonic::Status;
 
 use crate::api::errors::stopping;
 use crate::clients::{Client, ClientProtocol, EventQueue, EventReader};
+use crate::driver::Watched;
 use crate::view::View;
 
 /// A request to the event loop.
@@ -37,6 +38,10 @@ pub(crate) enum LoopRequest {
     Command(Command, Option<oneshot::Sender<bool>>),
     /// Ends a reservation, also one of another client or node. The answer is whether there was one.
     DeleteReservation(GrantId, oneshot::Sender<bool>),
+    /// Gives admission control other settings. The answer is the number of reservations that ended by it.
+    SetResources(Box<resources::Config>, oneshot::Sender<u64>),
+    /// Somebody watches what changes from now on.
+    Watch(mpsc::Sender<Watched>),
     /// A client is gone; what it began ends.
     Close(u64),
     /// A look at the node.
@@ -139,6 +144,16 @@ impl LoopHandle {
     pub(crate) async fn delete_reservation(&self, grant: GrantId) -> Result<bool, Status> {
         let (answer, answered) = oneshot::channel();
         self.send(LoopRequest::DeleteReservation(grant, answer)).await?;
+        answered.await.map_err(|_| stopping())
+    }
+
+    /// Gives admission control other settings. Returns the number of reservations that ended by it.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn set_resources(&self, config: resources::Config) -> Result<u64, Status> {
+        let (answer, answered) = oneshot::channel();
+        self.send(LoopRequest::SetResources(Box::new(config), answer)).await?;
         answered.await.map_err(|_| stopping())
     }
 

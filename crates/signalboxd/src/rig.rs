@@ -1,6 +1,6 @@
 //! A client of the control socket over a real connection, against an event loop that the test plays.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,8 +13,10 @@ use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic_types::StatusExt as _;
 
-use crate::api::{Api, Facts, Names};
+use crate::access::Roles;
+use crate::api::{Api, Current, Facts, Names};
 use crate::clients::{Client, Delivery};
+use crate::log::LogLevel;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest, Query};
 use crate::view::View;
@@ -66,6 +68,11 @@ impl OpenClient {
 impl Rig {
     /// The services of a node of this configuration.
     pub(crate) async fn new(config: &str) -> Self {
+        Self::with_file(config, PathBuf::new()).await
+    }
+
+    /// The services of a node of this configuration, whose file is `path`.
+    pub(crate) async fn with_file(config: &str, path: PathBuf) -> Self {
         let config = signalbox_config::parse(Path::new("node.toml"), config).config.unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (sender, requests) = mpsc::channel(8);
@@ -75,8 +82,14 @@ impl Rig {
             counter.fetch_add(1, Ordering::SeqCst);
         });
         let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
-        let api =
-            Api { handle: handle.clone(), facts: Arc::new(Facts::new(&config)), names: Names::default() };
+        let api = Api {
+            handle: handle.clone(),
+            facts: Arc::new(Facts::new(&config)),
+            names: Names::default(),
+            roles: Roles::new(&config.control.access),
+            config: Current::new(path, config),
+            log: LogLevel::default(),
+        };
         let services = protocols::services(&api).unwrap();
         tokio::spawn(Server::builder().serve_with_incoming(services, connections));
         let mut ours = Some(TokioIo::new(ours));

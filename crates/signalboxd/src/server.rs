@@ -1,4 +1,4 @@
-//! The second thread: clients of the control socket, and the signals that stop the daemon.
+//! The second thread: clients of the control socket, and the signals that the daemon obeys.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,8 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport;
 
-use crate::api::{Api, Facts, Names};
+use crate::access::Roles;
+use crate::api::{Api, Current, Facts, Names, reload};
+use crate::log::LogLevel;
 use crate::metrics::http;
+use crate::notify::Notifier;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest};
 use crate::services::Services;
@@ -39,6 +42,9 @@ impl Server {
         config: &Config,
         waker: Waker,
         names: Names,
+        current: Current,
+        log: LogLevel,
+        notifier: Notifier,
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
         let metrics = config.metrics.listen.map(http::bind).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,14 +52,16 @@ impl Server {
             let _entered = runtime.enter();
             let listener = UnixListener::from_std(control.listener()?)?;
             let metrics = metrics.map(TcpListener::from_std).transpose()?;
-            (listener, metrics, StopSignals::new().context("cannot listen for signals")?)
+            (listener, metrics, Signals::new().context("cannot listen for signals")?)
         };
         let (sender, requests) = mpsc::channel(REQUESTS);
         let (farewell, stopping) = oneshot::channel();
         let last_call = waker.clone();
         let handle = LoopHandle::new(sender, move || waker.wake());
         let facts = Arc::new(Facts::new(config));
-        let services = protocols::services(&Api { handle: handle.clone(), facts, names })?;
+        let roles = Roles::new(&config.control.access);
+        let api = Api { handle: handle.clone(), facts, names, config: current, log, roles };
+        let services = protocols::services(&api)?;
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || {
@@ -61,7 +69,7 @@ impl Server {
                     // It ends with the runtime.
                     runtime.spawn(http::serve(listener, handle.clone()));
                 }
-                runtime.block_on(serve(listener, services, signals, handle, stopping));
+                runtime.block_on(serve(listener, services, signals, (api, notifier), stopping));
                 // Calls that clients still have open end with the runtime, and their requests with them.
                 drop(runtime);
                 // A loop that still runs then finds the channel closed.
@@ -83,21 +91,35 @@ impl Server {
     }
 }
 
-/// The signals that stop the daemon.
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
+/// What a signal asks for.
+enum Asked {
+    /// To read the configuration again.
+    Reload,
+    /// To stop, by the signal of this name.
+    Stop(&'static str),
 }
 
-impl StopSignals {
+/// The signals that the daemon obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    async fn wait(&mut self) -> &'static str {
+    async fn wait(&mut self) -> Asked {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
+            _ = self.hangup.recv() => Asked::Reload,
         }
     }
 }
@@ -105,15 +127,24 @@ impl StopSignals {
 async fn serve(
     listener: UnixListener,
     services: Services,
-    mut signals: StopSignals,
-    handle: LoopHandle,
+    mut signals: Signals,
+    (api, notifier): (Api, Notifier),
     stopping: oneshot::Receiver<()>,
 ) {
     tokio::spawn(async move {
         loop {
-            let signal = signals.wait().await;
-            // An error means that the loop has ended already.
-            let _ = handle.send(LoopRequest::Stop(signal)).await;
+            match signals.wait().await {
+                Asked::Reload => {
+                    notifier.send("RELOADING=1");
+                    // The log has what went wrong.
+                    let _ = reload::reload(&api).await;
+                    notifier.send("READY=1");
+                }
+                Asked::Stop(signal) => {
+                    // An error means that the loop has ended already.
+                    let _ = api.handle.send(LoopRequest::Stop(signal)).await;
+                }
+            }
         }
     });
     let (end, ended) = oneshot::channel::<()>();

@@ -8,6 +8,8 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 
+use crate::access::Roles;
+
 type Reply = BoxFuture<http::Response<Body>, Infallible>;
 
 /// One service.
@@ -30,12 +32,16 @@ impl Route {
 
 /// All services; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Services(Arc<[Route]>);
+pub(crate) struct Services {
+    routes: Arc<[Route]>,
+    roles: Roles,
+}
 
 impl Services {
-    /// Services that are found by the first part of a call's path; what fits none goes to the first.
-    pub(crate) fn new(routes: Vec<Route>) -> Self {
-        Self(routes.into())
+    /// Services that are found by the first part of a call's path; a call that fits no route goes to the first. Callers need
+    /// a role.
+    pub(crate) fn new(routes: Vec<Route>, roles: Roles) -> Self {
+        Self { routes: routes.into(), roles }
     }
 }
 
@@ -49,8 +55,11 @@ impl Service<http::Request<Body>> for Services {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Reply {
+        if let Err(status) = self.roles.check(&request) {
+            return Box::pin(async move { Ok(status.into_http()) });
+        }
         let name = request.uri().path().split('/').nth(1);
-        let route = self.0.iter().find(|route| Some(route.name) == name).or(self.0.first());
+        let route = self.routes.iter().find(|route| Some(route.name) == name).or(self.routes.first());
         match route {
             Some(route) => (route.call)(request),
             None => Box::pin(async { Ok(http::Response::default()) }),

@@ -1,12 +1,14 @@
 //! The control socket: a file that this daemon owns for as long as it runs.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
+use signalbox_linux::confine::User;
 
 /// A listening control socket; its file is removed when this is dropped.
 #[derive(Debug)]
@@ -17,23 +19,23 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path` with permissions `mode`.
+    /// Listens at `path` with permissions `mode`, owned by this group. A directory that it makes belongs to the `user` that the
+    /// daemon becomes, so that it can remove the socket at its end.
     ///
     /// The socket of a daemon that has ended is replaced.
     ///
     /// # Errors
     /// A daemon listens there already, another kind of file is in the way, or the directory cannot be written.
-    pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).with_context(|| {
+    pub(crate) fn bind(path: &Path, (mode, group): (u32, Option<u32>), user: &User) -> Result<Self> {
+        if let Some(directory) = path.parent()
+            && !directory.is_dir()
+        {
+            make(directory, user).with_context(|| {
                 format!("cannot make {} for the control socket; set control.socket", directory.display())
             })?;
         }
         clear_stale(path)?;
-        let listener = UnixListener::bind(path)
-            .with_context(|| format!("cannot listen at {}; set control.socket", path.display()))?;
-        fs::set_permissions(path, Permissions::from_mode(mode))
-            .with_context(|| format!("cannot set the mode of {}", path.display()))?;
+        let listener = listen(path, mode, group)?;
         let inode = fs::metadata(path).with_context(|| format!("{} vanished", path.display()))?.ino();
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path: path.to_owned(), inode })
@@ -51,9 +53,46 @@ impl Drop for ControlSocket {
         if fs::metadata(&self.path).is_ok_and(|m| m.ino() == self.inode)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "control socket not removed");
+            // The next daemon replaces a socket at which nobody listens.
+            tracing::info!(path = %self.path.display(), %error, "the control socket stays behind");
         }
     }
+}
+
+/// Makes the directory of the socket. It does not become the property of `nobody`, who may be many processes.
+fn make(directory: &Path, user: &User) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    if Uid::effective().is_root() && !user.is_shared() {
+        let (uid, gid) = user.ids();
+        chown(directory, Some(uid), Some(gid))?;
+    }
+    Ok(())
+}
+
+/// Makes a socket with permissions `mode` and this group in a directory that only this user may enter, then moves it to `path`: there it
+/// has its final permissions from the first moment on.
+fn listen(path: &Path, mode: u32, group: Option<u32>) -> Result<UnixListener> {
+    let cannot = || format!("cannot listen at {}; set control.socket", path.display());
+    let private = path.with_file_name(format!(".sbxd-{}", std::process::id()));
+    // A daemon that had this process id and was killed may have left the directory, empty.
+    let _ = fs::remove_dir(&private);
+    DirBuilder::new().mode(0o700).create(&private).with_context(cannot)?;
+    let inside = private.join("s");
+    let bound = UnixListener::bind(&inside).and_then(|listener| {
+        if group.is_some() {
+            chown(&inside, None, group)?;
+        }
+        fs::set_permissions(&inside, Permissions::from_mode(mode))?;
+        fs::rename(&inside, path)?;
+        Ok(listener)
+    });
+    if bound.is_err() {
+        // Ignored: the error of the socket is the one to report.
+        let _ = fs::remove_file(&inside);
+    }
+    // Ignored: an empty directory does no harm.
+    let _ = fs::remove_dir(&private);
+    bound.with_context(cannot)
 }
 
 /// Removes a socket at `path` on which no process listens.
@@ -83,6 +122,10 @@ fn clear_stale(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn user() -> User {
+        User::find(&Uid::effective().to_string()).unwrap()
+    }
+
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("sbxd-socket-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -96,9 +139,10 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "std leaves the file");
 
-        let socket = ControlSocket::bind(&path, 0o600).unwrap();
+        let socket = ControlSocket::bind(&path, (0o600, None), &user()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let error = ControlSocket::bind(&path, 0o600).unwrap_err().to_string();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing else is left in the directory");
+        let error = ControlSocket::bind(&path, (0o600, None), &user()).unwrap_err().to_string();
         assert!(error.contains("already"), "{error}");
 
         drop(socket);
@@ -111,7 +155,7 @@ mod tests {
         let directory = directory("file");
         let path = directory.join("control.sock");
         fs::write(&path, "precious").unwrap();
-        let error = ControlSocket::bind(&path, 0o600).unwrap_err().to_string();
+        let error = ControlSocket::bind(&path, (0o600, None), &user()).unwrap_err().to_string();
         assert!(error.contains("no socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_dir_all(directory).unwrap();

@@ -34,6 +34,7 @@
 //! ```
 
 mod config;
+pub mod explore;
 mod network;
 mod packet;
 mod routing;

@@ -1,6 +1,7 @@
 //! The simulation itself: engines, events in the order of time, and the methods for tests.
 
 mod event;
+mod hold;
 mod multicast;
 mod reservations;
 mod run;
@@ -21,6 +22,8 @@ use crate::packet::{Captured, Packet};
 use crate::seed::{Purpose, seed_from_environment, stream};
 use crate::stream::Streams;
 use event::{Queued, What};
+use hold::Hold;
+pub(crate) use hold::{Held, HeldId, Kind};
 use multicast::Multicast;
 
 /// Limit on the events of one run. Beyond it, the simulation assumes that an engine is in an endless loop.
@@ -102,6 +105,8 @@ pub struct Sim<N: NodeEngine> {
     lookup_delay: Duration,
     step_limit: u64,
     steps: u64,
+    /// The messages that an exploration holds.
+    hold: Option<Hold>,
 }
 
 type Factory<N> = Box<dyn FnMut(Boot) -> N>;
@@ -147,6 +152,7 @@ impl<N: NodeEngine> Sim<N> {
             lookup_delay: Duration::ZERO,
             step_limit: MOST_STEPS,
             steps: 0,
+            hold: None,
         }
     }
 

@@ -84,7 +84,7 @@ pub(crate) enum StreamEvent {
     /// The driver of an end reads the received octets.
     Read { end: usize },
     /// The driver of an end reports how many octets it holds.
-    Held { end: usize, unsent: usize },
+    Held { end: usize },
     /// An end fails.
     Fail { end: usize, error: StreamError },
 }
@@ -119,6 +119,8 @@ pub(crate) struct End {
     pub(crate) fin_sent: bool,
     /// Number of held octets in the driver's last report to the node.
     pub(crate) told: usize,
+    /// Octets written since that report.
+    pub(crate) passed: usize,
 }
 
 impl End {
@@ -137,6 +139,7 @@ impl End {
             stalled: false,
             fin_sent: false,
             told: 0,
+            passed: 0,
         }
     }
 

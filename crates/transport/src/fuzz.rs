@@ -10,6 +10,7 @@ use signalbox_core::Time;
 
 use crate::identity;
 use crate::sctp::{Config, Delivery, Sctp};
+use crate::stream::{Channel, Credentials, Limits, TlsConfig, TlsSettings, Versions};
 
 /// Certificates with any content are parsed or refused, and the identity of a parsed one can be printed. Input: DER.
 pub fn certificate(data: &[u8]) {
@@ -65,6 +66,64 @@ pub fn sctp_packets(data: &[u8]) {
     }
 }
 
+/// The key of both ends: an Ed25519 key whose secret is 32 times the octet 7. It protects nothing.
+const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH
+-----END PRIVATE KEY-----
+";
+/// Its public half.
+const PUBLIC_KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEA6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=
+-----END PUBLIC KEY-----
+";
+
+/// Two ends of a TLS channel whose octets are changed, cut or replaced on the way deliver only what the other end sent,
+/// and hold a bounded number of octets. Input: operations of three octets: the end (low bit), what happens to its octets
+/// (next two bits: delivered, changed, cut, replaced), and two numbers for it.
+pub fn tls_octets(data: &[u8]) {
+    let settings = TlsSettings {
+        credentials: Credentials::RawKeys { key: KEY, peers: PUBLIC_KEY },
+        require_client: true,
+        versions: Versions::Both,
+        wall_clock_us: 1_800_000_000_000_000,
+    };
+    let Ok(config) = TlsConfig::new(&settings) else { panic!("the keys are valid") };
+    let peer: IpAddr = [192, 0, 2, 1].into();
+    let mut now = Time::from_secs(5);
+    let limits = Limits::default();
+    let ends = (Channel::client(&config, peer, limits, now), Channel::server(&config, limits, now));
+    let (Ok(mut client), Ok(mut server)) = ends else { panic!("both ends start") };
+    let mut flight = Vec::new();
+    for [control, at, value] in data.as_chunks::<3>().0.iter().take(200) {
+        let (from, to) =
+            if control & 1 == 0 { (&mut client, &mut server) } else { (&mut server, &mut client) };
+        let _ = from.send(b"forty-two");
+        flight.clear();
+        from.poll_transmit(&mut flight);
+        assert!(flight.len() < 40_000, "{} octets in one flight", flight.len());
+        match control >> 1 & 3 {
+            0 => {}
+            1 => {
+                if let Some(octet) = flight.get_mut(usize::from(*at) * 4 + usize::from(control >> 6)) {
+                    *octet ^= *value;
+                }
+            }
+            2 => flight.truncate(usize::from(*at)),
+            _ => flight.splice(0..0, [*at, 3, 3, 0, *value]).for_each(drop),
+        }
+        let _ = to.receive(now, &flight);
+        assert!(
+            to.received().chunks(9).all(|chunk| chunk == b"forty-two"),
+            "octets that the peer did not send"
+        );
+        assert!(to.received().len() <= limits.receive);
+        to.consume(to.received().len());
+        while to.poll_event().is_some() {}
+        now = now + Duration::from_millis(u64::from(control >> 3));
+        to.handle_timer(now);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -88,6 +147,11 @@ mod tests {
         #[test]
         fn certificates(data in prop::collection::vec(any::<u8>(), 0..300)) {
             certificate(&data);
+        }
+
+        #[test]
+        fn records(data in prop::collection::vec(any::<u8>(), 0..120)) {
+            tls_octets(&data);
         }
 
         #[test]

@@ -237,6 +237,9 @@ pub struct Failure {
     /// Rate that is available instead.
     #[prost(uint64, optional, tag = "5")]
     pub available_octets_per_s: ::core::option::Option<u64>,
+    /// What the node that reports it adds, such as the limit that was reached, for people.
+    #[prost(string, optional, tag = "8")]
+    pub detail: ::core::option::Option<::prost::alloc::string::String>,
     /// The code of the protocol.
     #[prost(oneof = "failure::Code", tags = "6, 7")]
     pub code: ::core::option::Option<failure::Code>,
@@ -1939,6 +1942,187 @@ impl ::prost::Name for GetConfigResponse {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchEventsRequest {
+    /// Protocols whose reservations and sessions are wanted. Empty: all.
+    #[prost(enumeration = "Protocol", repeated, tag = "1")]
+    pub protocols: ::prost::alloc::vec::Vec<i32>,
+    /// What is wanted. Empty: all.
+    #[prost(enumeration = "WatchKind", repeated, tag = "2")]
+    pub kinds: ::prost::alloc::vec::Vec<i32>,
+    /// Whether to begin with an event for each reservation and each interface that stands.
+    #[prost(bool, tag = "3")]
+    pub initial_state: bool,
+}
+impl ::prost::Name for WatchEventsRequest {
+    const NAME: &'static str = "WatchEventsRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.WatchEventsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.WatchEventsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchEventsResponse {
+    #[prost(uint64, tag = "1")]
+    pub time_unix_us: u64,
+    /// Number of events that were lost before this one, because the client or the daemon could not keep up. After a loss,
+    /// what the client knows may be wrong: list again, or watch again with `initial_state`.
+    #[prost(uint64, tag = "2")]
+    pub lost: u64,
+    #[prost(oneof = "watch_events_response::Event", tags = "3, 4, 5, 6, 7, 8, 9")]
+    pub event: ::core::option::Option<watch_events_response::Event>,
+}
+/// Nested message and enum types in `WatchEventsResponse`.
+pub mod watch_events_response {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Event {
+        #[prost(message, tag = "3")]
+        Synced(super::Synced),
+        #[prost(message, tag = "4")]
+        ReservationChanged(super::ReservationChanged),
+        #[prost(message, tag = "5")]
+        ReservationEnded(super::ReservationEnded),
+        #[prost(message, tag = "6")]
+        InterfaceChanged(super::InterfaceChanged),
+        #[prost(message, tag = "7")]
+        InterfaceRemoved(super::InterfaceRemoved),
+        #[prost(message, tag = "8")]
+        SessionOpened(super::SessionOpened),
+        #[prost(message, tag = "9")]
+        SessionClosed(super::SessionClosed),
+    }
+}
+impl ::prost::Name for WatchEventsResponse {
+    const NAME: &'static str = "WatchEventsResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.WatchEventsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.WatchEventsResponse".into()
+    }
+}
+/// The initial state is complete; changes follow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Synced {}
+impl ::prost::Name for Synced {
+    const NAME: &'static str = "Synced";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.Synced".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.Synced".into()
+    }
+}
+/// A reservation was made, or something of it is different. It has no statistics.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReservationChanged {
+    #[prost(message, optional, tag = "1")]
+    pub reservation: ::core::option::Option<Reservation>,
+}
+impl ::prost::Name for ReservationChanged {
+    const NAME: &'static str = "ReservationChanged";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ReservationChanged".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ReservationChanged".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReservationEnded {
+    /// `id` of the reservation.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ReservationEnded {
+    const NAME: &'static str = "ReservationEnded";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ReservationEnded".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ReservationEnded".into()
+    }
+}
+/// An interface is new, or its state or its capacity is different. What is reserved there changes without an event.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InterfaceChanged {
+    #[prost(message, optional, tag = "1")]
+    pub interface: ::core::option::Option<Interface>,
+}
+impl ::prost::Name for InterfaceChanged {
+    const NAME: &'static str = "InterfaceChanged";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.InterfaceChanged".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.InterfaceChanged".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterfaceRemoved {
+    #[prost(message, optional, tag = "1")]
+    pub interface: ::core::option::Option<InterfaceRef>,
+}
+impl ::prost::Name for InterfaceRemoved {
+    const NAME: &'static str = "InterfaceRemoved";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.InterfaceRemoved".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.InterfaceRemoved".into()
+    }
+}
+/// A session has state at this node now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionOpened {
+    #[prost(enumeration = "Protocol", tag = "1")]
+    pub protocol: i32,
+    /// The session, as lists of the protocol and the command show it.
+    #[prost(string, tag = "2")]
+    pub session: ::prost::alloc::string::String,
+    /// The signaling application; only for GIST.
+    #[prost(uint32, optional, tag = "3")]
+    pub nslp_id: ::core::option::Option<u32>,
+}
+impl ::prost::Name for SessionOpened {
+    const NAME: &'static str = "SessionOpened";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.SessionOpened".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.SessionOpened".into()
+    }
+}
+/// The node has no state of the session any more.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionClosed {
+    #[prost(enumeration = "Protocol", tag = "1")]
+    pub protocol: i32,
+    #[prost(string, tag = "2")]
+    pub session: ::prost::alloc::string::String,
+    #[prost(uint32, optional, tag = "3")]
+    pub nslp_id: ::core::option::Option<u32>,
+}
+impl ::prost::Name for SessionClosed {
+    const NAME: &'static str = "SessionClosed";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.SessionClosed".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.SessionClosed".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CheckConfigRequest {
     /// It cannot include files.
     #[prost(string, tag = "1")]
@@ -1959,10 +2143,13 @@ pub struct CheckConfigResponse {
     /// Mistakes and warnings; without a mistake the configuration can be used.
     #[prost(message, repeated, tag = "1")]
     pub problems: ::prost::alloc::vec::Vec<ConfigProblem>,
-    /// Keys with their tables, joined by dots, whose values differ from those in force. The daemon uses them after a
+    /// Keys with their tables, joined by dots, whose values differ from those in force and which the daemon uses after a
     /// restart. Empty if there is a mistake.
     #[prost(string, repeated, tag = "2")]
     pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Those that ReloadConfig takes.
+    #[prost(string, repeated, tag = "3")]
+    pub reloadable: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for CheckConfigResponse {
     const NAME: &'static str = "CheckConfigResponse";
@@ -1972,6 +2159,46 @@ impl ::prost::Name for CheckConfigResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.CheckConfigResponse".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadConfigRequest {}
+impl ::prost::Name for ReloadConfigRequest {
+    const NAME: &'static str = "ReloadConfigRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ReloadConfigRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ReloadConfigRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReloadConfigResponse {
+    /// Mistakes and warnings. With a mistake nothing has changed.
+    #[prost(message, repeated, tag = "1")]
+    pub problems: ::prost::alloc::vec::Vec<ConfigProblem>,
+    /// Keys with their tables, joined by dots, whose values are in force now.
+    #[prost(string, repeated, tag = "2")]
+    pub applied: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Keys whose values in the file differ from those in force. The daemon uses them after a restart.
+    #[prost(string, repeated, tag = "3")]
+    pub needs_restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Reservations that ended because the new rules or limits do not allow them.
+    #[prost(uint64, tag = "4")]
+    pub reservations_ended: u64,
+    /// `digest` of GetConfigResponse.
+    #[prost(string, tag = "5")]
+    pub config_digest: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ReloadConfigResponse {
+    const NAME: &'static str = "ReloadConfigResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ReloadConfigResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ReloadConfigResponse".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2069,6 +2296,38 @@ impl MetricKind {
             "METRIC_KIND_GAUGE" => Some(Self::Gauge),
             "METRIC_KIND_HISTOGRAM" => Some(Self::Histogram),
             "METRIC_KIND_INFO" => Some(Self::Info),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum WatchKind {
+    Unspecified = 0,
+    Reservations = 1,
+    Interfaces = 2,
+    Sessions = 3,
+}
+impl WatchKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "WATCH_KIND_UNSPECIFIED",
+            Self::Reservations => "WATCH_KIND_RESERVATIONS",
+            Self::Interfaces => "WATCH_KIND_INTERFACES",
+            Self::Sessions => "WATCH_KIND_SESSIONS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "WATCH_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "WATCH_KIND_RESERVATIONS" => Some(Self::Reservations),
+            "WATCH_KIND_INTERFACES" => Some(Self::Interfaces),
+            "WATCH_KIND_SESSIONS" => Some(Self::Sessions),
             _ => None,
         }
     }
@@ -2231,6 +2490,31 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "ListInterfaces"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// What stands, then every change: of reservations, interfaces and sessions. The stream ends with the call or the daemon.
+        pub async fn watch_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchEventsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Node/WatchEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Node", "WatchEvents"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// All metrics.
         pub async fn list_metrics(
             &mut self,
@@ -2306,6 +2590,33 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "CheckConfig"));
             self.inner.unary(req, path, codec).await
         }
+        /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, the limits of admission
+        /// control, the keys of tokens, the level of the log. The new rules judge standing reservations. A file with a mistake
+        /// changes nothing. SIGHUP does the same.
+        pub async fn reload_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReloadConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadConfigResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Node/ReloadConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Node", "ReloadConfig"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2340,6 +2651,20 @@ pub mod node_server {
             tonic::Response<Self::ListInterfacesStream>,
             tonic::Status,
         >;
+        /// Server streaming response type for the WatchEvents method.
+        type WatchEventsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchEventsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// What stands, then every change: of reservations, interfaces and sessions. The stream ends with the call or the daemon.
+        async fn watch_events(
+            &self,
+            request: tonic::Request<super::WatchEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchEventsStream>,
+            tonic::Status,
+        >;
         /// Server streaming response type for the ListMetrics method.
         type ListMetricsStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::ListMetricsResponse, tonic::Status>,
@@ -2368,6 +2693,16 @@ pub mod node_server {
             request: tonic::Request<super::CheckConfigRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CheckConfigResponse>,
+            tonic::Status,
+        >;
+        /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, the limits of admission
+        /// control, the keys of tokens, the level of the log. The new rules judge standing reservations. A file with a mistake
+        /// changes nothing. SIGHUP does the same.
+        async fn reload_config(
+            &self,
+            request: tonic::Request<super::ReloadConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadConfigResponse>,
             tonic::Status,
         >;
     }
@@ -2536,6 +2871,52 @@ pub mod node_server {
                     };
                     Box::pin(fut)
                 }
+                "/signalbox.v1.Node/WatchEvents" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchEventsSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::ServerStreamingService<super::WatchEventsRequest>
+                    for WatchEventsSvc<T> {
+                        type Response = super::WatchEventsResponse;
+                        type ResponseStream = T::WatchEventsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchEventsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::watch_events(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchEventsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/signalbox.v1.Node/ListMetrics" => {
                     #[allow(non_camel_case_types)]
                     struct ListMetricsSvc<T: Node>(pub Arc<T>);
@@ -2653,6 +3034,49 @@ pub mod node_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CheckConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Node/ReloadConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReloadConfigSvc<T: Node>(pub Arc<T>);
+                    impl<T: Node> tonic::server::UnaryService<super::ReloadConfigRequest>
+                    for ReloadConfigSvc<T> {
+                        type Response = super::ReloadConfigResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReloadConfigRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::reload_config(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReloadConfigSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

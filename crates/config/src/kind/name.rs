@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use signalbox_node::resources::units::{Hours, Net, Ports, Services};
+use signalbox_node::resources::units::{Hours, Net, Ports, Services, Trusted};
 use signalbox_units::Identity;
 
 use super::{Kind, Wrong, quoted};
@@ -189,6 +189,15 @@ pub(crate) fn peer() -> Own<Identity> {
         form: "an identity in quotes: any, authenticated, dns:NAME, address:ADDRESS or key:FINGERPRINT",
         example: Identity::FORM.example,
         show: Identity::to_string,
+    }
+}
+
+/// Requesters that need no rule.
+pub(crate) fn trusted() -> Own<Trusted> {
+    Own {
+        form: "a requester in quotes: local, authenticated, dns:NAME, address:ADDRESS, key:FINGERPRINT or a prefix",
+        example: "192.0.2.0/24",
+        show: Trusted::to_string,
     }
 }
 

@@ -7,7 +7,7 @@ mod ping;
 mod qos;
 pub(crate) mod rsvp;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use signalbox_core::{EntryRequest, NslpId, ReserverId};
 use signalbox_linux::IoConfig;
@@ -39,8 +39,16 @@ pub(crate) trait Protocol {
     /// Checks what concerns several tables, if the protocol runs. `keys` are those of the whole file.
     fn check(&self, _all: &Protocols, _keys: &mut Keys<'_>) {}
 
+    /// Warns about what it opens to strangers, if the protocol runs. `keys` are those of the whole file.
+    fn openings(&self, _keys: &mut Keys<'_>) {}
+
     /// Reads the files that the section names, if the protocol runs; their paths are relative to `directory`.
     fn read_files(&mut self, _directory: &Path, _keys: &mut Keys<'_>) {}
+
+    /// The files that the section names.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 
     /// Puts the settings of the protocol's engine into those of the node.
     fn install(&self, node: &mut signalbox_node::Config);

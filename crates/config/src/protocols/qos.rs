@@ -10,6 +10,7 @@ use signalbox_node::resources::Rate;
 use super::{Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{address, choice, duration, flag, number, rate};
+use crate::openings::open;
 
 pub(super) const MEANING: &str = "The QoS application of GIST [RFC 5974]: reservations along the path of a flow ([qos.md](qos.md)). Sections in \
      brackets are those of the RFC.";
@@ -140,6 +141,13 @@ impl Protocol for Qos {
             number(1..=u8::MAX),
             "K: a reservation without a refresh expires after (K + 0.5) · 1.5 · R.",
         );
+        keys.key(
+            "max_lifetime",
+            &mut config.max_lifetime,
+            duration(Duration::from_secs(1)..=DAY),
+            "Longest lifetime of state after a refresh, whatever refresh period the peer sent; not below the lifetime that \
+             follows from `refresh`.",
+        );
         keys.group("retry", |keys| {
             let ms = Duration::from_millis(10);
             let meaning = "First wait for a RESPONSE; it doubles with each retransmission [5.2.4].";
@@ -245,6 +253,14 @@ impl Protocol for Qos {
         {
             let message = format!("{} is ping.nslp_id: write another number", ping.0);
             keys.check(nslp != Some(ping), &[&format!("qos.{key}"), "ping.nslp_id"], &message);
+        }
+    }
+
+    fn openings(&self, keys: &mut Keys<'_>) {
+        if self.engine.accept_stateless {
+            let what = "one datagram of anybody, with any source address, can make or end reservations that policy \
+                        allows: remove accept_stateless";
+            open(keys, &["qos.accept_stateless"], what);
         }
     }
 

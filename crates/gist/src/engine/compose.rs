@@ -10,7 +10,8 @@ use super::Gist;
 use super::config::Config;
 use super::lookup::covers;
 use super::outbox::Envelope;
-use crate::wire::{HEADER_LENGTH, Nli, PORT};
+use super::receive::Arrival;
+use crate::wire::{HEADER_LENGTH, MAGIC, Nli, PORT};
 
 /// The validity time in the NLI (RFC 5971 A.3.3): whole milliseconds, never 0.
 pub(super) fn milliseconds(validity: Duration) -> u32 {
@@ -21,7 +22,7 @@ pub(super) fn milliseconds(validity: Duration) -> u32 {
 /// (RFC 5971 §5.3.1).
 pub(super) fn normal(config: &Config, src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
     let (src, tos) = ((src, PORT).into(), config.dscp << 2);
-    Envelope { src, dst, ifindex: None, ttl, tos, dont_fragment: false, flow_label: 0 }
+    Envelope { src, dst, ifindex: None, ttl, tos, dont_fragment: false, flow_label: 0, unproved: false }
 }
 
 /// The IPv6 flow label of the packets of a flow, 0 if its MRI has no flow label. GIST-5.8.1.2-05.
@@ -48,6 +49,14 @@ pub(super) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8]
 pub(super) fn limit(config: &Config, mtu: u16) -> usize {
     let most = usize::from(config.max_datagram);
     if mtu == 0 { most } else { most.min(usize::from(mtu).saturating_sub(64)) }
+}
+
+/// Most octets of a GIST message that answers a datagram of a sender that has proved nothing: with its headers it has at
+/// most one and a half times the octets of that datagram.
+pub(super) fn room_for_answer(a: &Arrival<'_>) -> usize {
+    let around = MAGIC.len() + if a.dst.is_ipv6() { 48 } else { 28 };
+    let came = around + a.options.len() + a.octets.len();
+    (came * 3 / 2).saturating_sub(around)
 }
 
 /// The IP-TTL field of an NLI of this node: the TTL of the packet downstream, the measured distance upstream (RFC 5971

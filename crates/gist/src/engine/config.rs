@@ -1,8 +1,8 @@
 //! Configuration of the engine, with the defaults of RFC 5971.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
 
 use super::association::AssociationConfig;
@@ -21,15 +21,29 @@ pub enum Installation {
     Delayed,
 }
 
+/// The name of an interface in [`IngressFilter`] and [`OwnAddress`] for all interfaces that have no entry of their own.
+pub const ANY_INTERFACE: &str = "*";
+
 /// Flows that may enter by an interface: the sources of downstream Queries must be in one of its prefixes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct IngressFilter {
-    /// The interface. Interfaces without any filter accept all sources.
-    pub ifindex: IfIndex,
+    /// The name of the interface, or [`ANY_INTERFACE`]. Interfaces without any filter accept all sources.
+    pub interface: String,
     /// Sources that are accepted.
     pub prefix: Prefix,
+}
+
+/// An address of this node in the Network-Layer-Information of messages that leave by an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct OwnAddress {
+    /// The name of the interface, or [`ANY_INTERFACE`].
+    pub interface: String,
+    /// The address. It is used while it is an address of this node, at any interface.
+    pub address: IpAddr,
 }
 
 /// Configuration of a [`Gist`](super::Gist).
@@ -87,6 +101,9 @@ pub struct Config {
     pub min_dst_prefix_v6: u8,
     /// Filters for flows that enter the node; empty: all flows may enter.
     pub ingress_filters: Vec<IngressFilter>,
+    /// Addresses of this node in the Network-Layer-Information, which are also the sources of its datagrams and
+    /// associations (§5.2.2, §7.4). Empty: the address of the flow's end, or the one that routing selects.
+    pub own_addresses: Vec<OwnAddress>,
     /// Largest GIST message in a datagram, in octets from the common header on; 128–1472; default 512, which fits any path
     /// (§4.3.3). If the MTU of the first hop is less than this and 64 octets, the limit is lower.
     pub max_datagram: u16,
@@ -165,6 +182,7 @@ impl Default for Config {
             min_dst_prefix_v4: 32,
             min_dst_prefix_v6: 128,
             ingress_filters: Vec::new(),
+            own_addresses: Vec::new(),
             max_datagram: 512,
             dmode_rate: 20_000,
             slowest_link: 0,

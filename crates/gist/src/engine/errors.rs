@@ -5,14 +5,14 @@ use core::net::SocketAddr;
 use signalbox_core::NslpId;
 
 use super::association::Owner;
-use super::compose::{limit, nli, normal};
+use super::compose::{limit, nli, normal, room_for_answer};
 use super::interfaces::is_anycast;
 use super::nat::nat_traversal_of;
-use super::outbox::Unsent;
+use super::outbox::Envelope;
 use super::receive::Arrival;
 use super::record::NONE;
 use super::{Gist, Receiver};
-use crate::wire::{ErrorObject, Header, Message, MessageType, Nli, ObjectType, find_object};
+use crate::wire::{ErrorObject, Header, Infos, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {
     /// Answers a message with an Error: to the address in its NLI or, if the NLI cannot be parsed and S=1, to its IP source
@@ -82,10 +82,19 @@ impl Gist {
         message.header.s = from == own;
         message.nli = Some(nli(&self.config, self.config.validity, own, 0));
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
-        match self.out.compose(normal(&self.config, from, to, self.config.ip_ttl), &[], &message, limit) {
-            Ok(_) => self.counters.errors_sent += 1,
-            // GIST-5.6-09: it is counted.
-            Err(Unsent::TooLarge(_) | Unsent::Encode(_)) => self.counters.errors_unsendable += 1,
+        let envelope = Envelope { unproved: true, ..normal(&self.config, from, to, self.config.ip_ttl) };
+        // An Error to a forged source is not much larger than the message. What a short message leaves no room for is
+        // left out.
+        let room = limit.min(room_for_answer(a));
+        let short = ErrorObject { session: None, mri_octets: None, infos: Infos::NONE, ..error };
+        for error in [error, short] {
+            message.error = Some(error);
+            if self.out.compose(envelope, &[], &message, room).is_ok() {
+                self.counters.errors_sent += 1;
+                return;
+            }
         }
+        // GIST-5.6-09: it is counted.
+        self.counters.errors_unsendable += 1;
     }
 }

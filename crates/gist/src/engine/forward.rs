@@ -40,6 +40,7 @@ impl Gist {
             tos: received.tos,
             dont_fragment: false,
             flow_label: 0, // a received packet does not include its flow label
+            unproved: true,
         };
         self.out.forward(envelope, received.options, &[received.payload]);
     }

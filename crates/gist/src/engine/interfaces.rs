@@ -3,7 +3,9 @@
 use core::net::IpAddr;
 
 use signalbox_core::IfIndex;
-use signalbox_core::node::Interface;
+use signalbox_core::node::{Interface, Prefix};
+
+use super::config::{ANY_INTERFACE, Config};
 
 /// An interface with the addresses by which peers can reach this node, one of each IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +13,8 @@ struct Usable {
     ifindex: IfIndex,
     v4: Option<IpAddr>,
     v6: Option<IpAddr>,
+    /// The configured addresses among these two.
+    configured: [Option<IpAddr>; 2],
     mtu: u16,
 }
 
@@ -27,6 +31,8 @@ pub(crate) struct Interfaces {
     on: Vec<(IfIndex, IpAddr)>,
     /// Addresses of interfaces that are down. They are not reachable, but belong to this node.
     down: Vec<IpAddr>,
+    /// The ingress filters of each interface, and whether the configuration names that interface.
+    ingress: Vec<(IfIndex, Prefix, bool)>,
 }
 
 /// Whether the NLI may contain the address: it is unicast, and peers on other links can use it (RFC 5971 §5.2.2, §7.4).
@@ -52,13 +58,42 @@ pub(crate) fn is_anycast(address: IpAddr) -> bool {
     }
 }
 
+/// The entries of a list of the configuration for an interface: its own, else those for all others.
+fn entries<'a, T>(list: &'a [T], named: &'a str, name: impl Fn(&T) -> &str) -> impl Iterator<Item = &'a T> {
+    let own = list.iter().any(|entry| name(entry) == named);
+    let wanted = if own { named } else { ANY_INTERFACE };
+    list.iter().filter(move |entry| name(entry) == wanted)
+}
+
+fn filters_of<'a>(
+    interface: &'a Interface,
+    config: &'a Config,
+) -> impl Iterator<Item = (IfIndex, Prefix, bool)> + 'a {
+    let ifindex = interface.ifindex;
+    entries(&config.ingress_filters, &interface.name, |filter| &filter.interface)
+        .map(move |filter| (ifindex, filter.prefix, filter.interface != ANY_INTERFACE))
+}
+
+fn configured_of<'a>(
+    interface: &'a Interface,
+    config: &'a Config,
+    v6: bool,
+) -> impl Iterator<Item = IpAddr> + 'a {
+    let all = entries(&config.own_addresses, &interface.name, |own| &own.interface);
+    all.map(|own| own.address).filter(move |address| address.is_ipv6() == v6)
+}
+
 impl Interfaces {
     /// Replaces all interfaces; returns the previous ones.
-    pub(crate) fn update(&mut self, interfaces: &[Interface]) -> Self {
+    pub(crate) fn update(&mut self, interfaces: &[Interface], config: &Config) -> Self {
         let mut new = Self::default();
+        for interface in interfaces {
+            new.ingress.extend(filters_of(interface, config));
+        }
+        let up = || interfaces.iter().filter(|interface| interface.up);
         let down = interfaces.iter().filter(|i| !i.up);
         new.down.extend(down.flat_map(|i| &i.addresses));
-        for interface in interfaces.iter().filter(|i| i.up) {
+        for interface in up() {
             for address in &interface.addresses {
                 match address {
                     IpAddr::V4(a) => new.local_v4.push(a.to_bits()),
@@ -68,10 +103,15 @@ impl Interfaces {
             let first =
                 |v6: bool| interface.addresses.iter().copied().find(|a| a.is_ipv6() == v6 && is_routable(*a));
             let mtu = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
-            let usable = Usable { ifindex: interface.ifindex, v4: first(false), v6: first(true), mtu };
+            let is_there = |a: &IpAddr| up().any(|interface| interface.addresses.contains(a));
+            let configured = [false, true].map(|v6| configured_of(interface, config, v6).find(is_there));
+            let [v4, v6] = configured;
+            let (v4, v6) = (v4.or_else(|| first(false)), v6.or_else(|| first(true)));
+            let usable = Usable { ifindex: interface.ifindex, v4, v6, configured, mtu };
             new.usable.push(usable);
             new.on.extend(interface.addresses.iter().map(|a| (interface.ifindex, *a)));
-            let any = new.any.get_or_insert(Usable { ifindex: IfIndex::NONE, v4: None, v6: None, mtu: 0 });
+            let none = Usable { ifindex: IfIndex::NONE, v4: None, v6: None, configured: [None; 2], mtu: 0 };
+            let any = new.any.get_or_insert(none);
             any.v4 = any.v4.or(usable.v4);
             any.v6 = any.v6.or(usable.v6);
         }
@@ -131,6 +171,17 @@ impl Interfaces {
         self.usable.get(at)
     }
 
+    /// The address that the configuration gives this node on `ifindex`, if it is an address of this node.
+    pub(crate) fn configured(&self, ifindex: IfIndex, v6: bool) -> Option<IpAddr> {
+        let [of_v4, of_v6] = self.on_index(ifindex)?.configured;
+        if v6 { of_v6 } else { of_v4 }
+    }
+
+    /// The ingress filters: the interface, the prefix, and whether the configuration names that interface.
+    pub(crate) fn ingress(&self) -> &[(IfIndex, Prefix, bool)] {
+        &self.ingress
+    }
+
     /// The address by which peers of that IP version reach this node on `ifindex`, or else on any interface.
     pub(crate) fn address(&self, ifindex: IfIndex, v6: bool) -> Option<IpAddr> {
         let of = |u: &Usable| if v6 { u.v6 } else { u.v4 };
@@ -172,14 +223,14 @@ mod tests {
     /// GIST-5.2.2-01, GIST-5.2.2-04: never a loopback or link-local address, always one of the requested version.
     #[test]
     fn addresses_for_peers_are_routable_and_of_the_right_version() {
-        let mut all = Interfaces::default();
+        let (mut all, config) = (Interfaces::default(), Config::default());
         let list = [
             interface(2, true, &["fe80::1", "2001:db8::1", "169.254.1.1", "192.0.2.1"]),
             interface(1, true, &["127.0.0.1", "::1"]),
             interface(3, false, &["198.51.100.1"]),
         ];
-        all.update(&list);
-        let before = all.update(&list);
+        all.update(&list, &config);
+        let before = all.update(&list, &config);
         assert!(list.iter().all(|i| !all.differs_on(i.ifindex, &before)));
         assert_eq!(all.address(IfIndex(2), false), Some("192.0.2.1".parse().unwrap()));
         assert_eq!(all.address(IfIndex(2), true), Some("2001:db8::1".parse().unwrap()));
@@ -190,7 +241,7 @@ mod tests {
         let mut changed = list.clone();
         changed[0].mtu = 1400;
         changed[2].up = true;
-        let before = all.update(&changed);
+        let before = all.update(&changed, &config);
         let differing = |all: &Interfaces| [1, 2, 3, 4].map(|n| all.differs_on(IfIndex(n), &before));
         assert_eq!(differing(&all), [false, true, true, false]);
         assert_eq!(all.all().count(), 7);

@@ -49,6 +49,7 @@ impl Parcel {
             tos: self.tos,
             dont_fragment,
             flow_label: self.flow_label,
+            unproved: true,
         }
     }
 }
@@ -114,8 +115,8 @@ impl Gist {
         if self.interfaces.is_own(p.src) || p.src.is_loopback() || p.src.is_multicast() {
             return false;
         }
-        let mut filters = self.config.ingress_filters.iter().filter(|f| f.ifindex == ifindex).peekable();
-        filters.peek().is_none() || filters.any(|f| covers(&f.prefix, p.src, p.src_prefix))
+        let mut filters = self.interfaces.ingress().iter().filter(|(of, ..)| *of == ifindex).peekable();
+        filters.peek().is_none() || filters.any(|(_, prefix, _)| covers(prefix, p.src, p.src_prefix))
     }
 
     /// Looks up the route of a record's Queries.
@@ -129,10 +130,14 @@ impl Gist {
     /// The interface by which a flow enters according to the ingress filters, if it is not `ifindex`.
     fn other_ingress(&self, ifindex: IfIndex, mri: &Mri) -> Option<IfIndex> {
         let Mri::PathCoupled(p) = mri else { return None };
-        let mut entrances =
-            self.config.ingress_filters.iter().filter(|f| covers(&f.prefix, p.src, p.src_prefix));
-        let first = entrances.next()?.ifindex;
-        (first != ifindex && entrances.all(|f| f.ifindex != ifindex)).then_some(first)
+        // A filter of all interfaces names no entrance.
+        let mut entrances = self
+            .interfaces
+            .ingress()
+            .iter()
+            .filter(|(_, prefix, named)| *named && covers(prefix, p.src, p.src_prefix));
+        let (first, ..) = *entrances.next()?;
+        (first != ifindex && entrances.all(|(other, ..)| *other != ifindex)).then_some(first)
     }
 
     /// Looks up the route of a message to be forwarded; returns the message if too many lookups are pending.
@@ -194,8 +199,8 @@ impl Gist {
         }
     }
 
-    /// The egress of a flow for a route, with the source address of messages: the near end of the flow if it is an address of
-    /// this interface, else the source address of the route, else an address of the interface. GIST-5.8.1.3-10: upstream it
+    /// The egress of a flow for a route, with the source address of messages: the configured one, else the near end of the flow if
+    /// it is an address of this interface, else the source address of the route, else an address of the interface. GIST-5.8.1.3-10: upstream it
     /// is the interface by which the flow enters, if the ingress filters and the route differ.
     pub(super) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
         let flow = mri.inverted().target();
@@ -215,7 +220,8 @@ impl Gist {
         let address = Some(flow)
             .filter(is_there)
             .or_else(|| Some(route.src).filter(fits))
-            .or_else(|| self.interfaces.address(route.ifindex, v6))?;
+            .or_else(|| self.interfaces.address(route.ifindex, v6));
+        let address = self.interfaces.configured(route.ifindex, v6).or(address)?;
         let mtu = u16::try_from(route.mtu).unwrap_or(u16::MAX);
         Some(Egress { ifindex: route.ifindex, address, gateway: route.gateway, mtu })
     }

@@ -64,7 +64,7 @@ use signalbox_core::service::Request;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{NslpId, Time};
+use signalbox_core::{Changes, NslpId, SessionChange, Time};
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ use route_index::RouteIndex;
 use sweep::Sweep;
 
 pub use association::{AssociationConfig, AssociationView};
-pub use config::{Config, ConfigError, IngressFilter, Installation};
+pub use config::{ANY_INTERFACE, Config, ConfigError, IngressFilter, Installation, OwnAddress};
 pub use counters::Counters;
 pub use io::{ChannelClosed, ChannelId, Input, Next, Output, PeeringPolicy, Registration, Transport};
 pub use view::{DirectionView, PeerView, SessionView, Validity};
@@ -93,6 +93,8 @@ pub use view::{DirectionView, PeerView, SessionView, Validity};
 pub struct Gist {
     config: Config,
     counters: Counters,
+    /// Sessions that appeared and disappeared, while somebody watches.
+    changes: Changes<SessionChange>,
     rng: Random,
     /// The time of the last input.
     now: Time,
@@ -138,8 +140,10 @@ pub struct Gist {
 /// The receiver of a D-mode message, for the rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Receiver {
-    /// A peer with established routing state, or a node that this node asks for its own sake.
+    /// A peer with established routing state.
     Peer,
+    /// The next node on a path, which is not known yet.
+    OnPath,
     /// The sender of a message that has proved nothing.
     Stranger,
 }
@@ -158,6 +162,7 @@ impl Gist {
         let limit = |rate: u32, burst: u32| (rate > 0).then(|| TokenBucket::new(rate, burst));
         Ok(Self {
             counters: Counters::default(),
+            changes: Changes::default(),
             now: Time::ZERO,
             applications: Vec::new(),
             departed: VecDeque::new(),
@@ -262,6 +267,11 @@ impl Gist {
         .min()
     }
 
+    /// The list of sessions that appear and disappear, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
+        &mut self.changes
+    }
+
     /// Counts since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
@@ -298,9 +308,14 @@ impl Gist {
     /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.
     fn may_send(&mut self, to: Receiver) -> bool {
         let now = self.now;
-        // A flood of forged Queries leaves half of the rate to peers.
-        let part = to == Receiver::Peer || self.strangers.as_mut().is_none_or(|bucket| bucket.allow(now));
-        let allowed = part && self.dmode.as_mut().is_none_or(|bucket| bucket.allow(now));
+        // A flood of forged Queries leaves half of the rate to others, and own Queries leave a quarter of the burst to
+        // peers.
+        let part = to != Receiver::Stranger || self.strangers.as_mut().is_none_or(|bucket| bucket.allow(now));
+        let allowed = part
+            && self.dmode.as_mut().is_none_or(|bucket| match to {
+                Receiver::Peer | Receiver::Stranger => bucket.allow(now),
+                Receiver::OnPath => bucket.allow_most(now),
+            });
         if !allowed {
             self.counters.dmode_limited += 1;
         }

@@ -213,7 +213,7 @@ impl Gist {
                     && self.is_present_peer(a, subject, key, direction)
                     && let Some(record) = self.records.get_mut(key)
                 {
-                    record.half_mut(direction).distance = distance;
+                    record.half_mut(direction).set_distance(distance);
                 }
                 self.counters.data_received += 1;
                 self.deliver(a, message, subject, data, Some((key, direction)));
@@ -282,6 +282,7 @@ impl Gist {
         let half = delivery.state.filter(|_| matches!(delivery.sender, Sender::Present(_)));
         let half = half.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
         let sender = subject.nli.interface;
+        let proven = half.is_some_and(|half| half.has(PROVEN) || half.state.is_querying());
         let (src, dst) = (subject.mri.src(), subject.mri.dst());
         let (first, last) = match subject.mri.direction() {
             Direction::Downstream => (src, dst),
@@ -297,6 +298,7 @@ impl Gist {
             state: delivery.state.map(|(key, _)| StateHandle(key.to_u64())),
             sii: delivery.sender.sii(),
             peer: self.identity_of(a.association),
+            peer_address: proven.then_some(sender),
             attributes: TransferAttributes {
                 reliable: a.association != NONE,
                 stateless: a.encapsulation == Encapsulation::QMode,
@@ -304,11 +306,11 @@ impl Gist {
             },
             validation: AddressValidation {
                 first_or_last_hop: sender == first,
-                return_routable: half.is_some_and(|h| h.has(PROVEN) || h.state.is_querying()),
+                return_routable: proven,
                 unchecked_route: delivery.unchecked,
             },
             ip_ttl: a.ttl,
-            ip_distance: half.map_or(measured, |half| half.distance),
+            ip_distance: half.map_or(measured, |half| half.distance_or_zero()),
             hops: message.header.hops - 1, // 0 was refused on reception
             ifindex: a.ifindex,
             at_flow_end: self.interfaces.is_local(last),

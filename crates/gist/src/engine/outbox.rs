@@ -25,6 +25,8 @@ pub(crate) struct Envelope {
     pub(crate) dont_fragment: bool,
     /// 0: the kernel chooses it.
     pub(crate) flow_label: u32,
+    /// The receiver has proved nothing.
+    pub(crate) unproved: bool,
 }
 
 /// Range of octets in the buffer. Offsets in one batch of outputs fit into 32 bits.
@@ -160,13 +162,13 @@ impl Outbox {
         self.queue.push_back(Entry::OpenChannel { channel, transport, local, peer });
     }
 
-    /// Composes and queues `message` for a channel.
+    /// Composes and queues `message` for a channel; returns the number of its octets.
     pub(crate) fn send_channel(
         &mut self,
         channel: ChannelId,
         (stream, lifetime): (u16, Option<Duration>),
         message: &Message<'_>,
-    ) -> Result<(), EncodeError> {
+    ) -> Result<usize, EncodeError> {
         let start = self.mark();
         let whole = self.octets.len();
         message.encode(&mut Writer::new(&mut self.octets)).inspect_err(|_| self.octets.truncate(whole))?;
@@ -178,7 +180,7 @@ impl Outbox {
             "message sent"
         );
         self.queue.push_back(Entry::SendChannel { channel, stream, lifetime, octets });
-        Ok(())
+        Ok(self.octets.len() - whole)
     }
 
     /// Queues a message for a channel that was composed before.
@@ -247,6 +249,7 @@ impl Entry {
                 tos: envelope.tos,
                 dont_fragment: envelope.dont_fragment,
                 flow_label: envelope.flow_label,
+                unproved: envelope.unproved,
                 options: options.of(octets),
                 payload: payload.of(octets),
             }),

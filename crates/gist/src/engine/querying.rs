@@ -61,7 +61,7 @@ impl Gist {
     /// (GIST-5.3.3-22).
     fn send_query(&mut self, key: Key, direction: Direction) {
         let now = self.now;
-        if !self.may_send(Receiver::Peer) {
+        if !self.may_send(Receiver::OnPath) {
             let after = self.rng.jitter(HELD_BACK, 1.0, 2.0);
             if let Some(record) = self.records.get_mut(key) {
                 record.half_mut(direction).start_retry(now, after);
@@ -75,7 +75,8 @@ impl Gist {
         let Some(egress) = self.peers.egress(half.egress).copied() else { return };
         half.query = half.query.wrapping_add(1);
         half.attempts = half.attempts.saturating_add(1);
-        let Half { query, attempts, distance, .. } = *half;
+        let Half { query, attempts, .. } = *half;
+        let distance = half.distance_or_zero();
         let doublings = u32::from(attempts.saturating_sub(1)).min(31);
         let backoff = self.config.t1.saturating_mul(1 << doublings).min(self.config.t2);
         half.start_retry(now, backoff);
@@ -201,7 +202,7 @@ impl Gist {
             self.peers.set_own_address(half.peer, egress.address);
         }
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl) {
-            half.distance = distance;
+            half.set_distance(distance);
         }
         half.state = State::Established;
         half.set(TENTATIVE, false);
@@ -284,7 +285,7 @@ impl Gist {
             return;
         };
         let ttl = self.config.ip_ttl;
-        let ttl_in_nli = nli_ttl(direction, ttl, half.distance);
+        let ttl_in_nli = nli_ttl(direction, ttl, half.distance_or_zero());
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
         message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);

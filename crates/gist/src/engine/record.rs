@@ -94,12 +94,15 @@ pub(crate) struct Half {
     /// Queries (or Responses) sent in this handshake; the last this many Queries may be answered.
     pub(crate) attempts: u8,
     pub(crate) state: State,
-    /// IP hops to the peer (RFC 5971 §5.2.2).
+    /// IP hops to the peer (RFC 5971 §5.2.2), or [`UNMEASURED`].
     pub(crate) distance: u8,
     pub(crate) flags: u8,
     /// Querying: its place in the list of sessions with the same route.
     pub(crate) hook: Hook,
 }
+
+/// The distance to the peer is not known.
+const UNMEASURED: u8 = u8::MAX;
 
 /// [`Half::retry`] runs.
 pub(crate) const RETRY: u8 = 1;
@@ -131,7 +134,7 @@ impl Default for Half {
             query: 0,
             attempts: 0,
             state: State::None,
-            distance: 0,
+            distance: UNMEASURED,
             flags: 0,
             hook: Hook::default(),
         }
@@ -149,6 +152,21 @@ impl Half {
         } else {
             self.flags &= !flag;
         }
+    }
+
+    /// Sets the distance to the peer in IP hops.
+    pub(crate) fn set_distance(&mut self, hops: u8) {
+        self.distance = hops.min(UNMEASURED - 1);
+    }
+
+    /// IP hops to the peer; `None`: not known.
+    pub(crate) fn distance(&self) -> Option<u8> {
+        Some(self.distance).filter(|hops| *hops != UNMEASURED)
+    }
+
+    /// IP hops to the peer, or 0.
+    pub(crate) fn distance_or_zero(&self) -> u8 {
+        self.distance().unwrap_or(0)
     }
 
     /// Starts the handshake's or the refresh timer.

@@ -22,7 +22,7 @@ impl Gist {
     /// removed address, and of sessions whose destination is a new address. The kernel reports new routes, but not the
     /// IPv4 routes that it removes together with a link.
     pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
-        let before = self.interfaces.update(interfaces);
+        let before = self.interfaces.update(interfaces, &self.config);
         let (index, now) = (&mut self.route_index, &self.interfaces);
         for (id, egress) in self.peers.egresses.iter() {
             if now.differs_on(egress.ifindex, &before) || !now.is_local(egress.address) {

@@ -9,8 +9,9 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 
 use super::association::{Answer, Owner, Stacks, configuration};
-use super::compose::{distance, limit, nli, nli_ttl, normal};
+use super::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
 use super::interfaces::is_anycast;
+use super::outbox::Envelope;
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
@@ -114,7 +115,7 @@ impl Gist {
         *peer.identity != *nli.peer_identity
             || peer.address.ip() != nli.interface
             || peer.ifindex != a.ifindex
-            || distance.is_some_and(|distance| distance != half.distance)
+            || distance.is_some_and(|distance| distance != half.distance_or_zero())
     }
 
     /// Stores the distance that a message shows (RFC 5971 §5.2.2).
@@ -122,7 +123,7 @@ impl Gist {
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
             && let Some(record) = self.records.get_mut(key)
         {
-            record.half_mut(direction).distance = distance;
+            record.half_mut(direction).set_distance(distance);
         }
     }
 
@@ -239,7 +240,7 @@ impl Gist {
             response.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
         }
         let to = SocketAddr::new(subject.nli.interface, a.src.port());
-        let envelope = normal(&self.config, own, to, ttl);
+        let envelope = Envelope { unproved: !peer, ..normal(&self.config, own, to, ttl) };
         if !may_send {
             return; // the peer retransmits its Query
         }
@@ -254,6 +255,7 @@ impl Gist {
             return;
         }
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
+        let limit = if peer { limit } else { limit.min(room_for_answer(a)) };
         let mut sent = self.out.compose(envelope, &[], &response, limit);
         if sent.is_err() && response.nslp_data.is_some() {
             // The payload of the application is too large; the handshake continues without it.
@@ -392,7 +394,10 @@ impl Gist {
         half.start_retry(now, backoff);
         let kept = record.pending.as_ref().and_then(|p| p.response.get(side(direction))?.as_ref());
         if let Some(kept) = kept.filter(|_| may_send) {
-            let envelope = normal(&self.config, kept.src.ip(), kept.dst, self.config.ip_ttl);
+            let envelope = Envelope {
+                unproved: true,
+                ..normal(&self.config, kept.src.ip(), kept.dst, self.config.ip_ttl)
+            };
             debug_assert!(kept.octets.starts_with(&MAGIC));
             self.out.forward(envelope, &[], &[&kept.octets]);
             self.counters.responses_sent += 1;

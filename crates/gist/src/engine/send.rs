@@ -299,7 +299,7 @@ impl Gist {
             return Err(SendError::NoNextNode); // established state has both
         };
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
-        let ttl_in_nli = nli_ttl(direction, ttl, half.distance);
+        let ttl_in_nli = nli_ttl(direction, ttl, half.distance_or_zero());
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, nslp, hops);
         message.mri = Some(mri.into());
@@ -407,7 +407,7 @@ impl Gist {
     fn q_mode_data(&mut self, m: &Stateless, result: Result<Route, NoRoute>) -> Result<(), SendError> {
         let route = result.map_err(|_| SendError::NoRoute)?;
         let egress = self.egress_of(&route, &m.mri).ok_or(SendError::NoRoute)?;
-        if !self.may_send(Receiver::Peer) {
+        if !self.may_send(Receiver::OnPath) {
             return Err(SendError::Overload);
         }
         let ttl = m.ip_ttl.unwrap_or(self.config.ip_ttl);
@@ -448,6 +448,7 @@ pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bo
         tos: dscp << 2,
         dont_fragment: mri.dst().is_ipv4(),
         flow_label: flow_label(mri),
+        unproved: false,
     }
 }
 

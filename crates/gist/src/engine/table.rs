@@ -4,7 +4,7 @@ use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Link;
-use signalbox_core::{Direction, Mri, NslpId, SessionId};
+use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId};
 
 use super::Gist;
 use super::flow::{Flow, Triple};
@@ -40,6 +40,7 @@ impl Gist {
         index.insert(hasher.hash_octets(Triple::of(mri, session, nslp).octets()), key.index(), |index| {
             records.get_index(index).map_or(0, |r| hash_of(hasher, r))
         });
+        self.changes.note(|| SessionChange::opened(session.to_string()).of(nslp));
         Ok(key)
     }
 
@@ -107,6 +108,7 @@ impl Gist {
             return;
         }
         let hash = hash_of(&self.hasher, record);
+        self.changes.note(|| SessionChange::closed(record.session.to_string()).of(record.nslp));
         self.index.remove(hash, |index| index == key.index());
         self.wheel.cancel(&mut self.records, key.index());
         self.records.remove(key);

@@ -40,8 +40,8 @@ pub struct DirectionView<'a> {
     pub local: Option<IpAddr>,
     /// Interface towards the next hop of the flow (querying), or by which the Query was received (responding).
     pub ifindex: IfIndex,
-    /// IP hops to the peer; 0: it is a neighbour, or the distance is not known.
-    pub ip_distance: u8,
+    /// IP hops to the peer, 0 for a neighbour; `None`: not known.
+    pub ip_distance: Option<u8>,
     /// Since the state was installed; zero before.
     pub age: Duration,
     /// Until the next refresh (querying, established).
@@ -169,7 +169,7 @@ impl Gist {
             identity: peer.map_or(&[], |p| &p.identity),
             local: egress.map(|e| e.address),
             ifindex: egress.map(|e| e.ifindex).unwrap_or_default(),
-            ip_distance: half.distance,
+            ip_distance: half.distance(),
             age: if state.is_established() { half.since.age(now) } else { Duration::ZERO },
             refresh_in: (state == State::Established && half.has(RETRY)).then(|| half.retry.left(now)),
             expires_in: half.has(EXPIRE).then(|| half.expire.left(now)),

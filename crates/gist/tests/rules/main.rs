@@ -1,5 +1,7 @@
 //! Rules that need two engines and a path between them: virtual time, a seeded path that loses and delays.
 
+mod engine;
+
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -248,8 +250,8 @@ fn refreshes_come_in_time() {
     assert_eq!(without, 0, "seconds without state in 60 runs");
 }
 
-/// GIST-5.3.3-15: Data is delivered in the end for any packet loss: lost Queries and
-/// Responses are repeated, a lost Confirm is detected by an Error and repaired.
+/// Data is delivered in the end for any packet loss: lost Queries and Responses are repeated, a lost Confirm is detected by
+/// an Error and repaired.
 #[test]
 fn losses_are_mended() {
     for seed in 0..60 {

@@ -6,7 +6,7 @@ use signalbox_core::node::{Prefix, Route};
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::service::{SendError, TransferAttributes};
 use signalbox_core::{IfIndex, Mri, PathCoupled, SessionId};
-use signalbox_gist::engine::Config;
+use signalbox_gist::engine::{Config, Input, OwnAddress};
 use signalbox_gist::wire::{MAGIC, MessageType};
 
 use crate::rig::*;
@@ -52,7 +52,7 @@ fn at_the_source_of_the_flow_s_is_1() {
 #[test]
 fn the_flow_chooses_among_the_addresses() {
     let mut rig = Rig::new();
-    rig.handle(signalbox_gist::engine::Input::Interfaces(&[interface(2, &[RIGHT, "10.2.0.77"])]));
+    rig.handle(Input::Interfaces(&[interface(2, &[RIGHT, "10.2.0.77"])]));
     rig.send(b"data", flow("10.2.0.77", DST));
     assert_eq!(rig.sent().nli().interface, ip("10.2.0.77"));
 }
@@ -225,6 +225,42 @@ fn router_alert_can_be_switched_off() {
     }
 }
 
+/// GIST-5.2.2-02: the configured address is in the NLI, and is the source of datagrams, while it belongs to this node; that
+/// of the interface precedes that of all interfaces.
+#[test]
+fn the_node_has_the_address_that_is_configured() {
+    let own_address =
+        |interface: &str, address: &str| OwnAddress { interface: interface.to_owned(), address: ip(address) };
+    const STABLE: &str = "192.0.2.1";
+    for (configured, expected) in [
+        (vec![own_address("*", STABLE)], STABLE),
+        (vec![own_address("*", STABLE), own_address("eth2", RIGHT)], RIGHT),
+        (vec![own_address("*", "192.0.2.77")], RIGHT),
+        (vec![own_address("eth1", STABLE)], RIGHT),
+    ] {
+        let mut rig = Rig::with(Config { own_addresses: configured, ..Config::default() });
+        let mut list = interfaces();
+        list.push(interface(3, &[STABLE]));
+        rig.handle(Input::Interfaces(&list));
+        let (query, data) = rig.established_for(through());
+        assert_eq!(query.nli().interface, ip(expected));
+        assert_eq!((data.src, data.nli().interface), (at_port(expected), ip(expected)));
+        // A message to that address is for this node.
+        rig.inject(&Via { dst: at_port(STABLE), ..Via::direct(DOWN, RIGHT) }, &data_of_down());
+        assert_eq!(rig.delivered().data, b"back");
+    }
+    // A Response has it too.
+    let mut rig = Rig::with(Config { own_addresses: vec![own_address("*", RIGHT)], ..Config::default() });
+    rig.query(None);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    assert_eq!((response.src, response.nli().interface), (at_port(RIGHT), ip(RIGHT)));
+}
+
+/// Data upstream of the peer downstream.
+fn data_of_down() -> signalbox_gist::wire::Message<'static> {
+    data(through().inverted(), signalbox_gist::wire::Nli { ip_ttl: 3, ..nli(b"down", DOWN) }, b"back")
+}
+
 /// GIST-5.1-16, GIST-5.2.1-01, GIST-5.3.1-07, GIST-5.5-02, GIST-5.2.2-02: Data along state: normal mode, C=0,
 /// S=1, an NLI with the address that the packet has.
 #[test]
@@ -305,13 +341,13 @@ fn distances_downstream_are_told_by_the_peer() {
     rig.respond_with(&query, |m| {
         m.nli = Some(signalbox_gist::wire::Nli { ip_ttl: 3, ..nli(b"down", DOWN) });
     });
-    assert_eq!(rig.session().downstream.unwrap().ip_distance, 3);
+    assert_eq!(rig.session().downstream.unwrap().ip_distance, Some(3));
     rig.out.clear();
     let answer =
         data(own().inverted(), signalbox_gist::wire::Nli { ip_ttl: 5, ..nli(b"down", DOWN) }, b"data");
     rig.inject(&Via::direct(DOWN, RIGHT), &answer);
     assert_eq!(rig.delivered().ip_distance, 5);
-    assert_eq!(rig.session().downstream.unwrap().ip_distance, 5);
+    assert_eq!(rig.session().downstream.unwrap().ip_distance, Some(5));
 }
 
 /// GIST-4.4.3-01, GIST-4.4.3-02, GIST-4.4.3-03: identities differ from node to node, are the same on all
@@ -326,5 +362,9 @@ fn peer_identities() {
     rig.query(None);
     rig.send(b"data", own());
     let (left, right) = (rig.sent(), rig.sent());
-    assert_eq!(left.nli().peer_identity, right.nli().peer_identity);
+    assert_eq!((left.nli().peer_identity, right.nli().peer_identity), (&b"node"[..], &b"node"[..]));
+    rig.until(10_000);
+    rig.out.clear();
+    rig.query(None);
+    assert_eq!(rig.sent().nli().peer_identity, b"node");
 }

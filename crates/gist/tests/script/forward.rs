@@ -19,6 +19,8 @@ fn foreign() -> Message<'static> {
 #[test]
 fn what_is_not_ours_is_passed_on() {
     let message = encode(&query(through(), &[1; 8]));
+    let mut other_magic = message.clone();
+    other_magic[3] ^= 1;
     let mut rao = Via::intercepted(SRC, DST);
     rao.src.set_port(53);
     let mut record_route = rao.clone();
@@ -28,6 +30,7 @@ fn what_is_not_ours_is_passed_on() {
         (&rao, &[]),
         (&rao, &MAGIC),
         (&rao, &message[..11]),
+        (&rao, &other_magic),
         (&record_route, &message[..]),
     ] {
         let mut rig = Rig::new();
@@ -273,15 +276,20 @@ fn any_router_alert_value_will_do() {
     }
 }
 
-/// GIST-5.3.2.1-03, GIST-5.3.2.2-03: interception without Router Alert, by configuration only.
+/// GIST-5.3.2.1-03, GIST-5.3.2.2-03: interception without Router Alert, by configuration only; over IPv6 too.
 #[test]
 fn interception_without_router_alert() {
-    for (intercept_without_alert, kind) in [(false, MessageType::QUERY), (true, MessageType::RESPONSE)] {
-        let mut rig = Rig::with(Config { intercept_without_alert, ..Config::default() });
-        let mut via = Via::intercepted(SRC, DST);
-        via.options.clear();
-        rig.inject(&via, &query(through(), &[1; 8]));
-        rig.sent().is(kind);
+    let v6 = ("2001:db8:8::8", "2001:db8:9::9", "2001:db8:1::2");
+    for (src, dst, up) in [(SRC, DST, UP), v6] {
+        for (intercept_without_alert, kind) in [(false, MessageType::QUERY), (true, MessageType::RESPONSE)] {
+            let mut rig = Rig::with(Config { intercept_without_alert, ..Config::default() });
+            let mut via = Via::intercepted(src, dst);
+            via.options.clear();
+            let mut message = query(flow(src, dst), &[1; 8]);
+            message.nli = Some(nli(b"up", up));
+            rig.inject(&via, &message);
+            rig.sent().is(kind);
+        }
     }
 }
 

@@ -79,7 +79,7 @@ fn the_querying_node() {
 fn the_responding_node() {
     let prefix = signalbox_core::node::Prefix { addr: ip("10.7.0.0"), len: 16 };
     let mut rig = Rig::with(Config {
-        ingress_filters: vec![IngressFilter { ifindex: signalbox_core::IfIndex(1), prefix }],
+        ingress_filters: vec![IngressFilter { interface: "eth1".to_owned(), prefix }],
         ..Config::default()
     });
     let mri = loose(SRC, DST);

@@ -27,6 +27,7 @@ fn a_message_without_state_gives_birth_to_a_querying_sm() {
     assert_eq!(at, 100_000);
     rig.quiet();
     assert_eq!(rig.states(), (Some("Awaiting Response"), None));
+    assert_eq!(rig.session().downstream.unwrap().ip_distance, None, "not known yet");
     assert_eq!(rig.session().queued, 1);
     rig.until(100_499);
     rig.quiet();
@@ -144,7 +145,8 @@ fn a_response_that_wants_no_confirm_gets_none() {
     assert_eq!(rig.gist.counters().confirms_sent, 0);
 }
 
-/// GIST-6.2-09, GIST-5.3.3-15, GIST-5.3.3-14: a second Response, after a lost Confirm, is confirmed again.
+/// GIST-6.2-09, GIST-5.3.3-15, GIST-5.3.3-14: a second Response, after a lost Confirm, is confirmed again. The Response
+/// ended the retransmission of Queries.
 #[test]
 fn rule_4_a_response_when_established_is_confirmed_again() {
     let mut rig = Rig::new();
@@ -154,6 +156,9 @@ fn rule_4_a_response_when_established_is_confirmed_again() {
     rig.sent().is(MessageType::CONFIRM);
     rig.quiet();
     assert_eq!(rig.states(), (Some("Established"), None));
+    // The Query is not retransmitted any more.
+    rig.until(5_000);
+    rig.quiet();
 }
 
 /// GIST-5.3.3-13: the answer to the first Query counts after the third was sent.

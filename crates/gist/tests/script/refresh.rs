@@ -23,7 +23,7 @@ fn refreshed(rig: &mut Rig, number: u8) {
     rig.confirm(&response);
 }
 
-/// GIST-4.4.4-10, GIST-7.1.2-01: the refresh is passed on at the same instant, so that state further along the path
+/// GIST-7.1.2-01: the refresh is passed on at the same instant, so that state further along the path
 /// does not end before that of this node. It is not passed on again for a refresh shortly after it.
 #[test]
 fn a_refresh_is_passed_on() {

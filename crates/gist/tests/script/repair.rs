@@ -294,7 +294,7 @@ fn hold_down_is_configured() {
 }
 
 /// GIST-7.1.3-04, GIST-7.1.3-13: if configured, a change downstream makes upstream state Tentative too, and the repair
-/// waits a little; but not after a request of an application (GIST-7.1.3-05).
+/// waits a little.
 #[test]
 fn doubt_spreads_upstream_if_configured() {
     for (upstream_tentative, expected) in [(false, Validity::Good), (true, Validity::Tentative)] {

@@ -303,7 +303,7 @@ fn rule_3_data_upstream() {
     confirm.responder_cookie = answered.responder_cookie;
     rig.inject(&Via::direct(UP, LEFT).ttl(61), &confirm);
     rig.notified();
-    assert_eq!(rig.session().upstream.unwrap().ip_distance, 3);
+    assert_eq!(rig.session().upstream.unwrap().ip_distance, Some(3));
     rig.send(b"back", through().inverted());
     let data = rig.sent().is(MessageType::DATA);
     assert_eq!((data.dst, data.src), (at_port(UP), at_port(LEFT)));

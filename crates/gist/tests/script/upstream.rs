@@ -144,7 +144,7 @@ fn a_session_upstream() {
     let mut rig = asking();
     established(&mut rig);
     // The NLI of the Response has 64, and its packet arrived with 62.
-    assert_eq!(rig.session().upstream.unwrap().ip_distance, 2);
+    assert_eq!(rig.session().upstream.unwrap().ip_distance, Some(2));
     rig.inject(&Via::direct(UP, LEFT).ttl(62), &data(through(), nli(b"up", UP), b"down"));
     let delivered = rig.delivered();
     assert_eq!((delivered.data.as_slice(), delivered.mri), (&b"down"[..], through()));
@@ -355,7 +355,7 @@ fn no_room_to_give_way() {
 #[test]
 fn the_query_leaves_where_the_flow_comes_in() {
     let filter = |number, addr: &str| IngressFilter {
-        ifindex: IfIndex(number),
+        interface: format!("eth{number}"),
         prefix: Prefix { addr: ip(addr), len: 16 },
     };
     for (filters, expected) in [

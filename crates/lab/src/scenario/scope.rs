@@ -157,6 +157,23 @@ impl<'s> Scope<'s> {
         Err(Mistake::new(name.span(), what))
     }
 
+    /// Fails unless the lab itself limits the rate of the link at one end at least. At a node that reserves, the daemon
+    /// does so.
+    pub(crate) fn shaped(&self, name: &Spanned<String>) -> Result<(), Mistake> {
+        let link = self.scenario.links.iter().find(|link| link.name() == *name.as_ref());
+        if link.is_some_and(|link| link.rate.is_none()) {
+            let what = format!("the link `{}` has no `rate` that could change; give it one", name.as_ref());
+            return Err(Mistake::new(name.span(), what));
+        }
+        let ends = link.into_iter().flat_map(|link| &link.ends);
+        if ends.clone().any(|end| self.reserves(end).is_err()) {
+            return Ok(());
+        }
+        let what =
+            "the daemons at both ends limit the rate; change `capacity` in their configurations instead";
+        Err(Mistake::new(name.span(), what))
+    }
+
     /// Fails unless there are that many ports from the first one on.
     pub(crate) fn ports(&self, first: u16, flows: &Spanned<u32>) -> Result<(), Mistake> {
         let most = u32::from(u16::MAX - first) + 1;

@@ -9,7 +9,7 @@ use crate::kinds::{Key, key};
 use crate::net;
 use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
-use crate::units::{Percent, Span};
+use crate::units::{Percent, Rate, Span};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +18,7 @@ pub(super) struct Link {
     up: Option<bool>,
     loss: Option<Percent>,
     delay: Option<Span>,
+    rate: Option<Rate>,
 }
 
 impl Step for Link {
@@ -29,14 +30,19 @@ impl Step for Link {
         key("up", "boolean", "whether it is switched on").optional(),
         key("loss", "percent", "the share of packets that it loses, at random").optional(),
         key("delay", "time", "its delay, one way; needs netem").optional(),
+        key("rate", "rate", "its rate, at ends whose nodes do not reserve; the link has a `rate` already")
+            .optional(),
     ];
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         scope.link(&self.link)?;
-        if self.up.is_some() || self.loss.is_some() || self.delay.is_some() {
+        if self.rate.is_some() {
+            scope.shaped(&self.link)?;
+        }
+        if self.up.is_some() || self.loss.is_some() || self.delay.is_some() || self.rate.is_some() {
             return Ok(());
         }
-        Err(Mistake::new(self.link.span(), "`link` needs `up`, `loss` or `delay`, like `up = false`"))
+        Err(Mistake::new(self.link.span(), "`link` needs `up`, `loss`, `delay` or `rate`, like `up = false`"))
     }
 
     fn run(&self, run: &mut Run<'_>, _id: &str) -> Result<()> {
@@ -48,6 +54,9 @@ impl Step for Link {
         }
         if let Some(delay) = self.delay {
             net::set_delay(plan, link, delay)?;
+        }
+        if let Some(rate) = self.rate {
+            net::set_rate(plan, link, rate)?;
         }
         self.up.map_or(Ok(()), |up| net::set_link(plan, link, up))
     }

@@ -6,6 +6,7 @@
 mod networks;
 mod reservations;
 mod scenarios;
+mod schemas;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

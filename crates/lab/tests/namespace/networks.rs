@@ -128,6 +128,23 @@ forwarding = { flow = "datagrams" }
     std::fs::remove_dir_all(captures).expect("ours");
 }
 
+/// The step changes both ends, which run no daemon. A link without a rate has none to change.
+#[test]
+fn a_step_changes_the_rate_of_a_link() {
+    let steps = "[[steps]]\nlink = \"a-r\"\nrate = \"5mbit\"\n";
+    let network = Network::new("t-rate", steps);
+    let run = signalbox(&["lab", "run", network.path(), "--keep"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    for (node, interface) in [("t-rate/a", "to-r"), ("t-rate/r", "to-a")] {
+        let queue = signalbox(&["lab", "exec", node, "--", "tc", "qdisc", "show", "dev", interface]);
+        assert!(stdout(&queue).contains("tbf 1: root") && stdout(&queue).contains("rate 5Mbit"), "{node}");
+    }
+    let other = Network::new("t-norate", &steps.replace("a-r", "r-b"));
+    let check = signalbox(&["lab", "check", other.path()]);
+    let said = stdout(&check);
+    assert!(said.contains("the link `r-b` has no `rate` that could change"), "{said}");
+}
+
 #[test]
 fn a_check_that_fails_makes_the_status_1() {
     let network = Network::new("t-fails", "checks = [{ expect = \"never ended\", clean = true }]\n");

@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::{assert_gone, programs, signalbox, stderr, stdout};
 
 /// A host, a router with a link of 10mbit behind it, and a host, with daemons.
-struct Standing {
+pub(super) struct Standing {
     name: &'static str,
     path: PathBuf,
 }
 
 impl Standing {
-    fn up(name: &'static str) -> Self {
+    pub(super) fn up(name: &'static str) -> Self {
         let path = std::env::temp_dir().join(format!("signalbox-{}-{name}.toml", std::process::id()));
         let text = format!(
             r#"version = 2
@@ -23,6 +23,7 @@ name = "{name}"
 description = "two hosts and a router"
 topology = {{ chain = ["h1", "r1", "h2"], all_nodes = {{ protocols = ["gist", "ping", "qos"] }}, all_links = {{ rate = "100mbit" }} }}
 links.r1-h2.rate = "10mbit"
+nodes.r1.config.policy.trusted = ["local", "10.0.1.0/24"]
 nodes.r1.config.policy.rules = [
     {{ name = "guests", action = "deny", ip_protocol = ["udp"], ports = ["7000-7999"] }}
 ]
@@ -35,14 +36,14 @@ nodes.r1.config.policy.rules = [
     }
 
     /// The output words of `signalbox` at a node.
-    fn words(&self, node: &str, line: &str) -> Vec<String> {
+    pub(super) fn words(&self, node: &str, line: &str) -> Vec<String> {
         let program = programs().join("signalbox").display().to_string();
         let words = ["lab".to_owned(), "exec".to_owned(), format!("{}/{node}", self.name), "--".to_owned()];
         let line = line.split_whitespace().map(str::to_owned);
         words.into_iter().chain([program]).chain(line).collect()
     }
 
-    fn run(&self, node: &str, line: &str) -> Output {
+    pub(super) fn run(&self, node: &str, line: &str) -> Output {
         let words = self.words(node, line);
         signalbox(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -69,7 +70,7 @@ impl Drop for Standing {
 }
 
 /// Reads lines up to one that contains this text.
-fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) -> Vec<String> {
+pub(super) fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) -> Vec<String> {
     let mut seen = Vec::new();
     for line in lines {
         seen.push(line.expect("text"));
@@ -81,7 +82,7 @@ fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) 
 }
 
 /// The `signalbox reserve` that a `lab exec` started: the process below it.
-fn interrupt(exec: &Child) {
+pub(super) fn interrupt(exec: &Child) {
     // It is a child of the thread that entered the namespace.
     let threads = std::fs::read_dir(format!("/proc/{}/task", exec.id())).expect("it runs");
     let children = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
@@ -160,12 +161,13 @@ fn commands_end_with_what_scripts_can_use() {
     }
     assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
 
-    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit");
+    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit --proto udp --dport 5004");
     assert_eq!(query.status.code(), Some(1), "less than was asked: {}", stderr(&query));
     let lines: Vec<_> = stdout(&query).lines().map(str::to_owned).collect();
     assert!(lines[0].starts_with("available: 7.5mbit"), "{lines:?}");
     assert_eq!(lines[1..3], ["   1  10.0.1.1  75mbit", "   2  10.0.1.2  7.5mbit"]);
-    let query = lab.run("h1", "query 10.0.2.2 --rate 20mbit --at-least 5mbit --json");
+    let query =
+        lab.run("h1", "query 10.0.2.2 --rate 20mbit --proto udp --dport 5004 --at-least 5mbit --json");
     assert_eq!(query.status.code(), Some(0), "{}", stderr(&query));
     let answer: Value = serde_json::from_str(&stdout(&query)).expect("JSON");
     assert_eq!(
@@ -197,4 +199,46 @@ fn many_flows_are_held_together_or_not_at_all() {
     assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
     drop(lab);
     assert_gone("t-flows");
+}
+
+/// A second command with the same identifier takes a reservation over and changes its rate; the first command ends.
+#[test]
+fn a_command_takes_over_and_changes_a_reservation() {
+    let lab = Standing::up("t-over");
+    let id = "5d41402abc4b2a76b9719d911017c592";
+    let line =
+        |rate: &str| format!("reserve 10.0.2.2 --rate {rate} --proto udp --dport 5004 --request-id {id}");
+    let words = lab.words("h1", &line("2mbit"));
+    let mut first = Command::new(programs().join("signalbox"))
+        .args(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(first.stdout.take().expect("piped")).lines();
+    until(&mut lines, "held until Ctrl-C");
+    let rates = || -> Vec<Value> {
+        let rows = lab.show("r1", "qos sessions");
+        rows.iter().map(|row| row["held"]["traffic"]["rate_octets_per_s"].clone()).collect()
+    };
+    assert_eq!(rates(), [250_000]);
+
+    let words = lab.words("h1", &line("4mbit"));
+    let mut second = Command::new(programs().join("signalbox"))
+        .args(&words)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(second.stdout.take().expect("piped")).lines();
+    until(&mut lines, "granted: 4mbit");
+    assert_eq!(rates(), [500_000], "one reservation, with the new rate");
+    let first = first.wait_with_output().expect("it ends");
+    assert!(!first.status.success() && stderr(&first).contains("took over"), "{}", stderr(&first));
+
+    interrupt(&second);
+    until(&mut lines, "released");
+    assert!(second.wait().expect("it ends").success());
+    assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
+    drop(lab);
+    assert_gone("t-over");
 }

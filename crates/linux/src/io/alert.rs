@@ -19,7 +19,8 @@ use std::net::IpAddr;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use crate::error::OpenError;
-use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
+use crate::netlink::nftables::expression::{self, Compare, Header};
+use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
 use crate::netlink::{Batch, rules};
 
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
@@ -28,72 +29,9 @@ const CHAIN: &str = "passing";
 /// The id of the error if the kernel does not support owned tables.
 pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
 
-const NFPROTO_IPV4: u8 = 2;
-const NFPROTO_IPV6: u8 = 10;
-const NFT_MSG_NEWTABLE: u16 = message(0);
-const NFT_MSG_DELTABLE: u16 = message(2);
-const NFT_MSG_NEWCHAIN: u16 = message(3);
-const NFT_MSG_NEWRULE: u16 = message(6);
-const NFTA_TABLE_NAME: u16 = 1;
-const NFTA_TABLE_FLAGS: u16 = 2;
-const NFT_TABLE_F_OWNER: u32 = 2;
-const NFTA_CHAIN_TABLE: u16 = 1;
-const NFTA_CHAIN_NAME: u16 = 3;
-const NFTA_CHAIN_HOOK: u16 = 4;
-const NFTA_CHAIN_TYPE: u16 = 7;
-const NFTA_HOOK_HOOKNUM: u16 = 1;
-const NFTA_HOOK_PRIORITY: u16 = 2;
-const NF_INET_PRE_ROUTING: u32 = 0;
-const NF_INET_FORWARD: u32 = 2;
-/// The priority that nft calls mangle.
-const MANGLE: i32 = -150;
-const NFTA_RULE_TABLE: u16 = 1;
-const NFTA_RULE_CHAIN: u16 = 2;
-const NFTA_RULE_EXPRESSIONS: u16 = 4;
-const NFTA_EXPR_NAME: u16 = 1;
-const NFTA_EXPR_DATA: u16 = 2;
-const NFT_REG_VERDICT: u32 = 0;
-const NFT_REG_1: u32 = 1;
-const NFTA_META_DREG: u16 = 1;
-const NFTA_META_KEY: u16 = 2;
-const NFTA_META_SREG: u16 = 3;
-const NFT_META_MARK: u32 = 3;
-const NFT_META_L4PROTO: u32 = 16;
-const NFTA_CMP_SREG: u16 = 1;
-const NFTA_CMP_OP: u16 = 2;
-const NFTA_CMP_DATA: u16 = 3;
-const NFT_CMP_EQ: u32 = 0;
-const NFT_CMP_NEQ: u32 = 1;
-const NFT_CMP_LTE: u32 = 3;
-const NFT_CMP_GTE: u32 = 5;
-const NFTA_EXTHDR_DREG: u16 = 1;
-const NFTA_EXTHDR_TYPE: u16 = 2;
-const NFTA_EXTHDR_OFFSET: u16 = 3;
-const NFTA_EXTHDR_LEN: u16 = 4;
-const NFTA_EXTHDR_FLAGS: u16 = 5;
-const NFTA_EXTHDR_OP: u16 = 6;
-const NFT_EXTHDR_F_PRESENT: u32 = 1;
-const NFT_EXTHDR_OP_IPV6: u32 = 0;
-const NFT_EXTHDR_OP_IPV4: u32 = 2;
-/// The type of IPv6's hop-by-hop options header.
-const HOP_BY_HOP: u8 = 0;
-/// The type of IPv4's option.
-const ROUTER_ALERT: u8 = 148;
-const NFTA_PAYLOAD_DREG: u16 = 1;
-const NFTA_PAYLOAD_BASE: u16 = 2;
-const NFTA_PAYLOAD_OFFSET: u16 = 3;
-const NFTA_PAYLOAD_LEN: u16 = 4;
-const NFTA_PAYLOAD_SREG: u16 = 5;
-const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
 /// Offset of the destination address in the header.
 const DESTINATION_V4: u32 = 16;
 const DESTINATION_V6: u32 = 24;
-const NFTA_IMMEDIATE_DREG: u16 = 1;
-const NFTA_IMMEDIATE_DATA: u16 = 2;
-const NFTA_DATA_VERDICT: u16 = 2;
-const NFTA_VERDICT_CODE: u16 = 1;
-const NF_DROP: u32 = 0;
-const NF_ACCEPT: u32 = 1;
 
 /// The first octet of every group's address in IPv6.
 const GROUP: u8 = 0xff;
@@ -184,8 +122,8 @@ impl Alert {
             return Ok(());
         }
         begin(&mut self.requests);
-        let about = about(if self.ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 });
-        self.requests.begin(NFT_MSG_DELTABLE, 0, &about).attribute(NFTA_TABLE_NAME, &text(&self.name));
+        let family = if self.ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 };
+        nftables::delete_table(&mut self.requests, family, &self.name);
         end(&mut self.requests);
         let refused = self.requests.send_transaction()?.into_iter().next().map(|(_, error)| error);
         if self.ipv6 {
@@ -203,11 +141,6 @@ impl Drop for Alert {
     }
 }
 
-/// Numbers are in network order, register contents in the machine's.
-fn number(value: u32) -> [u8; 4] {
-    value.to_be_bytes()
-}
-
 /// The table for IPv6, with one chain:
 ///
 /// ```text
@@ -219,141 +152,58 @@ fn number(value: u32) -> [u8; 4] {
 /// The first rule accepts Router Alerts of other values, which nodes ignore (RFC 2711 §2.1). It reads the position at
 /// which the option stands unless other options precede it.
 fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), mark: u32) {
-    chain(requests, name, NFPROTO_IPV6, NF_INET_PRE_ROUTING);
+    chain(requests, name, NFPROTO_IPV6, Hook::Prerouting);
     rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
-        options(rule, HOP_BY_HOP, (2, 2), 0);
-        compare(rule, NFT_CMP_EQ, &[5, 2]);
-        options(rule, HOP_BY_HOP, (4, 2), 0);
-        compare(rule, NFT_CMP_NEQ, &value.to_be_bytes());
-        verdict(rule, NF_ACCEPT);
-    });
-    let with_options = |rule: &mut Batch| {
-        // Type and offset 0 test whether the hop-by-hop options header exists.
-        options(rule, HOP_BY_HOP, (0, 1), NFT_EXTHDR_F_PRESENT);
-        compare(rule, NFT_CMP_EQ, &[1]);
-    };
-    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
-        with_options(rule);
-        destination(rule, DESTINATION_V6, NFTA_PAYLOAD_DREG);
-        compare(rule, NFT_CMP_EQ, &[GROUP]);
-        immediate(rule, &[ALIAS]);
-        destination(rule, DESTINATION_V6, NFTA_PAYLOAD_SREG);
+        expression::hop_by_hop(rule, (2, 2));
+        expression::compare(rule, Compare::Equal, &[5, 2]);
+        expression::hop_by_hop(rule, (4, 2));
+        expression::compare(rule, Compare::NotEqual, &value.to_be_bytes());
+        expression::accept(rule);
     });
     rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
-        with_options(rule);
-        immediate(rule, &mark.to_ne_bytes());
-        expression(rule, "meta", |meta| {
-            meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK))
-                .attribute(NFTA_META_SREG, &number(NFT_REG_1))
-        });
+        expression::has_hop_by_hop(rule);
+        destination(rule, DESTINATION_V6);
+        expression::compare(rule, Compare::Equal, &[GROUP]);
+        expression::immediate(rule, &[ALIAS]);
+        expression::store(rule, Header::Network, (DESTINATION_V6, 1));
+    });
+    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
+        expression::has_hop_by_hop(rule);
+        expression::mark(rule, mark);
     });
 }
 
 /// The table for IPv4, with one chain: `meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop`. The
 /// kernel ignores alerts of other values, too.
 fn compose_v4(requests: &mut Batch, name: &str, protocol: u8) {
-    chain(requests, name, NFPROTO_IPV4, NF_INET_FORWARD);
+    chain(requests, name, NFPROTO_IPV4, Hook::Forward);
     rule(requests, name, (NFPROTO_IPV4, protocol), |rule| {
-        options(rule, ROUTER_ALERT, (2, 2), 0);
-        compare(rule, NFT_CMP_EQ, &[0, 0]);
-        destination(rule, DESTINATION_V4, NFTA_PAYLOAD_DREG);
-        compare(rule, NFT_CMP_GTE, &[GROUPS_V4[0]]);
-        compare(rule, NFT_CMP_LTE, &[GROUPS_V4[1]]);
-        verdict(rule, NF_DROP);
+        expression::router_alert(rule);
+        expression::compare(rule, Compare::Equal, &[0, 0]);
+        destination(rule, DESTINATION_V4);
+        expression::compare(rule, Compare::AtLeast, &[GROUPS_V4[0]]);
+        expression::compare(rule, Compare::AtMost, &[GROUPS_V4[1]]);
+        expression::drop(rule);
     });
 }
 
 /// Appends a table of ours with one chain at `hook`.
-fn chain(requests: &mut Batch, name: &str, family: u8, hook: u32) {
-    requests
-        .begin(NFT_MSG_NEWTABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &about(family))
-        .attribute(NFTA_TABLE_NAME, &text(name))
-        .attribute(NFTA_TABLE_FLAGS, &number(NFT_TABLE_F_OWNER));
-    requests
-        .begin(NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, &about(family))
-        .attribute(NFTA_CHAIN_TABLE, &text(name))
-        .attribute(NFTA_CHAIN_NAME, &text(CHAIN))
-        .attribute(NFTA_CHAIN_TYPE, &text("filter"))
-        .nest(NFTA_CHAIN_HOOK, |at| {
-            at.attribute(NFTA_HOOK_HOOKNUM, &number(hook))
-                .attribute(NFTA_HOOK_PRIORITY, &MANGLE.to_be_bytes())
-        });
+fn chain(requests: &mut Batch, name: &str, family: u8, hook: Hook) {
+    nftables::table(requests, family, name, libc::NLM_F_EXCL, true);
+    nftables::chain(requests, family, (name, CHAIN), hook);
 }
 
 /// Appends a rule for a protocol, also behind extension headers, which `rest` completes.
 fn rule(requests: &mut Batch, name: &str, (family, protocol): (u8, u8), rest: impl FnOnce(&mut Batch)) {
-    requests
-        .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(family))
-        .attribute(NFTA_RULE_TABLE, &text(name))
-        .attribute(NFTA_RULE_CHAIN, &text(CHAIN))
-        .nest(NFTA_RULE_EXPRESSIONS, |rule| {
-            expression(rule, "meta", |meta| {
-                meta.attribute(NFTA_META_DREG, &number(NFT_REG_1))
-                    .attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
-            });
-            compare(rule, NFT_CMP_EQ, &[protocol]);
-            rest(rule);
-            rule
-        });
-}
-
-fn expression(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mut Batch) {
-    rule.nest(NFTA_LIST_ELEM, |element| {
-        element.attribute(NFTA_EXPR_NAME, &text(name)).nest(NFTA_EXPR_DATA, data)
+    nftables::rule(requests, family, (name, CHAIN), |rule| {
+        expression::protocol(rule, protocol);
+        rest(rule);
     });
 }
 
-/// Loads octets at an offset of an extension header (IPv6) or an option (IPv4) into the register.
-fn options(rule: &mut Batch, kind: u8, (offset, octets): (u32, u32), flags: u32) {
-    let operation = if kind == ROUTER_ALERT { NFT_EXTHDR_OP_IPV4 } else { NFT_EXTHDR_OP_IPV6 };
-    expression(rule, "exthdr", |header| {
-        header
-            .attribute(NFTA_EXTHDR_DREG, &number(NFT_REG_1))
-            .attribute(NFTA_EXTHDR_TYPE, &[kind])
-            .attribute(NFTA_EXTHDR_OFFSET, &number(offset))
-            .attribute(NFTA_EXTHDR_LEN, &number(octets))
-            .attribute(NFTA_EXTHDR_FLAGS, &number(flags))
-            .attribute(NFTA_EXTHDR_OP, &number(operation))
-    });
-}
-
-/// Loads the first octet of the destination into the register, or stores it from there.
-fn destination(rule: &mut Batch, offset: u32, register: u16) {
-    expression(rule, "payload", |payload| {
-        payload
-            .attribute(register, &number(NFT_REG_1))
-            .attribute(NFTA_PAYLOAD_BASE, &number(NFT_PAYLOAD_NETWORK_HEADER))
-            .attribute(NFTA_PAYLOAD_OFFSET, &number(offset))
-            .attribute(NFTA_PAYLOAD_LEN, &number(1))
-    });
-}
-
-/// Loads these octets into the register.
-fn immediate(rule: &mut Batch, value: &[u8]) {
-    expression(rule, "immediate", |immediate| {
-        immediate
-            .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_1))
-            .nest(NFTA_IMMEDIATE_DATA, |data| data.attribute(NFTA_DATA_VALUE, value))
-    });
-}
-
-/// Appends the verdict on the packet.
-fn verdict(rule: &mut Batch, code: u32) {
-    expression(rule, "immediate", |immediate| {
-        immediate.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(NFTA_IMMEDIATE_DATA, |data| {
-            data.nest(NFTA_DATA_VERDICT, |verdict| verdict.attribute(NFTA_VERDICT_CODE, &number(code)))
-        })
-    });
-}
-
-/// Appends a comparison of the register with these octets; the rule continues if it is true.
-fn compare(rule: &mut Batch, how: u32, octets: &[u8]) {
-    expression(rule, "cmp", |compare| {
-        compare
-            .attribute(NFTA_CMP_SREG, &number(NFT_REG_1))
-            .attribute(NFTA_CMP_OP, &number(how))
-            .nest(NFTA_CMP_DATA, |data| data.attribute(NFTA_DATA_VALUE, octets))
-    });
+/// Loads the first octet of the destination into the register.
+fn destination(rule: &mut Batch, offset: u32) {
+    expression::load(rule, Header::Network, (offset, 1));
 }
 
 #[cfg(test)]

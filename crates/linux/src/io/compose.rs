@@ -198,6 +198,7 @@ mod tests {
             tos,
             dont_fragment: true,
             flow_label,
+            unproved: false,
             options,
             payload,
         }

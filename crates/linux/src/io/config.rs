@@ -22,6 +22,9 @@ pub struct IoConfig {
     pub own_mark: u32,
     /// Routing table that holds the route for packets with `mark`. No other program uses it.
     pub table: u32,
+    /// Whether the nftables tables of the interception belong to this process, where the kernel supports that. Otherwise
+    /// they stay after a crash, and other programs can remove them.
+    pub own_tables: bool,
     /// Socket receive buffer in octets, as far as the kernel allows.
     pub receive_buffer: usize,
     /// Socket send buffer in octets, as far as the kernel allows.
@@ -40,6 +43,7 @@ impl Default for IoConfig {
             mark: 0x5b00_010e,
             own_mark: 0x5b00_010f,
             table: 270,
+            own_tables: true,
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,
             streams: StreamConfig::default(),

@@ -12,6 +12,7 @@ use signalbox_core::{Count, Entry, EntryRequest};
 use socket2::Socket;
 
 use super::IoConfig;
+use super::echo::EchoPort;
 use super::ip::IpPort;
 use super::udp::UdpPort;
 use crate::error::OpenError;
@@ -70,13 +71,7 @@ pub(super) fn open(request: &EntryRequest, config: &IoConfig) -> Result<Opened, 
     let port: Box<dyn Port> = match request.entry {
         Entry::Udp(port) => Box::new(UdpPort::open(port, request, config)?),
         Entry::Ip(protocol) => Box::new(IpPort::open(protocol, request, config)?),
-        Entry::IcmpEcho(_) => {
-            return Err(OpenError::new(
-                "icmp-echo-unsupported",
-                "packets in ICMP Echo messages are not supported on this system",
-                "switch off the protocol that asks for them",
-            ));
-        }
+        Entry::IcmpEcho(magic) => Box::new(EchoPort::open(magic, request, config)?),
     };
     Ok(Opened { entry: request.entry, subsystem: request.subsystem, port, ready: [true; 2] })
 }

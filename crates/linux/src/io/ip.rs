@@ -120,7 +120,7 @@ impl Port for IpPort {
     }
 }
 
-fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
+pub(super) fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
     if datagram.truncated() {
         return None;
     }
@@ -187,7 +187,12 @@ fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Option
     }
 }
 
-fn open(domain: Domain, protocol: u8, intercept: bool, config: &IoConfig) -> Result<Socket, OpenError> {
+pub(super) fn open(
+    domain: Domain,
+    protocol: u8,
+    intercept: bool,
+    config: &IoConfig,
+) -> Result<Socket, OpenError> {
     let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::from(i32::from(protocol))))
         .map_err(|error| OpenError::net_raw(&format!("IP protocol {protocol}"), &error))?;
     let ipv6 = domain == Domain::IPV6;

@@ -4,6 +4,7 @@ mod alert;
 mod batch;
 mod compose;
 mod config;
+mod echo;
 mod entry;
 mod families;
 mod ip;

@@ -89,17 +89,12 @@ impl Queue {
             dont_fragment: transmit.dont_fragment,
             flow_label: transmit.flow_label,
         };
-        if transmit.options.is_empty() && self.join(like, transmit.payload) {
+        if transmit.options.is_empty() && !transmit.unproved && self.join(like, transmit.payload) {
             return;
         }
         let (payload, control) = (self.payload.len(), self.control.len());
-        let ours = Some(transmit.src.port()) == port;
-        let path = match (transmit.dst.is_ipv4(), ours) {
-            (true, true) => Path::Udp4,
-            (false, true) => Path::Udp6,
-            (true, false) => Path::Raw4,
-            (false, false) => Path::Raw6,
-        };
+        let path = path(transmit, port);
+        let ours = !path.is_raw();
         let fits = if ours {
             compose::control(transmit, &mut self.control);
             self.payload.extend_from_slice(transmit.payload);
@@ -209,7 +204,7 @@ impl Queue {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if sys::is_full(&error) => {
-                    if !sys::wait_for_room(fd, patience) {
+                    if !first.path.may_wait() || !sys::wait_for_room(fd, patience) {
                         for entry in rest {
                             counters.send_overflow += entry.count as u64;
                             self.fail(entry.like.dst.ip(), TransmitError::Other);
@@ -260,6 +255,20 @@ impl Queue {
             }
             start = end;
         }
+    }
+}
+
+/// The socket for a datagram. Only the UDP socket can leave the choice of a source address to the kernel.
+fn path(transmit: &Transmit<'_>, port: Option<u16>) -> Path {
+    let ours = Some(transmit.src.port()) == port;
+    let unproved = transmit.unproved && !transmit.src.ip().is_unspecified();
+    match (transmit.dst.is_ipv4(), ours, unproved) {
+        (true, _, true) => Path::Unproved4,
+        (false, _, true) => Path::Unproved6,
+        (true, true, false) => Path::Udp4,
+        (false, true, false) => Path::Udp6,
+        (true, false, false) => Path::Raw4,
+        (false, false, false) => Path::Raw6,
     }
 }
 

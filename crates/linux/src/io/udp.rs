@@ -1,5 +1,6 @@
-//! Datagrams of one UDP port. For each IP version there are one UDP socket, which receives and sends, and one raw
-//! socket, which sends datagrams with another source port.
+//! Datagrams of one UDP port. For each IP version there are one UDP socket, which receives and sends, one raw socket,
+//! which sends datagrams with another source port, and one raw socket for datagrams to those who have proved nothing:
+//! while they wait for a link-layer address that no node has, they fill this socket's buffer and no other.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use signalbox_core::node::{RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{AlertRule, Count, Entry, EntryRequest, IfIndex};
+use signalbox_core::{Count, Entry, EntryRequest, IfIndex};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::IoConfig;
@@ -27,6 +28,9 @@ const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_TRANSPARENT: i32 = 75;
 /// The control message with the original IPv6 destination.
 const IPV6_ORIGDSTADDR: i32 = 74;
+/// Octets of the send buffer for datagrams to those who have proved nothing. The kernel counts about 800 for a small
+/// datagram, and gives up after three seconds.
+const UNPROVED_BUFFER: usize = 4 << 20;
 
 signalbox_core::counters! {
     /// The counters of one UDP port.
@@ -118,31 +122,6 @@ impl Port for UdpPort {
     }
 }
 
-/// The nftables expression for the packets that this request intercepts; `None` if the request is not for UDP or
-/// intercepts no packets. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
-pub(crate) fn rule(request: &EntryRequest, ipv6: bool) -> Option<String> {
-    let (Entry::Udp(port), Some(intercept)) = (request.entry, &request.intercept) else { return None };
-    let mut text = format!("udp dport {port}");
-    match (intercept.alert, ipv6) {
-        (AlertRule::NotRequired, _) => {}
-        // The test of hdrlength is cheap and excludes nearly all other packets.
-        (AlertRule::Any, false) => text.push_str(" ip hdrlength > 5 ip option ra exists"),
-        (AlertRule::Value { ipv4, .. }, false) => {
-            text.push_str(&format!(" ip hdrlength > 5 ip option ra value {ipv4}"));
-        }
-        // The engine examines whether the header holds a Router Alert, and with which value: the option may stand
-        // anywhere in the header.
-        (AlertRule::Any | AlertRule::Value { .. }, true) => text.push_str(" exthdr hbh exists"),
-    }
-    for m in &intercept.matches {
-        // The UDP header precedes the payload.
-        let offset = (8 + u32::from(m.offset)) * 8;
-        let mask = if m.mask == u32::MAX { String::new() } else { format!(" & {:#x}", m.mask) };
-        text.push_str(&format!(" @th,{offset},32{mask} {:#x}", m.value));
-    }
-    Some(format!("{text} tproxy to :{port}"))
-}
-
 fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
     if datagram.truncated() {
         return None;
@@ -185,11 +164,26 @@ pub(super) enum Path {
     Udp6,
     Raw4,
     Raw6,
+    Unproved4,
+    Unproved6,
+}
+
+impl Path {
+    /// Whether a full send buffer may delay this and the following datagrams.
+    pub(super) const fn may_wait(self) -> bool {
+        !matches!(self, Self::Unproved4 | Self::Unproved6)
+    }
+
+    /// Whether the whole IP packet is composed here.
+    pub(super) const fn is_raw(self) -> bool {
+        !matches!(self, Self::Udp4 | Self::Udp6)
+    }
 }
 
 pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
     raw: [Option<Socket>; 2],
+    unproved: [Option<Socket>; 2],
     /// Whether the IPv4 socket sets DF at present; `None` if that is not known.
     dont_fragment: Option<bool>,
 }
@@ -197,11 +191,15 @@ pub(super) struct Sockets {
 impl Sockets {
     fn open(port: Option<u16>, config: &IoConfig) -> Result<Self, OpenError> {
         let families = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
-        let mut sockets = Self { udp: [None, None], raw: [None, None], dont_fragment: None };
+        let mut sockets =
+            Self { udp: [None, None], raw: [None, None], unproved: [None, None], dont_fragment: None };
         for (slot, (wanted, domain)) in families.into_iter().enumerate() {
             if wanted {
                 sockets.udp[slot] = port.map(|port| open_udp(domain, port, config)).transpose()?;
                 sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
+                let unproved = open_raw(domain, config.own_mark)?;
+                buffer(&unproved, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, UNPROVED_BUFFER);
+                sockets.unproved[slot] = Some(unproved);
             }
         }
         Ok(sockets)
@@ -214,6 +212,8 @@ impl Sockets {
             Path::Udp6 => &self.udp[1],
             Path::Raw4 => &self.raw[0],
             Path::Raw6 => &self.raw[1],
+            Path::Unproved4 => &self.unproved[0],
+            Path::Unproved6 => &self.unproved[1],
         };
         socket.as_ref().map(AsRawFd::as_raw_fd)
     }

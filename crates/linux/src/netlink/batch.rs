@@ -18,6 +18,17 @@ const MOST_OCTETS: usize = 64 * 1024;
 /// Flag of attributes that hold other attributes.
 const NESTED: u16 = 0x8000;
 
+/// Which of the requests are the frame of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Frame {
+    /// No request.
+    Absent,
+    /// The first one.
+    Open,
+    /// The first and the last one.
+    Whole,
+}
+
 /// A batch of requests that are sent together.
 pub(crate) struct Batch {
     socket: Socket,
@@ -98,7 +109,17 @@ impl Batch {
     pub(crate) fn send_transaction(&mut self) -> io::Result<Vec<(usize, io::Error)>> {
         let mut refused = Vec::new();
         self.end();
-        let result = self.send_part(0, self.starts.len(), true, &mut refused);
+        let result = self.send_part(0, self.starts.len(), Frame::Whole, &mut refused);
+        self.clear();
+        result.map(|()| refused)
+    }
+
+    /// Sends the beginning of a transaction, of which the first request is the frame. Without an end the kernel checks all
+    /// requests and undoes them.
+    pub(crate) fn send_trial(&mut self) -> io::Result<Vec<(usize, io::Error)>> {
+        let mut refused = Vec::new();
+        self.end();
+        let result = self.send_part(0, self.starts.len(), Frame::Open, &mut refused);
         self.clear();
         result.map(|()| refused)
     }
@@ -108,7 +129,7 @@ impl Batch {
         while let Some(start) = self.starts.get(from) {
             let ends = self.starts.iter().skip(from + 1).copied().chain([self.octets.len()]);
             let count = ends.take(MOST).take_while(|end| *end <= start + MOST_OCTETS).count().max(1);
-            self.send_part(from, from + count, false, refused)?;
+            self.send_part(from, from + count, Frame::Absent, refused)?;
             from += count;
         }
         Ok(())
@@ -121,12 +142,13 @@ impl Batch {
         &mut self,
         from: usize,
         to: usize,
-        framed: bool,
+        frame: Frame,
         refused: &mut Vec<(usize, io::Error)>,
     ) -> io::Result<()> {
         let Some(&start) = self.starts.get(from) else { return Ok(()) };
         let end = self.starts.get(to).copied().unwrap_or(self.octets.len());
-        let (first, last) = (self.sequence.wrapping_add(1), to - from - 1 - usize::from(framed));
+        let (first, last) =
+            (self.sequence.wrapping_add(1), to - from - 1 - usize::from(frame == Frame::Whole));
         for (number, at) in self.starts.iter().skip(from).take(to - from).enumerate() {
             self.sequence = self.sequence.wrapping_add(1);
             let Some(header) = self.octets.get_mut(*at..).and_then(|o| o.first_chunk_mut::<HEADER>()) else {
@@ -146,11 +168,11 @@ impl Batch {
                     continue; // an echo, or left over from a part that was given up
                 }
                 let result = message.error();
-                let frame = framed && number == 0 && result.is_err();
+                let whole = frame != Frame::Absent && number == 0 && result.is_err();
                 if let Err(error) = result {
                     refused.push((from + number, error));
                 }
-                if number == last || frame {
+                if number == last || whole {
                     return Ok(());
                 }
             }

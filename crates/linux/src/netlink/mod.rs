@@ -17,9 +17,19 @@ pub(crate) use events::Events;
 pub(crate) use lookup::Routes;
 pub use multicast::MulticastRoute;
 
+use std::io;
 use std::net::IpAddr;
 
 use signalbox_core::node::Prefix;
+
+/// Names of all interfaces of this network namespace, whether or not they are up. It needs no privilege.
+///
+/// # Errors
+/// The kernel refuses the request.
+pub fn interface_names() -> io::Result<Vec<String>> {
+    let links = interfaces::links(&mut codec::Connection::open()?)?;
+    Ok(links.into_iter().map(|link| link.name).collect())
+}
 
 /// A change that the kernel reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub(super) out: Outgoing,
     /// Whether the kernel left a rest at the last flush.
     pub(super) held: bool,
+    /// Octets passed to the kernel since the last report of how many wait.
+    pub(super) passed: usize,
     /// Whether the connection is in the list of those to be flushed.
     pub(super) written: bool,
     /// The readiness that the kernel reports at present.
@@ -71,6 +73,7 @@ impl Connection {
             broken: None,
             out,
             held: false,
+            passed: 0,
             written: false,
             interest,
             deadline: None,

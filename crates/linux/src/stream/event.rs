@@ -68,7 +68,8 @@ pub enum StreamEvent<'a> {
         octets: &'a [u8],
     },
     /// The number of written octets that wait for the kernel. It is reported when a flush leaves some, when the number
-    /// falls, and at last with 0.
+    /// falls, at last with 0, and whenever the kernel took [`signalbox_core::node::REPORT_EVERY`] octets since the last
+    /// report.
     Drained {
         /// The id of the stream.
         stream: StreamId,

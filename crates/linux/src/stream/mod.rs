@@ -23,7 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use signalbox_core::node::{StreamError, StreamId, StreamKind};
+use signalbox_core::node::{REPORT_EVERY, StreamError, StreamId, StreamKind};
 
 pub use config::{StreamConfig, StreamCounters};
 pub use event::{StreamBuffer, StreamEvent};
@@ -291,7 +291,13 @@ impl Streams {
     fn serve_next(&mut self, round: &mut Round, buffer: &mut [u8]) -> Option<Served> {
         while round.pending > 0 {
             round.pending -= 1;
-            if let Some(event) = self.pending.pop_front() {
+            if let Some(mut event) = self.pending.pop_front() {
+                // What was written after the report was queued counts too.
+                if let StreamEvent::Drained { stream, unsent } = &mut event
+                    && let Some(connection) = self.connections.get(&stream.0)
+                {
+                    *unsent = connection.out.len();
+                }
                 return Some(Served::Event(event));
             }
         }
@@ -444,7 +450,11 @@ impl Streams {
             }
             return self.finish(stream, Some(stream_error(&error)));
         }
-        let news = (was_held || unsent > 0) && !connection.closing;
+        connection.passed += before - unsent;
+        let news = (was_held || unsent > 0 || connection.passed >= REPORT_EVERY) && !connection.closing;
+        if news {
+            connection.passed = 0;
+        }
         self.watch(stream);
         news.then_some(StreamEvent::Drained { stream: StreamId(stream), unsent })
     }

@@ -10,6 +10,7 @@ pub(crate) mod epoll;
 pub(crate) mod ethtool;
 pub(crate) mod mmsg;
 pub(crate) mod packet;
+pub(crate) mod refusal;
 pub(crate) mod sockaddr;
 
 pub(crate) use calls::{

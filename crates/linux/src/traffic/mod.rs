@@ -18,6 +18,7 @@ mod link;
 mod nft;
 mod object;
 mod signaling;
+mod tool;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -34,6 +35,13 @@ pub use signaling::Signaling;
 use crate::error::OpenError;
 use crate::netlink::codec::Connection;
 use crate::netlink::{Batch, interfaces};
+
+/// Whether the kernel takes the classifier from this process. It is loaded, and removed at once.
+#[must_use]
+pub fn can_classify() -> bool {
+    let config = LinkConfig { max_reservations: 1, ..LinkConfig::new("", 1_000_000) };
+    bpf::Program::load(&config, 0, Signaling::default()).is_ok()
+}
 
 /// The counters of one reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -437,6 +445,12 @@ impl Enforcer {
         })
     }
 
+    /// Whether a link classifies by nftables.
+    #[must_use]
+    pub fn uses_nft(&self) -> bool {
+        self.links.values().any(Link::uses_nft)
+    }
+
     /// The counters so far.
     #[must_use]
     pub const fn counters(&self) -> &TrafficCounters {
@@ -452,8 +466,8 @@ impl Enforcer {
     }
 
     fn take_away(&mut self) -> io::Result<()> {
+        let uses_nft = self.uses_nft();
         let links = std::mem::take(&mut self.links);
-        let uses_nft = links.values().any(Link::uses_nft);
         let mut result = Ok(());
         for mut link in links.into_values() {
             result = result.and(link.close(&mut self.connection));

@@ -16,9 +16,10 @@ use super::config::LinkConfig;
 use super::htb::{BEST_EFFORT, MAJOR, class_id};
 use super::signaling::{Kind, Signaling};
 use crate::error::OpenError;
-use crate::intercept;
 use crate::netlink::Batch;
-use crate::netlink::nftables::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, end, message, text};
+use crate::netlink::nftables::{
+    NFPROTO_INET, NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, delete_table, end, message, text,
+};
 
 /// Name of our table, in family `inet`.
 const TABLE: &str = "signalbox_traffic";
@@ -26,11 +27,8 @@ const TABLE: &str = "signalbox_traffic";
 const MOST_EXACT: usize = 65_536;
 const MOST_RANGES: usize = 256;
 
-const NFT_MSG_DELTABLE: u16 = message(2);
 const NFT_MSG_NEWSETELEM: u16 = message(12);
 const NFT_MSG_DELSETELEM: u16 = message(14);
-const NFPROTO_INET: u8 = 1;
-const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
 const NFTA_SET_ELEM_LIST_SET: u16 = 2;
 const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
@@ -68,7 +66,7 @@ impl Maps {
     /// Makes the maps of a link and the chain that looks packets up in them.
     pub(super) fn open(ifindex: u32, config: &LinkConfig, signaling: Signaling) -> Result<Self, OpenError> {
         let ruleset = ruleset(ifindex, config.signaling, signaling);
-        intercept::nft(&ruleset, false, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
+        super::tool::nft(&ruleset, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
         let requests = Batch::open(NETLINK_NETFILTER)
             .map_err(|error| OpenError::system("opening a netlink socket for nftables", &error))?;
         Ok(Self { ifindex, requests, held: [0; 2] })
@@ -131,7 +129,7 @@ impl Maps {
 pub(super) fn remove() -> io::Result<()> {
     let mut requests = Batch::open(NETLINK_NETFILTER)?;
     begin(&mut requests);
-    requests.begin(NFT_MSG_DELTABLE, 0, &about(NFPROTO_INET)).attribute(NFTA_TABLE_NAME, &text(TABLE));
+    delete_table(&mut requests, NFPROTO_INET, TABLE);
     end(&mut requests);
     match requests.send_transaction()?.into_iter().next() {
         // There is no such table, or this kernel has no nftables at all.

@@ -36,7 +36,8 @@ fn process() {
     let config = config();
     match env::var(PART).as_deref() {
         Ok("daemon") => {
-            let _io = Io::open(&config).unwrap();
+            // The kernel removes owned tables with their daemon. Without owner they stay, as on older kernels.
+            let _io = Io::open(&IoConfig { own_tables: false, ..config }).unwrap();
             std::thread::sleep(Duration::from_secs(60));
         }
         Ok("rsvp-daemon") => {
@@ -61,6 +62,8 @@ fn process() {
             let _streams: Vec<_> = listener.incoming().take(2).collect();
             std::thread::sleep(Duration::from_secs(60));
         }
+        Ok("confined") => crate::confine::confined(true),
+        Ok("confined-nft") => crate::confine::confined(false),
         Ok("few-descriptors") => few_descriptors(),
         Ok("user-namespace") if !netns::inside_user_namespace() => {
             assert!(!netns::is_permitted());

@@ -1,7 +1,9 @@
 //! Tests on the real kernel: three namespaces of our own, host – router – host, and packets through them. They need
 //! root; run them with `cargo test -p signalbox-linux --features namespace-tests`.
 
+mod confine;
 mod diagnosis;
+mod echo;
 mod helper;
 mod intercept;
 mod kernel_sctp;

@@ -187,6 +187,7 @@ pub(crate) fn datagram<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Trans
         tos: 0,
         dont_fragment: false,
         flow_label: 0,
+        unproved: false,
         options: &[],
         payload,
     }

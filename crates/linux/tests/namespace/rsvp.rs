@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::packet::{
-    IpReceived, IpTransmit, ROUTER_ALERT_RSVP_V6, Received, router_alert_v4, router_alert_v6,
+    ROUTER_ALERT_RSVP_V6, Received, Transmit, router_alert, router_alert_v4, router_alert_v6,
+    router_alert_v6_before,
 };
 use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept};
 use signalbox_linux::multicast::MulticastRouter;
@@ -31,9 +32,9 @@ pub(crate) struct Got {
 
 impl From<Received<'_>> for Got {
     fn from(p: Received<'_>) -> Self {
-        let p = IpReceived::from(p);
-        let IpReceived { src, dst, ifindex, ttl, tos, router_alert: alert, payload } = p;
-        Self { src, dst, ifindex, ttl, tos, alert, payload: payload.to_vec() }
+        let Received { src, dst, ifindex, ttl, tos, options, payload, .. } = p;
+        let alert = router_alert(options, dst.is_ipv6()).is_some();
+        Self { src: src.ip(), dst: dst.ip(), ifindex, ttl, tos, alert, payload: payload.to_vec() }
     }
 }
 
@@ -67,13 +68,33 @@ pub(crate) fn receive_one(io: &mut Io) -> Got {
     receive(io, 1).remove(0)
 }
 
-fn path<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> IpTransmit<'a> {
-    IpTransmit { src, dst, ifindex: None, ttl: 63, tos: 0xc0, router_alert: true, payload }
+/// An RSVP packet to `dst`: with a Router Alert, as a Path has it (RFC 2205 §3.3, RFC 2711 §2.1).
+fn path<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Transmit<'a> {
+    const V4: [u8; 4] = router_alert_v4(0);
+    const V6: [u8; 8] = router_alert_v6_before(46, ROUTER_ALERT_RSVP_V6);
+    Transmit {
+        entry: Entry::Ip(46),
+        src: SocketAddr::new(src, 0),
+        dst: SocketAddr::new(dst, 0),
+        ifindex: None,
+        ttl: 63,
+        tos: 0xc0,
+        dont_fragment: false,
+        flow_label: 0,
+        unproved: false,
+        options: if dst.is_ipv4() { &V4 } else { &V6 },
+        payload,
+    }
 }
 
-fn send(io: &mut Io, packet: &IpTransmit<'_>) {
+/// The same packet without a Router Alert, as a Resv has it on IPv4.
+fn without_alert(packet: Transmit<'_>) -> Transmit<'_> {
+    Transmit { options: &[], ..packet }
+}
+
+fn send(io: &mut Io, packet: &Transmit<'_>) {
     let before = io.counter("rsvp", "sent").unwrap();
-    io.send(&(*packet).into());
+    io.send(packet);
     assert_eq!(io.flush(), []);
     assert_eq!(io.counter("rsvp", "sent"), Some(before + 1), "{packet:?}");
 }
@@ -94,9 +115,9 @@ fn packets_have_their_protocol_and_their_alert() {
     let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(46)));
     let mut raw = net.b.run(open).unwrap().unwrap();
     raw.set_read_timeout(Some(PATIENCE)).unwrap();
-    for (router_alert, options) in [(true, &[0x94, 4, 0, 0][..]), (false, &[])] {
+    for options in [&[0x94, 4, 0, 0][..], &[]] {
         let payload = b"on the wire";
-        send(&mut a, &IpTransmit { router_alert, ..path(from, to, payload) });
+        send(&mut a, &Transmit { options, ..path(from, to, payload) });
         let mut octets = [0; 2048];
         let length = raw.read(&mut octets).unwrap();
         let header = 20 + options.len();
@@ -124,26 +145,27 @@ fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
         assert_eq!(receive_one(&mut r).payload, large);
         // The node's own Path has the flow's source, and leaves by the given interface.
         let ifindex = Some(index(&net.r, "rb"));
-        send(&mut r, &IpTransmit { ifindex, ttl: 40, ..small });
+        send(&mut r, &Transmit { ifindex, ttl: 40, ..small });
         // A packet that the kernel had forwarded would arrive here first, with another TTL.
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.dst, got.ttl, got.alert), (from, to, 40, true));
-        send(&mut r, &IpTransmit { ifindex, ..path(from, to, &large) });
+        send(&mut r, &Transmit { ifindex, ..path(from, to, &large) });
         assert_eq!(receive_one(&mut b).payload, large);
         // A packet without an alert passes: a Resv goes hop by hop to the address of the next node.
-        send(&mut b, &IpTransmit { router_alert: false, ..path(to, from, b"no alert") });
+        send(&mut b, &without_alert(path(to, from, b"no alert")));
         let got = receive_one(&mut a);
         assert_eq!((got.ttl, got.alert, got.payload.as_slice()), (62, false, &b"no alert"[..]));
     }
     // Packets to the node itself are received with any content.
     for (Addresses { a: from, .. }, to) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
-        for router_alert in [false, true] {
-            send(&mut a, &IpTransmit { router_alert, ..path(from, ip(to), b"to r") });
+        let alert = path(from, ip(to), b"to r");
+        for (packet, with_alert) in [(without_alert(alert), false), (alert, true)] {
+            send(&mut a, &packet);
             let got = receive_one(&mut r);
-            assert_eq!((got.dst, got.alert), (ip(to), router_alert));
+            assert_eq!((got.dst, got.alert), (ip(to), with_alert));
         }
     }
-    a.send(&path(families()[0].a, families()[1].b, b"two families").into());
+    a.send(&path(families()[0].a, families()[1].b, b"two families"));
     a.flush();
     assert_eq!(a.counter("rsvp", "unsent"), Some(1));
 }
@@ -345,7 +367,7 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
         let group = ip(group);
         let _router = multicast(&net, group, source);
         let _member = join(&net.b, group, "b0");
-        let out = IpTransmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
+        let out = Transmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
         let passes = |a: &mut Io, b: &mut Io| {
             send(a, &out);
             let got = receive_one(b);
@@ -355,7 +377,7 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
         passes(&mut a, &mut b);
         let mut r = end(&net.r, true);
         let taken = |r: &mut Io, a: &mut Io, payload: &[u8]| {
-            send(a, &IpTransmit { payload, ..out });
+            send(a, &Transmit { payload, ..out });
             let got = receive_one(r);
             let Got { src, dst, ifindex, ttl, tos, alert, .. } = got;
             assert_eq!((src, dst, ifindex, ttl, tos, alert), (source, group, ra, 63, 0xc0, true));
@@ -369,7 +391,7 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
         taken(&mut r, &mut a, b"and the next");
         drop(here);
         // One packet for each branch, from the flow's source; it is the first that b receives.
-        send(&mut r, &IpTransmit { ifindex: Some(rb), ttl: 40, ..out });
+        send(&mut r, &Transmit { ifindex: Some(rb), ttl: 40, ..out });
         let got = receive_one(&mut b);
         assert_eq!((got.src, got.dst, got.ttl), (source, group, 40));
         // Each branch has its own packet, also where the kernel has no route, and from a source in an unrelated
@@ -377,11 +399,11 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
         let foreign = path(ip(if group.is_ipv4() { "10.9.9.9" } else { "fd09::9" }), group, b"");
         let _at_a = join(&net.a, group, "a0");
         for (interface, ttl, payload) in [(ra, 41, b"by ra"), (rb, 42, b"by rb")] {
-            send(&mut r, &IpTransmit { ifindex: Some(interface), ttl, payload, ..foreign });
+            send(&mut r, &Transmit { ifindex: Some(interface), ttl, payload, ..foreign });
         }
         for (io, ttl, payload) in [(&mut a, 41, b"by ra"), (&mut b, 42, b"by rb")] {
             let got = receive_one(io);
-            assert_eq!((got.src, got.ttl, got.alert), (foreign.src, ttl, true));
+            assert_eq!((got.src, got.ttl, got.alert), (foreign.src.ip(), ttl, true));
             assert_eq!(got.payload, payload);
         }
         net.r.run(|| r.close()).unwrap().unwrap();

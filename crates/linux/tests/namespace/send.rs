@@ -65,6 +65,37 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
     }
 }
 
+/// Datagrams to addresses that no node has wait for a link-layer address. If they go to somebody who has proved nothing,
+/// they fill no buffer that others need.
+#[test]
+fn datagrams_to_nobody_delay_no_others() {
+    let net = Network::new("nobody");
+    let mut r = Network::node(&net.r);
+    let mut b = Network::host(&net.b);
+    for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        let nobody = |number: u32| match family.b {
+            std::net::IpAddr::V4(b) => {
+                std::net::IpAddr::V4((b.to_bits() & !0xff | (3 + number % 250)).into())
+            }
+            std::net::IpAddr::V6(b) => {
+                std::net::IpAddr::V6((b.to_bits() & !0xffff | u128::from(256 + number % 250)).into())
+            }
+        };
+        let before = counter(&r, "send_overflow");
+        for round in 0..30_u8 {
+            for number in 0..1000 {
+                let unproved = true;
+                r.send(&Transmit { unproved, ..datagram(ip(own), nobody(number), GIST) });
+            }
+            let payload = [GIST, &[round]].concat();
+            r.send(&datagram(ip(own), family.b, &payload));
+            r.flush();
+            assert_eq!(receive_one(&mut b).payload, payload);
+        }
+        assert!(counter(&r, "send_overflow") > before, "the buffer was not full");
+    }
+}
+
 /// GIST-5.3.2.1-07, GIST-5.3.2.1-08, GIST-5.3.2.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05: the octets on the wire are the
 /// requested ones, DSCP and flow label of the flow included.
 #[test]
@@ -83,9 +114,10 @@ fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
             (270, false, &[]),
             (9, false, &[]),
         ]
-        .map(|case| (family, case))
+        .into_iter()
+        .flat_map(move |case| [false, true].map(|unproved| (family, case, unproved)))
     });
-    for (number, (family, (port, dont_fragment, options))) in (1_u8..).zip(cases) {
+    for (number, (family, (port, dont_fragment, options), unproved)) in (1_u8..).zip(cases) {
         let payload = [GIST, &[number]].concat(); // also of odd length
         let query = Transmit {
             src: (family.a, port).into(), // a's address, not ours
@@ -93,6 +125,7 @@ fn queries_leave_with_their_flows_source_alert_and_whole_checksum() {
             tos: 0x28,
             dont_fragment,
             flow_label: if dont_fragment { 0xa_bcde } else { 0 },
+            unproved,
             options,
             ..datagram(family.a, family.b, &payload)
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etherparse::{NetSlice, SlicedPacket};
-use signalbox_core::node::{StreamError, StreamId};
+use signalbox_core::node::{REPORT_EVERY, StreamError, StreamId};
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::stream::StreamConfig;
 use signalbox_linux::topology;
@@ -60,6 +60,26 @@ fn small_writes_leave_together() {
     let counters = a.streams().counters();
     assert_eq!((counters.flushes, counters.octets_sent), (1, 2000));
     assert!(a.told(here).unsent.is_empty(), "nothing waited");
+}
+
+/// An owner that counts what it writes waits for a report when it has written twice `REPORT_EVERY`. The report comes,
+/// although the kernel takes everything at once.
+#[test]
+fn a_stream_that_takes_everything_reports_in_time() {
+    let net = Network::new("report");
+    let (mut a, mut b) = ends(&net);
+    let (here, there) = connect(&mut a, &mut b, families()[0].a, (families()[0].b, PORT));
+    let (mut written, mut total) = (0, 0);
+    drive("ten megabytes", &mut a, &mut b, |a, b| {
+        if !std::mem::take(&mut a.told.get_mut(&here.0).unwrap().unsent).is_empty() {
+            written = 0;
+        }
+        while written < 2 * REPORT_EVERY && total < 10 << 20 {
+            a.streams().write(here, &pattern(1 << 10));
+            (written, total) = (written + (1 << 10), total + (1 << 10));
+        }
+        b.told(there).octets.len() == 10 << 20
+    });
 }
 
 #[test]

@@ -180,6 +180,7 @@ impl Protocol for Instance {
                     tos: 0,
                     dont_fragment: false,
                     flow_label: 0,
+                    unproved: false,
                     options: &self.given.1,
                     payload: &self.given.0,
                 })

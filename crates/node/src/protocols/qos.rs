@@ -4,7 +4,7 @@ use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Route};
 use signalbox_core::service::Indication;
-use signalbox_core::{NslpId, ReserverId, Time};
+use signalbox_core::{Changes, NslpId, ReserverId, SessionChange, Time};
 pub(super) use signalbox_qos::engine::{Command, Config};
 use signalbox_qos::engine::{Input, Output as Out, PROTOCOL, Qos, QosEvent, Refusal};
 
@@ -82,6 +82,10 @@ impl Protocol for Instance {
 
     fn size(&self) -> Size {
         Size { sessions: self.engine.session_count(), peers: None }
+    }
+
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        Some(self.engine.changes())
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

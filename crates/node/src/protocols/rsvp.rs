@@ -4,7 +4,7 @@ use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
-use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, ReserverId, Time};
+use signalbox_core::{AlertRule, Changes, Entry, EntryRequest, Intercept, ReserverId, SessionChange, Time};
 pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
@@ -82,6 +82,7 @@ impl Protocol for Instance {
                 tos,
                 dont_fragment: false,
                 flow_label: 0,
+                unproved: false,
                 options: &[],
                 payload,
             }),
@@ -98,6 +99,10 @@ impl Protocol for Instance {
 
     fn size(&self) -> Size {
         Size { sessions: self.engine.session_count(), peers: Some(self.engine.neighbours().count()) }
+    }
+
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        Some(self.engine.changes())
     }
 
     fn counters(&self, to: &mut Vec<Counter>) {

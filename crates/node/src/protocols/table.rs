@@ -56,6 +56,11 @@ macro_rules! protocols {
                 /// What admission control holds.
                 grant: signalbox_resources::GrantId,
             },
+            /// Gives admission control other settings: rules, shares and keys.
+            SetResources(
+                /// The settings, complete.
+                Box<signalbox_resources::Config>,
+            ),
         }
 
         /// What a protocol reports to a user.
@@ -80,7 +85,7 @@ macro_rules! protocols {
             pub const fn id(&self) -> Option<u64> {
                 match self {
                     $( $(#[$meta])* Self::$variant { id, .. } => Some(*id), )*
-                    Self::DeleteReservation { .. } => None,
+                    Self::DeleteReservation { .. } | Self::SetResources(_) => None,
                 }
             }
 
@@ -89,7 +94,7 @@ macro_rules! protocols {
             pub const fn protocol(&self) -> Option<ProtocolId> {
                 match self {
                     $( $(#[$meta])* Self::$variant { .. } => Some(ProtocolId::$variant), )*
-                    Self::DeleteReservation { .. } => None,
+                    Self::DeleteReservation { .. } | Self::SetResources(_) => None,
                 }
             }
         }
@@ -238,6 +243,12 @@ macro_rules! protocols {
                     )*
                     Command::DeleteReservation { grant } => {
                         cx.resources.delete(grant);
+                        None
+                    }
+                    Command::SetResources(config) => {
+                        if let Err(error) = cx.resources.reload(cx.now, *config) {
+                            tracing::warn!(%error, "settings of admission control ignored");
+                        }
                         None
                     }
                 }

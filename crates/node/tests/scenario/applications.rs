@@ -310,8 +310,7 @@ fn an_application_that_ends_is_gone_at_once() {
     row.talk();
 }
 
-/// GIST-4.1.1-01, GIST-4.1.1-02, GIST-4.1.1-03: an application that accepts no messages for a while loses the
-/// unreliable messages only.
+/// GIST-4.1.1-01, GIST-4.1.1-03: an application that accepts no messages for a while gets the reliable ones later.
 #[test]
 fn an_application_that_is_blocked_loses_nothing_reliable() {
     let mut row = Row::with_ends(6, 2);

@@ -2,13 +2,16 @@
 
 use core::time::Duration;
 
-use signalbox_gist::wire::MessageType;
+use signalbox_core::node::Prefix;
+use signalbox_gist::wire::{GistError, MessageType};
 use signalbox_node::Event;
 use signalbox_node::ping::{LostReason, PingEvent};
-use signalbox_sim::{Captured, Family, LinkConfig};
+use signalbox_sim::{Captured, Family, LinkConfig, Sim, topology};
 
 use crate::net::Role::{Full, Router, WithoutPing};
-use crate::net::{FAMILIES, Net, assert_clean_wire, header, path, replies, total};
+use crate::net::{
+    FAMILIES, Net, assert_clean_wire, config, gist, header, make, message, path, replies, total,
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -91,7 +94,9 @@ fn a_destination_without_the_application_ends_the_search() {
     assert!(!reply.reached_end);
     assert_eq!(path(reply), [net.towards_first(1, Family::V4)]);
     assert!(reply.rtt < Duration::from_millis(500), "no timeout was needed: {:?}", reply.rtt);
-    assert!(net.sent_on(1, 2).contains(&MessageType::ERROR));
+    let error = net.sim.captured().find(|c| header(c).kind == MessageType::ERROR).unwrap();
+    assert_eq!((error.from, error.link), (net.last(), net.links[1]));
+    assert_eq!(message(error).error.unwrap().error, GistError::ENDPOINT_FOUND);
     assert_eq!(net.sessions(2), 0);
 }
 
@@ -107,7 +112,7 @@ fn a_destination_without_engine_is_found_out_by_time() {
     assert!(reply.rtt >= Duration::from_secs(1), "{:?}", reply.rtt);
 }
 
-/// GIST-6.2-06, GIST-5.3.3-08: the application is informed in time that no peer answers.
+/// GIST-5.3.3-08: the application is informed in time that no peer answers.
 #[test]
 fn nobody_at_all_has_the_application() {
     for family in FAMILIES {
@@ -116,5 +121,34 @@ fn nobody_at_all_has_the_application() {
         assert_eq!(net.done(7, LIMIT), (1, 0));
         let lost = PingEvent::Lost { seq: 0, reason: LostReason::NoNextNode };
         assert!(net.sim.events().iter().any(|h| h.event == Event::Ping { id: 7, event: lost.clone() }));
+    }
+}
+
+/// P04, GIST-5.3.2.1-03: Queries without Router Alert pass a router unless it takes packets by port, magic number and C-flag.
+/// It then takes Queries and leaves all other messages that pass, such as Data between nodes behind it.
+#[test]
+fn queries_without_router_alert_are_taken_where_configured() {
+    for (takes, visited) in [(false, vec![2]), (true, vec![1, 2])] {
+        let mut sim = Sim::new(4);
+        let nodes = ["n0", "n1", "n2"].map(|name| {
+            sim.add_engine(name, move |boot| {
+                let mut config = config();
+                let gist = gist(&mut config);
+                gist.without_router_alert = vec![Prefix { addr: [0, 0, 0, 0].into(), len: 0 }];
+                gist.intercept_without_alert = takes;
+                make(boot, config)
+            })
+        });
+        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        let mut net = Net { sim, nodes: nodes.to_vec(), links };
+        net.sim.capture_all();
+        net.ping(7, Family::V4, Some(3));
+        assert_eq!(net.done(7, LIMIT), (3, 3));
+        let expected: Vec<_> = visited.iter().map(|n| net.towards_first(*n, Family::V4)).collect();
+        for (_, reply) in replies(&net.sim, 7) {
+            assert_eq!(path(reply), expected);
+        }
+        assert!(queries(&net, 0).iter().all(|query| query.packet.options.is_empty()));
+        assert_eq!(total(&net.sim, "gist", "passed_on"), 0);
     }
 }

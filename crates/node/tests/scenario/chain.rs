@@ -138,7 +138,7 @@ fn nodes_without_users_are_silent() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-4.2.1-01, GIST-4.2.1-03: each node has its neighbours on the path as peers; the end nodes have one peer only.
+/// GIST-4.2.1-01: each node has its neighbours on the path as peers; the end nodes have one peer only.
 #[test]
 fn routing_state_points_at_the_neighbours() {
     let mut net = Net::chain(6, 4, &LinkConfig::default());
@@ -197,7 +197,7 @@ fn a_destination_without_route_is_refused() {
     assert_eq!(events(&net), [PingEvent::Refused(Refusal::NoRoute)]);
 }
 
-/// GIST-4.3.3-01: a node does not signal to itself.
+/// A node does not signal to itself.
 #[test]
 fn a_ping_to_oneself_is_told_where_the_flow_ends() {
     let mut net = Net::chain(10, 2, &LinkConfig::default());

@@ -6,7 +6,7 @@ use signalbox_sim::{Family, Impairment, LinkConfig};
 
 use crate::net::{FAMILIES, Net, assert_clean_wire, replies, sessions, total};
 
-/// GIST-5.3.3-01: with 20 % loss on each link every session is set up in the end.
+/// With 20 % loss on each link every session is set up in the end.
 #[test]
 fn every_session_is_set_up_in_spite_of_loss() {
     for seed in 0..20 {

@@ -100,7 +100,8 @@ impl Stage {
 #[test]
 fn what_is_not_gist_is_passed_on() {
     let mut stage = Stage::new(1, config());
-    for payload in [&b""[..], b"\x4e\x04\xbd", b"something else altogether", b"\x4e\x04\xbd\xa4 nearly so"] {
+    let other_magic = stage.query_with(&[(3, &[0xa4])]).payload;
+    for payload in [&b""[..], b"\x4e\x04\xbd", b"something else altogether", &other_magic] {
         stage.assert_passes(&Packet { payload: payload.to_vec(), ..stage.query.clone() });
     }
     // A genuine message, but no Q-mode packet: there is no Router Alert.
@@ -188,8 +189,10 @@ fn datagrams_to_the_node_itself() {
     let mut packet = Packet { options: Vec::new(), ..stage.query.clone() };
     packet.dst.set_ip(own);
     packet.src.set_ip(stage.net.towards_last(0, Family::V4));
-    let silent = Packet { payload: b"no magic".to_vec(), ..packet.clone() };
-    assert_eq!(stage.offer(&silent), (Vec::new(), Vec::new()));
+    for payload in [b"no magic".to_vec(), stage.query_with(&[(3, &[0xa4])]).payload] {
+        let silent = Packet { payload, ..packet.clone() };
+        assert_eq!(stage.offer(&silent), (Vec::new(), Vec::new()));
+    }
     // Type Data in normal encapsulation, with S=1 and without R.
     packet.payload[TYPE..TYPE + 2].copy_from_slice(&[MessageType::DATA.0, 0x80]);
     packet.payload[NSLP..NSLP + 2].copy_from_slice(&[0x7f, 0xd0]);

@@ -168,6 +168,7 @@ pub(crate) fn received(data: &[u8], mri: Mri, session: SessionId) -> RecvMessage
         state: Some(StateHandle(99)),
         sii: None,
         peer: None,
+        peer_address: None,
         attributes: TransferAttributes::default(),
         validation: AddressValidation::default(),
         ip_ttl: 62,

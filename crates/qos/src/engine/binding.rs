@@ -177,6 +177,7 @@ impl Qos {
         let Some(session) = self.sessions.get(first) else { return };
         let (Some(back), Some(mri)) = (bidirectional(&session.bound), reversed(&session.mri)) else { return };
         let (id, qspec, auth) = (session.id, session.qspec.clone(), session.auth.clone());
+        let (peer, peer_address) = (session.peer.clone(), session.peer_address);
         let Ok(route) = route else {
             return self.notify_initiator(
                 first,
@@ -194,6 +195,8 @@ impl Qos {
         };
         if let Some(record) = self.sessions.get_mut(key) {
             record.auth = auth;
+            record.peer = peer;
+            record.peer_address = peer_address;
             record.local = Some(Box::new(Local::of(None, Origin::ReverseDirection(id))));
             record.marks.set(if ask { Marks::RECEIVER_INITIATED } else { Marks::QNI }, true);
             if ask {

@@ -194,7 +194,8 @@ impl Qos {
         let session = self.sessions.get(key)?;
         let message = Message {
             flags: MessageFlags(0).with_if(MessageFlags::RESERVE_INIT, reserve_init),
-            generic: generic(session).with_if(GenericFlags::SCOPING, extra.scoping),
+            generic: broken(session, if reserve_init { Marks::BREAK_BEHIND } else { Marks::BREAK })
+                .with_if(GenericFlags::SCOPING, extra.scoping),
             rii: extra.rii,
             bound_sessions: Carried::bound_sessions(&session.bound),
             classifier: session.classifier,
@@ -312,11 +313,21 @@ impl Qos {
 /// Refresh period R without a REFRESH-PERIOD object (RFC 5974 §5.1.2.1).
 pub(super) const DEFAULT_PERIOD_MS: u32 = 30_000;
 
-/// The generic flags that a session stores.
+/// The generic flags of messages towards the QNR: BREAK is about the path before this node (RFC 5974 §5.4.1).
 pub(super) const fn generic(session: &Session) -> GenericFlags {
+    broken(session, Marks::BREAK)
+}
+
+/// The generic flags of messages towards the QNI: BREAK is about the whole path.
+pub(super) const fn generic_back(session: &Session) -> GenericFlags {
+    broken(session, Marks::BREAK).with_if(GenericFlags::BREAK, session.has_gaps())
+}
+
+/// The generic flags that a session stores, with BREAK by this mark.
+const fn broken(session: &Session, by: Marks) -> GenericFlags {
     GenericFlags(0)
         .with_if(GenericFlags::PROXY, session.marks.has(Marks::PROXY))
-        .with_if(GenericFlags::BREAK, session.marks.has(Marks::BREAK))
+        .with_if(GenericFlags::BREAK, session.marks.has(by))
 }
 
 fn whatever(octets: Vec<u8>, to: Target, attributes: TransferAttributes) -> Parcel {

@@ -96,6 +96,9 @@ pub struct Config {
     pub refresh: Duration,
     /// K of the state lifetime `(K + 0.5) · 1.5 · R` (RFC 2205 §3.7).
     pub refresh_multiple: u8,
+    /// Longest lifetime of state after a refresh, whatever refresh period the peer sent; not below the lifetime that follows
+    /// from `refresh`. A peer that refreshes less often loses its reservation.
+    pub max_lifetime: Duration,
     /// QOSNSLP_REQUEST_RETRY (RFC 5974 §5.2.4).
     pub request_retry: Duration,
     /// QOSNSLP_RETRY_MAX (RFC 5974 §5.2.4).
@@ -152,6 +155,7 @@ impl Default for Config {
             tell_unsynchronised: true,
             refresh: Duration::from_secs(30),
             refresh_multiple: 3,
+            max_lifetime: Duration::from_secs(600),
             request_retry: Duration::from_secs(2),
             retry_max: Duration::from_secs(30),
             transient_retries: 0,
@@ -177,12 +181,14 @@ impl Config {
         u32::try_from(self.refresh.as_millis()).unwrap_or(u32::MAX).max(1)
     }
 
-    /// State lifetime after a refresh of a peer with this refresh period (RFC 2205 §3.7).
+    /// State lifetime after a refresh of a peer with this refresh period (RFC 2205 §3.7), at most
+    /// [`max_lifetime`](Self::max_lifetime).
     #[must_use]
     pub fn lifetime(&self, period_ms: u32) -> Duration {
         // (K + 0.5) · 1.5 · R = (2K + 1) · 3 · R / 4
         let quarters = (2 * u64::from(self.refresh_multiple) + 1) * 3;
-        Duration::from_millis((u64::from(period_ms) * quarters).div_ceil(4))
+        let of = |period_ms: u32| Duration::from_millis((u64::from(period_ms) * quarters).div_ceil(4));
+        of(period_ms).min(self.max_lifetime.max(of(self.period_ms())))
     }
 
     /// Whether tears of this node are retransmitted.

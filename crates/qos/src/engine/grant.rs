@@ -2,11 +2,11 @@
 
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
-use signalbox_resources::Resources;
+use signalbox_resources::{RequestedBy, Resources};
 use signalbox_wire::Writer;
 
 use super::Qos;
-use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic};
+use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
 use super::event::{Granted, HopGrant, QosEvent};
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
@@ -86,6 +86,11 @@ impl Qos {
             mtu: route.mtu,
             initiator: arrival.initiator(),
             peer: arrival.peer.clone(),
+            requested_by: match self.sessions.get(key) {
+                // The answer of the other end to what a user of this host asked for.
+                Some(session) if session.is_of_this_host() => RequestedBy::LocalUser,
+                _ => arrival.requested_by(),
+            },
             auth: message.auth,
             lifetime: self.config.lifetime(period),
             mark_dscp: number.and_then(|number| self.config.aggregates.get(number)).map(|a| a.dscp),
@@ -200,6 +205,7 @@ impl Qos {
         session.ifindex = given.ifindex;
         session.rate = given.rate;
         session.previous_peer = arrival.sii;
+        session.doubt = None;
         session.state = arrival.state;
         session.mri = arrival.mri;
         session.nslp_previous = arrival.nslp;
@@ -209,6 +215,7 @@ impl Qos {
         session.qspec = given.qspec;
         copy_objects(&mut session.auth, &message.auth);
         session.peer.clone_from(&arrival.peer);
+        session.peer_address = arrival.peer_address;
         copy_objects(&mut session.refreshed, &message.refreshed);
         session.period_in = period;
         session.expires = Some(expires);
@@ -238,7 +245,7 @@ impl Qos {
         if !session.marks.has(Marks::QNR) {
             return;
         }
-        let (id, gaps) = (session.id, session.marks.has(Marks::BREAK));
+        let (id, gaps) = (session.id, session.has_gaps());
         let quality = rmf::quality(&session.qspec);
         // In the order of the flow, the last node that granted is the first.
         let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri.dst()));
@@ -369,7 +376,7 @@ impl Qos {
     ) -> Message<'a> {
         let source = self.own_source(session);
         let info = Some(InfoSpec { source, ..InfoSpec::from(info) });
-        let generic = generic(session);
+        let generic = generic_back(session);
         Message { generic, rii: Some(rii), info, qspec, hops, ..Message::new(MessageType::RESPONSE) }
     }
 

@@ -79,17 +79,20 @@ impl Qos {
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        let outcome = match (route, command) {
-            (Err(_), _) => Err(Refusal::NoRoute),
-            (Ok(route), Command::Reserve(request)) => match self.commands.get(&id).copied() {
-                Some(key) => self.change(key, request, &route, resources),
-                None if request.receiver_initiated => {
-                    self.begin_receiver_initiated(id, request, &route, resources)
-                }
-                None => self.begin(id, request, &route, resources),
-            },
-            (Ok(route), Command::Query(request)) => self.begin_query(id, *request, &route, resources),
-            (Ok(_), Command::Release | Command::ReleaseMany(_)) => Ok(()),
+        // Another command of this id may have begun while the route was looked up.
+        let known = self.commands.get(&id).copied();
+        let outcome = match (route, command, known) {
+            (Err(_), ..) => Err(Refusal::NoRoute),
+            (Ok(route), Command::Reserve(request), Some(key)) if self.may_change(key, &request) => {
+                self.change(key, request, &route, resources)
+            }
+            (Ok(_), Command::Reserve(_) | Command::Query(_), Some(_)) => Err(Refusal::IdInUse),
+            (Ok(route), Command::Reserve(request), None) if request.receiver_initiated => {
+                self.begin_receiver_initiated(id, request, &route, resources)
+            }
+            (Ok(route), Command::Reserve(request), None) => self.begin(id, request, &route, resources),
+            (Ok(route), Command::Query(request), None) => self.begin_query(id, *request, &route, resources),
+            (Ok(_), Command::Release | Command::ReleaseMany(_), _) => Ok(()),
         };
         if let Err(refusal) = outcome {
             self.out.event(id, QosEvent::Refused(refusal));
@@ -199,6 +202,7 @@ impl Qos {
             mtu: route.mtu,
             initiator: super::reroute::initiator(session),
             peer: session.peer.clone(),
+            requested_by: session.requested_by(),
             auth: Carried::auth(&session.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
@@ -337,7 +341,7 @@ impl Qos {
         quality: super::Quality,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let gaps = session.marks.has(Marks::BREAK);
+        let gaps = session.has_gaps();
         let id = session.id;
         // The repair repeated a request that the old path had not answered.
         let asked = session.pending.iter().any(|p| p.kind == RequestKind::Reserve);

@@ -27,6 +27,7 @@ mod command;
 mod compose;
 mod config;
 mod counters;
+mod doubt;
 mod event;
 mod grant;
 mod initiator;
@@ -59,7 +60,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{ReserverId, SessionId, Time};
+use signalbox_core::{Changes, ReserverId, SessionChange, SessionId, Time};
 use signalbox_resources::Resources;
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
@@ -84,6 +85,8 @@ pub const PROTOCOL: ReserverId = ReserverId::QOS;
 pub struct Qos {
     config: Config,
     counters: Counters,
+    /// Sessions that appeared and disappeared, while somebody watches.
+    changes: Changes<SessionChange>,
     /// The time of the last input.
     now: Time,
     rng: Random,
@@ -129,6 +132,7 @@ impl Qos {
         let sessions = config.max_sessions.saturating_add(config.max_queries);
         Self {
             counters: Counters::default(),
+            changes: Changes::default(),
             now: Time::ZERO,
             rng,
             hasher,
@@ -204,6 +208,11 @@ impl Qos {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// The list of sessions that appear and disappear, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
+        &mut self.changes
     }
 
     /// Counts since the start.
@@ -297,6 +306,7 @@ impl Qos {
     fn step(&mut self, key: Key, resources: &mut Resources) {
         self.step_requests(key, resources);
         self.step_local(key, resources);
+        self.step_doubt(key);
         let Some(session) = self.sessions.get(key) else { return };
         if session.expires.is_some_and(|at| at <= self.now) {
             return self.expire(key, resources);

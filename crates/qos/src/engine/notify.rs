@@ -4,7 +4,7 @@ use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
 use super::Qos;
-use super::compose::{Target, generic};
+use super::compose::{Target, generic, generic_back};
 use super::response::failure;
 use super::session::{Marks, Stage};
 use super::waiting::Arrival;
@@ -65,7 +65,7 @@ impl Qos {
     fn pass_notify(&mut self, key: Key, message: &Message<'_>, onward: bool) {
         let Some(session) = self.sessions.get(key) else { return };
         let notify = Message {
-            generic: generic(session),
+            generic: if onward { generic(session) } else { generic_back(session) },
             info: message.info,
             qspec: message.qspec,
             note: message.note,
@@ -93,7 +93,7 @@ impl Qos {
         let session = self.sessions.get(key)?;
         session.previous_peer?;
         let notify = Message {
-            generic: generic(session),
+            generic: generic_back(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(info) }),
             note: note.filter(|_| self.config.tell_rule),
             ..Message::new(MessageType::NOTIFY)

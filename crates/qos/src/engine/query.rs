@@ -74,6 +74,7 @@ impl Qos {
     /// §3.2.12).
     fn on_repair_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival) {
         self.acknowledge(arrival, message, None);
+        let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.mri.direction() == arrival.mri.direction() {
             self.counters.wrong_direction += 1;
@@ -81,6 +82,7 @@ impl Qos {
             return;
         }
         session.state = arrival.state;
+        session.marks.set(Marks::BREAK_BEHIND, message.generic.contains(GenericFlags::BREAK) || gap);
         if session.next_peer == arrival.sii || session.next_peer.is_none() {
             // The path is unchanged here, or the QUERY is a retransmission; unless this node was off the path.
             if session.marks.has(Marks::OFF_PATH) {
@@ -142,20 +144,22 @@ impl Qos {
             mtu: route.mtu,
             initiator: arrival.initiator(),
             peer: arrival.peer.clone(),
+            requested_by: arrival.requested_by(),
             auth: message.auth,
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
-        let (qspec, available) = match rmf::query(resources, &flow, message.qspec.unwrap_or_default()) {
-            Ok(passed) => passed,
-            Err(refusal) => {
-                if opened {
-                    self.close(key, resources);
+        let (qspec, available) =
+            match rmf::query(resources, self.now, &flow, message.qspec.unwrap_or_default(), !init) {
+                Ok(passed) => passed,
+                Err(refusal) => {
+                    if opened {
+                        self.close(key, resources);
+                    }
+                    let (qspec, note) = (refusal.qspec.as_deref(), refusal.note.as_deref());
+                    return self.answer_with(arrival, message, refusal.info, qspec, note);
                 }
-                let (qspec, note) = (refusal.qspec.as_deref(), refusal.note.as_deref());
-                return self.answer_with(arrival, message, refusal.info, qspec, note);
-            }
-        };
+            };
         let hops = self.hops_with_own(message.hops, arrival, available);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let nslp =
@@ -167,9 +171,9 @@ impl Qos {
         session.init_qspec = qspec;
         session.state = arrival.state;
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
-        if message.generic.contains(GenericFlags::BREAK) || gap {
-            session.marks.set(Marks::BREAK, true);
-        }
+        // A QUERY with RESERVE-INIT comes from where the RESERVEs go.
+        let side = if init { Marks::BREAK_BEHIND } else { Marks::BREAK };
+        session.marks.set(side, message.generic.contains(GenericFlags::BREAK) || gap);
         if bare {
             session.marks.set(Marks::RECEIVER_INITIATED, init);
             session.expires = Some(until);
@@ -184,6 +188,7 @@ impl Qos {
             copy_objects(&mut session.bound, &message.bound_sessions);
             copy_objects(&mut session.auth, &message.auth);
             session.peer.clone_from(&arrival.peer);
+            session.peer_address = arrival.peer_address;
             copy_objects(&mut session.refreshed, &message.refreshed);
         }
         self.acknowledge(arrival, message, None);
@@ -287,7 +292,7 @@ impl Qos {
             session: session.id,
             available: message.qspec.map(rmf::quality).unwrap_or_default(),
             hops: message.hops.map(|hops| hops.iter().map(Into::into).collect()).unwrap_or_default(),
-            gaps: session.marks.has(Marks::BREAK),
+            gaps: session.has_gaps(),
         };
         self.out.event(command, super::QosEvent::Answer(answer));
         self.close(key, resources);
@@ -374,18 +379,20 @@ impl Qos {
             mtu: route.mtu,
             initiator: mri.src(),
             peer: session.peer.clone(),
+            requested_by: session.requested_by(),
             auth: Carried::auth(&session.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
-        let (qspec, available) = match rmf::query(resources, &flow, qspec) {
-            Ok(passed) => passed,
-            Err(refusal) => {
-                let mut failure = super::response::own_failure(refusal.info, refusal.note.as_deref());
-                failure.available = refusal.available;
-                return self.on_refused(key, kind, failure, resources);
-            }
-        };
+        let (qspec, available) =
+            match rmf::query(resources, self.now, &flow, qspec, kind == RequestKind::Query) {
+                Ok(passed) => passed,
+                Err(refusal) => {
+                    let mut failure = super::response::own_failure(refusal.info, refusal.note.as_deref());
+                    failure.available = refusal.available;
+                    return self.on_refused(key, kind, failure, resources);
+                }
+            };
         if let Some(session) = self.sessions.get_mut(key) {
             session.init_qspec = qspec;
         }

@@ -33,19 +33,21 @@ impl Qos {
         if !message.refreshed.is_empty() {
             copy_objects(&mut session.refreshed, &message.refreshed);
         }
-        if message.generic.contains(GenericFlags::BREAK) {
-            session.marks.set(Marks::BREAK, true);
-        }
         if message.generic.contains(GenericFlags::PROXY) {
             session.marks.set(Marks::PROXY, true);
         }
         let off_path = session.marks.has(Marks::OFF_PATH);
+        let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
+        self.note_gaps(key, Marks::BREAK, message.generic.with_if(GenericFlags::BREAK, gap), false);
         self.verify_route(key);
         if off_path {
             self.send_whole(key, RequestKind::Repair);
         }
         self.acknowledge(arrival, message, message.rsn);
         self.on_listed_refreshes(message, arrival);
+        if self.end_doubt(key, message.rii) {
+            return;
+        }
         let Some(rii) = message.rii else { return };
         let Some(session) = self.sessions.get(key) else { return };
         let hops = self.hops_with_own(message.hops, arrival, session.rate);
@@ -115,7 +117,7 @@ impl Qos {
         let period = core::time::Duration::from_millis(session.period_out.into());
         session.refresh_at = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
         // A session with a pending request is not refreshed: the request is retransmitted.
-        if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) {
+        if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) || session.is_doubted() {
             return;
         }
         self.send_refresh(key);

@@ -6,7 +6,8 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_resources::Resources;
 
-use super::compose::{Extra, Form, Target, generic};
+use super::compose::{Extra, Form, Target, generic_back};
+use super::doubt::Then;
 use super::rmf::{self, Flow};
 use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
 use super::waiting::{Waiting, route_query};
@@ -63,7 +64,9 @@ impl Qos {
             NetworkEvent::CommunicationFailure
                 if session.stage == Stage::Reserved && session.pending.is_empty() && !session.is_end() =>
             {
-                self.send_whole(key, RequestKind::Repair);
+                if !self.ask_previous_peer(key, Then::Whole) {
+                    self.send_whole(key, RequestKind::Repair);
+                }
             }
             // Until GIST has found the new peer it uses the old routing state.
             NetworkEvent::Tentative
@@ -130,7 +133,7 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return };
         // §5.2.5.3: the NOTIFY goes to the old peer by explicit routing.
         let notify = Message {
-            generic: generic(session),
+            generic: generic_back(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::ROUTE_CHANGE) }),
             ..Message::new(MessageType::NOTIFY)
         };
@@ -171,8 +174,22 @@ impl Qos {
             return; // the route is being looked up already
         }
         tracing::debug!(session = %session.id, peer = ?new, "repair of the route starts");
-        session.marks.set(Marks::REPAIRING, true);
         session.marks.set(Marks::ROUTE_UNSETTLED, true);
+        if !session.is_doubted() {
+            session.start_branch();
+        }
+        if !self.ask_previous_peer(key, Then::Route) {
+            self.look_up_repair(key);
+        }
+    }
+
+    /// Looks up the new route of a session, to reserve along it.
+    pub(super) fn look_up_repair(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.stage != Stage::Reserved || session.marks.has(Marks::REPAIRING) {
+            return;
+        }
+        session.marks.set(Marks::REPAIRING, true);
         let query = route_query(&session.mri);
         if !self.look_up(Waiting::Repair(key), query)
             && let Some(session) = self.sessions.get_mut(key)
@@ -194,9 +211,10 @@ impl Qos {
 
     /// Repairs the session if its egress interface is another one.
     pub(super) fn on_verified(&mut self, key: Key, route: Result<Route, NoRoute>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
         let moved = route.is_ok_and(|route| !route.local && session.ifindex != Some(route.ifindex));
         if moved && session.grant.is_some() && !session.marks.has(Marks::REPAIRING) {
+            session.start_branch();
             self.on_routed_repair(key, route, resources);
         }
     }
@@ -248,11 +266,6 @@ impl Qos {
             }
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.rsn_out = session.rsn_out.map(|rsn| rsn.wrapping_add(2));
-        for old in &mut session.old_branches {
-            old.rsn = session.rsn_out.unwrap_or(0).wrapping_sub(1);
-        }
-        session.marks.set(Marks::CONFIRMED, false);
         session.marks.set(Marks::LAST_NODE, false);
         session.pending.retain(|p| p.kind == RequestKind::Reserve);
         self.send_whole(key, RequestKind::Repair);
@@ -348,6 +361,18 @@ impl Qos {
     }
 }
 
+impl Session {
+    /// Begins a new branch: its RESERVEs have a newer RSN than the tear of the old branches, which is newer than all that
+    /// went along them (RFC 5974 §5.2.5.2).
+    fn start_branch(&mut self) {
+        self.rsn_out = self.rsn_out.map(|rsn| rsn.wrapping_add(2));
+        for old in &mut self.old_branches {
+            old.rsn = self.rsn_out.unwrap_or(0).wrapping_sub(1);
+        }
+        self.marks.set(Marks::CONFIRMED, false);
+    }
+}
+
 /// The request data of a session as it is.
 pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Flow<'a> {
     Flow {
@@ -359,6 +384,7 @@ pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Fl
         mtu: 0,
         initiator: initiator(session),
         peer: session.peer.clone(),
+        requested_by: session.requested_by(),
         auth: Carried::auth(&session.auth),
         lifetime: config.lifetime(session.period_in),
         mark_dscp: session.aggregate.and_then(|(number, _)| config.aggregates.get(number)).map(|a| a.dscp),

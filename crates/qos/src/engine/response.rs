@@ -6,7 +6,8 @@ use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
 use super::Qos;
-use super::compose::{Extra, Form, Target, generic};
+use super::compose::{Extra, Form, Target, generic_back};
+use super::doubt::Then;
 use super::event::{Failure, HopGrant};
 use super::outbox::{Parcel, Purpose};
 use super::rmf;
@@ -46,18 +47,18 @@ impl Qos {
             );
             return;
         }
-        if message.generic.contains(GenericFlags::BREAK) {
-            session.marks.set(Marks::BREAK, true);
-        }
         // A RESPONSE of an old branch does not confirm the new one (§5.2.5.2).
         let from_old = own.is_none() && session.old_branches.iter().any(|old| Some(old.sii) == arrival.sii);
         if about_reserve && !from_old {
             self.note_next_peer(key, arrival);
         }
+        let succeeded = info.info.class == InfoClass::SUCCESS;
+        if succeeded && about_reserve && !from_old {
+            self.note_gaps(key, Marks::BREAK_BEHIND, message.generic, passed && own.is_none());
+        }
         if self.deal_with_refresh_trouble(key, message, arrival, info.info, by_rsn) {
             return;
         }
-        let succeeded = info.info.class == InfoClass::SUCCESS;
         tracing::debug!(
             session = %arrival.session,
             peer = ?arrival.sii,
@@ -104,6 +105,27 @@ impl Qos {
         }
     }
 
+    /// Stores BREAK of a message of the previous or the next peer. The previous peer is informed of a change by a RESPONSE to
+    /// its last RESERVE, since a repair or a refresh behind it has no other answer for it; unless the message itself is
+    /// forwarded to it (`passed`).
+    pub(super) fn note_gaps(&mut self, key: Key, side: Marks, generic: GenericFlags, passed: bool) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let before = session.has_gaps();
+        session.marks.set(side, generic.contains(GenericFlags::BREAK));
+        let changed = session.has_gaps() != before && session.stage == Stage::Reserved;
+        if !changed || passed || session.previous_peer.is_none() || session.rsn_in.is_none() {
+            return;
+        }
+        let Some(session) = self.sessions.get(key) else { return };
+        let response = Message {
+            generic: generic_back(session),
+            rsn: session.rsn_in,
+            info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::REFRESHED) }),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        self.send_response(Target::towards_initiator(session), &response);
+    }
+
     /// Handles errors of refreshes. The node that sent the refresh corrects them itself. They are not forwarded,
     /// although RFC 5974 §5.4.3 forwards each error with an RSN.
     fn deal_with_refresh_trouble(
@@ -124,7 +146,7 @@ impl Qos {
             Info::FULL_QSPEC_REQUIRED if by_rsn => {
                 session.marks.set(Marks::CONFIRMED, false);
                 session.pending.retain(|p| p.kind != RequestKind::Acknowledgment);
-                if session.stage == Stage::Reserved {
+                if session.stage == Stage::Reserved && !self.ask_previous_peer(key, Then::Whole) {
                     self.send_whole(key, RequestKind::Repair);
                 }
                 true
@@ -254,6 +276,7 @@ impl Qos {
         self.set_stage(key, Stage::Torn);
         if let Some(session) = self.sessions.get_mut(key) {
             session.refresh_at = None;
+            session.doubt = None;
         }
     }
 
@@ -281,7 +304,7 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return };
         let about_reserve = arrival.mri.direction() != session.mri.direction();
         let response = Message {
-            generic: generic(session),
+            generic: generic_back(session),
             rii: message.rii.filter(|_| with_rii),
             // An error carries the RSN of the previous peer, the only one that this peer can match (§5.4.3).
             rsn: session.rsn_in.filter(|_| about_reserve && info.info.is_error()),
@@ -377,7 +400,7 @@ impl Qos {
             return self.fail(key, failure, resources);
         }
         let response = Message {
-            generic: generic(session),
+            generic: generic_back(session),
             rii,
             rsn: session.rsn_in,
             info: Some(InfoSpec { source, ..InfoSpec::from(info) }),

@@ -12,7 +12,9 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::{IfIndex, Mri, SessionId, Time};
 use signalbox_resources::request::Session;
-use signalbox_resources::{Cause, GrantId, GrantRequest, Owner, Priority, Refusal, Requester, Resources};
+use signalbox_resources::{
+    Cause, GrantId, GrantRequest, Owner, Priority, Refusal, RequestedBy, Requester, Resources,
+};
 
 use super::command::{self, QosRequest};
 use super::event::Quality;
@@ -34,6 +36,7 @@ pub(super) struct Flow<'a> {
     pub(super) mtu: u32,
     pub(super) initiator: IpAddr,
     pub(super) peer: Option<Arc<Identity>>,
+    pub(super) requested_by: RequestedBy,
     pub(super) auth: Carried<'a>,
     pub(super) lifetime: Duration,
     /// Code point that this node sets in the packets because they enter an aggregate.
@@ -76,7 +79,8 @@ pub(super) fn reserve(
 ) -> Result<LocalGrant, LocalRefusal> {
     let mut onward = Vec::new();
     let held = old.and_then(|grant| resources.reservation(grant)).map_or(0, |view| view.charged);
-    let passed = pass_here(resources, flow, qspec, Message::Reserve, held, &mut onward)?;
+    let limits = Limits { held, ..Limits::default() };
+    let passed = pass_here(resources, flow, qspec, Message::Reserve, limits, &mut onward)?;
     let Some(ifindex) = flow.ifindex else {
         if let Some(old) = old {
             resources.release(old);
@@ -100,16 +104,45 @@ pub(super) fn reserve(
     }
 }
 
-/// The QSPEC of a QUERY for the next node, and the available rate here in octets a second (RFC 5975 §4.3.3).
+/// The QSPEC of a QUERY for the next node, and the available rate here in octets a second (RFC 5975 §4.3.3). The rules for
+/// a RESERVE apply if the sender of the QUERY will send it (`ruled`): a rate that they refuse is not available.
 pub(super) fn query(
     resources: &Resources,
+    now: Time,
     flow: &Flow<'_>,
     qspec: &[u8],
+    ruled: bool,
 ) -> Result<(Vec<u8>, u64), LocalRefusal> {
     let mut onward = Vec::new();
-    let passed = pass_here(resources, flow, qspec, Message::Query, 0, &mut onward)?;
-    let available = flow.ifindex.and_then(|ifindex| resources.available(ifindex, passed.demand.service()));
-    Ok((onward, available.map_or(0, |available| available.rate)))
+    let limits = Limits::default();
+    let passed = pass_here(resources, flow, qspec, Message::Query, limits, &mut onward)?;
+    let Some(ifindex) = flow.ifindex else { return Ok((onward, 0)) };
+    let available = resources.available(ifindex, passed.demand.service());
+    let rate = available.map_or(0, |available| available.rate);
+    let asked = ask(resources, now, flow, ifindex, &passed.demand).filter(|_| ruled).transpose()?;
+    let Some(asked) = asked else { return Ok((onward, rate)) };
+    let permitted = resources.permitted(now, &asked).map_err(|refusal| local_refusal(&refusal, &onward))?;
+    if permitted < rate {
+        onward.clear();
+        let limits = Limits { permitted, ..limits };
+        pass_here(resources, flow, qspec, Message::Query, limits, &mut onward)?;
+    }
+    Ok((onward, rate.min(permitted)))
+}
+
+/// What is available to a request beside what nobody holds.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// The rate that the session holds already, octets a second.
+    held: u64,
+    /// The rate that the rules permit, octets a second.
+    permitted: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { held: 0, permitted: u64::MAX }
+    }
 }
 
 /// Processes a QSPEC at this node. If the requested QoS is exact, admission control decides, and the QSPEC is compared
@@ -119,7 +152,7 @@ fn pass_here(
     flow: &Flow<'_>,
     octets: &[u8],
     message: Message,
-    held: u64,
+    limits: Limits,
     onward: &mut Vec<u8>,
 ) -> Result<Passed, LocalRefusal> {
     let mtu = if flow.ifindex.is_some() && flow.mtu > 0 { flow.mtu } else { u32::MAX };
@@ -140,7 +173,10 @@ fn pass_here(
         let available = resources.available(ifindex, passed.demand.service());
         let limit = available.map_or_else(
             || rules::limit_of(0, None, 0, mtu),
-            |a| rules::limit_of(a.rate.saturating_add(held), a.buffer, a.capacity, a.mtu.min(mtu)),
+            |a| {
+                let rate = a.rate.saturating_add(limits.held).min(limits.permitted);
+                rules::limit_of(rate, a.buffer, a.capacity, a.mtu.min(mtu))
+            },
         );
         onward.clear();
         passed = rules::pass(octets, message, &Offer::of(limit), onward).map_err(bad)?;
@@ -182,12 +218,20 @@ fn ask(
         excess: demand.excess(),
         ..GrantRequest::new(
             owner,
-            Requester { peer: flow.peer.clone(), token, ..Requester::at(flow.initiator) },
+            Requester { token, ..requester(flow) },
             ifindex,
             filter(&flow.mri, flow.classifier),
             traffic,
         )
     }))
+}
+
+fn requester(flow: &Flow<'_>) -> Requester {
+    Requester {
+        peer: flow.peer.clone(),
+        requested_by: flow.requested_by.clone(),
+        ..Requester::at(flow.initiator)
+    }
 }
 
 /// The packet filter of a flow with a PACKET-CLASSIFIER (RFC 5974 §5.1.3.5). Without one all fields of the MRI count.
@@ -396,7 +440,10 @@ pub(super) fn as_init(octets: &[u8]) -> Vec<u8> {
 /// Whether admission control would grant the request of a QSPEC.
 pub(super) fn would_fit(resources: &Resources, now: Time, flow: &Flow<'_>, qspec: &[u8]) -> bool {
     let mut onward = Vec::new();
-    let Ok(passed) = pass_here(resources, flow, qspec, Message::Reserve, 0, &mut onward) else { return true };
+    let Ok(passed) = pass_here(resources, flow, qspec, Message::Reserve, Limits::default(), &mut onward)
+    else {
+        return true;
+    };
     let Some(ifindex) = flow.ifindex else { return true };
     match ask(resources, now, flow, ifindex, &passed.demand) {
         Some(Ok(ask)) => resources.dry_run(now, &ask).result.is_ok(),
@@ -414,7 +461,7 @@ pub(super) fn pass_stateless(
 ) -> Vec<u8> {
     let message = if query { Message::Query } else { Message::Reserve };
     let mut onward = Vec::new();
-    match pass_here(resources, flow, octets, message, 0, &mut onward) {
+    match pass_here(resources, flow, octets, message, Limits::default(), &mut onward) {
         Ok(_) if refused => {
             let mut marked = Vec::new();
             match rules::refuse(&onward, Some(ParameterId::TMOD_1), &mut marked) {
@@ -453,11 +500,10 @@ pub(super) fn hold(
         ..FlowFilter::between(Prefix::all_like(like), Prefix::all_like(like))
     };
     let owner = Owner { protocol: super::PROTOCOL, key: 0 };
-    let requester = Requester { peer: flow.peer.clone(), ..Requester::at(flow.initiator) };
     let ask = GrantRequest {
         service: ServiceClass::Dscp(dscp),
         lifetime: Some(flow.lifetime),
-        ..GrantRequest::new(owner, requester, ifindex, filter, sum_of(rate))
+        ..GrantRequest::new(owner, requester(flow), ifindex, filter, sum_of(rate))
     };
     let result = match grant {
         Some(grant) => resources.modify(now, grant, &ask),

@@ -3,6 +3,7 @@
 //! The previous peer is the one that RESERVEs come from, towards the QNI. The next peer is the one that they go to,
 //! towards the QNR.
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -10,10 +11,12 @@ use signalbox_core::security::Identity;
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_resources::GrantId;
+use signalbox_resources::{GrantId, RequestedBy};
 
 use super::command::ReserveRequest;
+use super::doubt::Doubt;
 use super::event::{Granted, HopGrant};
+use super::waiting::neighbour;
 use crate::wire::{Classifier, MessageId, Rsn};
 
 /// The state of a session at this node.
@@ -38,7 +41,7 @@ impl Marks {
     pub(super) const LAST_NODE: Self = Self(0x02);
     /// PROXY was set in the last message.
     pub(super) const PROXY: Self = Self(0x04);
-    /// BREAK was set in the last message, or routers without QoS NSLP are before this node.
+    /// BREAK was set in the last message of the previous peer, or routers without QoS NSLP are before this node.
     pub(super) const BREAK: Self = Self(0x08);
     /// A RESPONSE confirmed the reservation on the rest of the path: refreshes need no QSPEC.
     pub(super) const CONFIRMED: Self = Self(0x10);
@@ -72,6 +75,8 @@ impl Marks {
     pub(super) const OFF_PATH: Self = Self(0x2_0000);
     /// The route changed lately. It is looked up again with the next refresh.
     pub(super) const ROUTE_UNSETTLED: Self = Self(0x4_0000);
+    /// BREAK was set in the last message of the next peer: routers without QoS NSLP are on the path.
+    pub(super) const BREAK_BEHIND: Self = Self(0x8_0000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -263,11 +268,15 @@ pub(super) struct Session {
     pub(super) auth: Vec<u8>,
     /// The authenticated sender of the last RESERVE.
     pub(super) peer: Option<Arc<Identity>>,
+    /// Its address, if it answered a handshake there.
+    pub(super) peer_address: Option<IpAddr>,
     /// Unknown objects with AB=11.
     pub(super) refreshed: Vec<u8>,
     pub(super) pending: Vec<Pending>,
     pub(super) passed: Vec<Passed>,
     pub(super) local: Option<Box<Local>>,
+    /// This relay waits for a RESERVE of its previous peer before it reserves further on.
+    pub(super) doubt: Option<Box<Doubt>>,
     /// Refresh period R of the previous peer, in milliseconds.
     pub(super) period_in: u32,
     /// Refresh period R that this node sends, in milliseconds.
@@ -290,6 +299,11 @@ impl Timed for Session {
 }
 
 impl Session {
+    /// Whether routers without QoS NSLP are on the path, as far as this node knows.
+    pub(super) const fn has_gaps(&self) -> bool {
+        self.marks.has(Marks::BREAK) || self.marks.has(Marks::BREAK_BEHIND)
+    }
+
     pub(super) fn new(id: SessionId, mri: Mri, nslp: NslpId, period_ms: u32) -> Self {
         Self {
             id,
@@ -320,10 +334,12 @@ impl Session {
             bound: Vec::new(),
             auth: Vec::new(),
             peer: None,
+            peer_address: None,
             refreshed: Vec::new(),
             pending: Vec::new(),
             passed: Vec::new(),
             local: None,
+            doubt: None,
             period_in: period_ms,
             period_out: period_ms,
             expires: None,
@@ -332,6 +348,22 @@ impl Session {
             forced_after: Time::ZERO,
             link: Link::default(),
         }
+    }
+
+    /// Whether a user of this host asked for the session, or the configuration did.
+    pub(super) fn is_of_this_host(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| match local.origin {
+            Origin::Reserve(_) | Origin::Query | Origin::Aggregate(_) => true,
+            Origin::ForSender | Origin::ReverseDirection(_) => false,
+        })
+    }
+
+    /// Where the request for the reservation comes from, as far as GIST has proof of it.
+    pub(super) fn requested_by(&self) -> RequestedBy {
+        if self.is_of_this_host() {
+            return RequestedBy::LocalUser;
+        }
+        neighbour(self.peer_address, self.peer.is_some())
     }
 
     /// Whether this node answers requests because no node follows.
@@ -411,6 +443,7 @@ impl Session {
         let hold = local.and_then(|l| l.hold_until);
         let again = local.and_then(|l| l.reverse_deadline);
         let retry = local.and_then(|l| l.retry?.at);
-        [self.expires, self.refresh_at, pending, hold, again, retry].into_iter().flatten().min()
+        let doubt = self.doubt.as_ref().map(|doubt| doubt.at);
+        [self.expires, self.refresh_at, pending, hold, again, retry, doubt].into_iter().flatten().min()
     }
 }

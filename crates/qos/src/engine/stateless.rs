@@ -70,6 +70,7 @@ impl Qos {
             mtu: route.mtu,
             initiator: arrival.initiator(),
             peer: arrival.peer.clone(),
+            requested_by: arrival.requested_by(),
             auth: Carried::auth(&[]),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,

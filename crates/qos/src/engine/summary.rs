@@ -7,6 +7,7 @@ use signalbox_resources::Resources;
 
 use super::Qos;
 use super::compose::{Extra, Form, Target};
+use super::doubt::Then;
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::table::MOST_LISTED;
 use super::waiting::Arrival;
@@ -62,6 +63,7 @@ impl Qos {
             self.counters.refreshed += 1;
             tracing::trace!(session = %id, "reservation refreshed by a summary");
             if let Some(key) = key {
+                self.end_doubt(key, None);
                 self.rearm(key);
             }
         }
@@ -254,7 +256,9 @@ impl Qos {
             let ours = session.next_peer == arrival.sii && session.stage == Stage::Reserved;
             if ours && session.pending.is_empty() {
                 session.marks.set(Marks::CONFIRMED, false);
-                self.send_whole(key, RequestKind::Repair);
+                if !self.ask_previous_peer(key, Then::Whole) {
+                    self.send_whole(key, RequestKind::Repair);
+                }
                 self.rearm(key);
             }
         }
@@ -267,5 +271,6 @@ pub(super) fn is_reducible(session: &Session) -> bool {
         && session.marks.has(Marks::CONFIRMED)
         && !session.marks.has(Marks::FULL_ONLY)
         && !session.is_end()
+        && !session.is_doubted()
         && session.pending.is_empty()
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, SessionId};
+use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -49,6 +49,7 @@ impl Qos {
             return Err(Full);
         };
         self.paths += u32::from(asks);
+        self.changes.note(|| SessionChange::opened(id.to_string()));
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
         self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
@@ -82,6 +83,7 @@ impl Qos {
         self.leave_aggregate(key);
         let Some(session) = self.sessions.remove(key) else { return };
         tracing::debug!(session = %session.id, "session closed");
+        self.changes.note(|| SessionChange::closed(session.id.to_string()));
         if session.stage == Stage::Path {
             self.paths = self.paths.saturating_sub(1);
         }

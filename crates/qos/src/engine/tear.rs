@@ -4,7 +4,7 @@ use signalbox_core::slab::Key;
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use super::Qos;
-use super::compose::{Extra, Form, Target, generic};
+use super::compose::{Extra, Form, Target, generic_back};
 use super::event::{Failure, QosEvent};
 use super::session::{Marks, RequestKind, Stage};
 use super::waiting::Arrival;
@@ -62,6 +62,7 @@ impl Qos {
         let session = self.sessions.get_mut(key)?;
         // §5.1.2.1: after a tear no refresh is sent, and no request is retransmitted.
         session.refresh_at = None;
+        session.doubt = None;
         session.pending.clear();
         session.next_rsn();
         let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
@@ -120,7 +121,7 @@ impl Qos {
         tracing::debug!(session = %session.id, grant = grant.0, reason = %why, "reservation lost");
         let info = match why {
             LostWhy::Preempted => Info::PREEMPTED,
-            LostWhy::Deleted => Info::AUTHORISATION,
+            LostWhy::Deleted | LostWhy::Rules => Info::AUTHORISATION,
             _ => Info::RESERVATION_FAILURE,
         };
         let text = why.to_string();
@@ -145,7 +146,7 @@ impl Qos {
             self.fail(key, failure, resources);
         } else {
             let notify = Message {
-                generic: generic(session),
+                generic: generic_back(session),
                 info: Some(InfoSpec { source, ..InfoSpec::from(info) }),
                 note: Some(note).filter(|_| self.config.tell_rule),
                 ..Message::new(MessageType::NOTIFY)
@@ -155,6 +156,7 @@ impl Qos {
             self.set_stage(key, Stage::Torn);
             if let Some(session) = self.sessions.get_mut(key) {
                 session.refresh_at = None;
+                session.doubt = None;
             }
             self.on_gone(key);
         }

@@ -78,7 +78,7 @@ impl SessionView {
             ifindex: session.ifindex,
             rate: session.rate,
             receiver_initiated: session.mri.direction() == Direction::Upstream,
-            gaps: marks.has(Marks::BREAK),
+            gaps: session.has_gaps(),
             last_node: marks.has(Marks::LAST_NODE),
             command: session.local.as_ref().and_then(|local| local.command),
             expires_in: session.expires.map(|at| at.since(now)),

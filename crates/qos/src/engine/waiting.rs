@@ -9,6 +9,7 @@ use signalbox_core::service::{RecvMessage, Security, SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
+use signalbox_resources::{Neighbour, RequestedBy};
 
 use super::command::Command;
 
@@ -21,6 +22,7 @@ pub(super) struct Arrival {
     pub(super) state: Option<StateHandle>,
     pub(super) sii: Option<SiiHandle>,
     pub(super) peer: Option<Arc<Identity>>,
+    pub(super) peer_address: Option<IpAddr>,
     pub(super) authenticated: bool,
     pub(super) stateless: bool,
     pub(super) ip_distance: u8,
@@ -40,6 +42,7 @@ impl Arrival {
             state: message.state,
             sii: message.sii,
             peer: message.peer.clone(),
+            peer_address: message.peer_address,
             authenticated: message.attributes.security == Security::Channel,
             stateless: message.attributes.stateless,
             ip_distance: message.ip_distance,
@@ -56,6 +59,11 @@ impl Arrival {
         self.ip_distance > 0
     }
 
+    /// Where the request comes from, as far as GIST has proof of it.
+    pub(super) fn requested_by(&self) -> RequestedBy {
+        neighbour(self.peer_address, self.peer.is_some())
+    }
+
     /// The address of the signaling initiator by the flow: its sender or, where RESERVEs go upstream, its receiver.
     pub(super) const fn initiator(&self) -> IpAddr {
         match self.mri.direction() {
@@ -63,6 +71,12 @@ impl Arrival {
             Direction::Upstream => self.mri.dst(),
         }
     }
+}
+
+/// A requester that GIST knows by the address of a peer that answered a handshake.
+pub(super) fn neighbour(address: Option<IpAddr>, authenticated: bool) -> RequestedBy {
+    address
+        .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbour(Neighbour { address, authenticated }))
 }
 
 /// The content of a slot.

@@ -1,3 +1,4 @@
 //! Rules and arithmetic.
 
+mod engine;
 mod qspec;

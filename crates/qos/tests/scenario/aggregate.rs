@@ -2,7 +2,7 @@
 
 use signalbox_core::NslpId;
 use signalbox_qos::engine::{Aggregate, Command, Config, QosEvent, StateKeeping};
-use signalbox_qos::wire::{BindingCode, MessageType};
+use signalbox_qos::wire::{BindingCode, Info, MessageType};
 
 use crate::net::{Net, addr, request};
 
@@ -23,7 +23,7 @@ fn region(interior: &str) -> Net {
     net
 }
 
-/// QOS-3.3.1-01, QOS-4.5-01, QOS-4.6-01, QOS-4.6-02, QOS-5.1.2.1-10, QSPEC-4.1-05
+/// QOS-3.3.1-01, QOS-4.5-01, QOS-4.6-01, QOS-5.1.2.1-10, QSPEC-4.1-05
 #[test]
 fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
     let mut net = region("10mbit");
@@ -61,7 +61,7 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
     assert_eq!(net.all_held(), [300_000, 300_000, 400_000, 300_000, 0]);
 }
 
-/// QOS-4.6-02
+/// QOS-4.6-05
 ///
 /// The message that a flow's RESERVE is bound to may arrive first. After the region, messages are not bound any more.
 #[test]
@@ -120,7 +120,10 @@ fn a_flow_fails_where_its_aggregate_cannot_grow() {
     net.reserve(0, 1, request(4, 100_000));
     net.seconds(40);
     let events = net.events(0);
-    assert!(matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{events:?}");
+    let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!((failure.class, failure.code), (Info::SYNCHRONISATION.class.0, Info::SYNCHRONISATION.code));
     assert!(net.log.iter().all(|l| l.to != Some(4)), "it did not go on");
     assert_eq!(net.all_held(), [0; 5]);
 }

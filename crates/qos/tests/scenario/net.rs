@@ -336,6 +336,7 @@ impl Net {
                     state: Some(StateHandle(5)),
                     sii: Some(sii(from)),
                     peer: None,
+                    peer_address: Some(addr(from)),
                     attributes: TransferAttributes::default(),
                     validation: AddressValidation::default(),
                     ip_ttl: 64 - gap,

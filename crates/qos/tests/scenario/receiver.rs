@@ -208,6 +208,8 @@ fn a_tear_is_confirmed_if_somebody_wants_it() {
     assert_eq!(net.events(0), [QosEvent::Released]);
     assert_eq!(net.all_held(), [0; 4]);
     assert!(net.nodes[2].qos.sessions() == 1, "operation state stays a while");
+    let infos: Vec<Info> = net.log.iter().filter_map(|l| Some(l.message().info?.info)).collect();
+    assert_eq!(infos, [[Info::RESERVED; 3], [Info::TORN_DOWN; 3]].concat());
     let tears = net.log.iter().filter(|l| l.message().flags.contains(MessageFlags::TEAR));
     assert_eq!(tears.count(), 3);
     net.seconds(31);

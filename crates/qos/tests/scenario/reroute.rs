@@ -24,7 +24,7 @@ fn diamond(receiver_initiated: bool) -> (Net, SessionId, Mri) {
 }
 
 /// QOS-5.2.5.2-02, QOS-5.2.5.2-03, QOS-5.2.5.2-05, QOS-3.2.12-01, QOS-5.4.1-15, QOS-5.2.5.2-01, QOS-5.2.5.2-04,
-/// QOS-3.2.12-04
+/// QOS-3.2.12-04, QOS-5.3.1-03
 #[test]
 fn a_reservation_moves_with_the_route_and_the_old_branch_goes() {
     let (mut net, session, mri) = diamond(false);
@@ -47,7 +47,6 @@ fn a_reservation_moves_with_the_route_and_the_old_branch_goes() {
     assert_eq!(net.all_held(), [125_000, 0, 125_000, 125_000, 0]);
 }
 
-/// QOS-5.2.5.2-06, QOS-5.3.1-03
 #[test]
 fn a_spurious_change_leaves_the_reservation_alone() {
     let mut net = reserved(4);

@@ -25,6 +25,12 @@ fn a_reservation_is_granted_hop_by_hop_and_torn_down() {
     assert_eq!(granted.quality.rate, Some(125_000));
     assert_eq!(granted.hops.iter().map(|hop| hop.rate).collect::<Vec<_>>(), [125_000, 125_000, 125_000, 0]);
     assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
+    // Each node sends a RESERVE of its own, in its own epoch.
+    let reserves = net.log.iter().filter(|l| l.message().kind == MessageType::RESERVE);
+    let epochs: std::collections::BTreeSet<_> =
+        reserves.map(|l| (l.from, l.message().rsn.unwrap().epoch)).collect();
+    let distinct: std::collections::BTreeSet<_> = epochs.iter().map(|(_, epoch)| *epoch).collect();
+    assert_eq!((epochs.len(), distinct.len()), (3, 3));
 
     // Every node refreshes to its next one; nothing expires.
     net.seconds(600);

@@ -36,7 +36,7 @@ fn one_refresh_serves_many_sessions_of_a_peer() {
     }
 }
 
-/// QOS-5.3.6-03, QOS-3.2.6-02
+/// QOS-5.3.6-03
 #[test]
 fn one_tear_ends_many_sessions() {
     let mut net = with(10, Config { summary: 16, repeat_tear: false, ..Config::default() });
@@ -65,7 +65,7 @@ fn each_tear_that_is_to_be_confirmed_goes_by_itself() {
     assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
 }
 
-/// QOS-5.3.6-02, QOS-5.1.3.6-07
+/// QOS-5.3.6-02
 #[test]
 fn sessions_that_a_restarted_node_does_not_know_come_back() {
     let mut net = many(10);

@@ -81,6 +81,25 @@ fn a_rule_may_ask_who_the_peer_is() {
     assert_eq!((passed.message().kind, rig.held()), (MessageType::RESERVE, 1000));
 }
 
+/// Threats T02: where the default is to deny, a neighbor that answered a handshake at a configured address may reserve, and
+/// the same request without that proof may not.
+#[test]
+fn a_neighbor_is_trusted_by_the_address_at_which_it_answered() {
+    let mut rig = Rig::with_rules(Config::default(), |config| {
+        config.default = Action::Deny;
+        config.trusted = vec!["10.0.1.0/24".parse().unwrap()];
+    });
+    let wanted = qspec(1000);
+    for stranger in [None, Some("10.0.2.1".parse().unwrap())] {
+        rig.peer_address = stranger;
+        let refused = one(rig.receive(&reserve(1, &wanted)));
+        assert_eq!((refused.info(), rig.held()), (Info::AUTHORISATION, 0));
+    }
+    rig.peer_address = Some("10.0.1.1".parse().unwrap());
+    let passed = one(rig.receive(&reserve(2, &wanted)));
+    assert_eq!((passed.message().kind, rig.held()), (MessageType::RESERVE, 1000));
+}
+
 /// QSPEC-4.2.3-04
 #[test]
 fn who_hears_that_a_node_behind_refused_gives_back_what_it_holds() {

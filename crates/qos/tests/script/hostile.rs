@@ -131,6 +131,7 @@ fn arrives(rig: &mut Rig, how: &Stranger, session: SessionId, message: &Message<
         state: how.state,
         sii: how.sii,
         peer: None,
+        peer_address: None,
         attributes: TransferAttributes {
             stateless: how.stateless,
             security,
@@ -189,4 +190,18 @@ fn secure_holds_for_messages_that_arrive() {
         Stranger { state: Some(StateHandle(1)), sii: Some(BEFORE), stateless: false, unchecked: false };
     arrives(&mut rig, &routed, SESSION, &reserve(1, &some), true);
     assert!(rig.held() > 0, "over an authenticated channel it is accepted");
+}
+
+/// A peer chooses its refresh period, but not for how long a node keeps state that is never refreshed.
+#[test]
+fn a_reservation_without_refreshes_ends_within_ten_minutes() {
+    let some = qspec(10_000);
+    let mut rig = Rig::new();
+    rig.receive(&Message { refresh_period: Some(u32::MAX), ..reserve(1, &some) });
+    assert_eq!((rig.qos.sessions(), rig.held()), (1, 10_000));
+    let almost = rig.now + core::time::Duration::from_secs(599);
+    rig.until(almost);
+    assert_eq!(rig.qos.sessions(), 1);
+    rig.until(almost + core::time::Duration::from_secs(2));
+    assert_eq!((rig.qos.sessions(), rig.held()), (0, 0));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_qos::engine::{
-    Command, Config, Flow, Input, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest,
+    Command, Config, Flow, Input, Priority, QosEvent, QosRequest, QueryRequest, Refusal, ReserveRequest,
 };
 use signalbox_qos::qspec::{self as rules, Offer, Supported, Wish, pass, respond};
 use signalbox_qos::wire::qspec::{
@@ -24,6 +24,27 @@ fn begin(rig: &mut Rig, command: Command) -> Sent {
     let [sent] = <[Sent; 1]>::try_from(sent).unwrap();
     rig.sent(&sent);
     sent
+}
+
+/// A second request with the identifier of one whose route is still looked up does not disturb it.
+#[test]
+fn an_identifier_has_one_reservation() {
+    let mut rig = Rig::new();
+    let Command::Reserve(mut wanted) = request() else { panic!() };
+    wanted.receiver_initiated = true;
+    let now = rig.now;
+    let first = Input::Command { id: 1, command: Command::Reserve(wanted.clone()) };
+    rig.qos.handle(now, first, &mut rig.resources);
+    let sent = rig.input(Input::Command { id: 1, command: Command::Reserve(wanted) });
+    assert_eq!(sent.iter().map(|sent| sent.message().kind).collect::<Vec<_>>(), [MessageType::QUERY]);
+    assert_eq!(rig.events.last(), Some(&QosEvent::Refused(Refusal::IdInUse)));
+    rig.input(Input::Command { id: 1, command: Command::Release });
+    rig.until(now + Duration::from_secs(600));
+    assert_eq!(
+        (rig.qos.sessions(), rig.qos.next_deadline()),
+        (0, None),
+        "no session without a timer is left"
+    );
 }
 
 /// QOS-5.2.4-01, QOS-5.2.4-02, QOS-5.2.4-03, QOS-5.2.4-04, QOS-5.2.4-05, QOS-5.3.2-03, QOS-5.3.2-04

@@ -6,7 +6,7 @@ use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_qos::wire::{Info, Message, MessageFlags, MessageType, Rsn};
 
-use crate::rig::{BEFORE, BEHIND, OTHER, Rig, SESSION, Sent, flow, octets, qspec, reserve};
+use crate::rig::{BEFORE, BEHIND, EPOCH, OTHER, Rig, SESSION, Sent, flow, octets, qspec, reserve};
 
 fn response(info: Info) -> Message<'static> {
     Message { info: Some(info.into()), ..Message::new(MessageType::RESPONSE) }
@@ -34,6 +34,43 @@ fn moved() -> Rig {
     let new = Message { rsn: Some(Rsn { number: 9, epoch: 5 }), rii: Some(1), ..reserve(9, &some) };
     assert_eq!(rig.receive_octets(OTHER, flow(), SESSION, &octets(&new)).len(), 1);
     rig
+}
+
+/// The previous peer was asked for a RESERVE. It sends one, and this node sends the repair, which is returned.
+fn asked(rig: &mut Rig, sent: &[Sent]) -> Sent {
+    let [question] = sent else { panic!("{sent:?}") };
+    assert_eq!((question.info(), question.mri), (Info::FULL_QSPEC_REQUIRED, flow().inverted()));
+    assert_eq!(question.message().rsn, Some(Rsn { number: 3, epoch: EPOCH }));
+    let some = qspec(10_000);
+    let sent = rig.receive(&Message { rii: Some(70), ..reserve(3, &some) });
+    let [answer, repair] = <[Sent; 2]>::try_from(sent).unwrap();
+    assert_eq!((answer.info(), answer.message().rii), (Info::RESERVED, Some(70)));
+    repair
+}
+
+/// A relay that is cut off from its previous peer may be a stale branch: it sends nothing along its route, and asks again
+/// less and less often.
+#[test]
+fn a_relay_reserves_along_a_new_route_when_its_previous_peer_has_answered() {
+    for event in [NetworkEvent::Good(SiiHandle(4)), NetworkEvent::Bad, NetworkEvent::CommunicationFailure] {
+        let mut rig = confirmed();
+        let mut sent = rig.network(flow(), event);
+        sent.extend(rig.until(rig.now + Duration::from_secs(130)).into_iter().map(|(_, sent)| sent));
+        assert_eq!(sent.len(), 7, "2, 4, 8, … s after each other");
+        assert!(
+            sent.iter().all(|one| one.info() == Info::FULL_QSPEC_REQUIRED && one.mri == flow().inverted())
+        );
+        // Without an answer the state expires.
+        rig.until(rig.now + Duration::from_secs(60));
+        assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
+    }
+    // The RESERVE itself is what the next peer needs.
+    let mut rig = confirmed();
+    rig.network(flow(), NetworkEvent::CommunicationFailure);
+    let some = qspec(10_000);
+    let sent = rig.receive(&Message { rii: Some(71), ..reserve(3, &some) });
+    let [onward] = &sent[..] else { panic!("{sent:?}") };
+    assert!(onward.message().rii == Some(71) && onward.message().qspec.is_some());
 }
 
 fn tears(sent: &[Sent]) -> Vec<(Option<SiiHandle>, u32)> {
@@ -157,9 +194,10 @@ fn two_changes_in_a_row_leave_two_branches_to_tear_down() {
     let (second, third) = (SiiHandle(4), SiiHandle(5));
     let mut rig = confirmed();
     let sent = rig.network(flow(), NetworkEvent::Good(second));
-    assert_eq!(sent[0].message().rsn.unwrap().number, 2);
+    let repair = asked(&mut rig, &sent);
+    assert_eq!(repair.message().rsn.unwrap().number, 2);
     let sent = rig.network(flow(), NetworkEvent::Good(third));
-    let repair = &sent[0];
+    let repair = asked(&mut rig, &sent);
     assert_eq!(repair.message().rsn.unwrap().number, 4);
     let back = Message { rii: repair.message().rii, ..response(Info::RESERVED) };
     let sent = rig.receive_octets(third, flow().inverted(), SESSION, &octets(&back));
@@ -200,9 +238,9 @@ fn the_old_branch_is_torn_down_when_the_new_one_has_answered() {
     let second = SiiHandle(4);
     let mut rig = confirmed();
     let sent = rig.network(flow(), NetworkEvent::Good(second));
-    let [repair] = &sent[..] else { panic!("{sent:?}") };
+    let repair = asked(&mut rig, &sent);
     assert!(!repair.message().is_tear() && repair.message().rii.is_some());
-    rig.sent(repair);
+    rig.sent(&repair);
     let later = rig.until(rig.now + Duration::from_secs(20));
     assert!(!later.is_empty(), "the RESERVE is sent again");
     assert!(later.iter().all(|(_, s)| !s.message().is_tear()));
@@ -213,4 +251,46 @@ fn the_old_branch_is_torn_down_when_the_new_one_has_answered() {
     let answer = Message { rii: repair.message().rii, ..response(Info::RESERVED) };
     let sent = rig.receive_octets(second, flow().inverted(), SESSION, &octets(&answer));
     assert_eq!(tears(&sent), [(Some(BEHIND), 1)]);
+}
+
+/// "Refresh successful" shows that the new peer had the reservation already: no branch is torn down.
+///
+/// QOS-5.2.5.2-06
+#[test]
+fn a_repair_that_meets_the_reservation_tears_nothing_down() {
+    let second = SiiHandle(4);
+    for (info, torn) in [(Info::RESERVED, vec![(Some(BEHIND), 1)]), (Info::REFRESHED, vec![])] {
+        let mut rig = confirmed();
+        let sent = rig.network(flow(), NetworkEvent::Good(second));
+        let repair = asked(&mut rig, &sent);
+        let answer = Message { rii: repair.message().rii, ..response(info) };
+        let sent = rig.receive_octets(second, flow().inverted(), SESSION, &octets(&answer));
+        assert_eq!(tears(&sent), torn, "{info}");
+        let later = rig.until(rig.now + Duration::from_secs(20));
+        assert!(later.iter().all(|(_, sent)| !sent.message().is_tear()), "{info}");
+    }
+}
+
+/// A reservation that is not to be replaced stands on the old branch too.
+///
+/// QOS-5.4.1-20
+#[test]
+fn a_branch_that_is_to_be_kept_is_not_torn_down() {
+    let second = SiiHandle(4);
+    let mut rig = Rig::new();
+    let some = qspec(10_000);
+    let keep = Message { flags: MessageFlags(0), rii: Some(1), ..reserve(3, &some) };
+    let [onward] = <[Sent; 1]>::try_from(rig.receive(&keep)).unwrap();
+    rig.sent(&onward);
+    rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
+    rig.network(flow(), NetworkEvent::Good(BEHIND));
+    rig.back(&Message { rii: onward.message().rii, ..response(Info::RESERVED) });
+    let sent = rig.network(flow(), NetworkEvent::Good(second));
+    let repair = asked(&mut rig, &sent);
+    let answer = Message { rii: repair.message().rii, ..response(Info::RESERVED) };
+    let sent = rig.receive_octets(second, flow().inverted(), SESSION, &octets(&answer));
+    assert_eq!(tears(&sent), []);
+    let later = rig.until(rig.now + Duration::from_secs(20));
+    assert!(later.iter().all(|(_, sent)| !sent.message().is_tear()));
+    assert_eq!(rig.held(), 10_000);
 }

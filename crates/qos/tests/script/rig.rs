@@ -57,6 +57,8 @@ pub(crate) struct Rig {
     pub(crate) authenticated: bool,
     /// The authenticated identity of the previous peer.
     pub(crate) peer: Option<Arc<Identity>>,
+    /// Where the previous peer answered a handshake.
+    pub(crate) peer_address: Option<IpAddr>,
     /// Directions of the flow that GIST was requested to check, to remove, or to keep, since the last look.
     pub(crate) checked: Vec<Direction>,
     pub(crate) forgotten: Vec<Direction>,
@@ -148,6 +150,7 @@ impl Rig {
             end: false,
             authenticated: false,
             peer: None,
+            peer_address: None,
             checked: Vec::new(),
             forgotten: Vec::new(),
             kept: Vec::new(),
@@ -221,6 +224,7 @@ impl Rig {
             state: Some(StateHandle(1)),
             sii: Some(from),
             peer: self.peer.clone(),
+            peer_address: self.peer_address,
             attributes: TransferAttributes { security, ..TransferAttributes::default() },
             validation: AddressValidation::default(),
             ip_ttl: 64,

@@ -121,6 +121,7 @@ fn the_other_messages_are_as_drawn() {
     assert_eq!(encoded(&v6), octets("04000000 00060001 00041000"), "no identifier: type and length 0");
     assert_eq!(error("03000000 00010001 00000009"), Info::MISSING_OBJECT);
     assert_eq!(error("04000000"), Info::MISSING_OBJECT);
+    assert_eq!(error("04000000 00010001 00000009 00060001 00041000"), Info::ILLEGAL_OBJECT);
 }
 
 /// QOS-5.1.1-02, QOS-5.1.3.6-02, QOS-5.1.3.4-02, QOS-6.6-01

@@ -265,6 +265,7 @@ impl NodeEngine for Toy {
             tos: 0,
             dont_fragment: false,
             flow_label: 0,
+            unproved: false,
             options: &[],
             payload: &[],
         }))

@@ -84,6 +84,7 @@ impl Resources {
             }
             None => self.open(ask, key, &plan, reservation),
         };
+        self.changes.note(|| GrantId(key.to_u64()));
         Admitted {
             grant: GrantId(key.to_u64()),
             reservation: id_of(group),
@@ -169,7 +170,13 @@ impl Resources {
 
     /// Books a reservation on its link and an account. With `flows` it enters its flows, with the hash of an only one
     /// if that is known. With `tell` it queues the installation.
-    fn book(&mut self, key: Key, account: Option<AccountKey>, flows: Option<Option<u32>>, tell: bool) {
+    pub(super) fn book(
+        &mut self,
+        key: Key,
+        account: Option<AccountKey>,
+        flows: Option<Option<u32>>,
+        tell: bool,
+    ) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.booked = true;
         group.account = account.and_then(|account| self.accounts.open(account, group.charge.rate));
@@ -186,7 +193,7 @@ impl Resources {
     }
 
     /// Removes a reservation from its link and its account and, with `flows`, its flows.
-    fn unbook(&mut self, key: Key, flows: bool) {
+    pub(super) fn unbook(&mut self, key: Key, flows: bool) {
         let Some(group) = self.groups.get_mut(key).filter(|group| group.booked) else { return };
         group.booked = false;
         let rank = self.config.preemption.then(|| group.rank(key));
@@ -244,17 +251,23 @@ impl Resources {
                     reason = %why,
                     "reservation lost"
                 );
+                self.changes.note(|| GrantId(member.to_u64()));
                 self.outputs.lost(grant.owner, GrantId(member.to_u64()), why);
             }
         }
+        self.count_lost(why, lost);
+        lost
+    }
+
+    pub(super) fn count_lost(&mut self, why: LostWhy, lost: u32) {
         let counter = match why {
             LostWhy::Preempted => &mut self.counters.preempted,
             LostWhy::KernelRefused(_) => &mut self.counters.kernel_refused,
             LostWhy::InterfaceGone | LostWhy::CapacityReduced => &mut self.counters.interface_lost,
             LostWhy::Deleted => &mut self.counters.deleted,
+            LostWhy::Rules => &mut self.counters.rules_lost,
         };
         *counter += u64::from(lost);
-        lost
     }
 
     /// Reduces the reservation of one grant to `rate`, and reports it to the owner (RFC 4495).
@@ -274,6 +287,7 @@ impl Resources {
         let reservation = Reservation { traffic: grant.conforming(), served: grant.served(), ..reservation };
         let owner = grant.owner;
         self.renew(key, None, reservation);
+        self.changes.note(|| GrantId(member.to_u64()));
         self.outputs.reduced(owner, GrantId(member.to_u64()), rate);
         self.counters.reduced += 1;
         tracing::debug!(

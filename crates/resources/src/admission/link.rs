@@ -58,6 +58,7 @@ pub(crate) struct Link {
     pub(crate) name: Arc<str>,
     pub(crate) up: bool,
     pub(crate) mtu: u32,
+    pub(crate) tunnel: bool,
     pub(crate) config: Option<LinkConfig>,
     pub(crate) measured: Option<u64>,
     pub(crate) used: Charge,

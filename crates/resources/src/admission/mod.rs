@@ -6,20 +6,23 @@ mod group;
 mod link;
 mod outputs;
 mod plan;
+mod reload;
 mod show;
 mod victims;
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use signalbox_core::node::Interface;
+use signalbox_core::shares::Shares;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, Slab, Time};
+use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, ReserverId, Slab, Time};
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::policy::{Accounts, Policy};
-use crate::refusal::{Cause, Refusal};
+use crate::refusal::{Cause, PolicyWhy, Refusal, Rule};
 use crate::request::{
     Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, ResourceOutput, Session,
     WouldAdmit,
@@ -45,12 +48,16 @@ pub struct Resources {
     grants: Slab<Grant>,
     groups: Slab<Group>,
     accounts: Accounts,
+    /// Those of passages through a firewall or NAT, and what each source holds of them.
+    passages: (Accounts, Shares<IpAddr>),
     flows: Flows,
     sessions: HashMap<SessionKey, Key, KeyedHasher>,
     outputs: Outputs,
     /// Number of reservations made so far; it gives their age.
     made: u64,
     counters: Counters,
+    /// Grants that were made, changed or ended, while somebody watches.
+    changes: Changes<GrantId>,
 }
 
 type SessionKey = (IfIndex, ReserverId, Session);
@@ -73,11 +80,16 @@ impl Resources {
             grants: Slab::new(most),
             groups: Slab::new(most),
             accounts: Accounts::new(most, hasher()),
+            passages: (
+                Accounts::new(config.max_pinholes, hasher()),
+                Shares::new(config.max_pinholes, hasher()),
+            ),
             flows: Flows::new(hasher()),
             sessions: HashMap::with_hasher(hasher()),
             outputs: Outputs::default(),
             made: 0,
             counters: Counters::default(),
+            changes: Changes::default(),
             wall_clock_us,
             config,
         })
@@ -105,11 +117,8 @@ impl Resources {
                 name: Arc::from(interface.name.as_str()),
                 up: interface.up,
                 mtu: interface.mtu,
-                config: if interface.tunnel {
-                    self.config.named(&interface.name).cloned()
-                } else {
-                    self.config.link(&interface.name).cloned()
-                },
+                tunnel: interface.tunnel,
+                config: self.config.of_interface(&interface.name, interface.tunnel).cloned(),
                 measured: None,
                 used: Default::default(),
                 peak: 0,
@@ -181,6 +190,7 @@ impl Resources {
         let key = Key::from_u64(grant.0);
         if self.detach(key) {
             self.grants.remove(key);
+            self.changes.note(|| grant);
             self.counters.released += 1;
             tracing::debug!(grant = grant.0, "reservation released");
         }
@@ -189,20 +199,7 @@ impl Resources {
     /// Ends a grant for an administrator, and reports the loss to its owner. Other grants of its reservation stay. A grant
     /// that is lost already is ignored.
     pub fn delete(&mut self, grant: GrantId) {
-        let key = Key::from_u64(grant.0);
-        if !self.detach(key) {
-            return;
-        }
-        if let Some(Grant { owner, .. }) = self.grants.remove(key) {
-            self.counters.deleted += 1;
-            tracing::debug!(
-                protocol = %owner.protocol,
-                owner = owner.key,
-                grant = grant.0,
-                "reservation deleted"
-            );
-            self.outputs.lost(owner, grant, LostWhy::Deleted);
-        }
+        self.lose_grant(Key::from_u64(grant.0), LostWhy::Deleted);
     }
 
     /// The result that a request would have; nothing changes.
@@ -227,6 +224,29 @@ impl Resources {
             WouldAdmit { rspec: plan.rspec(), victims }
         });
         DryRun { rule: verdict.rule.and_then(|rule| self.policy.name(rule)), result }
+    }
+
+    /// The highest rate that the policy permits for a request, whatever rate it has; octets a second. The rules see
+    /// everything else in it.
+    ///
+    /// # Errors
+    /// The policy refuses the request at any rate.
+    pub fn permitted(&self, now: Time, ask: &GrantRequest) -> Result<u64, Refusal> {
+        let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
+        let verdict = self.policy.decide(ask, name, self.wall_us(now));
+        let of_one = match verdict.result {
+            Ok(()) => u64::MAX,
+            Err(Rule::Policy { why: PolicyWhy::Rate { limit, .. }, .. }) => limit,
+            Err(rule) => return Err(Refusal { rule, available: 0 }),
+        };
+        let Some(key) = self.policy.account(verdict.rule, &ask.requester, ask.ifindex) else {
+            return Ok(of_one);
+        };
+        let (used, reservations) = self.accounts.held(self.accounts.find(&key));
+        match self.policy.totals(key.rule, used, 0, reservations.saturating_add(1)) {
+            Ok(()) => Ok(of_one.min(self.policy.total_left(key.rule, used))),
+            Err(rule) => Err(Refusal { rule, available: 0 }),
+        }
     }
 
     /// The resources that an interface can still give to a service without preemption. `None`: the interface is
@@ -272,7 +292,12 @@ impl Resources {
             return;
         };
         group.pending -= 1;
-        group.standing = result.is_ok();
+        if group.standing != result.is_ok() {
+            group.standing = result.is_ok();
+            for member in &group.members {
+                self.changes.note(|| GrantId(member.to_u64()));
+            }
+        }
         // A later installation has its own answer.
         if let Err(error) = result
             && group.pending == 0
@@ -297,13 +322,35 @@ impl Resources {
         self.keys.verify(entity, key_id, signed, tag, wall_seconds(self.wall_clock_us, now))
     }
 
+    /// The list of grants that are made, changed and ended, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<GrantId> {
+        &mut self.changes
+    }
+
     /// Counts since the start.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    const fn wall_us(&self, now: Time) -> u64 {
+    pub(crate) const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The accounts of passages, the rules, and what each source holds.
+    pub(crate) const fn passages(&mut self) -> (&mut Accounts, &Policy, &mut Shares<IpAddr>) {
+        (&mut self.passages.0, &self.policy, &mut self.passages.1)
+    }
+
+    pub(crate) const fn passages_held(&self) -> u32 {
+        self.passages.1.total()
+    }
+
+    pub(crate) const fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    pub(crate) const fn wall_us(&self, now: Time) -> u64 {
         self.wall_clock_us.saturating_add(now.as_micros())
     }
 

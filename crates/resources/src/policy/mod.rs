@@ -3,13 +3,16 @@
 mod accounts;
 mod rule;
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use signalbox_core::IfIndex;
 
 use crate::config::{Action, Config};
+use crate::passage::PassageRequest;
 use crate::refusal::{PolicyWhy, Rule, RuleName};
-use crate::request::{GrantRequest, Requester};
+use crate::request::{GrantRequest, RequestedBy, Requester};
+use crate::units::{Identity, Trusted};
 
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
 use rule::Matcher;
@@ -19,6 +22,7 @@ use rule::Matcher;
 pub(crate) struct Policy {
     rules: Vec<Matcher>,
     default: Action,
+    trusted: Vec<Trusted>,
 }
 
 /// The decision of the rules on a request.
@@ -31,7 +35,11 @@ pub(crate) struct Verdict {
 
 impl Policy {
     pub(crate) fn new(config: &Config) -> Self {
-        Self { rules: config.rules.iter().map(Matcher::new).collect(), default: config.default }
+        Self {
+            rules: config.rules.iter().map(Matcher::new).collect(),
+            default: config.default,
+            trusted: config.trusted.clone(),
+        }
     }
 
     /// Applies the first rule that matches, `wall_us` microseconds after 1970.
@@ -46,8 +54,44 @@ impl Policy {
                 return Verdict { rule: Some(number), result };
             }
         }
-        let result = if self.default == Action::Allow { Ok(()) } else { Err(Rule::Default) };
+        let allowed = self.default == Action::Allow || self.trusts(&ask.requester);
+        let result = if allowed { Ok(()) } else { Err(Rule::Default) };
         Verdict { rule: None, result }
+    }
+
+    /// The rule that allows a passage; `None`: no rule applies.
+    pub(crate) fn passage(&self, ask: &PassageRequest<'_>, wall_us: u64) -> Result<Option<u32>, Rule> {
+        let mut numbered = (0..).zip(&self.rules);
+        match numbered.find(|(_, rule)| rule.applies_to_passage(ask, wall_us)) {
+            Some((number, rule)) if rule.denies() => Err(self.refusal(number, PolicyWhy::Denied)),
+            found => Ok(found.map(|(number, _)| number)),
+        }
+    }
+
+    /// The longest lifetime under a rule.
+    pub(crate) fn max_lifetime(&self, rule: u32) -> Option<Duration> {
+        self.matcher(rule)?.max_lifetime()
+    }
+
+    /// Whether the requester needs no rule. Of a merged request, all neighbours do.
+    pub(crate) fn trusts(&self, requester: &Requester) -> bool {
+        let proved = requester.peer.as_ref();
+        if self.trusted.iter().any(|one| match one {
+            Trusted::Local => requester.requested_by == RequestedBy::LocalUser,
+            Trusted::Peer(wanted) => proved.is_some_and(|peer| rule::proved(wanted, peer)),
+            Trusted::Neighbours(_) => false,
+        }) {
+            return true;
+        }
+        let neighbours = requester.requested_by.neighbours();
+        !neighbours.is_empty()
+            && neighbours.iter().all(|neighbour| {
+                self.trusted.iter().any(|one| match one {
+                    Trusted::Neighbours(net) => net.0.contains(neighbour.address),
+                    Trusted::Peer(Identity::Authenticated) => neighbour.authenticated,
+                    Trusted::Local | Trusted::Peer(_) => false,
+                })
+            })
     }
 
     /// The account of a request, if its rule limits the totals of a requester.
@@ -73,6 +117,12 @@ impl Policy {
             (_, Some(limit)) if reservations > limit => refuse(PolicyWhy::Count { limit }),
             _ => Ok(()),
         }
+    }
+
+    /// The rate that is left of the total of an account; without a limit there is always some.
+    pub(crate) fn total_left(&self, rule: u32, used: u64) -> u64 {
+        let limit = self.matcher(rule).and_then(Matcher::max_total);
+        limit.map_or(u64::MAX, |limit| limit.saturating_sub(used))
     }
 
     pub(crate) fn name(&self, rule: u32) -> Option<RuleName> {

@@ -1,11 +1,13 @@
 //! One rule.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
+use crate::passage::PassageRequest;
 use crate::refusal::PolicyWhy;
 use crate::request::GrantRequest;
 use crate::units::{Hours, Identity as Wanted, Net, Ports};
@@ -20,7 +22,7 @@ pub(crate) struct Matcher {
 }
 
 /// Whether a peer proved this identity.
-fn proved(wanted: &Wanted, peer: &Identity) -> bool {
+pub(super) fn proved(wanted: &Wanted, peer: &Identity) -> bool {
     match wanted {
         Wanted::Any | Wanted::Authenticated => true,
         Wanted::Key(key) => *key == peer.key,
@@ -63,7 +65,8 @@ impl Matcher {
     pub(crate) fn applies(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> bool {
         let rule = &self.config;
         let requester = &ask.requester;
-        any_or_empty(&rule.from, |net| net.0.contains(requester.address))
+        rule.opens.is_empty()
+            && any_or_empty(&rule.from, |net| net.0.contains(requester.address))
             && any_or_empty(&rule.signaling, |protocol| *protocol == ask.owner.protocol)
             && any_or_empty(&rule.peer, |wanted| {
                 requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
@@ -81,6 +84,30 @@ impl Matcher {
                 Action::Allow => ask.filters.iter().all(|filter| self.covers(filter)),
                 Action::Deny => ask.filters.iter().any(|filter| self.touches(filter)),
             }
+    }
+
+    /// Whether the rule applies to this request for a passage.
+    pub(crate) fn applies_to_passage(&self, ask: &PassageRequest<'_>, wall_us: u64) -> bool {
+        let rule = &self.config;
+        let requester = ask.requester;
+        rule.opens.contains(&ask.opening)
+            && any_or_empty(&rule.from, |net| net.0.contains(requester.address))
+            && any_or_empty(&rule.peer, |wanted| {
+                requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
+            })
+            && self.is_now(wall_us)
+            && match rule.action {
+                Action::Allow => self.covers(ask.packets),
+                Action::Deny => self.touches(ask.packets),
+            }
+    }
+
+    pub(crate) const fn denies(&self) -> bool {
+        matches!(self.config.action, Action::Deny)
+    }
+
+    pub(crate) fn max_lifetime(&self) -> Option<Duration> {
+        self.config.max_lifetime.map(|span| span.0)
     }
 
     /// The limit of the rule that this request exceeds, totals excepted.

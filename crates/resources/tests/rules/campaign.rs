@@ -39,6 +39,8 @@ enum Step {
     Answer(bool),
     Measure(bool, u64),
     Interface(bool, bool, bool),
+    /// Other settings: whether reservations may be preempted, the limit of the rule, the share of the links in percent.
+    Reload(bool, u32, u8),
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
@@ -61,6 +63,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<bool>(), 0u64..14).prop_map(|(second, mbit)| Step::Measure(second, mbit)),
         1 => (any::<bool>(), any::<bool>(), any::<bool>())
             .prop_map(|(second, there, up)| Step::Interface(second, there, up)),
+        1 => (any::<bool>(), 1u32..9, 20u8..95)
+            .prop_map(|(preemption, most, share)| Step::Reload(preemption, most, share)),
     ]
 }
 
@@ -81,8 +85,16 @@ fn request(wish: &Wish) -> GrantRequest {
 }
 
 fn start_anew() -> Resources {
+    let mut resources = start(settings(true, 8, 90));
+    for (ifindex, _) in LINKS {
+        resources.measured(ifindex, Some(10 * MBIT));
+    }
+    resources
+}
+
+fn settings(preemption: bool, most: u32, share: u8) -> Config {
     let link = LinkConfig {
-        reservable: Share::percent(90),
+        reservable: Share::percent(share),
         buffer: Some(120_000),
         own_queues: 3,
         ..LinkConfig::new(ANY_LINK, None)
@@ -91,21 +103,16 @@ fn start_anew() -> Resources {
     link.controlled_load.max_share = Some(Share::percent(60));
     let mut rule = RuleConfig::new("all", signalbox_resources::config::Action::Allow);
     rule.max_total = Some(signalbox_resources::Rate(9 * MBIT));
-    rule.max_reservations = Some(8);
-    let config = Config {
+    rule.max_reservations = Some(most);
+    Config {
         links: vec![link],
         rules: vec![rule],
-        preemption: true,
+        preemption,
         max_reservations: 14,
         max_sharers: 3,
         max_victims: 4,
         ..Config::default()
-    };
-    let mut resources = start(config);
-    for (ifindex, _) in LINKS {
-        resources.measured(ifindex, Some(10 * MBIT));
     }
-    resources
 }
 
 /// The state outside of the crate.
@@ -231,6 +238,10 @@ impl World {
                 self.resources.measured(ifindex, Some(mbit * MBIT));
                 self.drain();
             }
+            Step::Reload(preemption, most, share) => {
+                self.resources.reload(NOW, settings(preemption, most, share)).unwrap();
+                self.drain();
+            }
             Step::Interface(second, there, up) => {
                 let (changed, _) = LINKS[usize::from(second)];
                 if there {
@@ -279,6 +290,7 @@ proptest! {
         world.up = LINKS.iter().map(|(ifindex, _)| (*ifindex, true)).collect();
         let interfaces: Vec<_> = LINKS.iter().map(|(ifindex, name)| interface(*ifindex, name)).collect();
         world.resources.interfaces(&interfaces);
+        world.resources.reload(NOW, settings(true, 8, 90)).unwrap();
         world.resources.measured(ETH1, Some(10 * MBIT));
         for port in 0..6 {
             let ask = ask(port, 1);

@@ -10,7 +10,8 @@ use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_resources::config::{Action, Day, RuleConfig};
 use signalbox_resources::token::Token;
-use signalbox_resources::{Cause, Config, GrantRequest, Rate, Requester, Resources};
+use signalbox_resources::units::Trusted;
+use signalbox_resources::{Cause, Config, GrantRequest, Neighbour, Rate, RequestedBy, Requester, Resources};
 
 use crate::support::*;
 
@@ -338,4 +339,49 @@ fn who_a_request_says_that_it_is_for() {
     assert_eq!(decided(&resources, &with(&["bob", "CN=Bob, O=Example"])), Ok(Some(2)));
     assert_eq!(decided(&resources, &with(&["Ann"])), Ok(Some(3)), "another name");
     assert!(decided(&resources, &with(&["ann", "mallory"])).unwrap_err().contains("banned"));
+}
+
+/// Where the default is to deny, users of this host and authenticated neighbors need no rule, and addresses only if they
+/// are configured. The address in the request itself counts for nothing.
+#[test]
+fn the_trusted_need_no_rule_and_others_do() {
+    let by = |requested_by| {
+        let ask = ask(1, 1);
+        GrantRequest { requester: Requester { requested_by, ..ask.requester.clone() }, ..ask }
+    };
+    let neighbour =
+        |address: &str, authenticated| Neighbour { address: address.parse().unwrap(), authenticated };
+    let usual = start(Config { default: Action::Deny, trusted: Trusted::usual(), ..config() });
+    assert_eq!(decided(&usual, &by(RequestedBy::LocalUser)), Ok(None));
+    let near = || RequestedBy::Neighbour(neighbour("10.0.0.1", false));
+    for stranger in [RequestedBy::Unknown, near()] {
+        assert_eq!(decided(&usual, &by(stranger)), Err(DEFAULT.to_owned()));
+    }
+    assert_eq!(decided(&usual, &by(RequestedBy::Neighbour(neighbour("192.0.2.1", true)))), Ok(None));
+
+    let trusted = parse("10.0.0.0/24");
+    let configured = start(Config { default: Action::Deny, trusted, ..config() });
+    assert_eq!(decided(&configured, &by(near())), Ok(None));
+    assert_eq!(decided(&configured, &by(RequestedBy::Unknown)), Err(DEFAULT.to_owned()));
+    // A merged request is as good as the worst of its parts.
+    let merged = |other: &str| {
+        by(RequestedBy::Neighbours(vec![neighbour("10.0.0.1", false), neighbour(other, false)]))
+    };
+    assert_eq!(decided(&configured, &merged("10.0.0.2")), Ok(None));
+    assert_eq!(decided(&configured, &merged("10.0.1.2")), Err(DEFAULT.to_owned()));
+    // A rule that denies comes before.
+    let rules = vec![RuleConfig { from: parse("10.0.0.1"), ..deny("closed") }];
+    let trusted = Trusted::usual();
+    let closed = start(Config { default: Action::Deny, trusted, rules, ..config() });
+    assert_eq!(decided(&closed, &by(RequestedBy::LocalUser)), Err("rule 1 'closed': denied".to_owned()));
+}
+
+#[test]
+fn a_name_without_proof_cannot_be_trusted() {
+    for text in ["local", "authenticated", "dns:r1.example", "192.0.2.0/24"] {
+        assert_eq!(text.parse::<Trusted>().unwrap().to_string(), text);
+    }
+    for text in ["any", "everybody", "192.0.2.0/33"] {
+        assert!(text.parse::<Trusted>().is_err(), "{text}");
+    }
 }

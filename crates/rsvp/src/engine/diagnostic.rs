@@ -8,12 +8,12 @@
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Key;
-use signalbox_core::packet::IpReceived;
 
 use super::Rsvp;
 use super::interfaces::Iface;
 use super::neighbour::Incoming;
 use super::outbox::Envelope;
+use crate::engine::packet::IpReceived;
 use crate::wire::{
     self, Class, DiagErrors, DiagResponse, Diagnostic, HeaderFlags, Message, MessageType, RsvpHop, Writer,
 };

@@ -6,10 +6,10 @@ use core::time::Duration;
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
-use signalbox_core::packet::{IpReceived, IpTransmit};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{GrantId, LostWhy};
 
+use crate::engine::packet::{IpReceived, IpTransmit};
 use crate::wire::{ErrorSpec, Filter, FlowSpec, Session, Style};
 
 /// An input of the engine.

@@ -238,19 +238,22 @@ impl Rsvp {
         if request.ttl == 0 {
             return Err(Refused::BadSource);
         }
+        // An m of 0 is illegal (RFC 2210 §3.1).
+        let asked = request.tspec;
+        let asked = asked.with_min_policed(asked.smallest_packet()).unwrap_or(asked);
         let found = self.find_sender(session, &template);
         if found != mine {
             return Err(Refused::SenderTaken);
         }
         let key = match found {
             Some(key) => key,
-            None => self.open_sender(session, &template, request.tspec).map_err(refused)?,
+            None => self.open_sender(session, &template, asked).map_err(refused)?,
         };
         let upstream = if found.is_some() { self.change_of_sender(session, key) } else { None };
         let adspec = if request.adspec { self.share_start() } else { NONE };
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         let old = core::mem::replace(&mut sender.adspec, adspec);
-        let tspec = core::mem::replace(&mut sender.tspec, request.tspec);
+        let tspec = core::mem::replace(&mut sender.tspec, asked);
         sender.flags |= LOCAL | E_POLICE;
         sender.ttl = request.ttl;
         let extra = sender.extra();
@@ -268,7 +271,7 @@ impl Rsvp {
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);
-        if tspec != request.tspec {
+        if tspec != asked {
             self.reinstall_of(session, key, resources);
         }
         if let Some(upstream) = upstream {

@@ -22,6 +22,7 @@
 //! * `traffic` asks admission control and handles grants that were lost, `police` computes where traffic is policed.
 //! * `route` looks up routes, `trees` keeps those of groups, `timers` does what is due, `local` is the interface to applications.
 //! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
+//! * `packet` is a packet of IP protocol 46.
 //! * `message_ids` connects state with its MESSAGE_IDs (RFC 2961), `neighbour` is the layer below.
 
 mod branch;
@@ -44,6 +45,7 @@ mod message_ids;
 pub mod neighbour;
 mod outbox;
 mod packed;
+mod packet;
 mod path;
 mod path_out;
 mod police;
@@ -76,13 +78,14 @@ use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{IfIndex, Key, Random, ReserverId, Time};
+use signalbox_core::{Changes, IfIndex, Key, Random, ReserverId, SessionChange, Time};
 use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
 pub use counters::Counters;
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 pub use keyring::{Key as IntegrityKey, Secret};
+pub use packet::{IpReceived, IpTransmit};
 pub use view::{ReservationView, SenderView, SessionView};
 
 use crate::wire::{FlowSpec, RsvpHop};
@@ -136,6 +139,8 @@ struct Buffers {
 pub struct Rsvp {
     config: Config,
     counters: Counters,
+    /// Sessions that appeared and disappeared, while somebody watches.
+    changes: Changes<SessionChange>,
     rng: Random,
     /// The time of the input that is handled.
     now: Time,
@@ -193,6 +198,7 @@ impl Rsvp {
         let shared = config.max_shared;
         Ok(Self {
             counters: Counters::default(),
+            changes: Changes::default(),
             now: Time::ZERO,
             interfaces: Interfaces::new(KeyedHasher::new(&mut rng)),
             advertised: Vec::new(),
@@ -335,6 +341,11 @@ impl Rsvp {
             && self.by_sender.is_empty()
             && self.message_ids.is_empty()
             && self.applications.is_empty()
+    }
+
+    /// The list of sessions that appear and disappear, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
+        &mut self.changes
     }
 
     /// Counters since the start.

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::RouteQuery;
-use signalbox_core::packet::IpTransmit;
 
 use super::io::{Output, RsvpEvent};
 use super::neighbour;
+use crate::engine::packet::IpTransmit;
 
 /// The addressing of a packet.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,6 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::packet::IpReceived;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -10,6 +9,7 @@ use super::interfaces::{Iface, InterfaceState};
 use super::message_ids::ReceivedState;
 use super::neighbour::{Arrival, Incoming, Verdict};
 use super::outbox::Envelope;
+use crate::engine::packet::IpReceived;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Session, Style};
 
 impl Rsvp {

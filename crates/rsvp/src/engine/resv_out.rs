@@ -3,7 +3,6 @@
 use core::net::IpAddr;
 
 use signalbox_core::Key;
-use signalbox_core::packet::IpReceived;
 
 use super::Rsvp;
 use super::forward::Confirm;
@@ -13,6 +12,7 @@ use super::message_ids::SentState;
 use super::outbox::Envelope;
 use super::path_out::carry;
 use super::sender::{LOCAL, Sender};
+use crate::engine::packet::IpReceived;
 use crate::wire::{
     Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, Message, MessageType, RsvpHop, Style,
 };

@@ -209,6 +209,9 @@ impl Rsvp {
         let before: Vec<Iface> = if unsent { Vec::new() } else { sender.egress().collect() };
         let upstream = self.change_of_sender(session, key);
         self.set_egress(key, egress);
+        if !egress.is_empty() {
+            self.release_left(session, key, &before, resources);
+        }
         if unsent {
             if egress.iter().any(|iface| iface.is_real()) {
                 self.send_path(key);
@@ -226,6 +229,29 @@ impl Rsvp {
         if let Some(upstream) = upstream {
             self.reinstall_on(session, key, &before, resources);
             self.send_upstream(upstream, session, Tears::Withhold, None);
+        }
+    }
+
+    /// Releases the resources at interfaces that the data of a sender have left, if no other data meet the reservation
+    /// there: no tear comes from behind a lost link, and until the state expires others could not use the resources. The
+    /// state stays until then, so that the reservation is made again if the data return. (UPDATE TRAFFIC CONTROL of RFC
+    /// 2209 considers senders only whose data leave by the interface.)
+    fn release_left(&mut self, session: Key, key: Key, before: &[Iface], resources: &mut Resources) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let left: Vec<Key> = self
+            .branches_of(sender)
+            .filter(|(_, branch)| before.contains(&branch.oif) && branch.grant().is_some())
+            .filter(|(_, branch)| !self.has_senders(session, branch))
+            .map(|(key, _)| key)
+            .collect();
+        for branch in left {
+            self.queue_policing_check(branch);
+            let Some(branch) = self.branches.get_mut(branch) else { continue };
+            if let Some(grant) = branch.grant() {
+                branch.set_grant(None);
+                resources.release(grant);
+                tracing::debug!(grant = grant.0, "reservation at a former interface released");
+            }
         }
     }
 

@@ -4,9 +4,9 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use signalbox_core::Key;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::Slab;
+use signalbox_core::{Key, SessionChange};
 use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
@@ -205,6 +205,7 @@ impl Rsvp {
         let place = Place { dest: wanted.dest, protocol: wanted.protocol, gpi };
         self.destinations.insert(key.index(), place);
         self.portless += u32::from(wanted.port == 0);
+        self.changes.note(|| SessionChange::opened(wanted.to_string()));
         Ok(key)
     }
 
@@ -215,6 +216,8 @@ impl Rsvp {
         let (protocol, gpi) = (record.protocol, record.kind == SessionKind::Gpi);
         self.portless -= u32::from(record.port == 0);
         let place = Place { dest: self.addresses.unpack(dest, v6), protocol, gpi };
+        let named = wire::Session { dest: place.dest, protocol, kind: record.kind, port: record.port };
+        self.changes.note(|| SessionChange::closed(named.to_string()));
         self.destinations.remove(session.index(), place);
         self.by_session.remove(hash, |index| index == session.index());
         self.sessions.remove(session);

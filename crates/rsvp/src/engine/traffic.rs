@@ -5,7 +5,9 @@ use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::intserv::{ErrorTerms, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
-use signalbox_resources::{Cause, GrantId, GrantRequest, LostWhy, Owner, Refusal, Requester, Resources};
+use signalbox_resources::{
+    Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Refusal, RequestedBy, Requester, Resources,
+};
 
 use super::branch::{Branch, Request};
 use super::forward::Tears;
@@ -13,7 +15,7 @@ use super::path::policy_in;
 use super::policy;
 use super::receive::Failure;
 use super::resv_err::ResvErrContents;
-use super::sender::Sender;
+use super::sender::{LOCAL, Sender};
 use super::session::{NONE, Session};
 use super::{PROTOCOL, Rsvp};
 use crate::wire::{
@@ -105,6 +107,7 @@ impl Rsvp {
         };
         let requester =
             Requester::at(address.unwrap_or_else(|| self.addresses.unpack(session.dest, session.v6)));
+        let requester = Requester { requested_by: self.requested_by(session, branch, ifindex), ..requester };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         if filters.is_empty() {
             return Err(GONE);
@@ -121,6 +124,41 @@ impl Rsvp {
             ask.guaranteed = Some(GuaranteedRequest { rspec, terms: terms.unwrap_or_default() });
         }
         Ok(ask)
+    }
+
+    /// Where the merged requests of a reservation come from. A reservation for flows that users of this host announced is
+    /// their request: RFC 2205 lets receivers reserve for no more than the Tspec of the Path.
+    fn requested_by(&self, session: &Session, branch: &Branch, ifindex: IfIndex) -> RequestedBy {
+        let own = if branch.sender == NONE {
+            let mut senders = self
+                .sessions
+                .key_of(branch.session)
+                .into_iter()
+                .flat_map(|key| self.senders_of(key))
+                .filter(|(key, sender)| {
+                    sender.leaves_by(branch.oif) && (session.style != Some(Style::Se) || branch.names(*key))
+                })
+                .peekable();
+            senders.peek().is_some() && senders.all(|(_, sender)| sender.has(LOCAL))
+        } else {
+            self.senders.get_index(branch.sender).is_some_and(|sender| sender.has(LOCAL))
+        };
+        if own {
+            return RequestedBy::LocalUser;
+        }
+        let authenticated = self.neighbours.config().of(ifindex).integrity.receiving;
+        let neighbour = |request: &Request| {
+            self.hops.lookup(request.hop).map(|hop| Neighbour { address: hop.addr, authenticated })
+        };
+        let more = branch.requests().skip(1);
+        match (neighbour(&branch.first), more.map(neighbour).collect::<Option<Vec<_>>>()) {
+            (Some(first), Some(more)) if more.is_empty() => RequestedBy::Neighbour(first),
+            (Some(first), Some(mut more)) => {
+                more.push(first);
+                RequestedBy::Neighbours(more)
+            }
+            _ => RequestedBy::Unknown,
+        }
     }
 
     /// Error terms of the path up to this node, from the ADSPEC of a sender (RFC 2212).
@@ -208,7 +246,7 @@ impl Rsvp {
                 Failure::new(ErrorCode::TRAFFIC_CONTROL_SYSTEM, 0)
             }
             // "Rejected for administrative reasons" (RFC 2205 appendix B).
-            LostWhy::Deleted => Failure::new(ErrorCode::POLICY, 0),
+            LostWhy::Deleted | LostWhy::Rules => Failure::new(ErrorCode::POLICY, 0),
         };
         let mut upstream = self.begin_change();
         self.record_branch(&mut upstream, session, key);

@@ -4,11 +4,11 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Route};
-use signalbox_core::packet::IpReceived;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{ResourceOutput, Resources, units::Rate};
 
+use crate::engine::IpReceived;
 use crate::engine::{Config, Input, Output, PROTOCOL, Rsvp};
 use crate::wire::{
     Diagnostic, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, Hello, ListedId, MessageId,

@@ -131,15 +131,16 @@ fn a_neighbour_that_changes_its_mind() {
     assert!(a.summarise(ms(2000), 5000, 2));
 }
 
-/// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-3.3-09: the next node is unknown or without RSVP; a group.
+/// Proves RSVPRR-2961-3.3-09: to a group. Also if the next node is unknown or without RSVP.
 #[test]
 fn paths_that_go_alone() {
     let (mut a, _b) = acquainted(5000..5003);
     a.path(ms(1000), Kind::Trigger, 5000, To::Unknown);
     a.path(ms(1000), Kind::Trigger, 5001, To::Next(77));
     a.path(ms(1000), Kind::Trigger, 5002, To::Group);
+    a.path(ms(1000), Kind::Trigger, 5003, To::Group);
     let packets = a.drain();
-    assert_eq!(kinds(&packets), [PATH; 3]);
+    assert_eq!(kinds(&packets), [PATH; 4]);
     assert!(packets.iter().all(|packet| packet.router_alert));
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::neighbour::{HelloConfig, Incoming, Upcall};
 use signalbox_rsvp::wire::MessageType;
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::IpReceived;
 
 use super::rig::{ETH, Kind, Node, To, addr, config, ms, prompt, talk};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_core::packet::IpReceived;
 use signalbox_core::rng::Random;
 use signalbox_core::{IfIndex, Time};
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::neighbour::{
     Arrival, Config, Envelope, Incoming, Neighbours, Outgoing, ReceivedHandle, Reduction, SendReason,
     SentHandle, SummaryTo, Upcall, Verdict,
@@ -281,7 +281,9 @@ impl Node {
         let octets = self.compose(kind, dest, port, ttl);
         let next_hop = match to {
             To::Next(last) => Some(addr(last)),
-            To::Unknown | To::Group => None,
+            // Node 2 acknowledged the state before.
+            To::Group => Some(addr(2)),
+            To::Unknown => None,
         };
         let envelope = Envelope {
             src: if down { IpAddr::from([10, 0, 0, 1]) } else { self.addr },

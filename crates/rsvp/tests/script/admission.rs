@@ -96,6 +96,23 @@ fn a_request_goes_on_only_if_policy_accepts() {
     assert_eq!(served(&rig, 2), [vec![sender(2).src]]);
 }
 
+/// Threat T04: where the default is to deny, only Resvs of configured neighbors are admitted (RFC 2205 §1.2).
+#[test]
+fn a_neighbor_that_is_not_configured_reserves_nothing() {
+    for (trusted, held) in [("10.0.2.0/24", 1), ("10.0.7.0/24", 0)] {
+        let mut links = signalbox_resources::Config::of_link("*", "10mbit".parse().unwrap());
+        links.default = Action::Deny;
+        links.trusted = vec![trusted.parse().unwrap()];
+        let mut rig = Rig::with_resources(links);
+        rig.path(&Path::of(session(), 1, 1));
+        let sent = rig.resv(&Resv::ff(&[(load(B), 1)]));
+        assert_eq!(rig.reservations(), held, "{trusted}");
+        if held == 0 {
+            assert_eq!(one(&sent, MessageType::RESV_ERR).error().code, ErrorCode::POLICY);
+        }
+    }
+}
+
 /// RSVP-1.2-02: the classifier gets the filters of the named senders only.
 #[test]
 fn packets_of_other_senders_are_not_classified() {

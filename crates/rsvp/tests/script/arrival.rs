@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::IpReceived;
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input};
 use signalbox_rsvp::wire::{ErrorCode, MessageType, RsvpHop, Session, checksum};
 

@@ -6,9 +6,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use signalbox_core::node::{Interface, Route};
-use signalbox_core::packet::IpReceived;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::{ResourceOutput, Resources};
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{
     Command, Config, FlowRequest, Input, Output, ReserveRequest, Rsvp, SenderRequest,
 };
@@ -232,9 +232,8 @@ fn ways(octets: &[u8]) -> Vec<IpAddr> {
     Message::parse(octets).unwrap().responses().map(|one| one.incoming).collect()
 }
 
-/// Proves RSVPX-2745-3-06 and RSVPX-2745-2-02: the reply comes directly from the sender's node, or with a ROUTE from
-/// node to node and from the LAST-HOP; each hop is reported once, with its reservation; all is unicast, a DREQ is one
-/// datagram.
+/// Proves RSVPX-2745-3-06: the reply comes directly from the sender's node, or with a ROUTE from node to node and from
+/// the LAST-HOP; each hop is reported once, with its reservation; all is unicast, a DREQ is one datagram.
 #[test]
 fn there_and_back_both_ways() {
     let mut chain = Chain::new(4);

@@ -74,6 +74,18 @@ fn a_sender_offers_every_service() {
     assert_eq!(adspec.controlled_load, Some(ControlledLoad::default()));
 }
 
+/// RSVPIS-2210-3.1-03: an m of 0 is illegal, and no sender of this node announces one.
+#[test]
+fn a_sender_without_a_smallest_packet_gets_one() {
+    let mut rig = Rig::new();
+    rig.command(1, Command::Session(session()));
+    let Command::Sender(mut request) = announce() else { unreachable!() };
+    request.tspec = request.tspec.with_min_policed(0).unwrap();
+    let path = one(&rig.command(1, Command::Sender(request)), MessageType::PATH);
+    // The smallest IPv4 packet.
+    assert_eq!(path.message().sender_tspec.unwrap().read().unwrap().min_policed(), 20);
+}
+
 /// RSVPIS-2210-2.1-05, RSVPIS-2210-2.3.2-01: the sender gets the merged request of all receivers, without their smaller
 /// packets.
 #[test]

@@ -86,6 +86,11 @@ fn a_receiver_of_this_node_reserves() {
     assert_eq!(sent[0].message().hop, Some(RsvpHop { addr: at(1, 1), lih: 77 }));
     let events = rig.take_events(1);
     assert!(matches!(&events[..], [RsvpEvent::Path { sender: of, .. }] if *of == sender(1)), "{events:?}");
+    // RSVP-2.10-02: another one registers after the Path.
+    rig.command(2, Command::Session(here()));
+    let events = rig.take_events(2);
+    assert!(matches!(&events[..], [RsvpEvent::Path { sender: of, .. }] if *of == sender(1)), "{events:?}");
+    rig.command(2, Command::Close);
     for _ in 0..10 {
         rig.path(&path);
         let sent = rig.wait(Duration::from_secs(15));

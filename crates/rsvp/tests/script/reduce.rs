@@ -40,7 +40,7 @@ fn reduce(rig: &mut Rig, flowspec: FlowSpec) -> Vec<Sent> {
     rig.resv(&Resv { extra: priority(300, 300), ..Resv::ff(&[(load(80.0 * B), 1)]).from(2, 8, strong()) })
 }
 
-/// RSVPX-4495-5-01, RSVPX-4495-5-02, RSVPX-4495-5-05: the weaker reservation is reduced by what is needed, and its next
+/// RSVPX-4495-5-01, RSVPX-4495-5-02: the weaker reservation is reduced by what is needed, and its next
 /// hop gets a report of the rest.
 #[test]
 fn no_more_is_taken_than_is_needed() {
@@ -66,7 +66,7 @@ fn no_more_is_taken_than_is_needed() {
     assert_eq!(told.flows()[0].0, Some(guaranteed(10.0 * B, LEFT, 0)));
 }
 
-/// RSVPX-4495-5-03, RSVPX-4495-5-04: a next hop that still requests more gets the same report and loses nothing; a
+/// RSVPX-4495-5-04: a next hop that still requests more gets the same report and loses nothing; a
 /// smaller request is granted and goes upstream.
 #[test]
 fn what_is_left_is_absolute() {

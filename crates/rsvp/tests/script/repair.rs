@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use signalbox_core::node::Prefix;
 use signalbox_rsvp::engine::{Command, Config, FlowRequest, Input, ReserveRequest};
 use signalbox_rsvp::wire::{MessageType, RsvpHop, Style};
 
@@ -28,6 +29,41 @@ fn a_reservation_that_data_meet_again_is_for_what_they_are_now() {
     // With each refresh that follows as well.
     rig.resv(&Resv::ff(&[(load(8.0 * B), 1)]));
     assert_eq!(rates(&rig, 2), [50_000]);
+}
+
+/// Data that left by another interface need no reservation at the former one: it is released at once, and not when its state
+/// expires. A shared reservation stays while the data of another sender meet it.
+#[test]
+fn what_data_have_left_is_released_at_once() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    assert_eq!(rates(&rig, 2).len(), 1);
+    rig.route("10.9.0.0", 24, 3);
+    assert_eq!(rates(&rig, 2).len(), 0);
+    assert_eq!(kinds(&rig.resv(&Resv::ff(&[(load(B), 1)]).from(3, 9, session()))).len(), 1);
+    assert_eq!((rates(&rig, 2).len(), rates(&rig, 3).len()), (0, 1));
+    // Without a route nothing is known about the data.
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    rig.routes.clear();
+    rig.input(Input::RouteChanged(Prefix { addr: addr("10.9.0.0"), len: 24 }));
+    assert_eq!(rates(&rig, 2).len(), 1);
+    // Two senders of a group, whose trees change one after the other.
+    for wf in [false, true] {
+        let mut rig = Rig::new();
+        for n in [1, 2] {
+            rig.tree(group(), n, 1, &[2]);
+            rig.path(&Path::of(group(), n, 1));
+        }
+        let resv = if wf { Resv::wf(load(B)) } else { Resv::se(load(B), &[1, 2]) };
+        rig.resv(&resv.from(2, 9, group()));
+        for (n, left) in [(1, 1), (2, 0)] {
+            rig.tree(group(), n, 1, &[3]);
+            assert_eq!(rates(&rig, 2).len(), left);
+        }
+    }
 }
 
 /// The link at eth1 goes up or down, and the node gets the change.

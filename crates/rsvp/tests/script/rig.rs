@@ -19,11 +19,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
-use signalbox_core::packet::IpReceived;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::intserv::{RSpec, TSpec};
 use signalbox_resources::{LostWhy, ResourceOutput, Resources};
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Command, Config, Input, Output, PROTOCOL, Rsvp, RsvpEvent};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, MessageType, RsvpHop, Selector, Session,

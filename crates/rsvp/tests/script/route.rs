@@ -46,6 +46,11 @@ fn another_previous_hop_gets_the_resv_at_once() {
     let sent = rig.wait(Duration::from_secs(45));
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(4, 9)));
     assert_eq!(rig.rsvp.counters().hop_changes, 1);
+    // The same if both hops are neighbours at one interface.
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.path(&Path { hop: RsvpHop { addr: at(1, 8), lih: 5 }, ..Path::new() });
+    assert_eq!((kinds(&rig.path_tear(&Path::new())), rig.rsvp.senders()), (vec![], 1));
 }
 
 /// RSVP-3.1.3-15: Paths of one sender from two previous hops in turn. The last one gets the Resv; no state of either is
@@ -95,7 +100,7 @@ fn a_reservation_moves_with_its_route() {
     assert_eq!((rig.reserved(2), rig.reserved(3)), (0, 10_000));
 }
 
-/// RSVP-3.1.3-13, RSVP-3.1.3-14, RSVP-2209-PATH-07, RSVP-2209-1-02, RSVP-3.1.5-03, RSVP-3.1.5-06
+/// RSVP-3.1.3-13, RSVP-3.1.3-14, RSVP-2209-PATH-07, RSVP-2209-1-02, RSVP-3.1.5-06
 #[test]
 fn multicast_path_state_that_routing_does_not_expect_waits_aside() {
     let mut rig = Rig::new();
@@ -108,7 +113,7 @@ fn multicast_path_state_that_routing_does_not_expect_waits_aside() {
     let sent = rig.wait(Duration::from_secs(45));
     let resvs = all(&sent, MessageType::RESV);
     assert!(!resvs.is_empty() && resvs.iter().all(|one| one.dst == at(2, 9)));
-    // RSVP-3.1.5-03, RSVP-3.1.5-06
+    // RSVP-3.1.5-06
     assert_eq!(kinds(&rig.path_tear(&Path::of(group(), 1, 1))), []);
     let sent = rig.path_tear(&Path::of(group(), 1, 2));
     assert_eq!(one(&sent, MessageType::PATH_TEAR).oif, 3);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
-use signalbox_core::packet::IpReceived;
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Rsvp};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, ListedId, MessageType, RsvpHop, Session,
@@ -95,6 +95,25 @@ fn a_path_is_addressed_to_its_session() {
     rig.path(&path);
     rig.packet(1, sender(1).src, at(1, 1), 60, &path.tear_octets());
     assert_eq!(rig.rsvp.sessions(), 1);
+}
+
+/// RFC 2205 §3.1.3: the IP source of a Path is an address of its sender.
+#[test]
+fn a_path_comes_from_its_sender() {
+    let mut rig = Rig::new();
+    let path = Path::new();
+    let stranger = at(1, 66);
+    assert!(rig.packet(path.iif, stranger, path.session.dest, path.ttl, &path.octets()).is_empty());
+    assert_eq!(rig.rsvp.senders(), 0);
+    rig.path(&path);
+    rig.packet(path.iif, stranger, path.session.dest, path.ttl, &path.tear_octets());
+    assert_eq!(rig.rsvp.senders(), 1);
+
+    let mut config = Config::default();
+    config.neighbours.interface.trust.any_source = true;
+    let mut rig = Rig::with(config);
+    rig.packet(path.iif, stranger, path.session.dest, path.ttl, &path.octets());
+    assert_eq!(rig.rsvp.senders(), 1);
 }
 
 #[test]

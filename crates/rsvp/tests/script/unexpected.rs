@@ -65,6 +65,10 @@ fn a_tear_of_what_waits_aside_names_its_previous_hop() {
     let unmatched = rig.rsvp.counters().unmatched;
     assert_eq!(kinds(&rig.path_tear(&other)), []);
     assert_eq!(rig.rsvp.counters().unmatched, unmatched + 1);
+    // The previous hop of the state in use, by the interface of the other state.
+    let stray = Path { iif: 2, ..Path::of(group(), 1, 1) };
+    assert_eq!(kinds(&rig.path_tear(&stray)), []);
+    assert_eq!((rig.rsvp.counters().unmatched, rig.reservations()), (unmatched + 2, 1));
     rig.path_tear(&Path::of(group(), 1, 1));
     assert_eq!(rig.rsvp.senders(), 1, "it is still there");
 }

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use signalbox_core::node::{Interface, Route};
-use signalbox_core::packet::IpReceived;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{ResourceOutput, Resources};
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
 use signalbox_rsvp::wire::{
     Filter, FlowSpec, HeaderFlags, MessageType, RsvpHop, Selector, Session, SessionKind, Style, Writer,

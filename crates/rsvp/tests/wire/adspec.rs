@@ -48,7 +48,8 @@ fn local() -> LocalServices {
 /// The same path after one more hop.
 const GENERAL_2: &str = "01000008 04000001 00000002 06000001 49989680 08000001 0000006e 0a000001 000003e8";
 
-/// Proves RSVP-A.12-01, RSVPIS-2210-3.3.2-01, RSVPIS-2210-3.3.3-01, RSVPIS-2210-3.3.4-01 and RSVPIS-2210-3.3.6-01.
+/// Proves RSVP-A.12-01, RSVPIS-2210-3.3.2-01, RSVPIS-2210-3.3.3-01, RSVPIS-2210-3.3.3-02, RSVPIS-2210-3.3.4-01 and
+/// RSVPIS-2210-3.3.6-01.
 #[test]
 fn by_hand() {
     let general = Path {
@@ -105,7 +106,7 @@ fn one_hop_further() {
     assert_eq!(advance(&[GENERAL, &saturated], &local()), object(&[GENERAL_2, expected]));
 }
 
-/// Proves RSVPIS-2210-3.3.3-02 and RSVPIS-2210-3.3.3-03: the empty fragment is expanded, its break bit stays.
+/// Proves RSVPIS-2210-3.3.3-03: the empty fragment is expanded, its break bit stays.
 #[test]
 fn empty_guaranteed_fragment() {
     for (empty, flag) in [(EMPTY_GUARANTEED, "00"), ("02800000", "80")] {
@@ -239,6 +240,9 @@ fn lengths() {
     // A fragment that is longer by an unknown parameter.
     let longer = TERMS.replacen("02000008", "0200000a", 1) + "ef000001 12345678";
     assert!(!bad(&object(&[GENERAL, &longer])));
+    let nothing = LocalServices { guaranteed: None, controlled_load: None, ..local() };
+    let broken = longer.replacen("02000", "02800", 1);
+    assert_eq!(advance(&[GENERAL, &longer], &nothing), object(&[GENERAL_2, &broken]));
     assert!(bad(&object(&[GENERAL, "02000002 85000001 00000001"])), "only one of four terms");
 }
 

@@ -40,7 +40,7 @@ fn demanded_objects() {
     }
 }
 
-/// Proves RSVP-3.1-02: objects without a fixed place may come anywhere before the STYLE.
+/// Proves RSVP-3.1-02, RSVP-3.1.3-01 and RSVP-3.1.4-01: objects without a fixed place may come anywhere before the STYLE.
 #[test]
 fn free_order() {
     let mut order = [SESSION, HOP, TIME, POLICY, TEMPLATE, TSPEC];

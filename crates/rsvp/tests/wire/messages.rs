@@ -41,7 +41,7 @@ fn error_spec() -> ErrorSpec {
     ErrorSpec { node: ip("10.0.1.2"), flags: ErrorFlags::default(), code: ErrorCode::ADMISSION, value: 2 }
 }
 
-/// Proves RSVP-3.1.3-01, RSVP-3.1.3-02, RSVP-A.11-01, RSVPIS-2210-3.1-01 and RSVPIS-2210-3.1-02.
+/// Proves RSVP-3.1.3-02, RSVP-A.11-01, RSVPIS-2210-3.1-01 and RSVPIS-2210-3.1-02.
 #[test]
 fn path() {
     let by_hand = message(1, &[SESSION, HOP, TIME, TEMPLATE, TSPEC]);
@@ -64,7 +64,7 @@ fn path() {
     assert_eq!((read.refusal, read.flows().count(), read.policy().count()), (None, 0, 0));
 }
 
-/// Proves RSVP-3.1.4-01, RSVP-3.1.4-02, RSVP-3.1.4-06, RSVP-3.1.4-07 and RSVP-3.1.4-08: all styles, both services.
+/// Proves RSVP-3.1.4-02, RSVP-3.1.4-06, RSVP-3.1.4-07 and RSVP-3.1.4-08: all styles, both services.
 #[test]
 fn resv() {
     let rspec = RSpec::new(250_000.0, 1000).unwrap();

@@ -250,7 +250,7 @@ fn resv_confirm() {
     assert_eq!(fault(2, &[SESSION, HOP, TIME, "00080f01 e0000001", FF]), Fault::Value);
 }
 
-/// Proves RSVP-B-03, RSVP-B-04, RSVP-B-18 and RSVPX-2750-4-04: numbers of error values.
+/// Proves RSVP-B-03 and RSVPX-2750-4-04: numbers of error values.
 #[test]
 fn error_values() {
     let decoded = |value| {

@@ -38,8 +38,8 @@ fn by_hand() {
     assert_eq!(written(MessageType::PATH, |w| _ = w.sender_tspec(&sent))[8..], hex(TSPEC));
 }
 
-/// Proves RSVPIS-2210-3.1-03, RSVPIS-2210-3.1-04, RSVPIS-2215-3.6-02, RSVPIS-2215-3.6-03 and RSVPIS-2212-Invocation-02:
-/// invalid values of r, b, p, m and M.
+/// Proves RSVPIS-2210-3.1-04, RSVPIS-2215-3.6-02, RSVPIS-2215-3.6-03 and RSVPIS-2212-Invocation-02: invalid values of r,
+/// b, p and M. An m of 0 is accepted from others: some senders leave it so.
 #[test]
 fn values_that_are_none() {
     let floats = [0.0, -0.0, -1.0, 0.5, f32::NAN, f32::NEG_INFINITY, 5e13];

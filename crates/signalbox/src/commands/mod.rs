@@ -12,6 +12,7 @@ mod query;
 mod reserve;
 mod rsvp;
 mod show;
+mod watch;
 
 use anyhow::Result;
 
@@ -60,6 +61,8 @@ subcommands! {
         Rsvp(rsvp::RsvpArgs),
         /// Show the state of the node.
         Show(show::ShowArgs),
+        /// Print what changes at the node: reservations, interfaces, sessions.
+        Watch(watch::WatchArgs),
         /// End state of the node, also that of another client or node.
         Clear(clear::ClearArgs),
         /// What the rules of the node answer to a request, without sending it.

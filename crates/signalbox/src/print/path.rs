@@ -51,7 +51,8 @@ pub(crate) fn failure_text(failure: &v1::Failure) -> String {
         Some(v1::failure::Code::Qos(_)) | None => {}
     }
     text += &failure.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
-    text += &failure.rule.as_ref().map(|rule| format!(": {rule}")).unwrap_or_default();
+    let more = failure.rule.as_ref().or(failure.detail.as_ref());
+    text += &more.map(|more| format!(": {more}")).unwrap_or_default();
     if let Some(available) = failure.available_octets_per_s {
         text += &format!("; available: {}", rate(available));
     }

@@ -61,6 +61,10 @@ reasons! {
     ClientTooSlow, "CLIENT_TOO_SLOW", ResourceExhausted;
     /// There is no such reservation, or it ended.
     NoReservation, "NO_RESERVATION", NotFound;
+    /// The configuration file cannot be read.
+    ConfigUnreadable, "CONFIG_UNREADABLE", FailedPrecondition;
+    /// The user has no role that allows the call.
+    NoRole, "NO_ROLE", PermissionDenied;
     /// The daemon stops.
     Stopping, "STOPPING", Unavailable;
     /// A mistake of the daemon.

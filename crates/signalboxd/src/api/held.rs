@@ -2,6 +2,7 @@
 
 use signalbox_api::v1;
 use signalbox_core::ReserverId;
+use signalbox_core::node::Interface;
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_linux::traffic::Statistics;
 use signalbox_node::Node;
@@ -74,9 +75,14 @@ pub(crate) fn reservation(
         let statistics = read.inspect_err(|error| tracing::debug!(%error, "statistics")).ok().flatten();
         (enforcer.is_enforced(held.reservation), statistics)
     });
+    v1::Reservation { enforced, statistics: statistics.map(counted), ..row(node, held, kernel.interfaces()) }
+}
+
+/// A reservation without what the kernel has counted of it. `enforced` means that the kernel confirmed it.
+pub(crate) fn row(node: &Node, held: &ReservationView<'_>, interfaces: &[Interface]) -> v1::Reservation {
     let session = node.qos().filter(|_| held.owner.protocol == ReserverId::QOS);
     let session = session.and_then(|qos| qos.session_of(held.owner.key));
-    let here = kernel.interfaces().iter().any(|one| one.addresses.contains(&held.requester.address));
+    let here = interfaces.iter().any(|one| one.addresses.contains(&held.requester.address));
     v1::Reservation {
         id: id(held.grant),
         protocol: protocol(held.owner.protocol).into(),
@@ -87,8 +93,8 @@ pub(crate) fn reservation(
         service: Some(types::service(held.service, || guaranteed(held.rspec))),
         rule: held.rule.as_ref().map(ToString::to_string),
         peer: (!here).then(|| held.requester.address.to_string()),
-        enforced,
-        statistics: statistics.map(counted),
+        enforced: held.in_kernel,
+        statistics: None,
         priority: Some(v1::Priority {
             setup: held.priority.setup.into(),
             defending: Some(held.priority.defending.into()),

@@ -4,11 +4,13 @@ pub(crate) mod errors;
 pub(crate) mod held;
 pub(crate) mod node;
 pub(crate) mod pages;
+pub(crate) mod reload;
 pub(crate) mod reservations;
 pub(crate) mod reserver;
 pub(crate) mod standard;
 pub(crate) mod types;
 
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use signalbox_api::v1::InterfaceRef;
@@ -18,6 +20,8 @@ use signalbox_core::node::Interface;
 use signalbox_node::ProtocolId;
 use tonic::Status;
 
+use crate::access::Roles;
+use crate::log::LogLevel;
 use crate::requests::LoopHandle;
 
 /// What every service needs; cheap to clone.
@@ -29,6 +33,12 @@ pub(crate) struct Api {
     pub(crate) facts: Arc<Facts>,
     /// The interfaces.
     pub(crate) names: Names,
+    /// The configuration in force.
+    pub(crate) config: Current,
+    /// The level of the log.
+    pub(crate) log: LogLevel,
+    /// What users may do.
+    pub(crate) roles: Roles,
 }
 
 /// What does not change while the daemon runs.
@@ -42,10 +52,6 @@ pub(crate) struct Facts {
     pub(crate) start_unix_us: u64,
     /// Whether a protocol runs that reserves.
     pub(crate) reserves: bool,
-    /// The configuration.
-    pub(crate) config: Config,
-    /// The digest of the configuration, in hexadecimal digits.
-    pub(crate) digest: String,
 }
 
 impl Facts {
@@ -56,8 +62,6 @@ impl Facts {
             protocols: config.settings(0, false).protocols(),
             start_unix_us: types::unix_us(),
             reserves: config.reserves(),
-            config: config.clone(),
-            digest: config.digest().iter().map(|octet| format!("{octet:02x}")).collect(),
         }
     }
 }
@@ -68,6 +72,36 @@ impl Api {
         let runs = self.facts.protocols.contains(&protocol);
         runs.then_some(()).ok_or_else(|| errors::not_running(protocol.name()))
     }
+}
+
+/// The configuration in force, which a reload changes; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Current {
+    /// The file that it was read from.
+    pub(crate) path: Arc<PathBuf>,
+    config: Arc<RwLock<Arc<Config>>>,
+}
+
+impl Current {
+    /// The configuration of a daemon that starts.
+    pub(crate) fn new(path: PathBuf, config: Config) -> Self {
+        Self { path: Arc::new(path), config: Arc::new(RwLock::new(Arc::new(config))) }
+    }
+
+    /// The configuration.
+    pub(crate) fn get(&self) -> Arc<Config> {
+        // It is replaced as a whole, so that a poisoned one is as good as any.
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, config: Config) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+}
+
+/// The digest of a configuration, in hexadecimal digits.
+pub(crate) fn digest(config: &Config) -> String {
+    config.digest().iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// The names of the interfaces, for events that the control thread converts. The event loop sets them after a change.

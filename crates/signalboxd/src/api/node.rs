@@ -1,6 +1,7 @@
 //! The service `Node`: what runs, the interfaces, the metrics and the configuration.
 
-mod config;
+pub(super) mod config;
+mod watch;
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use tonic::{Request, Response, Status};
 
 use super::errors::not_running;
 use super::pages::ROWS;
-use super::{Api, types};
+use super::{Api, digest, reload, types};
 use crate::metrics::{Snapshot, families};
 use crate::requests::Replies;
 use crate::view::View;
@@ -43,7 +44,7 @@ impl Node for NodeService {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_unix_us: facts.start_unix_us,
             pid: std::process::id(),
-            config_digest: facts.digest.clone(),
+            config_digest: digest(&self.api.config.get()),
             ..v1::GetNodeResponse::default()
         };
         let node = self.api.handle.query(move |view| {
@@ -70,8 +71,8 @@ impl Node for NodeService {
         &self,
         _: Request<v1::GetConfigRequest>,
     ) -> Result<Response<v1::GetConfigResponse>, Status> {
-        let config = &self.api.facts.config;
-        let digest = self.api.facts.digest.clone();
+        let config = self.api.config.get();
+        let digest = digest(&config);
         Ok(Response::new(v1::GetConfigResponse { toml: config.effective(), digest }))
     }
 
@@ -80,7 +81,23 @@ impl Node for NodeService {
         request: Request<v1::CheckConfigRequest>,
     ) -> Result<Response<v1::CheckConfigResponse>, Status> {
         let toml = request.into_inner().toml;
-        Ok(Response::new(config::check(&toml, &self.api.facts.config)))
+        Ok(Response::new(config::check(&toml, &self.api.config.get())))
+    }
+
+    async fn reload_config(
+        &self,
+        _: Request<v1::ReloadConfigRequest>,
+    ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
+        reload::reload(&self.api).await.map(Response::new)
+    }
+
+    type WatchEventsStream = Replies<v1::WatchEventsResponse>;
+
+    async fn watch_events(
+        &self,
+        request: Request<v1::WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        watch::watch(&self.api.handle, request.into_inner()).await.map(Response::new)
     }
 
     type ListMetricsStream = Replies<v1::ListMetricsResponse>;

@@ -21,7 +21,7 @@ pub(crate) const RESERVERS: &[&dyn Reserver] = &[&qos::reserve::Qos, &rsvp::rese
 
 /// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
 pub(crate) fn services(api: &Api) -> Result<Services> {
-    Ok(Services::new(vec![
+    let routes = vec![
         Route::to(api::node::server(api)),
         Route::to(api::reservations::server(api)),
         Route::to(gist::service::server(api)),
@@ -30,5 +30,6 @@ pub(crate) fn services(api: &Api) -> Result<Services> {
         Route::to(rsvp::service::server(api)),
         api::standard::health(),
         api::standard::reflection()?,
-    ]))
+    ];
+    Ok(Services::new(routes, api.roles.clone()))
 }

@@ -93,6 +93,7 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     pub(super) fn enqueue(&mut self, at: Time, what: What) {
+        let Some(what) = self.held(what) else { return };
         self.queued += 1;
         self.queue.push(Queued { at, order: self.queued, what });
     }

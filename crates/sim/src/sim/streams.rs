@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine, StreamError, StreamId, StreamKind};
+use signalbox_core::node::{Input, NodeEngine, REPORT_EVERY, StreamError, StreamId, StreamKind};
 
 use super::{Sim, What};
 use crate::config::NodeId;
@@ -52,6 +52,7 @@ impl<N: NodeEngine> Sim<N> {
                     let Some(at) = self.streams.find(node, stream) else { continue };
                     let Some(end) = self.streams.end(at.0, at.1) else { continue };
                     assert_eq!(end.phase, Phase::Open, "{node} writes early to {stream}, seed {}", self.seed);
+                    end.passed += octets.len();
                     end.unsent.extend(octets);
                     written.push(at);
                 }
@@ -125,8 +126,10 @@ impl<N: NodeEngine> Sim<N> {
                 }
             }
             StreamEvent::Read { end } => self.read(connection, end),
-            StreamEvent::Held { end, unsent } => {
+            StreamEvent::Held { end } => {
+                let config = self.streams.config;
                 let Some(end) = self.streams.end(connection, end) else { return };
+                let unsent = end.held(&config);
                 let (node, Some(stream)) = (end.node, end.name) else { return };
                 self.drive(node, Input::StreamDrained { stream, unsent });
             }
@@ -215,7 +218,7 @@ impl<N: NodeEngine> Sim<N> {
         self.end_with(connection, at, None);
     }
 
-    fn fail(&mut self, connection: u64, at: usize, error: StreamError) {
+    pub(super) fn fail(&mut self, connection: u64, at: usize, error: StreamError) {
         let Some(end) = self.streams.end(connection, at) else { return };
         let half_open = at == 0 && end.phase == Phase::Opening;
         if half_open {
@@ -237,9 +240,12 @@ impl<N: NodeEngine> Sim<N> {
     /// before.
     fn pump(&mut self, connection: u64, from: usize) {
         let config = self.streams.config;
+        let held = self.is_held();
         loop {
             let random = &mut self.streams.random;
             let size = match random.range(0..8) {
+                // In an exploration, sizes do not depend on the order of events at other nodes.
+                _ if held => config.segment as u64,
                 0 => random.range(1..17),
                 1..4 => random.range(1..config.segment as u64 + 1),
                 _ => config.segment as u64,
@@ -266,9 +272,9 @@ impl<N: NodeEngine> Sim<N> {
         }
         let Some(end) = self.streams.end(connection, from) else { return };
         let unsent = end.held(&config);
-        if end.told != unsent {
-            end.told = unsent;
-            self.enqueue_stream(self.now, connection, StreamEvent::Held { end: from, unsent });
+        if end.told != unsent || end.passed >= REPORT_EVERY {
+            (end.told, end.passed) = (unsent, 0);
+            self.enqueue_stream(self.now, connection, StreamEvent::Held { end: from });
         }
     }
 

@@ -52,6 +52,7 @@ impl NodeEngine for Pinger {
             tos: 0,
             dont_fragment: false,
             flow_label: 0,
+            unproved: false,
             options: &ALERT,
             payload: &self.sending,
         }))

@@ -1,6 +1,7 @@
 //! Tests of the simulation itself, with engines that do very little.
 
 mod entries;
+mod explore;
 mod paths;
 mod reservations;
 mod rsvp;

@@ -1,11 +1,11 @@
 //! RSVP as raw IP, and multicast, with an engine that reports each received packet.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::{Input, NodeEngine, Output};
-use signalbox_core::packet::{IpReceived, IpTransmit, Transmit};
+use signalbox_core::packet::{Transmit, router_alert, router_alert_v4, router_alert_v6_before};
 use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept, Time};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
@@ -20,6 +20,10 @@ enum Command {
 
 /// RSVP's port of entry.
 const ENTRY: Entry = Entry::Ip(46);
+
+/// The Router Alerts of RSVP (RFC 2205 §3.3, RFC 2711 §2.1).
+const ALERT_V4: [u8; 4] = router_alert_v4(0);
+const ALERT_V6: [u8; 8] = router_alert_v6_before(46, 1);
 
 /// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +46,8 @@ impl NodeEngine for Ear {
     fn handle(&mut self, _: Time, input: Input<'_, Command>) {
         match input {
             Input::Packet(p) => {
-                let p = IpReceived::from(p);
-                let (src, ifindex, ttl, alert) = (p.src, p.ifindex, p.ttl, p.router_alert);
+                let (src, ifindex, ttl) = (p.src.ip(), p.ifindex, p.ttl);
+                let alert = router_alert(p.options, p.dst.is_ipv6()).is_some();
                 assert_eq!(p.payload, b"path");
                 self.events.push(Event::Packet { src, ifindex, ttl, alert });
             }
@@ -61,15 +65,23 @@ impl NodeEngine for Ear {
         }
         self.said = self.commands.pop();
         Some(match *self.said.as_ref()? {
-            Command::Send { src, dst, ifindex, alert } => Output::Transmit(Transmit::from(IpTransmit {
-                src,
-                dst,
+            Command::Send { src, dst, ifindex, alert } => Output::Transmit(Transmit {
+                entry: ENTRY,
+                src: SocketAddr::new(src, 0),
+                dst: SocketAddr::new(dst, 0),
                 ifindex,
                 ttl: 63,
                 tos: 0,
-                router_alert: alert,
+                dont_fragment: false,
+                flow_label: 0,
+                unproved: false,
+                options: match (alert, dst) {
+                    (false, _) => &[],
+                    (true, IpAddr::V4(_)) => &ALERT_V4,
+                    (true, IpAddr::V6(_)) => &ALERT_V6,
+                },
                 payload: b"path",
-            })),
+            }),
             Command::Lookup { group, source } => Output::MulticastLookup { group, source },
         })
     }

@@ -95,6 +95,7 @@ impl NodeEngine for Streamer {
                 tos: 0,
                 dont_fragment: false,
                 flow_label: 0,
+                unproved: false,
                 options: &[],
                 payload: packet,
             }),

@@ -165,6 +165,7 @@ impl NodeEngine for Toy {
                     tos: 0,
                     dont_fragment: true,
                     flow_label: 0,
+                    unproved: false,
                     options: &self.options,
                     payload: &self.payload,
                 })

@@ -156,7 +156,7 @@ fn limits(config: &mut AssociationConfig, streams: &mut StreamConfig, keys: &mut
     keys.key(
         "max_unsent_size",
         &mut config.max_unsent,
-        size(1024..=usize::MAX),
+        size(32 << 10..=usize::MAX),
         "Octets that a channel may hold. Further messages wait in their association.",
     );
 }

@@ -1,20 +1,24 @@
 //! `[gist]` and the tables below it.
 
 mod associations;
+mod part;
 mod peers;
 mod tls;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use signalbox_core::EntryRequest;
 use signalbox_linux::IoConfig;
 use signalbox_linux::stream::StreamConfig;
+use signalbox_node::resources::units::Net;
 use signalbox_node::{GistConfig, gist};
 
 use super::Protocol;
 use crate::keys::Keys;
-use crate::kind::{choice, duration, flag, number, per_second, size, text};
+use crate::kind::{choice, duration, flag, list, network, number, per_second, size, text};
+use crate::openings::open;
 
 pub(super) const MEANING: &str = "GIST [RFC 5971]. Sections in brackets are those of the RFC.";
 
@@ -28,6 +32,7 @@ pub(crate) struct Gist {
     streams: StreamConfig,
     tls: tls::TlsSection,
     peer_rules: Vec<peers::PeerRule>,
+    parts: BTreeMap<String, part::Part>,
 }
 
 impl Gist {
@@ -90,6 +95,13 @@ impl Gist {
             "How long a cookie's secret is used; a cookie is valid for one to two periods.",
         );
         keys.key(
+            "cookie_errors",
+            &mut config.cookie_errors,
+            flag(),
+            "Answer a Confirm with an invalid cookie by an Error. It helps to find a fault of a peer, and lets forged Confirms \
+             cause Errors to addresses of their sender's choice [8.5].",
+        );
+        keys.key(
             "hop_count",
             &mut config.hops,
             number(1..=u8::MAX),
@@ -129,6 +141,28 @@ impl Gist {
              where the next node upstream is one IP hop away on the route to the flow's source. Other nodes refuse such \
              Queries.",
         );
+        keys.group("router_alert", |keys| {
+            let mut required = !config.intercept_without_alert;
+            let meaning = "The node takes passing packets only if they have a Router Alert. `false`: it also takes those \
+                           without the option that have GIST's port, magic number and C-flag [5.3.2.1, 5.3.2.2].";
+            keys.key("required", &mut required, flag(), meaning);
+            config.intercept_without_alert = !required;
+            let mut omitted: Vec<_> = config.without_router_alert.iter().copied().map(Net).collect();
+            let meaning = "Flow destinations (IPv4) to which Queries and other Q-mode packets leave without a Router Alert. \
+                           Name only networks on the way to which the next GIST node is known to take packets without \
+                           the option: a Query that no node takes ends at the destination [5.3.2.1].";
+            keys.key("omitted_towards", &mut omitted, list(network()), meaning);
+            let all_v4 = omitted.iter().all(|net| net.0.addr.is_ipv4());
+            let message = "a prefix is of IPv6, where the option is never left out: write IPv4 prefixes";
+            keys.check(all_v4, &["omitted_towards"], message);
+            config.without_router_alert = omitted.into_iter().map(|net| net.0).collect();
+        });
+        keys.group("min_prefix", |keys| {
+            let meaning = "Shortest prefix of a flow's destination (IPv4) in a Query that this node forwards; others are \
+                           refused (MRI Too Wild) [4.3.4].";
+            keys.key("ipv4", &mut config.min_dst_prefix_v4, number(0..=32), meaning);
+            keys.key("ipv6", &mut config.min_dst_prefix_v6, number(0..=128), "The same for IPv6.");
+        });
         keys.group("route_damping", |keys| {
             let meaning = "A changed route is followed at once. The next change for the same destination is followed \
                            after this time, which doubles with each further change until the destination was stable for \
@@ -223,20 +257,70 @@ impl Protocol for Gist {
         self.engine.associations.authorised = peers::database(&self.peer_rules);
     }
 
+    fn has_parts(&self) -> bool {
+        true
+    }
+
+    fn has_part(&self, interface: &str) -> bool {
+        self.parts.contains_key(interface)
+    }
+
+    fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
+        let mut own = self.parts.get(name).cloned().unwrap_or_default();
+        own.declare(keys);
+        if keys.is_there() {
+            self.parts.insert(name.to_owned(), own);
+        }
+    }
+
+    fn openings(&self, keys: &mut Keys<'_>) {
+        if self.engine.cookie_errors {
+            let what =
+                "forged Confirms cause Errors to addresses of their sender's choice: remove cookie_errors";
+            open(keys, &["gist.cookie_errors"], what);
+        }
+        if self.engine.intercept_without_alert {
+            let what = "packets without a Router Alert are examined, which networks that drop the option let pass: remove \
+                        router_alert.required";
+            open(keys, &["gist.router_alert.required"], what);
+        }
+        if self.engine.upstream_queries {
+            let what = "any node that an upstream Query reaches can become the peer upstream: remove upstream_queries";
+            open(keys, &["gist.upstream_queries"], what);
+        }
+        if self.engine.dmode_rate == 0 {
+            let what = "forged Queries make this node send without limit: write a rate, such as message_rate = \
+                        \"20000/s\"";
+            open(keys, &["gist.message_rate"], what);
+        }
+    }
+
     fn read_files(&mut self, directory: &Path, keys: &mut Keys<'_>) {
         self.tls.read(directory, keys);
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.tls.files()
+    }
+
     fn install(&self, node: &mut signalbox_node::Config) {
-        node.gist = Some(GistConfig { engine: self.engine.clone(), channels: self.tls.channels() });
+        let mut engine = self.engine.clone();
+        for (name, part) in &self.parts {
+            part.install(name, &mut engine);
+        }
+        node.gist = Some(GistConfig { engine, channels: self.tls.channels() });
     }
 
     fn adapt(&self, io: &mut IoConfig, _: &mut [EntryRequest]) {
-        let defaults = StreamConfig::default();
+        let (defaults, limits) = (StreamConfig::default(), &self.engine.associations);
+        // What the engine hands over before it waits, and one message more of each association, always fit.
+        let each = limits.max_unsent.saturating_mul(2);
+        let least = usize::try_from(limits.max).unwrap_or(usize::MAX).saturating_mul(64 << 10);
+        let total = limits.max_queued_total.saturating_add(each).saturating_add(least);
         io.streams = StreamConfig {
             tos: self.engine.dscp << 2,
-            // What the engine hands over before it waits, and one message more, always fit.
-            unsent_limit: defaults.unsent_limit.max(self.engine.associations.max_unsent.saturating_mul(2)),
+            unsent_limit: defaults.unsent_limit.max(each),
+            unsent_limit_total: defaults.unsent_limit_total.max(total),
             ..self.streams
         };
     }

@@ -132,6 +132,12 @@ impl TlsSection {
             )
     }
 
+    /// The files that it names.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let all = [&self.key, &self.certificate, &self.anchors, &self.peer_keys];
+        all.into_iter().flatten().cloned().collect()
+    }
+
     /// Reads the files; their paths are relative to `directory`.
     pub(super) fn read(&mut self, directory: &Path, keys: &mut Keys<'_>) {
         let Some(key) = &self.key else { return };

@@ -14,6 +14,7 @@ use signalbox_node::rsvp::{self, Config, InterfaceConfig, Staged};
 use super::{Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{code_point, duration, factor, flag, number, per_second};
+use crate::openings::open;
 use crate::secrets::Secrets;
 use keyring::RsvpKey;
 use neighbors::Neighbors;
@@ -234,6 +235,26 @@ impl Protocol for Rsvp {
                 "there is no key for {what}, {why}: write [[keys]] with use = \"rsvp\", or {what} = false"
             );
             keys.fault(&["rsvp.integrity", "interfaces"], &message);
+        }
+    }
+
+    fn openings(&self, keys: &mut Keys<'_>) {
+        for (name, part) in
+            self.parts.iter().map(|(name, part)| (Some(name), part)).chain([(None, &self.everywhere)])
+        {
+            let place = name.map_or("rsvp".to_owned(), |name| format!("interfaces.{name}.rsvp"));
+            for key in part.neighbors.relaxed() {
+                let what = "messages that need not come from a neighbor are accepted: remove the key";
+                open(keys, &[&format!("{place}.{key}"), &place, "interfaces"], what);
+            }
+        }
+        // Interfaces without a part are as [rsvp], unless "*" has one.
+        let rest = self.parts.get(ANY).unwrap_or(&self.everywhere);
+        let named = self.parts.iter().filter(|(name, _)| *name != ANY).map(|(_, part)| part);
+        if named.chain([rest]).any(|part| !part.neighbors.integrity().receiving) {
+            let what = "without [rsvp.integrity] everybody on a link can pretend to be a neighbor there, and senders of \
+                        Paths are not authenticated: share keys with all neighbors";
+            open(keys, &["rsvp.integrity", "rsvp", "node.protocols"], what);
         }
     }
 

@@ -48,7 +48,7 @@ impl Neighbors {
             "any_source",
             &mut self.trust.any_source,
             flag(),
-            "Messages whose IP source is not the address in their RSVP_HOP are accepted.",
+            "Messages whose IP source is not the address in their RSVP_HOP, or of a Path that of its sender, are accepted.",
         );
         keys.key(
             "any_destination",
@@ -176,6 +176,17 @@ impl Neighbors {
             let meaning = "Challenges that the whole node answers; not in tables of interfaces.";
             keys.key("challenge_rate", &mut integrity.answers, per_second(1..=u32::MAX), meaning);
         }
+    }
+
+    /// The keys that relax a rule about who is a neighbor.
+    pub(super) fn relaxed(&self) -> impl Iterator<Item = &'static str> {
+        let Trust { distant_hops, any_source, any_destination, .. } = self.trust;
+        let keys = [
+            ("distant_hops", distant_hops),
+            ("any_source", any_source),
+            ("any_destination", any_destination),
+        ];
+        keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
     }
 
     /// What is signed and verified.

@@ -82,6 +82,8 @@ impl Gist {
     pub(in crate::engine) fn authorised_peers_changed(&mut self, apd: &Apd) {
         self.associations.config.authorised = apd.clone();
         self.associations.retry_delays.clear_all();
+        self.associations.avoided.clear_all();
+        self.associations.filtered.clear_all();
         let all: Vec<Key> = self.associations.slab.iter().map(|(key, _)| key).collect();
         for key in all {
             if self.associations.slab.get(key).is_some_and(super::Association::is_up) {

@@ -84,7 +84,8 @@ impl Gist {
     ) {
         let Some(key) = self.associations.of_channel(channel) else { return };
         self.deliver_waiting(key);
-        let Some(association) = self.associations.slab.get(key) else { return };
+        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        association.unproved |= reason == ChannelClosed::Security;
         let end = match reason {
             _ if !association.is_up() => End::NotConnected,
             ChannelClosed::Orderly if !unacknowledged => End::Orderly,

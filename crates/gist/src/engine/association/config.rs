@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::LEAST_WINDOW;
 use crate::apd::{Apd, Verdict};
 use crate::engine::config::ConfigError;
 use crate::engine::io::Transport;
@@ -49,7 +50,7 @@ pub struct AssociationConfig {
     pub max_queued: usize,
     /// Most octets queued for all associations together; default 64 MiB.
     pub max_queued_total: usize,
-    /// Octets that a channel may buffer. Further messages are queued for the association; default 256 KiB.
+    /// Octets that a channel may buffer. Further messages are queued for the association; at least 32 KiB, default 256 KiB.
     pub max_unsent: usize,
     /// Most octets of incomplete and waiting messages of all peers together; default 64 MiB. The largest message has
     /// 262 148 octets.
@@ -127,7 +128,7 @@ impl AssociationConfig {
             (self.idle_after >= Duration::from_millis(100), "associations.idle_after", "at least 100 ms"),
             (self.max >= 1, "associations.max", "at least 1"),
             (self.max_queued >= 1024, "associations.max_queued", "at least 1024 octets"),
-            (self.max_unsent >= 1024, "associations.max_unsent", "at least 1024 octets"),
+            (self.max_unsent >= LEAST_WINDOW, "associations.max_unsent", "at least 32768 octets"),
             (self.max_buffered >= 1 << 18, "associations.max_buffered", "at least 262144 octets"),
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {

@@ -38,6 +38,25 @@ pub(in crate::engine) enum Answer {
     Over(u32),
 }
 
+/// The stack of a new association.
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    transport: super::Transport,
+    port: u16,
+    /// The peer offers another one that could be used as well.
+    alternative: bool,
+}
+
+/// What a new association with a peer can use.
+#[derive(Debug, Clone, Copy)]
+enum Selection {
+    Stack(Choice),
+    /// The peer could not be reached by any stack that it offers.
+    Failed,
+    /// The peer must wait for its next association: it was reached, and failed otherwise.
+    Wait,
+}
+
 impl Gist {
     // Querying node
 
@@ -95,16 +114,21 @@ impl Gist {
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
         let index = match known {
             Some(index) => index,
-            None if self
-                .associations
-                .retry_not_before(self.now, name.peer_identity, name.interface)
-                .is_some() =>
-            {
-                self.counters.associations_waiting += 1;
-                dropped!(a, subject, "peer must wait for its next association");
-                return Err(SendError::NoNextNode);
-            }
-            None => self.open(key, direction, &offer, subject, secure)?,
+            None => match self.select(&offer, subject, secure, self.may_use_datagrams(key, direction))? {
+                Selection::Stack(choice) => self.open(key, direction, &offer, subject, choice)?,
+                Selection::Failed if self.may_use_datagrams(key, direction) => {
+                    // GIST-4.3.3-05: no message needs an association, and none can be had now. The Confirm is a datagram,
+                    // since no association has been set up (RFC 5971 §5.5).
+                    self.counters.associations_waiting += 1;
+                    self.unbind(key, direction, true);
+                    return Ok(());
+                }
+                Selection::Failed | Selection::Wait => {
+                    self.counters.associations_waiting += 1;
+                    dropped!(a, subject, "peer must wait for its next association");
+                    return Err(SendError::NoNextNode);
+                }
+            },
         };
         if self.associations.get(index).is_some_and(Association::is_up)
             && !self.is_authorised(index, key, direction)
@@ -113,6 +137,44 @@ impl Gist {
         }
         self.bind(key, direction, index);
         Ok(())
+    }
+
+    /// The stack for a new association: the first one offered that did not fail with this peer a short time ago. A transport
+    /// that gave no answer is avoided for longer if all messages may be sent as `datagrams`.
+    ///
+    /// # Errors
+    /// The peer offers no stack that this node has and the messages can use. GIST-4.3.3-13.
+    fn select(
+        &self,
+        offer: &Offer<'_>,
+        subject: &Subject<'_>,
+        secure: bool,
+        datagrams: bool,
+    ) -> Result<Selection, SendError> {
+        let (table, name) = (&self.associations, &subject.nli);
+        if offer.choices(&table.config, secure).next().is_none() {
+            return Err(SendError::Refused);
+        }
+        let peer = PeerKey { identity: name.peer_identity.into(), interface: name.interface };
+        let avoided = |transport| {
+            let way = (peer.clone(), transport);
+            table.avoided.until(self.now, &way).is_some()
+                || datagrams && table.filtered.until(self.now, &way).is_some()
+        };
+        let mut left = offer.choices(&table.config, secure).filter(|(transport, _)| !avoided(*transport));
+        let Some((transport, port)) = left.next() else { return Ok(Selection::Failed) };
+        if table.retry_not_before(self.now, name.peer_identity, name.interface).is_some() {
+            return Ok(Selection::Wait);
+        }
+        Ok(Selection::Stack(Choice { transport, port, alternative: left.next().is_some() }))
+    }
+
+    /// Whether all messages of a session may be sent as datagrams: it prefers associations, but no message needs one.
+    fn may_use_datagrams(&self, key: Key, direction: Direction) -> bool {
+        let bound = self.binding(key, direction).is_some_and(|binding| binding.secure || binding.reliable);
+        let pending = self.records.get(key).and_then(|record| record.pending.as_ref());
+        let waiting = pending.and_then(|p| p.queued(direction).iter().map(|queued| queued.need).max());
+        !bound && waiting.unwrap_or_default() <= Need::Preferred
     }
 
     /// Birth of a Messaging-Association-SM at the Querying node (RFC 5971 §6.4), which opens the channel to the address in the
@@ -124,10 +186,9 @@ impl Gist {
         direction: Direction,
         offer: &Offer<'_>,
         subject: &Subject<'_>,
-        secure: bool,
+        choice: Choice,
     ) -> Result<u32, SendError> {
-        // GIST-4.3.3-13
-        let (transport, port) = offer.choose(&self.associations.config, secure).ok_or(SendError::Refused)?;
+        let Choice { transport, port, alternative } = choice;
         let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(direction).egress).copied());
         let egress = egress.ok_or(SendError::NoRoute)?;
         let channel = ChannelId(self.associations.next_channel);
@@ -135,6 +196,8 @@ impl Gist {
         let index = self.associations.insert(Association {
             since: self.now,
             opened: true,
+            alternative,
+            unproved: false,
             peer: Some(PeerKey {
                 identity: subject.nli.peer_identity.into(),
                 interface: subject.nli.interface,
@@ -210,7 +273,7 @@ impl Gist {
             return Answer::Datagram;
         }
         let offer = Offer { proposal, configuration };
-        let all_secure = self.associations.config.usable().all(|(transport, _)| transport.is_secure());
+        let all_secure = Stacks::offered(&self.associations).are_secure();
         let fits = |x: &Association| {
             x.is_up() && offer.satisfied_by(x.transport) && (x.transport.is_secure() || !all_secure)
         };
@@ -318,12 +381,26 @@ impl Gist {
     /// Handles the end of the association of a session (RFC 5971 §6.4, RFC 5972). GIST-6.4-16, GIST-5972-03, GIST-5972-05.
     pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
         let queries = self.state(key, direction).is_querying();
+        let index = self.association_of(key, direction).and_then(|index| self.associations.get(index));
+        let refused = index.filter(|association| association.opened && !association.answered);
+        let is_avoided = |association: &Association| {
+            let name = association.peer.clone().map(|name| (name, association.transport));
+            name.is_some_and(|name| self.associations.avoided.until(self.now, &name).is_some())
+        };
+        let alternative = refused
+            .filter(|association| is_avoided(association))
+            .is_some_and(|association| association.alternative || self.may_use_datagrams(key, direction));
         match end {
             End::Unauthorised => {
                 self.unbind(key, direction, true);
                 // GIST-4.4.2-06, GIST-4.4.2-09, GIST-B.4-04
                 self.notify_always(key, direction, NetworkEvent::AuthorisationChanged);
                 self.remove_half(key, direction, SendError::Refused);
+            }
+            // GIST-5.7.1-05: another handshake finds the next stack, or datagrams, because the failed stack is avoided.
+            End::NotConnected if alternative => {
+                self.unbind(key, direction, true);
+                self.query_bad_state(key, direction);
             }
             End::NotConnected => {
                 self.unbind(key, direction, true);
@@ -340,7 +417,7 @@ impl Gist {
                 if end == End::Failure {
                     half.set(TENTATIVE, true);
                 }
-                match self.retry_at(key, direction) {
+                match self.retry_at(key, direction).filter(|_| !alternative) {
                     Some(until) => self.refresh_later(key, direction, until),
                     None => self.start_refresh(key, direction),
                 }
@@ -355,6 +432,11 @@ impl Gist {
         association.answered = true;
         if let Some(name) = &association.peer {
             table.retry_delays.succeeded(name);
+            if !table.avoided.is_empty() || !table.filtered.is_empty() {
+                let way = (name.clone(), association.transport);
+                table.avoided.succeeded(&way);
+                table.filtered.succeeded(&way);
+            }
         }
     }
 
@@ -428,6 +510,8 @@ impl Association {
             opened: false,
             confirmed: false,
             answered: false,
+            alternative: false,
+            unproved: false,
             peer: None,
             sii: None,
             local,
@@ -449,7 +533,9 @@ impl Association {
             reading: true,
             queue: VecDeque::new(),
             queued: 0,
-            unsent: 0,
+            reported: 0,
+            written: 0,
+            reply: None,
         }
     }
 }

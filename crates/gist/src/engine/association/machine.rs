@@ -19,6 +19,9 @@ use crate::wire::{Message, MessageType};
 /// Hop count of MA-Hello, which is for the peer only.
 const HELLO_HOPS: u8 = 1;
 
+/// A channel that was not set up within this time did not answer; a shorter attempt was refused.
+const SLOW: core::time::Duration = core::time::Duration::from_secs(3);
+
 /// Why an association ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -93,18 +96,35 @@ impl Associations {
         id: u32,
         ask: bool,
     ) {
+        let window = self.window();
         let Some(association) = self.slab.get_index_mut(index) else { return };
+        let full = association.unsent() >= window;
         let mut message = Message::new(MessageType::MA_HELLO, NslpId::NONE, HELLO_HOPS);
         message.header.r = ask;
         message.hello_id = Some(id);
         counters.hellos_sent += 1;
-        if ask && !association.queue.is_empty() {
+        if ask && (!association.queue.is_empty() || full) {
             let waiting = Waiting::control(stream, &message);
             association.queued += waiting.octets();
             self.queued += waiting.octets();
             association.queue.push_back(waiting);
         } else {
-            out.send_channel(association.channel, (stream, None), &message).unwrap_or_default(); // it is within all limits
+            // It is within all limits of a message.
+            let size = out.send_channel(association.channel, (stream, None), &message).unwrap_or_default();
+            association.written += size;
+            self.unsent += size;
+        }
+    }
+
+    /// Replies to an MA-Hello. If the channel buffers too many octets, the reply is kept for later: a peer that asks without
+    /// reading gets one reply, to its last request, when it reads again.
+    fn reply(&mut self, (out, counters): (&mut Outbox, &mut Counters), index: u32, id: u32) {
+        let window = self.window();
+        let Some(association) = self.get_mut(index) else { return };
+        let full = association.unsent() >= window;
+        association.reply = full.then_some(id);
+        if !full {
+            self.send_hello((out, counters), index, 0, id, false);
         }
     }
 }
@@ -129,7 +149,7 @@ impl Gist {
         self.counters.hellos_received += 1;
         let Self { associations, rng, now, out, counters, .. } = self;
         if asks {
-            associations.send_hello((out, counters), index, 0, id, false);
+            associations.reply((out, counters), index, id);
         }
         let hold_time = associations.config.hold_time;
         let Some(association) = associations.get_mut(index) else { return };
@@ -149,6 +169,15 @@ impl Gist {
             self.drained(index, |pending_hello| pending_hello == id);
         } else if answered {
             self.drained(index, |_| true);
+        }
+    }
+
+    /// Sends the reply to the last MA-Hello of the peer, if it waits and the channel takes messages again.
+    pub(super) fn reply_late(&mut self, index: u32) {
+        let Self { associations, out, counters, .. } = self;
+        let reply = associations.get_mut(index).and_then(|association| association.reply.take());
+        if let Some(id) = reply {
+            associations.reply((out, counters), index, id);
         }
     }
 
@@ -228,11 +257,28 @@ impl Gist {
         let octets = core::mem::take(&mut association.queued);
         let refused = association.opened && !association.answered && end != End::Unused;
         let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
+        let (transport, alternative, unproved) =
+            (association.transport, association.alternative, association.unproved);
         self.associations.queued -= octets;
-        if let Some(name) = name
-            && !self.associations.retry_delays.failed(self.now, opened, &name)
-        {
-            self.counters.waits_full += 1;
+        if let Some(name) = name {
+            let Associations { retry_delays, avoided, filtered, config, .. } = &mut self.associations;
+            // A port that does not answer is filtered. Each attempt delays messages, so the next one is late.
+            let silent = end == End::NotConnected && self.now.since(opened) >= SLOW;
+            let least = if silent { config.retry_max } else { core::time::Duration::ZERO };
+            let since = if end == End::NotConnected { self.now } else { opened };
+            let way = (name.clone(), transport);
+            // A peer without valid credentials gets no datagrams instead.
+            let mut noted = true;
+            if alternative || !(unproved || end == End::Unauthorised) {
+                noted = avoided.failed_for(self.now, since, &way, least);
+                if silent {
+                    noted &= filtered.failed(self.now, since, &way);
+                }
+            }
+            if !alternative {
+                noted &= retry_delays.failed(self.now, opened, &name);
+            }
+            self.counters.waits_full += u64::from(!noted);
         }
         match end {
             End::NotConnected => self.counters.associations_not_connected += 1,
@@ -240,10 +286,18 @@ impl Gist {
             End::Failure => self.counters.associations_failed += 1,
             End::Unauthorised => self.counters.associations_unauthorized += 1,
         }
-        let lost = lost || end == End::Failure || unsent.iter().any(|waiting| waiting.reliable);
+        // Over a channel that was not set up no message was sent.
+        let waits = end != End::NotConnected && unsent.iter().any(|waiting| waiting.reliable);
+        let lost = lost || end == End::Failure || waits;
         for waiting in unsent {
+            if end == End::NotConnected && self.take_back(&waiting) {
+                continue;
+            }
             let status = MessageStatus::Failed(SendError::NoNextNode);
             self.out.status(waiting.of, waiting.handle, status);
+        }
+        if lost {
+            self.held_lost(index);
         }
         self.drained(index, |_| true);
         while let Some((session, direction)) = self.first_user(index) {
@@ -285,6 +339,14 @@ impl Gist {
             if let Some(association) = self.associations.get_mut(index) {
                 association.no_hello = association.no_hello.and(later);
                 association.silence = association.silence.and(later);
+            }
+            return self.associations.arm(index);
+        }
+        // The peer does not read: messages that this node has sent have not left. The channel fails if that lasts.
+        if due(association.no_hello) && association.reported > 0 {
+            let later = Some(now + self.associations.config.hold_time);
+            if let Some(association) = self.associations.get_mut(index) {
+                association.no_hello = later;
             }
             return self.associations.arm(index);
         }

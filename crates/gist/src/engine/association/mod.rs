@@ -48,8 +48,12 @@ use transfer::Waiting;
 pub use config::AssociationConfig;
 pub(super) use handshake::Answer;
 pub(super) use stack::{Stacks, configuration};
+use transfer::LEAST_WINDOW;
 pub(super) use transfer::{MAX_DATA, Need, Outcome, Owner};
 pub use view::AssociationView;
+
+/// The longest wait for another attempt with a transport that gave no answer, as a multiple of `retry_max`.
+const RAREST: u32 = 64;
 
 /// The states of RFC 5971 §6.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +90,10 @@ pub(super) struct Association {
     confirmed: bool,
     /// A message of the peer was received over it.
     answered: bool,
+    /// The peer offered another transport that could be used as well.
+    alternative: bool,
+    /// The security protocol of its channel failed.
+    unproved: bool,
     /// `None`: a peer opened it and has not sent a Confirm.
     peer: Option<PeerKey>,
     /// The SII handle of the peer.
@@ -125,13 +133,21 @@ pub(super) struct Association {
     reading: bool,
     queue: VecDeque<Waiting>,
     queued: usize,
-    /// Octets that the channel buffers.
-    unsent: usize,
+    /// Octets that the channel buffered at its last report, and those given to it since then.
+    reported: usize,
+    written: usize,
+    /// The MA-Hello of the peer whose reply waits until the channel takes messages again.
+    reply: Option<u32>,
 }
 
 impl Association {
     fn is_up(&self) -> bool {
         self.state != State::AwaitingConnection
+    }
+
+    /// Octets that the channel buffers, as far as known: what it has sent since its last report still counts.
+    const fn unsent(&self) -> usize {
+        self.reported + self.written
     }
 
     /// The first of its timers.
@@ -172,12 +188,26 @@ pub(super) struct Associations {
     accepts_of: RateShares,
     /// Associations that peers opened, by source: one source leaves places to others.
     shares: Shares<IpAddr>,
-    retry_delays: RetryDelays,
-    /// Octets in all queues, and in all buffers of incoming messages.
+    retry_delays: RetryDelays<PeerKey>,
+    /// Transports that failed with a peer while another one, or datagrams, can be used instead.
+    avoided: RetryDelays<(PeerKey, Transport)>,
+    /// Transports of peers that gave no answer. Messages that need no association do not wait for another attempt, which
+    /// becomes rarer with each failure.
+    filtered: RetryDelays<(PeerKey, Transport)>,
+    /// Octets in all queues.
     queued: usize,
-    buffered: usize,
+    /// Octets in all buffers of incoming messages, by source: a source that sends messages without their ends leaves room
+    /// to others.
+    unread: Shares<IpAddr>,
+    /// Octets in all channels.
+    unsent: usize,
     next_channel: u64,
     next_hello_id: u32,
+}
+
+/// A number of octets as a number of rows of [`Shares`].
+fn octets(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Associations {
@@ -197,8 +227,15 @@ impl Associations {
             accepts_of: RateShares::new(rate.div_ceil(4), KeyedHasher::new(rng)),
             shares: Shares::new(config.max, KeyedHasher::new(rng)),
             retry_delays: RetryDelays::new(config.retry_min, config.retry_max, config.max_waits),
+            avoided: RetryDelays::new(config.retry_min, config.retry_max, config.max_waits),
+            filtered: RetryDelays::of_rare(
+                config.retry_max,
+                config.retry_max.saturating_mul(RAREST),
+                config.max_waits,
+            ),
             queued: 0,
-            buffered: 0,
+            unread: Shares::new(octets(config.max_buffered), KeyedHasher::new(rng)),
+            unsent: 0,
             next_channel: 1,
             next_hello_id: rng.u32(),
             config,
@@ -306,7 +343,8 @@ impl Associations {
             self.by_peer.remove(hash, |other| other == index);
         }
         self.queued -= association.queued;
-        self.buffered -= association.incoming.len();
+        self.unsent -= association.unsent();
+        self.unread.release_many(source(association.remote), octets(association.incoming.len()));
         if !association.opened {
             self.shares.release(source(association.remote));
         }

@@ -3,11 +3,12 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{Mri, NslpId, SessionId};
 
-use super::Transport;
 use super::machine::End;
+use super::{Associations, Transport};
 use crate::engine::Gist;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
@@ -57,7 +58,8 @@ impl Gist {
             return;
         }
         let mut incoming = core::mem::take(&mut association.incoming);
-        self.associations.buffered -= incoming.len();
+        let remote = association.remote;
+        self.associations.release_unread(remote, incoming.len());
         incoming.extend_from_slice(octets);
         let stopped = self.associations.slab.get(key).is_some_and(|a| !a.reading);
         let (used, flow) =
@@ -104,22 +106,24 @@ impl Gist {
         }
     }
 
-    /// Stores octets that were not processed, within the limit for all associations.
+    /// Stores octets that were not processed, within the share of their source in the limit for all associations.
     fn put_back(&mut self, key: Key, rest: Vec<u8>, flow: Reading) {
-        let max = self.associations.config.max_buffered;
         let Some(association) = self.associations.slab.get_mut(key) else { return };
         if flow == Reading::Stopped && association.reading {
             association.reading = false;
             self.out.read_channel(association.channel, false);
         }
-        if self.associations.buffered + rest.len() > max {
+        let (remote, length) = (association.remote, super::octets(rest.len()));
+        if self.associations.unread.take_many(source(remote), length).is_err() {
+            let Some(association) = self.associations.slab.get(key) else { return };
             self.counters.associations_overrun += 1;
             tracing::debug!(channel = association.channel.0, peer = %association.remote, reason = "limit of incomplete messages", "messaging association given up");
             self.close_channel(key.index(), true);
             return self.end_association(key, End::Failure, true);
         }
-        association.incoming = rest;
-        self.associations.buffered += association.incoming.len();
+        if let Some(association) = self.associations.slab.get_mut(key) {
+            association.incoming = rest;
+        }
     }
 
     /// Blocks or unblocks an application (RFC 5971 §4.1.1). Associations with messages for a blocked application are not
@@ -137,8 +141,8 @@ impl Gist {
             let Some(association) = self.associations.slab.get_mut(key) else { continue };
             association.reading = true;
             let incoming = core::mem::take(&mut association.incoming);
-            let channel = association.channel;
-            self.associations.buffered -= incoming.len();
+            let (channel, remote) = (association.channel, association.remote);
+            self.associations.release_unread(remote, incoming.len());
             let (used, flow) = self.read_messages(key, &incoming, Blocked::Wait);
             if flow == Reading::On {
                 self.out.read_channel(channel, true);
@@ -153,7 +157,8 @@ impl Gist {
     pub(super) fn deliver_waiting(&mut self, key: Key) {
         let Some(association) = self.associations.slab.get_mut(key).filter(|a| !a.reading) else { return };
         let incoming = core::mem::take(&mut association.incoming);
-        self.associations.buffered -= incoming.len();
+        let remote = association.remote;
+        self.associations.release_unread(remote, incoming.len());
         self.read_messages(key, &incoming, Blocked::Deliver);
     }
 
@@ -284,6 +289,12 @@ impl Gist {
         if self.state(key, direction).is_querying() {
             self.restart_inactivity(key, direction);
         }
+    }
+}
+
+impl Associations {
+    fn release_unread(&mut self, remote: IpAddr, count: usize) {
+        self.unread.release_many(source(remote), super::octets(count));
     }
 }
 

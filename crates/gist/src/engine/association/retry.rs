@@ -10,40 +10,45 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
 
-use super::PeerKey;
-
 #[derive(Debug, Clone, Copy)]
 struct RetryDelay {
     until: Time,
     length: Duration,
-}
-
-impl RetryDelay {
     /// When the delay is removed.
-    fn quiet(self) -> Time {
-        self.until + self.length
-    }
+    quiet: Time,
 }
 
-/// The peers with a retry delay.
+/// The peers, or transports of peers, with a retry delay.
 #[derive(Debug)]
-pub(super) struct RetryDelays {
+pub(super) struct RetryDelays<K> {
     first: Duration,
     longest: Duration,
     max: usize,
-    waits: BTreeMap<PeerKey, RetryDelay>,
+    /// How long a delay is kept after its end, in lengths of it.
+    kept: u32,
+    waits: BTreeMap<K, RetryDelay>,
     /// One entry for each delay: when it is removed.
-    quiet: BTreeSet<(Time, PeerKey)>,
+    quiet: BTreeSet<(Time, K)>,
 }
 
-impl RetryDelays {
+impl<K: Ord + Clone> RetryDelays<K> {
     /// A `first` of zero: no delay.
     pub(super) const fn new(first: Duration, longest: Duration, max: usize) -> Self {
-        Self { first, longest, max, waits: BTreeMap::new(), quiet: BTreeSet::new() }
+        Self { first, longest, max, kept: 1, waits: BTreeMap::new(), quiet: BTreeSet::new() }
+    }
+
+    /// The same for attempts that nothing but new messages cause: a delay is kept for several of its lengths.
+    pub(super) fn of_rare(first: Duration, longest: Duration, max: usize) -> Self {
+        Self { kept: 8, ..Self::new(first, longest, max) }
     }
 
     /// An association with `name`, opened at `opened`, failed. False: the table is full.
-    pub(super) fn failed(&mut self, now: Time, opened: Time, name: &PeerKey) -> bool {
+    pub(super) fn failed(&mut self, now: Time, opened: Time, name: &K) -> bool {
+        self.failed_for(now, opened, name, Duration::ZERO)
+    }
+
+    /// The same with a delay of at least `least`, within the longest one.
+    pub(super) fn failed_for(&mut self, now: Time, opened: Time, name: &K, least: Duration) -> bool {
         while let Some((at, _)) = self.quiet.first()
             && *at <= now
             && let Some((_, quiet)) = self.quiet.pop_first()
@@ -57,31 +62,33 @@ impl RetryDelays {
             Some(before) => before.length.saturating_mul(2).min(self.longest),
             None => self.first,
         };
-        let wait = RetryDelay { until: opened + length, length };
-        if wait.quiet() <= now {
+        let length = length.max(least).min(self.longest);
+        let until = opened + length;
+        let wait = RetryDelay { until, length, quiet: until + length.saturating_mul(self.kept) };
+        if wait.quiet <= now {
             return true;
         }
         if self.waits.len() >= self.max {
             return false;
         }
-        self.quiet.insert((wait.quiet(), name.clone()));
+        self.quiet.insert((wait.quiet, name.clone()));
         self.waits.insert(name.clone(), wait);
         true
     }
 
     /// The end of the delay for `name`, if there is one.
-    pub(super) fn until(&self, now: Time, name: &PeerKey) -> Option<Time> {
+    pub(super) fn until(&self, now: Time, name: &K) -> Option<Time> {
         self.waits.get(name).map(|wait| wait.until).filter(|until| *until > now)
     }
 
     /// A message of the peer was received.
-    pub(super) fn succeeded(&mut self, name: &PeerKey) {
+    pub(super) fn succeeded(&mut self, name: &K) {
         self.clear(name);
     }
 
-    fn clear(&mut self, name: &PeerKey) -> Option<RetryDelay> {
+    fn clear(&mut self, name: &K) -> Option<RetryDelay> {
         let wait = self.waits.remove(name)?;
-        self.quiet.remove(&(wait.quiet(), name.clone()));
+        self.quiet.remove(&(wait.quiet, name.clone()));
         Some(wait)
     }
 
@@ -98,6 +105,7 @@ impl RetryDelays {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PeerKey;
     use super::*;
 
     fn at(ms: u64) -> Time {
@@ -108,7 +116,7 @@ mod tests {
         PeerKey { identity: [last].into(), interface: [192, 0, 2, last].into() }
     }
 
-    fn waits() -> RetryDelays {
+    fn waits() -> RetryDelays<PeerKey> {
         RetryDelays::new(Duration::from_secs(1), Duration::from_secs(4), 2)
     }
 

@@ -82,6 +82,11 @@ impl Stacks {
         self.count == 0
     }
 
+    /// Whether each stack protects messages, and there is one.
+    pub(in crate::engine) fn are_secure(&self) -> bool {
+        !self.is_empty() && self.transports().iter().all(|transport| transport.is_secure())
+    }
+
     fn transports(&self) -> &[Transport] {
         self.transports.get(..self.count).unwrap_or_default()
     }
@@ -172,13 +177,13 @@ impl<'a> Offer<'a> {
         self.usable().any(|(offered, _)| offered == transport || !offered.is_secure())
     }
 
-    /// The first stack in the order of this node, and the peer's port for it (RFC 5971 Appendix D). GIST-D-03.
-    pub(in crate::engine) fn choose(
+    /// The stacks in the order of this node, and the peer's port for each (RFC 5971 Appendix D). GIST-D-03.
+    pub(in crate::engine) fn choices(
         &self,
         config: &AssociationConfig,
         secure: bool,
-    ) -> Option<(Transport, u16)> {
-        config.usable().filter(|(ours, _)| ours.is_secure() || !secure).find_map(|(ours, _)| {
+    ) -> impl Iterator<Item = (Transport, u16)> {
+        config.usable().filter(move |(ours, _)| ours.is_secure() || !secure).filter_map(|(ours, _)| {
             let (_, options) = self.usable().find(|(theirs, _)| *theirs == ours)?;
             Some((ours, options?.port().filter(|port| *port != 0)?))
         })
@@ -215,13 +220,13 @@ mod tests {
         let profiles = [Profile(&[1]), Profile(&[3]), Profile(&[2, 1])];
         let options = [option(1, 3, &[0x17, 0xeb]), option(1, 1, &[0x15, 0x3e]), option(3, 0, &[0x0d, 5])];
         let peer = offer(&profiles, &options);
-        assert_eq!(peer.choose(&config(), false), Some((Transport::TlsTcp, 6123)));
-        assert_eq!(peer.choose(&config(), true), Some((Transport::TlsTcp, 6123)));
+        assert_eq!(peer.choices(&config(), false).next(), Some((Transport::TlsTcp, 6123)));
+        assert_eq!(peer.choices(&config(), true).next(), Some((Transport::TlsTcp, 6123)));
         let no_tls = AssociationConfig { tls_port: None, ..config() };
-        assert_eq!(peer.choose(&no_tls, false), Some((Transport::Sctp, 3333)));
+        assert_eq!(peer.choices(&no_tls, false).next(), Some((Transport::Sctp, 3333)));
         let tcp = AssociationConfig { sctp_port: None, ..no_tls };
-        assert_eq!(peer.choose(&tcp, false), Some((Transport::Tcp, 5438)));
-        assert_eq!(peer.choose(&tcp, true), None);
+        assert_eq!(peer.choices(&tcp, false).next(), Some((Transport::Tcp, 5438)));
+        assert_eq!(peer.choices(&tcp, true).next(), None);
     }
 
     /// GIST-5.7.1-01: D rules out every stack with that protocol, or one profile.
@@ -230,11 +235,11 @@ mod tests {
         let profiles = [Profile(&[2, 1]), Profile(&[1])];
         let mut options = [option(1, 1, &[0, 7]), option(1, 2, &[0, 8])];
         options[0].disabled = true;
-        assert_eq!(offer(&profiles, &options).choose(&config(), false), Some((Transport::Tcp, 8)));
+        assert_eq!(offer(&profiles, &options).choices(&config(), false).next(), Some((Transport::Tcp, 8)));
         options[1] = MaOptions { disabled: true, ..option(1, 0, &[0, 8]) };
-        assert_eq!(offer(&profiles, &options).choose(&config(), false), None);
+        assert_eq!(offer(&profiles, &options).choices(&config(), false).next(), None);
         let tls = [option(1, 0, &[0, 7]), MaOptions { disabled: true, ..option(2, 0, &[]) }];
-        assert_eq!(offer(&profiles, &tls).choose(&config(), false), Some((Transport::Tcp, 7)));
+        assert_eq!(offer(&profiles, &tls).choices(&config(), false).next(), Some((Transport::Tcp, 7)));
     }
 
     /// GIST-5.7.1-13

@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
+use signalbox_core::node::REPORT_EVERY;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{
-    MessageHandle, MessageStatus, Security, SendError, SendMessage, TransferAttributes,
+    MessageHandle, MessageStatus, NetworkEvent, Security, SendError, SendMessage, TransferAttributes,
 };
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, NslpId, SessionId, Time};
@@ -17,11 +18,14 @@ use crate::engine::io::ChannelId;
 use crate::engine::outbox::Outbox;
 use crate::engine::record::{NONE, State};
 use crate::engine::send::Outgoing;
-use crate::wire::{Message, MessageType};
+use crate::wire::{Encapsulation, Message, MessageType};
 
 /// Most octets of an application's message: the 12-bit length of an NSLP-Data object (RFC 5971 A.2), although the whole
 /// message could be four times as long.
 pub(in crate::engine) const MAX_DATA: usize = 0xfff * 4;
+
+/// The least number of octets that a channel may buffer before messages wait for its report.
+pub(super) const LEAST_WINDOW: usize = 2 * REPORT_EVERY;
 
 /// The transport that a message needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -47,6 +51,8 @@ pub(super) struct Waiting {
     pub(super) handle: Option<MessageHandle>,
     pub(super) reliable: bool,
     pub(super) deadline: Option<Time>,
+    /// The session of the message, and the transport that it needs. `None`: it cannot be sent in another way.
+    pub(super) by: Option<(Key, Direction, Need)>,
 }
 
 impl Waiting {
@@ -55,7 +61,8 @@ impl Waiting {
         let mut octets = Vec::new();
         // Messages of GIST itself are far below all limits.
         message.encode(&mut Writer::new(&mut octets)).unwrap_or_default();
-        Self { octets: octets.into(), stream, of: GIST_ITSELF, handle: None, reliable: false, deadline: None }
+        let of = GIST_ITSELF;
+        Self { octets: octets.into(), stream, of, handle: None, reliable: false, deadline: None, by: None }
     }
 
     pub(super) fn octets(&self) -> usize {
@@ -76,19 +83,21 @@ pub(in crate::engine) struct Owner {
     pub(in crate::engine) deadline: Option<Time>,
     /// A message of GIST itself. It may use the queue beyond the limit for applications.
     pub(in crate::engine) control: bool,
+    /// The session of the message, and the transport that it needs.
+    pub(in crate::engine) by: Option<(Key, Direction, Need)>,
 }
 
 impl Outgoing<'_> {
     const fn owner(&self, of: (NslpId, SessionId)) -> Owner {
         let Self { handle, reliable, deadline, .. } = *self;
-        Owner { of, handle, reliable, deadline, control: false }
+        Owner { of, handle, reliable, deadline, control: false, by: None }
     }
 }
 
 impl Owner {
     /// The owner of a message of GIST itself.
     pub(in crate::engine) const fn control() -> Self {
-        Self { of: GIST_ITSELF, handle: None, reliable: false, deadline: None, control: true }
+        Self { of: GIST_ITSELF, handle: None, reliable: false, deadline: None, control: true, by: None }
     }
 }
 
@@ -116,6 +125,19 @@ const fn attributes(transport: Transport, lifetime: Option<Duration>) -> Transfe
 }
 
 impl Associations {
+    /// Octets that one channel may buffer. When all channels together buffer much, because many peers read slowly, each has
+    /// the least that the reports of channels permit, so that a driver's limit is never the first to be reached.
+    pub(super) const fn window(&self) -> usize {
+        if self.unsent < self.config.max_queued_total { self.config.max_unsent } else { LEAST_WINDOW }
+    }
+
+    /// Notes what a channel buffers by its own report.
+    fn set_reported(&mut self, index: u32, unsent: usize) {
+        let Some(association) = self.slab.get_index_mut(index) else { return };
+        self.unsent = self.unsent - association.unsent() + unsent;
+        (association.reported, association.written) = (unsent, 0);
+    }
+
     /// Sends a message over an association, or queues it (RFC 5971 §6.4 rule 5; GIST-6.4-02, GIST-3.7-04, GIST-4.1.2-02,
     /// GIST-4.1.2-08). GIST-5.4-02: only flow control delays messages.
     pub(in crate::engine) fn send(
@@ -126,15 +148,18 @@ impl Associations {
         message: &Message<'_>,
         owner: &Owner,
     ) -> Result<(), SendError> {
-        let (max_unsent, max, max_total) =
-            (self.config.max_unsent, self.config.max_queued, self.config.max_queued_total);
+        let window = self.window();
+        let (max, max_total) = (self.config.max_queued, self.config.max_queued_total);
         let Some(association) = self.slab.get_index_mut(index) else { return Err(SendError::NoNextNode) };
         // GIST's own messages of a session use the session's stream as well, so that the Confirm stays before the Data.
         let stream = message.session.map_or(0, stream);
-        if association.is_up() && association.queue.is_empty() && association.unsent < max_unsent {
+        if association.is_up() && association.queue.is_empty() && association.unsent() < window {
             let lifetime = lifetime(owner.reliable, owner.deadline, now);
-            out.send_channel(association.channel, (stream, lifetime), message)
+            let size = out
+                .send_channel(association.channel, (stream, lifetime), message)
                 .map_err(|_| SendError::Refused)?;
+            association.written += size;
+            self.unsent += size;
             let sent = MessageStatus::Sent(attributes(association.transport, lifetime));
             out.status(owner.of, owner.handle, sent);
             self.tg_raw_data(index, now, rng);
@@ -151,9 +176,9 @@ impl Associations {
         }
         association.queued += size;
         self.queued += size;
-        let Owner { of, handle, reliable, deadline, .. } = *owner;
+        let Owner { of, handle, reliable, deadline, by, .. } = *owner;
         let octets = octets.into();
-        association.queue.push_back(Waiting { octets, stream, of, handle, reliable, deadline });
+        association.queue.push_back(Waiting { octets, stream, of, handle, reliable, deadline, by });
         if deadline.is_some() {
             self.arm(index);
         }
@@ -182,7 +207,7 @@ impl Gist {
     ) -> Outcome {
         match self.association_of(key, direction) {
             Some(index) if need != Need::Secure || self.associations.is_secure(index) => {
-                Outcome::Sent(self.send_over(key, direction, index, outgoing))
+                Outcome::Sent(self.send_over((key, direction, need), index, outgoing))
             }
             None if need <= Need::Preferred => match self.send_data(key, direction, outgoing) {
                 Err(error @ SendError::TooLarge { .. }) if self.associations.enabled() => {
@@ -243,8 +268,7 @@ impl Gist {
     /// Sends Data over an association (RFC 5971 §5.1). GIST-5.1-17, GIST-5.2.1-02.
     fn send_over(
         &mut self,
-        key: Key,
-        direction: Direction,
+        (key, direction, need): (Key, Direction, Need),
         index: u32,
         outgoing: &Outgoing<'_>,
     ) -> Result<(), SendError> {
@@ -255,7 +279,8 @@ impl Gist {
         message.mri = Some(self.nat.mri_for_peer(key, direction, record.flow.mri(direction)).into());
         message.session = Some(record.session);
         message.nslp_data = Some(outgoing.data);
-        let owner = outgoing.owner((record.nslp, record.session));
+        let by = Some((key, direction, need));
+        let owner = Owner { by, ..outgoing.owner((record.nslp, record.session)) };
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
         self.associations.send(tools, now, index, &message, &owner)?;
         self.counters.associated_sent += 1;
@@ -301,29 +326,57 @@ impl Gist {
     /// Takes the number of octets that a channel buffers. Back-pressure stops one association without the others.
     pub(in crate::engine) fn channel_drained(&mut self, channel: ChannelId, unsent: usize) {
         let Some(key) = self.associations.of_channel(channel) else { return };
-        if let Some(association) = self.associations.get_mut(key.index()) {
-            association.unsent = unsent;
-        }
+        self.associations.set_reported(key.index(), unsent);
         self.flush_queue(key.index());
+        self.reply_late(key.index());
     }
 
-    /// Gives queued messages to the channel, if it does not buffer too many octets.
+    /// Gives queued messages to the channel, as long as it does not buffer too many octets. The rest waits for a report of
+    /// the channel, which comes at the latest when it has sent what it buffers ([`REPORT_EVERY`]).
     pub(super) fn flush_queue(&mut self, index: u32) {
         let Self { associations, out, rng, now, .. } = self;
-        let max = associations.config.max_unsent;
+        let window = associations.window();
         let Some(association) = associations.slab.get_index_mut(index).filter(|a| a.is_up()) else { return };
-        if association.unsent >= max || association.queue.is_empty() {
+        if association.unsent() >= window || association.queue.is_empty() {
             return;
         }
-        // The whole queue, which is limited: a channel whose buffer is empty gives no further input.
-        associations.queued -= core::mem::take(&mut association.queued);
-        for waiting in association.queue.drain(..) {
+        while association.unsent() < window
+            && let Some(waiting) = association.queue.pop_front()
+        {
+            let size = waiting.octets.len();
+            association.queued -= size;
+            associations.queued -= size;
+            association.written += size;
+            associations.unsent += size;
             let lifetime = lifetime(waiting.reliable, waiting.deadline, *now);
             out.send_channel_octets(association.channel, (waiting.stream, lifetime), &waiting.octets);
             let status = MessageStatus::Sent(attributes(association.transport, lifetime));
             out.status(waiting.of, waiting.handle, status);
         }
         associations.tg_raw_data(index, *now, rng);
+    }
+
+    /// The channel of an association could not be set up: its messages go back to their sessions, which try another
+    /// transport. False: the message cannot be kept.
+    pub(super) fn take_back(&mut self, waiting: &Waiting) -> bool {
+        let Some((key, direction, need)) = waiting.by else { return false };
+        let Ok(message) = Message::parse(&waiting.octets, Encapsulation::Association) else { return false };
+        let (Some(data), Some(record)) = (message.nslp_data, self.records.get(key)) else { return false };
+        let attributes = TransferAttributes { reliable: waiting.reliable, ..Default::default() };
+        let m = SendMessage {
+            data,
+            handle: waiting.handle,
+            nslp: record.nslp,
+            session: record.session,
+            mri: record.flow.mri(direction),
+            state: None,
+            sii: None,
+            attributes,
+            timeout: waiting.deadline.map(|at| at.since(self.now)),
+            ip_ttl: None,
+            hops: Some(message.header.hops),
+        };
+        self.store(key, direction, &m, need).is_ok()
     }
 
     /// Fails queued messages whose timeout is over (RFC 5971 B.1). GIST-B.1-04.
@@ -360,6 +413,18 @@ impl Gist {
         let pending_hello = self.request_hello(old, session.map_or(0, stream));
         if let Some(entry) = self.associations.get_mut(old).and_then(|a| a.held.get_mut(held)) {
             entry.2 = pending_hello;
+        }
+    }
+
+    /// An association failed while sessions that had moved to another one waited for the arrival of their reliable messages:
+    /// these may be lost (RFC 5971 §4.1.2). GIST-4.1.2-03.
+    pub(super) fn held_lost(&mut self, index: u32) {
+        let held = self.associations.get(index).map_or(0, |association| association.held.len());
+        for at in 0..held {
+            let entry = self.associations.get(index).and_then(|association| association.held.get(at));
+            if let Some((key, direction, _)) = entry.copied() {
+                self.notify_always(key, direction, NetworkEvent::CommunicationFailure);
+            }
         }
     }
 

@@ -85,7 +85,7 @@ impl Gist {
             sessions: x.sessions,
             queued: x.queue.len(),
             queued_octets: x.queued,
-            unsent: x.unsent,
+            unsent: x.unsent(),
             hold_time: if x.opened || x.confirmed { x.hold_time } else { Duration::ZERO },
             hello_in: left(x.send_hello),
             closes_in: left(x.no_hello.or(x.setup)),

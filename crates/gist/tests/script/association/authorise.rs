@@ -103,8 +103,7 @@ fn who_is_not_in_the_database_is_left() {
     }
 }
 
-/// GIST-5.7.3.1-01: a channel with TLS whose peer presented no certificate. A message over an association has the
-/// authenticated identity of the peer; other messages have no identity.
+/// A message over an association has the authenticated identity of the peer; other messages have no identity.
 #[test]
 fn an_application_is_told_who_the_peer_proved_to_be() {
     let mut rig = Rig::with(with(&[friends()]));
@@ -118,6 +117,7 @@ fn an_application_is_told_who_the_peer_proved_to_be() {
     assert_eq!(rig.delivered().peer, None);
 }
 
+/// GIST-5.7.3.1-01: a channel with TLS whose peer presented no certificate.
 #[test]
 fn a_secure_channel_without_identity_is_refused() {
     let mut rig = Rig::with(with(&[friends()]));

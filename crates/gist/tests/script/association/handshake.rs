@@ -87,8 +87,8 @@ fn the_first_confirm_replaces_the_hold_time_of_the_query() {
     assert_eq!(rig.held(channel).unwrap().hold_time.as_millis(), u128::from(PEER_HOLD / 5));
 }
 
-/// GIST-4.4.3-04, GIST-5.1-07, GIST-4.4.3-07: a second session with the same peer shares the association, with a
-/// Response by datagram or over the association.
+/// GIST-4.4.3-04, GIST-5.1-07: a second session with the same peer shares the association, with a Response by datagram or
+/// over the association.
 #[test]
 fn sessions_share_an_association() {
     let mut rig = Rig::with(tcp_only());
@@ -130,6 +130,7 @@ fn a_query_for_an_association_is_answered_and_confirmed() {
     let mut rig = Rig::with(tcp_and_tls());
     rig.asked(SESSION, asks_tcp());
     let response = rig.sent().is(MessageType::RESPONSE);
+    assert_eq!((response.dst, response.options.len()), (at_port(UP), 0));
     rig.no_state();
     assert_eq!(rig.gist.associations().count(), 0);
     let said = response.message();

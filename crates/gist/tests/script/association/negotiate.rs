@@ -55,6 +55,7 @@ fn protection_is_optional() {
     rig.established();
     rig.send_with(b"safe", own(), |m| (m.attributes, m.session) = (SECURE, session(2)));
     let query = rig.sent().is(MessageType::QUERY);
+    assert_eq!(profiles(&query.message()), [vec![2, 1]]);
     rig.send(b"open", own());
     assert_eq!(rig.sent().is(MessageType::DATA).message().nslp_data, Some(&b"open"[..]));
     rig.status();
@@ -206,6 +207,31 @@ fn a_confirm_by_datagram_is_right_where_no_association_was_set_up() {
     rig.no_state();
 }
 
+/// P01: this node restarted, and its peer has the state of a session in datagram mode: its Data, the Error, its Query with a
+/// proposal, and its Confirm by datagram. Table 5.5 of RFC 5971 allows that Confirm ("only if no messaging association has
+/// been set up"); the example of A.4.4.3 ("the Confirm for a handshake that sets up a messaging association") is about a
+/// handshake in which one was opened. The offer of this node obliges the peer to nothing.
+#[test]
+fn a_peer_whose_state_outlived_this_node_gets_through() {
+    for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
+        let mut rig = Rig::with(installing(installation));
+        rig.data_down(b"old.");
+        rig.sent().error_is(GistError::NO_ROUTING_STATE);
+        rig.asked(SESSION, asks_tcp());
+        let response = rig.sent().is(MessageType::RESPONSE);
+        assert!(response.message().stack_proposal.is_some());
+        rig.confirm_with(&response, |m| m.nslp_data = Some(b"with"));
+        rig.notified();
+        assert_eq!(rig.delivered().data, b"with");
+        rig.data_down(b"next");
+        assert_eq!(rig.delivered().data, b"next");
+        // The way back is by datagram too.
+        rig.send(b"back", through().inverted());
+        assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port(UP));
+        assert_eq!(rig.gist.associations().count(), 0);
+    }
+}
+
 /// GIST-5.5-01, GIST-5.1-21: a Confirm by datagram although an association with the peer was set up; a Query or a
 /// datagram's Data over an association; MA-Hello by datagram.
 #[test]
@@ -226,6 +252,7 @@ fn messages_come_in_their_encapsulation() {
     rig.over().error_is(GistError::INVALID_OBJECT_TYPE);
     let mut octets = signalbox_gist::wire::MAGIC.to_vec();
     octets.extend(hello(0, false));
+    crate::errors::longer(&mut octets);
     rig.packet(&Via::direct(UP, LEFT), &octets);
     rig.sent().error_is(GistError::INCORRECT_ENCAPSULATION);
 }
@@ -262,12 +289,13 @@ fn a_responder_shares_what_fits() {
         assert!(rig.sent().is(MessageType::RESPONSE).message().stack_proposal.is_some());
     }
 
-    // This node offers only secure stacks from now on.
-    let mut config = tcp_and_tls();
-    config.associations.tcp_port = None;
-    let mut rig = Rig::with(config);
-    rig.asked(SESSION, asks_tcp());
-    assert_eq!(profiles(&rig.sent().message()), [vec![2, 1]]);
+    // The TCP port is not open any more, so that the node offers only secure stacks. Its plain association is weaker.
+    let mut rig = Rig::with(tcp_and_tls());
+    let channel = rig.responding_associated();
+    rig.handle(Input::Listening { transport: Transport::Tcp, on: false });
+    rig.asked(session(2), asks_tcp());
+    assert_eq!(profiles(&rig.sent().is(MessageType::RESPONSE).message()), [vec![2, 1]]);
+    assert_eq!(rig.held(channel).unwrap().sessions, 1);
 }
 
 /// GIST-5.1-12, GIST-6.3-01: a new association needs a Confirm under every policy; a shared one does not, if the Query

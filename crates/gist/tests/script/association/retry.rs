@@ -1,9 +1,9 @@
 //! The retry delay after an association that failed before a message of the peer was received.
 
 use signalbox_core::Direction;
-use signalbox_core::service::{NetworkEvent, SendError};
+use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_gist::apd::{Apd, Verdict};
-use signalbox_gist::engine::{ChannelClosed, ChannelId, Config};
+use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, Transport};
 use signalbox_gist::wire::MessageType;
 
 use super::kit::*;
@@ -179,4 +179,107 @@ fn the_waits_are_bounded_and_can_be_off() {
         rig.sent().is(MessageType::QUERY);
         assert_eq!(rig.gist.counters().waits_full, uncounted);
     }
+}
+
+/// P02: a port that is filtered, or closed: the next profile that the peer offers is used, with the messages that waited.
+/// GIST-5.7.1-05.
+#[test]
+fn the_next_profile_is_used_when_one_fails() {
+    for (closed, wait) in [(ChannelClosed::Refused, 0), (ChannelClosed::TimedOut, 5_000)] {
+        let mut rig = Rig::with(tcp_and_tls());
+        rig.reliably(b"data", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_both());
+        let (channel, transport, ..) = rig.opened();
+        assert_eq!(transport, Transport::TlsTcp);
+        rig.notified();
+        rig.reliably(b"more", own());
+        rig.until(wait);
+        rig.lost(channel, closed, false);
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.quiet();
+        rig.propose(&query, peer_both());
+        let (channel, transport, ..) = rig.opened();
+        assert_eq!(transport, Transport::Tcp);
+        rig.notified();
+        rig.connected(channel);
+        rig.over().is(MessageType::CONFIRM);
+        for data in [b"data", b"more"] {
+            assert_eq!(rig.over().is(MessageType::DATA).message().nslp_data, Some(&data[..]));
+            assert!(matches!(rig.status().2, MessageStatus::Sent(_)));
+        }
+        rig.quiet();
+    }
+}
+
+/// P02: no transport of the peer can be reached. Messages that only prefer an association are sent as datagrams, and so are
+/// those of later sessions at once; messages that need one fail.
+#[test]
+fn datagrams_are_used_when_no_transport_works() {
+    let mut config = tcp_only();
+    config.associations.always = true;
+    let mut rig = Rig::with(config);
+    rig.send(b"data", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    rig.until(5_000);
+    rig.lost(channel, ChannelClosed::TimedOut, false);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    let confirm = rig.sent().is(MessageType::CONFIRM);
+    assert!(confirm.message().stack_proposal.is_none());
+    assert_eq!(rig.sent().is(MessageType::DATA).message().nslp_data, Some(&b"data"[..]));
+    rig.out.clear();
+
+    rig.until(30_000);
+    rig.send_with(b"next", own(), |m| m.session = session(2));
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    rig.sent().is(MessageType::CONFIRM);
+    rig.sent().is(MessageType::DATA);
+    rig.out.clear();
+    rig.reliably_in(session(3), b"firm", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+
+    // After the longest delay the port is tried again.
+    rig.out.clear();
+    rig.until(66_000);
+    rig.out.clear();
+    rig.reliably_in(session(4), b"firm", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    rig.opened();
+}
+
+/// P02: messages that need no association do not wait for a filtered port each minute: the attempts become rarer. A message
+/// that needs one causes an attempt after a minute.
+#[test]
+fn a_filtered_port_is_tried_more_and_more_seldom() {
+    let mut config = Config { inactivity: seconds(40_000), ..tcp_only() };
+    config.associations.always = true;
+    let mut rig = Rig::with(config);
+    let mut attempts = Vec::new();
+    for minute in 0..130_u64 {
+        rig.until(minute * 60_000 + 1000 * minute);
+        rig.out.clear();
+        let number = u8::try_from(minute).unwrap();
+        rig.send_with(b"data", own(), |m| m.session = session(number));
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_tcp());
+        if let Some((_, Out::Opened(channel, ..))) = rig.out.pop_front() {
+            attempts.push(minute);
+            rig.until(rig.ms() + 5_000);
+            rig.lost(channel, ChannelClosed::TimedOut, false);
+        }
+    }
+    assert_eq!(attempts, [0, 2, 5, 10, 18, 34, 66]);
+    rig.out.clear();
+    rig.reliably_in(session(200), b"firm", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    rig.opened();
 }

@@ -98,7 +98,9 @@ fn the_querying_node_opens_the_association() {
     rig.reliably(b"data", own());
     let query = rig.sent().is(MessageType::QUERY);
     assert!(holds(&query.payload, &[1, 0, 0, 0, 1, 3, 0, 0]), "one profile of one protocol: {query:?}");
-    assert!(holds(&query.payload, &[3, 0, 0, 0]));
+    let asked = query.message().stack_configuration.unwrap();
+    let options: Vec<_> = asked.options.iter().map(|o| (o.protocol.0, o.profile, o.data)).collect();
+    assert_eq!(options, [(3, 0, &[][..])]);
     associated();
 }
 

@@ -1,7 +1,7 @@
 //! Messages over associations: read from streams, queued, delayed, refused (RFC 5971 §4.1, §4.3, §5.4).
 
-use signalbox_core::NslpId;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
+use signalbox_core::{Direction, NslpId};
 use signalbox_gist::engine::{Config, Input, Transport};
 use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message, MessageType};
 
@@ -233,6 +233,65 @@ fn back_pressure_stops_one_association() {
     assert_eq!(rig.held(channel).unwrap().queued_octets, 0);
 }
 
+/// GIST-4.1.1-03: flow control counts each write, not only reports of the channel: a peer that stands still
+/// gets no more than the channel may buffer, and what was not given to the channel is not reported as sent.
+#[test]
+fn what_is_written_counts_before_the_channel_reports() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    let (mut given, mut sent, mut refused) = (0, 0, 0);
+    for number in 0..2_000 {
+        rig.numbered(number, &[5; 15_000], own());
+        while let Some((_, out)) = rig.out.pop_front() {
+            match out {
+                Out::Over(over) => given += over.octets.len(),
+                Out::Status(_, MessageStatus::Sent(_)) => sent += 1,
+                Out::Status(_, MessageStatus::Failed(SendError::Overload)) => refused += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let config = tcp_only().associations;
+    assert!((config.max_unsent..config.max_unsent + 16_000).contains(&given), "{given} octets");
+    assert_eq!(sent, given / 15_000, "the others are not sent");
+    let view = rig.held(channel).unwrap();
+    assert_eq!(view.queued + sent + refused, 2_000);
+    // The peer reads again: a report lets the next messages follow, and no more than the channel may buffer.
+    let queued = view.queued;
+    let mut followed = 0;
+    while followed < queued {
+        rig.handle(Input::ChannelDrained { channel, unsent: 0 });
+        let mut octets = 0;
+        while let Some((_, out)) = rig.out.pop_front() {
+            match out {
+                Out::Over(over) => octets += over.octets.len(),
+                Out::Status(_, MessageStatus::Sent(_)) => followed += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(octets < config.max_unsent + 16_000);
+    }
+    assert_eq!(rig.held(channel).unwrap().queued, 0);
+}
+
+/// GIST-5.1-24: a peer that requests MA-Hellos and does not read gets one reply when it reads again, to its last request.
+#[test]
+fn a_peer_that_asks_without_reading_gets_one_reply() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.handle(Input::ChannelDrained { channel, unsent: 300_000 });
+    for id in 1..=1_000 {
+        rig.octets(channel, &hello(id, true));
+    }
+    rig.quiet();
+    rig.handle(Input::ChannelDrained { channel, unsent: 290_000 });
+    rig.quiet();
+    rig.handle(Input::ChannelDrained { channel, unsent: 0 });
+    let reply = rig.over().is(MessageType::MA_HELLO);
+    assert_eq!((reply.message().hello_id, reply.message().header.r), (Some(1_000), false));
+    rig.quiet();
+}
+
 /// GIST-B.1-04: a message waits no longer than its application allows.
 #[test]
 fn messages_in_the_queue_have_their_time() {
@@ -357,6 +416,8 @@ fn an_old_association_that_is_not_drained_is_given_up() {
     rig.until(30_500);
     rig.out.retain(|(_, out)| !matches!(out, Out::Over(over) if over.message().hello_id.is_some()));
     assert_eq!(rig.closed(), (old, true));
+    // GIST-4.1.2-03: the session does not use the association any more, but its reliable messages may be lost with it.
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::CommunicationFailure));
     assert_eq!(rig.over().message().nslp_data, Some(&b"safe"[..]));
 }
 
@@ -408,7 +469,7 @@ fn what_peers_can_make_grow_is_bounded() {
     assert_eq!((counters.associations_full, counters.associations_limited), (1, 1));
 
     let mut config = tcp_only();
-    config.associations.max_buffered = 1 << 18;
+    config.associations.max_buffered = 1 << 19;
     let mut rig = Rig::with(config);
     let channels = [rig.accepted(2, Transport::Tcp), rig.accepted(4, Transport::Tcp)];
     let mut huge = back(b"data");
@@ -419,6 +480,29 @@ fn what_peers_can_make_grow_is_bounded() {
     rig.octets(channels[1], &huge);
     assert_eq!(rig.closed(), (channels[1], true));
     assert_eq!(rig.gist.counters().associations_overrun, 1);
+}
+
+/// A host that begins messages and does not end them leaves room to others.
+#[test]
+fn a_source_of_incomplete_messages_leaves_others_theirs() {
+    let mut config = tcp_only();
+    (config.associations.max_buffered, config.associations.accept_rate) = (1 << 22, 0);
+    let mut rig = Rig::with(config);
+    let mut begun = back(b"data");
+    begun[2..4].fill(0xff);
+    begun.resize(200_000, 0);
+    for number in 1..=40 {
+        let channel = rig.accepted(2 * number, Transport::Tcp);
+        rig.octets(channel, &begun);
+    }
+    let lost = rig.gist.counters().associations_overrun;
+    assert!((20..30).contains(&lost), "{lost} of 40");
+    rig.out.clear();
+    let other = signalbox_gist::engine::ChannelId(5002);
+    rig.accepted_of(other, Transport::Tcp, "10.1.7.9", None);
+    rig.octets(other, &begun[..10_000]);
+    rig.quiet();
+    assert_eq!(rig.gist.counters().associations_overrun, lost);
 }
 
 /// A host that connects a thousand times a second leaves the rate and the table to others.

@@ -90,6 +90,7 @@ pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool)
                 tos: 0,
                 dont_fragment: false,
                 flow_label: 0,
+                unproved: false,
                 options: &[],
                 payload: received.payload,
             });

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use signalbox_core::node::Prefix;
 use signalbox_core::node::{Interface, Route};
-use signalbox_core::packet::IpReceived;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, ReserverId, Time};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{self as resources, GrantRequest, Owner, Requester, Resources};
+use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
 use signalbox_rsvp::wire::{
     Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector, Session, SessionKind, Style,

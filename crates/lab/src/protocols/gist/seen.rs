@@ -139,7 +139,7 @@ impl Observer for Seen {
         for connection in &mut self.connections {
             let shown = |session: &&Session| {
                 let mut flows = connection.flows.iter().filter(|flow| flow.content != Content::Gist);
-                flows.any(|flow| flow.octets.windows(16).any(|octets| octets == session.as_slice()))
+                flows.any(|flow| flow.octets().windows(16).any(|octets| octets == session.as_slice()))
             };
             // What is in clear by its form needs no search.
             connection.clear_sessions = sessions.iter().filter(shown).count();

@@ -1,14 +1,14 @@
 //! The contents of TCP connections, put into order by sequence number and cut into messages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+
+use signalbox_dissect::stream::Ordered;
 
 use super::message::Gist;
 use crate::observe::packet::Segment;
 
-/// The most octets that wait for earlier ones in one direction; more than a receive window.
-const EARLY: usize = 8 << 20;
 /// Length of the header of a TLS record (RFC 8446 §5.1).
 const RECORD_HEADER: usize = 5;
 const RECORD_HANDSHAKE: u8 = 22;
@@ -52,12 +52,9 @@ pub(crate) struct Flow {
     /// TLS records of a handshake, and of application data.
     pub(crate) records: [u64; 2],
     /// All octets in their order.
-    pub(crate) octets: Vec<u8>,
+    order: Ordered,
     /// The number of octets that are cut into messages already.
     cut: usize,
-    /// Sequence number of the next octet, once the SYN was seen.
-    next: Option<u32>,
-    early: BTreeMap<u32, Vec<u8>>,
 }
 
 /// What a direction carries, by its first octets.
@@ -91,7 +88,8 @@ impl Streams {
             // A SYN is seen more than once if it is lost; another number is another connection.
             Some((connection, 0))
                 if segment.syn
-                    && self.connections[connection].flows[0].start() != Some(sequence.wrapping_add(1)) =>
+                    && self.connections[connection].flows[0].order.start()
+                        != Some(sequence.wrapping_add(1)) =>
             {
                 self.open(segment)
             }
@@ -103,7 +101,7 @@ impl Streams {
         let connection = &mut self.connections[connection];
         if segment.syn && segment.ack && direction == 1 {
             connection.accepted = true;
-            connection.flows[1].next.get_or_insert(sequence.wrapping_add(1));
+            connection.flows[1].order.begin(sequence.wrapping_add(1));
         }
         if !segment.payload.is_empty() {
             // Data in a SYN begins one behind its number.
@@ -127,7 +125,7 @@ impl Streams {
     fn open(&mut self, segment: &Segment<'_>) -> (usize, usize) {
         let Segment { src: client, dst: server, sequence, .. } = *segment;
         let index = self.connections.len();
-        let forth = Flow { next: Some(sequence.wrapping_add(1)), ..Flow::default() };
+        let forth = Flow { order: Ordered::from(sequence.wrapping_add(1)), ..Flow::default() };
         let flows = [forth, Flow::default()];
         let opened = Opened::default();
         let connection =
@@ -140,56 +138,22 @@ impl Streams {
 }
 
 impl Flow {
-    /// Returns the sequence number of the first octet, modulo 2^32.
-    fn start(&self) -> Option<u32> {
-        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32, as sequence numbers are")]
-        self.next.map(|next| next.wrapping_sub(self.octets.len() as u32))
-    }
-
-    /// Adds octets at their place; those that were there already are ignored.
+    /// Adds octets at their place.
     fn take(&mut self, sequence: u32, payload: &[u8]) {
-        let Some(next) = self.next else {
+        if !self.order.take(sequence, payload) {
             self.content = Content::Unknown;
-            return;
-        };
-        if distance(next, sequence) > 0 {
-            let waiting: usize = self.early.values().map(Vec::len).sum();
-            if waiting + payload.len() > EARLY {
-                self.content = Content::Unknown;
-                return;
-            }
-            let place = self.early.entry(sequence).or_default();
-            if place.len() < payload.len() {
-                *place = payload.to_vec();
-            }
-            return;
-        }
-        self.append(sequence, payload);
-        // The segments that wait may overlap; the first that fits goes first, until no other fits.
-        while let Some(sequence) = self.early.keys().copied().find(|early| !self.is_early(*early)) {
-            let payload = self.early.remove(&sequence).unwrap_or_default();
-            self.append(sequence, &payload);
         }
     }
 
-    fn is_early(&self, sequence: u32) -> bool {
-        self.next.is_none_or(|next| distance(next, sequence) > 0)
-    }
-
-    fn append(&mut self, sequence: u32, payload: &[u8]) {
-        let Some(next) = self.next else { return };
-        let had = usize::try_from(distance(sequence, next)).unwrap_or(0);
-        let Some(new) = payload.get(had..) else { return };
-        self.octets.extend_from_slice(new);
-        #[expect(clippy::cast_possible_truncation, reason = "a payload is shorter than an IP packet")]
-        let octets = new.len() as u32;
-        self.next = Some(next.wrapping_add(octets));
+    /// Returns all octets in their order.
+    pub(crate) fn octets(&self) -> &[u8] {
+        self.order.octets()
     }
 
     /// Cuts complete messages and records.
     fn cut(&mut self, message: &mut impl FnMut(Gist<'_>)) {
         loop {
-            let rest = self.octets.get(self.cut..).unwrap_or_default();
+            let rest = self.order.octets().get(self.cut..).unwrap_or_default();
             if self.content == Content::Nothing {
                 self.content = match rest {
                     [] => return,
@@ -229,11 +193,6 @@ impl Flow {
             self.cut += length;
         }
     }
-}
-
-/// Returns the distance from `from` to `to` modulo 2^32; negative if `to` is before `from`.
-const fn distance(from: u32, to: u32) -> i32 {
-    to.wrapping_sub(from).cast_signed()
 }
 
 #[cfg(test)]
@@ -305,7 +264,7 @@ mod tests {
             assert_eq!(connections.len(), 1);
             assert!(connections[0].accepted);
             assert_eq!(connections[0].flows[0].content, Content::Gist);
-            assert_eq!(connections[0].flows[0].octets, octets);
+            assert_eq!(connections[0].flows[0].octets(), octets);
             assert_eq!(connections[0].flows[1].content, Content::Nothing);
         }
     }

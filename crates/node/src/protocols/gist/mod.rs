@@ -13,7 +13,9 @@ use signalbox_core::metrics::{ASSOCIATIONS, Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, StreamId, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_core::service::Request;
-use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, NslpId, Time};
+use signalbox_core::{
+    AlertRule, Changes, Entry, EntryRequest, Intercept, Match, NslpId, SessionChange, Time,
+};
 use signalbox_gist::engine::{self as gist, Gist, Input, Output as Out};
 
 pub use self::applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
@@ -31,6 +33,9 @@ use crate::routes::LookupsOf;
 
 /// The UDP port of GIST (RFC 5971 §9).
 const ENTRY: Entry = Entry::Udp(signalbox_gist::wire::PORT);
+
+/// The C-flag in the common header, behind the magic number (RFC 5971 A.1). Q-mode packets have it.
+const C_FLAG: Match = Match { offset: 8, mask: 0x8000, value: 0x8000 };
 
 /// GIST, as the node runs it.
 #[derive(Debug)]
@@ -227,6 +232,10 @@ impl Protocol for Instance {
         Size { sessions: self.engine.session_count(), peers: Some(self.engine.peer_count()) }
     }
 
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        Some(self.engine.changes())
+    }
+
     fn counters(&self, to: &mut Vec<Counter>) {
         to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("gist"))));
         to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::shared("channels"))));
@@ -255,11 +264,15 @@ impl Composed for Instance {
         config.validated()
     }
 
-    /// GIST's UDP port; a datagram that passes by is intercepted if it has the magic number (RFC 5971 §4.3.1, §5.3.2.1).
-    /// And SCTP, unless the kernel has it.
+    /// GIST's UDP port; a datagram that passes by is intercepted if it has the magic number, and a Router Alert or, where it
+    /// is configured so, the C-flag (RFC 5971 §4.3.1, §5.3.2.1). And SCTP, unless the kernel has it.
     fn entries(config: &GistConfig) -> Vec<EntryRequest> {
         let magic = Match::word(0, u32::from_be_bytes(signalbox_gist::wire::MAGIC));
-        let intercept = Intercept { alert: AlertRule::Any, matches: vec![magic] };
+        let intercept = if config.engine.intercept_without_alert {
+            Intercept { alert: AlertRule::NotRequired, matches: vec![magic, C_FLAG] }
+        } else {
+            Intercept { alert: AlertRule::Any, matches: vec![magic] }
+        };
         let mut entries =
             vec![EntryRequest::local(ENTRY, Subsystem::part("gist_io", "gist")).with_intercept(intercept)];
         if config.engine.associations.sctp_port.is_some() && !config.channels.kernel_sctp {

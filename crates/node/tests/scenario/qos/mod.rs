@@ -6,3 +6,4 @@ mod change;
 mod net;
 mod path;
 mod reroute;
+mod stale;

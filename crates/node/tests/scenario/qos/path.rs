@@ -2,10 +2,11 @@
 
 use signalbox_node::Config;
 use signalbox_node::qos::{Command, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest};
-use signalbox_node::resources::Config as Resources;
+use signalbox_node::resources::config::{Action, RuleConfig};
+use signalbox_node::resources::{Config as Resources, Rate};
 use signalbox_sim::Family;
 
-use super::net::{CAPACITY, MODES, Mode, Net, config};
+use super::net::{CAPACITY, MODES, Mode, Net, SECOND, config};
 
 const RATE: u64 = 125_000;
 
@@ -236,4 +237,65 @@ fn the_share_is_three_quarters() {
         shares.iter().filter(|share| **share == super::net::SHARE).count() >= 2,
         "{shares:?} of {CAPACITY}"
     );
+}
+
+/// Routers that provide no QoS are reported while they are on the path, and no longer: a router without its daemon is one.
+#[test]
+fn a_gap_ends_with_the_return_of_a_router() {
+    let gaps = |net: &Net| {
+        let host = net.sim.engine(net.nodes[0]).unwrap();
+        host.node.qos_sessions().next().map(|session| session.gaps)
+    };
+    for (away, receiver_initiated) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut net = Net::chain(12, Mode::Datagrams);
+        let away = net.nodes[away];
+        net.sim.crash(away);
+        net.reserve(1, ReserveRequest { receiver_initiated, ..net.request(RATE) });
+        assert!(net.granted(1, 5).gaps);
+        assert_eq!(gaps(&net), Some(true), "{away:?} {receiver_initiated}");
+        net.run(5);
+        net.sim.restart(away);
+        net.expect_held(60, &[RATE, RATE, RATE, 0]);
+        let gone = net.sim.wait(SECOND * 60, |sim| {
+            let mut sessions = sim.engine(net.nodes[0]).unwrap().node.qos_sessions();
+            sessions.all(|session| !session.gaps)
+        });
+        assert!(gone, "{away:?} {receiver_initiated}");
+        // It goes again, and the initiator learns of it.
+        net.sim.crash(away);
+        let node = net.nodes[0];
+        let again = net.sim.wait(SECOND * 200, |sim| {
+            sim.engine(node).unwrap().node.qos_sessions().any(|session| session.gaps)
+        });
+        assert!(again, "{away:?} {receiver_initiated}");
+    }
+}
+
+/// A QUERY reports what a RESERVE of the same requester would get: the rules of each node apply.
+#[test]
+fn a_query_meets_the_rules_on_the_path() {
+    let limited = || RuleConfig { max_rate: Some(Rate(250_000)), ..RuleConfig::new("small", Action::Allow) };
+    let total = || RuleConfig { max_total: Some(Rate(100_000)), ..RuleConfig::new("total", Action::Allow) };
+    let denied = || RuleConfig::new("nothing", Action::Deny);
+    for (rules, expected) in
+        [(vec![limited()], Ok(250_000)), (vec![total()], Ok(100_000)), (vec![denied()], Err("nothing"))]
+    {
+        let ruled = Resources { rules, ..Resources::of_link("*", CAPACITY.parse().unwrap()) };
+        let ruled = Config { resources: ruled, ..config(Mode::Datagrams) };
+        let plain = || config(Mode::Datagrams);
+        let mut net = Net::row(13, vec![plain(), plain(), ruled, plain()]);
+        let query = QueryRequest::new(net.flow(), QosRequest::rate(600_000));
+        net.command(net.nodes[0], 1, Command::Query(Box::new(query)));
+        net.run(5);
+        let heard = net.heard(1);
+        match (&heard[..], expected) {
+            ([QosEvent::Started { .. }, QosEvent::Answer(answer)], Ok(rate)) => {
+                assert_eq!(answer.available.rate, Some(rate));
+            }
+            ([QosEvent::Started { .. }, QosEvent::Failed(failure)], Err(rule)) => {
+                assert!(failure.rule.as_deref().is_some_and(|text| text.contains(rule)), "{failure:?}");
+            }
+            _ => panic!("{heard:?} and not {expected:?}"),
+        }
+    }
 }

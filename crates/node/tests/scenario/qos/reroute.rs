@@ -3,46 +3,48 @@
 
 use core::time::Duration;
 
-use signalbox_node::Command;
 use signalbox_node::qos::{self, Flow, QosEvent, QosRequest, ReserveRequest};
+use signalbox_node::{Command, Config};
 use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
 
 use super::net::{Host, MODES, Mode, SECOND, config, heard, qos_sessions};
 
-const RATE: u64 = 125_000;
+pub(super) const RATE: u64 = 125_000;
 /// A cost that makes the route over r2 the longer one.
 const DEAR: u32 = 10;
 
 /// A node, and its egress link.
-type Place = (NodeId, LinkId);
+pub(super) type Place = (NodeId, LinkId);
 
 /// `h1 – r1 – (r2 | r3) – r4 – h2`: by r2 at first.
-struct Diamond {
-    sim: Sim<Host>,
-    nodes: [NodeId; 6],
+pub(super) struct Diamond {
+    pub(super) sim: Sim<Host>,
+    pub(super) nodes: [NodeId; 6],
     /// The link from r1 to r2, whose cost decides the route.
-    decides: LinkId,
+    pub(super) decides: LinkId,
     /// The link behind r2.
-    behind: LinkId,
-    by_r2: [Place; 2],
-    by_r3: [Place; 2],
-    common: [Place; 2],
+    pub(super) behind: LinkId,
+    pub(super) by_r2: [Place; 2],
+    pub(super) by_r3: [Place; 2],
+    pub(super) common: [Place; 2],
 }
 
-fn held(sim: &Sim<Host>, (node, link): Place) -> u64 {
+pub(super) fn held(sim: &Sim<Host>, (node, link): Place) -> u64 {
     let ifindex = sim.ifindex(node, link);
     sim.reservations(node).filter(|(_, r)| r.ifindex == ifindex).map(|(_, r)| r.traffic.rate).sum()
 }
 
-fn all(sim: &Sim<Host>, places: [Place; 2], rate: u64) -> bool {
+pub(super) fn all(sim: &Sim<Host>, places: [Place; 2], rate: u64) -> bool {
     places.iter().all(|place| held(sim, *place) == rate)
 }
 
 impl Diamond {
-    fn new(seed: u64, mode: Mode) -> Self {
+    fn new(seed: u64, config: &Config) -> Self {
         let mut sim = Sim::new(seed);
-        let nodes = ["h1", "r1", "r2", "r3", "r4", "h2"]
-            .map(|name| sim.add_engine(name, move |boot| Host::new(boot, config(mode))));
+        let nodes = ["h1", "r1", "r2", "r3", "r4", "h2"].map(|name| {
+            let config = config.clone();
+            sim.add_engine(name, move |boot| Host::new(boot, config.clone()))
+        });
         let [h1, r1, r2, r3, r4, h2] = nodes;
         let cheap = LinkConfig::default();
         let dear = LinkConfig { cost: 3, ..cheap };
@@ -67,9 +69,22 @@ impl Diamond {
         Self::asked(seed, mode, receiver_initiated, false)
     }
 
+    /// A network with the default timers, or with those of a short lifetime.
+    pub(super) fn with_timers(seed: u64, mode: Mode, receiver_initiated: bool, short: bool) -> Self {
+        let mut config = config(mode);
+        if let Some(qos) = config.qos.as_mut().filter(|_| short) {
+            qos.refresh = SECOND * 3;
+        }
+        Self::of(seed, &config, receiver_initiated, false)
+    }
+
     /// A network whose user may request the confirmation of the tear from the far end (`confirm_release`).
     fn asked(seed: u64, mode: Mode, receiver_initiated: bool, confirm_release: bool) -> Self {
-        let mut net = Self::new(seed, mode);
+        Self::of(seed, &config(mode), receiver_initiated, confirm_release)
+    }
+
+    fn of(seed: u64, config: &Config, receiver_initiated: bool, confirm_release: bool) -> Self {
+        let mut net = Self::new(seed, config);
         let dst = net.sim.address(net.nodes[5], Family::V4);
         let flow = Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to(dst) };
         let request = ReserveRequest {
@@ -86,7 +101,7 @@ impl Diamond {
         net
     }
 
-    fn command(&mut self, command: qos::Command) {
+    pub(super) fn command(&mut self, command: qos::Command) {
         self.sim.command(self.nodes[0], Command::Qos { id: 1, command });
     }
 
@@ -110,7 +125,7 @@ impl Diamond {
         assert!(moved, "{what}: stands: {stands}, {:?}", self.state());
     }
 
-    fn state(&self) -> Vec<(String, Vec<(u32, u64)>)> {
+    pub(super) fn state(&self) -> Vec<(String, Vec<(u32, u64)>)> {
         let of = |node: &NodeId| {
             let at = self.sim.reservations(*node).map(|(_, r)| (r.ifindex.0, r.traffic.rate));
             (self.sim.name(*node).to_owned(), at.collect())
@@ -173,7 +188,6 @@ fn moves_with_the_route_and_back(seed: u64, receiver_initiated: bool) {
     }
 }
 
-/// QOS-5.2.5.2-04, QOS-5.2.5.2-05, QOS-3.2.12-04
 #[test]
 fn a_reservation_moves_with_the_route_and_back() {
     moves_with_the_route_and_back(1, false);

@@ -28,8 +28,8 @@ fn no_priority_is_normal() {
 }
 
 /// QSPEC-5.2.9-03, QSPEC-5.2.8-03: high is above normal, and normal is above best effort, and the priorities of RFC
-/// 3181 go to admission control as they are. Beside an RPH Priority the Admission Priority still counts
-/// (QSPEC-5.2.10-02). QSPEC-5.2.9-06: with Y.2171 both fields have the same value, otherwise the first is all ones.
+/// 3181 go to admission control as they are. Beside an RPH Priority the Admission Priority still counts.
+/// QSPEC-5.2.9-06: with Y.2171 both fields have the same value, otherwise the first is all ones.
 #[test]
 fn priorities() {
     let of = |admission| demand_of(&[(PLAIN, Value::Admission(admission))]).priorities();

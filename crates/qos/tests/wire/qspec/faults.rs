@@ -126,8 +126,9 @@ fn bad_tmods() {
             );
         }
     }
-    for words in 0..5 {
-        let error = only_fault(&desired_of(&parameter_of(1, &good[..words].join(" "))));
+    for words in [0, 1, 2, 3, 4, 6] {
+        let words: Vec<&str> = good.iter().cycle().take(words).copied().collect();
+        let error = only_fault(&desired_of(&parameter_of(1, &words.join(" "))));
         assert_eq!(error.problem, Problem::ParameterLength);
     }
 }
@@ -155,8 +156,8 @@ fn bad_values() {
     }
 }
 
-/// QSPEC-5.2.10-04: of the 15 combinations of four priorities only five are allowed. Two of the four are one parameter,
-/// so the other combinations with only one of the two cannot be expressed.
+/// QSPEC-5.2.10-04, QSPEC-5.2.10-02: of the 15 combinations of four priorities only five are allowed. Two of the four are
+/// one parameter, so the other combinations with only one of the two cannot be expressed.
 #[test]
 fn priorities() {
     for combination in 1..8 {

@@ -58,6 +58,7 @@ fn the_example_of_rfc_5976() {
             (88, Flags { not_supported: true, ..m }, Value::Y1541(0)),
         ]
     );
+    assert!(desired.parameters().all(|p| p.flags == m));
     assert_eq!((qspec.reserved(), qspec.minimum(), qspec.encapsulated()), (None, None, None));
     assert_eq!(encode(&qspec).unwrap(), octets);
 }

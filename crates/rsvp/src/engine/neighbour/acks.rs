@@ -1,11 +1,11 @@
 //! Acknowledgments (RFC 2961 §4.3), alone or in other messages.
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
 
 use super::Neighbours;
 use super::outbound::{Preface, TTL};
+use crate::engine::packet::IpReceived;
 use crate::wire::{MessageId, MessageType};
 
 /// Acknowledgments that wait for one neighbour at most; more are sent at once.

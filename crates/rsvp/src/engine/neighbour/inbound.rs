@@ -3,7 +3,6 @@
 use core::net::IpAddr;
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
 
 use super::association::Admitted;
@@ -11,6 +10,7 @@ use super::failures::AuthenticationFailure;
 use super::message_ids::{ReceivedHandle, SentHandle};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
+use crate::engine::packet::IpReceived;
 use crate::wire::{
     Class, DecodeError, ErrorCode, HEADER_OCTETS, IdList, Message, MessageId, MessageType, ObjectType,
     Objects, Refusal, SubMessages,
@@ -232,6 +232,11 @@ impl Neighbours {
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
             // A requester is not a neighbour; diagnostics leave no state (RFC 2745 §1).
             message.message_id = None;
+            return Admission::Message;
+        }
+        if incoming.message.kind == MessageType::RESV_CONF && self.is_distant(incoming) {
+            // Whoever sent it gets no acknowledgment and no record.
+            incoming.message.message_id = None;
             return Admission::Message;
         }
         if !self.is_neighbourly(incoming, bundled) {

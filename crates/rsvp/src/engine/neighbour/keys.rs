@@ -349,7 +349,8 @@ mod tests {
         keys.received(Time::from_secs(at), id, ETH, peer()).is_some()
     }
 
-    /// Proves RSVPINT-2747-6-01: the vectors of RFC 2104's appendix and RFC 2202 §2; HMAC-SHA-256 by RFC 4231.
+    /// Proves RSVPINT-2747-6-01 and RSVPINT-2747-5.2-05: the vectors of RFC 2104's appendix and RFC 2202 §2; HMAC-SHA-256
+    /// by RFC 4231.
     #[test]
     fn digests() {
         let md5 = |secret: &[u8], data: &[u8]| {
@@ -410,7 +411,7 @@ mod tests {
         assert!(takes(&mut keys, 2, 1000));
     }
 
-    /// Proves RSVPINT-2747-5.2-04, RSVPINT-2747-5.2-05 and RSVPINT-2747-5.2-06: entered and deleted by hand.
+    /// Proves RSVPINT-2747-5.2-04 and RSVPINT-2747-5.2-06: entered and deleted by hand.
     #[test]
     fn entered_and_deleted() {
         let mut keys = table(&[config(1, 0, None), config(2, 0, None)]);

@@ -38,7 +38,6 @@ use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNSENT,
     RATE_LIMITED, RETRANSMISSIONS, STATES_SUMMARIZED, TABLE_FULL,
 };
-use signalbox_core::packet::IpTransmit;
 use signalbox_core::rng::Random;
 use signalbox_core::slab::Key;
 use signalbox_core::{IfIndex, Time};
@@ -64,6 +63,7 @@ pub use outbound::{Outgoing, SendReason, SummaryTo};
 pub use outbox::Envelope;
 pub use view::{AssociationView, View};
 
+use crate::engine::packet::IpTransmit;
 use crate::wire::MessageId;
 
 /// Messages that failed authentication.
@@ -123,7 +123,7 @@ signalbox_core::counters! {
         /// Messages with a lower TTL than their sender gave them: nodes without RSVP lie between, and `distant_hops` is
         /// off; dropped.
         distant: u64 => MESSAGES_DROPPED { reason: "distant_hop" },
-        /// Messages whose IP source is not the address in their RSVP_HOP; dropped.
+        /// Messages whose IP source is not the address in their RSVP_HOP, or of a Path that of its sender; dropped.
         wrong_source: u64 => MESSAGES_DROPPED { reason: "wrong_source" },
         /// Paths and PathTears that are not addressed to the destination of their session; dropped.
         wrong_destination: u64 => MESSAGES_DROPPED { reason: "wrong_destination" },

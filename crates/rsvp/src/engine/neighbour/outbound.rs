@@ -3,7 +3,6 @@
 use core::net::IpAddr;
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::IpReceived;
 use signalbox_core::slab::Key;
 
 use super::association::ChallengeRequest;
@@ -11,6 +10,7 @@ use super::config::Interface;
 use super::message_ids::SentHandle;
 use super::outbox::Envelope;
 use super::{Neighbours, Upcall};
+use crate::engine::packet::IpReceived;
 use crate::wire::{
     Challenge, HEADER_OCTETS, HeaderFlags, Hello, ListedId, Message, MessageId, MessageType, Writer, checksum,
 };

@@ -5,7 +5,8 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use signalbox_core::IfIndex;
-use signalbox_core::packet::IpTransmit;
+
+use crate::engine::packet::IpTransmit;
 
 /// The addressing of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,20 +8,32 @@ use super::inbound::Incoming;
 use crate::wire::MessageType;
 
 impl Neighbours {
+    /// Whether a message was routed on its way from its sender, although no hops without RSVP are expected.
+    pub(super) fn is_distant(&self, incoming: &Incoming<'_>) -> bool {
+        let settings = self.config.of(incoming.packet.ifindex);
+        incoming.non_rsvp && !settings.trust.distant_hops && !settings.integrity.receiving
+    }
+
     /// Whether a message counts as one of a neighbour. `bundled`: it came in a Bundle.
     pub(super) fn is_neighbourly(&mut self, incoming: &Incoming<'_>, bundled: bool) -> bool {
-        let Incoming { message, packet, non_rsvp, neighbour, .. } = incoming;
-        let settings = self.config.of(packet.ifindex);
-        let (trust, authenticated) = (settings.trust, settings.integrity.receiving);
+        let Incoming { message, packet, neighbour, .. } = incoming;
+        let trust = self.config.of(packet.ifindex).trust;
         let to_session = matches!(message.kind, MessageType::PATH | MessageType::PATH_TEAR);
         // A ResvConf changes no state and passes nodes of all kinds, like diagnostics.
         if message.kind == MessageType::RESV_CONF {
             return true;
         }
-        let (counter, reason) = if *non_rsvp && !trust.distant_hops && !authenticated {
+        let (counter, reason) = if self.is_distant(incoming) {
             (&mut self.counters.distant, "a lower TTL than its sender gave it")
         } else if (bundled || !to_session) && packet.src != *neighbour && !trust.any_source {
             (&mut self.counters.wrong_source, "the IP source is not its RSVP_HOP")
+        } else if !bundled
+            && to_session
+            && message.sender.is_some_and(|sender| sender.src != packet.src)
+            && !trust.any_source
+        {
+            // Where kernels filter forged sources, nobody else can announce the sender (RFC 2205 §3.1.3).
+            (&mut self.counters.wrong_source, "the IP source is not its sender")
         } else if !bundled
             && to_session
             && message.session.is_some_and(|session| session.dest != packet.dst)

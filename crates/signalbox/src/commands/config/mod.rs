@@ -1,4 +1,7 @@
-//! `signalbox config`: checks and shows configurations of signalboxd, without a daemon.
+//! `signalbox config`: checks and shows configurations of signalboxd, without a daemon, and makes a daemon read its own
+//! again.
+
+mod reload;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,14 +26,17 @@ enum ConfigCommand {
     Check(CheckArgs),
     /// Print every key: with its default and meaning, or as a configuration sets it.
     Show(ShowArgs),
+    /// Make the daemon read its configuration again, as SIGHUP does.
+    Reload(reload::ReloadArgs),
 }
 
 const HELP: &str = concat!(
     "EXIT STATUS:\n  0  no mistake, or printed\n  1  the configuration has a mistake\n  2  the command line is wrong\n",
-    "  3  the file cannot be read\n\n",
+    "  3  the file cannot be read, or no daemon runs\n\n",
     "EXAMPLES:\n",
     "  signalbox config check /etc/signalbox/signalboxd.toml\n",
-    "  signalbox config show --defaults | less\n\n",
+    "  signalbox config show --defaults | less\n",
+    "  signalbox config reload\n\n",
     "docs/config.md describes every key.",
 );
 
@@ -81,6 +87,7 @@ impl Run for ConfigArgs {
         match self.command {
             ConfigCommand::Check(arguments) => check(&arguments),
             ConfigCommand::Show(arguments) => show(&arguments),
+            ConfigCommand::Reload(arguments) => arguments.run(),
         }
     }
 }

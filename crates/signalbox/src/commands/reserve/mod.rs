@@ -16,7 +16,7 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 
 use super::Run;
-use crate::arguments::values::rate;
+use crate::arguments::values::{octets, rate};
 use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, Signaling, microseconds};
 use crate::client::{answer, block_on};
 use crate::exit::{Exit, exit_status, usage};
@@ -46,6 +46,10 @@ pub(crate) struct ReserveArgs {
     ttl: Option<u8>,
     #[command(flatten)]
     lifetime: HoldArgs,
+    /// 16 octets in hexadecimal digits that identify the request. If this command dies, the reservation stands 10 s more, and
+    /// the same command takes it over. With another --rate or --burst it also changes it.
+    #[arg(long, value_name = "HEX", value_parser = request_id, conflicts_with = "flows")]
+    request_id: Option<RequestId>,
     /// Reserve for N flows, to ports from --dport on; all are granted, or no reservation is held.
     #[arg(long, value_name = "N", requires = "destination_port", value_parser = clap::value_parser!(u16).range(1..))]
     flows: Option<u16>,
@@ -53,6 +57,19 @@ pub(crate) struct ReserveArgs {
     output: OutputArgs,
     #[command(flatten)]
     node: NodeArgs,
+}
+
+/// Octets by which a later call finds a reservation.
+#[derive(Debug, Clone, Copy)]
+struct RequestId([u8; 16]);
+
+fn request_id(text: &str) -> Result<RequestId, String> {
+    let octets = octets(text)?;
+    octets
+        .0
+        .try_into()
+        .map(RequestId)
+        .map_err(|_| "use 32 hexadecimal digits, as of `openssl rand -hex 16`".to_owned())
 }
 
 const HELP: &str = concat!(
@@ -63,7 +80,10 @@ const HELP: &str = concat!(
     "  signalbox reserve 2001:db8::9 --rate 2mbit --service ef --hold 2h --json\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500\n",
-    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n",
+    "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
+    "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
+    "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
     "The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the\n",
     "daemon releases it. With rsvp this host announces a sender, and a receiver reserves; see signalbox rsvp --help.\n\n",
     "JSON: docs/schema/reserve.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted; the\n",
@@ -124,8 +144,8 @@ impl ReserveArgs {
             receiver_initiated: self.receiver_initiated,
             bidirectional: self.bidirectional,
             confirm_release: *signaling == Signaling::Qos,
-            // The reservation ends with this command, however the command ends.
-            request_id: None,
+            // Without it, the reservation ends with this command, however the command ends.
+            request_id: self.request_id.map(|id| id.0.to_vec()),
             ip_ttl: self.ttl.map(Into::into),
         })
     }

@@ -94,13 +94,19 @@ async fn run_one<R: Role>(
         }
         out.flush()?;
         let next = role.upcall(upcall);
-        if matches!(upcall, Upcall::Refused(_)) {
+        if ends(&role, upcall) {
             return Ok(Exit::No);
         }
         if let Some(request) = next {
             call.send(request).await?;
         }
     }
+}
+
+/// Whether an upcall ends the command. A refused request changes nothing that stands: a receiver whose reservation was
+/// confirmed keeps it when a sender offers something else later, such as an ADSPEC without the service.
+fn ends(role: &impl Role, upcall: &Upcall) -> bool {
+    matches!(upcall, Upcall::Refused(_)) && !role.is_fulfilled()
 }
 
 /// The call of one session: requests in one direction, upcalls in the other.
@@ -140,5 +146,36 @@ impl Call {
             Some(response) => Ok(response),
             None => bail!("the daemon ended the session"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Stands(bool);
+
+    impl Role for Stands {
+        const WAITS: &'static str = "";
+        const FULFILLED: [&'static str; 2] = [""; 2];
+
+        fn first_requests(&self) -> Vec<Request> {
+            Vec::new()
+        }
+
+        fn upcall(&mut self, _: &Upcall) -> Option<Request> {
+            None
+        }
+
+        fn is_fulfilled(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_refusal_ends_the_command_only_before_its_reservation_stands() {
+        let refused = Upcall::Refused(v1::Refused::default());
+        assert!(ends(&Stands(false), &refused) && !ends(&Stands(true), &refused));
+        assert!(!ends(&Stands(false), &Upcall::Registered(v1::Registered::default())));
     }
 }

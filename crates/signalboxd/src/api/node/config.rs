@@ -13,13 +13,15 @@ const TEXT: &str = "";
 /// No file is read: a client that may use the socket might not be allowed to read what the daemon can.
 pub(super) fn check(toml: &str, force: &Config) -> v1::CheckConfigResponse {
     let checked = signalbox_config::parse(Path::new(TEXT), toml);
-    v1::CheckConfigResponse {
-        problems: checked.findings.into_iter().map(problem).collect(),
-        needs_restart: checked.config.map(|config| config.differences(force)).unwrap_or_default(),
-    }
+    let problems = checked.findings.into_iter().map(problem).collect();
+    let Some(config) = checked.config else {
+        return v1::CheckConfigResponse { problems, ..Default::default() };
+    };
+    let reload = force.reload(&config);
+    v1::CheckConfigResponse { problems, needs_restart: reload.needs_restart, reloadable: reload.applied }
 }
 
-fn problem(finding: Finding) -> v1::ConfigProblem {
+pub(in super::super) fn problem(finding: Finding) -> v1::ConfigProblem {
     let severity = match finding.level {
         Level::Error => v1::Severity::Error,
         Level::Warning => v1::Severity::Warning,

@@ -1,5 +1,7 @@
 //! What runs, and the interfaces.
 
+use std::path::PathBuf;
+
 use signalbox_api::gist::v1::gist_client::GistClient;
 use signalbox_api::ping::v1::ping_client::PingClient;
 use signalbox_api::qos::v1::qos_client::QosClient;
@@ -38,7 +40,19 @@ async fn the_configuration_in_force_differs_in_nothing_from_itself() {
     let toml = client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner().toml;
     assert!(toml.contains("name = \"r7\""), "{toml}");
     let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
-    assert_eq!(checked, v1::CheckConfigResponse::default());
+    assert_eq!(closed(checked), v1::CheckConfigResponse::default());
+}
+
+/// Without the warnings about what is open to strangers.
+fn closed(mut checked: v1::CheckConfigResponse) -> v1::CheckConfigResponse {
+    checked.problems = faults(checked.problems);
+    checked
+}
+
+/// The problems without those warnings.
+fn faults(mut problems: Vec<v1::ConfigProblem>) -> Vec<v1::ConfigProblem> {
+    problems.retain(|problem| !problem.message.starts_with("open to strangers"));
+    problems
 }
 
 #[tokio::test]
@@ -46,11 +60,12 @@ async fn changed_keys_need_a_restart() {
     let rig = Rig::new(ALL).await;
     let mut client = NodeClient::new(rig.channel.clone());
     let toml =
-        format!("{ALL}[[policy.rules]]\nname = \"all\"\naction = \"allow\"\n[log]\nformat = \"json\"\n");
+        format!("{ALL}[[policy.rules]]\nname = \"all\"\naction = \"deny\"\n[log]\nformat = \"json\"\n");
     let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    let checked = closed(checked);
     assert_eq!(checked.problems, []);
     assert!(checked.needs_restart.contains(&"log.format".to_owned()), "{checked:?}");
-    assert!(checked.needs_restart.contains(&"policy.rules[1].name".to_owned()), "{checked:?}");
+    assert!(checked.reloadable.contains(&"policy.rules[1].name".to_owned()), "{checked:?}");
     assert!(!checked.needs_restart.contains(&"node.name".to_owned()), "{checked:?}");
 }
 
@@ -60,10 +75,66 @@ async fn mistakes_of_a_configuration_have_their_places() {
     let mut client = NodeClient::new(rig.channel.clone());
     let toml = format!("{ALL}\n[log]\n  format = 5\n");
     let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    let checked = closed(checked);
     let [problem] = checked.problems.as_slice() else { panic!("{checked:?}") };
     assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Error, Some("log.format")));
     assert_eq!((problem.line, problem.column, &problem.file), (Some(7), Some(12), &None));
     assert_eq!(checked.needs_restart, [""; 0]);
+}
+
+/// The rig's daemon whose configuration file has this text now.
+async fn with_file(name: &str, text: &str) -> (Rig, NodeClient<tonic::transport::Channel>, PathBuf) {
+    let path = std::env::temp_dir().join(format!("sbxd-reload-{}-{name}.toml", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let rig = Rig::with_file(ALL, path.clone()).await;
+    let client = NodeClient::new(rig.channel.clone());
+    (rig, client, path)
+}
+
+#[tokio::test]
+async fn a_reload_takes_the_rules_and_names_the_rest() {
+    let text = format!("{ALL}[policy]\ndefault = \"allow\"\n[log]\nformat = \"json\"\n");
+    let (mut rig, mut client, path) = with_file("taken", &text).await;
+    let before = client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner().digest;
+    let mut second = client.clone();
+    let call = tokio::spawn(async move { second.reload_config(v1::ReloadConfigRequest {}).await });
+    let Some(LoopRequest::SetResources(config, answer)) = rig.requests.recv().await else {
+        panic!("nothing set")
+    };
+    assert_eq!(config.default, signalbox_node::resources::config::Action::Allow);
+    answer.send(3).unwrap();
+    let reload = call.await.unwrap().unwrap().into_inner();
+    assert_eq!(
+        (reload.applied, reload.needs_restart),
+        (vec!["policy.default".to_owned()], vec!["log.format".to_owned()])
+    );
+    assert_eq!(reload.reservations_ended, 3);
+    let force = client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner();
+    assert_eq!(force.digest, reload.config_digest);
+    assert_ne!(force.digest, before);
+    assert!(
+        force.toml.contains("default = \"allow\"") && !force.toml.contains("format = \"json\""),
+        "{}",
+        force.toml
+    );
+    std::fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn a_faulty_file_changes_nothing() {
+    let (mut rig, mut client, path) =
+        with_file("faulty", &format!("{ALL}[policy]\ndefault = \"perhaps\"\n")).await;
+    let before = client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner();
+    let reload = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap().into_inner();
+    let problems = faults(reload.problems.clone());
+    let [problem] = problems.as_slice() else { panic!("{reload:?}") };
+    assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Error, Some("policy.default")));
+    assert_eq!((reload.applied.len(), &reload.config_digest), (0, &before.digest));
+    std::fs::remove_file(&path).unwrap();
+    let error = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap_err();
+    assert_eq!((error.code(), reason(&error).as_str()), (Code::FailedPrecondition, "CONFIG_UNREADABLE"));
+    assert_eq!(client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner(), before);
+    assert!(rig.requests.try_recv().is_err(), "the event loop was asked for nothing");
 }
 
 /// A client of the socket must not read by the daemon what it may not read itself.
@@ -73,6 +144,7 @@ async fn a_check_reads_no_files() {
     let mut client = NodeClient::new(rig.channel.clone());
     let toml = format!("include = [\"/etc/hosts\"]\n{ALL}");
     let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
+    let checked = closed(checked);
     let [problem] = checked.problems.as_slice() else { panic!("{checked:?}") };
     assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Warning, Some("include")));
 }
@@ -105,4 +177,46 @@ async fn calls_fail_at_once_when_the_loop_has_ended() {
     drop(rig.requests);
     let status = client.get_node(v1::GetNodeRequest {}).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "STOPPING"));
+}
+
+/// Events reach a watcher in order: what stands, `synced`, then changes.
+#[tokio::test]
+async fn a_watcher_gets_the_state_and_then_changes() {
+    use v1::watch_events_response::Event;
+    let mut rig = Rig::new(ALL).await;
+    let mut client = NodeClient::new(rig.channel.clone());
+    let request = v1::WatchEventsRequest {
+        protocols: vec![v1::Protocol::Qos.into()],
+        kinds: vec![v1::WatchKind::Sessions.into()],
+        initial_state: true,
+    };
+    let call = tokio::spawn(async move { client.watch_events(request).await });
+    let Some(LoopRequest::Watch(changes)) = rig.requests.recv().await else { panic!("no watch") };
+    let mut events = call.await.unwrap().unwrap().into_inner();
+    // The interfaces and the reservations that stand.
+    for _ in 0..2 {
+        let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
+        rig.run(query);
+    }
+    assert!(matches!(events.message().await.unwrap().unwrap().event, Some(Event::Synced(_))));
+    let opened = |protocol: v1::Protocol, lost| {
+        let session = v1::SessionOpened { protocol: protocol.into(), session: "1".into(), nslp_id: None };
+        v1::WatchEventsResponse { time_unix_us: 1, lost, event: Some(Event::SessionOpened(session)) }
+    };
+    // Another protocol's session is not wanted; what was lost before it counts all the same.
+    changes.try_send(opened(v1::Protocol::Rsvp, 2)).unwrap();
+    changes.try_send(opened(v1::Protocol::Qos, 1)).unwrap();
+    let event = events.message().await.unwrap().unwrap();
+    assert_eq!(event, opened(v1::Protocol::Qos, 3));
+    // The daemon stops.
+    drop(changes);
+    assert_eq!(events.message().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_watch_of_nothing_is_refused() {
+    let rig = Rig::new(ALL).await;
+    let request = v1::WatchEventsRequest { kinds: vec![0], ..Default::default() };
+    let error = NodeClient::new(rig.channel.clone()).watch_events(request).await.unwrap_err();
+    assert_eq!((error.code(), reason(&error).as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
 }

@@ -20,6 +20,8 @@ use crate::requests::Replies;
 /// The client's end of a call.
 pub(super) struct Attached {
     requests: Streaming<v1::ReserveRequest>,
+    /// The change that the first request asks for.
+    change: Option<v1::TokenBucket>,
     /// The client has closed its requests.
     half_closed: bool,
     out: mpsc::Sender<Result<v1::ReserveResponse, Status>>,
@@ -29,11 +31,20 @@ impl Attached {
     /// A call, and what its client reads.
     pub(super) fn new(requests: Streaming<v1::ReserveRequest>) -> (Self, Replies<v1::ReserveResponse>) {
         let (out, stream) = mpsc::channel(1);
-        (Self { requests, half_closed: false, out }, Box::pin(ReceiverStream::new(stream)))
+        (Self { requests, change: None, half_closed: false, out }, Box::pin(ReceiverStream::new(stream)))
+    }
+
+    /// The same, with a change as the first request.
+    pub(super) fn changing(mut self, change: Option<v1::TokenBucket>) -> Self {
+        self.change = change;
+        self
     }
 
     /// The next request; `Err`: the client is gone.
     async fn request(&mut self) -> Result<Option<ReserveMessage>, ()> {
+        if let Some(traffic) = self.change.take() {
+            return Ok(Some(ReserveMessage::Change(v1::ReserveChange { traffic: Some(traffic) })));
+        }
         if self.half_closed {
             return pending().await;
         }

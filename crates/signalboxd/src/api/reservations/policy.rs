@@ -9,7 +9,7 @@ use signalbox_core::node::{Prefix, RouteQuery};
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::{IfIndex, ReserverId};
-use signalbox_node::resources::request::{GrantRequest, Owner, Priority, Requester};
+use signalbox_node::resources::request::{GrantRequest, Neighbour, Owner, Priority, RequestedBy, Requester};
 use signalbox_node::resources::{Cause, Refusal};
 use tonic::Status;
 
@@ -35,6 +35,12 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
     let authority = asked.authority.clone().unwrap_or_default();
     let requester = Requester {
         address: from.unwrap_or(dst.addr),
+        requested_by: match from {
+            Some(address) => {
+                RequestedBy::Neighbour(Neighbour { address, authenticated: asked.peer.is_some() })
+            }
+            None => RequestedBy::LocalUser,
+        },
         peer: asked.peer.as_deref().map(identity).transpose()?.map(Arc::new),
         token: None,
         names: authority.user.map(|user| Arc::new(vec![user])),

@@ -1,7 +1,7 @@
 //! Calls that take over the reservation of a call that broke.
 //!
 //! A client that gives `request_id` can make its call again: the same user with the same octets gets the same
-//! reservation, which stands in the meantime.
+//! reservation, which stands in the meantime. If the later call asks for other traffic, it changes the reservation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,12 +53,16 @@ impl Drop for Seat {
 }
 
 /// A reservation of an earlier call.
-pub(super) struct Earlier(mpsc::Sender<Attached>);
+pub(super) struct Earlier {
+    calls: mpsc::Sender<Attached>,
+    /// The traffic that the later call asks for, if it is another.
+    change: Option<v1::TokenBucket>,
+}
 
 impl Earlier {
     /// Gives it to a call.
     pub(super) async fn attach(self, call: Attached) -> Result<(), Status> {
-        self.0.send(call).await.map_err(|_| ended())
+        self.calls.send(call.changing(self.change)).await.map_err(|_| ended())
     }
 }
 
@@ -74,13 +78,14 @@ impl Takeovers {
         let id = id.as_slice().try_into();
         let key = (user, id.map_err(|_| Wrong::new("open.request_id", "16 random octets"))?);
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = table.get(&key) {
-            return if entry.open == *open {
-                Ok(Some(Place::Taken(Earlier(entry.calls.clone()))))
-            } else {
-                Err(Reason::RequestIdTaken
-                    .status("open.request_id: another request of this user has it; use other octets"))
-            };
+        if let Some(entry) = table.get_mut(&key) {
+            let other = (entry.open.traffic != open.traffic).then_some(open.traffic.unwrap_or_default());
+            if (v1::ReserveOpen { traffic: open.traffic, ..entry.open.clone() }) != *open {
+                return Err(Reason::RequestIdTaken
+                    .status("open.request_id: another request of this user has it; use other octets"));
+            }
+            entry.open.traffic = open.traffic;
+            return Ok(Some(Place::Taken(Earlier { calls: entry.calls.clone(), change: other })));
         }
         if table.len() >= MOST {
             return Err(Reason::TableFull.status(format!("{MOST} reservations have a request_id already")));

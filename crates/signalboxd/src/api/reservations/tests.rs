@@ -154,7 +154,7 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
     assert!(rig.requests.try_recv().is_err(), "the event loop knows nothing of it");
 
     // Another request cannot have the same octets.
-    let other = v1::ReserveOpen { traffic: Some(bucket(1)), ..with_id() };
+    let other = v1::ReserveOpen { bidirectional: true, ..with_id() };
     let status = call(&rig, ReserveMessage::Open(other)).await.unwrap().err().unwrap();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::AlreadyExists, "REQUEST_ID_TAKEN"));
 
@@ -164,8 +164,18 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Aborted, "TAKEN_OVER"));
     assert!(matches!(second.event().await, Event::Started(_)));
     assert!(matches!(second.event().await, Event::Granted(_)));
+
+    // With other traffic it is a change as well.
+    let faster = v1::ReserveOpen { traffic: Some(bucket(250_000)), ..with_id() };
+    let mut third = call(&rig, ReserveMessage::Open(faster)).await.unwrap().unwrap();
+    let (Command::Qos { command: qos::Command::Reserve(changed), .. }, _) = rig.command().await else {
+        panic!("no change")
+    };
+    assert_eq!(changed.qos.rate, 250_000);
+    assert!(matches!(third.event().await, Event::Started(_)));
+    qos(&mut open, granted(250_000));
     assert_eq!(qos(&mut open, QosEvent::Lost(failure(4, 6))), Delivery::Last);
-    assert!(matches!(second.event().await, Event::Lost(_)));
+    assert!(matches!(third.event().await, Event::Granted(_)));
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ fn routing_state(state: &DirectionView<'_>, interfaces: &[Interface]) -> v1::Rou
         peer_identity: (!state.identity.is_empty()).then(|| state.identity.to_vec()),
         local_address: state.local.map(|local| local.to_string()),
         interface: interface(interfaces, state.ifindex),
-        ip_hops: state.peer.map(|_| state.ip_distance.into()),
+        ip_hops: state.ip_distance.filter(|_| state.peer.is_some()).map(Into::into),
         age_us: micros(state.age),
         refresh_in_us: state.refresh_in.map(micros),
         expires_in_us: state.expires_in.map(micros),

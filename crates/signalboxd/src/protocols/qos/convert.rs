@@ -205,11 +205,14 @@ pub(super) fn failure(failure: Failure) -> v1::Failure {
         _ => v1::Cause::Protocol,
     };
     let code = v1::QosCode { class: failure.class.into(), code: failure.code.into() };
+    // The note of the node that refused is the name of a rule only where a rule decided.
+    let (rule, detail) = if cause == v1::Cause::Policy { (failure.rule, None) } else { (None, failure.rule) };
     v1::Failure {
         cause: cause.into(),
         message: failure.meaning,
         node: failure.node,
-        rule: failure.rule,
+        rule,
+        detail,
         available_octets_per_s: failure.available,
         code: (failure.class > 0).then_some(v1::failure::Code::Qos(code)),
     }

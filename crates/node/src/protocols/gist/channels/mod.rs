@@ -129,7 +129,13 @@ impl Channels {
         let (hasher, seed) = (KeyedHasher::new(&mut rng), rng.array());
         let kernel = config.kernel_sctp;
         let ours = associations.sctp_port.filter(|_| !kernel);
-        let sctp = ours.map(|port| SctpSide::new(config.sctp, port, seed));
+        // Whatever GIST sends before it waits for a report has a place, and one message more.
+        let window = associations.max_unsent.saturating_add(sctp::UNDER_WAY + LARGEST);
+        let most = signalbox_transport::sctp::Config {
+            max_buffered: config.sctp.max_buffered.max(window),
+            ..config.sctp
+        };
+        let sctp = ours.map(|port| SctpSide::new(most, port, seed));
         Self {
             tls,
             limits: Limits { handshake: config.handshake, ..Limits::default() },
@@ -389,6 +395,9 @@ impl Channels {
         Some(record)
     }
 }
+
+/// The largest GIST message, twice: one of an application and those of GIST itself.
+const LARGEST: usize = 2 * 4 * 0xffff;
 
 /// Time to wait for the end of the stream after the end of TLS.
 const LINGER: Duration = Duration::from_secs(2);

@@ -107,6 +107,7 @@ impl Outbox {
                 tos: self.tos,
                 dont_fragment: false,
                 flow_label: 0,
+                unproved: false,
                 options: &[],
                 payload: octets(packet),
             }),

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
+use signalbox_core::node::REPORT_EVERY;
 use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
 use signalbox_transport::sctp::{
     AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
@@ -15,7 +16,7 @@ use super::{Channels, Record, Sent, Upper};
 /// Numbers of accepted channels begin here and are even. Drivers number their streams from 2 on.
 const FIRST_ACCEPTED: u64 = 1 << 63;
 /// Octets that an association may hold before they are reported as unsent: the size of a stream's buffer in a kernel.
-const UNDER_WAY: usize = 1 << 16;
+pub(super) const UNDER_WAY: usize = 1 << 16;
 
 /// The SCTP endpoints, and the channels of their associations.
 #[derive(Debug)]
@@ -33,13 +34,16 @@ pub(super) struct SctpRecord {
     peer: SocketAddr,
     /// Number of streams in both directions; 0 until the association is up.
     streams: u16,
-    /// Unsent octets as last reported to GIST.
+    /// Unsent octets as last reported to GIST, and octets that GIST sent since then.
     held: usize,
+    written: usize,
+    /// A message came after the end of the association, so it is lost.
+    late: bool,
 }
 
 impl SctpRecord {
     const fn new(association: AssociationId, peer: SocketAddr, streams: u16) -> Self {
-        Self { association, peer, streams, held: 0 }
+        Self { association, peer, streams, held: 0, written: 0, late: false }
     }
 }
 
@@ -96,8 +100,9 @@ impl Channels {
         (sctp_stream, lifetime): (u16, Option<Duration>),
         octets: &[u8],
     ) -> Sent {
-        let Some(Record::Sctp(record)) = self.records.get(&number) else { return Sent::Done };
+        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return Sent::Done };
         let (association, Some(side)) = (record.association, &mut self.sctp) else { return Sent::Done };
+        record.written += octets.len();
         // RFC 6084 §3.2: all messages of a session take one stream, and the peer's answers that of the same number.
         let stream = sctp_stream.checked_rem(record.streams).unwrap_or(0);
         let delivery = Delivery { ordered: true, lifetime };
@@ -105,7 +110,10 @@ impl Channels {
             Ok(()) => Sent::Sctp,
             Err(SendError::Full | SendError::Size | SendError::Stream) => Sent::Lost,
             // The end of the association is among the events.
-            Err(SendError::NotUp) => Sent::Done,
+            Err(SendError::NotUp) => {
+                record.late = true;
+                Sent::Done
+            }
         }
     }
 
@@ -197,7 +205,8 @@ impl Channels {
                 upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
             }
             (EventKind::Closed, Some(number)) => {
-                self.end_sctp(now, number, ChannelClosed::Orderly, false, upper);
+                let late = matches!(self.records.get(&number), Some(Record::Sctp(record)) if record.late);
+                self.end_sctp(now, number, ChannelClosed::Orderly, late, upper);
             }
             (EventKind::Lost { reason, unsent }, Some(number)) => {
                 let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
@@ -248,15 +257,16 @@ impl Channels {
         Some(record)
     }
 
-    /// Reports the unsent octets of a channel to GIST if they changed.
+    /// Reports the unsent octets of a channel to GIST if they changed, or if GIST sent [`REPORT_EVERY`] octets since the
+    /// last report.
     fn report_unsent(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
         let Some(side) = &mut self.sctp else { return };
         let unsent = side.sctp.buffered(record.association).saturating_sub(UNDER_WAY);
-        if unsent == record.held {
+        if unsent == record.held && record.written < REPORT_EVERY {
             return;
         }
-        record.held = unsent;
+        (record.held, record.written) = (unsent, 0);
         let entry = (record.peer.ip(), number);
         if unsent > 0 {
             side.holding.insert(entry);

@@ -47,8 +47,7 @@ fn what_cannot_leave_is_told_until_it_does() {
         rig.client_sends(&[1; 60_000]);
     }
     let held = rig.client.heard();
-    assert!(held.iter().all(|h| matches!(h, Heard::Drained(CHANNEL, 1..))), "{held:?}");
-    assert!(!held.is_empty());
+    assert!(matches!(held.last(), Some(Heard::Drained(CHANNEL, 1..))), "{held:?}");
     pass(&mut rig, Duration::from_secs(10));
     assert_eq!(rig.client.heard().last(), Some(&Heard::Drained(CHANNEL, 0)));
 }

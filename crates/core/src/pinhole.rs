@@ -1,0 +1,158 @@
+//! The passage of a flow through a firewall or NAT, as the kernel implements it.
+//!
+//! The engine that decides and the crate that enforces (`linux`) share these types and do not depend on each other.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use crate::traffic::FlowFilter;
+
+/// What happens to the packets of a flow at this node, and to the packets that answer them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Pinhole {
+    /// The packets as they arrive, before any translation.
+    pub packets: FlowFilter,
+    /// The rule is also for packets whose given ports are each higher by one (RTP and RTCP).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub second_port: bool,
+    /// With a protocol of ICMP: the types that the rule is for; empty: all.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub icmp_types: Vec<u8>,
+    /// Whether they pass.
+    pub verdict: Verdict,
+    /// Their source after translation; `None`: it stays.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub source: Option<Endpoint>,
+    /// Their destination after translation; `None`: it stays.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub destination: Option<Endpoint>,
+}
+
+impl Pinhole {
+    /// A passage without translation.
+    #[must_use]
+    pub const fn allow(packets: FlowFilter) -> Self {
+        Self {
+            packets,
+            second_port: false,
+            icmp_types: Vec::new(),
+            verdict: Verdict::Allow,
+            source: None,
+            destination: None,
+        }
+    }
+}
+
+/// Whether packets pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Verdict {
+    /// They pass.
+    Allow,
+    /// They are dropped.
+    Deny,
+}
+
+/// An address and, if ports are translated too, a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Endpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// The port; `None`: it stays.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub port: Option<u16>,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{} port {port}", self.address),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Pinhole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Allow => "allow",
+            Verdict::Deny => "deny",
+        };
+        write!(f, "{verdict} {}", self.packets)?;
+        if self.second_port {
+            f.write_str(" and next port")?;
+        }
+        if let Some(source) = self.source {
+            write!(f, " from {source}")?;
+        }
+        if let Some(destination) = self.destination {
+            write!(f, " to {destination}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Id of a pinhole; the node chooses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PinholeId(pub u64);
+
+impl fmt::Display for PinholeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pinhole {}", self.0)
+    }
+}
+
+/// Reason why a pinhole is not in the kernel. The previous one of that id stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum PinholeError {
+    /// The limit on pinholes is reached.
+    Full,
+    /// Another pinhole or binding is for the same packets.
+    Conflict,
+    /// The kernel of this node, or its configuration, cannot do what is asked.
+    Unsupported,
+    /// The kernel refused the request.
+    Failed,
+}
+
+impl fmt::Display for PinholeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "no place for another pinhole",
+            Self::Conflict => "another pinhole has these packets",
+            Self::Unsupported => "not supported here",
+            Self::Failed => "the kernel refused",
+        })
+    }
+}
+
+impl core::error::Error for PinholeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Prefix;
+
+    #[test]
+    fn a_pinhole_prints_what_it_does() {
+        let (from, to): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.79".parse().unwrap());
+        let packets = FlowFilter {
+            protocol: Some(17),
+            dst_port: Some(45000),
+            ..FlowFilter::between(Prefix::host(from), Prefix::host(to))
+        };
+        let inside = Endpoint { address: "192.168.5.100".parse().unwrap(), port: Some(20230) };
+        let pinhole = Pinhole { second_port: true, destination: Some(inside), ..Pinhole::allow(packets) };
+        assert_eq!(
+            pinhole.to_string(),
+            "allow 192.0.2.1 > 192.0.2.79 port 45000 proto 17 and next port to 192.168.5.100 port 20230"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! The system calls that the daemon can make after its start (seccomp).
+//!
+//! The crate `seccompiler` turns the list into a program of the kernel; Firecracker uses it for the same purpose. The kernel
+//! remembers which calls are allowed without conditions, so that these cost nothing.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
+};
+
+use super::refused;
+use crate::error::OpenError;
+use crate::sys::refusal;
+
+/// Memory, threads, time, signals, and the end.
+const PROCESS: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_futex,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getrandom,
+    libc::SYS_uname,
+    libc::SYS_clock_gettime,
+    libc::SYS_gettimeofday,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Descriptors and files. Landlock and the permissions of the user decide about files.
+const FILES: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_lseek,
+    libc::SYS_openat,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_getdents64,
+    libc::SYS_unlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_readlinkat,
+];
+
+/// Sockets and what waits for them.
+const NETWORK: &[i64] = &[
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_ppoll,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_settime,
+    libc::SYS_bpf,
+];
+
+/// Calls that newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_unlink,
+    libc::SYS_readlink,
+    libc::SYS_poll,
+    libc::SYS_epoll_wait,
+    libc::SYS_time,
+    libc::SYS_access,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[i64] = &[];
+
+/// What starting the nft tool needs, and the tool itself.
+const TOOL: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_pipe2,
+    libc::SYS_dup3,
+    libc::SYS_capset,
+    libc::SYS_capget,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_prctl,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_ioctl,
+    libc::SYS_set_tid_address,
+    libc::SYS_prlimit64,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_pselect6,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_flock,
+    libc::SYS_sysinfo,
+];
+#[cfg(target_arch = "x86_64")]
+const OLDER_OF_TOOL: &[i64] =
+    &[libc::SYS_arch_prctl, libc::SYS_vfork, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_select];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_OF_TOOL: &[i64] = &[];
+
+/// The families of sockets that are opened after the start.
+const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// The requests of ioctl(2): whether a read blocks, the octets that wait to be read or to be acknowledged, the number and
+/// name of an interface, the terminal.
+const REQUESTS: [u64; 6] =
+    [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ, libc::SIOCGIFINDEX, libc::SIOCGIFNAME, libc::TCGETS];
+
+/// Allows the calls of this module from now on. Others return EPERM and are logged.
+pub(super) fn restrict(runs_nft: bool) -> Result<(), OpenError> {
+    let program =
+        filter(runs_nft).map_err(|error| refused("limiting system calls", &io::Error::other(error)))?;
+    refusal::log().map_err(|error| refused("limiting system calls", &error))?;
+    apply_filter(&program).map_err(|error| refused("limiting system calls", &io::Error::other(error)))
+}
+
+fn filter(runs_nft: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for (number, argument, values) in [
+        (libc::SYS_socket, 0, FAMILIES.map(i64::from).map(i64::cast_unsigned).to_vec()),
+        (libc::SYS_ioctl, 1, REQUESTS.to_vec()),
+        (
+            libc::SYS_prctl,
+            0,
+            vec![libc::PR_SET_NAME.unsigned_abs().into(), libc::PR_GET_NAME.unsigned_abs().into()],
+        ),
+        (libc::SYS_socketpair, 0, vec![libc::AF_UNIX.unsigned_abs().into()]),
+    ] {
+        let one = |value| rule(argument, SeccompCmpOp::Eq, value);
+        rules.insert(number, values.into_iter().map(one).collect::<Result<_, _>>()?);
+    }
+    // Memory that is written is never executed.
+    let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
+    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(number, vec![rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
+    }
+    let tool: &[&[i64]] = if runs_nft { &[TOOL, OLDER_OF_TOOL] } else { &[] };
+    for number in [PROCESS, FILES, NETWORK, OLDER].iter().chain(tool).copied().flatten() {
+        // A call without conditions is allowed always.
+        rules.insert(*number, Vec::new());
+    }
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, architecture)?.try_into()
+}
+
+fn rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?])
+}

@@ -1,0 +1,206 @@
+//! The expressions of a rule. A rule is evaluated from its first expression on and ends at the first comparison that is
+//! false. All expressions here use one register.
+
+use super::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, number, text};
+use crate::netlink::Batch;
+
+const NFTA_EXPR_NAME: u16 = 1;
+const NFTA_EXPR_DATA: u16 = 2;
+const NFT_REG_VERDICT: u32 = 0;
+const NFT_REG_1: u32 = 1;
+const NFTA_META_DREG: u16 = 1;
+const NFTA_META_KEY: u16 = 2;
+const NFTA_META_SREG: u16 = 3;
+const NFT_META_MARK: u32 = 3;
+const NFT_META_L4PROTO: u32 = 16;
+const NFTA_CMP_SREG: u16 = 1;
+const NFTA_CMP_OP: u16 = 2;
+const NFTA_CMP_DATA: u16 = 3;
+const NFTA_BITWISE_SREG: u16 = 1;
+const NFTA_BITWISE_DREG: u16 = 2;
+const NFTA_BITWISE_LEN: u16 = 3;
+const NFTA_BITWISE_MASK: u16 = 4;
+const NFTA_BITWISE_XOR: u16 = 5;
+const NFTA_EXTHDR_DREG: u16 = 1;
+const NFTA_EXTHDR_TYPE: u16 = 2;
+const NFTA_EXTHDR_OFFSET: u16 = 3;
+const NFTA_EXTHDR_LEN: u16 = 4;
+const NFTA_EXTHDR_FLAGS: u16 = 5;
+const NFTA_EXTHDR_OP: u16 = 6;
+const NFT_EXTHDR_F_PRESENT: u32 = 1;
+const NFT_EXTHDR_OP_IPV6: u32 = 0;
+const NFT_EXTHDR_OP_IPV4: u32 = 2;
+/// The type of IPv6's hop-by-hop options header.
+const HOP_BY_HOP: u8 = 0;
+/// The type of IPv4's option.
+const ROUTER_ALERT: u8 = 148;
+const NFTA_PAYLOAD_DREG: u16 = 1;
+const NFTA_PAYLOAD_BASE: u16 = 2;
+const NFTA_PAYLOAD_OFFSET: u16 = 3;
+const NFTA_PAYLOAD_LEN: u16 = 4;
+const NFTA_PAYLOAD_SREG: u16 = 5;
+const NFTA_IMMEDIATE_DREG: u16 = 1;
+const NFTA_IMMEDIATE_DATA: u16 = 2;
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NF_DROP: u32 = 0;
+const NF_ACCEPT: u32 = 1;
+const NFTA_TPROXY_FAMILY: u16 = 1;
+const NFTA_TPROXY_REG_PORT: u16 = 3;
+
+/// A comparison of the register with a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Compare {
+    Equal = 0,
+    NotEqual = 1,
+    AtMost = 3,
+    Above = 4,
+    AtLeast = 5,
+}
+
+/// The header from which an offset counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Header {
+    Network = 1,
+    Transport = 2,
+}
+
+/// The rule continues with packets of this protocol, also behind extension headers.
+pub(crate) fn protocol(rule: &mut Batch, protocol: u8) {
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
+    });
+    compare(rule, Compare::Equal, &[protocol]);
+}
+
+/// Loads octets of a header, at an offset and in a number, into the register.
+pub(crate) fn load(rule: &mut Batch, header: Header, place: (u32, u32)) {
+    payload(rule, NFTA_PAYLOAD_DREG, header, place);
+}
+
+/// Stores the register into octets of a header.
+pub(crate) fn store(rule: &mut Batch, header: Header, place: (u32, u32)) {
+    payload(rule, NFTA_PAYLOAD_SREG, header, place);
+}
+
+fn payload(rule: &mut Batch, register: u16, header: Header, (offset, octets): (u32, u32)) {
+    append(rule, "payload", |payload| {
+        payload
+            .attribute(register, &number(NFT_REG_1))
+            .attribute(NFTA_PAYLOAD_BASE, &number(header as u32))
+            .attribute(NFTA_PAYLOAD_OFFSET, &number(offset))
+            .attribute(NFTA_PAYLOAD_LEN, &number(octets))
+    });
+}
+
+/// Clears the bits of the register that are not in the mask.
+pub(crate) fn mask(rule: &mut Batch, mask: &[u8]) {
+    let nothing = vec![0; mask.len()];
+    append(rule, "bitwise", |bitwise| {
+        bitwise
+            .attribute(NFTA_BITWISE_SREG, &number(NFT_REG_1))
+            .attribute(NFTA_BITWISE_DREG, &number(NFT_REG_1))
+            .attribute(NFTA_BITWISE_LEN, &number(u32::try_from(mask.len()).unwrap_or(0)))
+            .nest(NFTA_BITWISE_MASK, |data| data.attribute(NFTA_DATA_VALUE, mask))
+            .nest(NFTA_BITWISE_XOR, |data| data.attribute(NFTA_DATA_VALUE, &nothing))
+    });
+}
+
+/// Compares the register with these octets; the rule continues if it is true.
+pub(crate) fn compare(rule: &mut Batch, how: Compare, octets: &[u8]) {
+    append(rule, "cmp", |compare| {
+        compare
+            .attribute(NFTA_CMP_SREG, &number(NFT_REG_1))
+            .attribute(NFTA_CMP_OP, &number(how as u32))
+            .nest(NFTA_CMP_DATA, |data| data.attribute(NFTA_DATA_VALUE, octets))
+    });
+}
+
+/// The rule continues with IPv4 packets that have a Router Alert.
+pub(crate) fn has_router_alert(rule: &mut Batch) {
+    options(rule, ROUTER_ALERT, (0, 1), NFT_EXTHDR_F_PRESENT);
+    compare(rule, Compare::Equal, &[1]);
+}
+
+/// Loads the value of IPv4's Router Alert, two octets. The rule ends if there is none.
+pub(crate) fn router_alert(rule: &mut Batch) {
+    options(rule, ROUTER_ALERT, (2, 2), 0);
+}
+
+/// The rule continues with IPv6 packets that have hop-by-hop options.
+pub(crate) fn has_hop_by_hop(rule: &mut Batch) {
+    // Type and offset 0 test whether the header exists.
+    options(rule, HOP_BY_HOP, (0, 1), NFT_EXTHDR_F_PRESENT);
+    compare(rule, Compare::Equal, &[1]);
+}
+
+/// Loads octets of IPv6's hop-by-hop options header. The rule ends if there is none.
+pub(crate) fn hop_by_hop(rule: &mut Batch, place: (u32, u32)) {
+    options(rule, HOP_BY_HOP, place, 0);
+}
+
+fn options(rule: &mut Batch, kind: u8, (offset, octets): (u32, u32), flags: u32) {
+    let operation = if kind == ROUTER_ALERT { NFT_EXTHDR_OP_IPV4 } else { NFT_EXTHDR_OP_IPV6 };
+    append(rule, "exthdr", |header| {
+        header
+            .attribute(NFTA_EXTHDR_DREG, &number(NFT_REG_1))
+            .attribute(NFTA_EXTHDR_TYPE, &[kind])
+            .attribute(NFTA_EXTHDR_OFFSET, &number(offset))
+            .attribute(NFTA_EXTHDR_LEN, &number(octets))
+            .attribute(NFTA_EXTHDR_FLAGS, &number(flags))
+            .attribute(NFTA_EXTHDR_OP, &number(operation))
+    });
+}
+
+/// Loads these octets into the register.
+pub(crate) fn immediate(rule: &mut Batch, value: &[u8]) {
+    append(rule, "immediate", |immediate| {
+        immediate
+            .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_1))
+            .nest(NFTA_IMMEDIATE_DATA, |data| data.attribute(NFTA_DATA_VALUE, value))
+    });
+}
+
+/// Sets the mark of the packet.
+pub(crate) fn mark(rule: &mut Batch, mark: u32) {
+    immediate(rule, &mark.to_ne_bytes());
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK)).attribute(NFTA_META_SREG, &number(NFT_REG_1))
+    });
+}
+
+/// Gives the packet to the socket of this host at `port`. The rule ends if there is none.
+pub(crate) fn redirect(rule: &mut Batch, family: u8, port: u16) {
+    immediate(rule, &port.to_be_bytes());
+    append(rule, "tproxy", |tproxy| {
+        tproxy
+            .attribute(NFTA_TPROXY_FAMILY, &number(family.into()))
+            .attribute(NFTA_TPROXY_REG_PORT, &number(NFT_REG_1))
+    });
+}
+
+/// Accepts the packet.
+pub(crate) fn accept(rule: &mut Batch) {
+    verdict(rule, NF_ACCEPT);
+}
+
+/// Drops the packet.
+pub(crate) fn drop(rule: &mut Batch) {
+    verdict(rule, NF_DROP);
+}
+
+fn verdict(rule: &mut Batch, code: u32) {
+    append(rule, "immediate", |immediate| {
+        immediate.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(NFTA_IMMEDIATE_DATA, |data| {
+            data.nest(NFTA_DATA_VERDICT, |verdict| verdict.attribute(NFTA_VERDICT_CODE, &number(code)))
+        })
+    });
+}
+
+fn append(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mut Batch) {
+    rule.nest(NFTA_LIST_ELEM, |element| {
+        element.attribute(NFTA_EXPR_NAME, &text(name)).nest(NFTA_EXPR_DATA, data)
+    });
+}

@@ -1,0 +1,357 @@
+//! A seeded adversary beside honest sessions. It sends any packet by a link of its own or by that of an honest neighbour:
+//! forged messages of all types, messages of honest nodes again, and these with other sources, sessions and octets.
+//! `SIGNALBOX_SEEDS` in the environment is the number of seeds; `SIGNALBOX_ADVERSARY` is one seed to be run alone.
+//!
+//! By a link of its own it harms no honest session of the QoS NSLP and, with INTEGRITY, of RSVP: standing sessions stay and
+//! new ones are set up. If it cannot read the other links, every Ping message has its reply too. If it can, the router has
+//! to filter forged sources (docs/security.md). On the link of an honest neighbour it can do what any node on that link can
+//! do; when it has ended, new sessions are set up, and standing ones are whole or their users have an event. Everywhere the
+//! number of outputs of one packet, the tables and the octets that leave to forged sources are bounded.
+
+use core::time::Duration;
+
+use signalbox_core::rng::Random;
+use signalbox_node::ping::PingEvent;
+use signalbox_node::qos::QosEvent;
+use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
+use signalbox_node::rsvp::{IntegrityKey, Secret};
+use signalbox_node::{Config, Event};
+use signalbox_sim::{LinkId, Packet};
+
+use super::catalogue::{self, Sample};
+use super::net::{MS, Net, SECOND, config, forged, from_elsewhere, without_checksum};
+
+/// Number of seeds, unless the environment variable is set.
+const SEEDS: u64 = 50;
+/// Added to the seed of a network: the recorded samples have the session identifiers of low seeds, which the adversary
+/// cannot know.
+const SEED: u64 = 1000;
+/// How long the adversary sends.
+const ATTACK: Duration = Duration::from_secs(12);
+/// The mean time between two packets of it.
+const PACE: Duration = Duration::from_millis(6);
+/// After the attack everything is whole within this time.
+const RECOVERY: Duration = Duration::from_secs(40);
+/// The most outputs of one packet.
+const OUTPUTS: usize = 64;
+/// The tables are so small that the adversary can fill them.
+const TABLE: u32 = 256;
+
+/// Where the adversary sends from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A link of its own.
+    Side,
+    /// The link of an honest neighbour.
+    Link,
+}
+
+fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
+    &from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
+}
+
+/// Short timers and small tables.
+fn small(random: &mut Random, integrity: bool) -> Config {
+    let mut config = config();
+    let gist = crate::net::gist(&mut config);
+    (gist.validity, gist.inactivity) = (5 * SECOND, 10 * SECOND);
+    (gist.max_sessions, gist.max_peers) = (TABLE, TABLE);
+    gist.associations.always = random.chance(0.3);
+    if let Some(qos) = &mut config.qos {
+        qos.refresh = 2 * SECOND;
+        qos.max_sessions = TABLE;
+    }
+    if let Some(rsvp) = &mut config.rsvp {
+        rsvp.interface.refresh = SECOND;
+        (rsvp.max_sessions, rsvp.max_senders, rsvp.max_reservations) = (TABLE, TABLE, TABLE);
+        let neighbours = &mut rsvp.neighbours.interface;
+        neighbours.reduction.reliable = random.chance(0.5);
+        if integrity {
+            (neighbours.integrity.sending, neighbours.integrity.receiving) = (true, true);
+            rsvp.keys = vec![IntegrityKey {
+                id: 1,
+                algorithm: Algorithm::HmacSha256,
+                secret: Secret::new(*b"known to all"),
+                usage: KeyUse::Both,
+                interface: None,
+                neighbour: None,
+                from: 0,
+                until: None,
+            }];
+        }
+    }
+    config
+}
+
+struct World {
+    net: Net,
+    random: Random,
+    place: Place,
+    integrity: bool,
+    /// The router drops packets with the addresses of other links, as `rp_filter` and BCP 38 do.
+    filtered: bool,
+    /// The adversary reads all links.
+    reads: bool,
+    /// The number of captured packets that the adversary has read.
+    read: usize,
+    heard: Vec<Packet>,
+    /// Octets that it sent.
+    sent: usize,
+    /// Packets that it sent.
+    packets: u32,
+}
+
+impl World {
+    fn new(seed: u64, place: Place) -> Self {
+        let mut random = Random::from_number(seed);
+        let [integrity, filtered, reads] = [0; 3].map(|_| random.chance(0.5));
+        let config = small(&mut random, integrity);
+        let net = Net::new(SEED + seed, &config);
+        Self {
+            net,
+            random,
+            place,
+            integrity,
+            filtered,
+            reads,
+            read: 0,
+            heard: Vec::new(),
+            sent: 0,
+            packets: 0,
+        }
+    }
+
+    /// Reads what passed since the last time.
+    fn listen(&mut self) {
+        if !self.reads {
+            return;
+        }
+        let new: Vec<_> = self.net.sim.captured().skip(self.read).cloned().collect();
+        self.read += new.len();
+        let side = self.net.side;
+        self.heard.extend(new.into_iter().filter(|one| one.link != side).map(|one| one.packet));
+        let excess = self.heard.len().saturating_sub(200);
+        self.heard.drain(..excess);
+    }
+
+    /// Draws a packet.
+    fn draw(&mut self, samples: &[Sample]) -> Packet {
+        let random = &mut self.random;
+        let mut packet = if self.heard.is_empty() || random.chance(0.5) {
+            pick(random, samples).packet.clone()
+        } else {
+            pick(random, &self.heard).clone()
+        };
+        if random.chance(0.4) {
+            packet = from_elsewhere(&packet, forged(random.u32()));
+        }
+        if random.chance(0.4) {
+            // Another session of RSVP, or another flow.
+            let port: [u8; 2] = random.array();
+            for known in [7001_u16, 7003, 7011, 7013] {
+                replace(&mut packet.payload, known.to_be_bytes(), port);
+            }
+        }
+        if random.chance(0.4) {
+            // Another session of GIST: its identifier stands behind its TLV header.
+            let new: [u8; 16] = random.array();
+            if let Some(at) = packet.payload.windows(4).position(|four| four == [0, 1, 0, 4])
+                && let Some(session) = packet.payload.get_mut(at + 4..at + 20)
+            {
+                session.copy_from_slice(&new);
+            }
+        }
+        if random.chance(0.3) {
+            for _ in 0..1 + random.range(0..4) {
+                let length = packet.payload.len() as u64;
+                if length > 0 {
+                    let at = usize::try_from(random.range(0..length)).unwrap();
+                    packet.payload[at] = random.array::<1>()[0];
+                }
+            }
+        }
+        if random.chance(0.1) {
+            packet.ttl = random.array::<1>()[0].max(1);
+        }
+        if random.chance(0.05) {
+            let keep = random.range(0..packet.payload.len() as u64 + 1);
+            packet.payload.truncate(usize::try_from(keep).unwrap());
+        }
+        without_checksum(packet)
+    }
+
+    fn attack(&mut self, samples: &[Sample]) {
+        let link: LinkId = match self.place {
+            Place::Side => self.net.side,
+            Place::Link => *pick(&mut self.random, &[self.net.up, self.net.down]),
+        };
+        // Some packets come alone, some in a burst.
+        for _ in 0..if self.random.chance(0.02) { 50 } else { 1 } {
+            let packet = self.draw(samples);
+            self.sent += packet.size();
+            self.packets += 1;
+            if !(self.filtered && self.place == Place::Side && is_honest(&packet)) {
+                let router = self.net.router;
+                self.net.sim.inject(link, router, packet);
+            }
+        }
+        let pause = PACE.mul_f64(2.0 * self.random.unit());
+        self.net.sim.run_for(pause);
+    }
+
+    /// What must hold at every moment.
+    fn check(&self) {
+        let host = self.net.sim.engine(self.net.router).unwrap();
+        let fault = |what: &str| {
+            format!(
+                "{what}, by {:?}, integrity {}, seed {}",
+                self.place,
+                self.integrity,
+                self.net.sim.seed() - SEED
+            )
+        };
+        assert!(host.most <= OUTPUTS, "{}", fault(&format!("{} outputs of one packet", host.most)));
+        let rsvp = host.node.rsvp().unwrap();
+        for count in [rsvp.sessions(), rsvp.senders(), rsvp.reservations()] {
+            assert!(usize::try_from(count).unwrap() <= TABLE as usize, "{}", fault("RSVP's tables"));
+        }
+        assert!(host.node.session_count() <= 2 * TABLE as usize, "{}", fault("sessions"));
+    }
+
+    /// Octets that the router sent to forged sources.
+    fn returned(&self) -> usize {
+        let router = self.net.router;
+        let strange = self.net.sim.captured().filter(|one| one.from == router && one.link == self.net.side);
+        strange.map(|one| one.packet.size()).sum()
+    }
+
+    /// The number of Ping messages with a reply.
+    fn replies(&self) -> usize {
+        let all = self.net.sim.events().iter();
+        all.filter(|one| matches!(&one.event, Event::Ping { event: PingEvent::Reply(_), .. })).count()
+    }
+
+    /// Whether the last event of a reservation by the QoS NSLP is another than its grant.
+    fn has_ended(&self, port: u16) -> bool {
+        let last = self.net.sim.events().iter().rev().find_map(|one| match &one.event {
+            Event::Qos { id, event } if *id == u64::from(port) => Some(&**event),
+            _ => None,
+        });
+        !matches!(last, Some(QosEvent::Granted(_)))
+    }
+
+    fn says(&self, what: &str) -> String {
+        let Self { place, integrity, filtered, reads, packets, .. } = self;
+        let sessions = BEFORE.into_iter().chain(MEANWHILE);
+        let held: Vec<_> = sessions.map(|port| self.net.held(port..port + 1)).collect();
+        let events = self.net.sim.events().iter().rev();
+        let last: Vec<_> = events
+            .filter(|one| matches!(one.event, Event::Qos { .. } | Event::Rsvp { .. }))
+            .take(4)
+            .collect();
+        let (now, seed) = (self.net.sim.now(), self.net.sim.seed() - SEED);
+        format!(
+            "{what}: by {place:?}, integrity {integrity}, filtered {filtered}, reads {reads}, {packets} packets, held {held:?}, at {now}, \
+             seed {seed}; last events, the newest first: {last:?}"
+        )
+    }
+}
+
+/// Whether the source is an address of the honest links.
+fn is_honest(packet: &Packet) -> bool {
+    matches!(packet.src.ip(), core::net::IpAddr::V4(src) if src.octets()[0] == 10)
+}
+
+/// Puts two octets in the place of two others.
+fn replace(octets: &mut [u8], old: [u8; 2], new: [u8; 2]) {
+    let mut rest = octets;
+    while let Some(at) = rest.windows(2).position(|two| two == old) {
+        rest[at..at + 2].copy_from_slice(&new);
+        rest = &mut rest[at + 2..];
+    }
+}
+
+/// The sessions of one run, by QoS NSLP and RSVP: before the attack, in its middle and after it.
+const BEFORE: [u16; 2] = [7001, 7003];
+const MEANWHILE: [u16; 2] = [7011, 7013];
+const AFTER: [u16; 2] = [7021, 7023];
+
+fn run(seed: u64, place: Place, samples: &[Sample]) {
+    let mut world = World::new(seed, place);
+    let lives = |world: &World, ports: [u16; 2]| ports.map(|port| world.net.held(port..port + 1) == 1);
+    let open = |world: &mut World, ports: [u16; 2]| {
+        world.net.reserve(ports[0]);
+        world.net.rsvp_reserve(ports[1]);
+    };
+    let harmed = |world: &World, ports: [u16; 2]| {
+        let [qos, rsvp] = lives(world, ports);
+        [!qos && (world.filtered || !world.reads), !rsvp && world.integrity]
+    };
+    open(&mut world, BEFORE);
+    world.net.ping(1, None, 500 * MS);
+    world.net.sim.run_for(4 * SECOND);
+    assert_eq!(lives(&world, BEFORE), [true; 2], "{}", world.says("no attack yet"));
+    let start = world.net.sim.now();
+    let mut opened = false;
+    while world.net.sim.now() < start + ATTACK {
+        world.listen();
+        world.attack(samples);
+        world.check();
+        if !opened && world.net.sim.now() > start + ATTACK / 3 {
+            opened = true;
+            open(&mut world, MEANWHILE);
+        }
+        if place == Place::Side {
+            assert_eq!(harmed(&world, BEFORE), [false; 2], "{}", world.says("a standing session ended"));
+        }
+    }
+    if place == Place::Side {
+        assert_eq!(harmed(&world, MEANWHILE), [false; 2], "{}", world.says("a new session was not set up"));
+        let returned = world.returned();
+        assert!(
+            returned * 2 <= world.sent * 3,
+            "{}",
+            world.says(&format!("{returned} octets for {}", world.sent))
+        );
+        world.net.sim.run_for(SECOND);
+        let span = world.net.sim.now().since(signalbox_core::Time::ZERO);
+        let wanted = usize::try_from(span.as_millis() / 500).unwrap() - 2;
+        assert!(
+            world.reads || world.replies() >= wanted,
+            "{}",
+            world.says(&format!("{} of {wanted} replies", world.replies()))
+        );
+        return;
+    }
+    open(&mut world, AFTER);
+    world.net.sim.run_for(RECOVERY);
+    assert_eq!(lives(&world, AFTER), [true; 2], "{}", world.says("no new session after the attack"));
+    for [qos, rsvp] in [BEFORE, MEANWHILE] {
+        let whole = world.net.held(qos..qos + 1) == 1 || world.has_ended(qos);
+        assert!(whole, "{}", world.says("a session of the QoS NSLP is not whole, and its user has no event"));
+        // Without INTEGRITY, forged MESSAGE_IDs and lifetimes stay as long as the state.
+        let whole = world.net.held(rsvp..rsvp + 1) == 1 || !world.integrity;
+        assert!(whole, "{}", world.says("a session of RSVP is not whole"));
+    }
+}
+
+fn campaign(place: Place) {
+    let samples = catalogue::all();
+    if let Ok(seed) = std::env::var("SIGNALBOX_ADVERSARY") {
+        return run(seed.parse().unwrap(), place, &samples);
+    }
+    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map_or(SEEDS, |text| text.parse().unwrap());
+    for seed in 0..seeds {
+        run(seed, place, &samples);
+    }
+}
+
+#[test]
+fn an_adversary_on_another_link_does_no_harm() {
+    campaign(Place::Side);
+}
+
+#[test]
+fn what_an_adversary_on_the_link_does_ends_with_it() {
+    campaign(Place::Link);
+}

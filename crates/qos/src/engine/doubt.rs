@@ -1,0 +1,115 @@
+//! Whether a relay is still on the path.
+//!
+//! A node whose next peer is gone or new reserves along the new route by itself (RFC 5974 §5.2.5.2). But a node that lost
+//! its own previous peer cannot distinguish that from the end of its branch: the reservation may have moved, or have been
+//! released, and a RESERVE of this node would take the session from the new branch, or restore it after its end. So a
+//! relay first requires a sign of its previous peer. It sends the RESPONSE "Full QSPEC required" (§5.4.1) for the RSN of
+//! that peer, which answers with a RESERVE if this node is its next peer. A previous peer that is a relay asks in turn, so
+//! that the answer comes from the initiator. A node without an answer sends nothing, and its state expires.
+
+use core::time::Duration;
+
+use signalbox_core::slab::Key;
+use signalbox_core::{Direction, Time};
+
+use super::Qos;
+use super::compose::{Target, generic_back};
+use super::session::{Marks, RequestKind, Session, Stage};
+use crate::wire::{Hops, Info, InfoSpec, Message, MessageType};
+
+/// What a relay does after the RESERVE of its previous peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Looks up the route, and reserves along it.
+    Route,
+    /// Sends a full RESERVE to the next peer.
+    Whole,
+}
+
+/// A relay waits for a RESERVE of its previous peer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    then: Then,
+    /// Time of the next request.
+    pub(super) at: Time,
+    interval: Duration,
+}
+
+impl Qos {
+    /// Asks the previous peer for a RESERVE if this node is a relay. False: this node is none, and acts at once.
+    pub(super) fn ask_previous_peer(&mut self, key: Key, then: Then) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let relays = session.previous_peer.is_some() && !session.marks.has(Marks::QNI);
+        // RESERVEs upstream follow the Queries of the nodes before this one, which only nodes on the path send.
+        let downstream = session.mri.direction() == Direction::Downstream;
+        if !relays || !downstream || session.stage != Stage::Reserved {
+            return false;
+        }
+        if let Some(doubt) = session.doubt.as_deref_mut() {
+            if then == Then::Route {
+                doubt.then = then;
+            }
+            return true;
+        }
+        let interval = self.config.request_retry;
+        session.doubt = Some(Box::new(Doubt { then, at: self.now + interval, interval }));
+        self.require_reserve(key);
+        true
+    }
+
+    /// Asks again when it is time. The wait doubles; the state of a node without an answer expires.
+    pub(super) fn step_doubt(&mut self, key: Key) {
+        let Some(doubt) = self.sessions.get_mut(key).and_then(|session| session.doubt.as_deref_mut()) else {
+            return;
+        };
+        if doubt.at > self.now {
+            return;
+        }
+        doubt.interval = doubt.interval.saturating_mul(2);
+        doubt.at = self.now + doubt.interval;
+        self.require_reserve(key);
+    }
+
+    fn require_reserve(&mut self, key: Key) {
+        let Some(session) = self.sessions.get(key) else { return };
+        tracing::debug!(session = %session.id, "previous peer asked for a RESERVE");
+        let source = self.own_source(session);
+        let response = Message {
+            generic: generic_back(session),
+            rsn: session.rsn_in,
+            info: Some(InfoSpec { source, ..InfoSpec::from(Info::FULL_QSPEC_REQUIRED) }),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        self.send_response(Target::towards_initiator(session), &response);
+    }
+
+    /// Does what waited for the RESERVE of the previous peer that has come, which has this RII. True: that RESERVE
+    /// needs nothing more.
+    pub(super) fn end_doubt(&mut self, key: Key, rii: Option<u32>) -> bool {
+        let Some(doubt) = self.sessions.get_mut(key).and_then(|session| session.doubt.take()) else {
+            return false;
+        };
+        match (doubt.then, rii) {
+            (Then::Route, rii) => {
+                self.look_up_repair(key);
+                if let Some(rii) = rii {
+                    self.respond(key, rii, Info::RESERVED, None::<Hops<'_>>);
+                }
+                true
+            }
+            // The RESERVE itself is forwarded.
+            (Then::Whole, Some(_)) => false,
+            (Then::Whole, None) => {
+                self.send_whole(key, RequestKind::Repair);
+                true
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Whether this node sends nothing to the next peer until its previous peer has sent a RESERVE.
+    pub(super) const fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+}

@@ -1,0 +1,342 @@
+//! A node that peers, GIST and users drive in any order.
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::service::{
+    AddressValidation, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage, Request,
+    SendError, SiiHandle, StateHandle, TransferAttributes,
+};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_resources::units::Rate;
+use signalbox_resources::{ResourceOutput, Resources};
+use signalbox_wire::Writer;
+
+use crate::engine::{Command, Config, Flow, Input, Output, Qos, QosRequest, ReserveRequest};
+use crate::qspec::Wish;
+use crate::wire::qspec::{Flags, Procedure, Tmod, Value};
+use crate::wire::{
+    BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageFlags, MessageType, Rsn,
+};
+
+/// Capacity of the outgoing link, octets a second, and the part of it that reservations may have by default.
+const CAPACITY: u64 = 125_000;
+const SHARE: u64 = CAPACITY * 3 / 4;
+/// Operations of one run.
+const OPERATIONS: usize = 256;
+/// Deadlines in one pause; more are an endless loop.
+const DEADLINES: u32 = 50_000;
+/// Limits on reserving sessions and on those of QUERYs.
+const SESSIONS: u32 = 6;
+const QUERIES: u32 = 3;
+
+const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+}
+
+fn session(number: u8) -> SessionId {
+    SessionId([number & 7; 16])
+}
+
+/// The flow of a session: each has its own, so that sessions do not share.
+fn flow(number: u8) -> Mri {
+    Mri::PathCoupled(PathCoupled {
+        protocol: Some(17),
+        dst_port: Some(5000 + u16::from(number & 7)),
+        ..PathCoupled::between(v4(192, 0, 2, 1), v4(203, 0, 113, 9))
+    })
+}
+
+fn qspec(procedure: Procedure, rate: u8) -> Vec<u8> {
+    let rate = f32::from(rate) * 500.0 + 1.0;
+    let tmod = Tmod { rate, bucket: 3000.0, peak: f32::INFINITY, min_policed: 64, max_packet: 1500 };
+    let mut octets = Vec::new();
+    let composed = Wish::of(procedure, &[(Flags::MANDATORY, Value::Tmod1(tmod))]).compose(&mut octets);
+    assert!(composed.is_ok(), "a QSPEC of one parameter");
+    octets
+}
+
+struct Node {
+    qos: Qos,
+    resources: Resources,
+    now: Time,
+    /// Messages that GIST was requested to send, and has not reported.
+    handles: Vec<(MessageHandle, SessionId)>,
+    lookups: Vec<u64>,
+    end: bool,
+}
+
+impl Node {
+    fn new(settings: u8) -> Option<Self> {
+        let config = Config {
+            max_sessions: SESSIONS,
+            max_queries: QUERIES,
+            accept_stateless: settings & 1 != 0,
+            proxy: settings & 2 != 0,
+            reduced_refresh: settings & 4 != 0,
+            acknowledged_refresh: settings & 8 != 0,
+            answer_faults: settings & 16 != 0,
+            notify_bound: settings & 32 != 0,
+            summary: u16::from(settings >> 4 & 4),
+            ..Config::default()
+        };
+        let links = signalbox_resources::Config::of_link("*", Rate(CAPACITY));
+        let mut node = Self {
+            qos: Qos::new(config, [1; 32]),
+            resources: Resources::new(links, 0, [2; 32]).ok()?,
+            now: Time::from_secs(10),
+            handles: Vec::new(),
+            lookups: Vec::new(),
+            end: settings & 128 != 0,
+        };
+        let interfaces = [1u8, 2].map(|n| Interface {
+            ifindex: IfIndex(n.into()),
+            name: format!("eth{n}"),
+            up: true,
+            tunnel: false,
+            mtu: 1500,
+            addresses: vec![v4(10, 0, n, 1)],
+        });
+        node.resources.interfaces(&interfaces);
+        node.input(Input::Interfaces(&interfaces));
+        Some(node)
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        self.qos.handle(self.now, input, &mut self.resources);
+        loop {
+            while let Some(output) = self.qos.poll() {
+                match output {
+                    Output::Request(Request::SendMessage(message)) => {
+                        assert!(Message::parse(message.data).is_ok(), "a whole message");
+                        if let Some(handle) = message.handle.filter(|_| self.handles.len() < 64) {
+                            self.handles.push((handle, message.session));
+                        }
+                    }
+                    Output::RouteLookup { id, .. } => self.lookups.push(id),
+                    Output::Request(_) | Output::Event { .. } => {}
+                }
+            }
+            let mut lost = Vec::new();
+            while let Some(output) = self.resources.poll() {
+                match output {
+                    ResourceOutput::Install { id, .. } => self.resources.installed(id, Ok(())),
+                    ResourceOutput::Lost { owner, grant, why } => {
+                        lost.push(Input::Lost { key: owner.key, grant, why });
+                    }
+                    ResourceOutput::Remove { .. } | ResourceOutput::Reduced { .. } => {}
+                }
+            }
+            if lost.is_empty() {
+                return;
+            }
+            for lost in lost {
+                self.qos.handle(self.now, lost, &mut self.resources);
+            }
+        }
+    }
+
+    fn routes(&mut self, fail: bool) {
+        for id in core::mem::take(&mut self.lookups) {
+            let (ifindex, src) = (IfIndex(2), v4(10, 0, 2, 1));
+            let route = Route { ifindex, src, gateway: None, mtu: 1500, local: self.end };
+            let result = if fail { Err(NoRoute::Unreachable) } else { Ok(route) };
+            self.input(Input::Route { id, result });
+        }
+    }
+
+    /// A message of a peer: the previous one (0), another one (1), the next one (2), or a stranger.
+    fn receive(&mut self, from: u8, number: u8, data: &[u8]) {
+        let mri = if from == 2 { flow(number).inverted() } else { flow(number) };
+        self.input(Input::Indication(Indication::RecvMessage(RecvMessage {
+            data,
+            nslp: NslpId::QOS,
+            session: session(number),
+            mri,
+            check: None,
+            state: (from < 3).then_some(StateHandle(1)),
+            sii: (from < 3).then_some(SiiHandle(1 + u64::from(from))),
+            peer: None,
+            peer_address: None,
+            attributes: TransferAttributes { stateless: from == 3, ..TransferAttributes::default() },
+            validation: AddressValidation::default(),
+            ip_ttl: 64,
+            ip_distance: 0,
+            hops: 60,
+            ifindex: IfIndex(if from == 2 { 2 } else { 1 }),
+            at_flow_end: self.end,
+        })));
+    }
+
+    fn message(&mut self, control: u8, source: &mut impl Iterator<Item = u8>) {
+        let (Some(kind), Some(number), Some(rate)) = (source.next(), source.next(), source.next()) else {
+            return;
+        };
+        let rsn = Rsn { number: (number >> 3 & 7).into(), epoch: 1 + u32::from(kind >> 7) };
+        let procedure = if kind & 7 == 5 { Procedure::QUERY } else { Procedure::DESIRED };
+        let wanted = qspec(procedure, rate);
+        let info = Info::CATALOGUE.get(usize::from(rate) % Info::CATALOGUE.len()).copied();
+        let rii = (kind & 8 != 0).then_some(u32::from(number >> 6));
+        let mut bound = Vec::new();
+        let binding = BoundSession { code: BindingCode::DEPENDENT, session: session(rate) };
+        if binding.write(&mut Writer::new(&mut bound)).is_err() {
+            return;
+        }
+        let mut message = match kind & 7 {
+            0..3 => Message {
+                flags: MessageFlags::REPLACE,
+                rsn: Some(rsn),
+                qspec: (kind & 16 == 0).then_some(&wanted),
+                refresh_period: (kind & 32 != 0).then_some(1000 * u32::from(rate)),
+                rii,
+                ..Message::new(MessageType::RESERVE)
+            },
+            3 => Message { rsn: Some(rsn), rii, ..Message::new(MessageType::RESERVE) },
+            4 => Message {
+                flags: MessageFlags::TEAR,
+                rsn: Some(rsn),
+                rii,
+                ..Message::new(MessageType::RESERVE)
+            },
+            5 => Message { rii: Some(3), qspec: Some(&wanted), ..Message::new(MessageType::QUERY) },
+            6 => Message {
+                rii,
+                rsn: Some(rsn),
+                info: info.map(Into::into),
+                ..Message::new(MessageType::RESPONSE)
+            },
+            _ => Message {
+                generic: GenericFlags::BREAK,
+                info: info.map(Into::into),
+                ..Message::new(MessageType::NOTIFY)
+            },
+        };
+        if kind & 64 != 0 {
+            message.bound_sessions = Carried::bound_sessions(&bound);
+        }
+        let mut octets = Vec::new();
+        if message.encode(&mut Writer::new(&mut octets)).is_err() {
+            return;
+        }
+        for _ in 0..control >> 5 & 3 {
+            let (Some(at), Some(value)) = (source.next(), source.next()) else { break };
+            if let Some(octet) = octets.get_mut(usize::from(at)) {
+                *octet = value;
+            }
+        }
+        self.receive(control >> 3 & 3, number, &octets);
+    }
+
+    fn command(&mut self, number: u8, rate: u8) {
+        let command = match number >> 6 {
+            0 => Command::Release,
+            1 => Command::ReleaseMany(vec![u64::from(number & 3), u64::from(rate & 3)]),
+            _ => {
+                let dst = v4(203, 0, 113, 10 + (number & 3));
+                let mut request =
+                    ReserveRequest::new(Flow::to(dst), QosRequest::rate(u64::from(rate) * 500 + 1));
+                request.receiver_initiated = number & 16 != 0;
+                request.bidirectional = number & 32 != 0;
+                Command::Reserve(Box::new(request))
+            }
+        };
+        self.input(Input::Command { id: u64::from(number & 3), command });
+    }
+
+    /// GIST's report about a message, or an event of the path.
+    fn report(&mut self, number: u8) {
+        let nslp = NslpId::QOS;
+        if number & 1 == 0 && !self.handles.is_empty() {
+            let (handle, session) = self.handles.remove(usize::from(number >> 3) % self.handles.len());
+            let status = match number >> 1 & 3 {
+                0 | 1 => MessageStatus::Sent(TransferAttributes::default()),
+                2 => MessageStatus::Failed(SendError::NoNextNode),
+                _ => MessageStatus::Failed(SendError::NoStateUpstream),
+            };
+            return self.input(Input::Indication(Indication::MessageStatus {
+                nslp,
+                handle,
+                session,
+                status,
+            }));
+        }
+        let (mri, session) = (flow(number >> 1), session(number >> 1));
+        let mri = if number & 16 == 0 { mri } else { mri.inverted() };
+        let event = match number >> 5 {
+            0 => NetworkEvent::LastNode,
+            1 => NetworkEvent::Good(SiiHandle(3)),
+            2 => NetworkEvent::Good(SiiHandle(4)),
+            3 => NetworkEvent::Tentative,
+            4 => NetworkEvent::Bad,
+            5 => NetworkEvent::RouteDeleted(SiiHandle(3)),
+            6 => NetworkEvent::AuthorisationChanged,
+            _ => NetworkEvent::CommunicationFailure,
+        };
+        self.input(Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..DEADLINES {
+            let Some(next) = self.qos.next_deadline().filter(|next| *next <= end) else {
+                self.now = end;
+                return self.input(Input::Timer);
+            };
+            self.now = self.now.max(next);
+            self.input(Input::Timer);
+        }
+        panic!("timers come again and again");
+    }
+
+    /// Checks the properties that always hold.
+    fn check(&self) {
+        assert!(self.qos.sessions() <= SESSIONS + QUERIES);
+        for link in self.resources.links() {
+            assert!(link.reserved <= SHARE, "more than the share of a link");
+        }
+    }
+}
+
+/// A node handles all messages of its peers and of strangers, all reports of GIST and all commands; it stays within its
+/// limits and never grants more than a link has. When its users have released everything, nothing is left after the
+/// lifetimes. Input: the first octet selects the settings. Then operations follow: an octet with the operation (low three
+/// bits), the peer (next two) and the number of changed octets (next two), and what the operation needs.
+pub fn qos_engine(octets: &[u8]) {
+    let mut source = octets.iter().copied();
+    let Some(mut node) = source.next().and_then(Node::new) else { return };
+    for _ in 0..OPERATIONS {
+        let Some(control) = source.next() else { break };
+        match control & 7 {
+            0..4 => node.message(control, &mut source),
+            4 => node.command(source.next().unwrap_or(0), source.next().unwrap_or(1)),
+            5 => node.report(source.next().unwrap_or(0)),
+            6 => {
+                let data: Vec<u8> = source.by_ref().take(usize::from(control >> 5) * 4).collect();
+                node.receive(control >> 3 & 3, control, &data);
+            }
+            _ => node.wait(Duration::from_millis(u64::from(source.next().unwrap_or(0)) * 500)),
+        }
+        if control & 0x80 == 0 {
+            node.routes(control & 0x78 == 0x78);
+        }
+        node.check();
+    }
+    for id in 0..4 {
+        node.input(Input::Command { id, command: Command::Release });
+    }
+    for _ in 0..20 {
+        node.routes(false);
+        node.wait(Duration::from_secs(60));
+    }
+    node.check();
+    eprintln!(
+        "DBG {:?} next {:?} {:?}",
+        node.now,
+        node.qos.next_deadline(),
+        node.qos.view(node.now).collect::<Vec<_>>()
+    );
+    assert_eq!(node.qos.sessions(), 0, "soft state ends");
+    assert_eq!(node.resources.reservations().count(), 0, "what was granted is released");
+}

@@ -1,0 +1,119 @@
+//! Other settings while reservations stand.
+
+use signalbox_core::{Key, Time};
+
+use super::Resources;
+use super::group::{Grant, Group};
+use crate::config::{Config, ConfigError};
+use crate::policy::{AccountKey, Policy};
+use crate::request::{GrantId, GrantRequest, LostWhy};
+use crate::token::Keys;
+
+impl Resources {
+    /// Takes other settings. The new rules judge each reservation again, the oldest first: one that they refuse, or that is
+    /// beyond a limit of its rule, is lost. Then the weakest reservations are lost at links that have less to give.
+    /// Standing reservations keep their queues and their treatment. `max_reservations` stays as it is, because tables
+    /// have their size from the start.
+    ///
+    /// The work grows with the number of reservations; only an administrator causes it.
+    ///
+    /// # Errors
+    /// The first invalid setting; nothing has changed.
+    pub fn reload(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
+        config.validated()?;
+        let keys = Keys::new(&config.keys)?;
+        let mut groups: Vec<(u64, Key)> = self.groups.iter().map(|(key, group)| (group.age, key)).collect();
+        groups.sort_unstable();
+        // Accounts and the order of preemption belong to the settings: all leave the old ones before any enters the new.
+        for (_, group) in &groups {
+            self.unbook(*group, false);
+        }
+        self.policy = Policy::new(&config);
+        self.keys = keys;
+        self.config = Config { max_reservations: self.config.max_reservations, ..config };
+        let mut refused = Vec::new();
+        for (_, group) in &groups {
+            self.judge(now, *group, &mut refused);
+        }
+        for grant in refused {
+            self.lose_grant(grant, LostWhy::Rules);
+        }
+        for link in self.links.values_mut() {
+            link.config = self.config.of_interface(&link.name, link.tunnel).cloned();
+        }
+        let links: Vec<_> = self.links.keys().copied().collect();
+        for ifindex in links {
+            self.refit(ifindex);
+        }
+        tracing::debug!(rules = self.config.rules.len(), "settings of admission control changed");
+        Ok(())
+    }
+
+    /// Books a reservation by the new rules, and adds its grants that they refuse to `refused`.
+    fn judge(&mut self, now: Time, key: Key, refused: &mut Vec<Key>) {
+        let wall_us = self.wall_us(now);
+        let Some(group) = self.groups.get(key) else { return };
+        let link = self.links.get(&group.reservation.ifindex).map_or("", |link| &link.name);
+        let mut account = None;
+        for member in &group.members {
+            let Some(grant) = self.grants.get_mut(*member) else { continue };
+            let ask = asked(grant, group);
+            let verdict = self.policy.decide(&ask, link, wall_us);
+            grant.rule = verdict.rule;
+            if verdict.result.is_err() {
+                refused.push(*member);
+            } else {
+                account = self.policy.account(verdict.rule, &ask.requester, ask.ifindex);
+            }
+        }
+        if account.as_ref().is_some_and(|account| !self.account_has_room(account, group)) {
+            account = None;
+            // One that is named already is lost once.
+            refused.extend(&group.members);
+        }
+        self.book(key, account, None, false);
+    }
+
+    /// Whether the account of a rule can take a reservation besides those that entered it before.
+    fn account_has_room(&self, account: &AccountKey, group: &Group) -> bool {
+        let (used, reservations) = self.accounts.held(self.accounts.find(account));
+        self.policy.totals(account.rule, used, group.charge.rate, reservations.saturating_add(1)).is_ok()
+    }
+
+    /// Ends one grant, and reports the loss to its owner. Other grants of its reservation stay. False: no such grant.
+    pub(super) fn lose_grant(&mut self, key: Key, why: LostWhy) -> bool {
+        if !self.detach(key) {
+            return false;
+        }
+        let Some(Grant { owner, .. }) = self.grants.remove(key) else { return false };
+        let grant = GrantId(key.to_u64());
+        tracing::debug!(protocol = %owner.protocol, owner = owner.key, grant = grant.0, reason = %why, "reservation lost");
+        self.count_lost(why, 1);
+        self.changes.note(|| grant);
+        self.outputs.lost(owner, grant, why);
+        true
+    }
+}
+
+/// The request that a grant answers.
+fn asked(grant: &Grant, group: &Group) -> GrantRequest {
+    let reservation = &group.reservation;
+    let filters = if grant.filters.is_empty() { &reservation.filters } else { &grant.filters };
+    GrantRequest {
+        service: group.service,
+        guaranteed: grant.guaranteed.map(|(asked, _)| asked),
+        priority: grant.priority,
+        reducible: grant.reducible,
+        session: group.session.as_deref().map(|(_, session)| *session),
+        lifetime: grant.lifetime,
+        mark_dscp: reservation.mark_dscp,
+        policing: grant.policing,
+        ..GrantRequest::of_all(
+            grant.owner,
+            grant.requester.clone(),
+            reservation.ifindex,
+            filters.clone(),
+            grant.traffic,
+        )
+    }
+}

@@ -1,0 +1,123 @@
+//! Policy for passages through a firewall or NAT: who may open what, and how much.
+//!
+//! The rules are those of [`config`](crate::config). A rule that has `opens` decides about passages only, a rule without
+//! it about reservations only. So no rule that was written for reservations opens a firewall.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::shares::source;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, Time};
+
+use crate::admission::Resources;
+use crate::config::Opening;
+use crate::policy::{AccountId, AccountKey};
+use crate::refusal::{Refusal, Rule, RuleName};
+use crate::request::{RequestedBy, Requester};
+
+/// A request for the passage of a flow.
+#[derive(Debug)]
+pub struct PassageRequest<'a> {
+    /// The requester. A rule's `from` is compared with its address.
+    pub requester: &'a Requester,
+    /// What is opened, and towards which side.
+    pub opening: Opening,
+    /// The packets that pass.
+    pub packets: &'a FlowFilter,
+    /// Lifetime without a refresh.
+    pub lifetime: Duration,
+    /// A host inside has reserved this passage before ([`Opening::Reserve`]).
+    pub invited: bool,
+}
+
+/// A passage that was allowed. It is given back to [`Resources::close_passage`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a passage counts until it is closed"]
+pub struct Passage {
+    /// The rule that allowed it; `None`: the default.
+    pub rule: Option<RuleName>,
+    /// Longest lifetime that the rule allows.
+    pub max_lifetime: Option<Duration>,
+    account: Option<AccountId>,
+    source: IpAddr,
+}
+
+impl Resources {
+    /// Asks for a passage.
+    ///
+    /// Without a rule that applies, a request is allowed in three cases: the requester is trusted by `trusted`; it is the
+    /// node itself, or an adjacent node, and asks for its own address (outward the source, otherwise the destination of
+    /// the packets); or it asks for what a host inside has reserved.
+    ///
+    /// # Errors
+    /// The refusal, which names the rule; nothing has changed.
+    pub fn open_passage(&mut self, now: Time, ask: &PassageRequest<'_>) -> Result<Passage, Refusal> {
+        let result = self.decide_passage(now, ask);
+        let requester = ask.requester.address;
+        match &result {
+            Ok(_) => {
+                tracing::debug!(%requester, opening = %ask.opening, packets = %ask.packets, "passage allowed")
+            }
+            Err(refusal) => {
+                let counters = self.counters_mut();
+                counters.refused_policy += 1;
+                tracing::debug!(
+                    %requester,
+                    opening = %ask.opening,
+                    packets = %ask.packets,
+                    reason = %refusal,
+                    "passage refused"
+                );
+            }
+        }
+        result
+    }
+
+    fn decide_passage(&mut self, now: Time, ask: &PassageRequest<'_>) -> Result<Passage, Refusal> {
+        let refused = |rule| Refusal { rule, available: 0 };
+        let wall_us = self.wall_us(now);
+        let found = self.policy().passage(ask, wall_us).map_err(refused)?;
+        let own = match ask.opening {
+            Opening::Outward => ask.packets.src.addr,
+            Opening::Inward | Opening::Reserve | Opening::Block => ask.packets.dst.addr,
+        };
+        let adjacent = ask.requester.requested_by != RequestedBy::Unknown;
+        let own = ask.opening != Opening::Inward && adjacent && own == ask.requester.address;
+        if found.is_none() && !own && !ask.invited && !self.policy().trusts(ask.requester) {
+            return Err(refused(Rule::Default));
+        }
+        let source = source(ask.requester.address);
+        let (accounts, policy, shares) = self.passages();
+        let key = found.and_then(|rule| policy.account(Some(rule), ask.requester, IfIndex::NONE));
+        if let (Some(rule), Some(key)) = (found, &key) {
+            let (_, held) = accounts.held(accounts.find(key));
+            policy.totals(rule, 0, 0, held.saturating_add(1)).map_err(refused)?;
+        }
+        shares
+            .take(source)
+            .map_err(|_| refused(Rule::TableFull { setting: "max_pinholes", limit: shares.limit() }))?;
+        let account = key.and_then(|key: AccountKey| accounts.open(key, 0));
+        Ok(Passage {
+            rule: found.and_then(|rule| policy.name(rule)),
+            max_lifetime: found.and_then(|rule| policy.max_lifetime(rule)),
+            account,
+            source,
+        })
+    }
+
+    /// Ends a passage.
+    pub fn close_passage(&mut self, passage: Passage) {
+        let (accounts, _, shares) = self.passages();
+        if let Some(account) = passage.account {
+            accounts.close(account, 0);
+        }
+        shares.release(passage.source);
+    }
+
+    /// The number of passages.
+    #[must_use]
+    pub fn passage_count(&self) -> u32 {
+        self.passages_held()
+    }
+}

