@@ -14,15 +14,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-wire", &[]),
     ("signalbox-core", &["signalbox-wire"]),
     ("signalbox-units", &["signalbox-core"]),
+    ("signalbox-boomerang", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
+    ("signalbox-natfw", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-resources", &["signalbox-core", "signalbox-units"]),
     ("signalbox-rsvp", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-transport", &["signalbox-core", "signalbox-wire"]),
     (
         "signalbox-node",
         &[
+            "signalbox-boomerang",
             "signalbox-core",
             "signalbox-gist",
             "signalbox-ping",
@@ -41,8 +44,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "signalbox-dissect",
         &[
+            "signalbox-boomerang",
             "signalbox-core",
             "signalbox-gist",
+            "signalbox-natfw",
             "signalbox-ping",
             "signalbox-qos",
             "signalbox-rsvp",
@@ -53,6 +58,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox-lab",
         &[
             "signalbox-api",
+            // For a benchmark of the engine alone.
+            "signalbox-boomerang",
             // For a test of the configurations that it writes.
             "signalbox-config",
             "signalbox-core",
@@ -106,9 +113,11 @@ const SANS_IO: &[&str] = &[
     "signalbox-wire",
     "signalbox-core",
     "signalbox-units",
+    "signalbox-boomerang",
     "signalbox-gist",
     "signalbox-ping",
     "signalbox-qos",
+    "signalbox-natfw",
     "signalbox-resources",
     "signalbox-rsvp",
     "signalbox-transport",
@@ -119,20 +128,38 @@ const SANS_IO: &[&str] = &[
 const IO_CRATES: &[&str] =
     &["tokio*", "mio", "nix", "netlink-*", "rtnetlink", "tonic*", "hyper*", "socket2", "capctl", "rustix"];
 
-const ENGINES: &[&str] = &["signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-rsvp"];
+const ENGINES: &[&str] = &[
+    "signalbox-boomerang",
+    "signalbox-gist",
+    "signalbox-ping",
+    "signalbox-qos",
+    "signalbox-natfw",
+    "signalbox-rsvp",
+];
 
 /// Crates that must not depend on others, by any path of normal dependencies, and the reason.
 const NEVER: &[(&str, &[&str], &str)] = &[
     ("signalbox-ping", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
     ("signalbox-qos", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
-    ("signalbox-ping", &["signalbox-qos"], "applications do not depend on each other"),
-    ("signalbox-qos", &["signalbox-ping"], "applications do not depend on each other"),
-    ("signalbox-gist", &["signalbox-ping", "signalbox-qos"], "GIST carries the data of any application"),
+    ("signalbox-natfw", &["signalbox-gist"], "applications meet GIST in core's service interface only"),
+    ("signalbox-ping", &["signalbox-qos", "signalbox-natfw"], "applications do not depend on each other"),
+    ("signalbox-qos", &["signalbox-ping", "signalbox-natfw"], "applications do not depend on each other"),
+    ("signalbox-natfw", &["signalbox-ping", "signalbox-qos"], "applications do not depend on each other"),
+    (
+        "signalbox-gist",
+        &["signalbox-ping", "signalbox-qos", "signalbox-natfw"],
+        "GIST carries the data of any application",
+    ),
     ("signalbox-gist", &["signalbox-rsvp"], "RSVP does not run over GIST"),
     (
         "signalbox-rsvp",
-        &["signalbox-gist", "signalbox-ping", "signalbox-qos"],
+        &["signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-natfw"],
         "RSVP does not run over GIST and carries no NSLP",
+    ),
+    (
+        "signalbox-boomerang",
+        &["signalbox-gist", "signalbox-ping", "signalbox-qos", "signalbox-rsvp"],
+        "Boomerang is a protocol of its own",
     ),
     ("signalbox-resources", ENGINES, "admission control does not depend on the protocol of a request"),
     ("signalbox-transport", ENGINES, "channels carry octets, framing is GIST's"),

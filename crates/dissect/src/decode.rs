@@ -9,7 +9,8 @@ use signalbox_gist::wire::{
 use signalbox_wire::{Writer, hex, parse_hex};
 
 use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
-use crate::{json, rsvp, text};
+use crate::stream::Streams;
+use crate::{boomerang, json, rsvp, text};
 
 /// The protocol of the messages in hexadecimal lines. In a capture each packet shows its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,6 +20,8 @@ pub enum Protocol {
     Gist,
     /// RSVP, RFC 2205.
     Rsvp,
+    /// Boomerang, draft-bergkvist-boomerang-spec-00.
+    Boomerang,
 }
 
 /// How to read and print.
@@ -65,18 +68,19 @@ enum Source<'a> {
 enum Failure {
     /// The octets are not a GIST message.
     Gist(DecodeError),
-    /// The octets are not an RSVP message.
-    Rsvp(String),
+    /// The octets are not a message of RSVP or Boomerang; with the name of the protocol.
+    Other(&'static str, String),
     /// The input is not what it should be.
     Input(String),
 }
 
-/// Reads GIST and RSVP messages from hexadecimal lines or from a pcap file, and prints each.
+/// Reads GIST, RSVP and Boomerang messages from hexadecimal lines or from a pcap file, and prints each.
 ///
 /// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
-/// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, and IP packets of protocol 46
-/// (RSVP). The C-flag and the magic number of a GIST message show its encapsulation, [`Encapsulation::of`]. A line of
-/// [`Protocol::Rsvp`] holds a message from its common header on.
+/// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, GIST messages in TCP connections,
+/// IP packets of protocol 46 (RSVP), and ICMP Echo messages with the magic number of Boomerang. The C-flag and the magic
+/// number of a GIST message show its encapsulation, [`Encapsulation::of`]. A line of [`Protocol::Rsvp`] holds a message
+/// from its common header on, one of [`Protocol::Boomerang`] an ICMP message from its type octet on.
 ///
 /// # Errors
 /// [`Error`] if reading or writing fails. Bad contents are printed and counted in the [`Summary`] instead.
@@ -104,6 +108,7 @@ fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<()
         Ok(packets) => packets,
         Err(error) => return printer.failure(&Source::Input, &error.to_string()),
     };
+    let mut streams = Streams::default();
     for packet in packets {
         let packet = match packet {
             Ok(packet) => packet,
@@ -113,19 +118,45 @@ fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<()
             printer.rsvp(&Source::IpFrame(&packet, ip), ip.payload)?;
             continue;
         }
+        if let Some(ip) = packet.ip().filter(|ip| boomerang::is_boomerang(ip.protocol, ip.payload)) {
+            printer.boomerang(&Source::IpFrame(&packet, ip), ip.payload)?;
+            continue;
+        }
+        if let Some(ip) = packet.ip() {
+            streams.take(&ip, |src, dst, octets| {
+                let segment = UdpPacket { src, dst, ttl: ip.ttl, options: ip.options, payload: octets };
+                printer.message(&Source::Frame(&packet, segment), octets, false)
+            })?;
+        }
         let Some(udp) = packet.udp().filter(|u| u.src.port() == PORT || u.dst.port() == PORT) else {
             continue;
         };
-        let source = Source::Frame(&packet, udp);
-        match strip_magic(udp.payload) {
-            Some(octets) => printer.message(&source, octets, true)?,
-            None => {
-                printer.summary.messages += 1;
-                printer.failure(&source, "UDP port 270 without the GIST magic number 4e04bda5")?;
+        for payload in datagrams(udp.payload) {
+            let source = Source::Frame(&packet, UdpPacket { payload, ..udp });
+            match strip_magic(payload) {
+                Some(octets) => printer.message(&source, octets, true)?,
+                None => {
+                    printer.summary.messages += 1;
+                    printer.failure(&source, "UDP port 270 without the GIST magic number 4e04bda5")?;
+                }
             }
         }
     }
     Ok(())
+}
+
+/// The datagrams in a captured UDP payload. Where a node sends many datagrams in one call (UDP_SEGMENT), a capture on that
+/// node has them as one: each is as long as the first, the last may be shorter.
+fn datagrams(payload: &[u8]) -> Vec<&[u8]> {
+    let words = payload.get(MAGIC.len() + 2..MAGIC.len() + 4).and_then(|octets| octets.first_chunk::<2>());
+    let first = words.map(|words| MAGIC.len() + 8 + 4 * usize::from(u16::from_be_bytes(*words)));
+    let equal = |size: &usize| {
+        *size < payload.len() && payload.chunks(*size).all(|datagram| datagram.starts_with(&MAGIC))
+    };
+    match first.filter(equal) {
+        Some(size) => payload.chunks(size).collect(),
+        None => vec![payload],
+    }
 }
 
 fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Result<(), Error> {
@@ -140,10 +171,11 @@ fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Resu
         let text = text.split('#').next().unwrap_or_default();
         match parse_hex(text) {
             Ok(octets) if octets.is_empty() => {}
-            Ok(octets) if printer.options.protocol == Protocol::Rsvp => printer.rsvp(&source, &octets)?,
-            Ok(octets) => match strip_magic(&octets) {
-                Some(message) => printer.message(&source, message, true)?,
-                None => printer.message(&source, &octets, false)?,
+            Ok(octets) => match (printer.options.protocol, strip_magic(&octets)) {
+                (Protocol::Rsvp, _) => printer.rsvp(&source, &octets)?,
+                (Protocol::Boomerang, _) => printer.boomerang(&source, &octets)?,
+                (Protocol::Gist, Some(message)) => printer.message(&source, message, true)?,
+                (Protocol::Gist, None) => printer.message(&source, &octets, false)?,
             },
             Err(error) => printer.failure(&source, &format!("no message in hexadecimal: {error}"))?,
         }
@@ -215,13 +247,46 @@ impl<W: Write> Printer<'_, W> {
         });
         let (message, reencoded) = match read {
             Ok(read) => read,
-            Err(error) => return self.not_understood(source, &Failure::Rsvp(error), None, octets, true),
+            Err(error) => {
+                return self.not_understood(source, &Failure::Other("RSVP", error), None, octets, true);
+            }
         };
+        let text = || rsvp::describe(&message);
+        self.other(source, "rsvp", reencoded, || rsvp::json(&message), text)
+    }
+
+    /// Prints one Boomerang message.
+    fn boomerang(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        self.summary.messages += 1;
+        let read = boomerang::parse(octets);
+        let read = read.and_then(|message| match self.options.reencode {
+            true => boomerang::reencode(&message, octets).map(|again| (message, Some(again))),
+            false => Ok((message, None)),
+        });
+        let (message, reencoded) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                return self.not_understood(source, &Failure::Other("Boomerang", error), None, octets, true);
+            }
+        };
+        let text = || boomerang::describe(&message);
+        self.other(source, "boomerang", reencoded, || boomerang::json(&message), text)
+    }
+
+    /// Prints a message of another protocol than GIST, under its name in JSON.
+    fn other(
+        &mut self,
+        source: &Source<'_>,
+        name: &str,
+        reencoded: Option<String>,
+        json: impl FnOnce() -> Value,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
         let out = &mut *self.out;
         if self.options.json {
             let mut value = place_json(source);
             value["ok"] = true.into();
-            value["rsvp"] = rsvp::json(&message);
+            value[name] = json();
             if let Some(octets) = reencoded {
                 value["reencoded"] = octets.into();
             }
@@ -229,7 +294,7 @@ impl<W: Write> Printer<'_, W> {
         } else if let Some(octets) = reencoded {
             writeln!(out, "{octets}")
         } else {
-            writeln!(out, "{}: {}\n", place(source), rsvp::describe(&message))
+            writeln!(out, "{}: {}\n", place(source), text())
         }
         .map_err(Error::Write)
     }
@@ -255,9 +320,9 @@ impl<W: Write> Printer<'_, W> {
             value["ok"] = false.into();
             value["error"] = match failure {
                 Failure::Gist(error) => json::decode_error(error),
-                Failure::Rsvp(text) | Failure::Input(text) => json!({ "text": text, "gist": null }),
+                Failure::Other(_, text) | Failure::Input(text) => json!({ "text": text, "gist": null }),
             };
-            if let Failure::Rsvp(_) = failure {
+            if let Failure::Other(..) = failure {
                 value["octets"] = hex(octets).into();
             } else if !octets.is_empty() {
                 value["magic"] = datagram.into();
@@ -271,7 +336,7 @@ impl<W: Write> Printer<'_, W> {
                 let raises = error.gist_error().map(|e| e.to_string());
                 (error.to_string(), format!("raises {}", raises.as_deref().unwrap_or("no error")))
             }
-            Failure::Rsvp(text) => (format!("RSVP: {text}"), String::new()),
+            Failure::Other(name, text) => (format!("{name}: {text}"), String::new()),
             Failure::Input(text) => (text.clone(), String::new()),
         };
         if self.options.reencode {

@@ -224,6 +224,12 @@ fn nslp_data(nslp: NslpId, data: &[u8]) -> Value {
             Err(error) => fields["qos_error"] = error.to_string().into(),
         }
     }
+    if nslp == NslpId::NATFW && !data.is_empty() {
+        match signalbox_natfw::wire::Message::parse(data) {
+            Ok(message) => fields["natfw"] = crate::natfw::json(&message),
+            Err(error) => fields["natfw_error"] = error.to_string().into(),
+        }
+    }
     fields
 }
 

@@ -20,11 +20,13 @@
 //!
 //! Of the engines only the `wire` modules are used.
 
+mod boomerang;
 pub mod capture;
 mod decode;
 pub mod fuzz;
 mod json;
 mod line;
+mod natfw;
 mod qos;
 mod rsvp;
 pub mod stream;

@@ -169,6 +169,15 @@ fn nslp_data(f: &mut String, nslp: NslpId, data: &[u8]) -> fmt::Result {
             Err(error) => writeln!(f, ", no QoS NSLP message ({error}): {}", hex(data)),
         };
     }
+    if nslp == NslpId::NATFW && !data.is_empty() {
+        return match signalbox_natfw::wire::Message::parse(data) {
+            Ok(message) => {
+                f.push('\n');
+                crate::natfw::text(f, &message)
+            }
+            Err(error) => writeln!(f, ", no NATFW NSLP message ({error}): {}", hex(data)),
+        };
+    }
     if nslp != NslpId::PING || data.is_empty() {
         return writeln!(f, "{}{}", if data.is_empty() { "" } else { ", " }, hex(data));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json as value;
 
-use crate::packets::ethernet_v4;
+use crate::packets::{ethernet_v4, tcp_v4};
 use crate::support::*;
 
 #[test]
@@ -73,4 +73,62 @@ fn broken_captures() {
     }
     let empty = run(&pcap(1, &[]), TEXT);
     assert_eq!((empty.0.as_str(), empty.1.failed), ("", 0));
+}
+
+/// Datagrams of one length that were sent in one call are one packet in a capture at their sender; the last is shorter.
+#[test]
+fn datagrams_sent_together_are_decoded_one_by_one() {
+    let query = octets(QUERY);
+    // Without its payload.
+    let mut short = query[..query.len() - 8].to_vec();
+    short[7] -= 2;
+    for (payload, messages) in [
+        ([&query[..], &query, &query].concat(), 3),
+        ([&query[..], &query, &short].concat(), 3),
+        (query.clone(), 1),
+    ] {
+        let (values, summary) = json(&pcap(1, &[ethernet_v4(&payload, 270)]));
+        assert_eq!((summary.messages, values.len()), (messages, values.len()), "{values:?}");
+        assert_eq!(summary.failed, 0, "{values:?}");
+        assert!(values.iter().all(|value| value["frame"] == value!(1)));
+    }
+    // A message is broken if octets follow it that are not a message.
+    let broken = [&query[..], b"more"].concat();
+    assert_eq!(json(&pcap(1, &[ethernet_v4(&broken, 270)])).1.failed, 1);
+}
+
+/// GIST over TCP: whole messages whatever segments carried them, once each; other connections are passed over.
+#[test]
+fn messages_in_a_connection_are_decoded() {
+    let data = octets(DATA);
+    let stream = [&data[..], &data, &data].concat();
+    let start = u32::MAX - 20;
+    let at = |from: usize, to: usize| {
+        let sequence = start.wrapping_add(1 + u32::try_from(from).unwrap());
+        tcp_v4(4000, sequence, false, &stream[from..to])
+    };
+    let syn = tcp_v4(4000, start, true, &[]);
+    let end = stream.len();
+    for segments in [
+        vec![syn.clone(), at(0, end)],
+        vec![syn.clone(), at(0, 5), at(5, 100), at(100, end)],
+        vec![syn.clone(), at(90, end), at(0, 90)],
+        vec![syn.clone(), at(0, 90), at(0, 90), at(60, end)],
+        // The capture began later.
+        vec![at(0, 90), at(90, end)],
+    ] {
+        let (values, summary) = json(&pcap(1, &segments));
+        assert_eq!((summary.messages, summary.failed), (3, 0), "{values:?}");
+        for value in &values {
+            assert_eq!((&value["message"], &value["encapsulation"]), (&value!("Data"), &value!("C-mode")));
+            assert_eq!((&value["src"], &value["magic"]), (&value!("192.0.2.1:5353"), &value!(false)));
+        }
+    }
+    let other = [tcp_v4(443, start, true, &[]), tcp_v4(443, start.wrapping_add(1), false, b"GET / HTTP/1.1")];
+    assert_eq!(json(&pcap(1, &other)).1.messages, 0);
+    let tls = [
+        tcp_v4(270, start, true, &[]),
+        tcp_v4(270, start.wrapping_add(1), false, &[22, 3, 1, 0, 1, 0, 0, 0]),
+    ];
+    assert_eq!(json(&pcap(1, &tls)).1.messages, 0);
 }

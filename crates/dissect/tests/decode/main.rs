@@ -1,8 +1,10 @@
 //! The command `signalbox decode` from its input to what it prints.
 
+mod boomerang;
 mod captures;
 mod corpus;
 mod lines;
+mod natfw;
 mod packets;
 mod qos;
 mod rsvp;

@@ -8,6 +8,15 @@ use crate::support::octets;
 
 const V4: ([u8; 4], [u8; 4]) = ([192, 0, 2, 1], [198, 51, 100, 7]);
 
+pub(crate) fn tcp_v4(port: u16, sequence: u32, syn: bool, payload: &[u8]) -> Vec<u8> {
+    let builder =
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(V4.0, V4.1, 63).tcp(5353, port, sequence, 1000);
+    let builder = if syn { builder.syn() } else { builder.ack(1) };
+    let mut frame = Vec::new();
+    builder.write(&mut frame, payload).unwrap();
+    frame
+}
+
 pub(crate) fn ethernet_v4(payload: &[u8], port: u16) -> Vec<u8> {
     let options: Ipv4Options = router_alert_v4(0x0102).into();
     let ip = etherparse::Ipv4Header {

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 use signalbox_core::NslpId;
-use signalbox_gist::wire as gist;
 use signalbox_qos::wire::{GenericFlags, Info, InfoSpec, Message, MessageFlags, MessageType, Rsn, Source};
-use signalbox_wire::{Writer, hex, parse_hex};
+use signalbox_wire::{Writer, parse_hex};
 
 use crate::support::*;
 
@@ -12,20 +11,7 @@ use crate::support::*;
 fn line(message: &Message<'_>) -> String {
     let mut octets = Vec::new();
     message.encode(&mut Writer::new(&mut octets)).unwrap();
-    carried(&octets)
-}
-
-fn carried(octets: &[u8]) -> String {
-    let data = gist::Message::parse(&parse_hex(DATA).unwrap(), gist::Encapsulation::Association)
-        .map(|ping| {
-            let mut data = gist::Message::new(gist::MessageType::DATA, NslpId::QOS, 3);
-            (data.mri, data.session, data.nslp_data) = (ping.mri, ping.session, Some(octets));
-            let mut out = Vec::new();
-            data.encode(&mut Writer::new(&mut out)).unwrap();
-            out
-        })
-        .unwrap();
-    hex(&data)
+    carried(NslpId::QOS, &octets)
 }
 
 const QSPEC: &str = "0000100e 80000008 c0010005 461c4000 44fa0000 7f800000 000000c8 000000c8 000e0001 09000000 \
@@ -108,9 +94,9 @@ fn damaged() {
     let (values, _) = json(reserve(&[0x10, 0, 0, 0]).as_bytes());
     let data = values[0]["objects"].as_array().unwrap().last().unwrap();
     assert_eq!(data["qos"]["qspec"]["octets"], "10000000");
-    let (text, summary) = run(carried(&[9, 9, 9, 9]).as_bytes(), TEXT);
+    let (text, summary) = run(carried(NslpId::QOS, &[9, 9, 9, 9]).as_bytes(), TEXT);
     assert!(text.contains("no QoS NSLP message (Msg Type at offset 0"), "{text}");
     assert_eq!(summary.failed, 0, "GIST was understood");
-    let (values, _) = json(carried(&[9, 9, 9, 9]).as_bytes());
+    let (values, _) = json(carried(NslpId::QOS, &[9, 9, 9, 9]).as_bytes());
     assert!(values[0]["objects"].as_array().unwrap().last().unwrap()["qos_error"].is_string());
 }

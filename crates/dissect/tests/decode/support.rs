@@ -1,7 +1,10 @@
 //! Vectors and helpers that the tests share.
 
 use serde_json::Value;
+use signalbox_core::NslpId;
 use signalbox_dissect::{Options, Protocol, Summary, decode};
+use signalbox_gist::wire as gist;
+use signalbox_wire::{Writer, hex, parse_hex};
 
 /// A Query in Q-mode, as a UDP payload.
 pub(crate) const QUERY: &str = "4e04bda5 011e001d7fc08040 00000005000048c0c0000201c63364072020110013881389 \
@@ -22,6 +25,17 @@ pub(crate) fn run(input: &[u8], options: Options) -> (String, Summary) {
     (String::from_utf8(out).unwrap(), summary)
 }
 
+/// A GIST Data message of an application with these octets in it, as a line.
+pub(crate) fn carried(nslp: NslpId, octets: &[u8]) -> String {
+    let ping = parse_hex(DATA).unwrap();
+    let ping = gist::Message::parse(&ping, gist::Encapsulation::Association).unwrap();
+    let mut data = gist::Message::new(gist::MessageType::DATA, nslp, 3);
+    (data.mri, data.session, data.nslp_data) = (ping.mri, ping.session, Some(octets));
+    let mut out = Vec::new();
+    data.encode(&mut Writer::new(&mut out)).unwrap();
+    hex(&out)
+}
+
 /// The JSON lines that come out.
 pub(crate) fn json(input: &[u8]) -> (Vec<Value>, Summary) {
     let (text, summary) = run(input, JSON);
@@ -29,7 +43,7 @@ pub(crate) fn json(input: &[u8]) -> (Vec<Value>, Summary) {
 }
 
 pub(crate) fn octets(text: &str) -> Vec<u8> {
-    signalbox_wire::parse_hex(text).unwrap()
+    parse_hex(text).unwrap()
 }
 
 /// A pcap file in little-endian order with microseconds: one packet a second.

@@ -34,6 +34,8 @@ enum Protocol {
     Gist,
     /// RSVP, RFC 2205 and its family.
     Rsvp,
+    /// Boomerang, draft-bergkvist-boomerang-spec-00.
+    Boomerang,
 }
 
 const HELP: &str = concat!(
@@ -46,7 +48,8 @@ const HELP: &str = concat!(
     "  echo 4e04bda5... | signalbox decode --protocol gist --json\n",
     "  signalbox decode --reencode messages.hex\n\n",
     "A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common\n",
-    "header on. What follows a # is skipped. Of a capture, GIST's UDP datagrams and RSVP's IP packets are printed.",
+    "header on, of Boomerang an ICMP message. What follows a # is skipped. Of a capture, GIST's UDP datagrams, RSVP's IP packets\n",
+    "and Boomerang's ICMP Echos are printed.",
 );
 
 impl Run for DecodeArgs {
@@ -54,6 +57,7 @@ impl Run for DecodeArgs {
         let protocol = match self.protocol {
             Protocol::Gist => signalbox_dissect::Protocol::Gist,
             Protocol::Rsvp => signalbox_dissect::Protocol::Rsvp,
+            Protocol::Boomerang => signalbox_dissect::Protocol::Boomerang,
         };
         let input: Box<dyn Read> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())

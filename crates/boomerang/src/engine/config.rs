@@ -1,0 +1,93 @@
+//! Settings of the engine.
+
+use std::collections::BTreeSet;
+
+/// Settings of a [`Boomerang`](super::Boomerang).
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Config {
+    /// Most reservations that this node holds as a node on the path.
+    pub max_flows: u32,
+    /// Most sessions that this node runs as initiating node.
+    pub max_sessions: u32,
+    /// Most messages that wait for a route.
+    pub max_waiting: u32,
+    /// Refresh interval of the sessions of this node, seconds.
+    pub refresh: u8,
+    /// Longest refresh interval that this node leaves in a passing message, seconds.
+    pub max_refresh: u8,
+    /// Holding time of a reservation, in refresh intervals.
+    pub hold: f64,
+    /// Messages that a source may send in a second; more are dropped. 0: no limit.
+    pub rate: u32,
+    /// Requests of this node contain a Router Alert (IPv4).
+    pub router_alert: bool,
+    /// Value of the Router Alert of this node's requests with IPv6; `None`: they contain none.
+    pub router_alert_v6: Option<u16>,
+    /// TOS octet or traffic class of the messages of this node.
+    pub tos: u8,
+    /// A reservation is only made for an initiating node that proved, by the KEY, that it received a reply.
+    pub prove: bool,
+    /// A request is refused whose flow has another source than the packet.
+    pub same_source: bool,
+    /// Interfaces by which messages come in that are passed on without being interpreted.
+    pub untrusted: BTreeSet<String>,
+    /// The time in microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO). The node sets it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wall_clock_us: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_flows: 262_144,
+            max_sessions: 65_536,
+            max_waiting: 256,
+            refresh: 30,
+            max_refresh: 60,
+            hold: 3.5,
+            rate: 10_000,
+            router_alert: true,
+            router_alert_v6: None,
+            tos: 0,
+            prove: false,
+            same_source: false,
+            untrusted: BTreeSet::new(),
+            wall_clock_us: 0,
+        }
+    }
+}
+
+/// A setting that is not allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct ConfigError {
+    /// Which setting.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+impl Config {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed.
+    pub fn validated(&self) -> Result<(), ConfigError> {
+        let fault = |field, problem| Err(ConfigError { field, problem });
+        if self.refresh == 0 {
+            return fault("refresh", "0 seconds");
+        }
+        if self.max_refresh == 0 {
+            return fault("max_refresh", "0 seconds");
+        }
+        if !(self.hold >= 1.0 && self.hold <= 1000.0) {
+            return fault("hold", "not from 1 to 1000");
+        }
+        if self.router_alert_v6.is_some_and(|value| !(65_503..=65_534).contains(&value)) {
+            return fault("router_alert_v6", "not one of the experimental values 65503 to 65534 (RFC 5350)");
+        }
+        Ok(())
+    }
+}

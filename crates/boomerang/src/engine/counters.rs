@@ -1,0 +1,79 @@
+//! Counters of the engine.
+
+use signalbox_core::metrics::{
+    Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED,
+    RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL,
+};
+
+/// Effects of passing messages on the reservations of this node.
+const UPDATES: Family = Family::counter(
+    "boomerang_updates",
+    &["effect"],
+    "Messages interpreted as a node on the path, by their effect on the reservations of this node.",
+);
+/// Messages that this node did not interpret.
+const PASSED: Family = Family::counter(
+    "boomerang_passed",
+    &["reason"],
+    "Messages forwarded without being interpreted, by reason.",
+);
+
+signalbox_core::counters! {
+    /// Counters of Boomerang.
+    pub struct Counters {
+        /// Requests received.
+        requests_received: u64 => MESSAGES_RECEIVED { type: "request" },
+        /// Replies received.
+        replies_received: u64 => MESSAGES_RECEIVED { type: "reply" },
+        /// Requests sent as initiating node.
+        requests_sent: u64 => MESSAGES_SENT { type: "request" },
+        /// Replies sent as far-end node.
+        replies_sent: u64 => MESSAGES_SENT { type: "reply" },
+        /// Requests forwarded.
+        requests_forwarded: u64 => MESSAGES_FORWARDED { type: "request" },
+        /// Replies forwarded.
+        replies_forwarded: u64 => MESSAGES_FORWARDED { type: "reply" },
+        /// Messages that created a reservation.
+        created: u64 => UPDATES { effect: "created" },
+        /// Messages that changed a reservation.
+        changed: u64 => UPDATES { effect: "changed" },
+        /// Messages that refreshed a reservation.
+        refreshed: u64 => UPDATES { effect: "refreshed" },
+        /// Messages that released a reservation.
+        released: u64 => UPDATES { effect: "released" },
+        /// Messages without effect: refused before this node, a query, a rate of 0 without a reservation.
+        without_effect: u64 => UPDATES { effect: "nothing" },
+        /// Messages that this node refused.
+        refused: u64 => UPDATES { effect: "refused" },
+        /// Messages of initiating nodes that have to prove first that they receive the replies.
+        unproved: u64 => UPDATES { effect: "unproved" },
+        /// Reservations that expired.
+        expired: u64 => RESERVATION_EVENTS { event: "expired" },
+        /// Reservations lost: preempted, or their interface or the kernel failed.
+        lost: u64 => RESERVATION_EVENTS { event: "lost" },
+        /// Messages of another version or type, or malformed.
+        unknown: u64 => PASSED { reason: "unknown" },
+        /// Messages with a wrong checksum.
+        checksum: u64 => PASSED { reason: "checksum" },
+        /// Messages received by an untrusted interface.
+        untrusted: u64 => PASSED { reason: "untrusted" },
+        /// Messages dropped because their TTL is used up.
+        hops_exceeded: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },
+        /// Messages dropped because there is no route to their destination.
+        no_route: u64 => MESSAGES_DROPPED { reason: "no_route" },
+        /// Replies dropped because no session of this node waits for them.
+        unexpected_replies: u64 => MESSAGES_DROPPED { reason: "unexpected_reply" },
+        /// Replies dropped because their flow or KEY is not that of the session.
+        invalid_replies: u64 => MESSAGES_DROPPED { reason: "invalid_reply" },
+        /// Messages dropped because too many wait for a route.
+        waiting_full: u64 => TABLE_FULL { table: "waiting" },
+        /// Messages refused because the table of reservations is full, or the rest of it is for others.
+        flows_full: u64 => TABLE_FULL { table: "flows" },
+        /// Sessions refused because the table of sessions is full.
+        sessions_full: u64 => TABLE_FULL { table: "sessions" },
+        /// Messages dropped because their source sends too many.
+        rate_limited: u64 => RATE_LIMITED { limit: "source" },
+        /// Requests of this node without a reply in time.
+        unanswered: u64 => MESSAGES_UNANSWERED,
+    }
+}

@@ -1,0 +1,257 @@
+//! A reservation of this node as a node on the path, and the key by which messages find it.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_resources::GrantId;
+
+use super::interfaces::Iface;
+use crate::wire::{Classifier, FlowSpec, Pass};
+
+const REVERSE: u8 = 1;
+const ANY_SRC_PORT: u8 = 2;
+const ANY_DST_PORT: u8 = 4;
+const ANY_PROTOCOL: u8 = 8;
+const IPV6: u8 = 16;
+
+/// Direction, 5-tuple and mask of a reservation. Neither tos nor flags nor the source of the message belong to it.
+///
+/// It is packed: an octet each for the lengths of the prefixes, the protocol and the bits above, two ports, two addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FlowKey([u8; 40]);
+
+/// A mask that no packet filter of the kernel can express.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoFilter;
+
+/// The length of the prefix that a mask leaves, and the address without the bits that the mask ignores.
+fn prefix(address: IpAddr, mask: IpAddr) -> Result<([u8; 16], u8), NoFilter> {
+    let (bits, ignored, width) = match (address, mask) {
+        (IpAddr::V4(address), IpAddr::V4(mask)) => {
+            (u128::from(address.to_bits()), u128::from(mask.to_bits()), 32)
+        }
+        (IpAddr::V6(address), IpAddr::V6(mask)) => (address.to_bits(), mask.to_bits(), 128),
+        _ => return Err(NoFilter),
+    };
+    if ignored & ignored.wrapping_add(1) != 0 {
+        return Err(NoFilter);
+    }
+    let length = width - (128 - ignored.leading_zeros());
+    Ok(((bits & !ignored).to_be_bytes(), u8::try_from(length).unwrap_or(u8::MAX)))
+}
+
+impl FlowKey {
+    /// The key of a flow in the direction of a pass.
+    pub(super) fn of(flow: &FlowSpec, pass: Pass) -> Result<Self, NoFilter> {
+        let FlowSpec { classifier: of, mask } = flow;
+        let (src, src_length) = prefix(of.src, mask.src)?;
+        let (dst, dst_length) = prefix(of.dst, mask.dst)?;
+        let mut bits = if pass == Pass::Reply { REVERSE } else { 0 };
+        if of.src.is_ipv6() {
+            bits |= IPV6;
+        }
+        let mut port = |port: u16, mask: u16, bit: u8| match mask {
+            0 => Ok(port),
+            u16::MAX => {
+                bits |= bit;
+                Ok(0)
+            }
+            _ => Err(NoFilter),
+        };
+        let src_port = port(of.src_port, mask.src_port, ANY_SRC_PORT)?;
+        let dst_port = port(of.dst_port, mask.dst_port, ANY_DST_PORT)?;
+        let protocol = match mask.protocol {
+            0 => of.protocol,
+            // A port without a protocol is no filter.
+            u8::MAX if bits & (ANY_SRC_PORT | ANY_DST_PORT) == ANY_SRC_PORT | ANY_DST_PORT => {
+                bits |= ANY_PROTOCOL;
+                0
+            }
+            _ => return Err(NoFilter),
+        };
+        match mask.tos & 0xfc {
+            0 | 0xfc => {}
+            _ => return Err(NoFilter),
+        }
+        let ([s1, s0], [d1, d0]) = (src_port.to_be_bytes(), dst_port.to_be_bytes());
+        let mut octets = [0; 40];
+        if let Some((head, addresses)) = octets.split_first_chunk_mut::<8>() {
+            *head = [src_length, dst_length, protocol, bits, s1, s0, d1, d0];
+            let (first, second) = addresses.split_at_mut(16);
+            first.copy_from_slice(&src);
+            second.copy_from_slice(&dst);
+        }
+        Ok(Self(octets))
+    }
+
+    /// The octets, for a hash.
+    pub(super) const fn octets(&self) -> &[u8; 40] {
+        &self.0
+    }
+
+    /// Direction of the data.
+    pub(super) const fn pass(&self) -> Pass {
+        let [_, _, _, bits, ..] = self.0;
+        if bits & REVERSE == 0 { Pass::Request } else { Pass::Reply }
+    }
+
+    /// The source address of the classifier: the side of the initiating node.
+    pub(super) fn initiator(&self) -> IpAddr {
+        self.prefixes().0.addr
+    }
+
+    fn prefixes(&self) -> (Prefix, Prefix) {
+        let [src_length, dst_length, _, bits, _, _, _, _, addresses @ ..] = &self.0;
+        let address = |octets: &[u8]| {
+            let bits_of = octets.first_chunk::<16>().map_or(0, |octets| u128::from_be_bytes(*octets));
+            if bits & IPV6 != 0 {
+                IpAddr::V6(Ipv6Addr::from_bits(bits_of))
+            } else {
+                IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits_of).unwrap_or(0)))
+            }
+        };
+        let (src, dst) = addresses.split_at(16);
+        (Prefix { addr: address(src), len: *src_length }, Prefix { addr: address(dst), len: *dst_length })
+    }
+
+    /// The filter of the data packets: those that carry `dscp`, if it is given.
+    pub(super) fn filter(&self, dscp: Option<u8>) -> FlowFilter {
+        let [_, _, protocol, bits, s1, s0, d1, d0, ..] = self.0;
+        let (src, dst) = self.prefixes();
+        let port = |bit: u8, octets: [u8; 2]| (bits & bit == 0).then(|| u16::from_be_bytes(octets));
+        let (src_port, dst_port) = (port(ANY_SRC_PORT, [s1, s0]), port(ANY_DST_PORT, [d1, d0]));
+        let protocol = (bits & ANY_PROTOCOL == 0).then_some(protocol);
+        let there = FlowFilter { protocol, src_port, dst_port, dscp, ..FlowFilter::between(src, dst) };
+        match self.pass() {
+            Pass::Request => there,
+            Pass::Reply => FlowFilter { src: dst, dst: src, src_port: dst_port, dst_port: src_port, ..there },
+        }
+    }
+}
+
+/// The code point that data packets must carry, if the mask does not ignore it.
+pub(super) const fn demanded_dscp(classifier: &Classifier, mask: &Classifier) -> Option<u8> {
+    if mask.tos & 0xfc == 0 { Some(classifier.tos >> 2) } else { None }
+}
+
+/// A reservation at one interface. With index, generation and timer it takes 96 octets at most.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) key: FlowKey,
+    pub(super) link: Link,
+    pub(super) grant: GrantId,
+    /// Rate, bit/s.
+    pub(super) rate: u32,
+    /// Prime that the KEY of further messages must be divisible by; 0: any KEY is accepted.
+    pub(super) prime: u32,
+    /// Interface that the data leave by.
+    pub(super) oif: Iface,
+    /// Interface that the first message came in by.
+    pub(super) iif: Iface,
+    /// PHB of the data.
+    pub(super) tos: u8,
+    /// Refresh interval that this node left in the last message, seconds.
+    pub(super) refresh: u8,
+    /// Data packets must carry the code point of `tos`.
+    pub(super) marked: bool,
+}
+
+impl Timed for Flow {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Flow {
+    pub(super) fn filter(&self) -> FlowFilter {
+        self.key.filter(self.marked.then_some(self.tos >> 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(src: &str, dst: &str, masks: [&str; 2]) -> FlowSpec {
+        let classifier = Classifier {
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+            src_port: 1000,
+            dst_port: 2000,
+            protocol: 17,
+            tos: 0xb8,
+            flags: 0,
+        };
+        let mut flow = FlowSpec::exact(classifier);
+        flow.mask.src = masks[0].parse().unwrap();
+        flow.mask.dst = masks[1].parse().unwrap();
+        flow
+    }
+
+    /// BOOM-P-10, BOOM-P-09: the record of a reservation, its generation and the most that its index takes.
+    #[test]
+    fn a_reservation_takes_96_octets() {
+        assert_eq!(size_of::<Option<Flow>>(), 80);
+        assert!(size_of::<Option<Flow>>() + 4 + 12 <= 96);
+    }
+
+    /// BOOM-G5-01, BOOM-3.2.2-05, BOOM-3.2.2-04: set bits of the mask are ignored.
+    #[test]
+    fn a_mask_makes_a_prefix() {
+        let exact = flow("192.0.2.7", "198.51.100.2", ["0.0.0.0", "0.0.0.0"]);
+        let filter = FlowKey::of(&exact, Pass::Request).unwrap().filter(None);
+        assert_eq!(filter.to_string(), "192.0.2.7 port 1000 > 198.51.100.2 port 2000 proto 17");
+        let net = flow("192.0.2.7", "198.51.100.2", ["0.0.0.255", "0.0.255.255"]);
+        let filter = FlowKey::of(&net, Pass::Request).unwrap().filter(Some(46));
+        assert_eq!(filter.to_string(), "192.0.2.0/24 port 1000 > 198.51.0.0/16 port 2000 proto 17 dscp 46");
+        let mut any = net;
+        (any.mask.src_port, any.mask.dst_port, any.mask.protocol) = (u16::MAX, u16::MAX, u8::MAX);
+        let filter = FlowKey::of(&any, Pass::Request).unwrap().filter(None);
+        assert_eq!(filter.to_string(), "192.0.2.0/24 > 198.51.0.0/16");
+        let v6 = flow("2001:db8::1", "2001:db8:1::2", ["::ffff", "::"]);
+        let filter = FlowKey::of(&v6, Pass::Request).unwrap().filter(None);
+        assert_eq!(filter.to_string(), "2001:db8::/112 port 1000 > 2001:db8:1::2 port 2000 proto 17");
+    }
+
+    /// BOOM-G8-02: the reverse direction exchanges addresses and ports.
+    #[test]
+    fn the_reply_pass_is_about_the_data_of_the_far_end() {
+        let key =
+            FlowKey::of(&flow("192.0.2.7", "198.51.100.2", ["0.0.0.0", "0.0.0.255"]), Pass::Reply).unwrap();
+        assert_eq!(key.filter(None).to_string(), "198.51.100.0/24 port 2000 > 192.0.2.7 port 1000 proto 17");
+        assert_eq!(key.initiator().to_string(), "192.0.2.7");
+    }
+
+    #[test]
+    fn masks_that_no_filter_expresses_are_refused() {
+        let holes = flow("192.0.2.7", "198.51.100.2", ["0.0.1.0", "0.0.0.0"]);
+        assert_eq!(FlowKey::of(&holes, Pass::Request), Err(NoFilter));
+        let exact = flow("192.0.2.7", "198.51.100.2", ["0.0.0.0", "0.0.0.0"]);
+        for change in [
+            |mask: &mut Classifier| mask.src_port = 1,
+            |mask: &mut Classifier| mask.protocol = 1,
+            |mask: &mut Classifier| mask.protocol = 0xff,
+            |mask: &mut Classifier| mask.tos = 0x10,
+        ] {
+            let mut flow = exact;
+            change(&mut flow.mask);
+            assert_eq!(FlowKey::of(&flow, Pass::Request), Err(NoFilter), "{:?}", flow.mask);
+        }
+    }
+
+    /// BOOM-G35-01: what distinguishes two reservations.
+    #[test]
+    fn tos_and_flags_do_not_belong_to_the_key() {
+        let one = flow("192.0.2.7", "198.51.100.2", ["0.0.0.0", "0.0.0.0"]);
+        let key = FlowKey::of(&one, Pass::Request);
+        let mut other = one;
+        (other.classifier.tos, other.classifier.flags, other.mask.tos) = (0, 7, 0);
+        assert_eq!(FlowKey::of(&other, Pass::Request), key);
+        assert_ne!(FlowKey::of(&one, Pass::Reply), key);
+        let mut other = one;
+        other.classifier.src_port += 1;
+        assert_ne!(FlowKey::of(&other, Pass::Request), key);
+    }
+}

@@ -1,0 +1,400 @@
+//! The initiating node: the only one with a state machine and timers of a session.
+
+use core::net::IpAddr;
+
+use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
+use signalbox_core::{Key, SessionChange};
+use signalbox_resources::Resources;
+
+use super::Boomerang;
+use super::flow::FlowKey;
+use super::interfaces::Iface;
+use super::io::{BoomerangEvent as Event, Command, Reason, Refusal, Rejected, Request};
+use super::outbox::Envelope;
+use super::path::Origin;
+use super::routes::Waiting;
+use super::session::{MAX_LOOPS, Session, State};
+use crate::wire::{
+    Body, Classifier, Ends, Flags, FlowSpec, Format, Known, MAX_PAIRS, Message, Options, Pass, Qos, Rates,
+    UserId, edit,
+};
+
+/// IP protocol number of ICMPv6, for the header in front of it.
+const ICMPV6: u8 = 58;
+
+/// What the timer of a session does next.
+enum Due {
+    Send,
+    Lost,
+    Forget,
+}
+
+impl Boomerang {
+    pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
+        let known = self.by_id.get(&id).copied();
+        match (command, known) {
+            (Command::Open(request), None) => self.open(id, &request, resources),
+            (Command::Open(_), Some(_)) => self.reject(id, Rejected::NameTaken),
+            (Command::Change(rates), Some(key)) => self.change(id, key, rates, resources),
+            (Command::Close, Some(key)) => {
+                self.finish(key, Event::Closed);
+                self.release(key, resources);
+            }
+            (Command::Change(_) | Command::Close, None) => self.reject(id, Rejected::NoSession),
+        }
+    }
+
+    fn reject(&mut self, id: u64, why: Rejected) {
+        self.out.event(id, Event::Rejected(why));
+    }
+
+    fn open(&mut self, id: u64, request: &Request, resources: &mut Resources) {
+        if let Err(why) = check(request) {
+            return self.reject(id, why);
+        }
+        let far_end = request.far_end;
+        let unspecified = match far_end {
+            IpAddr::V4(_) => IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED),
+        };
+        // The source of the requests is known with the route.
+        let ends = Ends { src: unspecified, dst: far_end };
+        let refresh = request.refresh.unwrap_or(self.config.refresh);
+        let mut session =
+            Session::new(id, ends, flow_of(request, unspecified), request.rates.clone(), refresh);
+        session.user = request.user;
+        let Ok(key) = self.sessions.insert(session) else {
+            self.counters.sessions_full += 1;
+            return self.reject(id, Rejected::Full);
+        };
+        self.by_id.insert(id, key);
+        self.find_route(key, resources);
+    }
+
+    /// Looks for the route to the far end of a session.
+    fn find_route(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let dst = session.ends.dst;
+        match self.routes.find(dst) {
+            Some(oif) => self.start(key, Some(oif), resources),
+            None => match self.routes.wait(dst, Waiting::Session(key)) {
+                Ok(lookup) => lookup.into_iter().for_each(|id| self.out.look_up(id, dst)),
+                Err(_) => {
+                    self.counters.waiting_full += 1;
+                    self.start(key, None, resources);
+                }
+            },
+        }
+    }
+
+    /// Handles the answer to the route lookup of a session. `oif` is `None` if the destination has no route.
+    pub(super) fn start(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key).filter(|one| one.state == State::Route) else {
+            return;
+        };
+        let source = oif.and_then(|oif| Some((oif, self.interfaces.address(oif, session.ends.dst)?)));
+        let Some((oif, source)) = source else {
+            if let Some(id) = session.id {
+                self.reject(id, Rejected::NoRoute);
+            }
+            return self.forget(key);
+        };
+        session.oif = oif;
+        session.ends.src = source;
+        if session.flow.classifier.src.is_unspecified() {
+            session.flow.classifier.src = source;
+        }
+        session.state = State::Setup;
+        let flow = session.flow;
+        self.changes.note(|| SessionChange::opened(name(&flow)));
+        self.send(key, resources);
+    }
+
+    fn change(&mut self, id: u64, key: Key, rates: Rates, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if rates.is_zero() {
+            return self.reject(id, Rejected::Rates);
+        }
+        session.wanted = vec![rates];
+        if session.state == State::Route {
+            return;
+        }
+        session.state = State::Setup;
+        session.loops = 0;
+        self.settle(key);
+        self.send(key, resources);
+    }
+
+    /// Forgets the transactions of a session.
+    fn settle(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        for transaction in session.settle().into_iter().flatten() {
+            self.by_transaction.remove(&transaction);
+        }
+    }
+
+    /// Sends the message of a session in its present state, and starts the reply timer.
+    fn send(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        // Routing may have changed since the last message.
+        if let Some(oif) = self.routes.find(session.ends.dst) {
+            session.oif = oif;
+        }
+        let transaction = self.next_transaction;
+        self.next_transaction = self.next_transaction.wrapping_add(1);
+        self.sequence = self.sequence.wrapping_add(1);
+        let release = [Rates::default()];
+        let rates: &[Rates] = if session.state == State::Closing { &release } else { &session.wanted };
+        let pairs: Vec<[u8; 8]> = rates.iter().map(|pair| pair.octets()).collect();
+        let qos = match rates {
+            [one] => Qos::BitRate(*one),
+            _ => Qos::list(&pairs),
+        };
+        let family = session.flow.family();
+        let message = Message {
+            pass: Pass::Request,
+            identifier: self.identifier,
+            sequence: self.sequence,
+            transaction,
+            format: Format::of(family, qos.format()),
+            flags: Flags::default(),
+            refresh: session.refresh,
+            padding: 0,
+            key: session.key,
+            body: Some(Body { flow: session.flow, qos, options: Options::none() }),
+        };
+        let (ends, oif) = (session.ends, session.oif);
+        let mut octets = core::mem::take(&mut self.buffer);
+        octets.clear();
+        message.encode(&ends, &mut octets);
+        if let Some(user) = session.user {
+            edit::append(&mut octets, &Known::UserId(UserId { user, credential: [0; 8] }));
+        }
+        let wait = session.sent(transaction);
+        if session.state == State::Setup {
+            session.loops = session.loops.saturating_add(1);
+        }
+        self.by_transaction.insert(transaction, key);
+        self.wheel_of_sessions.arm(&mut self.sessions, key.index(), self.now + wait);
+        // The link of this node is a part of the path. A refused message is sent as well: it collects what the path has.
+        self.procedure(&mut octets, &message, Origin { ends, iif: None, oif }, resources);
+        edit::set_checksum(&mut octets, &ends);
+        let v4;
+        let v6;
+        let options: &[u8] = match (ends.dst, self.config.router_alert, self.config.router_alert_v6) {
+            (IpAddr::V4(_), true, _) => {
+                v4 = router_alert_v4(0);
+                &v4
+            }
+            (IpAddr::V6(_), _, Some(value)) => {
+                v6 = router_alert_v6_before(ICMPV6, value);
+                &v6
+            }
+            _ => &[],
+        };
+        let envelope = Envelope { ends, ttl: 64, tos: self.config.tos, own: true };
+        self.out.send(envelope, options, &octets);
+        self.counters.requests_sent += 1;
+        self.buffer = octets;
+    }
+
+    /// A reply came to this node.
+    pub(super) fn on_reply(
+        &mut self,
+        packet: &Received<'_>,
+        message: &Message<'_>,
+        resources: &mut Resources,
+    ) {
+        let Some(key) = self.by_transaction.get(&message.transaction).copied() else {
+            self.counters.unexpected_replies += 1;
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let body =
+            message.body.filter(|body| body.flow == session.flow && packet.src.ip() == session.ends.dst);
+        let is_multiple = message.key == 0 || message.key.is_multiple_of(session.key.max(1));
+        let (Some(body), true) = (body, is_multiple) else {
+            self.counters.invalid_replies += 1;
+            return;
+        };
+        let Some(offer) = body.qos.rates() else {
+            self.counters.invalid_replies += 1;
+            return;
+        };
+        if session.state == State::Closing {
+            return self.forget(key);
+        }
+        let sent = session.key;
+        session.refresh = message.refresh.max(1);
+        self.settle(key);
+        if message.is_refused() {
+            let node = body.options.refusal();
+            let refusal = Refusal {
+                offer,
+                node: node.map(|one| one.address),
+                reason: node.map_or(Reason::Unknown, |one| Reason::of(one.cause)),
+            };
+            return self.on_refusal(key, refusal, resources);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if message.key != sent {
+            session.key = message.key;
+            if session.loops >= MAX_LOOPS {
+                self.finish(key, Event::Unanswered);
+                return self.release(key, resources);
+            }
+            session.state = State::Setup;
+            return self.send(key, resources);
+        }
+        match body.qos {
+            Qos::BitRate(rates) => session.wanted = vec![rates],
+            Qos::Downgrade(list) => session.wanted = list.pairs().collect(),
+            Qos::IntServ(_) => {}
+        }
+        let new = session.state == State::Setup || session.granted != Some(offer);
+        session.granted = Some(offer);
+        session.state = State::Established;
+        let (loops, refresh) = (core::mem::take(&mut session.loops), session.refresh);
+        let due = session.next_refresh(self.now, &mut self.rng);
+        let id = session.id.filter(|_| new);
+        self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
+        if let Some(id) = id {
+            self.out.event(id, Event::Reserved { rates: offer, refresh, loops: loops.max(1) });
+        }
+    }
+
+    fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let change = session.state == State::Setup;
+        match session.granted {
+            Some(granted) if change => {
+                // The path holds parts of the change: the former values are sent at once.
+                session.wanted = vec![granted];
+                session.state = State::Established;
+                session.loops = 0;
+                let id = session.id;
+                id.into_iter().for_each(|id| self.out.event(id, Event::ChangeRefused(refusal)));
+                self.send(key, resources);
+            }
+            _ => {
+                self.finish(key, Event::Refused(refusal));
+                self.release(key, resources);
+            }
+        }
+    }
+
+    /// A packet to this destination could not be sent: the sessions with this far end lost their message.
+    pub(super) fn on_not_sent(&mut self, dst: IpAddr) {
+        // The reply timer repeats it; the loss is only logged.
+        tracing::debug!(%dst, reason = "the kernel did not send it", "request lost");
+    }
+
+    /// The timers of sessions that are due.
+    pub(super) fn run_sessions(&mut self, resources: &mut Resources) {
+        while let Some(index) = self.wheel_of_sessions.pop_due(&mut self.sessions, self.now) {
+            let Some(key) = self.sessions.key_of(index) else { continue };
+            let Some(session) = self.sessions.get(key) else { continue };
+            let due = match session.state {
+                State::Route => continue,
+                State::Closing if session.is_given_up() => Due::Forget,
+                State::Setup | State::Established if session.is_given_up() => Due::Lost,
+                State::Setup | State::Established | State::Closing => Due::Send,
+            };
+            if session.is_waiting() {
+                self.counters.unanswered += 1;
+            }
+            match due {
+                Due::Send => self.send(key, resources),
+                Due::Lost => {
+                    self.finish(key, Event::Unanswered);
+                    self.release(key, resources);
+                }
+                Due::Forget => self.forget(key),
+            }
+        }
+    }
+
+    /// Gives the last event of a session to its user.
+    fn finish(&mut self, key: Key, event: Event) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if let Some(id) = session.id.take() {
+            self.by_id.remove(&id);
+            self.out.event(id, event);
+        }
+    }
+
+    /// Releases what a session reserved, and ends it.
+    fn release(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.state == State::Route {
+            return self.forget(key);
+        }
+        session.state = State::Closing;
+        self.settle(key);
+        self.send(key, resources);
+    }
+
+    fn forget(&mut self, key: Key) {
+        self.settle(key);
+        self.wheel_of_sessions.cancel(&mut self.sessions, key.index());
+        let Some(session) = self.sessions.remove(key) else { return };
+        if let Some(id) = session.id {
+            self.by_id.remove(&id);
+        }
+        self.changes.note(|| SessionChange::closed(name(&session.flow)));
+    }
+}
+
+/// A flow as users see it.
+fn name(flow: &FlowSpec) -> String {
+    FlowKey::of(flow, Pass::Request).map_or_else(|_| String::new(), |key| key.filter(None).to_string())
+}
+
+/// Whether a request can be sent at all.
+fn check(request: &Request) -> Result<(), Rejected> {
+    let alike = |address: Option<IpAddr>| {
+        address.is_none_or(|address| address.is_ipv4() == request.far_end.is_ipv4())
+    };
+    let host = !request.far_end.is_unspecified() && !request.far_end.is_multicast();
+    if !host || !alike(request.src) || !alike(request.dst) {
+        return Err(Rejected::Address);
+    }
+    if request.protocol.is_none() && (request.src_port.is_some() || request.dst_port.is_some()) {
+        return Err(Rejected::Ports);
+    }
+    let falls = request
+        .rates
+        .iter()
+        .zip(request.rates.iter().skip(1))
+        .all(|(one, next)| next.forward <= one.forward && next.reverse <= one.reverse);
+    let asks = request.rates.first().is_some_and(|first| !first.is_zero());
+    if !asks || !falls || request.rates.len() > usize::from(MAX_PAIRS) {
+        return Err(Rejected::Rates);
+    }
+    if request.refresh == Some(0) {
+        return Err(Rejected::Refresh);
+    }
+    if request.dscp > 63 {
+        return Err(Rejected::Dscp);
+    }
+    Ok(())
+}
+
+/// The flow specification of a request.
+fn flow_of(request: &Request, unspecified: IpAddr) -> FlowSpec {
+    let ignored = |port: Option<u16>| if port.is_some() { 0 } else { u16::MAX };
+    let classifier = Classifier {
+        src: request.src.unwrap_or(unspecified),
+        dst: request.dst.unwrap_or(request.far_end),
+        src_port: request.src_port.unwrap_or(0),
+        dst_port: request.dst_port.unwrap_or(0),
+        protocol: request.protocol.unwrap_or(0),
+        tos: request.dscp << 2,
+        flags: 0,
+    };
+    let mut flow = FlowSpec::exact(classifier);
+    flow.mask.src_port = ignored(request.src_port);
+    flow.mask.dst_port = ignored(request.dst_port);
+    flow.mask.protocol = if request.protocol.is_some() { 0 } else { u8::MAX };
+    flow
+}

@@ -1,0 +1,283 @@
+//! Inputs and outputs of the engine.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
+use signalbox_core::packet::{Received, Transmit};
+use signalbox_resources::{Cause, GrantId, LostWhy};
+
+use crate::wire::Rates;
+
+/// An input of the engine.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Time passed: a deadline is due.
+    Timer,
+    /// An ICMP Echo with the magic number of Boomerang, passing or addressed to this node.
+    Packet(Received<'a>),
+    /// The whole list of the node's interfaces; given at the start and after each change.
+    Interfaces(&'a [Interface]),
+    /// The answer to [`Output::RouteLookup`].
+    Route {
+        /// Id of the lookup.
+        id: u64,
+        /// The route.
+        result: Result<Route, NoRoute>,
+    },
+    /// Routes to these destinations may have changed.
+    RouteChanged(Prefix),
+    /// A packet to this destination could not be sent.
+    NotSent(IpAddr),
+    /// A command of a user.
+    Command {
+        /// The user's id of the session, given back with each event.
+        id: u64,
+        /// The command.
+        command: Command,
+    },
+    /// A grant was lost.
+    Lost {
+        /// The owner's key.
+        key: u64,
+        /// The grant.
+        grant: GrantId,
+        /// The reason.
+        why: LostWhy,
+    },
+}
+
+/// An output of the engine.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// Send this packet.
+    Send(Transmit<'a>),
+    /// Look up the route of a packet.
+    RouteLookup {
+        /// Id for the answer.
+        id: u64,
+        /// The packet.
+        query: RouteQuery,
+    },
+    /// An event for a user.
+    Event {
+        /// The user's id of the session.
+        id: u64,
+        /// The event.
+        event: BoomerangEvent,
+    },
+}
+
+/// A command of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Command {
+    /// Opens a session: this node is its initiating node.
+    Open(Request),
+    /// Asks for other rates.
+    Change(Rates),
+    /// Releases the reservation and ends the session.
+    Close,
+}
+
+/// What a user wants reserved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Request {
+    /// The far end: any host that answers pings.
+    pub far_end: IpAddr,
+    /// Source of the data that travel to the far end; `None`: this node.
+    pub src: Option<IpAddr>,
+    /// Destination of these data; `None`: the far end.
+    pub dst: Option<IpAddr>,
+    /// IP protocol of the data; `None`: any.
+    pub protocol: Option<u8>,
+    /// Source port of the data to the far end; needs `protocol`.
+    pub src_port: Option<u16>,
+    /// Destination port of the data to the far end; needs `protocol`.
+    pub dst_port: Option<u16>,
+    /// Code point of the PHB, 0–63.
+    pub dscp: u8,
+    /// Rates, bit/s. Several pairs in decreasing order: the first that fits is granted.
+    pub rates: Vec<Rates>,
+    /// Refresh interval to propose, seconds; `None`: that of the configuration.
+    pub refresh: Option<u8>,
+    /// User of the option Boomerang_UID.
+    pub user: Option<[u8; 8]>,
+}
+
+/// An event for a user. [`BoomerangEvent::Rejected`], [`BoomerangEvent::Refused`], [`BoomerangEvent::Unanswered`] or
+/// [`BoomerangEvent::Closed`] is the last one of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum BoomerangEvent {
+    /// The command cannot be carried out; nothing changed.
+    Rejected(Rejected),
+    /// The path reserved these rates in both directions, at first or after a change.
+    Reserved {
+        /// The rates, bit/s.
+        rates: Rates,
+        /// Interval of the refreshes, seconds.
+        refresh: u8,
+        /// Messages that it took.
+        loops: u8,
+    },
+    /// A node of the path refused. What other nodes reserved is released.
+    Refused(Refusal),
+    /// A node of the path refused a change; the former reservation stands.
+    ChangeRefused(Refusal),
+    /// No reply: the path or the far end does not answer. What was reserved is released.
+    Unanswered,
+    /// The session was closed by its user.
+    Closed,
+}
+
+/// A refusal as the path reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Refusal {
+    /// What the path could grant, bit/s.
+    pub offer: Rates,
+    /// The node that refused; `None`: it did not report itself.
+    pub node: Option<IpAddr>,
+    /// Its reason.
+    pub reason: Reason,
+}
+
+/// Reason of a refusal. The numbers are those of the refusal option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Reason {
+    /// Not known: the node has no option for it.
+    Unknown,
+    /// Not enough rate or buffer.
+    Resources,
+    /// A policy rule.
+    Policy,
+    /// The flow, the service or the format is not supported.
+    Unsupported,
+    /// Another reservation has the flow.
+    Conflict,
+    /// A table is full.
+    Full,
+    /// A field of the request is not valid.
+    BadRequest,
+}
+
+impl Reason {
+    const ALL: [Self; 7] = [
+        Self::Unknown,
+        Self::Resources,
+        Self::Policy,
+        Self::Unsupported,
+        Self::Conflict,
+        Self::Full,
+        Self::BadRequest,
+    ];
+
+    /// Its number in the refusal option.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Resources => 1,
+            Self::Policy => 2,
+            Self::Unsupported => 3,
+            Self::Conflict => 4,
+            Self::Full => 5,
+            Self::BadRequest => 6,
+        }
+    }
+
+    /// The reason of a number.
+    #[must_use]
+    pub fn of(number: u8) -> Self {
+        Self::ALL.into_iter().find(|reason| reason.number() == number).unwrap_or(Self::Unknown)
+    }
+
+    /// The reason of a refusal by admission control.
+    pub(super) const fn of_cause(cause: Cause) -> Self {
+        match cause {
+            Cause::Policy | Cause::Token => Self::Policy,
+            Cause::Bandwidth | Cause::Buffer | Cause::Interface => Self::Resources,
+            Cause::Mtu | Cause::BadRequest | Cause::NoGrant => Self::BadRequest,
+            Cause::Unsupported => Self::Unsupported,
+            Cause::Conflict => Self::Conflict,
+            Cause::Full => Self::Full,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "reason not reported",
+            Self::Resources => "not enough resources",
+            Self::Policy => "forbidden by policy",
+            Self::Unsupported => "flow or service not supported",
+            Self::Conflict => "another reservation has the flow",
+            Self::Full => "a table is full",
+            Self::BadRequest => "bad request",
+        })
+    }
+}
+
+/// Reason why a command cannot be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Rejected {
+    /// Boomerang is not running on this node.
+    NotRunning,
+    /// No session has this id.
+    NoSession,
+    /// Another session has this id.
+    NameTaken,
+    /// The addresses are of different IP versions, or not those of hosts.
+    Address,
+    /// A port without a protocol.
+    Ports,
+    /// No rate, more than 32 pairs, or a pair that exceeds the one before it.
+    Rates,
+    /// A refresh interval of 0.
+    Refresh,
+    /// No code point.
+    Dscp,
+    /// There is no route to the far end.
+    NoRoute,
+    /// The table of sessions is full.
+    Full,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotRunning => "this node does not run Boomerang",
+            Self::NoSession => "no such session",
+            Self::NameTaken => "another session has this name",
+            Self::Address => "addresses of different IP versions, or not of hosts",
+            Self::Ports => "a port without a protocol",
+            Self::Rates => "no list of rates in decreasing order",
+            Self::Refresh => "a refresh interval of 0",
+            Self::Dscp => "not a code point from 0 to 63",
+            Self::NoRoute => "no route to the far end",
+            Self::Full => "the table of sessions is full",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_number_of_its_own() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::of(reason.number()), reason);
+        }
+        assert_eq!(Reason::of(200), Reason::Unknown);
+    }
+}

@@ -1,0 +1,204 @@
+//! The Boomerang engine, without clock, socket or thread: initiating node, node on the path and far-end node in one, for
+//! IPv4 and IPv6.
+//!
+//! **Drain invariant.** After each [`Boomerang::handle`], call [`Boomerang::poll`] until it returns `None`, then ask
+//! [`Boomerang::next_deadline`]. Time never runs backwards. The driver answers each [`Output::RouteLookup`] by one
+//! [`Input::Route`] of the same id. It passes the reports of [`Resources`] about lost grants whose owner is [`PROTOCOL`] on
+//! as [`Input::Lost`].
+//!
+//! * `receive` decides what happens to a packet. `path` is the procedure of a node on the path. `initiator` is the state
+//!   machine of the sessions that this node opened.
+//! * State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
+//! * `routes` finds the interface by which a message leaves. `proof` is the proof that replies are received.
+
+mod config;
+mod counters;
+mod flow;
+mod initiator;
+mod interfaces;
+mod io;
+mod outbox;
+mod path;
+mod proof;
+mod receive;
+mod routes;
+mod session;
+mod view;
+
+use std::collections::{BTreeMap, HashMap};
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::node::{NoRoute, Route};
+use signalbox_core::shares::{RateShares, Shares};
+use signalbox_core::slab::Slab;
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{Changes, Entry, Key, Random, ReserverId, SessionChange, Time};
+use signalbox_resources::Resources;
+
+pub use config::{Config, ConfigError};
+pub use counters::Counters;
+pub use io::{BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request};
+pub use view::FlowView;
+
+use crate::wire::{MAGIC, Message};
+use flow::Flow;
+use interfaces::{Iface, Interfaces};
+use outbox::Outbox;
+use proof::Primes;
+use routes::{Routes, Waiting};
+use session::{ByTransaction, Session};
+
+/// The owner of this protocol's grants.
+pub const PROTOCOL: ReserverId = ReserverId::BOOMERANG;
+/// The port of entry of this protocol.
+pub const ENTRY: Entry = Entry::IcmpEcho(MAGIC);
+
+/// One Boomerang node.
+#[derive(Debug)]
+pub struct Boomerang {
+    config: Config,
+    counters: Counters,
+    /// Sessions that appeared and disappeared, while somebody watches.
+    changes: Changes<SessionChange>,
+    rng: Random,
+    /// The time of the input that is handled.
+    now: Time,
+    interfaces: Interfaces,
+    routes: Routes,
+    /// Keyed, because peers choose what is hashed.
+    hasher: KeyedHasher,
+    flows: Slab<Flow>,
+    by_flow: Index,
+    wheel: Wheel,
+    /// Reservations by the side of their initiating node, and by the interface of their first message.
+    by_source: Shares<core::net::IpAddr>,
+    by_interface: Shares<Iface>,
+    /// Messages of each initiating node in a second.
+    rates: RateShares,
+    primes: Primes,
+    sessions: Slab<Session>,
+    by_id: BTreeMap<u64, Key>,
+    by_transaction: ByTransaction,
+    wheel_of_sessions: Wheel,
+    /// Identifier of all ICMP messages of this node, and the sequence number of the last one.
+    identifier: u16,
+    sequence: u16,
+    next_transaction: u32,
+    /// A message that is being composed or changed.
+    buffer: Vec<u8>,
+    out: Outbox,
+}
+
+impl Boomerang {
+    /// A node without reservations and interfaces; all its random numbers come from `seed`.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed.
+    pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.validated()?;
+        let mut rng = Random::new(seed);
+        let [i1, i0, s1, s0] = rng.array();
+        Ok(Self {
+            counters: Counters::default(),
+            changes: Changes::default(),
+            now: Time::ZERO,
+            interfaces: Interfaces::default(),
+            routes: Routes::new(KeyedHasher::new(&mut rng), config.max_waiting),
+            hasher: KeyedHasher::new(&mut rng),
+            flows: Slab::new(config.max_flows),
+            by_flow: Index::new(),
+            wheel: Wheel::default(),
+            by_source: Shares::new(config.max_flows, KeyedHasher::new(&mut rng)),
+            by_interface: Shares::new(config.max_flows, KeyedHasher::new(&mut rng)),
+            rates: RateShares::new(config.rate, KeyedHasher::new(&mut rng)),
+            primes: Primes::new(&mut rng),
+            sessions: Slab::new(config.max_sessions),
+            by_id: BTreeMap::new(),
+            by_transaction: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
+            wheel_of_sessions: Wheel::default(),
+            identifier: u16::from_be_bytes([i1, i0]),
+            sequence: u16::from_be_bytes([s1, s0]),
+            next_transaction: rng.u32(),
+            buffer: Vec::new(),
+            out: Outbox::default(),
+            rng,
+            config,
+        })
+    }
+
+    /// Takes one input at `now`, which never runs backwards. Drain [`Boomerang::poll`] afterwards.
+    pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        self.out.recycle();
+        // State that is over is not refreshed by a message that arrives at the same time.
+        self.run_flows(resources);
+        match input {
+            Input::Timer => {}
+            Input::Packet(packet) => self.receive(&packet, resources),
+            Input::Interfaces(list) => {
+                self.interfaces.set(list, &self.config);
+                self.routes.changed();
+            }
+            Input::Route { id, result } => self.on_route(id, result, resources),
+            Input::RouteChanged(_) => self.routes.changed(),
+            Input::NotSent(dst) => self.on_not_sent(dst),
+            Input::Command { id, command } => self.on_command(id, command, resources),
+            Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why),
+        }
+        self.run_sessions(resources);
+    }
+
+    fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
+        let Some(dst) = self.routes.answered(id) else { return };
+        let oif = result.ok().and_then(|route| self.interfaces.iface(route.ifindex));
+        if let Some(oif) = oif {
+            self.routes.store(dst, oif);
+        }
+        for waiting in self.routes.take(dst) {
+            match (waiting, oif) {
+                (Waiting::Session(key), oif) => self.start(key, oif, resources),
+                (Waiting::Packet(_), None) => self.counters.no_route += 1,
+                (Waiting::Packet(packet), Some(oif)) => {
+                    let received = packet.as_received();
+                    if let Ok(message) = Message::parse(received.payload, received.dst.is_ipv6()) {
+                        self.go_on(&received, &message, oif, resources);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.out.poll()
+    }
+
+    /// Whether [`Boomerang::poll`] has an output.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        [self.wheel.next_deadline(), self.wheel_of_sessions.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// The list of sessions that appear and disappear, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
+        &mut self.changes
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+}

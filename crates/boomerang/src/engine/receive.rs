@@ -1,0 +1,136 @@
+//! Received packets: which this node interprets, and where they go on.
+
+use signalbox_core::packet::Received;
+use signalbox_core::shares::source;
+use signalbox_resources::Resources;
+
+use super::Boomerang;
+use super::interfaces::Iface;
+use super::outbox::Envelope;
+use super::path::Origin;
+use super::routes::{Packet, Waiting};
+use crate::wire::{Ends, Message, Pass, checksum_is_valid, edit};
+
+impl Boomerang {
+    /// Takes a packet with the magic number.
+    pub(super) fn receive(&mut self, packet: &Received<'_>, resources: &mut Resources) {
+        let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+        let local = self.interfaces.is_local(ends.dst);
+        let message = Message::parse(packet.payload, ends.is_ipv6());
+        let message = match message {
+            _ if !checksum_is_valid(&ends, packet.payload) => {
+                self.counters.checksum += 1;
+                if !local {
+                    self.pass_on(packet);
+                }
+                return;
+            }
+            Err(error) => {
+                self.counters.unknown += 1;
+                tracing::debug!(src = %ends.src, reason = %error, "message not interpreted");
+                return if local { self.echo(packet) } else { self.pass_on(packet) };
+            }
+            Ok(message) => message,
+        };
+        let initiator = match message.pass {
+            Pass::Request => {
+                self.counters.requests_received += 1;
+                ends.src
+            }
+            Pass::Reply => {
+                self.counters.replies_received += 1;
+                ends.dst
+            }
+        };
+        if local && message.pass == Pass::Reply {
+            return self.on_reply(packet, &message, resources);
+        }
+        if !self.interfaces.is_trusted(packet.ifindex) {
+            self.counters.untrusted += 1;
+            return if local { self.echo(packet) } else { self.pass_on(packet) };
+        }
+        if !self.rates.allow(self.now, &source(initiator)) {
+            self.counters.rate_limited += 1;
+            return;
+        }
+        // The far end is the first node of the way back.
+        let towards = if local { ends.src } else { ends.dst };
+        match self.routes.find(towards) {
+            Some(oif) => self.go_on(packet, &message, oif, resources),
+            None => match self.routes.wait(towards, Waiting::Packet(Packet::of(packet))) {
+                Ok(lookup) => lookup.into_iter().for_each(|id| self.out.look_up(id, towards)),
+                Err(_) => self.counters.waiting_full += 1,
+            },
+        }
+    }
+
+    /// Interprets a message whose route is known, and sends it on or back.
+    pub(super) fn go_on(
+        &mut self,
+        packet: &Received<'_>,
+        message: &Message<'_>,
+        oif: Iface,
+        resources: &mut Resources,
+    ) {
+        let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+        let local = self.interfaces.is_local(ends.dst);
+        let mut octets = core::mem::take(&mut self.buffer);
+        octets.clear();
+        octets.extend_from_slice(packet.payload);
+        let iif = self.interfaces.iface(packet.ifindex);
+        if local {
+            let ends = Ends { src: ends.dst, dst: ends.src };
+            edit::turn_round(&mut octets, ends.is_ipv6());
+            let reply = Message { pass: Pass::Reply, ..*message };
+            self.procedure(&mut octets, &reply, Origin { ends, iif, oif }, resources);
+            edit::set_checksum(&mut octets, &ends);
+            self.counters.replies_sent += 1;
+            let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false };
+            self.out.send(envelope, packet.options, &octets);
+        } else if packet.ttl > 1 {
+            if self.procedure(&mut octets, message, Origin { ends, iif, oif }, resources) {
+                edit::set_checksum(&mut octets, &ends);
+            }
+            match message.pass {
+                Pass::Request => self.counters.requests_forwarded += 1,
+                Pass::Reply => self.counters.replies_forwarded += 1,
+            }
+            let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false };
+            self.out.send(envelope, packet.options, &octets);
+        } else {
+            self.counters.hops_exceeded += 1;
+        }
+        self.buffer = octets;
+    }
+
+    /// Forwards a packet as a router without Boomerang does.
+    fn pass_on(&mut self, packet: &Received<'_>) {
+        if packet.ttl <= 1 {
+            self.counters.hops_exceeded += 1;
+            return;
+        }
+        let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+        let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false };
+        self.out.send(envelope, packet.options, packet.payload);
+    }
+
+    /// Answers an Echo Request as a host without Boomerang does.
+    fn echo(&mut self, packet: &Received<'_>) {
+        let ends = Ends { src: packet.dst.ip(), dst: packet.src.ip() };
+        if packet
+            .payload
+            .first()
+            .is_none_or(|kind| Pass::of_icmp_type(*kind, ends.is_ipv6()) != Some(Pass::Request))
+        {
+            return;
+        }
+        let mut octets = core::mem::take(&mut self.buffer);
+        octets.clear();
+        octets.extend_from_slice(packet.payload);
+        edit::turn_round(&mut octets, ends.is_ipv6());
+        edit::set_checksum(&mut octets, &ends);
+        let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false };
+        self.out.send(envelope, &[], &octets);
+        self.buffer = octets;
+    }
+}

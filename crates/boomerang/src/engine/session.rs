@@ -1,0 +1,114 @@
+//! A session that this node initiated.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{Key, Random, Time};
+
+use super::interfaces::Iface;
+use crate::wire::{Ends, FlowSpec, KEY_FIRST, Rates};
+
+/// How long the replies to the first, second and third send are waited for.
+const REPLY_TIMERS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// Most loops of one set-up or change.
+pub(super) const MAX_LOOPS: u8 = 8;
+
+/// State of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// The route to the far end is looked up.
+    Route,
+    /// A set-up or a change has no reply yet.
+    Setup,
+    /// Reserved; the timer is that of the next refresh, or of the reply to one.
+    Established,
+    /// A release has no reply yet.
+    Closing,
+}
+
+/// A session that this node initiated.
+#[derive(Debug)]
+pub(super) struct Session {
+    link: Link,
+    /// The user's id; `None`: the user was given the last event.
+    pub(super) id: Option<u64>,
+    pub(super) state: State,
+    /// Addresses of its requests.
+    pub(super) ends: Ends,
+    pub(super) flow: FlowSpec,
+    pub(super) oif: Iface,
+    /// What the next message asks for: pairs of rates as in a message.
+    pub(super) wanted: Vec<Rates>,
+    /// What the path reserved.
+    pub(super) granted: Option<Rates>,
+    pub(super) refresh: u8,
+    pub(super) key: u64,
+    pub(super) user: Option<[u8; 8]>,
+    /// Sends since the last reply; their transaction numbers.
+    outstanding: [Option<u32>; 3],
+    sends: u8,
+    pub(super) loops: u8,
+}
+
+impl Timed for Session {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Session {
+    pub(super) fn new(id: u64, ends: Ends, flow: FlowSpec, wanted: Vec<Rates>, refresh: u8) -> Self {
+        Self {
+            link: Link::default(),
+            id: Some(id),
+            state: State::Route,
+            ends,
+            flow,
+            oif: Iface::LOCAL,
+            wanted,
+            granted: None,
+            refresh,
+            key: KEY_FIRST,
+            user: None,
+            outstanding: [None; 3],
+            sends: 0,
+            loops: 0,
+        }
+    }
+
+    /// Forgets the sends so far: a reply came, or another message is sent from now on. The result is their transactions.
+    pub(super) fn settle(&mut self) -> [Option<u32>; 3] {
+        self.sends = 0;
+        core::mem::take(&mut self.outstanding)
+    }
+
+    /// Notes a send. The result is how long its reply is waited for.
+    pub(super) fn sent(&mut self, transaction: u32) -> Duration {
+        let at = usize::from(self.sends).min(2);
+        if let Some(place) = self.outstanding.get_mut(at) {
+            *place = Some(transaction);
+        }
+        self.sends = self.sends.saturating_add(1);
+        REPLY_TIMERS.get(at).copied().unwrap_or(REPLY_TIMERS[0])
+    }
+
+    /// Whether a message waits for its reply.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.sends > 0
+    }
+
+    /// Whether the last message was sent as often as it is.
+    pub(super) const fn is_given_up(&self) -> bool {
+        self.sends >= 3
+    }
+
+    /// When the next refresh is due: the interval is only ever made shorter, so that sessions do not fall into step.
+    pub(super) fn next_refresh(&self, now: Time, rng: &mut Random) -> Time {
+        now + rng.jitter(Duration::from_secs(self.refresh.into()), 0.8, 1.0)
+    }
+}
+
+/// The session that each transaction without reply belongs to.
+pub(super) type ByTransaction = HashMap<u32, Key, KeyedHasher>;

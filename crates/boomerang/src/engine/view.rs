@@ -1,0 +1,86 @@
+//! State that is shown to users.
+
+use core::net::IpAddr;
+
+use signalbox_core::metrics::Table;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, Time};
+use signalbox_resources::GrantId;
+
+use super::Boomerang;
+use super::flow::Flow;
+use crate::wire::Pass;
+
+/// A reservation of this node as a node on the path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowView {
+    /// The pass whose messages it follows: requests for data to the far end, replies for data from it.
+    pub pass: Pass,
+    /// Its data packets.
+    pub filter: FlowFilter,
+    /// The side of the initiating node.
+    pub initiator: IpAddr,
+    /// Rate, bit/s.
+    pub rate: u32,
+    /// Code point of the PHB.
+    pub dscp: u8,
+    /// Interface that the data leave by.
+    pub ifindex: IfIndex,
+    /// Refresh interval, seconds.
+    pub refresh: u8,
+    /// Whether the initiating node proved that it receives replies.
+    pub proved: bool,
+    /// When it ends without a refresh.
+    pub expires: Option<Time>,
+    /// Its grant.
+    pub grant: GrantId,
+}
+
+impl Boomerang {
+    fn view(&self, flow: &Flow) -> FlowView {
+        FlowView {
+            pass: flow.key.pass(),
+            filter: flow.filter(),
+            initiator: flow.key.initiator(),
+            rate: flow.rate,
+            dscp: flow.tos >> 2,
+            ifindex: self.interfaces.ifindex(flow.oif),
+            refresh: flow.refresh,
+            proved: flow.prime != 0,
+            expires: self.wheel.due(&flow.link),
+            grant: flow.grant,
+        }
+    }
+
+    /// Visits the reservations of this node from a place in the table on; see
+    /// [`Slab::walk`](signalbox_core::slab::Slab::walk).
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(FlowView) -> bool) -> Option<u32> {
+        self.flows.walk(from, |_, flow| visit(self.view(flow)))
+    }
+
+    /// All reservations of this node as a node on the path. For tests.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView> {
+        self.flows.iter().map(|(_, flow)| self.view(flow))
+    }
+
+    /// Number of reservations as a node on the path.
+    #[must_use]
+    pub const fn flow_count(&self) -> u32 {
+        self.flows.len()
+    }
+
+    /// Number of sessions of this node as initiating node.
+    #[must_use]
+    pub const fn session_count(&self) -> u32 {
+        self.sessions.len()
+    }
+
+    /// The tables that peers and users can fill.
+    #[must_use]
+    pub const fn tables(&self) -> [Table; 2] {
+        [
+            Table::new("flows", self.flows.len(), self.flows.limit()),
+            Table::new("sessions", self.sessions.len(), self.sessions.limit()),
+        ]
+    }
+}

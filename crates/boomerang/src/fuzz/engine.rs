@@ -1,0 +1,245 @@
+//! A node that receives any octets in Echo messages at any time.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::packet::Received;
+use signalbox_core::{IfIndex, Time};
+use signalbox_resources::config::Action;
+use signalbox_resources::{Rate, ResourceOutput, Resources};
+
+use crate::engine::{Boomerang, Command, Config, ENTRY, Input, Output, Request};
+use crate::wire::{
+    Body, Classifier, Ends, Flags, FlowSpec, Format, Message, Options, Pass, Qos, Rates, checksum_is_valid,
+    edit,
+};
+
+/// Capacity of each link, octets a second, and the part of it that reservations may have.
+const CAPACITY: u64 = 100_000;
+const SHARE: u64 = CAPACITY * 3 / 4;
+const MAX_FLOWS: u32 = 24;
+/// Messages of one run.
+const MESSAGES: usize = 256;
+/// Deadlines in one pause; more are an endless loop.
+const DEADLINES: u32 = 20_000;
+
+const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
+const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
+
+struct Node {
+    engine: Boomerang,
+    resources: Resources,
+    now: Time,
+    /// The last request that this node sent as initiating node.
+    last: Vec<u8>,
+}
+
+impl Node {
+    fn new(prove: bool) -> Option<Self> {
+        let config = Config { max_flows: MAX_FLOWS, prove, ..Config::default() };
+        let mut links = signalbox_resources::Config::of_link("*", Rate(CAPACITY));
+        links.default = Action::Allow;
+        let mut node = Self {
+            engine: Boomerang::new(config, [1; 32]).ok()?,
+            resources: Resources::new(links, 0, [2; 32]).ok()?,
+            now: Time::from_secs(10),
+            last: Vec::new(),
+        };
+        let interface = |n: u8| Interface {
+            ifindex: IfIndex(n.into()),
+            name: format!("eth{n}"),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec![IpAddr::V4(Ipv4Addr::new(10, 0, n, 1))],
+        };
+        let interfaces = [interface(1), interface(2)];
+        node.resources.interfaces(&interfaces);
+        node.input(Input::Interfaces(&interfaces));
+        Some(node)
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        self.engine.handle(self.now, input, &mut self.resources);
+        loop {
+            let (mut routes, mut lost) = (Vec::new(), Vec::new());
+            while let Some(output) = self.engine.poll() {
+                match output {
+                    Output::Send(packet) => {
+                        let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+                        if packet.src.ip() == NODE || packet.dont_fragment {
+                            assert!(checksum_is_valid(&ends, packet.payload), "a whole message");
+                            self.last = packet.payload.to_vec();
+                        }
+                    }
+                    Output::RouteLookup { id, query } => routes.push((id, query.dst)),
+                    Output::Event { .. } => {}
+                }
+            }
+            while let Some(output) = self.resources.poll() {
+                match output {
+                    ResourceOutput::Install { id, .. } => self.resources.installed(id, Ok(())),
+                    ResourceOutput::Lost { owner, grant, why } => {
+                        lost.push(Input::Lost { key: owner.key, grant, why });
+                    }
+                    ResourceOutput::Remove { .. } | ResourceOutput::Reduced { .. } => {}
+                }
+            }
+            if routes.is_empty() && lost.is_empty() {
+                return;
+            }
+            for (id, dst) in routes {
+                let ifindex = IfIndex(if dst == NEAR { 1 } else { 2 });
+                let route = Route { ifindex, src: NODE, gateway: None, mtu: 1500, local: false };
+                let known = matches!(dst, IpAddr::V4(v4) if v4.octets().first() == Some(&10));
+                let result = if known { Ok(route) } else { Err(NoRoute::Unreachable) };
+                self.engine.handle(self.now, Input::Route { id, result }, &mut self.resources);
+            }
+            for lost in lost {
+                self.engine.handle(self.now, lost, &mut self.resources);
+            }
+        }
+    }
+
+    fn packet(&mut self, ends: Ends, octets: &[u8]) {
+        let at = |address| SocketAddr::new(address, 0);
+        let ifindex = IfIndex(if ends.src == NEAR { 1 } else { 2 });
+        self.input(Input::Packet(Received {
+            entry: ENTRY,
+            src: at(ends.src),
+            dst: at(ends.dst),
+            ifindex,
+            ttl: 60,
+            tos: 0,
+            options: &[],
+            payload: octets,
+        }));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..DEADLINES {
+            let Some(next) = self.engine.next_deadline().filter(|next| *next <= end) else {
+                self.now = end;
+                return self.input(Input::Timer);
+            };
+            self.now = self.now.max(next);
+            self.input(Input::Timer);
+        }
+        panic!("timers come again and again");
+    }
+
+    /// Checks the properties that always hold.
+    fn check(&self) {
+        assert!(self.engine.flow_count() <= MAX_FLOWS);
+        assert_eq!(self.resources.len(), self.engine.flow_count(), "a grant for each reservation");
+        let mut sums = [0; 3];
+        for one in self.resources.reservations() {
+            if let Some(sum) = usize::try_from(one.ifindex.0).ok().and_then(|at| sums.get_mut(at)) {
+                *sum += one.traffic.rate;
+            }
+        }
+        assert!(sums.iter().all(|sum| *sum <= SHARE), "more than the share of a link");
+    }
+}
+
+fn message(number: u8) -> (Ends, Vec<u8>) {
+    let pass = if number & 1 == 0 { Pass::Request } else { Pass::Reply };
+    let ends = match (pass, number & 2 == 0) {
+        (Pass::Request, true) => Ends { src: NEAR, dst: FAR },
+        (Pass::Request, false) => Ends { src: NEAR, dst: NODE },
+        (Pass::Reply, true) => Ends { src: FAR, dst: NEAR },
+        (Pass::Reply, false) => Ends { src: FAR, dst: NODE },
+    };
+    let flow = FlowSpec::exact(Classifier {
+        src: NEAR,
+        dst: FAR,
+        src_port: u16::from(number >> 2 & 15),
+        dst_port: 5004,
+        protocol: 17,
+        tos: 0xb8,
+        flags: 0,
+    });
+    let rate = 100_000 * u32::from(number >> 6);
+    let qos = Qos::BitRate(Rates { forward: rate, reverse: rate / 2 });
+    let format = Format::of(flow.family(), qos.format());
+    let message = Message {
+        pass,
+        identifier: 1,
+        sequence: 1,
+        transaction: 1,
+        format,
+        flags: Flags::default(),
+        refresh: 30,
+        padding: 0,
+        key: 1,
+        body: Some(Body { flow, qos, options: Options::none() }),
+    };
+    let mut octets = Vec::new();
+    message.encode(&ends, &mut octets);
+    (ends, octets)
+}
+
+fn wish() -> Request {
+    Request {
+        far_end: FAR,
+        src: None,
+        dst: None,
+        protocol: Some(17),
+        src_port: Some(9),
+        dst_port: Some(9),
+        dscp: 46,
+        rates: vec![Rates { forward: 80_000, reverse: 0 }],
+        refresh: None,
+        user: None,
+    }
+}
+
+/// A node handles all messages and stays within its limits. Input: the first octet selects the settings. Then triples
+/// follow: what happens (0: a message; 1: time passes; 2: a user opens or closes a session; 3: the far end answers the last
+/// request of this node), which message or how long, and the number of changes (low three bits), each an offset and a
+/// value. Checksums are corrected.
+///
+/// # Panics
+/// If one of these properties does not hold.
+pub fn boomerang_engine(octets: &[u8]) {
+    let mut octets = octets.iter().copied();
+    let Some(setup) = octets.next() else { return };
+    let Some(mut node) = Node::new(setup & 1 != 0) else { return };
+    for _ in 0..MESSAGES {
+        let (Some(what), Some(which), Some(changes)) = (octets.next(), octets.next(), octets.next()) else {
+            break;
+        };
+        match what & 3 {
+            1 => node.wait(Duration::from_millis(u64::from(which) * 200)),
+            2 => {
+                let command = if which & 1 == 0 { Command::Open(wish()) } else { Command::Close };
+                node.input(Input::Command { id: u64::from(which >> 1 & 3), command });
+            }
+            kind => {
+                let (ends, mut message) = if kind == 0 {
+                    message(which)
+                } else {
+                    let mut reply = node.last.clone();
+                    edit::turn_round(&mut reply, false);
+                    (Ends { src: FAR, dst: IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1)) }, reply)
+                };
+                for _ in 0..changes & 7 {
+                    let (Some(at), Some(value)) = (octets.next(), octets.next()) else { break };
+                    if let Some(octet) = message.get_mut(usize::from(at)) {
+                        *octet = value;
+                    }
+                }
+                edit::set_checksum(&mut message, &ends);
+                node.packet(ends, &message);
+            }
+        }
+        node.check();
+    }
+    // After the longest holding time nothing is left but what own sessions refresh.
+    node.wait(Duration::from_secs(600));
+    node.check();
+    assert_eq!((node.engine.flow_count(), node.engine.session_count()), (0, 0), "state was left");
+}

@@ -1,0 +1,70 @@
+//! Changes of a passing message, in place. Offsets are those of a message that was parsed; nothing happens to octets that
+//! are too short.
+
+use signalbox_wire::Writer;
+
+use super::checksum::{Ends, checksum};
+use super::code_points::{Family, Flags, Pass};
+use super::option::Known;
+
+const CHECKSUM: usize = 2;
+const FLAGS: usize = 18;
+const REFRESH: usize = 20;
+const KEY: usize = 24;
+const FLOW: usize = 32;
+
+fn put<const N: usize>(message: &mut [u8], at: usize, octets: [u8; N]) {
+    if let Some(to) = message.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) {
+        *to = octets;
+    }
+}
+
+/// Writes both signs of a refusal: NACK, and a KEY of 0.
+pub fn refuse(message: &mut [u8], flags: Flags) {
+    put(message, FLAGS, flags.with(Flags::NACK).0.to_be_bytes());
+    put(message, KEY, [0; 8]);
+}
+
+/// Writes the refresh interval.
+pub fn set_refresh(message: &mut [u8], refresh: u8) {
+    put(message, REFRESH, [refresh]);
+}
+
+/// Writes the KEY.
+pub fn set_key(message: &mut [u8], key: u64) {
+    put(message, KEY, key.to_be_bytes());
+}
+
+/// Writes the rate of element `element` of a DOWNGRADE list (0: the first), or with `None` that of a QOSFMT_BITRATE
+/// specification, in the direction of the pass.
+pub fn set_rate(message: &mut [u8], family: Family, element: Option<usize>, pass: Pass, rate: u32) {
+    let flow = if family == Family::IPV6 { 80 } else { 32 };
+    let pair = element.map_or(0, |element| 4 + 8 * element);
+    let side = match pass {
+        Pass::Request => 0,
+        Pass::Reply => 4,
+    };
+    put(message, FLOW + flow + pair + side, rate.to_be_bytes());
+}
+
+/// Turns a request into the reply of its far end.
+pub fn turn_round(message: &mut [u8], ipv6: bool) {
+    put(message, 0, [Pass::Reply.icmp_type(ipv6)]);
+}
+
+/// Writes octets at an offset, such as the digest of an authentication.
+pub fn set_octets<const N: usize>(message: &mut [u8], at: usize, octets: [u8; N]) {
+    put(message, at, octets);
+}
+
+/// Appends an option to the whole message.
+pub fn append(message: &mut Vec<u8>, option: &Known) {
+    option.encode(0, &mut Writer::new(message));
+}
+
+/// Writes the checksum of the message.
+pub fn set_checksum(message: &mut [u8], ends: &Ends) {
+    put(message, CHECKSUM, [0, 0]);
+    let sum = checksum(ends, message);
+    put(message, CHECKSUM, sum.to_be_bytes());
+}

@@ -1,0 +1,20 @@
+//! Octets of Boomerang (draft-bergkvist-boomerang-spec-00). `docs/wire/boomerang.md` has drawings and test vectors.
+//!
+//! A message is an ICMP or ICMPv6 Echo. Its data are the container header, the reservation message and options.
+//! [`Message`] is a view of received octets. A node on the path changes fields in place: [`edit`].
+
+mod checksum;
+mod code_points;
+pub mod edit;
+mod flow;
+mod message;
+mod option;
+mod qos;
+
+pub use crate::error::DecodeError;
+pub use checksum::{Ends, checksum, checksum_is_valid};
+pub use code_points::{Family, Flags, Format, MessageType, OptionType, Pass, QosFormat};
+pub use flow::{Classifier, FlowSpec};
+pub use message::{Body, CONTAINER, KEY_FIRST, MAGIC, Message, VERSION};
+pub use option::{Aggregation, Authentication, DIGEST_OCTETS, Known, Options, Placed, Refusal, UserId};
+pub use qos::{Downgrade, IntServ, MAX_PAIRS, Qos, Rates};

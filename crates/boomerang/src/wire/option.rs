@@ -1,0 +1,248 @@
+//! Options after the reservation message. An option has no length field: its type gives the length.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use signalbox_wire::{Reader, Short, Writer};
+
+use super::code_points::{Family, OptionType};
+use super::flow::FlowSpec;
+use crate::error::DecodeError;
+
+/// Octets of the digest of an authentication option.
+pub const DIGEST_OCTETS: usize = 16;
+
+/// A user and what proves it. Both are opaque to the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserId {
+    /// Name of the user, padded with zeros.
+    pub user: [u8; 8],
+    /// Credential.
+    pub credential: [u8; 8],
+}
+
+impl UserId {
+    /// The name without its padding; `None`: it is not text.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let end = self.user.iter().rposition(|octet| *octet != 0).map_or(0, |at| at + 1);
+        core::str::from_utf8(self.user.get(..end)?).ok()
+    }
+}
+
+/// An aggregate that a node on the path proposes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregation {
+    /// An address of the node that proposes it.
+    pub address: IpAddr,
+    /// The node's own number of the aggregate.
+    pub transaction: u32,
+    /// The common parts of the flows.
+    pub flow: FlowSpec,
+    /// Sum of the rates of its flows, bit/s.
+    pub rate: u32,
+}
+
+/// The node that refused, and the reason (an extension of this suite).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// An address of the node.
+    pub address: IpAddr,
+    /// The reason, as a number of the node's own.
+    pub cause: u8,
+}
+
+/// An HMAC with a key of the domain (an extension of this suite).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authentication {
+    /// Number of the key.
+    pub key: u32,
+    /// When the initiating node sent the message, microseconds since 1970 by its own clock.
+    pub time_us: u64,
+    /// The first half of HMAC-SHA-256.
+    pub digest: [u8; DIGEST_OCTETS],
+}
+
+/// An option of a known type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Boomerang_UID.
+    UserId(UserId),
+    /// RESV_AGGREGATION.
+    Aggregation(Aggregation),
+    /// Who refused.
+    Refusal(Refusal),
+    /// Authentication.
+    Authentication(Authentication),
+}
+
+fn address(r: &mut Reader<'_>, ipv6: bool) -> Result<IpAddr, Short> {
+    Ok(if ipv6 { Ipv6Addr::from(r.array::<16>()?).into() } else { Ipv4Addr::from(r.array::<4>()?).into() })
+}
+
+fn write_address(address: IpAddr, w: &mut Writer<'_>) {
+    match address {
+        IpAddr::V4(v4) => w.bytes(&v4.octets()),
+        IpAddr::V6(v6) => w.bytes(&v6.octets()),
+    }
+}
+
+impl Known {
+    /// Its type.
+    #[must_use]
+    pub const fn kind(&self) -> OptionType {
+        match self {
+            Self::UserId(_) => OptionType::UID,
+            Self::Aggregation(_) => OptionType::AGGREGATION,
+            Self::Refusal(_) => OptionType::REFUSAL,
+            Self::Authentication(_) => OptionType::AUTHENTICATION,
+        }
+    }
+
+    /// Appends the whole option with these option flags.
+    pub fn encode(&self, flags: u16, w: &mut Writer<'_>) {
+        w.u16(self.kind().0);
+        w.u16(flags);
+        match self {
+            Self::UserId(uid) => {
+                w.bytes(&uid.user);
+                w.bytes(&uid.credential);
+            }
+            Self::Aggregation(aggregate) => {
+                write_address(aggregate.address, w);
+                w.u32(aggregate.transaction);
+                aggregate.flow.encode(w);
+                w.u32(aggregate.rate);
+            }
+            Self::Refusal(refusal) => {
+                write_address(refusal.address, w);
+                w.bytes(&[refusal.cause, 0, 0, 0]);
+            }
+            Self::Authentication(authentication) => {
+                w.u32(authentication.key);
+                w.u64(authentication.time_us);
+                w.bytes(&authentication.digest);
+            }
+        }
+    }
+
+    /// The body of an option of this type; `None`: the type is unknown.
+    fn parse(r: &mut Reader<'_>, kind: OptionType, ipv6: bool) -> Result<Option<Self>, Short> {
+        Ok(Some(match kind {
+            OptionType::UID => Self::UserId(UserId { user: r.array()?, credential: r.array()? }),
+            OptionType::AGGREGATION => Self::Aggregation(Aggregation {
+                address: address(r, ipv6)?,
+                transaction: r.u32()?,
+                flow: FlowSpec::parse(r, ipv6)?,
+                rate: r.u32()?,
+            }),
+            OptionType::REFUSAL => {
+                let address = address(r, ipv6)?;
+                let [cause, ..] = r.array::<4>()?;
+                Self::Refusal(Refusal { address, cause })
+            }
+            OptionType::AUTHENTICATION => {
+                Self::Authentication(Authentication { key: r.u32()?, time_us: r.u64()?, digest: r.array()? })
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// An option with its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Offset of its type, in octets from the start of the ICMP message.
+    pub offset: usize,
+    /// Option flags.
+    pub flags: u16,
+    /// The option.
+    pub option: Known,
+}
+
+/// The options of a message. All were checked when the message was parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options<'a> {
+    octets: &'a [u8],
+    start: usize,
+    ipv6: bool,
+    /// Octets after the known options: padding, or an option of unknown type and all that follows it.
+    tail: usize,
+}
+
+impl<'a> Options<'a> {
+    /// No options, for a message that is to be composed.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { octets: &[], start: 0, ipv6: false, tail: 0 }
+    }
+
+    /// The octets of all options.
+    #[must_use]
+    pub const fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+
+    /// The octets after the known options. An option can be added only if this is empty.
+    #[must_use]
+    pub const fn tail(&self) -> usize {
+        self.tail
+    }
+
+    /// The known options, in their order, up to the first unknown one.
+    pub fn iter(&self) -> impl Iterator<Item = Placed> + use<'a> {
+        let mut r = Reader::at(self.octets, self.start);
+        let ipv6 = self.ipv6;
+        // All options were checked when the message was parsed.
+        core::iter::from_fn(move || next(&mut r, ipv6).ok().flatten())
+    }
+
+    /// The first user of the message.
+    #[must_use]
+    pub fn user(&self) -> Option<UserId> {
+        self.iter().find_map(|placed| match placed.option {
+            Known::UserId(uid) => Some(uid),
+            Known::Aggregation(_) | Known::Refusal(_) | Known::Authentication(_) => None,
+        })
+    }
+
+    /// The refusal, if a node of this suite refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.iter().find_map(|placed| match placed.option {
+            Known::Refusal(refusal) => Some(refusal),
+            Known::Aggregation(_) | Known::UserId(_) | Known::Authentication(_) => None,
+        })
+    }
+
+    /// The authentication with its offset.
+    #[must_use]
+    pub fn authentication(&self) -> Option<(usize, Authentication)> {
+        self.iter().find_map(|placed| match placed.option {
+            Known::Authentication(one) => Some((placed.offset, one)),
+            Known::Aggregation(_) | Known::UserId(_) | Known::Refusal(_) => None,
+        })
+    }
+
+    pub(super) fn parse(r: &mut Reader<'a>, family: Family) -> Result<Self, DecodeError> {
+        let (octets, start, ipv6) = (r.peek_rest(), r.offset(), family == Family::IPV6);
+        while next(r, ipv6).map_err(|short| DecodeError::Short { field: "option", short })?.is_some() {}
+        let tail = r.left();
+        r.take_rest();
+        Ok(Self { octets, start, ipv6, tail })
+    }
+}
+
+/// The next option, if it is of a known type; the reader stays in front of anything else.
+fn next(r: &mut Reader<'_>, ipv6: bool) -> Result<Option<Placed>, Short> {
+    if r.is_empty() {
+        return Ok(None);
+    }
+    let offset = r.offset();
+    let mut ahead = *r;
+    let (kind, flags) = (ahead.u16()?, ahead.u16()?);
+    let found = Known::parse(&mut ahead, OptionType(kind), ipv6)?;
+    if found.is_some() {
+        *r = ahead;
+    }
+    Ok(found.map(|option| Placed { offset, flags, option }))
+}

@@ -1,0 +1,287 @@
+//! The initiating node.
+
+use std::collections::BTreeSet;
+
+use signalbox_boomerang::engine::{BoomerangEvent as Event, Command, Config, Reason, Rejected, Request};
+use signalbox_boomerang::wire::edit;
+
+use crate::rig::*;
+
+fn open(rig: &mut Rig, request: Request) -> Sent {
+    let mut sent = rig.command(1, Command::Open(request));
+    assert_eq!(sent.len(), 1, "{:?}", rig.events);
+    sent.remove(0)
+}
+
+fn reserved(rig: &mut Rig) -> Sent {
+    let first = open(rig, wish());
+    assert_eq!(rig.echo(&first, |_| {}), []);
+    first
+}
+
+/// BOOM-3.2.1-09, BOOM-3.2.1-04, BOOM-F4.1.4-02, BOOM-G33-02, BOOM-G15-01, BOOM-F3.3.3-01, BOOM-1-03: one loop sets up; the
+/// first request has KEY 1, the interval of the configuration, a Router Alert and CS0.
+#[test]
+fn one_loop_sets_up() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    let message = first.message();
+    assert_eq!((message.key, message.refresh, message.flags.0), (1, 30, 0));
+    assert_eq!((first.options.as_slice(), first.ttl), (&[0x94, 4, 0, 0][..], 64));
+    assert_eq!(
+        (first.ends.src, first.ends.dst, first.rates()),
+        (ip("198.51.100.1"), ip(FEN), rates(64_000, 32_000))
+    );
+    assert_eq!(message.body.unwrap().flow.classifier.src, first.ends.src);
+    rig.echo(&first, |_| {});
+    let expected = Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1 };
+    assert_eq!(rig.events, [(1, expected)]);
+    assert_eq!(rig.reserved(), [(signalbox_boomerang::wire::Pass::Request, 2, 64_000)], "its own link");
+}
+
+/// BOOM-G4-02: the Router Alert can be switched off. BOOM-G29-05: with IPv6 it needs a configured value.
+#[test]
+fn a_router_alert_is_a_setting() {
+    let mut rig = Rig::with(Config { router_alert: false, ..Config::default() });
+    assert!(open(&mut rig, wish()).options.is_empty());
+    let v6 = || Request { far_end: ip("2001:db8:1::2"), ..wish() };
+    assert!(open(&mut Rig::new(), v6()).options.is_empty());
+    let mut rig = Rig::with(Config { router_alert_v6: Some(65_503), ..Config::default() });
+    assert_eq!(open(&mut rig, v6()).options, [58, 0, 5, 2, 0xff, 0xdf, 1, 0]);
+}
+
+/// BOOM-2.1-01, BOOM-3.2.1-03, BOOM-3.2.1-02, BOOM-F4.2-11, BOOM-G14-03, BOOM-F5.7.1-01: refreshes come at least once an
+/// interval, at 0.8 to 1 of it.
+#[test]
+fn refreshes_are_spread_below_the_interval() {
+    let mut rig = Rig::new();
+    let mut last = reserved(&mut rig);
+    let mut gaps = BTreeSet::new();
+    for _ in 0..200 {
+        let before = rig.now;
+        let mut sent = Vec::new();
+        while sent.is_empty() {
+            sent = rig.wait(seconds(0.5));
+        }
+        gaps.insert(rig.now.since(before).as_millis());
+        last = sent.remove(0);
+        rig.echo(&last, |_| {});
+    }
+    assert!(gaps.iter().all(|gap| (24_000..=30_500).contains(gap)), "{gaps:?}");
+    assert!(gaps.len() > 8 && rig.events.len() == 1);
+    assert_eq!(last.rates(), rates(64_000, 32_000));
+}
+
+/// BOOM-F4.2-08, BOOM-F4.2-09, BOOM-F4.1.1-01, BOOM-2.1-04: an interval that the path shortened is used from then on.
+#[test]
+fn the_interval_of_the_reply_is_used() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    rig.echo(&first, |octets| edit::set_refresh(octets, 10));
+    assert!(matches!(rig.last_event(), Event::Reserved { refresh: 10, .. }));
+    let sent = rig.wait(seconds(10.1));
+    assert_eq!(sent[0].message().refresh, 10);
+}
+
+/// BOOM-G16-01, BOOM-2.1-03, BOOM-F4.2.1-01, BOOM-F4.2.1-02: replies are waited for 1, 2 and 4 s; then a release is sent.
+/// BOOM-G16-02, BOOM-G34-01: each send has a new transaction.
+#[test]
+fn without_reply_a_session_fails() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    let mut sent = vec![first];
+    for wait in [1.0, 2.0] {
+        assert_eq!(rig.wait(seconds(wait - 0.03)), []);
+        sent.extend(rig.wait(seconds(0.04)));
+    }
+    assert_eq!((sent.len(), rig.events.len()), (3, 0));
+    let release = rig.wait(seconds(4.1));
+    assert!(release[0].rates().is_zero());
+    assert_eq!(rig.events, [(1, Event::Unanswered)]);
+    let transactions: BTreeSet<u32> = sent.iter().map(|one| one.message().transaction).collect();
+    assert_eq!(transactions.len(), 3);
+    let sequences: Vec<u16> = sent.iter().map(|one| one.message().sequence).collect();
+    assert_eq!(sequences[2], sequences[0].wrapping_add(2));
+    rig.wait(seconds(60.0));
+    assert_eq!((rig.node.session_count(), rig.node.flow_count()), (0, 0));
+}
+
+/// BOOM-G16-02: a reply to any of the sends counts.
+#[test]
+fn a_late_reply_counts() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    assert_eq!(rig.wait(seconds(1.1)).len(), 1);
+    rig.echo(&first, |_| {});
+    assert!(matches!(rig.last_event(), Event::Reserved { .. }));
+}
+
+/// BOOM-F4.2-10, BOOM-G17-02, BOOM-G9-02: a refused set-up is released at once, and the user gets the offer, the node and
+/// the reason.
+#[test]
+fn a_refused_set_up_is_released() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    let release = rig.echo(&first, |octets| {
+        edit::refuse(octets, Default::default());
+        octets[64..68].copy_from_slice(&48_000_u32.to_be_bytes());
+        octets.extend([0x80, 1, 0, 0, 203, 0, 113, 9, 1, 0, 0, 0]);
+    });
+    assert!(release[0].rates().is_zero());
+    let Event::Refused(refusal) = rig.last_event() else { panic!("{:?}", rig.events) };
+    assert_eq!(
+        (refusal.offer, refusal.node, refusal.reason),
+        (rates(48_000, 32_000), Some(ip("203.0.113.9")), Reason::Resources)
+    );
+    rig.echo(&release[0], |_| {});
+    assert_eq!((rig.node.session_count(), rig.node.flow_count()), (0, 0));
+}
+
+/// BOOM-G36-02: the link of this node is a part of the path.
+#[test]
+fn the_own_link_can_refuse() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, Request { rates: vec![rates(999_000, 0)], ..wish() });
+    assert!(first.message().is_refused());
+    rig.echo(&first, |_| {});
+    let Event::Refused(refusal) = rig.last_event() else { panic!() };
+    assert_eq!((refusal.offer.forward, refusal.node), (200_000, Some(ip("198.51.100.1"))));
+}
+
+/// BOOM-3.2.1-13, BOOM-F3.4-01, BOOM-G10-05, BOOM-G11-01: a larger KEY is sent again; refreshes and release keep it.
+#[test]
+fn a_larger_key_is_confirmed() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    let second = rig.echo(&first, |octets| edit::set_key(octets, 35));
+    assert_eq!((second[0].message().key, rig.events.len()), (35, 0));
+    rig.echo(&second[0], |_| {});
+    assert!(matches!(rig.last_event(), Event::Reserved { loops: 2, .. }));
+    assert_eq!(rig.wait(seconds(30.0))[0].message().key, 35);
+    assert_eq!(rig.command(1, Command::Close)[0].message().key, 35);
+}
+
+/// BOOM-G10-05: a path that always multiplies is given up after eight loops.
+#[test]
+fn an_endless_locker_is_given_up() {
+    let mut rig = Rig::new();
+    let mut last = open(&mut rig, wish());
+    for loops in 1..=7 {
+        let key = last.message().key * 3;
+        last = rig.echo(&last, |octets| edit::set_key(octets, key)).remove(0);
+        assert!(!last.rates().is_zero(), "{loops}");
+    }
+    let key = last.message().key * 3;
+    let release = rig.echo(&last, |octets| edit::set_key(octets, key));
+    assert!(release[0].rates().is_zero());
+    assert_eq!(rig.events, [(1, Event::Unanswered)]);
+}
+
+/// BOOM-G10-06, BOOM-G38-03, BOOM-3.1-03, BOOM-G30-03: replies with another transaction, flow, source or KEY are dropped.
+#[test]
+fn a_reply_must_be_that_of_the_request() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    rig.echo(&first, |octets| octets[15] ^= 1);
+    rig.echo(&first, |octets| octets[40] ^= 1);
+    let confirmed = |rig: &mut Rig, from: &Sent, key| rig.echo(from, |octets| edit::set_key(octets, key));
+    let second = confirmed(&mut rig, &first, 6).remove(0);
+    confirmed(&mut rig, &second, 7);
+    let forged = Sent {
+        ends: signalbox_boomerang::wire::Ends { dst: ip("198.51.100.9"), ..second.ends },
+        ..second.clone()
+    };
+    rig.echo(&forged, |_| {});
+    rig.echo(&second, |octets| octets.truncate(60));
+    assert_eq!(rig.events, []);
+    let counted = rig.node.counters();
+    assert_eq!((counted.unexpected_replies, counted.invalid_replies, counted.unknown), (1, 3, 1));
+    rig.echo(&second, |_| {});
+    assert_eq!(rig.events.len(), 1);
+}
+
+/// BOOM-P-01: other rates are a change. BOOM-G17-03: after a refused change the former rates are sent at once.
+#[test]
+fn a_reservation_is_changed() {
+    let mut rig = Rig::new();
+    reserved(&mut rig);
+    let change = rig.command(1, Command::Change(rates(96_000, 0)));
+    rig.echo(&change[0], |_| {});
+    assert!(matches!(rig.last_event(), Event::Reserved { rates: now, .. } if *now == rates(96_000, 0)));
+    let change = rig.command(1, Command::Change(rates(128_000, 0)));
+    let back = rig.echo(&change[0], |octets| edit::refuse(octets, Default::default()));
+    assert_eq!(back[0].rates(), rates(96_000, 0));
+    assert!(matches!(rig.last_event(), Event::ChangeRefused(_)));
+    rig.echo(&back[0], |_| {});
+    assert_eq!(rig.node.session_count(), 1);
+}
+
+/// BOOM-P-02: a session is released when its user closes it; the release is repeated until it returns.
+#[test]
+fn a_session_is_closed() {
+    let mut rig = Rig::new();
+    reserved(&mut rig);
+    let release = rig.command(1, Command::Close);
+    assert!(release[0].rates().is_zero());
+    assert_eq!(rig.last_event(), &Event::Closed);
+    let again = rig.wait(seconds(1.1));
+    assert!(again[0].rates().is_zero());
+    rig.echo(&again[0], |_| {});
+    assert_eq!((rig.node.session_count(), rig.node.flow_count()), (0, 0));
+    assert_eq!(rig.wait(seconds(60.0)), []);
+}
+
+/// BOOM-G20-03: refreshes carry the list that came back.
+#[test]
+fn a_list_is_refreshed_as_it_came_back() {
+    let mut rig = Rig::new();
+    let list = vec![rates(128_000, 0), rates(64_000, 0)];
+    let first = open(&mut rig, Request { rates: list, ..wish() });
+    rig.echo(&first, |octets| octets[68..72].copy_from_slice(&64_000_u32.to_be_bytes()));
+    assert!(matches!(rig.last_event(), Event::Reserved { rates: now, .. } if now.forward == 64_000));
+    assert_eq!(rig.reserved()[0].2, 128_000, "the own link holds more until the refresh");
+    assert_eq!(rig.wait(seconds(30.0))[0].rates(), rates(64_000, 0));
+    assert_eq!(rig.reserved()[0].2, 64_000);
+}
+
+/// BOOM-F3.3.1-01, BOOM-F1-01, BOOM-G43-01: the receiver of the data, or another node, can initiate.
+#[test]
+fn the_flow_may_be_that_of_others() {
+    let mut rig = Rig::new();
+    let wish = Request {
+        src: Some(ip("10.1.0.1")),
+        dst: Some(ip("10.2.0.2")),
+        rates: vec![rates(0, 9000)],
+        ..wish()
+    };
+    let first = open(&mut rig, wish);
+    let flow = first.message().body.unwrap().flow;
+    assert_eq!((flow.classifier.src, flow.classifier.dst), (ip("10.1.0.1"), ip("10.2.0.2")));
+    rig.echo(&first, |_| {});
+    assert!(matches!(rig.last_event(), Event::Reserved { .. }));
+}
+
+/// BOOM-3.2.3-07, BOOM-G32-02: what cannot be asked for is rejected.
+#[test]
+fn impossible_requests_are_rejected() {
+    let mut rig = Rig::new();
+    for (request, why) in [
+        (Request { rates: vec![rates(1, 1), rates(2, 1)], ..wish() }, Rejected::Rates),
+        (Request { rates: vec![], ..wish() }, Rejected::Rates),
+        (Request { rates: vec![rates(0, 0)], ..wish() }, Rejected::Rates),
+        (Request { protocol: None, ..wish() }, Rejected::Ports),
+        (Request { far_end: ip("224.1.1.1"), ..wish() }, Rejected::Address),
+        (Request { src: Some(ip("::1")), ..wish() }, Rejected::Address),
+        (Request { refresh: Some(0), ..wish() }, Rejected::Refresh),
+        (Request { dscp: 64, ..wish() }, Rejected::Dscp),
+    ] {
+        assert_eq!(rig.command(1, Command::Open(request)), []);
+        assert_eq!(rig.events.pop(), Some((1, Event::Rejected(why))));
+    }
+    rig.routes.insert(ip(FEN), 0);
+    assert_eq!(rig.command(1, Command::Open(wish())), []);
+    assert_eq!(rig.events.pop(), Some((1, Event::Rejected(Rejected::NoRoute))));
+    assert_eq!(rig.command(1, Command::Close), []);
+    assert_eq!(rig.events.pop(), Some((1, Event::Rejected(Rejected::NoSession))));
+    assert_eq!(rig.node.session_count(), 0);
+}

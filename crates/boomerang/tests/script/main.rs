@@ -1,0 +1,7 @@
+//! Boomerang nodes with messages and times in, and messages and times out.
+
+mod initiator;
+mod path;
+mod proof;
+mod rig;
+mod shares;

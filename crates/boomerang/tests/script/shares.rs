@@ -1,0 +1,74 @@
+//! What a flood leaves to others.
+
+use signalbox_boomerang::engine::{Config, Reason};
+
+use crate::rig::*;
+
+fn small(port: u16, src: &str) -> Fields {
+    let mut fields = Fields { rates: vec![rates(8, 0)], ..request(port) };
+    fields.flow.classifier.src = ip(src);
+    fields
+}
+
+#[test]
+fn a_source_that_floods_leaves_places_to_others() {
+    let mut rig = Rig::with(Config { max_flows: 64, ..Config::default() });
+    for port in 1..=100 {
+        rig.pass(&small(port, IN));
+    }
+    assert_eq!(rig.node.flow_count(), 48);
+    let out = rig.pass(&small(101, IN));
+    let by = out.message().body.unwrap().options.refusal().unwrap();
+    assert_eq!(Reason::of(by.cause), Reason::Full);
+    // Another source by another interface finds its place.
+    let other = small(1, "192.0.2.77");
+    let sent = rig.octets(3, &other, &other.octets());
+    assert!(!sent[0].message().is_refused());
+    assert_eq!(rig.node.flow_count(), 49);
+}
+
+#[test]
+fn forged_sources_leave_places_to_other_interfaces() {
+    let mut rig = Rig::with(Config { max_flows: 64, ..Config::default() });
+    for host in 1..=200 {
+        rig.pass(&small(1, &format!("10.0.0.{host}")));
+    }
+    assert_eq!(rig.node.flow_count(), 48);
+    let other = small(1, "192.0.2.77");
+    rig.octets(3, &other, &other.octets());
+    assert_eq!(rig.node.flow_count(), 49);
+}
+
+/// BOOM-F5.4-02: messages of a source beyond the rate are not processed; others are.
+#[test]
+fn the_rate_of_a_source_is_limited() {
+    let mut rig = Rig::with(Config { rate: 40, ..Config::default() });
+    let passed = (0..100).filter(|_| !rig.octets(1, &request(1), &request(1).octets()).is_empty()).count();
+    assert_eq!((passed, rig.node.counters().rate_limited), (10, 90));
+    let mut other = request(2);
+    other.ends.src = ip("192.0.2.77");
+    assert_eq!(rig.octets(1, &other, &other.octets()).len(), 1);
+}
+
+#[test]
+fn nothing_is_left_when_all_is_released() {
+    let mut rig = Rig::with(Config { max_flows: 64, ..Config::default() });
+    for _ in 0..5 {
+        for port in 1..=40 {
+            rig.pass(&small(port, IN));
+        }
+        assert_eq!(rig.node.flow_count(), 40);
+        rig.wait(seconds(200.0));
+        assert_eq!((rig.node.flow_count(), rig.resources.len()), (0, 0));
+    }
+}
+
+/// No message makes more octets than came, except for the option of a refusal: 12 octets to 92.
+#[test]
+fn nothing_is_amplified() {
+    let mut rig = Rig::new();
+    for fields in [request(1), Fields { rates: vec![rates(999_000, 0)], ..request(2) }, reply(3)] {
+        let out = rig.pass(&fields);
+        assert!((out.octets.len() + 20) * 2 <= (fields.octets().len() + 20) * 3);
+    }
+}

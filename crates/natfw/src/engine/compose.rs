@@ -1,0 +1,202 @@
+//! Messages that this node sends.
+
+use core::time::Duration;
+
+use signalbox_core::service::{RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes};
+use signalbox_core::slab::Key;
+use signalbox_core::{Direction, Mri, SessionId};
+use signalbox_wire::Writer;
+
+use super::Natfw;
+use super::outbox::{Parcel, Purpose};
+use super::session::{Answer, Kind, Session};
+use crate::wire::{Bindings, IcmpTypes, Info, Information, Message, MessageType, ObjectType};
+
+/// Where a message goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) session: SessionId,
+    /// With the direction of the message.
+    pub(super) mri: Mri,
+    pub(super) state: Option<StateHandle>,
+    /// Explicit routing to this peer (RFC 5971 §7.1.5).
+    pub(super) sii: Option<SiiHandle>,
+    pub(super) hops: Option<u8>,
+}
+
+impl Target {
+    /// Back to the sender of a message, which has no session here.
+    pub(super) const fn back_to(received: &RecvMessage<'_>) -> Self {
+        let mri = received.mri.inverted();
+        Self { session: received.session, mri, state: received.state, sii: None, hops: None }
+    }
+
+    /// To the previous peer of a session.
+    pub(super) const fn previous(session: &Session) -> Self {
+        let mri = session.asked.mri.inverted();
+        Self { session: session.id, mri, state: session.previous_state, sii: None, hops: None }
+    }
+
+    /// To the next peer of a session.
+    pub(super) const fn next(session: &Session) -> Self {
+        Self { session: session.id, mri: session.plan.mri, state: None, sii: None, hops: None }
+    }
+
+    /// To a peer, whatever the route is now (RFC 5973 §3.7.5).
+    pub(super) const fn explicitly(self, sii: Option<SiiHandle>) -> Self {
+        Self { sii, state: if sii.is_some() { None } else { self.state }, ..self }
+    }
+}
+
+impl Natfw {
+    pub(super) fn send(&mut self, to: Target, message: &Message<'_>, purpose: Purpose) {
+        let mut octets = self.out.buffer();
+        message.encode(&mut Writer::new(&mut octets));
+        let counter = match message.kind {
+            MessageType::CREATE => &mut self.counters.creates_sent,
+            MessageType::EXTERNAL => &mut self.counters.externals_sent,
+            MessageType::RESPONSE => &mut self.counters.responses_sent,
+            _ => &mut self.counters.notifies_sent,
+        };
+        *counter += 1;
+        tracing::trace!(session = %to.session, kind = %message.kind, "message sent");
+        let secure = self.config.secure;
+        let attributes = TransferAttributes {
+            // §3.7.5: NOTIFY travels over messaging associations only.
+            reliable: self.config.reliable || secure || message.kind == MessageType::NOTIFY,
+            stateless: false,
+            security: if secure { Security::Channel } else { Security::None },
+        };
+        let parcel = Parcel {
+            state: to.state,
+            sii: to.sii,
+            hops: to.hops,
+            attributes,
+            ..Parcel::new(octets, self.config.nslp, to.session, to.mri, purpose)
+        };
+        self.out.send(&mut self.counters, parcel);
+    }
+
+    /// Answers a request that is refused, or does not parse.
+    pub(super) fn refuse(
+        &mut self,
+        received: &RecvMessage<'_>,
+        msn: u32,
+        info: Info,
+        object: Option<ObjectType>,
+        lifetime: Option<u32>,
+    ) {
+        self.counters.refused += 1;
+        tracing::debug!(session = %received.session, peer = ?received.sii, reason = %info, "request refused");
+        let response = Message {
+            msn: Some(msn),
+            lifetime,
+            info: Some(Information { info, object }),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        self.send(Target::back_to(received), &response, Purpose::Unwatched);
+    }
+
+    /// Sends a RESPONSE other than success to the previous peer of a session.
+    pub(super) fn answer_error(&mut self, key: Key, msn: u32, info: Information, lifetime: Option<u32>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let to = Target::previous(session);
+        let response =
+            Message { msn: Some(msn), lifetime, info: Some(info), ..Message::new(MessageType::RESPONSE) };
+        self.send(to, &response, Purpose::Unwatched);
+    }
+
+    /// Sends the RESPONSE of success to the previous peer of a session (RFC 5973 §4.3.3).
+    pub(super) fn answer_success(&mut self, key: Key, answer: &Answer) {
+        // An edge that made the session for an EXTERNAL has no previous peer.
+        let Some(session) = self.sessions.get(key).filter(|session| !session.begins_here()) else { return };
+        let to = Target::previous(session);
+        let response = Message {
+            msn: Some(answer.msn),
+            lifetime: Some(answer.lifetime),
+            info: Some(Info::PROCESSED.into()),
+            external: answer.external,
+            bindings: answer.bindings.as_ref().map(|(port, addresses)| Bindings::of(*port, addresses)),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        self.send(to, &response, Purpose::Unwatched);
+    }
+
+    /// Sends the request of a session to the next peer, with the objects that `received` carries along.
+    pub(super) fn send_on(
+        &mut self,
+        key: Key,
+        lifetime: u32,
+        received: Option<(&RecvMessage<'_>, &Message<'_>)>,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.unanswered.get_or_insert(session.msn);
+        let (msn, deletes) = (session.msn, lifetime == 0);
+        let asked = session.asked.clone();
+        let (binding, terminal) = (session.plan.binding, session.plan.terminal);
+        let asks_bindings = session.local.as_ref().is_some_and(|local| local.bindings);
+        let hops = received.map(|(received, _)| received.hops);
+        let to = Target { hops, ..Target::next(session) };
+        let kind = match session.kind {
+            Kind::Create => MessageType::CREATE,
+            Kind::External => MessageType::EXTERNAL,
+        };
+        let mut addresses = Vec::new();
+        let bindings = match received.and_then(|(_, message)| message.bindings) {
+            // §3.7.2: each NAT that is not the edge adds its own.
+            Some(old) => {
+                addresses.extend_from_slice(old.octets());
+                addresses.extend(binding.iter().flat_map(|own| own.address.octets()));
+                let port = binding.map_or(old.port, |own| own.port);
+                Some(Bindings::of(port, &addresses))
+            }
+            None => asks_bindings.then_some(Bindings::EMPTY),
+        };
+        let types = IcmpTypes::of(&asked.icmp_types);
+        let message = Message {
+            proxy: asked.proxy,
+            extend: asked.extend,
+            lifetime: Some(lifetime),
+            msn: Some(msn),
+            efi: Some(asked.efi),
+            terminal,
+            nonce: asked.nonce,
+            icmp_types: (!asked.icmp_types.is_empty()).then_some(types),
+            bindings,
+            carried: received.map_or(crate::wire::Carried::NONE, |(_, message)| message.carried),
+            ..Message::new(kind)
+        };
+        let purpose = if deletes { Purpose::Unwatched } else { Purpose::Request(key, msn) };
+        self.send(to, &message, purpose);
+    }
+
+    /// Sends a NOTIFY about a session in one direction, if there is a peer (RFC 5973 §3.7.5).
+    pub(super) fn notify(&mut self, key: Key, info: Info, outbound: bool) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let to = if outbound {
+            if !session.plan.forwards {
+                return;
+            }
+            // The route may have changed: the old peer is meant.
+            Target::next(session).explicitly(session.next)
+        } else {
+            if session.begins_here() {
+                return;
+            }
+            Target::previous(session)
+        };
+        let notify = Message { info: Some(info.into()), ..Message::new(MessageType::NOTIFY) };
+        self.send(to, &notify, Purpose::Unwatched);
+    }
+
+    /// Makes GIST keep the routing state towards the responder as long as the session lives, so that a NOTIFY finds
+    /// its way; zero: GIST needs to keep it no longer.
+    pub(super) fn keep_route(&mut self, key: Key, lifetime: u32) {
+        let Some(session) = self.sessions.get(key).filter(|session| session.plan.forwards) else { return };
+        let (mri, id) = (session.plan.mri, session.id);
+        // Only the node that queries can keep it, which is the upstream one.
+        if mri.direction() == Direction::Downstream {
+            self.out.keep_route(self.config.nslp, mri, id, Duration::from_secs(lifetime.into()));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What this node does with a CREATE (RFC 5973 §3.7.1).
+
+use core::net::IpAddr;
+
+use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::Endpoint;
+use signalbox_core::service::RecvMessage;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Direction, Mri, PathCoupled};
+use signalbox_resources::config::Opening;
+use signalbox_resources::{Neighbour, Passage, PassageRequest, RequestedBy, Requester, Resources};
+
+use super::Natfw;
+use super::check::{self, Refused};
+use super::config::Middlebox;
+use super::interfaces::Side;
+use super::ports::Inside;
+use super::reservation::Invitation;
+use super::session::{Asked, Plan};
+use crate::wire::{Info, RuleAction};
+
+impl Natfw {
+    /// The plan for a CREATE that arrived. What it takes is given back by [`Natfw::undo`].
+    pub(super) fn plan_create(
+        &mut self,
+        received: &RecvMessage<'_>,
+        asked: &Asked,
+        lifetime: u32,
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        // §4.3.1: path-coupled, downstream.
+        let Mri::PathCoupled(flow) = asked.mri else { return Err(Info::POLICY_CONFLICT.into()) };
+        if flow.direction != Direction::Downstream {
+            return Err(Info::POLICY_CONFLICT.into());
+        }
+        check::values(&self.config, asked)?;
+        // Blocking is for receivers (§3.2.4).
+        if asked.efi.action != RuleAction::ALLOW {
+            return Err(Info::ACTION_NOT_APPLICABLE.into());
+        }
+        let ends_here = received.at_flow_end;
+        match self.config.middlebox {
+            Middlebox::None => Ok(Plan::plain(asked.mri, None, ends_here)),
+            Middlebox::TwiceNat => {
+                let outward = self.interfaces.side(received.ifindex) == Side::Inside;
+                let mapped = self.mapped(flow, outward)?;
+                // An alias of this node is no end of the flow.
+                Ok(Plan::plain(Mri::PathCoupled(mapped), None, ends_here && mapped.dst == flow.dst))
+            }
+            Middlebox::Firewall if ends_here => Ok(Plan::plain(asked.mri, None, true)),
+            Middlebox::Firewall => self.through_firewall(received, asked, flow, lifetime, resources),
+            Middlebox::Nat => self.through_nat(received, asked, flow, lifetime, resources),
+        }
+    }
+
+    fn through_firewall(
+        &mut self,
+        received: &RecvMessage<'_>,
+        asked: &Asked,
+        flow: PathCoupled,
+        lifetime: u32,
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        let side = self.interfaces.side(received.ifindex);
+        let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
+        check::packets(&self.config, &packets, false, second)?;
+        let invitation = match side {
+            Side::Inside => Invitation::None,
+            Side::Outside => self.invitation(&flow, second),
+        };
+        // §4.2.4: where data is blocked, signaling is not forwarded.
+        if invitation == Invitation::Blocked {
+            return Err(Info::POLICY_CONFLICT.into());
+        }
+        let invited = matches!(invitation, Invitation::Reserved(_));
+        let passage = self.passage(received, opening(side), &packets, lifetime, invited, resources)?;
+        let plan = Plan::plain(asked.mri, None, false);
+        Ok(self.proxied(side, asked, Plan { installs: true, passage: Some(passage), ..plan }))
+    }
+
+    fn through_nat(
+        &mut self,
+        received: &RecvMessage<'_>,
+        asked: &Asked,
+        flow: PathCoupled,
+        lifetime: u32,
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        let side = self.interfaces.side(received.ifindex);
+        let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
+        let mut onward = flow;
+        let invitation =
+            if self.interfaces.has(flow.dst) { self.invitation(&flow, second) } else { Invitation::None };
+        let reserved = match invitation {
+            Invitation::Reserved(key) => self.sessions.get(key).and_then(|session| {
+                // The port stays with the reservation as long as any flow uses it.
+                Some((session.plan.reserved?.inside, session.plan.lease))
+            }),
+            Invitation::Blocked | Invitation::None => None,
+        };
+        if side == Side::Outside && reserved.is_none() {
+            return Err(Info::NO_RESERVATION.into());
+        }
+        if reserved.is_none() && received.at_flow_end {
+            return Ok(Plan::plain(asked.mri, None, true));
+        }
+        check::packets(&self.config, &packets, false, second)?;
+        let mut lease = None;
+        if let Some((inside, held)) = reserved {
+            onward.dst = inside.address;
+            onward.dst_port = inside.port.or(flow.dst_port);
+            if let Some(held) = held {
+                self.ports.hold(held);
+                lease = Some(held);
+            }
+        }
+        // From the inside to an external address of this NAT, both ends are translated (RFC 4787 REQ-9). The source
+        // keeps its port then, because the session holds one lease only.
+        if side == Side::Inside {
+            let external = self.interfaces.external().filter(|_| flow.src.is_ipv4());
+            let external = external.ok_or(Info::POLICY_CONFLICT)?;
+            if reserved.is_none() {
+                (lease, onward.src_port) = self.lease_source(&flow, second)?;
+            }
+            onward.src = IpAddr::V4(external);
+        }
+        let plan = Plan { lease, installs: true, ..Plan::plain(Mri::PathCoupled(onward), None, false) };
+        let opening = if reserved.is_some() { Opening::Inward } else { Opening::Outward };
+        match self.passage(received, opening, &packets, lifetime, reserved.is_some(), resources) {
+            Ok(passage) => Ok(self.proxied(side, asked, Plan { passage: Some(passage), ..plan })),
+            Err(refused) => {
+                self.undo(plan, resources);
+                Err(refused)
+            }
+        }
+    }
+
+    /// External port for the source of a flow from the inside.
+    fn lease_source(
+        &mut self,
+        flow: &PathCoupled,
+        second: bool,
+    ) -> Result<(Option<signalbox_core::Key>, Option<u16>), Refused> {
+        let protocol = flow.protocol.ok_or(Info::PLAIN_IP)?;
+        if flow.src_prefix != 32 {
+            return Err(Info::SOURCE_RANGE.into());
+        }
+        if check::is_icmp(protocol) {
+            return Ok((None, None));
+        }
+        if !check::has_ports(protocol) {
+            return Err(Info::PROTOCOL_NOT_SUPPORTED.into());
+        }
+        let port = flow.src_port.filter(|port| *port != 0).ok_or(Info::SOURCE_PORTS)?;
+        let inside = Inside { address: flow.src, protocol, port, second };
+        let (lease, port) = self.ports.acquire(inside).map_err(|_| {
+            self.counters.ports_full += 1;
+            Refused::from(Info::NO_RESOURCES)
+        })?;
+        Ok((Some(lease), Some(port)))
+    }
+
+    /// In proxy mode the edge of the sender's network answers for the receiver (§3.7.6.2). It does so for its own side
+    /// only, so that nobody outside makes it vouch for a receiver inside.
+    fn proxied(&self, side: Side, asked: &Asked, plan: Plan) -> Plan {
+        if asked.proxy && self.config.edge && side == Side::Inside {
+            Plan { answers: true, forwards: asked.extend, ..plan }
+        } else {
+            plan
+        }
+    }
+
+    /// The flow as the other side of a twice-NAT knows it (§2.5, Appendix D.4).
+    pub(super) fn mapped(&self, flow: PathCoupled, outward: bool) -> Result<PathCoupled, Refused> {
+        let map = |address: IpAddr| {
+            let found = self.config.mappings.iter().find_map(|mapping| {
+                let (from, to) = if outward {
+                    (mapping.inside, mapping.outside)
+                } else {
+                    (mapping.outside, mapping.inside)
+                };
+                (from == address).then_some(to)
+            });
+            found.ok_or(Info::POLICY_CONFLICT)
+        };
+        Ok(PathCoupled { src: map(flow.src)?, dst: map(flow.dst)?, ..flow })
+    }
+
+    /// Asks the policy of the node (§3.6).
+    pub(super) fn passage(
+        &self,
+        received: &RecvMessage<'_>,
+        opening: Opening,
+        packets: &FlowFilter,
+        lifetime: u32,
+        invited: bool,
+        resources: &mut Resources,
+    ) -> Result<Passage, Refused> {
+        let authenticated = received.peer.is_some();
+        let requester = Requester {
+            peer: received.peer.clone(),
+            requested_by: received.peer_address.map_or(RequestedBy::Unknown, |address| {
+                RequestedBy::Neighbour(Neighbour { address, authenticated })
+            }),
+            ..Requester::at(received.peer_address.unwrap_or_else(|| received.mri.src()))
+        };
+        let lifetime = core::time::Duration::from_secs(lifetime.into());
+        let ask = PassageRequest { requester: &requester, opening, packets, lifetime, invited };
+        resources.open_passage(self.now, &ask).map_err(|refusal| {
+            tracing::info!(session = %received.session, peer = ?received.sii, reason = %refusal, "passage refused");
+            match refusal.rule {
+                signalbox_resources::refusal::Rule::TableFull { .. } => Info::NO_RESOURCES.into(),
+                _ => Info::AUTHORIZATION.into(),
+            }
+        })
+    }
+}
+
+const fn opening(side: Side) -> Opening {
+    match side {
+        Side::Inside => Opening::Outward,
+        Side::Outside => Opening::Inward,
+    }
+}
+
+/// The filter of the packets towards a receiver.
+pub(super) fn towards(
+    senders: Prefix,
+    receiver: Endpoint,
+    protocol: Option<u8>,
+    sender_port: Option<u16>,
+) -> FlowFilter {
+    FlowFilter {
+        protocol,
+        src_port: sender_port,
+        dst_port: receiver.port,
+        ..FlowFilter::between(senders, Prefix::host(receiver.address))
+    }
+}

@@ -1,0 +1,128 @@
+//! Events for users.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use signalbox_core::{Mri, SessionId};
+
+/// An event of a request. [`NatfwEvent::Refused`], [`NatfwEvent::Failed`] and [`NatfwEvent::Closed`] are the last of
+/// their request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum NatfwEvent {
+    /// Signaling has started.
+    Started {
+        /// The session.
+        session: SessionId,
+        /// Its flow or, with EXTERNAL, the routing of the message.
+        mri: Mri,
+    },
+    /// The request is invalid or cannot run here: no signaling has started.
+    Refused(Refusal),
+    /// The whole path granted the request; it comes again after each refresh whose result differs.
+    Granted(Granted),
+    /// A node reported an event (RFC 5973 §3.7.5); the request is repeated.
+    Notified(Code),
+    /// A node refused the request or ended the session, or no RESPONSE came.
+    Failed(Failure),
+    /// The user ended the request.
+    Closed,
+}
+
+/// What the path granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Granted {
+    /// The session.
+    pub session: SessionId,
+    /// Lifetime without a refresh.
+    pub lifetime: Duration,
+    /// The external address and port, to be given to the other side.
+    pub external: Option<(Ipv4Addr, Option<u16>)>,
+    /// External addresses of the other NATs.
+    pub bindings: Vec<Ipv4Addr>,
+}
+
+/// Class and code of a NATFW_INFO (RFC 5973 §4.2.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Code {
+    /// The class.
+    pub class: u8,
+    /// The code.
+    pub code: u8,
+}
+
+impl From<crate::wire::Info> for Code {
+    fn from(info: crate::wire::Info) -> Self {
+        Self { class: info.class.0, code: info.code }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = crate::wire::Info { class: crate::wire::InfoClass(self.class), code: self.code };
+        info.fmt(f)
+    }
+}
+
+/// Why a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Failure {
+    /// A node answered or reported so.
+    Code(Code),
+    /// No RESPONSE came within the lifetime of the request.
+    NoResponse,
+    /// GIST found no other node on the path.
+    NoNextNode,
+}
+
+/// Why a command does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Refusal {
+    /// The node does not run the application.
+    NoApplication,
+    /// The identifier is in use.
+    IdInUse,
+    /// Too many sessions, or too many requests that wait for a route.
+    TooMany,
+    /// There is no route to the destination.
+    NoRoute,
+    /// Addresses of different IP versions, or not of hosts.
+    Address,
+    /// Ports without a protocol, or a second port without ports.
+    Ports,
+    /// More than 255 types of ICMP messages, or types of another protocol.
+    IcmpTypes,
+    /// The lifetime is 0 or too long.
+    Lifetime,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoApplication => "the NATFW application does not run on this node",
+            Self::IdInUse => "a request with this identifier runs already",
+            Self::TooMany => "too many requests",
+            Self::NoRoute => "no route to the destination",
+            Self::Address => "not two addresses of hosts of one IP version",
+            Self::Ports => "ports need a protocol, and a second port needs a port",
+            Self::IcmpTypes => "at most 255 types of ICMP messages",
+            Self::Lifetime => "a lifetime of 1 s to 136 years is wanted",
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => code.fmt(f),
+            Self::NoResponse => f.write_str("no answer"),
+            Self::NoNextNode => f.write_str("no other node of the path runs the application"),
+        }
+    }
+}

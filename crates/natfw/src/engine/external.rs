@@ -1,0 +1,187 @@
+//! What this node does with an EXTERNAL (RFC 5973 §3.7.2).
+
+use core::net::IpAddr;
+
+use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::Endpoint;
+use signalbox_core::service::RecvMessage;
+use signalbox_core::{Direction, Mri};
+use signalbox_resources::Resources;
+use signalbox_resources::config::Opening;
+
+use super::Natfw;
+use super::check::{self, Refused};
+use super::config::Middlebox;
+use super::create::towards;
+use super::interfaces::Side;
+use super::ports::Inside;
+use super::session::{Asked, Plan, Reserved};
+use crate::wire::{DataTerminal, ExternalAddress, Info, ObjectType, Ports, RuleAction, TerminalPorts};
+
+/// The receiver of an EXTERNAL, and the senders that it means.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Receiver {
+    pub(super) address: IpAddr,
+    pub(super) senders: Prefix,
+}
+
+impl Receiver {
+    /// The receiver by the MRI: the source with the loose-end method (§3.8), the destination with the path-coupled one.
+    /// The loose-end destination is for the routing only. `None`: the message must not travel in this direction.
+    pub(super) fn of(mri: &Mri, terminal: &DataTerminal) -> Option<Self> {
+        let (sender, prefix) = terminal.sender;
+        let given = (prefix > 0).then_some(Prefix { addr: IpAddr::V4(sender), len: prefix });
+        match mri {
+            Mri::LooseEnd(end) if end.direction == Direction::Downstream => {
+                Some(Self { address: end.src, senders: given.unwrap_or(Prefix::all_like(end.src)) })
+            }
+            Mri::PathCoupled(flow) if flow.direction == Direction::Upstream => {
+                let senders = given.unwrap_or(Prefix { addr: flow.src, len: flow.src_prefix });
+                Some(Self { address: flow.dst, senders })
+            }
+            Mri::LooseEnd(_) | Mri::PathCoupled(_) => None,
+        }
+    }
+}
+
+impl Natfw {
+    /// The plan for an EXTERNAL that arrived. What it takes is given back by [`Natfw::undo`].
+    pub(super) fn plan_external(
+        &mut self,
+        received: &RecvMessage<'_>,
+        asked: &Asked,
+        lifetime: u32,
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        let Some(terminal) = asked.terminal else { return Err(Info::DTINFO_REQUIRED.into()) };
+        let receiver = Receiver::of(&asked.mri, &terminal).ok_or(Info::POLICY_CONFLICT)?;
+        check::values(&self.config, asked)?;
+        let side = self.interfaces.side(received.ifindex);
+        if !matches!(self.config.middlebox, Middlebox::None) && side == Side::Outside {
+            return Err(Info::EXTERNAL_SIDE.into());
+        }
+        let ends_here = received.at_flow_end && !self.config.edge;
+        if ends_here {
+            return Err(Info::NO_EDGE.into());
+        }
+        match self.config.middlebox {
+            Middlebox::None => Ok(Plan::plain(asked.mri, Some(terminal), false)),
+            Middlebox::TwiceNat => {
+                let mri = match asked.mri {
+                    Mri::PathCoupled(flow) => Mri::PathCoupled(self.mapped(flow, true)?),
+                    Mri::LooseEnd(end) => {
+                        let found = self.config.mappings.iter().find(|mapping| mapping.inside == end.src);
+                        let mapping = found.ok_or(Info::POLICY_CONFLICT)?;
+                        Mri::LooseEnd(signalbox_core::LooseEnd { src: mapping.outside, ..end })
+                    }
+                };
+                Ok(Plan::plain(mri, Some(terminal), false))
+            }
+            Middlebox::Firewall | Middlebox::Nat => {
+                self.reserve_for(received, asked, &terminal, receiver, lifetime, resources)
+            }
+        }
+    }
+
+    fn reserve_for(
+        &mut self,
+        received: &RecvMessage<'_>,
+        asked: &Asked,
+        terminal: &DataTerminal,
+        receiver: Receiver,
+        lifetime: u32,
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        let (nat, edge) = (self.config.translates(), self.config.edge);
+        let (blocks, second) = (asked.efi.action == RuleAction::DENY, asked.efi.sub_ports > 0);
+        // §3.7.2: a NAT lets nothing in by itself, so there is nothing to block.
+        if nat && blocks {
+            return Err(Refused::of(Info::ACTION_NOT_APPLICABLE, ObjectType::EFI));
+        }
+        let (protocol, ports) = (terminal.protocol(), terminal.ports());
+        let inside = Endpoint { address: receiver.address, port: ports.receiver };
+        let packets = signalbox_core::FlowFilter {
+            spi: terminal.spi(),
+            ..towards(receiver.senders, inside, protocol, ports.sender)
+        };
+        let dtinfo = |info| Refused::of(info, ObjectType::DTINFO);
+        check::packets(&self.config, &packets, true, second).map_err(dtinfo)?;
+        let opening = if blocks { Opening::Block } else { Opening::Reserve };
+        let mut plan = Plan::plain(asked.mri, Some(*terminal), false);
+        let mut place = inside;
+        if nat {
+            let (lease, external) = self.lease_receiver(inside, protocol, second).map_err(dtinfo)?;
+            plan.lease = Some(lease);
+            place = Endpoint { address: IpAddr::V4(external.address), port: external.port };
+            let ports = Ports { receiver: external.port, sender: ports.sender };
+            let transport = protocol.map(|protocol| (protocol, Some(TerminalPorts::Ports(ports))));
+            plan.terminal = Some(DataTerminal { transport, ..*terminal });
+            plan.mri = match asked.mri {
+                Mri::LooseEnd(end) => Mri::LooseEnd(signalbox_core::LooseEnd { src: place.address, ..end }),
+                Mri::PathCoupled(flow) => {
+                    let dst_port = flow.dst_port.and(place.port);
+                    Mri::PathCoupled(signalbox_core::PathCoupled { dst: place.address, dst_port, ..flow })
+                }
+            };
+            plan.external = Some(external).filter(|_| edge);
+            plan.binding = Some(external).filter(|_| !edge);
+        } else if let (IpAddr::V4(address), true, false, Mri::LooseEnd(_)) =
+            (receiver.address, edge, blocks, asked.mri)
+        {
+            // The address that an inner NAT gave, or the receiver's own.
+            plan.external = Some(ExternalAddress { address, port: ports.receiver });
+        }
+        plan.reserved = Some(Reserved {
+            address: place.address,
+            port: place.port,
+            protocol,
+            inside,
+            senders: receiver.senders,
+            sender_port: ports.sender,
+            spi: terminal.spi(),
+            second,
+            blocks,
+        });
+        if edge {
+            // §3.7.2: EXTERNAL does not leave the network, but in proxy mode with E (§3.7.6.3).
+            plan.answers = true;
+            plan.forwards = asked.proxy && asked.extend;
+            plan.installs = blocks;
+        }
+        let place = plan.reserved.is_some_and(|reserved| self.has_place(&reserved));
+        let allowed = if place {
+            self.passage(received, opening, &packets, lifetime, false, resources)
+        } else {
+            Err(Info::NO_RESOURCES.into())
+        };
+        match allowed {
+            Ok(passage) => Ok(Plan { passage: Some(passage), ..plan }),
+            Err(refused) => {
+                self.undo(plan, resources);
+                Err(refused)
+            }
+        }
+    }
+
+    /// External address and port for a receiver inside.
+    fn lease_receiver(
+        &mut self,
+        inside: Endpoint,
+        protocol: Option<u8>,
+        second: bool,
+    ) -> Result<(signalbox_core::Key, ExternalAddress), Info> {
+        let protocol = protocol.ok_or(Info::PLAIN_IP)?;
+        if !check::has_ports(protocol) {
+            return Err(Info::PROTOCOL_NOT_SUPPORTED);
+        }
+        let port = inside.port.ok_or(Info::DESTINATION_PORTS)?;
+        let address = self.interfaces.external().filter(|_| inside.address.is_ipv4());
+        let address = address.ok_or(Info::POLICY_CONFLICT)?;
+        let inside = Inside { address: inside.address, protocol, port, second };
+        let (lease, port) = self.ports.acquire(inside).map_err(|_| {
+            self.counters.ports_full += 1;
+            Info::NO_RESOURCES
+        })?;
+        Ok((lease, ExternalAddress { address, port: Some(port) }))
+    }
+}

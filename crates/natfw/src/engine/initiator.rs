@@ -1,0 +1,316 @@
+//! The initiator: requests of this node's users, repetitions and refreshes (RFC 5973 §3.4, §3.5, §3.7).
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::mri::{Direction, LooseEnd, PathCoupled};
+use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
+use signalbox_core::slab::Key;
+use signalbox_core::{Mri, SessionId};
+use signalbox_resources::Resources;
+
+use super::Natfw;
+use super::check::{has_ports, seconds};
+use super::command::{Command, ExposeRequest, OpenRequest, Options};
+use super::event::{Failure, Granted, NatfwEvent, Refusal};
+use super::session::{Answer, Asked, Kind, Local, Origin, Plan, Session, State};
+use super::table::Opening;
+use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts};
+
+/// Requests that wait for a route at one time.
+const MOST_LOOKUPS: usize = 256;
+
+/// A request that waits for the route that gives its address.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    lookup: u64,
+    id: u64,
+    command: Command,
+}
+
+impl Natfw {
+    pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
+        if matches!(command, Command::Close) {
+            return self.close_request(id, resources);
+        }
+        let waits = self.lookups.iter().any(|lookup| lookup.id == id);
+        if waits || self.commands.contains_key(&id) {
+            return self.out.event(id, NatfwEvent::Refused(Refusal::IdInUse));
+        }
+        let query = match &command {
+            Command::Open(open) if open.src.is_none() => RouteQuery {
+                protocol: open.protocol,
+                src_port: open.src_port,
+                dst_port: open.dst_port,
+                ..RouteQuery::to(open.dst)
+            },
+            Command::Expose(expose) if expose.address.is_none() => RouteQuery::to(expose.towards),
+            Command::Open(_) | Command::Expose(_) | Command::Close => {
+                return self.start(id, command, None, resources);
+            }
+        };
+        if self.lookups.len() >= MOST_LOOKUPS {
+            return self.out.event(id, NatfwEvent::Refused(Refusal::TooMany));
+        }
+        self.last_lookup += 1;
+        self.lookups.push(Lookup { lookup: self.last_lookup, id, command });
+        self.out.look_up(self.last_lookup, query);
+    }
+
+    pub(super) fn on_route(
+        &mut self,
+        lookup: u64,
+        result: Result<Route, NoRoute>,
+        resources: &mut Resources,
+    ) {
+        let Some(at) = self.lookups.iter().position(|waiting| waiting.lookup == lookup) else { return };
+        let Lookup { id, command, .. } = self.lookups.swap_remove(at);
+        match result {
+            Ok(route) => self.start(id, command, Some(route.src), resources),
+            Err(_) => self.out.event(id, NatfwEvent::Refused(Refusal::NoRoute)),
+        }
+    }
+
+    fn start(&mut self, id: u64, command: Command, own: Option<IpAddr>, resources: &mut Resources) {
+        let sid = self.rng.session_id();
+        let wanted = match &command {
+            Command::Open(open) => {
+                create(open, own, sid).map(|asked| (Kind::Create, asked, &open.options, false))
+            }
+            Command::Expose(expose) => external(expose, own, sid)
+                .map(|asked| (Kind::External, asked, &expose.options, expose.bindings)),
+            Command::Close => return,
+        };
+        let lifetime = self.config.lifetime();
+        let checked = wanted.and_then(|(kind, asked, options, bindings)| {
+            let lifetime = options.lifetime.unwrap_or(lifetime).as_secs();
+            let lifetime = u32::try_from(lifetime).ok().filter(|lifetime| *lifetime > 0);
+            Ok((kind, asked, lifetime.ok_or(Refusal::Lifetime)?, bindings))
+        });
+        let (kind, asked, lifetime, bindings) = match checked {
+            Ok(checked) => checked,
+            Err(refusal) => return self.out.event(id, NatfwEvent::Refused(refusal)),
+        };
+        let mri = asked.mri;
+        let opening = Opening {
+            id: sid,
+            kind,
+            origin: Origin::Command(id),
+            plan: Plan::plain(mri, asked.terminal, false),
+            asked,
+            // Users of this host share no table with strangers.
+            source: IpAddr::V4(core::net::Ipv4Addr::LOCALHOST),
+            msn: self.rng.u32(),
+            lifetime,
+            local: Some(Box::new(Local { lifetime, bindings, ..Local::default() })),
+        };
+        let Some(key) = self.open(opening, resources) else {
+            return self.out.event(id, NatfwEvent::Refused(Refusal::TooMany));
+        };
+        self.commands.insert(id, key);
+        self.tell(key, NatfwEvent::Started { session: sid, mri });
+        self.first_request(key);
+        self.rearm(key);
+    }
+
+    /// Sends the first request of a session that begins here.
+    pub(super) fn first_request(&mut self, key: Key) {
+        let (first, now) = (self.config.retry, self.now);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(local) = &mut session.local else { return };
+        local.retry = Some((now + first, first * 2));
+        let lifetime = local.lifetime;
+        session.accepted = lifetime;
+        self.send_on(key, lifetime, None);
+    }
+
+    /// Sends the request of a session again, with the next number: to refresh it, because it was not answered, or because
+    /// the route changed (§3.5, §3.7.3, §3.9).
+    pub(super) fn request_again(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.msn = session.msn.wrapping_add(1);
+        if let Some(local) = &mut session.local {
+            local.refresh = None;
+        }
+        self.first_request(key);
+    }
+
+    /// The repetitions and refreshes of a session that are due.
+    pub(super) fn step_local(&mut self, key: Key) {
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(local) = &mut session.local else { return };
+        if let Some((at, wait)) = local.retry
+            && at <= now
+        {
+            local.retry = Some((now + wait, wait * 2));
+            let lifetime = local.lifetime;
+            session.msn = session.msn.wrapping_add(1);
+            self.counters.retransmissions += 1;
+            return self.send_on(key, lifetime, None);
+        }
+        if local.refresh.is_some_and(|at| at <= now) {
+            self.request_again(key);
+        }
+    }
+
+    /// A session that begins here was granted.
+    pub(super) fn on_own_success(&mut self, key: Key, message: &Message<'_>, granted: u32) {
+        let refresh = self.config.refresh;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let lifetime = Duration::from_secs(granted.into());
+        session.state = State::Established;
+        session.expires = self.now + lifetime;
+        let proxy = matches!(session.origin, Origin::Proxy(_));
+        let id = session.id;
+        let Some(local) = &mut session.local else { return };
+        local.retry = None;
+        if proxy {
+            // The edge has a rule of its own, and no previous peer to answer.
+            if session.plan.installs {
+                let msn = session.msn;
+                self.succeed(key, Answer { msn, lifetime: granted, external: None, bindings: None });
+            }
+            return;
+        }
+        // §3.4: a shorter lifetime than requested makes refreshes more frequent, by the same relation.
+        let period = refresh.min(lifetime * 4 / 21);
+        local.refresh = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
+        let external = message.external.map(|external| (external.address, external.port));
+        let bindings = message.bindings.map(|bindings| bindings.iter().collect()).unwrap_or_default();
+        let granted = Granted { session: id, lifetime, external, bindings };
+        if local.granted.as_ref() != Some(&granted) {
+            local.granted = Some(granted.clone());
+            self.tell(key, NatfwEvent::Granted(granted));
+        }
+        self.keep_route(key, seconds(lifetime));
+    }
+
+    /// A session that begins here had no RESPONSE in its lifetime.
+    pub(super) fn give_up(&mut self, key: Key, resources: &mut Resources) {
+        self.counters.gave_up += 1;
+        match self.sessions.get(key).map(|session| &session.origin) {
+            Some(Origin::Proxy(primary)) => {
+                let primary = *primary;
+                self.secondary_failed(primary, resources);
+            }
+            _ => self.tell(key, NatfwEvent::Failed(Failure::NoResponse)),
+        }
+        self.close(key, resources);
+    }
+
+    fn close_request(&mut self, id: u64, resources: &mut Resources) {
+        if let Some(at) = self.lookups.iter().position(|waiting| waiting.id == id) {
+            self.lookups.swap_remove(at);
+            return self.out.event(id, NatfwEvent::Closed);
+        }
+        let Some(key) = self.commands.get(&id).copied() else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.msn = session.msn.wrapping_add(1);
+        self.send_on(key, 0, None);
+        self.tell(key, NatfwEvent::Closed);
+        self.close(key, resources);
+    }
+}
+
+/// The nonce of a session: the first 32 bits of its identifier (§3.7.6.1; NATFW_NONCE has no room for 128).
+pub(super) const fn nonce(session: SessionId) -> u32 {
+    let [a, b, c, d, ..] = session.0;
+    u32::from_be_bytes([a, b, c, d])
+}
+
+const fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !(v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast()),
+        IpAddr::V6(v6) => !(v6.is_unspecified() || v6.is_multicast()),
+    }
+}
+
+fn options(
+    options: &Options,
+    ports: bool,
+    sid: SessionId,
+    action: RuleAction,
+    mri: Mri,
+) -> Result<Asked, Refusal> {
+    if options.second_port && !ports {
+        return Err(Refusal::Ports);
+    }
+    if options.icmp_types.len() > 255 {
+        return Err(Refusal::IcmpTypes);
+    }
+    Ok(Asked {
+        mri,
+        efi: FlowInfo { action, sub_ports: options.second_port.into() },
+        terminal: None,
+        icmp_types: options.icmp_types.as_slice().into(),
+        nonce: options.proxy.then(|| nonce(sid)),
+        proxy: options.proxy,
+        extend: options.extend,
+    })
+}
+
+/// The CREATE for a flow: from the sender to the receiver, downstream (§4.3.1).
+fn create(open: &OpenRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Asked, Refusal> {
+    let src = open.src.or(own).ok_or(Refusal::NoRoute)?;
+    if src.is_ipv4() != open.dst.is_ipv4() || !is_host(src) || !is_host(open.dst) {
+        return Err(Refusal::Address);
+    }
+    let ported = open.protocol.is_some_and(has_ports);
+    if (open.src_port.is_some() || open.dst_port.is_some()) && !ported {
+        return Err(Refusal::Ports);
+    }
+    let mri = Mri::PathCoupled(PathCoupled {
+        protocol: open.protocol,
+        src_port: open.src_port,
+        dst_port: open.dst_port,
+        ..PathCoupled::between(src, open.dst)
+    });
+    options(&open.options, open.dst_port.is_some(), sid, RuleAction::ALLOW, mri)
+}
+
+/// The EXTERNAL for a receiver (§3.7.2): loose-end towards the edge, or against the path of the data.
+fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Asked, Refusal> {
+    let receiver = expose.address.or(own).ok_or(Refusal::NoRoute)?;
+    let (towards, from) = (expose.towards, expose.from);
+    let same = receiver.is_ipv4() == towards.is_ipv4()
+        && from.is_none_or(|from| from.addr.is_ipv4() == receiver.is_ipv4());
+    if !same || !is_host(receiver) || !is_host(towards) {
+        return Err(Refusal::Address);
+    }
+    if !has_ports(expose.protocol) {
+        return Err(Refusal::Ports);
+    }
+    let given = |port: u16| (port != 0).then_some(port);
+    let ports = Ports { receiver: given(expose.port), sender: expose.from_port };
+    // §3.7.2: no address if the sender is not known. The object has no IPv6 form; the MRI has the sender then.
+    let sender = match from {
+        Some(Prefix { addr: IpAddr::V4(v4), len }) => (v4, len),
+        _ => (core::net::Ipv4Addr::UNSPECIFIED, 0),
+    };
+    let terminal =
+        DataTerminal { transport: Some((expose.protocol, Some(TerminalPorts::Ports(ports)))), sender };
+    let mri = if expose.path_coupled {
+        let senders = from.unwrap_or(Prefix::all_like(receiver));
+        Mri::PathCoupled(PathCoupled {
+            src_prefix: senders.len,
+            protocol: Some(expose.protocol),
+            src_port: ports.sender,
+            dst_port: ports.receiver,
+            direction: Direction::Upstream,
+            ..PathCoupled::between(senders.addr, receiver)
+        })
+    } else {
+        Mri::LooseEnd(LooseEnd { src: receiver, dst: towards, direction: Direction::Downstream })
+    };
+    let action = if expose.block { RuleAction::DENY } else { RuleAction::ALLOW };
+    let asked = options(&expose.options, ports.receiver.is_some(), sid, action, mri)?;
+    Ok(Asked { terminal: Some(terminal), ..asked })
+}
+
+impl Natfw {
+    /// The session of a command.
+    pub(super) fn session_of(&self, id: u64) -> Option<&Session> {
+        self.sessions.get(*self.commands.get(&id)?)
+    }
+}

@@ -1,0 +1,225 @@
+//! The NATFW application as an engine without clock, socket or thread.
+//!
+//! **Drain invariant.** After each [`Natfw::handle`], call [`Natfw::poll`] until it returns `None`, then ask
+//! [`Natfw::next_deadline`]. Extra polls have no effect. Time never runs backwards. The driver of the engine answers each
+//! [`Output::RouteLookup`] by one [`Input::Route`] and each [`Output::Open`] by one [`Input::Opened`] of the same id.
+//!
+//! | file | RFC 5973 |
+//! |---|---|
+//! | `receive.rs` | §3.3: what every message goes through |
+//! | `request.rs` | §3.5, §3.7.3, §3.7.4, §3.10: new sessions, refreshes, updates, deletions |
+//! | `create.rs` | §3.7.1, §3.7.6.2 |
+//! | `external.rs` | §3.7.2 |
+//! | `reservation.rs` | §3.8 |
+//! | `proxy.rs` | §3.7.6.1 |
+//! | `response.rs` | §3.4, §3.7.1: RESPONSE, and rules that become active |
+//! | `notify.rs`, `sweep.rs` | §3.7.5, §3.9, aggregated messages |
+//! | `initiator.rs` | §3.4, §3.5: the user's side |
+//! | `check.rs` | values that are refused |
+//! | `ports.rs` | the external ports of a NAT |
+
+mod check;
+mod command;
+mod compose;
+mod config;
+mod counters;
+mod create;
+mod event;
+mod external;
+mod initiator;
+mod interfaces;
+mod io;
+mod notify;
+mod outbox;
+mod ports;
+mod proxy;
+mod receive;
+mod request;
+mod reservation;
+mod response;
+mod session;
+mod sweep;
+mod table;
+mod view;
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::rng::Random;
+use signalbox_core::service::{Indication, MessageStatus, Next};
+use signalbox_core::shares::Shares;
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{Changes, SessionChange, Time};
+use signalbox_resources::Resources;
+
+pub use command::{Command, ExposeRequest, OpenRequest, Options};
+pub use config::{Config, Mapping, Middlebox, OpenBits};
+pub use counters::Counters;
+pub use event::{Code, Failure, Granted, NatfwEvent, Refusal};
+pub use io::{Input, Output};
+pub use session::{Kind, State};
+pub use view::{Role, SessionView};
+
+use initiator::Lookup;
+use interfaces::Interfaces;
+use outbox::{Outbox, Purpose};
+use ports::Ports;
+use session::Session;
+use sweep::Sweep;
+
+/// The NATFW application of one node.
+#[derive(Debug)]
+pub struct Natfw {
+    config: Config,
+    counters: Counters,
+    /// Sessions that appeared and disappeared, while somebody watches.
+    changes: Changes<SessionChange>,
+    /// The time of the last input.
+    now: Time,
+    rng: Random,
+    hasher: KeyedHasher,
+    interfaces: Interfaces,
+    sessions: Slab<Session>,
+    by_session: Index,
+    /// Sessions by what they reserve.
+    reservations: Index,
+    /// What each source holds of the table of sessions.
+    shares: Shares<IpAddr>,
+    ports: Ports,
+    /// Sessions of users, by the user's identifier.
+    commands: BTreeMap<u64, Key>,
+    /// Requests of users that wait for a route.
+    lookups: Vec<Lookup>,
+    last_lookup: u64,
+    /// EXTERNALs in proxy mode whose CREATE is to be made at the end of this turn; one at most.
+    pending_proxies: Vec<Key>,
+    /// Aggregated messages that are being processed.
+    sweeps: VecDeque<Sweep>,
+    wheel: Wheel,
+    out: Outbox,
+}
+
+impl Natfw {
+    /// An application without sessions. Session identifiers, sequence numbers and ports are drawn from `seed`.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut rng = Random::new(seed);
+        let (first, last) = if config.translates() { (config.first_port, config.last_port) } else { (1, 0) };
+        Self {
+            counters: Counters::default(),
+            changes: Changes::default(),
+            now: Time::ZERO,
+            hasher: KeyedHasher::new(&mut rng),
+            interfaces: Interfaces::default(),
+            sessions: Slab::new(config.max_sessions),
+            by_session: Index::new(),
+            reservations: Index::new(),
+            shares: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
+            ports: Ports::new(first, last, &mut rng),
+            commands: BTreeMap::new(),
+            lookups: Vec::new(),
+            last_lookup: 0,
+            pending_proxies: Vec::new(),
+            sweeps: VecDeque::new(),
+            wheel: Wheel::default(),
+            out: Outbox::new(config.max_watched),
+            rng,
+            config,
+        }
+    }
+
+    /// Takes one input at `now`. Drain [`Natfw::poll`] afterwards.
+    pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        self.out.release();
+        match input {
+            Input::Timer => self.on_timer(resources),
+            Input::Indication(Indication::RecvMessage(ref message)) => self.on_message(message, resources),
+            Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
+                let purpose = self.out.settle(handle, session);
+                match (purpose, status) {
+                    (Some(Purpose::Request(key, msn)), MessageStatus::Failed(error)) => {
+                        self.on_unsent(key, msn, error, resources);
+                        self.rearm(key);
+                    }
+                    (Some(Purpose::Request(..) | Purpose::Unwatched) | None, _) => {}
+                }
+            }
+            Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }) => {
+                if nslp == self.config.nslp {
+                    self.on_network(&mri, session, event);
+                }
+            }
+            Input::Interfaces(interfaces) => self.interfaces.set(interfaces, &self.config),
+            Input::Route { id, result } => self.on_route(id, result, resources),
+            Input::Opened { id, result } => {
+                self.on_opened(id, result, resources);
+                self.rearm(Key::from_u64(id.0));
+            }
+            Input::Command { id, command } => self.on_command(id, command, resources),
+        }
+        self.step_proxies(resources);
+        self.step_sweep(resources);
+    }
+
+    /// The next output, if any. Its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.out.poll()
+    }
+
+    /// Who takes the next output of [`Natfw::poll`]; `None`: there is no output.
+    #[inline]
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        self.out.next()
+    }
+
+    /// When [`Input::Timer`] is due next; `None` while no timer runs.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let sweep = (!self.sweeps.is_empty()).then_some(self.now);
+        [self.wheel.next_deadline(), sweep].into_iter().flatten().min()
+    }
+
+    /// The list of sessions that appear and disappear, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
+        &mut self.changes
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn on_timer(&mut self, resources: &mut Resources) {
+        while let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) {
+            if let Some(key) = self.sessions.key_of(index) {
+                self.step(key, resources);
+                self.rearm(key);
+            }
+        }
+    }
+
+    /// Does all actions of a session that are due.
+    fn step(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if session.expires > self.now {
+            return self.step_local(key);
+        }
+        if session.begins_here() {
+            return self.give_up(key, resources);
+        }
+        self.counters.expired += 1;
+        tracing::debug!(session = %session.id, state = ?session.state, "session expired");
+        self.close(key, resources);
+    }
+}

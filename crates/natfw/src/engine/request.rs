@@ -1,0 +1,227 @@
+//! CREATE and EXTERNAL at a node that did not make them (RFC 5973 §3.5, §3.7.1–3.7.4, §3.10).
+
+use core::time::Duration;
+
+use signalbox_core::SessionId;
+use signalbox_core::service::RecvMessage;
+use signalbox_core::slab::Key;
+use signalbox_resources::Resources;
+
+use super::Natfw;
+use super::check::{self, Refused};
+use super::session::{Answer, Asked, Kind, Origin, Plan, State, newer};
+use super::table::Opening;
+use crate::wire::{Info, Message, MessageType};
+
+/// The session identifier of aggregated messages (RFC 5973 §3.7.4, §3.7.5).
+pub(super) const ALL_SESSIONS: SessionId = SessionId([0; 16]);
+
+impl Natfw {
+    pub(super) fn on_request(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        resources: &mut Resources,
+    ) {
+        // Both are mandatory, so a message that parses has them.
+        let (Some(msn), Some(asked)) = (message.msn, Asked::of(message, received.mri)) else { return };
+        if received.session == ALL_SESSIONS {
+            return self.on_aggregate_deletion(received, message, msn);
+        }
+        // An explicitly routed request is for aggregated deletions only: others follow the route.
+        if received.validation.unchecked_route {
+            self.counters.unverified += 1;
+            return;
+        }
+        let Some(key) = self.find(received.session) else {
+            if message.deletes() {
+                self.counters.unknown_session += 1;
+                return;
+            }
+            return self.begin(received, message, msn, asked, resources);
+        };
+        let Some(session) = self.sessions.get(key) else { return };
+        // §3.7.1, §3.7.2: an initiator discards what it receives.
+        if session.begins_here() || session.kind != kind_of(message) {
+            self.counters.misdirected += 1;
+            return;
+        }
+        if !newer(msn, session.msn) {
+            self.counters.old_msn += 1;
+            tracing::debug!(session = %received.session, msn, reason = "old sequence number", "message dropped");
+            return;
+        }
+        // The session belongs to its peer. Another peer can only be on a changed route of the same flow: it can neither
+        // delete the session nor turn its rule to another flow.
+        let same_peer = session.previous == received.sii;
+        let same_flow = session.asked == asked;
+        if !same_peer && (message.deletes() || !same_flow) {
+            self.counters.foreign += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "session of another peer", "message dropped");
+            if !message.deletes() {
+                self.refuse(received, msn, Info::AUTHORIZATION, None, None);
+            }
+            return;
+        }
+        if message.deletes() {
+            self.on_deletion(key, received, message, msn, resources);
+        } else if same_flow {
+            self.on_refresh(key, received, message, msn);
+        } else {
+            self.on_update(key, received, message, msn, asked, resources);
+        }
+    }
+
+    /// A new session.
+    fn begin(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        msn: u32,
+        asked: Asked,
+        resources: &mut Resources,
+    ) {
+        let planned = self.plan(received, message, &asked, resources);
+        let (plan, lifetime) = match planned {
+            Ok(planned) => planned,
+            Err(Refused { info, object, lifetime }) => {
+                return self.refuse(received, msn, info, object, lifetime);
+            }
+        };
+        let opening = Opening {
+            id: received.session,
+            kind: kind_of(message),
+            origin: Origin::Peer,
+            asked,
+            plan,
+            source: received.peer_address.unwrap_or_else(|| received.mri.src()),
+            msn,
+            lifetime,
+            local: None,
+        };
+        match self.open(opening, resources) {
+            Some(key) => self.proceed(key, received, message),
+            None => self.refuse(received, msn, Info::NO_RESOURCES, None, None),
+        }
+    }
+
+    /// The plan for a request, and the lifetime in seconds that this node accepts.
+    fn plan(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        asked: &Asked,
+        resources: &mut Resources,
+    ) -> Result<(Plan, u32), Refused> {
+        let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
+        let plan = match kind_of(message) {
+            Kind::Create => self.plan_create(received, asked, lifetime, resources)?,
+            Kind::External => self.plan_external(received, asked, lifetime, resources)?,
+        };
+        let most = plan.passage.as_ref().and_then(|passage| passage.max_lifetime);
+        Ok((plan, most.map_or(lifetime, |most| lifetime.min(check::seconds(most)))))
+    }
+
+    /// A request with the same session and flow (§3.7.3). Forwarders and the responder only prolong; they never refresh by
+    /// themselves.
+    fn on_refresh(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>, msn: u32) {
+        let lifetime = match check::lifetime(&self.config, message.lifetime.unwrap_or(0)) {
+            Ok(lifetime) => lifetime,
+            Err(Refused { info, object, lifetime }) => {
+                return self.refuse(received, msn, info, object, lifetime);
+            }
+        };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let most = session.plan.passage.as_ref().and_then(|passage| passage.max_lifetime);
+        session.accepted = most.map_or(lifetime, |most| lifetime.min(check::seconds(most)));
+        session.msn = msn;
+        // §3.7.3: now and the lifetime. It is not stopped while the RESPONSE is awaited.
+        session.expires = self.now + Duration::from_secs(session.accepted.into());
+        if session.state == State::Transitory {
+            session.state = State::Established;
+        }
+        self.proceed(key, received, message);
+    }
+
+    /// A request with the same session for another flow (§3.10). It is judged like an initial one, and replaces the rule
+    /// when it succeeds.
+    fn on_update(
+        &mut self,
+        key: Key,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        msn: u32,
+        asked: Asked,
+        resources: &mut Resources,
+    ) {
+        let (plan, lifetime) = match self.plan(received, message, &asked, resources) {
+            Ok(planned) => planned,
+            Err(Refused { info, object, lifetime }) => {
+                return self.refuse(received, msn, info, object, lifetime);
+            }
+        };
+        self.unreserve(key);
+        let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
+        let old = core::mem::replace(&mut session.plan, plan);
+        session.asked = asked;
+        session.msn = msn;
+        session.unanswered = None;
+        session.accepted = lifetime;
+        session.expires = self.now + Duration::from_secs(lifetime.into());
+        session.state = State::Pending;
+        // The rule of the former flow ends with the request for the new one, so that no packet of the former flow uses a
+        // port that another host may get.
+        let closes = core::mem::take(&mut session.active) || session.kernel > 0;
+        session.waiting = None;
+        if closes {
+            self.out.close(signalbox_core::pinhole::PinholeId(key.to_u64()));
+        }
+        self.undo(old, resources);
+        self.reserve(key);
+        self.proceed(key, received, message);
+    }
+
+    /// Sends an accepted request on, or answers it.
+    fn proceed(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.previous = received.sii;
+        session.previous_state = received.state;
+        let (answers, forwards, lifetime) = (session.plan.answers, session.plan.forwards, session.accepted);
+        if forwards {
+            self.send_on(key, lifetime, Some((received, message)));
+        }
+        if answers {
+            let Some(session) = self.sessions.get(key) else { return };
+            let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
+            let external = session.plan.external;
+            self.succeed(key, Answer { msn: session.msn, lifetime, external, bindings });
+            self.proxy_for(key);
+        }
+    }
+
+    /// Deletes a session at once and sends the deletion on (§3.7.4). It is not answered.
+    fn on_deletion(
+        &mut self,
+        key: Key,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        msn: u32,
+        resources: &mut Resources,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.msn = msn;
+        let forwards = session.plan.forwards;
+        self.counters.deleted += 1;
+        if forwards {
+            self.send_on(key, 0, Some((received, message)));
+        }
+        self.close(key, resources);
+    }
+}
+
+const fn kind_of(message: &Message<'_>) -> Kind {
+    match message.kind {
+        MessageType::EXTERNAL => Kind::External,
+        _ => Kind::Create,
+    }
+}

@@ -1,0 +1,107 @@
+//! Reservations by EXTERNAL, and the CREATEs that they are for (RFC 5973 §3.8).
+
+use core::net::IpAddr;
+
+use signalbox_core::PathCoupled;
+use signalbox_core::slab::Key;
+
+use super::Natfw;
+use super::session::{Reserved, Session, State};
+
+/// Reservations with the same address, protocol and port, at most. They differ by their senders. A search compares all
+/// of them.
+const MOST_ALIKE: usize = 16;
+
+/// What reservations are found by; 0 is a wildcard.
+type Place = (IpAddr, u8, u16);
+
+impl Reserved {
+    fn place(&self) -> Place {
+        (self.address, self.protocol.unwrap_or(0), self.port.unwrap_or(0))
+    }
+
+    /// Whether a flow is one of those that are meant (RFC 5973 §3.8, table 1).
+    fn matches(&self, flow: &PathCoupled, second: bool) -> bool {
+        let same = |wanted: Option<u16>, port: Option<u16>| wanted.is_none_or(|wanted| port == Some(wanted));
+        self.address == flow.dst
+            && self.protocol.is_none_or(|protocol| flow.protocol == Some(protocol))
+            && self.senders.len <= flow.src_prefix
+            && self.senders.contains(flow.src)
+            && same(self.port, flow.dst_port)
+            && same(self.sender_port, flow.src_port)
+            && self.spi.is_none_or(|spi| flow.spi == Some(spi))
+            && (self.second || !second)
+    }
+
+    /// Whether a flow has packets of those that are meant, if not only such.
+    fn touches(&self, flow: &PathCoupled) -> bool {
+        let meets = |wanted: Option<u16>, port: Option<u16>| {
+            wanted.is_none_or(|wanted| port.is_none_or(|port| port == wanted))
+        };
+        let src = signalbox_core::node::Prefix { addr: flow.src, len: flow.src_prefix };
+        self.address == flow.dst
+            && self.protocol.is_none_or(|protocol| flow.protocol.is_none_or(|given| given == protocol))
+            && (self.senders.contains(flow.src) || src.contains(self.senders.addr))
+            && meets(self.port, flow.dst_port)
+            && meets(self.sender_port, flow.src_port)
+    }
+}
+
+/// What the reservations say about a flow towards the inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Invitation {
+    /// No reservation is for it.
+    None,
+    /// A host inside blocks it.
+    Blocked,
+    /// A host inside waits for it; the session of the reservation.
+    Reserved(Key),
+}
+
+impl Natfw {
+    /// Enters the reservation of a session, if it has one.
+    pub(super) fn reserve(&mut self, key: Key) {
+        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved) else { return };
+        let hash = self.hasher.hash_one(&reserved.place());
+        let (sessions, hasher) = (&self.sessions, &self.hasher);
+        let rehash = |i| {
+            let reserved = sessions.get_index(i).and_then(|s: &Session| s.plan.reserved);
+            reserved.map_or(0, |reserved| hasher.hash_one(&reserved.place()))
+        };
+        self.reservations.insert(hash, key.index(), rehash);
+    }
+
+    /// Removes the reservation of a session.
+    pub(super) fn unreserve(&mut self, key: Key) {
+        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved) else { return };
+        let index = key.index();
+        self.reservations.remove(self.hasher.hash_one(&reserved.place()), |i| i == index);
+    }
+
+    /// Whether another reservation finds a place beside those that are alike.
+    pub(super) fn has_place(&self, reserved: &Reserved) -> bool {
+        self.reservations.candidates(self.hasher.hash_one(&reserved.place())).count() < MOST_ALIKE
+    }
+
+    /// What the reservations say about a flow. A block counts more than a reservation, and counts for a part of the flow.
+    pub(super) fn invitation(&self, flow: &PathCoupled, second: bool) -> Invitation {
+        let (protocol, port) = (flow.protocol.unwrap_or(0), flow.dst_port.unwrap_or(0));
+        let mut found = Invitation::None;
+        for place in [(flow.dst, protocol, port), (flow.dst, protocol, 0), (flow.dst, 0, 0)] {
+            for index in self.reservations.candidates(self.hasher.hash_one(&place)) {
+                let Some((key, session)) = self.sessions.entry(index) else { continue };
+                let Some(reserved) = session.plan.reserved else { continue };
+                if session.state == State::Pending {
+                    continue;
+                }
+                if reserved.blocks && reserved.touches(flow) {
+                    return Invitation::Blocked;
+                }
+                if !reserved.blocks && reserved.matches(flow, second) {
+                    found = Invitation::Reserved(key);
+                }
+            }
+        }
+        found
+    }
+}

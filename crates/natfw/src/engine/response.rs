@@ -1,0 +1,220 @@
+//! RESPONSE (RFC 5973 §3.4, §3.7.1, §3.7.2), and the rules that it makes active.
+
+use core::time::Duration;
+
+use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Verdict};
+use signalbox_core::service::{RecvMessage, SendError};
+use signalbox_core::slab::Key;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Direction, Mri};
+use signalbox_resources::Resources;
+
+use super::Natfw;
+use super::check::seconds;
+use super::event::{Failure, NatfwEvent};
+use super::session::{Answer, Kind, Origin, Session, State};
+use crate::wire::{Info, InfoClass, Information, Message};
+
+impl Natfw {
+    pub(super) fn on_response(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        resources: &mut Resources,
+    ) {
+        let key = self.find(received.session);
+        let (Some(key), Some(msn), Some(info)) = (key, message.msn, message.info) else {
+            self.counters.stray_responses += 1;
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        // It comes over the routing state of the request: from the next peer, along the same flow. A class of events is
+        // for NOTIFY only (§4.2.5).
+        let same_flow = received.mri == session.plan.mri.inverted() && !received.validation.unchecked_route;
+        let same_peer =
+            session.next.is_none() || session.next == received.sii || session.state != State::Established;
+        let known = info.info.class != InfoClass::INFORMATIONAL;
+        if !session.plan.forwards || !same_flow || !same_peer || !known || !session.awaits(msn) {
+            self.counters.stray_responses += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, msn, reason = "no request waits for it", "RESPONSE dropped");
+            return;
+        }
+        session.next = received.sii;
+        session.unanswered = if msn == session.msn { None } else { Some(msn.wrapping_add(1)) };
+        let (answered, accepted) = (session.plan.answers, session.accepted);
+        if !info.info.is_success() {
+            // §3.7.6.3: what happens beyond an edge that has answered is ignored.
+            if !answered {
+                self.fail(key, msn, info, message.lifetime, resources);
+            }
+            return;
+        }
+        // A success has NATFW_LT, else it would not have parsed.
+        let granted = message.lifetime.unwrap_or(0);
+        if session.begins_here() {
+            return self.on_own_success(key, message, granted.min(accepted));
+        }
+        let least = seconds(self.config.min_lifetime);
+        let wrong = if granted > accepted {
+            Some((Info::MODIFIED_TOO_BIG, accepted))
+        } else if granted < least {
+            Some((Info::MODIFIED_TOO_SMALL, least))
+        } else {
+            None
+        };
+        if let Some((wrong, limit)) = wrong {
+            self.counters.refused += 1;
+            self.notify(key, Info::TERMINATED, true);
+            return self.fail(key, msn, wrong.into(), Some(limit), resources);
+        }
+        let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
+        self.succeed(key, Answer { msn, lifetime: granted, external: message.external, bindings });
+    }
+
+    /// The request of a session succeeded: its rule becomes active, then the RESPONSE goes to the previous peer.
+    pub(super) fn succeed(&mut self, key: Key, answer: Answer) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let lifetime = Duration::from_secs(answer.lifetime.into());
+        session.expires = self.now + lifetime;
+        if !session.plan.installs {
+            session.state = State::Established;
+            self.keep_route(key, answer.lifetime);
+            return self.answer_success(key, &answer);
+        }
+        let Some(pinhole) = rule(session) else { return };
+        session.kernel = session.kernel.saturating_add(1);
+        let seconds = answer.lifetime;
+        session.waiting = Some(Box::new(answer));
+        self.out.open(PinholeId(key.to_u64()), pinhole, lifetime);
+        self.keep_route(key, seconds);
+    }
+
+    /// The kernel's answer to a rule.
+    pub(super) fn on_opened(
+        &mut self,
+        id: PinholeId,
+        result: Result<(), PinholeError>,
+        resources: &mut Resources,
+    ) {
+        let key = Key::from_u64(id.0);
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.kernel > 0) else { return };
+        session.kernel -= 1;
+        // A later request for the same rule has its own answer.
+        if session.kernel > 0 {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                let again = core::mem::replace(&mut session.active, true);
+                session.state = State::Established;
+                let waiting = session.waiting.take();
+                *(if again { &mut self.counters.refreshed } else { &mut self.counters.opened }) += 1;
+                if let Some(answer) = waiting {
+                    self.answer_success(key, &answer);
+                }
+            }
+            Err(error) => {
+                self.counters.kernel_refused += 1;
+                tracing::warn!(session = %session.id, %error, "rule not installed");
+                let msn = session.waiting.take().map_or(session.msn, |answer| answer.msn);
+                let info = match error {
+                    PinholeError::Full => Info::NO_RESOURCES,
+                    PinholeError::Conflict => Info::POLICY_CONFLICT,
+                    PinholeError::Unsupported | PinholeError::Failed => Info::INTERNAL,
+                };
+                self.notify(key, Info::TERMINATED, true);
+                self.fail(key, msn, info.into(), None, resources);
+            }
+        }
+    }
+
+    /// A session is Dead because its request failed: an error RESPONSE goes to the previous peer, and all that was
+    /// remembered or active is dropped.
+    pub(super) fn fail(
+        &mut self,
+        key: Key,
+        msn: u32,
+        info: Information,
+        lifetime: Option<u32>,
+        resources: &mut Resources,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        self.counters.ended += 1;
+        match session.origin {
+            Origin::Peer => self.answer_error(key, msn, info, lifetime),
+            Origin::Command(_) => self.tell(key, NatfwEvent::Failed(Failure::Code(info.info.into()))),
+            Origin::Proxy(primary) => self.secondary_failed(primary, resources),
+        }
+        self.close(key, resources);
+    }
+
+    /// GIST could not send a request to the next node (§3.7.1, §3.7.6.2).
+    pub(super) fn on_unsent(&mut self, key: Key, msn: u32, error: SendError, resources: &mut Resources) {
+        let Some(session) = self.sessions.get(key).filter(|session| session.awaits(msn)) else { return };
+        tracing::debug!(session = %session.id, ?error, "request not sent");
+        let no_node = matches!(
+            error,
+            SendError::NoNextNode
+                | SendError::NoRoute
+                | SendError::FlowEndsHere
+                | SendError::NoStateUpstream
+                | SendError::Peer { .. }
+        );
+        // §3.7.6.3: this edge has answered.
+        if session.plan.answers {
+            return;
+        }
+        if let Origin::Command(_) = session.origin {
+            // A full queue of GIST may be empty at the next repetition.
+            if no_node {
+                self.counters.ended += 1;
+                self.tell(key, NatfwEvent::Failed(Failure::NoNextNode));
+                self.close(key, resources);
+            }
+            return;
+        }
+        // §3.7.6.2: the last node answers in the place of a receiver that does not run the application.
+        if session.asked.proxy && session.kind == Kind::Create && no_node && session.state == State::Pending {
+            let lifetime = session.accepted;
+            return self.succeed(key, Answer { msn, lifetime, external: None, bindings: None });
+        }
+        let info = match (no_node, session.kind) {
+            (false, _) => Info::NO_RESOURCES,
+            (true, Kind::Create) => Info::NR_NOT_REACHED,
+            (true, Kind::External) => Info::NO_EDGE,
+        };
+        self.fail(key, msn, info.into(), None, resources);
+    }
+}
+
+/// The rule of a session (RFC 5973 §3.1, Appendix D); `None`: it has none.
+pub(super) fn rule(session: &Session) -> Option<Pinhole> {
+    let second_port = session.asked.efi.sub_ports > 0;
+    if let Some(reserved) = session.plan.reserved {
+        let at = Endpoint { address: reserved.address, port: reserved.port };
+        let packets = super::create::towards(reserved.senders, at, reserved.protocol, reserved.sender_port);
+        let verdict = if reserved.blocks { Verdict::Deny } else { Verdict::Allow };
+        let packets = FlowFilter { spi: reserved.spi, ..packets };
+        return Some(Pinhole {
+            second_port,
+            icmp_types: session.asked.icmp_types.to_vec(),
+            verdict,
+            ..Pinhole::allow(packets)
+        });
+    }
+    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (session.asked.mri, session.plan.mri) else {
+        return None;
+    };
+    debug_assert_eq!(before.direction, Direction::Downstream);
+    let changed = |before: Endpoint, after: Endpoint| (before != after).then_some(after);
+    let source = |flow: &signalbox_core::PathCoupled| Endpoint { address: flow.src, port: flow.src_port };
+    let destination =
+        |flow: &signalbox_core::PathCoupled| Endpoint { address: flow.dst, port: flow.dst_port };
+    Some(Pinhole {
+        second_port,
+        icmp_types: session.asked.icmp_types.to_vec(),
+        source: changed(source(&before), source(&after)),
+        destination: changed(destination(&before), destination(&after)),
+        ..Pinhole::allow(FlowFilter::from(&before))
+    })
+}

@@ -1,0 +1,145 @@
+//! The table of sessions.
+
+use core::net::IpAddr;
+
+use signalbox_core::pinhole::PinholeId;
+use signalbox_core::shares::source;
+use signalbox_core::slab::Key;
+use signalbox_core::{Link, SessionChange, SessionId};
+use signalbox_resources::Resources;
+
+use super::Natfw;
+use super::event::NatfwEvent;
+use super::session::{Asked, Kind, Local, Origin, Plan, Session, State};
+
+/// What is known of a session before it has a record.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) id: SessionId,
+    pub(super) kind: Kind,
+    pub(super) origin: Origin,
+    pub(super) asked: Asked,
+    pub(super) plan: Plan,
+    pub(super) source: IpAddr,
+    pub(super) msn: u32,
+    pub(super) lifetime: u32,
+    pub(super) local: Option<Box<Local>>,
+}
+
+impl Natfw {
+    pub(super) fn find(&self, session: SessionId) -> Option<Key> {
+        let hash = self.hasher.hash_octets(&session.0);
+        let sessions = &self.sessions;
+        let index = self.by_session.find(hash, |i| sessions.get_index(i).is_some_and(|s| s.id == session))?;
+        sessions.key_of(index)
+    }
+
+    /// Makes the record of a session. If there is no place, the plan is undone.
+    pub(super) fn open(&mut self, opening: Opening, resources: &mut Resources) -> Option<Key> {
+        let from = source(opening.source);
+        if self.shares.take(from).is_err() {
+            return self.no_place(opening, resources);
+        }
+        if self.sessions.len() >= self.sessions.limit() {
+            self.shares.release(from);
+            return self.no_place(opening, resources);
+        }
+        let Opening { id, kind, origin, asked, plan, source: _, msn, lifetime, local } = opening;
+        let session = Session {
+            id,
+            kind,
+            state: State::Pending,
+            origin,
+            asked,
+            plan,
+            previous: None,
+            previous_state: None,
+            source: from,
+            next: None,
+            msn,
+            unanswered: None,
+            accepted: lifetime,
+            expires: self.now + core::time::Duration::from_secs(lifetime.into()),
+            active: false,
+            kernel: 0,
+            waiting: None,
+            secondary: None,
+            local,
+            link: Link::default(),
+        };
+        // The limit was checked above.
+        let key = self.sessions.insert(session).ok()?;
+        tracing::debug!(session = %id, kind = ?kind, "session opened");
+        self.changes.note(|| SessionChange::opened(id.to_string()));
+        let (sessions, hasher) = (&self.sessions, &self.hasher);
+        let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
+        self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
+        self.reserve(key);
+        Some(key)
+    }
+
+    fn no_place(&mut self, opening: Opening, resources: &mut Resources) -> Option<Key> {
+        self.counters.sessions_full += 1;
+        tracing::debug!(session = %opening.id, reason = "table of sessions full", "request refused");
+        self.undo(opening.plan, resources);
+        None
+    }
+
+    /// Gives back what a plan holds.
+    pub(super) fn undo(&mut self, plan: Plan, resources: &mut Resources) {
+        if let Some(lease) = plan.lease {
+            self.ports.release(lease);
+        }
+        if let Some(passage) = plan.passage {
+            resources.close_passage(passage);
+        }
+    }
+
+    /// Removes a session: it is Dead (RFC 5973 §3.2.8). Its rule leaves the kernel at once, and all that it held is given
+    /// back (§3.4). The session that an edge made for it ends too.
+    pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
+        self.unreserve(key);
+        self.wheel.cancel(&mut self.sessions, key.index());
+        self.keep_route(key, 0);
+        let Some(session) = self.sessions.remove(key) else { return };
+        tracing::debug!(session = %session.id, "session closed");
+        self.changes.note(|| SessionChange::closed(session.id.to_string()));
+        let index = key.index();
+        self.by_session.remove(self.hasher.hash_octets(&session.id.0), |i| i == index);
+        if session.active || session.kernel > 0 {
+            self.out.close(PinholeId(key.to_u64()));
+        }
+        self.shares.release(session.source);
+        self.undo(session.plan, resources);
+        match session.origin {
+            Origin::Command(id) => {
+                self.commands.remove(&id);
+            }
+            // The primary session has no secondary one any more.
+            Origin::Proxy(primary) => {
+                if let Some(primary) = self.sessions.get_mut(primary) {
+                    primary.secondary = None;
+                }
+            }
+            Origin::Peer => {}
+        }
+        // One step, not a recursion: a secondary session has no secondary one.
+        if let Some(secondary) = session.secondary {
+            self.delete_secondary(secondary, resources);
+        }
+    }
+
+    /// Arms the timer of a session for its next action.
+    pub(super) fn rearm(&mut self, key: Key) {
+        if let Some(at) = self.sessions.get(key).map(Session::deadline) {
+            self.wheel.arm(&mut self.sessions, key.index(), at);
+        }
+    }
+
+    /// Gives an event to the user of a session.
+    pub(super) fn tell(&mut self, key: Key, event: NatfwEvent) {
+        if let Some(Session { origin: Origin::Command(id), .. }) = self.sessions.get(key) {
+            self.out.event(*id, event);
+        }
+    }
+}

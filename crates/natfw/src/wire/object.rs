@@ -1,0 +1,140 @@
+//! Objects: their header and its flags (RFC 5973 §4.2).
+
+use core::fmt;
+
+use signalbox_wire::{Reader, Writer};
+
+use super::code_points::{Info, ObjectType};
+use crate::error::DecodeError;
+
+/// Length of the NSLP header, in octets.
+pub const HEADER_OCTETS: usize = 4;
+/// The largest length of an object in words, without its header: 12 bits.
+pub const MAX_WORDS: usize = 0xfff;
+/// Length of an object's header, in octets.
+const OBJECT_HEADER: usize = 4;
+
+/// What a node does with an object of unknown type (RFC 5973 §4.2). AB=11 is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// AB=00: it rejects the message.
+    Mandatory,
+    /// AB=01: it deletes the object.
+    Optional,
+    /// AB=10: it keeps the object in what it forwards.
+    Forward,
+}
+
+/// An object that is not interpreted yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Object<'a> {
+    pub(super) kind: ObjectType,
+    pub(super) treatment: Treatment,
+    /// Offset of its header from the start of the message, in octets.
+    pub(super) start: usize,
+    /// Its value: whole words.
+    pub(super) value: &'a [u8],
+    /// Header and value.
+    pub(super) octets: &'a [u8],
+}
+
+impl<'a> Object<'a> {
+    /// Takes the next object off `r`; `None` at its end.
+    pub(super) fn next(r: &mut Reader<'a>) -> Result<Option<Self>, DecodeError> {
+        if r.is_empty() {
+            return Ok(None);
+        }
+        let (start, rest) = (r.offset(), r.peek_rest());
+        let message = |field| DecodeError { info: Info::MESSAGE_LENGTH, object: None, field, offset: start };
+        let word = r.u32().map_err(|_| message("object header"))?;
+        let [high, low, ..] = word.to_be_bytes();
+        let kind = ObjectType(u16::from_be_bytes([high, low]) & 0xfff);
+        let error =
+            |info, field, offset| DecodeError { info, object: Some(kind), field, offset: start + offset };
+        let treatment = match high >> 6 {
+            0 => Treatment::Mandatory,
+            1 => Treatment::Optional,
+            2 => Treatment::Forward,
+            _ => return Err(error(Info::FLAG_COMBINATION, "A and B flags", 0)),
+        };
+        let words = usize::try_from(word & 0xfff).unwrap_or(MAX_WORDS);
+        let value = r.take(words * 4).map_err(|_| error(Info::OBJECT_LENGTH, "Object Length", 2))?;
+        let octets = rest.get(..OBJECT_HEADER + value.len()).unwrap_or_default();
+        Ok(Some(Self { kind, treatment, start, value, octets }))
+    }
+
+    /// An error at `offset` octets behind the object's header.
+    pub(super) const fn error(&self, info: Info, field: &'static str, offset: usize) -> DecodeError {
+        let offset = self.start + OBJECT_HEADER + offset;
+        DecodeError { info, object: Some(self.kind), field, offset }
+    }
+
+    /// The value, if it has exactly `N` octets.
+    pub(super) fn exactly<const N: usize>(&self) -> Result<[u8; N], DecodeError> {
+        self.value.try_into().map_err(|_| self.wrong_length())
+    }
+
+    /// The value as one word.
+    pub(super) fn word(&self) -> Result<u32, DecodeError> {
+        self.exactly().map(u32::from_be_bytes)
+    }
+
+    pub(super) const fn wrong_length(&self) -> DecodeError {
+        DecodeError {
+            info: Info::OBJECT_LENGTH,
+            object: Some(self.kind),
+            field: "Object Length",
+            offset: self.start + 2,
+        }
+    }
+}
+
+/// Appends an object of RFC 5973: AB=00 (§4.3), and what `value` writes, padded to whole words.
+pub(super) fn put(w: &mut Writer<'_>, kind: ObjectType, value: impl FnOnce(&mut Writer<'_>)) {
+    let start = w.len();
+    w.u16(kind.0 & 0xfff);
+    let slot = w.open_u16();
+    value(w);
+    w.pad_to(4);
+    let words = w.since(&slot) / 4;
+    // The types of the values keep every length below the limit.
+    if w.close_u16(slot, words, 0xfff, 0).is_err() {
+        w.truncate(start);
+    }
+}
+
+/// Objects of unknown type with AB=10, which a node keeps in what it forwards. They are found in the octets of a
+/// message when they are read.
+#[derive(Clone, Copy)]
+pub struct Carried<'a>(&'a [u8]);
+
+impl<'a> Carried<'a> {
+    /// No objects.
+    pub const NONE: Carried<'static> = Carried(&[]);
+
+    /// Those among `objects`, which hold nothing but objects.
+    #[must_use]
+    pub const fn among(objects: &'a [u8]) -> Self {
+        Self(objects)
+    }
+
+    /// The octets of each, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut r = Reader::new(self.0);
+        core::iter::from_fn(move || Object::next(&mut r).ok().flatten())
+            .filter(|object| object.kind.name().is_none() && object.treatment == Treatment::Forward)
+            .map(|object| object.octets)
+    }
+}
+
+impl PartialEq for Carried<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl fmt::Debug for Carried<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,134 @@
+//! What others cannot do.
+
+use signalbox_core::service::{RecvMessage, TransferAttributes};
+use signalbox_core::{Mri, SessionId};
+use signalbox_natfw::engine::{Config, Middlebox};
+use signalbox_natfw::wire::Info;
+
+use crate::rig::{
+    BEFORE, FAR, HOST, INSIDE, OTHER, OUTSIDE, Rig, addr, boxed, create, error, flow, notify, octets, only,
+    success, udp,
+};
+
+/// NATFW-3.6-01, NATFW-3.3-03: nothing is done for a sender without verified routing state.
+#[test]
+fn a_message_without_routing_state_does_nothing() {
+    let mut rig = Rig::firewall();
+    let data = octets(&create(7, 100));
+    let received = rig.received(BEFORE, INSIDE, flow(), &data);
+    let stateless = TransferAttributes { stateless: true, ..received.attributes };
+    let cases = [
+        RecvMessage { state: None, ..received.clone() },
+        RecvMessage { attributes: stateless, ..received.clone() },
+    ];
+    for message in cases {
+        assert_eq!(rig.indicate(message), []);
+    }
+    // Explicitly routed requests follow no route that this node could send them on.
+    let mut explicit = received;
+    explicit.validation.unchecked_route = true;
+    assert_eq!(rig.indicate(explicit), []);
+    assert_eq!((rig.natfw.session_count(), rig.natfw.counters().unverified), (0, 3));
+}
+
+/// NATFW-5.2.1-01, NATFW-5.2.1-02
+#[test]
+fn with_secure_only_protected_messages_count() {
+    let mut rig = Rig::with(Config { secure: true, ..boxed(Middlebox::Firewall) });
+    assert_eq!(rig.by_inside(flow(), &create(7, 100)), []);
+    assert_eq!(rig.natfw.counters().insecure, 1);
+    rig.secure = true;
+    let sent = only(rig.by_inside(flow(), &create(7, 100)));
+    assert_eq!(sent.attributes.security, signalbox_core::service::Security::Channel);
+}
+
+/// A peer that is not the session's can neither delete it nor turn its rule elsewhere, but may be on a new route.
+#[test]
+fn a_session_belongs_to_its_peer() {
+    let mut rig = Rig::firewall();
+    rig.established(1000);
+    let theirs = Mri::PathCoupled(udp("10.0.1.66", 1, FAR, 2));
+    assert_eq!(rig.receive(OTHER, INSIDE, flow(), &create(2, 0)), []);
+    assert_eq!(
+        only(rig.receive(OTHER, INSIDE, theirs, &create(2, 100))).message(),
+        error(2, Info::AUTHORIZATION)
+    );
+    assert_eq!((rig.natfw.counters().foreign, rig.holes.len(), rig.kernel.len()), (2, 1, 0));
+    // The same flow by a new route.
+    let sent = only(rig.receive(OTHER, INSIDE, flow(), &create(2, 1000)));
+    assert_eq!(sent.message(), create(2, 1000));
+    assert_eq!(rig.receive(BEFORE, INSIDE, flow(), &create(3, 0)), [], "the old peer");
+}
+
+/// NATFW-3.3-01, NATFW-3.3-03, NATFW-4.1-05
+#[test]
+fn a_malformed_request_is_refused_and_not_sent_on() {
+    let mut rig = Rig::firewall();
+    let mut data = octets(&create(7, 100));
+    data.truncate(data.len() - 4);
+    let answer = only(rig.receive_octets(BEFORE, INSIDE, flow(), &data));
+    assert_eq!((answer.info(), answer.message().msn), (Info::OBJECT_LENGTH, Some(7)));
+    // Malformed, and not allowed either: the syntax counts first.
+    let mut rig = Rig::with_rules(boxed(Middlebox::Firewall), |_| {});
+    let answer = only(rig.receive_octets(BEFORE, OUTSIDE, flow(), &data));
+    assert_eq!((answer.info(), answer.mri), (Info::OBJECT_LENGTH, flow().inverted()));
+    let mut unknown = octets(&create(7, 100));
+    unknown[0] = 9;
+    let answer = only(rig.receive_octets(BEFORE, INSIDE, flow(), &unknown));
+    assert_eq!(answer.message(), error(7, Info::ILLEGAL_MESSAGE_TYPE));
+    assert_eq!(only(rig.receive_octets(BEFORE, INSIDE, flow(), &[1, 0])).info(), Info::MESSAGE_LENGTH);
+    assert_eq!((rig.natfw.session_count(), rig.natfw.counters().malformed), (0, 3));
+}
+
+/// NATFW-3.2.7-01
+#[test]
+fn malformed_responses_and_notifies_are_not_answered() {
+    let mut rig = Rig::firewall();
+    rig.established(100);
+    for mut data in [octets(&success(1, 100)), octets(&notify(Info::TERMINATED))] {
+        data.truncate(data.len() - 4);
+        assert_eq!(rig.receive_octets(BEFORE, INSIDE, flow().inverted(), &data), []);
+    }
+    assert_eq!((rig.natfw.counters().malformed, rig.holes.len()), (2, 1));
+}
+
+/// A lifetime of 136 years is lowered.
+#[test]
+fn the_longest_lifetime_is_that_of_this_node() {
+    let mut rig = Rig::firewall();
+    let sent = only(rig.by_inside(flow(), &create(7, u32::MAX)));
+    assert_eq!(sent.message().lifetime, Some(3600));
+    rig.pass_secs(3600);
+    assert_eq!(rig.natfw.session_count(), 0);
+}
+
+/// A source that floods leaves room for others, and nothing of it stays.
+#[test]
+fn sessions_are_shared_by_source() {
+    let mut rig = Rig::with(Config { max_sessions: 64, ..boxed(Middlebox::Firewall) });
+    let ask = |rig: &mut Rig, n: u8, host: &str| {
+        let data = octets(&create(7, 100));
+        let mri = Mri::PathCoupled(udp(host, n.into(), FAR, 6000));
+        let received = rig.received(BEFORE, INSIDE, mri, &data);
+        let message = RecvMessage { session: SessionId([n; 16]), peer_address: Some(addr(host)), ..received };
+        only(rig.indicate(message)).message().info.is_none()
+    };
+    let taken = (1..=64).filter(|n| ask(&mut rig, *n, HOST)).count();
+    assert_eq!(taken, 48);
+    assert!(ask(&mut rig, 99, "10.0.1.3"));
+    assert_eq!(rig.natfw.counters().sessions_full, 16);
+    rig.pass_secs(100);
+    assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
+}
+
+/// Replays and reordered copies of a whole exchange open nothing after the session was deleted.
+#[test]
+fn a_replayed_response_opens_nothing() {
+    let mut rig = Rig::firewall();
+    let sent = only(rig.by_inside(flow(), &create(7, 100)));
+    only(rig.answer(&sent, &success(7, 100)));
+    only(rig.by_inside(flow(), &create(8, 0)));
+    assert_eq!(rig.holes.len(), 0);
+    assert_eq!(rig.answer(&sent, &success(7, 100)), []);
+    assert_eq!((rig.holes.len(), rig.natfw.session_count()), (0, 0));
+}

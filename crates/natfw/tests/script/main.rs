@@ -1,0 +1,12 @@
+//! Packet scripts: one node, the messages that it gets, and those that it sends.
+
+mod edge;
+mod firewall;
+mod hostile;
+mod initiator;
+mod nat;
+mod notify;
+mod proxy;
+mod responder;
+mod rig;
+mod storm;
