@@ -1,11 +1,10 @@
 #!/bin/bash
 # A short run of every fuzz target; for a long one: SECONDS_EACH=600 make fuzz.
 set -eu
-"$(dirname "$0")/setup.sh"
+"$(dirname "$0")/setup.sh" fuzz
 . "$(dirname "$0")/env.sh"
 
 cargo fuzz --version >/dev/null 2>&1 || { say "installing cargo-fuzz"; cargo install --locked cargo-fuzz; }
-command -v c++ >/dev/null || die "libFuzzer wants a C++ compiler: apt-get install g++"
 # libFuzzer's coverage needs unstable compiler flags; this lets the stable compiler take them.
 export RUSTC_BOOTSTRAP=1
 targets=$(cargo fuzz list)
