@@ -38,8 +38,8 @@ Commands:
       --all          every mutation of conformance/mutations/
       --tests-of C   run only the tests of this crate
       --record       write the tests that failed to conformance/proved.tsv
-      --audit        count tests that name several ids, and how many of them are proved
-      --list         the same, with the ids that are still to prove
+      --audit        count tests that name several ids, and how many of them are audited
+      --list         the same, with the ids that are still to audit
       --check        only check that each mutation still applies to the code
   help                                         this text
 

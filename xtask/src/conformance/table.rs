@@ -42,7 +42,7 @@ pub(crate) struct Rules {
 }
 
 /// Files in `conformance/` that are lists, not tables of requirements.
-const LISTS: [&str; 4] = ["exempt", "later", "not-built", "proved"];
+const LISTS: [&str; 5] = ["exempt", "later", "not-built", "proved", "unbroken"];
 
 /// Reads every table of a directory.
 pub(crate) fn load_all(dir: &Path) -> Result<Vec<Table>> {

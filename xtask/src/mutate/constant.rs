@@ -15,6 +15,7 @@ struct Function {
 /// Removes `const` in the files of one crate where it stands before a function that contains `switch`, or that calls such
 /// a function.
 pub(super) fn remove(files: &mut BTreeMap<String, String>, switch: &str) {
+    let types: BTreeSet<String> = files.values().flat_map(|text| types(text)).map(str::to_owned).collect();
     let mut names = BTreeSet::from([switch.to_owned()]);
     let mut fresh = names.clone();
     while !fresh.is_empty() {
@@ -25,7 +26,7 @@ pub(super) fn remove(files: &mut BTreeMap<String, String>, switch: &str) {
             for Function { name, lines: (first, last) } in functions(&lines) {
                 let body = lines.get(first + usize::from(first != last)..=last).unwrap_or_default();
                 let body = body.iter().map(|line| line.split_once(MARK).map_or(*line, |(_, rest)| rest));
-                if body.flat_map(calls).any(|called| fresh.contains(called)) {
+                if body.flat_map(|line| calls(line, &types)).any(|called| fresh.contains(called)) {
                     if let Some(line) = changed.get_mut(first) {
                         *line = line.replacen(MARK, "fn ", 1);
                     }
@@ -53,14 +54,27 @@ fn functions(lines: &[&str]) -> Vec<Function> {
     found
 }
 
-/// The names before opening brackets.
-fn calls(line: &str) -> impl Iterator<Item = &str> {
+/// The names before opening brackets, except for functions of types that are not among `types`.
+fn calls<'a>(line: &'a str, types: &BTreeSet<String>) -> impl Iterator<Item = &'a str> {
     line.match_indices('(').filter_map(|(at, _)| {
-        line.get(..at)?
-            .rsplit(|c: char| !c.is_alphanumeric() && c != '_')
-            .next()
-            .filter(|name| !name.is_empty())
+        let (before, name) = last_name(line.get(..at)?);
+        let (_, of) = last_name(before.strip_suffix("::").unwrap_or_default());
+        let foreign = of != "Self" && of.starts_with(char::is_uppercase) && !types.contains(of);
+        Some(name).filter(|name| !name.is_empty() && !foreign)
     })
+}
+
+/// A text without the name at its end, and this name.
+fn last_name(text: &str) -> (&str, &str) {
+    let rest = text.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
+    text.split_at(rest.len())
+}
+
+/// The types that a file defines.
+fn types(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let pairs = words.clone().zip(words.skip(1));
+    pairs.filter(|(word, _)| ["struct", "enum", "trait", "type"].contains(word)).map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -78,7 +92,7 @@ const fn second(x: u8) -> u8 { first(x) }
         second(x) + 1
     }
 const fn fourth(x: u8) -> u8 {
-    x
+    Foreign::first(x)
 }
 ";
         let mut files = BTreeMap::from([("a.rs".to_owned(), text.to_owned())]);

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use super::named::Test;
 use super::table::Mutation;
+use crate::conformance;
 
 /// The tests, as reports show them, that prove each id.
 pub(super) struct Proved(BTreeMap<String, BTreeSet<String>>);
@@ -60,7 +61,8 @@ fn mutated(mutations: &[Mutation]) -> BTreeSet<&str> {
     mutations.iter().flat_map(|mutation| &mutation.ids).map(String::as_str).collect()
 }
 
-/// Prints how many tests name several ids, and for how many of them each id is proved.
+/// Prints how many tests name several ids, and for how many of them each id is proved or, since no mutation can break its
+/// rule, audited by reading.
 pub(super) fn audit(
     root: &Path,
     mutations: &[Mutation],
@@ -68,13 +70,15 @@ pub(super) fn audit(
     list: bool,
 ) -> Result<bool> {
     let proved = Proved::read(root);
+    let read = conformance::unbroken(root)?;
     let mutated = mutated(mutations);
     let mut several: Vec<(&Test, &BTreeSet<String>)> =
         tests.iter().filter(|(_, ids)| ids.len() > 1).collect();
     several.sort_by_key(|(_, ids)| std::cmp::Reverse(ids.len()));
     let (mut whole, mut part) = (0, 0);
     for (test, ids) in &several {
-        let (done, open): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| proved.has(id, test));
+        let audited = |id: &&&String| proved.has(id, test) || read.contains(id.as_str());
+        let (done, open): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| audited(&id));
         whole += usize::from(open.is_empty());
         part += usize::from(!done.is_empty() && !open.is_empty());
         if list && !open.is_empty() {
@@ -83,7 +87,7 @@ pub(super) fn audit(
                 |id: &&String| if mutated.contains(id.as_str()) { format!("{id}*") } else { (*id).clone() };
             let open: Vec<String> = open.iter().map(mark).collect();
             println!(
-                "{:>3} ids, {:>3} proved  {}  open: {}",
+                "{:>3} ids, {:>3} audited  {}  open: {}",
                 ids.len(),
                 done.len(),
                 test.shown(),
@@ -98,11 +102,16 @@ pub(super) fn audit(
             by_id.entry(id).or_default().push(test);
         }
     }
-    let rows = by_id.iter().filter(|(id, tests)| tests.iter().any(|test| proved.has(id, test))).count();
+    let is_proved = |(id, tests): &(&&str, &Vec<&Test>)| tests.iter().any(|test| proved.has(id, test));
+    let rows = by_id.iter().filter(is_proved).count();
+    let only_read = by_id.iter().filter(|row| !is_proved(row) && read.contains(*row.0)).count();
     println!("mutations: {}; ids that they break: {}", mutations.len(), mutated.len());
-    println!("ids that tests name: {}; proved by at least one test: {rows}", by_id.len());
     println!(
-        "tests that name several ids: {}; all their ids proved: {whole}; some: {part}; not one: {none}",
+        "ids that tests name: {}; proved by at least one test: {rows}; audited by reading: {only_read}",
+        by_id.len()
+    );
+    println!(
+        "tests that name several ids: {}; all their ids proved or read: {whole}; some: {part}; not one: {none}",
         several.len()
     );
     Ok(true)

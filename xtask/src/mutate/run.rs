@@ -14,21 +14,26 @@ use super::named::Test;
 use super::table::Mutation;
 use super::tree::{Program, Programs, VARIABLE};
 
-/// Time that the tests of one program may take with a mutation; a broken rule may well be an endless loop.
+/// Time that the tests of one program may take with a mutation, in addition to twice the time without one; a broken rule
+/// may well be an endless loop.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The same without a mutation.
 const LIMIT_UNCHANGED: Duration = Duration::from_secs(300);
+
+/// How long the tests of each program took.
+type Times = BTreeMap<(String, Option<String>), Duration>;
 
 /// What the tests that name the ids of a mutation did while it was on.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) failed: Vec<Test>,
     pub(super) passed: Vec<Test>,
+    times: Times,
 }
 
 /// Runs each mutation with its tests, and returns the outcomes in the same order.
 pub(super) fn all(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Result<Vec<Outcome>> {
-    let broken = failing(jobs, programs)?;
+    let Outcome { failed: broken, times, .. } = unchanged(jobs, programs)?;
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(BTreeMap::new());
     let work = || -> Result<()> {
@@ -36,7 +41,7 @@ pub(super) fn all(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Resu
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((mutation, tests)) = jobs.get(at) else { return Ok(()) };
             let tests: Vec<&Test> = tests.iter().copied().filter(|test| !broken.contains(test)).collect();
-            let outcome = one(Some(mutation), &tests, programs)?;
+            let outcome = one(Some((mutation, &times)), &tests, programs)?;
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(at, outcome);
         }
     };
@@ -51,19 +56,20 @@ pub(super) fn all(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Resu
     Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
 
-/// The tests that fail without a mutation too: their failures prove nothing.
-fn failing(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Result<Vec<Test>> {
+/// Runs all tests without a mutation. The failures of those that fail even so prove nothing.
+fn unchanged(jobs: &[(&Mutation, Vec<&Test>)], programs: &Programs) -> Result<Outcome> {
     let mut tests: Vec<&Test> = jobs.iter().flat_map(|(_, tests)| tests.iter().copied()).collect();
     tests.sort();
     tests.dedup();
-    let Outcome { failed, .. } = one(None, &tests, programs)?;
-    for test in &failed {
+    let outcome = one(None, &tests, programs)?;
+    for test in &outcome.failed {
         eprintln!("{} fails without a mutation, and is left out", test.shown());
     }
-    Ok(failed)
+    Ok(outcome)
 }
 
-fn one(mutation: Option<&Mutation>, tests: &[&Test], programs: &Programs) -> Result<Outcome> {
+/// Runs `tests` with a mutation, whose programs may take somewhat longer than without one, or without a mutation.
+fn one(mutation: Option<(&Mutation, &Times)>, tests: &[&Test], programs: &Programs) -> Result<Outcome> {
     let mut by_program: BTreeMap<(String, Option<String>), Vec<&Test>> = BTreeMap::new();
     for test in tests {
         by_program.entry((test.krate.clone(), test.program.clone())).or_default().push(test);
@@ -71,12 +77,18 @@ fn one(mutation: Option<&Mutation>, tests: &[&Test], programs: &Programs) -> Res
     let mut outcome = Outcome::default();
     for (key, tests) in by_program {
         let program = programs.get(&key).with_context(|| format!("no test program {key:?}"))?;
-        let mut results = start(program, mutation, &tests)?;
+        let limit = mutation.map_or(LIMIT_UNCHANGED, |(_, unchanged)| {
+            LIMIT + unchanged.get(&key).copied().unwrap_or_default() * 2
+        });
+        let mutation = mutation.map(|(mutation, _)| mutation);
+        let started = Instant::now();
+        let mut results = start(program, mutation, &tests, limit)?;
+        outcome.times.insert(key, started.elapsed());
         if mutation.is_some() && tests.len() > 1 {
             // The program was aborted or did not end: each test that has no result runs alone.
             for test in &tests {
                 if !results.contains_key(test.path.as_str()) {
-                    results.extend(start(program, mutation, &[test])?);
+                    results.extend(start(program, mutation, &[test], limit)?);
                 }
             }
         }
@@ -93,7 +105,12 @@ fn one(mutation: Option<&Mutation>, tests: &[&Test], programs: &Programs) -> Res
 }
 
 /// Runs `tests` in one process. The result holds those that ended, and whether each passed.
-fn start(program: &Program, mutation: Option<&Mutation>, tests: &[&Test]) -> Result<BTreeMap<String, bool>> {
+fn start(
+    program: &Program,
+    mutation: Option<&Mutation>,
+    tests: &[&Test],
+    limit: Duration,
+) -> Result<BTreeMap<String, bool>> {
     let mut command = Command::new(&program.executable);
     command.arg("--exact").args(tests.iter().map(|test| &test.path));
     command.current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
@@ -111,7 +128,6 @@ fn start(program: &Program, mutation: Option<&Mutation>, tests: &[&Test]) -> Res
         let _ = stdout.read_to_end(&mut octets);
         octets
     });
-    let limit = if mutation.is_some() { LIMIT } else { LIMIT_UNCHANGED };
     let started = Instant::now();
     while child.try_wait()?.is_none() {
         if started.elapsed() > limit {
