@@ -18,8 +18,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::IoConfig;
 use super::entry::{Failure, Port, Read};
 use super::families::{DATAGRAMS_FAILED, DATAGRAMS_RECEIVED, DATAGRAMS_SENT};
-use super::raw::Sockets;
-use super::{compose, ip, udp};
+use super::raw::{Sent, Sockets};
+use super::{ip, udp};
 use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::mmsg::Datagram;
@@ -46,7 +46,6 @@ signalbox_core::counters! {
 
 /// The sockets of Echo messages with one magic number.
 pub(super) struct EchoPort {
-    entry: Entry,
     /// The raw sockets that send. Without interception they receive, too.
     raw: Sockets,
     /// The packet sockets that receive.
@@ -61,7 +60,7 @@ impl EchoPort {
     pub(super) fn open(magic: u32, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
         let intercept = request.intercept.as_ref().filter(|_| config.intercept);
         let system = |error| OpenError::system("socket for ICMP Echo", &error);
-        let raw = Sockets::open(config, request.subsystem.name, |domain| {
+        let raw = Sockets::open(config, request, |domain| {
             let ipv6 = domain == Domain::IPV6;
             let socket = ip::open(domain, if ipv6 { ICMPV6 } else { ICMP }, false, config)?;
             let rules = if intercept.is_none() { Rule::replies(ipv6, magic) } else { Vec::new() };
@@ -70,7 +69,7 @@ impl EchoPort {
         })?;
         let Some(intercept) = intercept else {
             let counters = EchoCounters::default();
-            return Ok(Self { entry: request.entry, raw, packets: None, counters, vetoes: Vec::new() });
+            return Ok(Self { raw, packets: None, counters, vetoes: Vec::new() });
         };
         let mut sockets = [None, None];
         let mut vetoes = Vec::new();
@@ -84,7 +83,7 @@ impl EchoPort {
             vetoes.push(Veto::lay(ipv6, magic, &rules)?);
         }
         let (packets, counters) = (Some(sockets), EchoCounters::default());
-        Ok(Self { entry: request.entry, raw, packets, counters, vetoes })
+        Ok(Self { raw, packets, counters, vetoes })
     }
 }
 
@@ -103,25 +102,16 @@ impl Port for EchoPort {
     }
 
     fn send(&mut self, transmit: &Transmit<'_>, _: &mut Routes, failures: &mut Vec<Failure>) {
-        let Transmit { src, dst, payload, .. } = *transmit;
-        if src.is_ipv4() != dst.is_ipv4() {
-            self.counters.unsent += 1;
-            return;
-        }
-        if self.raw.push(dst.ip(), payload, |octets| compose::control(transmit, octets)) {
-            self.flush(failures);
-        }
+        self.raw.send(transmit, failures);
     }
 
     fn flush(&mut self, failures: &mut Vec<Failure>) {
-        let entry = self.entry;
-        let done = self.raw.flush(&mut |dst, error| failures.push(Failure { entry, dst, error }));
-        self.counters.sent += done.sent;
-        self.counters.unsent += done.unsent;
+        self.raw.flush(failures);
     }
 
     fn counters(&self) -> Vec<Count> {
-        self.counters.iter().collect()
+        let Sent { sent, unsent } = self.raw.done();
+        EchoCounters { sent, unsent, ..self.counters }.iter().collect()
     }
 
     fn close(self: Box<Self>) -> Result<(), OpenError> {

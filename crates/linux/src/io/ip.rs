@@ -15,8 +15,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::alert::{self, Alert};
 use super::entry::{Failure, Port, Read};
 use super::families::{DATAGRAMS_FAILED, DATAGRAMS_RECEIVED, DATAGRAMS_SENT};
-use super::raw::Sockets;
-use super::{IoConfig, compose, udp};
+use super::raw::{Sent, Sockets};
+use super::{IoConfig, udp};
 use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::cmsg::{Messages, int};
@@ -39,7 +39,6 @@ signalbox_core::counters! {
 
 /// The raw sockets of one IP protocol.
 pub(super) struct IpPort {
-    entry: Entry,
     sockets: Sockets,
     counters: IpCounters,
     /// The interception rules beside the sockets.
@@ -69,8 +68,7 @@ impl IpPort {
             Some(_) | None => Ok(None),
         };
         Ok(Self {
-            entry: request.entry,
-            sockets: Sockets::open(config, request.subsystem.name, |domain| {
+            sockets: Sockets::open(config, request, |domain| {
                 open(domain, protocol, value.is_some(), config)
             })?,
             counters: IpCounters::default(),
@@ -94,25 +92,16 @@ impl Port for IpPort {
     }
 
     fn send(&mut self, transmit: &Transmit<'_>, _: &mut Routes, failures: &mut Vec<Failure>) {
-        let Transmit { src, dst, payload, .. } = *transmit;
-        if src.is_ipv4() != dst.is_ipv4() {
-            self.counters.unsent += 1;
-            return;
-        }
-        if self.sockets.push(dst.ip(), payload, |octets| compose::control(transmit, octets)) {
-            self.flush(failures);
-        }
+        self.sockets.send(transmit, failures);
     }
 
     fn flush(&mut self, failures: &mut Vec<Failure>) {
-        let entry = self.entry;
-        let done = self.sockets.flush(&mut |dst, error| failures.push(Failure { entry, dst, error }));
-        self.counters.sent += done.sent;
-        self.counters.unsent += done.unsent;
+        self.sockets.flush(failures);
     }
 
     fn counters(&self) -> Vec<Count> {
-        self.counters.iter().collect()
+        let Sent { sent, unsent } = self.sockets.done();
+        IpCounters { sent, unsent, ..self.counters }.iter().collect()
     }
 
     fn close(self: Box<Self>) -> Result<(), OpenError> {

@@ -1,4 +1,4 @@
-//! Packets in and out through raw sockets of one IP protocol, one for each IP version; the kernel adds the IP header.
+//! The raw sockets of one IP protocol, one for each IP version, and what they send; the kernel adds the IP header.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,10 +6,13 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use signalbox_core::node::TransmitError;
+use signalbox_core::packet::Transmit;
+use signalbox_core::{Entry, EntryRequest};
 use socket2::{Domain, Socket};
 
-use super::IoConfig;
+use super::entry::Failure;
 use super::queue::transmit_error;
+use super::{IoConfig, compose};
 use crate::error::OpenError;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, sockaddr};
@@ -21,21 +24,31 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The raw sockets of the configured families, and the packets that wait to be sent.
 pub(super) struct Sockets {
+    entry: Entry,
     sockets: [Option<Socket>; 2],
     queues: [Queue; 2],
     /// The name of the packets in the log.
     what: &'static str,
+    done: Sent,
+}
+
+/// The numbers of sent and unsent packets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sent {
+    pub(super) sent: u64,
+    pub(super) unsent: u64,
 }
 
 impl Sockets {
     pub(super) fn open(
         config: &IoConfig,
-        what: &'static str,
+        request: &EntryRequest,
         open: impl Fn(Domain) -> Result<Socket, OpenError>,
     ) -> Result<Self, OpenError> {
         let open = |wanted: bool, domain| wanted.then(|| open(domain)).transpose();
         let sockets = [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?];
-        Ok(Self { sockets, queues: Default::default(), what })
+        let what = request.subsystem.name;
+        Ok(Self { entry: request.entry, sockets, queues: Default::default(), what, done: Sent::default() })
     }
 
     /// The sockets that receive, IPv4's first.
@@ -43,48 +56,52 @@ impl Sockets {
         &self.sockets
     }
 
-    /// Appends a packet to the queue, with the control messages that `control` appends. Returns whether the queue is
-    /// full and must be sent.
-    pub(super) fn push(&mut self, dst: IpAddr, packet: &[u8], control: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let [v4, v6] = &mut self.queues;
-        let queue = if dst.is_ipv4() { v4 } else { v6 };
-        queue.push(dst, packet, control);
-        queue.is_full()
+    /// The numbers of sent and unsent packets since the sockets were opened.
+    pub(super) const fn done(&self) -> Sent {
+        self.done
     }
 
-    /// Sends all packets and empties the queues.
-    pub(super) fn flush(&mut self, failed: &mut impl FnMut(IpAddr, TransmitError)) -> Sent {
-        let mut all = Sent::default();
-        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
-            let done = queue.send(socket.as_ref(), self.what, failed);
-            all.sent += done.sent;
-            all.unsent += done.unsent;
+    /// Appends a packet to the send queue; a full queue is sent at once.
+    pub(super) fn send(&mut self, transmit: &Transmit<'_>, failures: &mut Vec<Failure>) {
+        let Transmit { src, dst, payload, .. } = *transmit;
+        if src.is_ipv4() != dst.is_ipv4() {
+            self.done.unsent += 1;
+            return;
         }
-        all
+        let [v4, v6] = &mut self.queues;
+        let queue = if dst.is_ipv4() { v4 } else { v6 };
+        queue.push(dst.ip(), payload, |octets| compose::control(transmit, octets));
+        if queue.is_full() {
+            self.flush(failures);
+        }
+    }
+
+    /// Sends the queued packets.
+    pub(super) fn flush(&mut self, failures: &mut Vec<Failure>) {
+        let entry = self.entry;
+        let mut failed = |dst, error| failures.push(Failure { entry, dst, error });
+        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
+            let done = queue.send(socket.as_ref(), self.what, &mut failed);
+            self.done.sent += done.sent;
+            self.done.unsent += done.unsent;
+        }
     }
 }
 
 /// A queue of packets with their control messages.
 #[derive(Default)]
 struct Queue {
-    entries: Vec<Entry>,
+    entries: Vec<Packet>,
     octets: Vec<u8>,
 }
 
 /// The destination of a packet, and the ends of its control messages and of the packet in the octets.
-struct Entry {
+struct Packet {
     dst: IpAddr,
     name: ([u8; sockaddr::MAX], usize),
     start: usize,
     control_end: usize,
     end: usize,
-}
-
-/// The numbers of sent and unsent packets of a queue.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sent {
-    pub(super) sent: u64,
-    pub(super) unsent: u64,
 }
 
 impl Queue {
@@ -99,7 +116,7 @@ impl Queue {
         self.octets.resize(end.next_multiple_of(size_of::<usize>()), 0);
         // Raw sockets require port 0.
         let name = sockaddr::encode(SocketAddr::new(dst, 0));
-        self.entries.push(Entry { dst, name, start, control_end, end });
+        self.entries.push(Packet { dst, name, start, control_end, end });
     }
 
     fn is_full(&self) -> bool {
