@@ -27,6 +27,7 @@ mod reluctant;
 mod summary;
 mod timers;
 mod trust;
+mod verify;
 mod view;
 
 use core::net::IpAddr;
