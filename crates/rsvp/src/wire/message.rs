@@ -341,6 +341,7 @@ impl<'a> Message<'a> {
     }
 
     /// Whether there is any object of [`Self::policy`] or [`Self::kept`].
+    #[cfg(feature = "engine")]
     pub(crate) const fn carries(&self) -> bool {
         self.keeps || self.seen & bit(Class::POLICY_DATA) != 0
     }

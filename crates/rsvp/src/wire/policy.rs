@@ -108,6 +108,7 @@ impl<'a> PolicyData<'a> {
     }
 
     /// The object with other elements and the same options.
+    #[cfg(feature = "engine")]
     pub(crate) fn with_elements(&self, elements: impl Iterator<Item = PolicyElement<'a>>) -> Option<Vec<u8>> {
         let &[o1, o0] = self.octets.get(OBJECT_HEADER_OCTETS..)?.first_chunk()?;
         let mut octets = self.octets.get(..usize::from(u16::from_be_bytes([o1, o0])))?.to_vec();
