@@ -24,7 +24,8 @@ use proved::Proved;
 use run::Outcome;
 use table::Mutation;
 
-/// Crates whose tests need the kernel or the programs; they take too long to run for each mutation.
+/// Crates whose tests need the kernel or the programs; they take too long to run for each mutation. What these crates do
+/// themselves only their own tests can show, so their mutations are carried out with `--tests-of` only.
 const LEFT_OUT: [&str; 4] = ["linux", "lab", "signalboxd", "signalbox"];
 
 #[derive(Default)]
@@ -47,7 +48,8 @@ impl Options<'_> {
                 .iter()
                 .any(|want| want.strip_suffix('*').map_or(id == want, |begin| id.starts_with(begin)))
         };
-        self.all || mutation.ids.iter().any(named)
+        let krate = mutation.krate();
+        (self.all || mutation.ids.iter().any(named)) && (!LEFT_OUT.contains(&krate) || self.runs(krate))
     }
 
     fn runs(&self, krate: &str) -> bool {

@@ -15,7 +15,10 @@ use super::table::Mutation;
 /// The environment variable with the number of the mutation that is on.
 pub(super) const VARIABLE: &str = "SIGNALBOX_MUTANT";
 
-/// The function behind each switch; it is appended to `lib.rs` of each crate that has mutations.
+/// The feature of a crate without which its tests on the real kernel are not compiled.
+const KERNEL_TESTS: &str = "namespace-tests";
+
+/// The function behind each switch; it is appended to `lib.rs`, or to `main.rs` of a program, where there are mutations.
 const SWITCH: &str = r#"
 #[doc(hidden)]
 pub(crate) fn mutant(number: u64) -> bool {
@@ -127,12 +130,16 @@ impl Tree<'_> {
     /// Compiles the test programs of `crates`, without optimisation: that compiles faster, and these tests are short.
     pub(super) fn build(&self, crates: &BTreeSet<&str>) -> Result<Programs> {
         let mut cargo = Command::new("cargo");
-        cargo.args(["test", "--offline", "--no-run", "--lib", "--tests"]);
+        cargo.args(["test", "--offline", "--no-run", "--tests"]);
         cargo.arg("--message-format=json-render-diagnostics");
         let mut names: BTreeMap<PathBuf, &str> = BTreeMap::new();
         for krate in crates {
             let directory = self.root.join("crates").join(krate);
-            cargo.args(["-p", &package(&directory)?]);
+            let (package, on_the_kernel) = package(&directory)?;
+            if on_the_kernel {
+                cargo.args(["--features", &format!("{package}/{KERNEL_TESTS}")]);
+            }
+            cargo.args(["-p", &package]);
             names.insert(directory, krate);
         }
         cargo.env("CARGO_TARGET_DIR", &self.target).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
@@ -181,15 +188,22 @@ fn sources(
         sources.insert((*file).to_owned(), text);
     }
     constant::remove(&mut sources, "mutant");
-    if let Some(text) = sources.get_mut(&format!("{below}lib.rs")) {
+    let root = ["lib.rs", "main.rs"].map(|name| format!("{below}{name}"));
+    if let Some(text) =
+        root.into_iter().find(|name| sources.contains_key(name)).and_then(|name| sources.get_mut(&name))
+    {
         text.push_str(SWITCH);
     }
     Ok(sources)
 }
 
-fn package(directory: &Path) -> Result<String> {
+/// The name of a package, and whether it has tests on the real kernel.
+fn package(directory: &Path) -> Result<(String, bool)> {
     let path = directory.join("Cargo.toml");
     let manifest = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-    name.map(str::to_owned).with_context(|| format!("{}: no name", path.display()))
+    let name = name.with_context(|| format!("{}: no name", path.display()))?;
+    let on_the_kernel =
+        manifest.lines().any(|line| line.split_once(" =").is_some_and(|(key, _)| key == KERNEL_TESTS));
+    Ok((name.to_owned(), on_the_kernel))
 }

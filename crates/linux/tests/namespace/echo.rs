@@ -82,8 +82,8 @@ fn alert(dst: IpAddr) -> Vec<u8> {
     if dst.is_ipv4() { router_alert_v4(0).to_vec() } else { router_alert_v6_before(58, 0).to_vec() }
 }
 
-/// BOOM-G4-01, BOOM-3.1-02: requests and replies that pass by are intercepted, with a Router Alert and without; the kernel
-/// does not forward them. Another magic number or version passes.
+/// BOOM-G4-01: requests and replies that pass by are intercepted, with a Router Alert and without; the kernel does not
+/// forward them. Another version passes.
 #[test]
 fn messages_with_the_magic_number_are_intercepted() {
     let net = Network::new("echo");
@@ -114,8 +114,8 @@ fn messages_with_the_magic_number_are_intercepted() {
     assert_eq!(received(&mut b, Duration::from_millis(50)), []);
 }
 
-/// BOOM-F3.6.4-01, BOOM-2.2-01: a host without a daemon answers. Ordinary pings are never intercepted; without the daemon
-/// of the router, everything passes.
+/// BOOM-F3.6.4-01, BOOM-2.2-01: a host without a daemon answers. BOOM-3.1-02: messages with another magic number are never
+/// intercepted; without the daemon of the router, everything passes.
 #[test]
 fn a_host_without_daemon_answers_and_pings_are_untouched() {
     let net = Network::new("echohost");
