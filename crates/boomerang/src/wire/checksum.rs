@@ -90,6 +90,7 @@ mod tests {
         assert_eq!(total(&V4, &[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
     }
 
+    /// BOOM-G29-01: the checksum of ICMPv6 has a pseudo-header.
     #[test]
     fn the_addresses_belong_to_the_sum_with_ipv6_only() {
         let ends = |src: &str| Ends { src: src.parse().unwrap(), dst: "2001:db8::2".parse().unwrap() };

@@ -27,7 +27,7 @@ fn one_loop_sets_up() {
     let first = open(&mut rig, wish());
     let message = first.message();
     assert_eq!((message.key, message.refresh, message.flags.0), (1, 30, 0));
-    assert_eq!((first.options.as_slice(), first.ttl), (&[0x94, 4, 0, 0][..], 64));
+    assert_eq!((first.options.as_slice(), first.ttl, first.tos), (&[0x94, 4, 0, 0][..], 64, 0));
     assert_eq!(
         (first.ends.src, first.ends.dst, first.rates()),
         (ip("198.51.100.1"), ip(FEN), rates(64_000, 32_000))
@@ -100,6 +100,7 @@ fn without_reply_a_session_fails() {
     assert_eq!(rig.events, [(1, Event::Unanswered)]);
     let transactions: BTreeSet<u32> = sent.iter().map(|one| one.message().transaction).collect();
     assert_eq!(transactions.len(), 3);
+    assert!(transactions.first().unwrap() >> 16 != 0, "the first is drawn at random");
     let sequences: Vec<u16> = sent.iter().map(|one| one.message().sequence).collect();
     assert_eq!(sequences[2], sequences[0].wrapping_add(2));
     rig.wait(seconds(60.0));
@@ -116,25 +117,28 @@ fn a_late_reply_counts() {
     assert!(matches!(rig.last_event(), Event::Reserved { .. }));
 }
 
-/// BOOM-F4.2-10, BOOM-G17-02, BOOM-G9-02: a refused set-up is released at once, and the user gets the offer, the node and
-/// the reason.
+/// BOOM-F4.2-10, BOOM-G17-02: a refused set-up is released at once, and the user gets the offer, the node and the reason.
+/// BOOM-G9-02: NACK or a KEY of 0 alone is a refusal.
 #[test]
 fn a_refused_set_up_is_released() {
-    let mut rig = Rig::new();
-    let first = open(&mut rig, wish());
-    let release = rig.echo(&first, |octets| {
-        edit::refuse(octets, Default::default());
-        octets[64..68].copy_from_slice(&48_000_u32.to_be_bytes());
-        octets.extend([0x80, 1, 0, 0, 203, 0, 113, 9, 1, 0, 0, 0]);
-    });
-    assert!(release[0].rates().is_zero());
-    let Event::Refused(refusal) = rig.last_event() else { panic!("{:?}", rig.events) };
-    assert_eq!(
-        (refusal.offer, refusal.node, refusal.reason),
-        (rates(48_000, 32_000), Some(ip("203.0.113.9")), Reason::Resources)
-    );
-    rig.echo(&release[0], |_| {});
-    assert_eq!((rig.node.session_count(), rig.node.flow_count()), (0, 0));
+    for (nack, key) in [(1, 0), (1, 1), (0, 0)] {
+        let mut rig = Rig::new();
+        let first = open(&mut rig, wish());
+        let release = rig.echo(&first, |octets| {
+            octets[19] = nack;
+            edit::set_key(octets, key);
+            octets[64..68].copy_from_slice(&48_000_u32.to_be_bytes());
+            octets.extend([0x80, 1, 0, 0, 203, 0, 113, 9, 1, 0, 0, 0]);
+        });
+        assert!(release[0].rates().is_zero(), "{nack} {key}");
+        let Event::Refused(refusal) = rig.last_event() else { panic!("{:?}", rig.events) };
+        assert_eq!(
+            (refusal.offer, refusal.node, refusal.reason),
+            (rates(48_000, 32_000), Some(ip("203.0.113.9")), Reason::Resources)
+        );
+        rig.echo(&release[0], |_| {});
+        assert_eq!((rig.node.session_count(), rig.node.flow_count()), (0, 0));
+    }
 }
 
 /// BOOM-G36-02: the link of this node is a part of the path.
@@ -261,7 +265,7 @@ fn the_flow_may_be_that_of_others() {
     assert!(matches!(rig.last_event(), Event::Reserved { .. }));
 }
 
-/// BOOM-3.2.3-07, BOOM-G32-02: what cannot be asked for is rejected.
+/// BOOM-3.2.3-07: what cannot be asked for is rejected.
 #[test]
 fn impossible_requests_are_rejected() {
     let mut rig = Rig::new();

@@ -1,7 +1,7 @@
 //! A node on the path.
 
 use signalbox_boomerang::engine::{Config, Input, Reason};
-use signalbox_boomerang::wire::{Flags, Pass};
+use signalbox_boomerang::wire::{Flags, Pass, edit};
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -14,14 +14,18 @@ const REPLY: Pass = Pass::Reply;
 #[test]
 fn each_pass_reserves_its_direction() {
     let mut rig = Rig::new();
-    let out = rig.pass(&request(1));
-    assert_eq!((out.octets, out.ttl, out.options), (request(1).octets(), 63, vec![0x94, 4, 0, 0]));
+    let both = |fields: Fields| Fields { rates: vec![rates(64_000, 32_000)], ..fields };
+    let out = rig.pass(&both(request(1)));
+    assert_eq!((out.octets, out.ttl, out.options), (both(request(1)).octets(), 63, vec![0x94, 4, 0, 0]));
     assert_eq!(rig.reserved(), [(REQUEST, 2, 64_000)]);
-    rig.pass(&reply(1));
-    assert_eq!(rig.reserved(), [(REQUEST, 2, 64_000), (REPLY, 1, 64_000)]);
+    rig.pass(&both(reply(1)));
+    assert_eq!(rig.reserved(), [(REQUEST, 2, 64_000), (REPLY, 1, 32_000)]);
     let filters: Vec<String> = rig.node.flows().map(|flow| flow.filter.to_string()).collect();
     assert_eq!(filters[0], "192.0.2.1 port 1 > 198.51.100.2 port 5004 proto 17");
     assert_eq!(filters[1], "198.51.100.2 port 5004 > 192.0.2.1 port 1 proto 17");
+    // 136 kbit/s are left where it would leave, 200 kbit/s where it came in.
+    let large = Fields { rates: vec![rates(150_000, 0)], ..request(2) };
+    assert!(rig.octets(3, &large, &large.octets())[0].message().is_refused());
 }
 
 /// BOOM-3.2.3-04, BOOM-F3.3.1-02: a rate of 0 reserves nothing; the directions have rates of their own.
@@ -36,7 +40,7 @@ fn a_rate_of_0_reserves_nothing() {
 }
 
 /// BOOM-P-01, BOOM-P-04, BOOM-P-05, BOOM-F3.1-01: the same message sets up, refreshes, changes and releases; a refresh
-/// does not touch traffic control.
+/// does not touch traffic control; this node has no session.
 #[test]
 fn one_message_does_everything() {
     let mut rig = Rig::new();
@@ -45,7 +49,7 @@ fn one_message_does_everything() {
         rig.wait(seconds(29.0));
         rig.pass(&request(1));
     }
-    assert_eq!((rig.installs, rig.node.counters().refreshed), (1, 10));
+    assert_eq!((rig.installs, rig.node.counters().refreshed, rig.node.session_count()), (1, 10, 0));
     rig.pass(&Fields { rates: vec![rates(128_000, 0)], ..request(1) });
     assert_eq!((rig.reserved(), rig.installs), (vec![(REQUEST, 2, 128_000)], 2));
     rig.pass(&Fields { rates: vec![rates(0, 0)], ..request(1) });
@@ -69,8 +73,8 @@ fn a_release_is_never_refused() {
     assert_eq!(rig.reserved(), [(REPLY, 1, 64_000)]);
 }
 
-/// BOOM-2.3-04, BOOM-F4.2-03, BOOM-F4.2-04, BOOM-F4.2-05, BOOM-3.2.3-05, BOOM-G19-02, BOOM-F3.3.2-01: a refusal sets NACK
-/// and KEY 0, and writes what is available and the longest interval. BOOM-F5.7.2-01, BOOM-F4.2-07, BOOM-2.3-06: it goes on
+/// BOOM-2.3-04, BOOM-F4.2-03, BOOM-F4.2-04, BOOM-F4.2-05, BOOM-3.2.3-05, BOOM-F3.3.2-01: a refusal sets NACK and KEY 0,
+/// and writes what is available and the longest interval. BOOM-F5.7.2-01, BOOM-F4.2-07, BOOM-2.3-06: it goes on
 /// towards the far end, and nothing else is sent.
 #[test]
 fn a_refusal_travels_on() {
@@ -229,11 +233,11 @@ fn what_is_not_understood_passes_unchanged() {
         let mut octets = request(1).octets();
         octets[at] ^= value;
         if at > 2 {
-            signalbox_boomerang::wire::edit::set_checksum(&mut octets, &request(1).ends);
+            edit::set_checksum(&mut octets, &request(1).ends);
         }
         if at == 8 + 41 {
             octets.truncate(60); // no whole flow specification
-            signalbox_boomerang::wire::edit::set_checksum(&mut octets, &request(1).ends);
+            edit::set_checksum(&mut octets, &request(1).ends);
         }
         let sent = rig.octets(1, &request(1), &octets);
         assert_eq!((sent.len(), &sent[0].octets, sent[0].ttl), (1, &octets, 63), "{at}");
@@ -259,8 +263,12 @@ fn a_format_that_is_not_supported_is_refused() {
 #[test]
 fn unknown_flags_survive() {
     let mut rig = Rig::new();
-    let out = rig.pass(&Fields { flags: 0xfffc, ..request(1) });
-    assert_eq!((out.message().flags.0, rig.node.flow_count()), (0xfffc, 1));
+    let fields = Fields { flags: 0xfffc, ..request(1) };
+    let mut octets = fields.octets();
+    octets[22..24].copy_from_slice(&[0xab, 0xcd]);
+    edit::set_checksum(&mut octets, &fields.ends);
+    let out = rig.octets(1, &fields, &octets).remove(0);
+    assert_eq!((out.message().flags.0, out.message().padding, rig.node.flow_count()), (0xfffc, 0xabcd, 1));
 }
 
 /// BOOM-G24-01: a message with an unknown option is interpreted, and its option is kept.
@@ -274,7 +282,7 @@ fn an_unknown_option_is_passed_on() {
     assert_eq!((out.message().is_refused(), out.octets.len()), (true, 80), "no option is added behind it");
 }
 
-/// BOOM-F4.2-01: the interface is the one by which routing sends the message. BOOM-F3.5-03, BOOM-G37-01: after a change of
+/// BOOM-F4.2-01: the interface is the one by which routing sends the message. BOOM-F3.5-03: after a change of
 /// routes the next message moves the reservation.
 #[test]
 fn a_reservation_follows_the_route() {
@@ -331,7 +339,7 @@ fn an_addressed_node_is_the_far_end() {
     // A message that is not understood is answered as by any host.
     let mut octets = to_node.octets();
     octets[16] = 0x20;
-    signalbox_boomerang::wire::edit::set_checksum(&mut octets, &to_node.ends);
+    edit::set_checksum(&mut octets, &to_node.ends);
     let sent = rig.octets(1, &to_node, &octets);
     assert_eq!((sent[0].octets[0], &sent[0].octets[4..]), (0, &octets[4..]));
 }

@@ -28,7 +28,7 @@ fn a_reservation_waits_for_its_confirmation() {
     assert!(rig.node.flows().all(|flow| flow.proved));
 }
 
-/// BOOM-3.2.1-14, BOOM-G10-03: a wrong KEY confirms nothing.
+/// BOOM-3.2.1-14: a wrong KEY confirms nothing.
 #[test]
 fn a_wrong_key_confirms_nothing() {
     let mut rig = proving();

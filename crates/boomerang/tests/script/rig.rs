@@ -24,6 +24,7 @@ pub(crate) const NODE: &str = "192.0.2.254";
 pub(crate) struct Sent {
     pub(crate) ends: Ends,
     pub(crate) ttl: u8,
+    pub(crate) tos: u8,
     pub(crate) options: Vec<u8>,
     pub(crate) octets: Vec<u8>,
 }
@@ -203,6 +204,7 @@ impl Rig {
                         self.sent.push(Sent {
                             ends: Ends { src: packet.src.ip(), dst: packet.dst.ip() },
                             ttl: packet.ttl,
+                            tos: packet.tos,
                             options: packet.options.to_vec(),
                             octets: packet.payload.to_vec(),
                         });

@@ -1,7 +1,8 @@
 //! The vectors, composed and read.
 
 use signalbox_boomerang::wire::{
-    Body, Classifier, Flags, FlowSpec, Format, Message, Options, Pass, Qos, Rates, checksum_is_valid, edit,
+    Aggregation, Body, Classifier, DecodeError, Flags, FlowSpec, Format, Known, Message, Options, Pass, Qos,
+    Rates, UserId, checksum_is_valid, edit,
 };
 
 use crate::support::*;
@@ -49,6 +50,11 @@ fn a_request_is_the_vector() {
     let body = read.body.unwrap();
     assert_eq!((body.flow, body.qos), (flow(), request().body.unwrap().qos));
     assert!(checksum_is_valid(&there(), &octets) && !read.is_refused());
+    let rates = Rates { forward: 1, reverse: 2 };
+    let other = Message { body: Some(Body { qos: Qos::BitRate(rates), ..body }), ..request() };
+    let octets = composed(&other, &there());
+    assert_eq!(octets[64..], [0, 0, 0, 1, 0, 0, 0, 2]);
+    assert_eq!(parse(&octets).body.unwrap().qos.rates(), Some(rates));
 }
 
 /// BOOM-F4.1.4-01: the reply differs in type and checksum only.
@@ -132,12 +138,29 @@ fn an_ipv6_request_has_its_own_layout() {
 /// BOOM-G39-01, BOOM-3-03, BOOM-4-01, BOOM-3.3.1-01: sizes of messages and options, all whole words.
 #[test]
 fn sizes_are_those_of_the_table() {
-    assert_eq!(hex(REQUEST).len(), 8 + 64);
-    assert_eq!([hex(REQUEST), hex(ALICE)].concat().len(), 8 + 84);
-    assert_eq!([hex(REQUEST), hex(AGGREGATION)].concat().len(), 8 + 112);
-    for text in [REQUEST, REQUEST_6, ALICE, AGGREGATION] {
-        assert!(hex(text).len().is_multiple_of(4));
-    }
-    let both = [hex(REQUEST), hex(ALICE)].concat();
-    assert_eq!(parse(&both).body.unwrap().options.user().unwrap().name(), Some("alice"));
+    let with = |options: &[Known]| {
+        let mut octets = composed(&request(), &there());
+        options.iter().for_each(|option| edit::append(&mut octets, option));
+        octets
+    };
+    let alice = Known::UserId(UserId { user: *b"alice\0\0\0", credential: [7; 8] });
+    let aggregation = Known::Aggregation(Aggregation {
+        address: "203.0.113.9".parse().unwrap(),
+        transaction: 7,
+        flow: flow(),
+        rate: 192_000,
+    });
+    assert_eq!(with(&[]).len(), 8 + 64);
+    assert_eq!(with(&[aggregation]).len(), 8 + 112);
+    let octets = with(&[alice]);
+    assert_eq!((octets.len(), &octets[72..76]), (8 + 84, &[0, 1, 0, 0][..]));
+    assert_eq!((&octets[76..84], &octets[84..]), (&b"alice\0\0\0"[..], &[7; 8][..]));
+    assert_eq!(parse(&octets).body.unwrap().options.user().unwrap().name(), Some("alice"));
+    let pairs = [[0; 8]; 5];
+    let list =
+        Message { body: Some(Body { qos: Qos::list(&pairs), ..request().body.unwrap() }), ..request() };
+    assert_eq!(composed(&list, &there()).len(), 8 + 60 + 8 * 5);
+    let mut odd = octets;
+    odd.push(0);
+    assert_eq!(error(&odd), DecodeError::Unaligned { octets: 93 });
 }
