@@ -73,7 +73,7 @@ fn a_create_is_for_the_flow_of_the_user() {
     assert_eq!(rig.events, [NatfwEvent::Granted(granted)]);
 }
 
-/// NATFW-3.2.8-01, NATFW-3.5-03, NATFW-3.5-04: both are drawn at random.
+/// NATFW-3.2.8-01, NATFW-3.5-03: both are drawn at random.
 #[test]
 fn identifiers_and_first_numbers_are_random() {
     let mut rig = Rig::host();
@@ -102,6 +102,7 @@ fn refreshes_are_spread_over_half_to_one_and_a_half_periods() {
             let sent = rig.input(signalbox_natfw::engine::Input::Timer);
             if let [sent] = sent.as_slice() {
                 assert_eq!(msn(sent), msn(&last).wrapping_add(1), "NATFW-3.5-05");
+                assert_eq!((sent.session, sent.message()), (last.session, create(msn(sent), 1575)));
                 last = sent.clone();
                 break;
             }
@@ -114,7 +115,7 @@ fn refreshes_are_spread_over_half_to_one_and_a_half_periods() {
     assert_eq!(rig.events.len(), 1, "what does not change is not reported again");
 }
 
-/// A request without RESPONSE is repeated with the next number, and a RESPONSE to any of them counts.
+/// NATFW-3.5-04: a request without RESPONSE is repeated with the next number, and a RESPONSE to any of them counts.
 #[test]
 fn a_request_is_repeated_until_it_is_answered() {
     let mut rig = Rig::host();

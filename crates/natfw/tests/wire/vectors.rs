@@ -174,7 +174,8 @@ fn reserved_bits_are_ignored_and_sent_as_zero() {
     let mut notify = octets(NOTIFY);
     notify[8] |= 0xf0;
     notify[10] |= 0xf0;
-    assert_eq!(compose(&Message::parse(&notify).unwrap()), octets(NOTIFY));
+    let message = Message::parse(&notify).unwrap();
+    assert_eq!((message.info, compose(&message)), (Some(Info::ROUTE_CHANGE.into()), octets(NOTIFY)));
     let mut external = octets(EXTERNAL);
     external[32] |= 0x1f;
     external[33] = 0xff;
@@ -267,16 +268,46 @@ fn the_catalogue_has_the_codes_of_the_rfc() {
     };
     for (class, code, text) in [
         (1, 1, "Route change"),
+        (1, 2, "Re-authentication"),
+        (1, 3, "going down"),
         (1, 4, "lifetime expired"),
+        (1, 5, "session terminated"),
+        (2, 1, "All successfully processed"),
+        (3, 1, "Illegal message type"),
+        (3, 2, "Wrong message length"),
+        (3, 3, "Bad flags"),
         (3, 4, "Mandatory object missing"),
+        (3, 5, "Illegal object"),
+        (3, 6, "Unknown object present"),
+        (3, 7, "Wrong object length"),
+        (3, 8, "Unknown object field"),
         (3, 9, "Invalid Flag-Field"),
+        (3, 0x0a, "Duplicate object"),
         (3, 0x0b, "external side"),
+        (4, 1, "temporarily not available"),
+        (5, 1, "Authentication failed"),
+        (5, 2, "Authorization failed"),
+        (5, 4, "system error"),
         (5, 6, "No edge-device"),
         (5, 7, "Did not reach"),
+        (7, 1, "terminated asynchronously"),
+        (7, 2, "Requested lifetime is too big"),
         (7, 3, "No reservation"),
+        (7, 4, "policy conflict"),
+        (7, 5, "Unknown policy rule action"),
         (7, 6, "not applicable"),
+        (7, 7, "NATFW_DTINFO object is required"),
+        (7, 8, "sub_ports"),
+        (7, 9, "protocol not supported"),
+        (7, 0x0a, "Plain IP"),
+        (7, 0x0b, "ICMP type"),
+        (7, 0x0c, "Source IP"),
         (7, 0x0d, "Destination IP"),
-        (7, 0x11, "too big"),
+        (7, 0x0e, "Source L4"),
+        (7, 0x0f, "Destination L4"),
+        (7, 0x10, "Requested lifetime is too small"),
+        (7, 0x11, "Modified lifetime is too big"),
+        (7, 0x12, "Modified lifetime is too small"),
     ] {
         assert!(name(class, code).contains(text), "{class}/{code}: {}", name(class, code));
     }
