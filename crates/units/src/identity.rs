@@ -60,7 +60,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Whether it is a DNS name whose left-most label may be `*` (RFC 6125 §6.4.3). An address is none.
+/// Whether it is a DNS name whose left-most label may be `*` (RFC 6125 §6.4.3). An address is not a name.
 fn is_pattern(name: &str) -> bool {
     let rest = name.strip_prefix("*.").unwrap_or(name);
     let label = |label: &str| {

@@ -97,7 +97,7 @@ impl Natfw {
                 What::Delete(_) => {
                     self.counters.deleted += 1;
                     // §3.7.4: the aggregated message is not sent on, but one for each session may be. Only the initiator
-                    // numbers messages (§3.5), so the nodes beyond hear of the end by a NOTIFY.
+                    // numbers messages (§3.5), so a NOTIFY reports the end to the nodes beyond.
                     self.notify(key, Info::TERMINATED, true);
                     self.close(key, resources);
                 }

@@ -36,7 +36,7 @@ pub(super) struct Doubt {
 }
 
 impl Qos {
-    /// Asks the previous peer for a RESERVE if this node is a relay. False: this node is none, and acts at once.
+    /// Asks the previous peer for a RESERVE if this node is a relay. False: this node is not a relay, and acts at once.
     pub(super) fn ask_previous_peer(&mut self, key: Key, then: Then) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let relays = session.previous_peer.is_some() && !session.marks.has(Marks::QNI);

@@ -90,8 +90,8 @@ impl Qos {
         }
         let Some(back) = session.previous_peer.filter(|_| session.stage == Stage::Reserved) else { return };
         let upstream = session.mri.direction() == Direction::Upstream;
-        // §5.2.5.4: while the old branch may be refreshed, GIST reports changes that are none. Downstream routing
-        // state follows the route.
+        // §5.2.5.4: while the old branch may be refreshed, GIST reports changes that did not take place. Downstream
+        // routing state follows the route.
         let old =
             session.old_previous_peer.filter(|(_, until)| !upstream && self.now < *until).map(|(sii, _)| sii);
         let gone = match event {

@@ -152,7 +152,7 @@ pub struct Rsvp {
     hasher: KeyedHasher,
     addresses: Packed,
     hops: Interner<RsvpHop>,
-    /// Next hops and previous hops that were found last. They are told apart by their handles.
+    /// Next hops and previous hops that were found last. Their handles distinguish them.
     recent_hops: [Recent; 2],
     /// Whole ADSPEC objects, shared.
     adspecs: Interner<Box<[u8]>>,

@@ -10,7 +10,7 @@ use signalbox_rsvp::wire::{
 use crate::rig::{B, Path, Resv, Rig, addr, at, compose, group, handle, load, one, sender, session, tspec};
 
 /// RSVP-3.11.1-07: a Resv with two flow descriptors is two upcalls, each with the reservation for its sender; a refresh
-/// is none, a change is one.
+/// makes no upcall, a change makes one.
 #[test]
 fn each_sender_hears_of_its_reservation() {
     let mut rig = Rig::new();

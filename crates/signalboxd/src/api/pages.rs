@@ -23,7 +23,7 @@ pub(crate) const ROWS: usize = 256;
 pub(crate) trait Page: Send + 'static {
     /// What is listed.
     type Row: Send + 'static;
-    /// Tells its tokens from those of other lists.
+    /// Distinguishes its tokens from those of other lists.
     const TABLE: u8;
 
     /// A response with these rows, and the token of what follows; empty after the last row.
@@ -109,7 +109,7 @@ pub(crate) struct Range<'a> {
 /// number of places.
 ///
 /// # Errors
-/// The token is none of this list.
+/// The token does not belong to this list.
 pub(crate) fn pages<P: Page, C: Cursor>(
     handle: &LoopHandle,
     range: Range<'_>,

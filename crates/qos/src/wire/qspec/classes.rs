@@ -50,7 +50,7 @@ impl PhbClass {
     }
 
     /// Reads the field. Bits 12 and 13 of a local class are reserved and ignored; those between the code point
-    /// and bit 14 of a standard one are drawn as zeros, and it is none without them.
+    /// and bit 14 of a standard one are drawn as zeros, and a field with other bits is not a standard class.
     #[must_use]
     pub fn from_field(field: u16) -> Option<Self> {
         let set = field & 2 != 0;

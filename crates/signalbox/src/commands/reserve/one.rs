@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: v1::ReserveOpen) -> Resul
                 v1::ReserveResponse { time_unix_us: now_unix_us(), event }
             }
         };
-        // An event of a newer daemon is none for this command.
+        // This command does not know an event of a newer daemon.
         let Some(event) = &response.event else { continue };
         if arguments.output.json {
             json_event(&mut out, &response)?;

@@ -42,7 +42,7 @@ impl Filter {
 /// Begins to watch.
 ///
 /// # Errors
-/// A kind is none, or the event loop has ended.
+/// The number of a kind is unknown, or the event loop has ended.
 pub(super) async fn watch(
     handle: &LoopHandle,
     request: v1::WatchEventsRequest,

@@ -25,7 +25,7 @@ fn plain_channels_are_streams_as_they_are() {
     rig.run();
     assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Orderly, false)]);
     assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
-    assert!(rig.client.heard().is_empty(), "who closes hears nothing more");
+    assert!(rig.client.heard().is_empty(), "the side that closes receives no further event");
 }
 
 #[test]

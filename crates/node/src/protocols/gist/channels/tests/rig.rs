@@ -17,7 +17,7 @@ pub(super) const SCTP: u16 = 272;
 const WALL_US: u64 = 1_800_000_000_000_000;
 pub(super) const CHANNEL: ChannelId = ChannelId(1);
 
-/// What GIST was told.
+/// An event that GIST received.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Heard {
     Accepted(ChannelId, Transport, Option<Identity>),
@@ -49,7 +49,7 @@ impl Upper for Ear {
     }
 }
 
-/// What the driver was told, but for writes and the like.
+/// A command to the driver, except writes and the like.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Said {
     Listen(StreamKind, u16),
@@ -72,12 +72,12 @@ impl Side {
         Self { channels: Channels::new(config, tls, &associations(), 0, [seed; 32]), ear: Ear::default() }
     }
 
-    /// What GIST was told since the last call.
+    /// The events that GIST received since the last call.
     pub(super) fn heard(&mut self) -> Vec<Heard> {
         core::mem::take(&mut self.ear.0)
     }
 
-    /// What the driver is told.
+    /// The commands to the driver.
     pub(super) fn downs(&mut self) -> Vec<Said> {
         let mut said = Vec::new();
         loop {

@@ -168,7 +168,7 @@ fn ends_are_told_by_their_reason() {
     rig.client.channels.close(rig.now, CHANNEL, true);
     pass(&mut rig, Duration::from_secs(60));
     assert!(matches!(rig.server.heard()[..], [Heard::Closed(t, ChannelClosed::Reset, _)] if t == theirs));
-    assert!(rig.client.heard().is_empty(), "who closes hears nothing more");
+    assert!(rig.client.heard().is_empty(), "the side that closes receives no further event");
 
     let mut rig = Rig::plain();
     rig.open(Transport::Sctp, SCTP + 1);

@@ -107,7 +107,7 @@ fn a_key_that_is_not_trusted_is_refused_by_either_end() {
         let heard = rig.client.heard();
         let end = heard.last().cloned();
         assert!(matches!(end, Some(Heard::Closed(CHANNEL, ChannelClosed::Security, _))), "{heard:?}");
-        assert!(rig.server.heard().is_empty(), "GIST never hears of it");
+        assert!(rig.server.heard().is_empty(), "GIST receives no event of it");
         assert_eq!(rig.server.channels.counters.handshakes_failed, 1);
         assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
         assert_eq!(rig.server.channels.next_deadline(), None);
