@@ -17,7 +17,7 @@ use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept};
 use crate::error::OpenError;
 use crate::io::IoConfig;
 use crate::netlink::nftables::expression::{self, Compare, Header};
-use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
+use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, transact};
 use crate::netlink::{Batch, rules};
 
 /// Name of the tables, in families `ip` and `ip6`.
@@ -132,14 +132,6 @@ impl Drop for Interception {
 
 fn open() -> Result<Batch, OpenError> {
     Batch::open(NETLINK_NETFILTER).map_err(|error| explain(&error))
-}
-
-/// Sends one transaction, which `compose` fills.
-fn transact(requests: &mut Batch, compose: impl FnOnce(&mut Batch)) -> io::Result<()> {
-    begin(requests);
-    compose(requests);
-    end(requests);
-    requests.send_transaction()?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
 fn explain(error: &io::Error) -> OpenError {

@@ -10,10 +10,11 @@
 //!   and tests build networks.
 //! * [`diagnosis`] has the sockets of a program that requests a diagnosis from RSVP nodes.
 //! * [`traffic`] makes the kernel enforce reservations.
+//! * [`pinhole`] makes the kernel let flows pass a firewall, and translate them.
 //! * [`clock`] and [`memory`] measure this process and machine.
 //!
 //! Everything that this crate makes in the kernel has a fixed name or number, by which it is found and removed: the
-//! nftables tables `signalbox`, `signalbox_ip46` and `signalbox_traffic`, the rule and route with the configured mark
+//! nftables tables `signalbox`, `signalbox_ip46`, `signalbox_traffic` and `signalbox_pinholes`, the rule and route with the configured mark
 //! and table, the qdisc `5342:`.
 
 pub mod accounts;
@@ -29,6 +30,7 @@ pub mod memory;
 pub mod multicast;
 mod netlink;
 pub mod netns;
+pub mod pinhole;
 pub mod process;
 pub mod relay;
 pub mod stream;

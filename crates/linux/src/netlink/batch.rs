@@ -4,7 +4,7 @@ use std::io;
 
 use netlink_sys::{Socket, SocketAddr};
 
-use super::codec::{Messages, REPLY};
+use super::codec::{Messages, NESTED, REPLY};
 use crate::sys;
 
 const HEADER: usize = 16;
@@ -15,8 +15,6 @@ const NETLINK_CAP_ACK: i32 = 10;
 const MOST: usize = 128;
 /// Most octets in one system call.
 const MOST_OCTETS: usize = 64 * 1024;
-/// Flag of attributes that hold other attributes.
-const NESTED: u16 = 0x8000;
 
 /// Which of the requests are the frame of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

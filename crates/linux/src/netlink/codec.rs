@@ -17,9 +17,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection to this thread's network namespace.
+    /// Opens a connection for route netlink in this thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Self::open_for(NETLINK_ROUTE)
+    }
+
+    /// Opens a connection for the kernel's `protocol` in this thread's network namespace.
+    pub(crate) fn open_for(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, request: Vec::with_capacity(256), reply: vec![0; REPLY], sequence: 0 })
@@ -52,27 +57,48 @@ impl Connection {
     /// Sends the request and calls `each` with each message of the answer. A refusal is returned as the error with the
     /// kernel's number.
     pub(crate) fn transact(&mut self, mut each: impl FnMut(&Message<'_>)) -> io::Result<()> {
+        self.send()?;
+        while !self.receive(&mut each)? {}
+        Ok(())
+    }
+
+    /// Sends the request. The answer is read by [`Self::receive`].
+    pub(crate) fn send(&mut self) -> io::Result<()> {
         let length = u32::try_from(self.request.len()).map_err(io::Error::other)?;
         self.request[..4].copy_from_slice(&length.to_ne_bytes());
+        self.socket.send(&self.request, 0).map(drop)
+    }
+
+    /// Reads one datagram of the answer, calls `each` with its messages, and returns whether the answer is complete.
+    pub(crate) fn receive(&mut self, each: &mut impl FnMut(&Message<'_>)) -> io::Result<bool> {
         let acknowledged = self.request[6] & libc::NLM_F_ACK as u8 != 0;
-        self.socket.send(&self.request, 0)?;
-        loop {
-            let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
-            for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
-                if message.sequence != self.sequence {
-                    continue; // left over from an abandoned request
-                }
-                match i32::from(message.kind) {
-                    libc::NLMSG_ERROR => return message.error(),
-                    libc::NLMSG_DONE => return Ok(()),
-                    _ => each(&message),
-                }
-                if !acknowledged && i32::from(message.flags) & libc::NLM_F_MULTI == 0 {
-                    return Ok(());
-                }
+        let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
+        for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
+            if message.sequence != self.sequence {
+                continue; // left over from an abandoned request
+            }
+            match i32::from(message.kind) {
+                libc::NLMSG_ERROR => return message.error().map(|()| true),
+                libc::NLMSG_DONE => return Ok(true),
+                _ => each(&message),
+            }
+            if !acknowledged && i32::from(message.flags) & libc::NLM_F_MULTI == 0 {
+                return Ok(true);
             }
         }
+        Ok(false)
     }
+}
+
+/// Flag of attributes that hold other attributes.
+pub(crate) const NESTED: u16 = 0x8000;
+
+/// An attribute as octets, for the data of another attribute.
+pub(crate) fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
+    let mut octets = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), data].concat();
+    octets.resize(octets.len().next_multiple_of(4), 0);
+    octets
 }
 
 /// One netlink message.
@@ -135,6 +161,17 @@ impl<'a> Iterator for Attributes<'a> {
         self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
         Some((u16::from_ne_bytes([*k0, *k1]) & 0x3fff, data))
     }
+}
+
+/// The data of the first attribute of `kind`.
+pub(crate) fn find<'a>(attributes: Attributes<'a>, kind: u16) -> Option<&'a [u8]> {
+    let mut attributes = attributes;
+    attributes.find(|(found, _)| *found == kind).map(|(_, data)| data)
+}
+
+/// The 64-bit number in network order in `data`.
+pub(crate) fn be64_of(data: &[u8]) -> Option<u64> {
+    data.first_chunk::<8>().map(|v| u64::from_be_bytes(*v))
 }
 
 /// The 32-bit number in `data`.

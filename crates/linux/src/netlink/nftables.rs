@@ -1,6 +1,11 @@
-//! Requests to nftables: transactions, tables, chains and rules. [`expression`] has the parts of a rule.
+//! Requests to nftables: transactions, tables, chains and rules. [`expression`] and [`flow`] have the parts of a rule, [`set`]
+//! has sets and maps.
 
 pub(crate) mod expression;
+pub(crate) mod flow;
+pub(crate) mod set;
+
+use std::io;
 
 use super::Batch;
 
@@ -20,9 +25,13 @@ const NFT_MSG_NEWTABLE: u16 = message(0);
 const NFT_MSG_DELTABLE: u16 = message(2);
 const NFT_MSG_NEWCHAIN: u16 = message(3);
 const NFT_MSG_NEWRULE: u16 = message(6);
+const NFT_MSG_DELRULE: u16 = message(8);
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
-const NFT_TABLE_F_OWNER: u32 = 2;
+/// Flag of a table: it belongs to the socket of the request. No other program can change or flush it (Linux 5.12).
+pub(crate) const NFT_TABLE_F_OWNER: u32 = 2;
+/// Flag of a table: it stays when its owner's socket is closed, and another socket can become the owner (Linux 6.9).
+pub(crate) const NFT_TABLE_F_PERSIST: u32 = 4;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
@@ -30,10 +39,12 @@ const NFTA_CHAIN_TYPE: u16 = 7;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
 /// The priority that nft calls mangle.
-const MANGLE: i32 = -150;
-const NFTA_RULE_TABLE: u16 = 1;
-const NFTA_RULE_CHAIN: u16 = 2;
+pub(crate) const MANGLE: i32 = -150;
+pub(crate) const NFTA_RULE_TABLE: u16 = 1;
+pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
+pub(crate) const NFTA_RULE_HANDLE: u16 = 3;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
+pub(crate) const NFTA_RULE_USERDATA: u16 = 7;
 
 /// The place in the path of a packet at which a chain is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +54,8 @@ pub(crate) enum Hook {
     Prerouting = 0,
     /// Where packets to other nodes pass.
     Forward = 2,
+    /// Before packets leave.
+    Postrouting = 4,
 }
 
 /// The message type of a request.
@@ -65,14 +78,27 @@ pub(crate) fn end(requests: &mut Batch) {
     requests.begin(NFNL_MSG_BATCH_END, 0, &frame());
 }
 
+/// Sends one transaction, which `compose` fills.
+pub(crate) fn transact(requests: &mut Batch, compose: impl FnOnce(&mut Batch)) -> io::Result<()> {
+    begin(requests);
+    compose(requests);
+    end(requests);
+    requests.send_transaction()?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
+
 /// Appends a request for a table. A table that is `owned` belongs to the socket of the request: no other program can change
 /// or flush it, and the kernel removes it with the socket. It needs Linux 5.12.
 pub(crate) fn table(requests: &mut Batch, family: u8, name: &str, flags: i32, owned: bool) {
+    table_with(requests, family, name, flags, if owned { NFT_TABLE_F_OWNER } else { 0 });
+}
+
+/// Appends a request for a table with these properties.
+pub(crate) fn table_with(requests: &mut Batch, family: u8, name: &str, flags: i32, properties: u32) {
     let table = requests
         .begin(NFT_MSG_NEWTABLE, libc::NLM_F_CREATE | flags, &about(family))
         .attribute(NFTA_TABLE_NAME, &text(name));
-    if owned {
-        table.attribute(NFTA_TABLE_FLAGS, &number(NFT_TABLE_F_OWNER));
+    if properties != 0 {
+        table.attribute(NFTA_TABLE_FLAGS, &number(properties));
     }
 }
 
@@ -82,27 +108,87 @@ pub(crate) fn delete_table(requests: &mut Batch, family: u8, name: &str) {
 }
 
 /// Appends a request for a chain, named by its table and itself, of the type `filter` with the priority `mangle`.
-pub(crate) fn chain(requests: &mut Batch, family: u8, (table, name): (&str, &str), hook: Hook) {
+pub(crate) fn chain(requests: &mut Batch, family: u8, place: (&str, &str), hook: Hook) {
+    base_chain(requests, family, place, "filter", (hook, MANGLE));
+}
+
+/// Appends a request for a chain that the kernel calls at a hook, with a priority.
+pub(crate) fn base_chain(
+    requests: &mut Batch,
+    family: u8,
+    place: (&str, &str),
+    kind: &str,
+    (hook, priority): (Hook, i32),
+) {
+    inner_chain(requests, family, place).attribute(NFTA_CHAIN_TYPE, &text(kind)).nest(
+        NFTA_CHAIN_HOOK,
+        |at| {
+            at.attribute(NFTA_HOOK_HOOKNUM, &number(hook as u32))
+                .attribute(NFTA_HOOK_PRIORITY, &priority.to_be_bytes())
+        },
+    );
+}
+
+/// Appends a request for a chain that rules lead to.
+pub(crate) fn inner_chain<'a>(
+    requests: &'a mut Batch,
+    family: u8,
+    (table, name): (&str, &str),
+) -> &'a mut Batch {
     requests
         .begin(NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, &about(family))
         .attribute(NFTA_CHAIN_TABLE, &text(table))
         .attribute(NFTA_CHAIN_NAME, &text(name))
-        .attribute(NFTA_CHAIN_TYPE, &text("filter"))
-        .nest(NFTA_CHAIN_HOOK, |at| {
-            at.attribute(NFTA_HOOK_HOOKNUM, &number(hook as u32))
-                .attribute(NFTA_HOOK_PRIORITY, &MANGLE.to_be_bytes())
-        });
+}
+
+/// Appends the deletion of all rules of a chain.
+pub(crate) fn empty_chain(requests: &mut Batch, family: u8, (table, chain): (&str, &str)) {
+    requests
+        .begin(NFT_MSG_DELRULE, 0, &about(family))
+        .attribute(NFTA_RULE_TABLE, &text(table))
+        .attribute(NFTA_RULE_CHAIN, &text(chain));
+}
+
+/// Appends the deletion of the rule with this handle.
+pub(crate) fn delete_rule(requests: &mut Batch, family: u8, (table, chain): (&str, &str), handle: u64) {
+    requests
+        .begin(NFT_MSG_DELRULE, 0, &about(family))
+        .attribute(NFTA_RULE_TABLE, &text(table))
+        .attribute(NFTA_RULE_CHAIN, &text(chain))
+        .attribute(NFTA_RULE_HANDLE, &handle.to_be_bytes());
+}
+
+/// Appends a rule to the head of a chain, with octets that the kernel only stores.
+pub(crate) fn insert_rule(
+    requests: &mut Batch,
+    family: u8,
+    place: (&str, &str),
+    userdata: &[u8],
+    expressions: impl FnOnce(&mut Batch),
+) {
+    add_rule(requests, family, place, libc::NLM_F_CREATE, expressions);
+    requests.attribute(NFTA_RULE_USERDATA, userdata);
 }
 
 /// Appends a rule to a chain, named by its table and itself. `expressions` appends the parts of the rule.
 pub(crate) fn rule(
     requests: &mut Batch,
     family: u8,
+    place: (&str, &str),
+    expressions: impl FnOnce(&mut Batch),
+) {
+    add_rule(requests, family, place, libc::NLM_F_CREATE | libc::NLM_F_APPEND, expressions);
+}
+
+fn add_rule(
+    requests: &mut Batch,
+    family: u8,
     (table, chain): (&str, &str),
+    flags: i32,
     expressions: impl FnOnce(&mut Batch),
 ) {
     requests
-        .begin(NFT_MSG_NEWRULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND, &about(family))
+        .begin(NFT_MSG_NEWRULE, flags, &about(family))
         .attribute(NFTA_RULE_TABLE, &text(table))
         .attribute(NFTA_RULE_CHAIN, &text(chain))
         .nest(NFTA_RULE_EXPRESSIONS, |rule| {

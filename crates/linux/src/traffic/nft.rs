@@ -6,10 +6,8 @@
 //! kernel cannot match DSCP, flow label or SPI in the same lookup, so filters with these are refused.
 
 use std::io;
-use std::net::IpAddr;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ReserveError};
 
 use super::config::LinkConfig;
@@ -17,24 +15,14 @@ use super::htb::{BEST_EFFORT, MAJOR, class_id};
 use super::signaling::{Kind, Signaling};
 use crate::error::OpenError;
 use crate::netlink::Batch;
-use crate::netlink::nftables::{
-    NFPROTO_INET, NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, begin, delete_table, end, message, text,
-};
+use crate::netlink::nftables::set::{self, Change};
+use crate::netlink::nftables::{NFPROTO_INET, begin, delete_table, end};
 
 /// Name of our table, in family `inet`.
 const TABLE: &str = "signalbox_traffic";
 /// Most elements of a hash, and of a map of ranges.
 const MOST_EXACT: usize = 65_536;
 const MOST_RANGES: usize = 256;
-
-const NFT_MSG_NEWSETELEM: u16 = message(12);
-const NFT_MSG_DELSETELEM: u16 = message(14);
-const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
-const NFTA_SET_ELEM_LIST_SET: u16 = 2;
-const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
-const NFTA_SET_ELEM_KEY: u16 = 1;
-const NFTA_SET_ELEM_DATA: u16 = 2;
-const NFTA_SET_ELEM_KEY_END: u16 = 10;
 
 /// A filter as an element of one of the maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,12 +92,15 @@ impl Maps {
             return Ok(());
         }
         begin(&mut self.requests);
-        for (kind, flags, elements, class) in [
-            (NFT_MSG_DELSETELEM, 0, old, None),
-            (NFT_MSG_NEWSETELEM, libc::NLM_F_CREATE | libc::NLM_F_EXCL, new, Some(class_id(queue))),
-        ] {
+        for (how, elements) in [(Change::Delete, old), (Change::New, new)] {
             for element in elements {
-                request(&mut self.requests, self.ifindex, (kind, flags), element, class);
+                let map = map_name(self.ifindex, element.ipv6, element.to.is_some());
+                let element = set::Element {
+                    key: element.from.clone(),
+                    end: element.to.clone(),
+                    value: Some(class_id(queue).to_ne_bytes().to_vec()),
+                };
+                set::change(&mut self.requests, (TABLE, &map), &element, how);
             }
         }
         end(&mut self.requests);
@@ -139,28 +130,6 @@ pub(super) fn remove() -> io::Result<()> {
     }
 }
 
-fn request(requests: &mut Batch, ifindex: u32, how: (u16, i32), element: &Element, class: Option<u32>) {
-    let (kind, flags) = how;
-    let map = map_name(ifindex, element.ipv6, element.to.is_some());
-    requests
-        .begin(kind, flags, &about(NFPROTO_INET))
-        .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(TABLE))
-        .attribute(NFTA_SET_ELEM_LIST_SET, &text(&map))
-        .nest(NFTA_SET_ELEM_LIST_ELEMENTS, |batch| {
-            batch.nest(NFTA_LIST_ELEM, |batch| {
-                batch.nest(NFTA_SET_ELEM_KEY, |batch| batch.attribute(NFTA_DATA_VALUE, &element.from));
-                if let Some(to) = &element.to {
-                    batch.nest(NFTA_SET_ELEM_KEY_END, |batch| batch.attribute(NFTA_DATA_VALUE, to));
-                }
-                if let Some(class) = class {
-                    let class = class.to_ne_bytes();
-                    batch.nest(NFTA_SET_ELEM_DATA, |batch| batch.attribute(NFTA_DATA_VALUE, &class));
-                }
-                batch
-            })
-        });
-}
-
 fn element(filter: &FlowFilter) -> Option<Element> {
     let FlowFilter { src, dst, protocol, src_port, dst_port, dscp, flow_label, spi } = *filter;
     let mixed = src.addr.is_ipv4() != dst.addr.is_ipv4();
@@ -175,7 +144,7 @@ fn element(filter: &FlowFilter) -> Option<Element> {
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for prefix in [src, dst] {
-        let [first, last] = range(prefix);
+        let [first, last] = set::ends(prefix);
         from.extend(first);
         to.extend(last);
     }
@@ -189,20 +158,6 @@ fn element(filter: &FlowFilter) -> Option<Element> {
     }
     let exact = from == to;
     Some(Element { ipv6: !filter.is_ipv4(), from, to: (!exact).then_some(to) })
-}
-
-/// First and last address of a prefix.
-fn range(prefix: Prefix) -> [Vec<u8>; 2] {
-    match prefix.addr {
-        IpAddr::V4(v4) => {
-            let hosts = u32::MAX.checked_shr(prefix.len.min(32).into()).unwrap_or(0);
-            [v4.to_bits() & !hosts, v4.to_bits() | hosts].map(|bits| bits.to_be_bytes().to_vec())
-        }
-        IpAddr::V6(v6) => {
-            let hosts = u128::MAX.checked_shr(prefix.len.min(128).into()).unwrap_or(0);
-            [v6.to_bits() & !hosts, v6.to_bits() | hosts].map(|bits| bits.to_be_bytes().to_vec())
-        }
-    }
 }
 
 fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
@@ -278,6 +233,7 @@ fn signaling_rules(ifindex: u32, share: u64, signaling: Signaling) -> (String, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signalbox_core::node::Prefix;
 
     fn prefix(text: &str, len: u8) -> Prefix {
         Prefix { addr: text.parse().unwrap(), len }

@@ -50,6 +50,7 @@ fn process() {
             eprintln!("reserved");
             std::thread::sleep(Duration::from_secs(60));
         }
+        Ok("pinhole-daemon") => crate::pinhole_rulesets::daemon(),
         Ok("probe") => {
             capability::check(&config).iter().for_each(|missing| eprintln!("{missing}"));
             match Io::open(&config) {

@@ -1,18 +1,18 @@
 //! The expressions of a rule. A rule is evaluated from its first expression on and ends at the first comparison that is
-//! false. All expressions here use one register.
+//! false. All expressions here use one register; those of [`super::flow`] use several.
 
 use super::{NFTA_DATA_VALUE, NFTA_LIST_ELEM, number, text};
 use crate::netlink::Batch;
 
-const NFTA_EXPR_NAME: u16 = 1;
-const NFTA_EXPR_DATA: u16 = 2;
+pub(super) const NFTA_EXPR_NAME: u16 = 1;
+pub(super) const NFTA_EXPR_DATA: u16 = 2;
 const NFT_REG_VERDICT: u32 = 0;
-const NFT_REG_1: u32 = 1;
-const NFTA_META_DREG: u16 = 1;
-const NFTA_META_KEY: u16 = 2;
+pub(super) const NFT_REG_1: u32 = 1;
+pub(super) const NFTA_META_DREG: u16 = 1;
+pub(super) const NFTA_META_KEY: u16 = 2;
 const NFTA_META_SREG: u16 = 3;
 const NFT_META_MARK: u32 = 3;
-const NFT_META_L4PROTO: u32 = 16;
+pub(super) const NFT_META_L4PROTO: u32 = 16;
 const NFTA_CMP_SREG: u16 = 1;
 const NFTA_CMP_OP: u16 = 2;
 const NFTA_CMP_DATA: u16 = 3;
@@ -34,17 +34,19 @@ const NFT_EXTHDR_OP_IPV4: u32 = 2;
 const HOP_BY_HOP: u8 = 0;
 /// The type of IPv4's option.
 const ROUTER_ALERT: u8 = 148;
-const NFTA_PAYLOAD_DREG: u16 = 1;
-const NFTA_PAYLOAD_BASE: u16 = 2;
-const NFTA_PAYLOAD_OFFSET: u16 = 3;
-const NFTA_PAYLOAD_LEN: u16 = 4;
+pub(super) const NFTA_PAYLOAD_DREG: u16 = 1;
+pub(super) const NFTA_PAYLOAD_BASE: u16 = 2;
+pub(super) const NFTA_PAYLOAD_OFFSET: u16 = 3;
+pub(super) const NFTA_PAYLOAD_LEN: u16 = 4;
 const NFTA_PAYLOAD_SREG: u16 = 5;
 const NFTA_IMMEDIATE_DREG: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 const NFTA_DATA_VERDICT: u16 = 2;
 const NFTA_VERDICT_CODE: u16 = 1;
-const NF_DROP: u32 = 0;
-const NF_ACCEPT: u32 = 1;
+const NFTA_VERDICT_CHAIN: u16 = 2;
+const NF_DROP: i32 = 0;
+const NF_ACCEPT: i32 = 1;
+const NFT_GOTO: i32 = -4;
 const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
 
@@ -97,14 +99,18 @@ fn payload(rule: &mut Batch, register: u16, header: Header, (offset, octets): (u
 
 /// Clears the bits of the register that are not in the mask.
 pub(crate) fn mask(rule: &mut Batch, mask: &[u8]) {
-    let nothing = vec![0; mask.len()];
+    change_bits(rule, mask, &vec![0; mask.len()]);
+}
+
+/// Clears the bits of the register that are not in the mask, and then inverts those of `invert`.
+pub(super) fn change_bits(rule: &mut Batch, mask: &[u8], invert: &[u8]) {
     append(rule, "bitwise", |bitwise| {
         bitwise
             .attribute(NFTA_BITWISE_SREG, &number(NFT_REG_1))
             .attribute(NFTA_BITWISE_DREG, &number(NFT_REG_1))
             .attribute(NFTA_BITWISE_LEN, &number(u32::try_from(mask.len()).unwrap_or(0)))
             .nest(NFTA_BITWISE_MASK, |data| data.attribute(NFTA_DATA_VALUE, mask))
-            .nest(NFTA_BITWISE_XOR, |data| data.attribute(NFTA_DATA_VALUE, &nothing))
+            .nest(NFTA_BITWISE_XOR, |data| data.attribute(NFTA_DATA_VALUE, invert))
     });
 }
 
@@ -183,23 +189,34 @@ pub(crate) fn redirect(rule: &mut Batch, family: u8, port: u16) {
 
 /// Accepts the packet.
 pub(crate) fn accept(rule: &mut Batch) {
-    verdict(rule, NF_ACCEPT);
+    verdict(rule, NF_ACCEPT, None);
 }
 
 /// Drops the packet.
 pub(crate) fn drop(rule: &mut Batch) {
-    verdict(rule, NF_DROP);
+    verdict(rule, NF_DROP, None);
 }
 
-fn verdict(rule: &mut Batch, code: u32) {
+/// Continues in another chain, and does not return.
+pub(crate) fn go_to(rule: &mut Batch, chain: &str) {
+    verdict(rule, NFT_GOTO, Some(chain));
+}
+
+fn verdict(rule: &mut Batch, code: i32, chain: Option<&str>) {
     append(rule, "immediate", |immediate| {
         immediate.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(NFTA_IMMEDIATE_DATA, |data| {
-            data.nest(NFTA_DATA_VERDICT, |verdict| verdict.attribute(NFTA_VERDICT_CODE, &number(code)))
+            data.nest(NFTA_DATA_VERDICT, |verdict| {
+                verdict.attribute(NFTA_VERDICT_CODE, &code.to_be_bytes());
+                match chain {
+                    Some(chain) => verdict.attribute(NFTA_VERDICT_CHAIN, &text(chain)),
+                    None => verdict,
+                }
+            })
         })
     });
 }
 
-fn append(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mut Batch) {
+pub(super) fn append(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mut Batch) {
     rule.nest(NFTA_LIST_ELEM, |element| {
         element.attribute(NFTA_EXPR_NAME, &text(name)).nest(NFTA_EXPR_DATA, data)
     });

@@ -1,0 +1,283 @@
+//! Sets and maps of nftables, and their elements.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_core::node::Prefix;
+
+use super::expression::NFTA_EXPR_NAME;
+use super::flow::Part;
+use super::{NFPROTO_INET, NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, message, number, text};
+use crate::netlink::Batch;
+use crate::netlink::codec::{self, Attributes, Connection, NESTED, be64_of, find};
+
+const NFT_MSG_NEWSET: u16 = message(9);
+const NFT_MSG_NEWSETELEM: u16 = message(12);
+const NFT_MSG_GETSETELEM: u16 = message(13);
+const NFT_MSG_DELSETELEM: u16 = message(14);
+const NFT_MSG_DESTROYSETELEM: u16 = message(30);
+const NFTA_SET_TABLE: u16 = 1;
+const NFTA_SET_NAME: u16 = 2;
+const NFTA_SET_FLAGS: u16 = 3;
+const NFTA_SET_KEY_TYPE: u16 = 4;
+const NFTA_SET_KEY_LEN: u16 = 5;
+const NFTA_SET_DATA_TYPE: u16 = 6;
+const NFTA_SET_DATA_LEN: u16 = 7;
+const NFTA_SET_DESC: u16 = 9;
+const NFTA_SET_ID: u16 = 10;
+const NFTA_SET_EXPR: u16 = 17;
+const NFTA_SET_DESC_SIZE: u16 = 1;
+const NFTA_SET_DESC_CONCAT: u16 = 2;
+const NFTA_SET_FIELD_LEN: u16 = 1;
+const NFT_SET_INTERVAL: u32 = 4;
+const NFT_SET_MAP: u32 = 8;
+const NFT_SET_TIMEOUT: u32 = 16;
+const NFT_SET_CONCAT: u32 = 128;
+const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_SET_ELEM_DATA: u16 = 2;
+const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
+const NFTA_SET_ELEM_EXPIRATION: u16 = 5;
+const NFTA_SET_ELEM_EXPR: u16 = 7;
+const NFTA_SET_ELEM_KEY_END: u16 = 10;
+const NFTA_EXPR_DATA: u16 = super::expression::NFTA_EXPR_DATA;
+const NFTA_COUNTER_BYTES: u16 = 1;
+const NFTA_COUNTER_PACKETS: u16 = 2;
+
+/// A set, or a map, whose elements have timeouts.
+#[derive(Debug, Clone)]
+pub(crate) struct Set<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Whether its addresses are IPv6's.
+    pub(crate) ipv6: bool,
+    /// The parts of its key.
+    pub(crate) key: &'a [Part],
+    /// The parts of a map's value; empty: it is a set, and counts the packets of each element.
+    pub(crate) value: &'a [Part],
+    /// Whether its elements are ranges.
+    pub(crate) ranges: bool,
+    /// The most elements.
+    pub(crate) size: u32,
+}
+
+/// One element of a set or map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Element {
+    /// Its key, or the first key of its range.
+    pub(crate) key: Vec<u8>,
+    /// The last key of its range.
+    pub(crate) end: Option<Vec<u8>>,
+    /// The value in a map.
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// What happens to an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It is added without timeout. One that exists is an error.
+    New,
+    /// It is added with a timeout. One that exists gets the new timeout (from Linux 6.12 on).
+    Add(Duration),
+    /// It is removed. A missing element is an error.
+    Delete,
+    /// It is removed if it exists (from Linux 6.3 on).
+    Destroy,
+}
+
+/// What the kernel has of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct State {
+    /// The timeout that it was added with.
+    pub(crate) timeout: Duration,
+    /// The time until the kernel removes it.
+    pub(crate) left: Duration,
+    /// The packets that it matched.
+    pub(crate) packets: u64,
+    /// Their octets.
+    pub(crate) octets: u64,
+}
+
+/// The number of a type as the nft tool shows it, and its length in octets.
+const fn data_type(part: Part, ipv6: bool) -> (u32, u32) {
+    match part {
+        Part::Source | Part::Destination if ipv6 => (8, 16),
+        Part::Source | Part::Destination => (7, 4),
+        Part::Protocol => (12, 1),
+        Part::SourcePort | Part::DestinationPort => (13, 2),
+    }
+}
+
+/// The type of parts together, and the length of their registers in octets.
+fn joined(parts: &[Part], ipv6: bool) -> (u32, u32) {
+    parts.iter().fold((0, 0), |(kind, length), part| {
+        (kind << 6 | data_type(*part, ipv6).0, length + 4 * part.registers(ipv6))
+    })
+}
+
+/// Appends a request for a set in a table of the family `inet`. A set that exists in this form stays with its elements.
+pub(crate) fn set(requests: &mut Batch, table: &str, id: u32, set: &Set<'_>) {
+    let Set { name, ipv6, key, value, ranges, size } = *set;
+    let mut flags = NFT_SET_TIMEOUT;
+    if ranges {
+        flags |= NFT_SET_INTERVAL | NFT_SET_CONCAT;
+    }
+    if !value.is_empty() {
+        flags |= NFT_SET_MAP;
+    }
+    let (kind, length) = joined(key, ipv6);
+    let request = requests
+        .begin(NFT_MSG_NEWSET, libc::NLM_F_CREATE, &about(NFPROTO_INET))
+        .attribute(NFTA_SET_TABLE, &text(table))
+        .attribute(NFTA_SET_NAME, &text(name))
+        .attribute(NFTA_SET_FLAGS, &number(flags))
+        .attribute(NFTA_SET_KEY_TYPE, &number(kind))
+        .attribute(NFTA_SET_KEY_LEN, &number(length));
+    if !value.is_empty() {
+        let (kind, length) = joined(value, ipv6);
+        request.attribute(NFTA_SET_DATA_TYPE, &number(kind)).attribute(NFTA_SET_DATA_LEN, &number(length));
+    }
+    request.attribute(NFTA_SET_ID, &number(id)).nest(NFTA_SET_DESC, |desc| {
+        desc.attribute(NFTA_SET_DESC_SIZE, &number(size));
+        if ranges {
+            desc.nest(NFTA_SET_DESC_CONCAT, |fields| {
+                for part in key {
+                    let length = data_type(*part, ipv6).1;
+                    fields.nest(NFTA_LIST_ELEM, |field| field.attribute(NFTA_SET_FIELD_LEN, &number(length)));
+                }
+                fields
+            });
+        }
+        desc
+    });
+    if value.is_empty() {
+        request.nest(NFTA_SET_EXPR, |counter| {
+            counter.attribute(NFTA_EXPR_NAME, &text("counter")).nest(NFTA_EXPR_DATA, |data| data)
+        });
+    }
+}
+
+/// Appends a change of an element.
+pub(crate) fn change(requests: &mut Batch, (table, set): (&str, &str), element: &Element, change: Change) {
+    let (kind, flags) = match change {
+        Change::New => (NFT_MSG_NEWSETELEM, libc::NLM_F_CREATE | libc::NLM_F_EXCL),
+        Change::Add(_) => (NFT_MSG_NEWSETELEM, libc::NLM_F_CREATE),
+        Change::Delete => (NFT_MSG_DELSETELEM, 0),
+        Change::Destroy => (NFT_MSG_DESTROYSETELEM, 0),
+    };
+    requests
+        .begin(kind, flags, &about(NFPROTO_INET))
+        .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(table))
+        .attribute(NFTA_SET_ELEM_LIST_SET, &text(set))
+        .nest(NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
+            list.nest(NFTA_LIST_ELEM, |item| {
+                item.nest(NFTA_SET_ELEM_KEY, |data| data.attribute(NFTA_DATA_VALUE, &element.key));
+                if let Some(end) = &element.end {
+                    item.nest(NFTA_SET_ELEM_KEY_END, |data| data.attribute(NFTA_DATA_VALUE, end));
+                }
+                if let (Change::New | Change::Add(_), Some(value)) = (change, &element.value) {
+                    item.nest(NFTA_SET_ELEM_DATA, |data| data.attribute(NFTA_DATA_VALUE, value));
+                }
+                if let Change::Add(timeout) = change {
+                    let timeout = milliseconds(timeout);
+                    item.attribute(NFTA_SET_ELEM_TIMEOUT, &timeout)
+                        .attribute(NFTA_SET_ELEM_EXPIRATION, &timeout);
+                }
+                item
+            })
+        });
+}
+
+/// Reads an element; `None`: there is no such element. The kernel finds a range by one key in it, so that it may answer with
+/// another range.
+pub(crate) fn read(
+    connection: &mut Connection,
+    (table, set): (&str, &str),
+    element: &Element,
+) -> io::Result<Option<State>> {
+    let value = |kind, octets| codec::attribute(kind | NESTED, &codec::attribute(NFTA_DATA_VALUE, octets));
+    let mut key = value(NFTA_SET_ELEM_KEY, &element.key);
+    key.extend(element.end.iter().flat_map(|end| value(NFTA_SET_ELEM_KEY_END, end)));
+    connection
+        .begin(NFT_MSG_GETSETELEM, 0, &about(NFPROTO_INET))
+        .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(table))
+        .attribute(NFTA_SET_ELEM_LIST_SET, &text(set))
+        .attribute(NFTA_SET_ELEM_LIST_ELEMENTS | NESTED, &codec::attribute(NFTA_LIST_ELEM | NESTED, &key));
+    let mut state = None;
+    let result = connection.transact(|message| {
+        each_element(message, |item| {
+            let same = octets(item, NFTA_SET_ELEM_KEY) == Some(&element.key)
+                && octets(item, NFTA_SET_ELEM_KEY_END) == element.end.as_deref();
+            state = same.then(|| state_of(item));
+        });
+    });
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        result => result.map(|()| state),
+    }
+}
+
+/// Reads all elements of a set: key, end of the range, state.
+pub(crate) fn read_all(
+    connection: &mut Connection,
+    (table, set): (&str, &str),
+    mut each: impl FnMut(&[u8], Option<&[u8]>, State),
+) -> io::Result<()> {
+    connection
+        .begin(NFT_MSG_GETSETELEM, libc::NLM_F_DUMP, &about(NFPROTO_INET))
+        .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(table))
+        .attribute(NFTA_SET_ELEM_LIST_SET, &text(set));
+    connection.transact(|message| {
+        each_element(message, |item| {
+            if let Some(key) = octets(item, NFTA_SET_ELEM_KEY) {
+                each(key, octets(item, NFTA_SET_ELEM_KEY_END), state_of(item));
+            }
+        });
+    })
+}
+
+fn each_element(message: &codec::Message<'_>, mut each: impl FnMut(Attributes<'_>)) {
+    let Some((_, attributes)) = message.split::<4>() else { return };
+    let list = find(attributes, NFTA_SET_ELEM_LIST_ELEMENTS).unwrap_or(&[]);
+    Attributes(list).for_each(|(_, item)| each(Attributes(item)));
+}
+
+fn octets(item: Attributes<'_>, kind: u16) -> Option<&[u8]> {
+    find(Attributes(find(item, kind)?), NFTA_DATA_VALUE)
+}
+
+fn state_of(item: Attributes<'_>) -> State {
+    let time = |kind| find(item, kind).and_then(be64_of).map(Duration::from_millis).unwrap_or_default();
+    let counter = find(item, NFTA_SET_ELEM_EXPR)
+        .and_then(|expression| find(Attributes(expression), NFTA_EXPR_DATA))
+        .unwrap_or(&[]);
+    let count = |kind| find(Attributes(counter), kind).and_then(be64_of).unwrap_or(0);
+    State {
+        timeout: time(NFTA_SET_ELEM_TIMEOUT),
+        left: time(NFTA_SET_ELEM_EXPIRATION),
+        packets: count(NFTA_COUNTER_PACKETS),
+        octets: count(NFTA_COUNTER_BYTES),
+    }
+}
+
+/// The first and the last address of a prefix.
+pub(crate) fn ends(prefix: Prefix) -> [Vec<u8>; 2] {
+    match prefix.addr {
+        IpAddr::V4(v4) => {
+            let hosts = u32::MAX.checked_shr(prefix.len.min(32).into()).unwrap_or(0);
+            [v4.to_bits() & !hosts, v4.to_bits() | hosts].map(|bits| bits.to_be_bytes().to_vec())
+        }
+        IpAddr::V6(v6) => {
+            let hosts = u128::MAX.checked_shr(prefix.len.min(128).into()).unwrap_or(0);
+            [v6.to_bits() & !hosts, v6.to_bits() | hosts].map(|bits| bits.to_be_bytes().to_vec())
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> [u8; 8] {
+    // A timeout of 0 would be none at all.
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1).to_be_bytes()
+}

@@ -1,0 +1,206 @@
+//! The flows of connection tracking that pinholes let in, over ctnetlink: found by their mark, and deleted.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use super::flow::Tuple;
+use crate::netlink::Batch;
+use crate::netlink::codec::{self, Attributes, Connection, Message, NESTED, find};
+use crate::netlink::nftables::{NFPROTO_IPV4, NFPROTO_IPV6, about};
+
+const SUBSYSTEM: u16 = 1; // NFNL_SUBSYS_CTNETLINK
+const CT_GET: u16 = SUBSYSTEM << 8 | 1;
+const CT_DELETE: u16 = SUBSYSTEM << 8 | 2;
+const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_MARK: u16 = 8;
+const CTA_ID: u16 = 12;
+const CTA_MARK_MASK: u16 = 21;
+const CTA_TUPLE_IP: u16 = 1;
+const CTA_TUPLE_PROTO: u16 = 2;
+const CTA_IP_V4_SRC: u16 = 1;
+const CTA_IP_V4_DST: u16 = 2;
+const CTA_IP_V6_SRC: u16 = 3;
+const CTA_IP_V6_DST: u16 = 4;
+const CTA_PROTO_NUM: u16 = 1;
+const CTA_PROTO_SRC_PORT: u16 = 2;
+const CTA_PROTO_DST_PORT: u16 = 3;
+/// Identifier, type and code, of ICMP and of ICMPv6.
+const CTA_PROTO_ICMP: [[u16; 3]; 2] = [[4, 5, 6], [7, 8, 9]];
+
+/// A flow that has our mark.
+struct Marked {
+    family: u8,
+    /// The attributes that identify it to the kernel.
+    tuple: Vec<u8>,
+    id: Vec<u8>,
+    /// Its first packet; `None`: it is of a kind that pinholes cannot let in.
+    first: Option<Tuple>,
+}
+
+/// The connections to ctnetlink.
+pub(super) struct Flows {
+    mark: u32,
+    connection: Connection,
+    /// The connection of a walk over all flows, and whether there is one.
+    walk: Connection,
+    walking: bool,
+    deletions: Batch,
+}
+
+impl Flows {
+    pub(super) fn open(mark: u32) -> io::Result<Self> {
+        Ok(Self {
+            mark,
+            connection: Connection::open_for(NETLINK_NETFILTER)?,
+            walk: Connection::open_for(NETLINK_NETFILTER)?,
+            walking: false,
+            deletions: Batch::open(NETLINK_NETFILTER)?,
+        })
+    }
+
+    /// Notes the flow that this packet began for deletion, if a pinhole let it in.
+    pub(super) fn end(&mut self, tuple: &Tuple) -> io::Result<()> {
+        let (mark, deletions) = (self.mark, &mut self.deletions);
+        let family = if tuple.src.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
+        // The kernel marks its one answer as one of several. Only the acknowledgement shows the end.
+        self.connection
+            .begin(CT_GET, libc::NLM_F_ACK, &about(family))
+            .attribute(CTA_TUPLE_ORIG | NESTED, &compose(tuple));
+        let result = self.connection.transact(|message| {
+            // The kernel also finds flows in which this packet is an answer.
+            if let Some(flow) = parse(message, mark).filter(|flow| flow.first == Some(*tuple)) {
+                delete(deletions, &flow);
+            }
+        });
+        match result {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Begins a walk over all flows with our mark. [`Self::step`] goes on with it.
+    pub(super) fn begin_walk(&mut self) -> io::Result<()> {
+        let mark = self.mark.to_be_bytes();
+        // An unfinished walk is left: its answers have an older number.
+        if std::mem::take(&mut self.walking) {
+            self.walk = Connection::open_for(NETLINK_NETFILTER)?;
+        }
+        self.walk
+            .begin(CT_GET, libc::NLM_F_DUMP, &about(0))
+            .attribute(CTA_MARK, &mark)
+            .attribute(CTA_MARK_MASK, &mark)
+            .send()?;
+        self.walking = true;
+        Ok(())
+    }
+
+    /// Whether a walk goes on.
+    pub(super) const fn is_walking(&self) -> bool {
+        self.walking
+    }
+
+    /// Reads one portion of the walk, and notes the flows for deletion of which `keep` is false.
+    pub(super) fn step(&mut self, keep: impl Fn(&Tuple) -> bool) -> io::Result<()> {
+        let (mark, deletions) = (self.mark, &mut self.deletions);
+        let result = self.walk.receive(&mut |message: &Message<'_>| {
+            if let Some(flow) = parse(message, mark).filter(|flow| !flow.first.as_ref().is_some_and(&keep)) {
+                delete(deletions, &flow);
+            }
+        });
+        self.walking = matches!(result, Ok(false));
+        result.map(drop)
+    }
+
+    /// Deletes the noted flows, and returns how many were deleted.
+    pub(super) fn delete(&mut self) -> io::Result<u64> {
+        let noted = self.deletions.len();
+        let refused = self.deletions.send()?.len(); // those that ended by themselves
+        Ok(noted.saturating_sub(refused) as u64)
+    }
+}
+
+fn delete(deletions: &mut Batch, flow: &Marked) {
+    deletions
+        .begin(CT_DELETE, 0, &about(flow.family))
+        .attribute(CTA_TUPLE_ORIG | NESTED, &flow.tuple)
+        .attribute(CTA_ID, &flow.id);
+}
+
+/// The flow of a message, if it has our mark.
+fn parse(message: &Message<'_>, mark: u32) -> Option<Marked> {
+    let (fixed, attributes) = message.split::<4>()?;
+    let marked = u32::from_be_bytes(*find(attributes, CTA_MARK)?.first_chunk()?);
+    let (tuple, id) = (find(attributes, CTA_TUPLE_ORIG)?, find(attributes, CTA_ID)?);
+    (marked & mark == mark).then(|| Marked {
+        family: fixed[0],
+        tuple: tuple.to_vec(),
+        id: id.to_vec(),
+        first: first_packet(tuple),
+    })
+}
+
+fn first_packet(tuple: &[u8]) -> Option<Tuple> {
+    let inner = |kind| find(Attributes(tuple), kind).map(Attributes);
+    let (addresses, ports) = (inner(CTA_TUPLE_IP)?, inner(CTA_TUPLE_PROTO)?);
+    let v4 = |kind| find(addresses, kind)?.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
+    let v6 = |kind| find(addresses, kind)?.first_chunk::<16>().map(|octets| IpAddr::from(*octets));
+    let octet = |kind| find(ports, kind)?.first().copied();
+    let port = |kind| find(ports, kind)?.first_chunk().map(|octets| u16::from_be_bytes(*octets));
+    let mut icmp = CTA_PROTO_ICMP.into_iter().filter_map(|[identifier, kind, code]| {
+        Some((port(identifier)?, u16::from_be_bytes([octet(kind)?, octet(code)?])))
+    });
+    let (src_port, dst_port) = match (port(CTA_PROTO_SRC_PORT), port(CTA_PROTO_DST_PORT)) {
+        (Some(source), Some(destination)) => (source, destination),
+        _ => icmp.next().unwrap_or((0, 0)),
+    };
+    Some(Tuple {
+        src: v4(CTA_IP_V4_SRC).or_else(|| v6(CTA_IP_V6_SRC))?,
+        dst: v4(CTA_IP_V4_DST).or_else(|| v6(CTA_IP_V6_DST))?,
+        protocol: octet(CTA_PROTO_NUM)?,
+        src_port,
+        dst_port,
+    })
+}
+
+/// The attributes of a packet with ports.
+fn compose(tuple: &Tuple) -> Vec<u8> {
+    let address = |address: IpAddr, kinds: [u16; 2]| match address {
+        IpAddr::V4(v4) => codec::attribute(kinds[0], &v4.octets()),
+        IpAddr::V6(v6) => codec::attribute(kinds[1], &v6.octets()),
+    };
+    let addresses = [
+        address(tuple.src, [CTA_IP_V4_SRC, CTA_IP_V6_SRC]),
+        address(tuple.dst, [CTA_IP_V4_DST, CTA_IP_V6_DST]),
+    ];
+    let ports = [
+        codec::attribute(CTA_PROTO_NUM, &[tuple.protocol]),
+        codec::attribute(CTA_PROTO_SRC_PORT, &tuple.src_port.to_be_bytes()),
+        codec::attribute(CTA_PROTO_DST_PORT, &tuple.dst_port.to_be_bytes()),
+    ];
+    [
+        codec::attribute(CTA_TUPLE_IP | NESTED, &addresses.concat()),
+        codec::attribute(CTA_TUPLE_PROTO | NESTED, &ports.concat()),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tuple_is_read_as_it_is_written() {
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+            let tuple = Tuple { src, dst, protocol: 6, src_port: 1000, dst_port: 80 };
+            let octets = compose(&tuple);
+            assert_eq!(first_packet(&octets), Some(tuple));
+            for cut in 0..octets.len() - 4 {
+                let read = first_packet(&octets[..cut]);
+                assert!(read.is_none_or(|read| read != tuple), "{cut}");
+            }
+        }
+    }
+}

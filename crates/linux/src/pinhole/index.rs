@@ -1,0 +1,155 @@
+//! The pinholes that are open, by their identifiers and by their packets.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use signalbox_core::pinhole::{PinholeId, Verdict};
+
+use super::flow::{Action, Flow, Shape, Tuple};
+
+/// Most pinholes for the same packets.
+const MOST_SHARED: usize = 16;
+
+/// An open pinhole.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) parts: Vec<(Flow, Action)>,
+    pub(super) until: Instant,
+}
+
+/// The pinholes for the same packets, which all do the same.
+#[derive(Debug)]
+struct Holders {
+    action: Action,
+    ids: Vec<PinholeId>,
+}
+
+/// Values by flow. Those for ranges are apart, because a packet is compared with each of them.
+#[derive(Debug)]
+struct ByFlow<T> {
+    exact: HashMap<Flow, T>,
+    ranges: HashMap<Flow, T>,
+}
+
+impl<T> Default for ByFlow<T> {
+    fn default() -> Self {
+        Self { exact: HashMap::new(), ranges: HashMap::new() }
+    }
+}
+
+impl<T> ByFlow<T> {
+    fn get(&self, flow: &Flow) -> Option<&T> {
+        if flow.shape() == Shape::Ranges { &self.ranges } else { &self.exact }.get(flow)
+    }
+
+    fn map(&mut self, flow: &Flow) -> &mut HashMap<Flow, T> {
+        if flow.shape() == Shape::Ranges { &mut self.ranges } else { &mut self.exact }
+    }
+
+    /// Whether a flow whose value is `right` has this packet.
+    fn has(&self, packet: &Tuple, right: impl Fn(&T) -> bool) -> bool {
+        Flow::candidates(packet).iter().any(|flow| self.exact.get(flow).is_some_and(&right))
+            || self.ranges.iter().any(|(flow, value)| right(value) && flow.contains(packet))
+    }
+}
+
+/// All open pinholes.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    held: HashMap<PinholeId, Held>,
+    open: ByFlow<Holders>,
+    /// What a former process left in the kernel, until its time.
+    inherited: ByFlow<Instant>,
+}
+
+impl Index {
+    /// The pinhole of an identifier.
+    pub(super) fn get(&self, id: PinholeId) -> Option<&Held> {
+        self.held.get(&id)
+    }
+
+    /// The number of pinholes.
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Sets or removes a pinhole, and returns the former one.
+    pub(super) fn put(&mut self, id: PinholeId, new: Option<Held>) -> Option<Held> {
+        let former = self.held.remove(&id);
+        for (flow, _) in former.iter().flat_map(|held| &held.parts) {
+            let map = self.open.map(flow);
+            if let Some(holders) = map.get_mut(flow) {
+                holders.ids.retain(|holder| *holder != id);
+                if holders.ids.is_empty() {
+                    map.remove(flow);
+                }
+            }
+        }
+        if let Some(held) = new {
+            for (flow, action) in &held.parts {
+                let holders = Holders { action: *action, ids: Vec::new() };
+                self.open.map(flow).entry(*flow).or_insert(holders).ids.push(id);
+            }
+            self.held.insert(id, held);
+        }
+        former
+    }
+
+    /// Whether a pinhole with another identifier does something else with the same packets, or too many do the same.
+    pub(super) fn conflicts(&self, id: PinholeId, flow: &Flow, action: &Action) -> bool {
+        self.open.get(flow).is_some_and(|holders| {
+            let others = holders.ids.iter().filter(|holder| **holder != id).count();
+            others >= MOST_SHARED || others > 0 && holders.action != *action
+        })
+    }
+
+    /// Whether several pinholes are for these packets.
+    pub(super) fn is_shared(&self, flow: &Flow) -> bool {
+        self.open.get(flow).is_some_and(|holders| holders.ids.len() > 1)
+    }
+
+    /// What is done with these packets.
+    pub(super) fn action(&self, flow: &Flow) -> Option<Action> {
+        self.open.get(flow).map(|holders| holders.action)
+    }
+
+    /// The end of the pinhole for these packets that stays longest.
+    pub(super) fn until(&self, flow: &Flow) -> Option<Instant> {
+        let holders = self.open.get(flow)?;
+        holders.ids.iter().filter_map(|id| self.held.get(id)).map(|held| held.until).max()
+    }
+
+    /// All flows, with what is done with them and until when.
+    pub(super) fn flows(&self) -> impl Iterator<Item = (&Flow, &Action, Instant)> {
+        let all = self.open.exact.iter().chain(&self.open.ranges);
+        all.filter_map(|(flow, holders)| Some((flow, &holders.action, self.until(flow)?)))
+    }
+
+    /// Whether a pinhole is open for a flow that begins with this packet.
+    pub(super) fn lets_in(&self, packet: &Tuple) -> bool {
+        self.open.has(packet, |holders| holders.action.verdict == Verdict::Allow)
+            || self.inherited.has(packet, |_| true)
+    }
+
+    /// Notes what a former process left.
+    pub(super) fn inherit(&mut self, flow: Flow, until: Instant) {
+        self.inherited.map(&flow).insert(flow, until);
+    }
+
+    /// Whether a former process left something for these packets.
+    pub(super) fn is_inherited(&self, flow: &Flow) -> bool {
+        self.inherited.get(flow).is_some()
+    }
+
+    /// A pinhole of this process takes the place of a former one.
+    pub(super) fn disinherit(&mut self, flow: &Flow) {
+        self.inherited.map(flow).remove(flow);
+    }
+
+    /// Forgets what a former process left and the kernel has closed by now.
+    pub(super) fn forget_expired(&mut self, now: Instant) {
+        for map in [&mut self.inherited.exact, &mut self.inherited.ranges] {
+            map.retain(|_, until| *until > now);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! NAT bindings beside the operator's own translation: packets through them, in both directions.
+
+use std::net::{IpAddr, SocketAddr};
+
+use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
+use signalbox_linux::topology;
+
+use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip};
+use crate::pinhole::{
+    DEFAULT_DROP, LONG, UDP, at, bind, close, connect, enforcer, flow, open, received, tracked,
+};
+
+/// The ruleset of a NAT: `a` is inside, `b` outside, and the operator translates what leaves.
+const NAT: &str = "table inet nat {
+    chain postrouting {
+        type nat hook postrouting priority srcnat; policy accept;
+        oifname \"rb\" masquerade
+    }
+}
+";
+
+/// The router's outer addresses.
+fn outer(b: IpAddr) -> IpAddr {
+    if b.is_ipv4() { ip("10.2.0.2") } else { ip("fd02::2") }
+}
+
+fn nat(label: &str) -> Option<(Network, Pinholes)> {
+    let net = Network::new(label);
+    topology::nft(&net.r, DEFAULT_DROP).unwrap();
+    topology::nft(&net.r, NAT).unwrap();
+    let pinholes = enforcer(&net, &PinholeConfig::default())?;
+    Some((net, pinholes))
+}
+
+fn endpoint(end: SocketAddr) -> Option<Endpoint> {
+    Some(Endpoint { address: end.ip(), port: Some(end.port()) })
+}
+
+fn to_any_sender(dst: SocketAddr) -> FlowFilter {
+    FlowFilter {
+        protocol: Some(UDP),
+        dst_port: Some(dst.port()),
+        ..FlowFilter::between(Prefix::all_like(dst.ip()), Prefix::host(dst.ip()))
+    }
+}
+
+/// NATFW-3.1-01, NATFW-D.3-01, NATFW-4.2.4-05: a host outside reaches a host inside at the external address and port of the
+/// binding, with the next port beside it, and at no other port. The answer comes from the external address. At the end
+/// nothing passes, and the kernel forgets the flow.
+#[test]
+fn a_binding_leads_inside() {
+    let Some((net, mut pinholes)) = nat("dnat") else { return };
+    for (id, Addresses { a, b }) in families().into_iter().enumerate() {
+        let (external, inside) = (at(outer(b), 45000), at(a, 20230));
+        let server = bind(&net.a, inside);
+        let next = bind(&net.a, at(a, 20231));
+        let client = bind(&net.b, at(b, 6000));
+        let pinhole = Pinhole {
+            second_port: true,
+            destination: endpoint(inside),
+            ..Pinhole::allow(to_any_sender(external))
+        };
+        open(&mut pinholes, id as u64, pinhole, LONG);
+        client.send_to(b"question", external).unwrap();
+        assert_eq!(received(&server, PATIENCE), Some(at(b, 6000)));
+        server.send_to(b"answer", at(b, 6000)).unwrap();
+        assert_eq!(received(&client, PATIENCE), Some(external));
+        client.send_to(b"other port", at(outer(b), 45002)).unwrap();
+        client.send_to(b"second port", at(outer(b), 45001)).unwrap();
+        assert_eq!(received(&next, PATIENCE), Some(at(b, 6000)));
+        assert_eq!(received(&server, std::time::Duration::from_millis(20)), None);
+        assert!(tracked(&net).contains("mark=268435456"));
+        close(&mut pinholes, id as u64);
+        assert!(!tracked(&net).contains("mark=268435456"), "{}", tracked(&net));
+        // Without the binding the packet is for the router itself, which has no such port.
+        client.send_to(b"closed", external).unwrap();
+        assert_eq!(received(&server, std::time::Duration::from_millis(200)), None);
+    }
+}
+
+/// NATFW-3.1-01: the binding of a flow that leaves has the external address and port that were reserved, before the
+/// operator's own translation; source and destination together are translated too, also with TCP.
+#[test]
+fn a_binding_leads_outside() {
+    let Some((net, mut pinholes)) = nat("snat") else { return };
+    for (id, Addresses { a, b }) in families().into_iter().enumerate() {
+        let (inside, external) = (at(a, 4000), at(outer(b), 50000));
+        let (client, server) = (bind(&net.a, inside), bind(&net.b, at(b, 5004)));
+        let leaving =
+            Pinhole { source: endpoint(external), ..Pinhole::allow(flow(UDP, inside, at(b, 5004))) };
+        open(&mut pinholes, id as u64, leaving, LONG);
+        client.send_to(b"question", at(b, 5004)).unwrap();
+        assert_eq!(received(&server, PATIENCE), Some(external));
+        server.send_to(b"answer", external).unwrap();
+        assert_eq!(received(&client, PATIENCE), Some(at(b, 5004)));
+        close(&mut pinholes, id as u64);
+        // A name for the server that exists at the NAT only.
+        let name = at(if b.is_ipv4() { ip("10.1.0.2") } else { ip("fd01::2") }, 80);
+        let twice = Pinhole {
+            source: endpoint(at(outer(b), 50001)),
+            destination: endpoint(at(b, 8080)),
+            ..Pinhole::allow(flow(6, at(a, 4001), name))
+        };
+        open(&mut pinholes, id as u64, twice, LONG);
+        let listener = net.b.run(|| std::net::TcpListener::bind(at(b, 8080))).unwrap().unwrap();
+        let stream = connect(&net.a, at(a, 4001), name).expect("connected");
+        assert_eq!(listener.accept().unwrap().1, at(outer(b), 50001));
+        drop(stream);
+        close(&mut pinholes, id as u64);
+    }
+}
+
+/// Without translation there is no chain of NAT, and a binding is refused. Everything is gone at the end.
+#[test]
+fn a_firewall_has_no_bindings() {
+    let net = Network::new("nonat");
+    topology::nft(&net.r, DEFAULT_DROP).unwrap();
+    let before = footprint(&net.r);
+    let config = PinholeConfig { translate: false, ..PinholeConfig::default() };
+    let Some(mut pinholes) = enforcer(&net, &config) else { return };
+    assert!(!footprint(&net.r).contains("type nat"));
+    let Addresses { a, b } = families()[0];
+    let pinhole = Pinhole {
+        source: endpoint(at(outer(b), 50000)),
+        ..Pinhole::allow(flow(UDP, at(a, 4000), at(b, 5004)))
+    };
+    pinholes.request(PinholeId(1), pinhole, LONG);
+    assert_eq!(pinholes.flush(), [(PinholeId(1), Err(PinholeError::Unsupported))]);
+    pinholes.close().unwrap();
+    assert_eq!(footprint(&net.r), before);
+}
