@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-core", &["signalbox-wire"]),
     ("signalbox-units", &["signalbox-core"]),
     ("signalbox-boomerang", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
+    ("signalbox-casp", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
@@ -45,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox-dissect",
         &[
             "signalbox-boomerang",
+            "signalbox-casp",
             "signalbox-core",
             "signalbox-gist",
             "signalbox-natfw",
@@ -114,6 +116,7 @@ const SANS_IO: &[&str] = &[
     "signalbox-core",
     "signalbox-units",
     "signalbox-boomerang",
+    "signalbox-casp",
     "signalbox-gist",
     "signalbox-ping",
     "signalbox-qos",
@@ -130,6 +133,7 @@ const IO_CRATES: &[&str] =
 
 const ENGINES: &[&str] = &[
     "signalbox-boomerang",
+    "signalbox-casp",
     "signalbox-gist",
     "signalbox-ping",
     "signalbox-qos",

@@ -1,0 +1,333 @@
+//! What happens to connections, and what is sent over them.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use signalbox_core::Key;
+use signalbox_core::node::StreamId;
+use signalbox_core::security::Identity;
+
+use super::Casp;
+use super::discovery::{News, Ready};
+use super::io::Transport;
+use super::outbox::Datagram;
+use super::peers::Name;
+use super::receive::From;
+use super::search::Answer;
+use crate::error::EncodeError;
+use crate::wire::{Flags, Message, Proof, Signaling, frame, framed};
+
+/// Longest message over UDP, octets.
+const MAX_DATAGRAM: usize = 512;
+/// Octets of a SCOUT_COOKIE_R with its header.
+const PROOF: usize = 12;
+
+/// What became of a message to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// It is on its way.
+    Sent,
+    /// It has to wait for this connection.
+    Connecting(Key),
+    /// The node does not read, or there are too many connections.
+    Blocked,
+}
+
+/// Appends a message with the cookie and with the flag U that the way to its node needs.
+fn complete(
+    octets: &[u8],
+    answer: Option<&Answer>,
+    protected: bool,
+    into: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let start = into.len();
+    match (answer.and_then(|answer| answer.cookie), Message::parse(octets)) {
+        (Some(cookie), Ok(Message::Signaling(message))) => {
+            Signaling { proof: Some(Proof::Cookie(cookie)), ..message }.encode(into)?;
+        }
+        _ => into.extend_from_slice(octets),
+    }
+    if !protected && let Some(flags) = into.get_mut(start) {
+        *flags |= Flags::UNSECURE.octet();
+    }
+    Ok(())
+}
+
+impl Casp {
+    /// Whether packets of a node are protected by IPsec.
+    pub(super) fn is_protected(&self, address: IpAddr) -> bool {
+        self.config.protected.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Sends a message to a hop: by UDP if the branch is one of datagrams, and length and rate allow it, else over a
+    /// connection. `answer` has the cookie for the first message to a node that scout found.
+    pub(super) fn send_to(
+        &mut self,
+        peer: Key,
+        datagram: bool,
+        octets: &[u8],
+        answer: Option<&Answer>,
+    ) -> Delivery {
+        let Some(one) = self.peers.peers.get_mut(peer) else { return Delivery::Blocked };
+        let Name { address, proved } = one.name;
+        let length = octets.len() + answer.map_or(0, |_| PROOF);
+        if datagram && proved.is_none() && length <= MAX_DATAGRAM && one.bucket.allow(self.now) {
+            let protected = self.is_protected(address);
+            self.buffer.clear();
+            if complete(octets, answer, protected, &mut self.buffer).is_err() {
+                return Delivery::Blocked;
+            }
+            let port = self.config.port;
+            let datagram = Datagram {
+                port,
+                src: answer.and_then(|answer| answer.local),
+                dst: SocketAddr::new(address, port),
+                tos: 0,
+                flow_label: 0,
+                unproved: false,
+            };
+            self.out.send(datagram, &[], &self.buffer);
+            self.counters.signaling_sent += 1;
+            return Delivery::Sent;
+        }
+        match self.peers.connection_to(peer) {
+            Some((connection, true)) => self.write(connection, octets, answer),
+            Some((connection, false)) => Delivery::Connecting(connection),
+            None => match self.open(address, answer.and_then(|answer| answer.local)) {
+                Some(connection) => Delivery::Connecting(connection),
+                None => Delivery::Blocked,
+            },
+        }
+    }
+
+    /// Writes a message to an established connection.
+    pub(super) fn write(&mut self, key: Key, octets: &[u8], answer: Option<&Answer>) -> Delivery {
+        let Some(connection) = self.peers.connections.get_mut(key) else { return Delivery::Blocked };
+        if connection.unsent + connection.written + connection.outgoing.len() > self.config.max_unsent {
+            return Delivery::Blocked;
+        }
+        let protected = connection.protected;
+        let result = if connection.transport.is_stream() {
+            if !core::mem::replace(&mut connection.dirty, true) {
+                self.peers.dirty.push(key);
+            }
+            framed(&mut connection.outgoing, |into| complete(octets, answer, protected, into))
+        } else {
+            self.buffer.clear();
+            let result = complete(octets, answer, protected, &mut self.buffer);
+            connection.written += self.buffer.len();
+            self.out.write(connection.stream, &self.buffer);
+            result
+        };
+        if result.is_err() {
+            return Delivery::Blocked;
+        }
+        connection.used = self.now;
+        self.counters.signaling_sent += 1;
+        Delivery::Sent
+    }
+
+    /// Hands what was written to connections to the driver: all messages to one node in one piece.
+    pub(super) fn flush(&mut self) {
+        while let Some(key) = self.peers.dirty.pop() {
+            let Some(connection) = self.peers.connections.get_mut(key) else { continue };
+            connection.dirty = false;
+            connection.written += connection.outgoing.len();
+            self.out.write(connection.stream, &connection.outgoing);
+            connection.outgoing.clear();
+        }
+    }
+
+    /// The connection to an address that is being opened; a new one if there is none. `None`: there are too many.
+    pub(super) fn open(&mut self, address: IpAddr, local: Option<IpAddr>) -> Option<Key> {
+        let name = Name { address, proved: None };
+        let opening = self.peers.find(&name).and_then(|peer| self.peers.connection_to(peer));
+        if let Some((connection, _)) = opening {
+            return Some(connection);
+        }
+        let transport = match self.config.transport_to(address) {
+            Transport::Udp | Transport::Tcp => Transport::Tcp,
+            other @ (Transport::Tls | Transport::Sctp) => other,
+        };
+        let port = if transport == Transport::Tls { self.config.tls_port } else { self.config.port };
+        let peer = self.peers.hold(name, self.rng.u64()).ok()?;
+        let stream = self.peers.new_stream();
+        let inserted = self.peers.insert(stream, peer, transport, self.now);
+        self.peers.drop_use(peer);
+        let Ok(key) = inserted else {
+            self.counters.connections_full += 1;
+            return None;
+        };
+        self.out.open(stream, transport, local, SocketAddr::new(address, port));
+        let at = self.now + self.config.connect;
+        self.peers.wheel.arm(&mut self.peers.connections, key.index(), at);
+        Some(key)
+    }
+
+    /// A session waits for a connection.
+    pub(super) fn wait_for(&mut self, connection: Key, session: Key) {
+        if let Some(connection) = self.peers.connections.get_mut(connection) {
+            connection.waiting.push_back(session);
+        }
+    }
+
+    fn name_of(address: IpAddr, identity: Option<&Arc<Identity>>) -> Name {
+        Name { address, proved: identity.map(|identity| identity.key) }
+    }
+
+    /// A node connected to this one.
+    pub(super) fn on_accepted(
+        &mut self,
+        stream: StreamId,
+        transport: Transport,
+        address: IpAddr,
+        identity: Option<Arc<Identity>>,
+    ) {
+        let known = self.config.peers.is_empty() || self.config.peers.iter().any(|one| one.contains(address));
+        if !known {
+            self.counters.refused_peers += 1;
+            return self.out.close(stream);
+        }
+        let name = Self::name_of(address, identity.as_ref());
+        let inserted = self.peers.hold(name, self.rng.u64()).and_then(|peer| {
+            let inserted = self.peers.insert(stream, peer, transport, self.now);
+            self.peers.drop_use(peer);
+            inserted
+        });
+        let Ok(key) = inserted else {
+            self.counters.connections_full += 1;
+            return self.out.close(stream);
+        };
+        self.established(key, identity);
+    }
+
+    /// [`Output::Open`](super::Output::Open) succeeded.
+    pub(super) fn on_connected(&mut self, stream: StreamId, identity: Option<Arc<Identity>>) {
+        let Some(key) = self.peers.connection_of(stream) else { return };
+        let Some(address) =
+            self.peers.connections.get(key).and_then(|connection| self.peers.address(connection.peer))
+        else {
+            return;
+        };
+        let name = Self::name_of(address, identity.as_ref());
+        if name.proved.is_some()
+            && let Ok(peer) = self.peers.hold(name, self.rng.u64())
+        {
+            self.peers.rename(key, peer);
+            self.peers.drop_use(peer);
+        }
+        self.established(key, identity);
+    }
+
+    fn established(&mut self, key: Key, identity: Option<Arc<Identity>>) {
+        let Some(connection) = self.peers.connections.get_mut(key) else { return };
+        connection.up = true;
+        connection.identity = identity;
+        connection.used = self.now;
+        let (peer, secure) = (connection.peer, connection.transport == Transport::Tls);
+        let sessions = core::mem::take(&mut connection.waiting);
+        let address = self.peers.address(peer);
+        let protected = secure || address.is_some_and(|address| self.is_protected(address));
+        if let Some(connection) = self.peers.connections.get_mut(key) {
+            connection.protected = protected;
+        }
+        self.counters.connected += 1;
+        let at = self.now + self.config.idle;
+        self.peers.wheel.arm(&mut self.peers.connections, key.index(), at);
+        if !sessions.is_empty() {
+            self.ready.push_back(Ready { what: News::Connected(peer), sessions });
+        }
+    }
+
+    /// Takes octets of a stream.
+    pub(super) fn on_octets(&mut self, stream: StreamId, octets: &[u8]) {
+        let Some(key) = self.peers.connection_of(stream) else { return };
+        let Some(connection) = self.peers.connections.get_mut(key) else { return };
+        let Some(peer) = self.peers.peers.get(connection.peer) else { return };
+        connection.used = self.now;
+        let from = From {
+            name: peer.name,
+            peer: Some(connection.peer),
+            connection: Some(key),
+            protected: connection.protected,
+            local: None,
+        };
+        if !connection.transport.is_stream() {
+            return self.on_signaling(&from, octets);
+        }
+        let mut held = core::mem::take(&mut connection.received);
+        let was_empty = held.is_empty();
+        if !was_empty {
+            held.extend_from_slice(octets);
+        }
+        let mut rest = if was_empty { octets } else { &held[..] };
+        let broken = loop {
+            match frame(rest, self.config.max_message) {
+                Err(error) => break Some(error),
+                Ok(None) => break None,
+                Ok(Some(length)) => {
+                    let Some((message, behind)) = rest.split_at_checked(length) else { break None };
+                    self.on_signaling(&from, message.get(4..).unwrap_or_default());
+                    rest = behind;
+                }
+            }
+        };
+        if let Some(error) = broken {
+            tracing::debug!(peer = %from.name.address, reason = %error, "connection closed");
+            self.counters.framing += 1;
+            self.out.close(stream);
+            return self.lost(key);
+        }
+        let left = rest.len();
+        if was_empty {
+            held.extend_from_slice(octets.get(octets.len() - left..).unwrap_or_default());
+        } else {
+            let used = held.len() - left;
+            held.drain(..used);
+        }
+        if let Some(connection) = self.peers.connections.get_mut(key) {
+            connection.received = held;
+        }
+    }
+
+    pub(super) fn on_drained(&mut self, stream: StreamId, unsent: usize) {
+        let connection = self.peers.connection_of(stream).and_then(|key| self.peers.connections.get_mut(key));
+        if let Some(connection) = connection {
+            (connection.unsent, connection.written) = (unsent, 0);
+        }
+    }
+
+    pub(super) fn on_closed(&mut self, stream: StreamId) {
+        if let Some(key) = self.peers.connection_of(stream) {
+            self.counters.disconnected += 1;
+            self.lost(key);
+        }
+    }
+
+    /// Forgets a connection. Sessions that wait for it try something else.
+    fn lost(&mut self, key: Key) {
+        if let Some((address, sessions)) = self.peers.remove(key)
+            && !sessions.is_empty()
+        {
+            self.ready.push_back(Ready { what: News::Failed(address), sessions });
+        }
+    }
+
+    /// Runs the timers of connections: those that are not established in time, and those that nobody uses.
+    pub(super) fn run_connections(&mut self) {
+        for _ in 0..super::BUDGET {
+            let Some(index) = self.peers.wheel.pop_due(&mut self.peers.connections, self.now) else { return };
+            let Some((key, connection)) = self.peers.connections.entry(index) else { continue };
+            let idle_until = connection.used + self.config.idle;
+            if connection.up && idle_until > self.now {
+                self.peers.wheel.arm(&mut self.peers.connections, index, idle_until);
+                continue;
+            }
+            if !connection.up {
+                self.counters.disconnected += 1;
+            }
+            self.out.close(connection.stream);
+            self.lost(key);
+        }
+    }
+}

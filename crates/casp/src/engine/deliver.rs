@@ -1,0 +1,595 @@
+//! Messages to the next hop and to the previous hop.
+
+use core::net::IpAddr;
+
+use signalbox_core::shares::source;
+use signalbox_core::{Key, Time};
+
+use super::Casp;
+use super::branch::Branch;
+use super::connect::Delivery;
+use super::discovery::{News, Ready};
+use super::io::{Indication, Transport};
+use super::peers::Name;
+use super::search::Answer;
+use super::session::{Queued, Users};
+use crate::wire::{ClientType, ErrorCode, Flags, Signaling};
+
+/// What is known of a composed message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// Each node discovers its next hop again.
+    pub(super) discover: bool,
+    /// It only concerns state.
+    pub(super) refresh: bool,
+    /// The client that is informed if it cannot be sent.
+    pub(super) client: Option<ClientType>,
+}
+
+impl Casp {
+    /// Sends a received message on.
+    pub(super) fn send_on(&mut self, key: Key, message: &Signaling<'_>, client: Option<ClientType>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let reverse = message.flags.is_reverse();
+        if if reverse { session.is_own() } else { self.is_responder(&session.flow) } {
+            return;
+        }
+        if message.ttd <= 1 {
+            self.counters.ttd_exceeded += 1;
+            return self.send_error(key, ErrorCode::TTD_EXCEEDED);
+        }
+        let hops = message.hops.saturating_add(1);
+        self.counters.forwarded += 1;
+        self.deliver(key, &Signaling { ttd: message.ttd - 1, hops, proof: None, ..*message }, client);
+    }
+
+    /// Sends a message along the session of which it is. Whether it could be composed.
+    pub(super) fn deliver(&mut self, key: Key, message: &Signaling<'_>, client: Option<ClientType>) -> bool {
+        let mut octets = core::mem::take(&mut self.composed);
+        octets.clear();
+        let result = message.encode(&mut octets);
+        if result.is_ok() {
+            if message.flags.is_reverse() {
+                self.up(key, &octets, client);
+            } else {
+                let discover = message.flags.contains(Flags::DISCOVER);
+                let refresh = matches!(message.body, crate::wire::Body::Empty);
+                self.down(key, &octets, Kind { discover, refresh, client });
+            }
+        }
+        self.composed = octets;
+        result.is_ok()
+    }
+
+    /// Sends a message to the next hop, as soon as the next hop is known and connected.
+    fn down(&mut self, key: Key, octets: &[u8], kind: Kind) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let next = session.next.last().map(|branch| branch.peer);
+        let wants = kind.discover || session.rediscover;
+        let waits = session.waiting.as_ref().is_some_and(|waiting| match next {
+            Some(peer) if !wants => {
+                waiting.candidate.is_some() && waiting.candidate == self.peers.address(peer)
+            }
+            Some(_) | None => waiting.searching || waiting.candidate.is_some(),
+        });
+        let (early, discover_at) = (self.now < session.discover_at, session.discover_at);
+        if waits {
+            return self.queue_down(key, octets, kind);
+        }
+        if wants && early && next.is_some() {
+            self.counters.discovery_limited += 1;
+        } else if wants || next.is_none() {
+            // A search that found no node is not repeated before the next refresh.
+            if (next.is_some() || !early || discover_at == Time::ZERO) && self.search(key) {
+                return self.queue_down(key, octets, kind);
+            }
+        }
+        match next {
+            Some(peer) => self.transmit_down(key, peer, octets, kind),
+            None => {
+                self.counters.no_next_hop += 1;
+                self.undelivered(key, kind.client);
+            }
+        }
+    }
+
+    fn transmit_down(&mut self, key: Key, peer: Key, octets: &[u8], kind: Kind) {
+        let answer = self.sessions.get(key).and_then(|session| session.waiting.as_ref()?.answer);
+        let next = self.sessions.get(key).and_then(|session| session.next.get(peer));
+        let datagram = next.is_some_and(|branch| branch.datagram);
+        match self.send_to(peer, datagram, octets, answer.as_ref()) {
+            Delivery::Sent => {
+                if answer.is_some_and(|answer| answer.cookie.is_some()) {
+                    self.keep_until_proved(key, octets, kind);
+                }
+                if let Some(waiting) = self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()) {
+                    waiting.answer = None;
+                }
+                self.sent_down(key, peer);
+            }
+            Delivery::Connecting(connection) => {
+                let address = self.peers.address(peer);
+                self.wait_for(connection, key);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.waiting().candidate = address;
+                }
+                self.queue_down(key, octets, kind);
+            }
+            Delivery::Blocked => {
+                self.counters.peer_blocked += 1;
+                self.undelivered(key, kind.client);
+            }
+        }
+    }
+
+    /// A message left for the next hop: no refresh is needed for a while.
+    fn sent_down(&mut self, key: Key, peer: Key) {
+        let at = self.next_refresh(key, peer);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let until = self.now + session.lifetime();
+        if let Some(branch) = session.next.get_mut(peer) {
+            branch.until = until;
+        }
+        session.refresh_at = at;
+        session.settle();
+        let replaced = session.replaces.take();
+        self.arm(key);
+        if let Some(former) = replaced {
+            self.tear_down_own(former);
+        }
+    }
+
+    /// When a refresh is due if no message is sent before: at random from half an interval to one and a half, at one of the
+    /// times that sessions with the same next hop share.
+    fn next_refresh(&mut self, key: Key, peer: Key) -> Time {
+        let Some(interval) = self.sessions.get(key).map(super::session::Session::interval) else {
+            return self.now;
+        };
+        let phase = self.peers.get(peer).map_or(0, |peer| peer.phase);
+        let quarter = u64::try_from(interval.as_micros() / 4).unwrap_or(u64::MAX).max(1);
+        let wanted = (self.now + self.rng.jitter(interval, 0.5, 1.5)).as_micros();
+        let phase = phase % quarter;
+        let slots = wanted.saturating_sub(phase).saturating_add(quarter / 2) / quarter;
+        let slot = slots.saturating_mul(quarter).saturating_add(phase);
+        let (first, last) =
+            ((self.now + interval / 2).as_micros(), (self.now + interval * 3 / 2).as_micros());
+        Time::from_micros(match slot {
+            // A timer fires up to a tick late.
+            early if early + 1000 < first => early.saturating_add(quarter),
+            late if late > last => late.saturating_sub(quarter),
+            slot => slot,
+        })
+    }
+
+    /// Sends a message to the previous hop. At the initiator it ends.
+    fn up(&mut self, key: Key, octets: &[u8], client: Option<ClientType>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let Some(hop) = session.previous.last().filter(|branch| !branch.is_local()).copied() else { return };
+        if session.waiting.as_ref().is_some_and(|waiting| waiting.connecting_up) {
+            return self.queue_up(key, octets, client);
+        }
+        match self.send_to(hop.peer, hop.datagram, octets, None) {
+            Delivery::Sent => {}
+            Delivery::Connecting(connection) => {
+                self.wait_for(connection, key);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.waiting().connecting_up = true;
+                }
+                self.queue_up(key, octets, client);
+            }
+            Delivery::Blocked => {
+                self.counters.peer_blocked += 1;
+                self.undelivered(key, client);
+            }
+        }
+    }
+
+    /// Takes octets of the share of the node that made a session.
+    fn take_octets(&mut self, key: Key, octets: usize) -> bool {
+        let Some(session) = self.sessions.get(key) else { return false };
+        let owner = self.peers.address(session.owner).unwrap_or(super::LOCAL_SOURCE);
+        let count = u32::try_from(octets).unwrap_or(u32::MAX);
+        self.waiting_octets.take_many(source(owner), count).is_ok()
+    }
+
+    pub(super) fn give_octets(&mut self, owner: Key, octets: usize) {
+        let owner = self.peers.address(owner).unwrap_or(super::LOCAL_SOURCE);
+        self.waiting_octets.release_many(source(owner), u32::try_from(octets).unwrap_or(u32::MAX));
+    }
+
+    fn queue_down(&mut self, key: Key, octets: &[u8], kind: Kind) {
+        // A refresh gives way to a message that has more to say.
+        let Some(waiting) = self.sessions.get_mut(key).map(|session| session.waiting()) else { return };
+        if !waiting.fits(waiting.down.len(), octets.len())
+            && let Some(at) = waiting.down.iter().position(|queued| queued.refresh)
+        {
+            waiting.down.remove(at);
+        }
+        let fits = waiting.fits(waiting.down.len(), octets.len());
+        if !fits || !self.take_octets(key, octets.len()) {
+            self.counters.waiting_full += 1;
+            return self.undelivered(key, kind.client);
+        }
+        let Kind { refresh, client, .. } = kind;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let waiting = session.waiting();
+        waiting.octets += octets.len();
+        waiting.down.push_back(Queued { octets: octets.into(), client, refresh });
+    }
+
+    fn queue_up(&mut self, key: Key, octets: &[u8], client: Option<ClientType>) {
+        let fits = self.sessions.get_mut(key).is_some_and(|session| {
+            let waiting = session.waiting();
+            waiting.fits(waiting.up.len(), octets.len())
+        });
+        if !fits || !self.take_octets(key, octets.len()) {
+            self.counters.waiting_full += 1;
+            return self.undelivered(key, client);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let waiting = session.waiting();
+        waiting.octets += octets.len();
+        waiting.up.push_back(Queued { octets: octets.into(), client, refresh: false });
+    }
+
+    /// A message is no longer kept.
+    fn dequeued(&mut self, key: Key, octets: usize) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let owner = session.owner;
+        if let Some(waiting) = session.waiting.as_mut() {
+            waiting.octets = waiting.octets.saturating_sub(octets);
+        }
+        self.give_octets(owner, octets);
+    }
+
+    fn pop_down(&mut self, key: Key) -> Option<Queued> {
+        let queued = self.sessions.get_mut(key)?.waiting.as_mut()?.down.pop_front()?;
+        self.dequeued(key, queued.octets.len());
+        Some(queued)
+    }
+
+    /// Keeps the first message to a node that scout found, in case it refuses the cookie.
+    fn keep_until_proved(&mut self, key: Key, octets: &[u8], kind: Kind) {
+        self.forget_unproved(key);
+        let fits = self.sessions.get_mut(key).is_some_and(|session| session.waiting().fits(0, octets.len()));
+        if !fits || !self.take_octets(key, octets.len()) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let waiting = session.waiting();
+        waiting.octets += octets.len();
+        waiting.unproved = Some(Queued { octets: octets.into(), client: kind.client, refresh: kind.refresh });
+    }
+
+    pub(super) fn forget_unproved(&mut self, key: Key) {
+        let kept = self.sessions.get_mut(key).and_then(|session| session.waiting.as_mut()?.unproved.take());
+        if let Some(kept) = kept {
+            self.dequeued(key, kept.octets.len());
+        }
+    }
+
+    /// The next hop accepted the first message.
+    pub(super) fn accepted(&mut self, key: Key) {
+        self.forget_unproved(key);
+        if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(waiting) = session.waiting.as_mut() {
+                waiting.retried = false;
+            }
+            session.settle();
+        }
+    }
+
+    /// The next hop refused the cookie: this node discovers once more, and sends the message again.
+    pub(super) fn on_cookie_error(&mut self, key: Key, peer: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(waiting) = session.waiting.as_mut().filter(|waiting| waiting.unproved.is_some()) else {
+            return;
+        };
+        let Some(kept) = waiting.unproved.take() else { return };
+        let again = !core::mem::replace(&mut waiting.retried, true);
+        let dst = session.flow.dst();
+        session.next.remove(peer);
+        self.peers.drop_use(peer);
+        self.dequeued(key, kept.octets.len());
+        if !again {
+            self.counters.no_next_hop += 1;
+            self.undelivered(key, kept.client);
+            return self.send_error(key, ErrorCode::NO_NEXT_PEER);
+        }
+        let found = match self.substitute(dst) {
+            Some(answer) => {
+                self.ready.push_back(Ready { what: News::Found(answer), sessions: [key].into() });
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.waiting().searching = true;
+                }
+                true
+            }
+            None => self.search(key),
+        };
+        if found {
+            let (refresh, client) = (kept.refresh, kept.client);
+            self.queue_down(key, &kept.octets, Kind { discover: false, refresh, client });
+        } else {
+            self.undelivered(key, kept.client);
+        }
+    }
+
+    /// Goes on with sessions that waited, a part of them at a time.
+    pub(super) fn run_ready(&mut self) {
+        for _ in 0..super::BUDGET {
+            let Some(ready) = self.ready.front_mut() else { return };
+            let what = ready.what;
+            let Some(key) = ready.sessions.pop_front() else {
+                self.ready.pop_front();
+                continue;
+            };
+            match what {
+                News::Found(answer) => self.found(key, answer),
+                News::Nobody => self.nobody(key),
+                News::Connected(peer) => self.reached(key, peer),
+                News::Failed(address) => self.unreached(key, address),
+            }
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.settle();
+            }
+        }
+    }
+
+    /// A discovery found a next hop. It becomes one as soon as it can be reached: the former one stays until then.
+    fn found(&mut self, key: Key, answer: Answer) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let waiting = session.waiting();
+        if !core::mem::take(&mut waiting.searching) {
+            return;
+        }
+        waiting.answer = Some(answer);
+        self.connect(key, answer);
+    }
+
+    fn connect(&mut self, key: Key, answer: Answer) {
+        let address = answer.address;
+        let transport = self.config.transport_to(address);
+        if transport == Transport::Udp {
+            let name = Name { address, proved: None };
+            if let Ok(peer) = self.peers.hold(name, self.rng.u64()) {
+                self.new_next(key, peer, true);
+                self.peers.drop_use(peer);
+            }
+            return;
+        }
+        let known = self.peers.at(address, transport == Transport::Tls);
+        let up = known.filter(|peer| self.peers.connection_to(*peer).is_some_and(|(_, up)| up));
+        if let Some(peer) = up {
+            return self.new_next(key, peer, false);
+        }
+        match self.open(address, answer.local) {
+            Some(connection) => {
+                self.wait_for(connection, key);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.waiting().candidate = Some(address);
+                }
+            }
+            None => self.unreached(key, address),
+        }
+    }
+
+    /// A connection that a session waited for is established.
+    fn reached(&mut self, key: Key, peer: Key) {
+        let Some(address) = self.peers.address(peer) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let to_previous = session.previous.is_last(peer);
+        let Some(waiting) = session.waiting.as_mut() else { return };
+        if to_previous && core::mem::take(&mut waiting.connecting_up) {
+            while let Some(queued) =
+                self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()?.up.pop_front())
+            {
+                self.dequeued(key, queued.octets.len());
+                self.up(key, &queued.octets, queued.client);
+                if self
+                    .sessions
+                    .get(key)
+                    .is_some_and(|one| one.waiting.as_ref().is_some_and(|w| w.connecting_up))
+                {
+                    break;
+                }
+            }
+        }
+        let candidate = self
+            .sessions
+            .get_mut(key)
+            .and_then(|one| one.waiting.as_mut())
+            .filter(|waiting| waiting.candidate == Some(address));
+        if let Some(waiting) = candidate {
+            waiting.candidate = None;
+            self.new_next(key, peer, false);
+        }
+    }
+
+    /// A connection that a session waited for could not be established.
+    fn unreached(&mut self, key: Key, address: IpAddr) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let dst = session.flow.dst();
+        let previous = session.previous.last().map(|branch| branch.peer);
+        let next = session.next.last().map(|branch| branch.peer);
+        let previous = previous.and_then(|peer| self.peers.address(peer));
+        let next = next.and_then(|peer| self.peers.address(peer));
+        let Some(waiting) = session.waiting.as_mut() else { return };
+        if previous == Some(address) && core::mem::take(&mut waiting.connecting_up) {
+            while let Some(queued) =
+                self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()?.up.pop_front())
+            {
+                self.dequeued(key, queued.octets.len());
+                self.counters.no_connection += 1;
+                self.undelivered(key, queued.client);
+            }
+        }
+        let Some(waiting) = self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()) else { return };
+        let of_candidate =
+            waiting.candidate == Some(address) || waiting.answer.is_some_and(|a| a.address == address);
+        if !of_candidate {
+            return;
+        }
+        (waiting.candidate, waiting.answer) = (None, None);
+        if let Some(answer) = self.substitute(dst) {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.waiting().answer = Some(answer);
+            }
+            return self.connect(key, answer);
+        }
+        if next.is_some() && next != Some(address) {
+            // The former next hop stays.
+            return self.flush_down(key);
+        }
+        // The next hop itself is gone. There may be another one.
+        if self.sessions.get(key).is_some_and(|session| session.discover_at <= self.now) && self.search(key) {
+            return;
+        }
+        self.give_up_down(key);
+    }
+
+    /// A discovery found no node: this is the last one, unless it knew a next hop before.
+    fn nobody(&mut self, key: Key) {
+        let interval = self.sessions.get(key).map(super::session::Session::interval);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.waiting().searching = false;
+        session.discover_at = self.now + interval.unwrap_or_default();
+        if session.next.last().is_some() {
+            return self.flush_down(key);
+        }
+        self.counters.no_next_hop += 1;
+        self.give_up_down(key);
+        self.send_error(key, ErrorCode::NO_NEXT_PEER);
+    }
+
+    fn give_up_down(&mut self, key: Key) {
+        let mut informed = Vec::new();
+        while let Some(queued) = self.pop_down(key) {
+            // One report for each client, however many of its messages are lost.
+            if let Some(client) = queued.client.filter(|client| !informed.contains(client)) {
+                informed.push(client);
+                self.undelivered(key, Some(client));
+            }
+        }
+        if informed.is_empty() {
+            self.indicate_all(key, |session, flow| Indication::Undelivered { session, flow });
+        }
+    }
+
+    /// Makes a node the next hop of a session, and sends what waited for it.
+    fn new_next(&mut self, key: Key, peer: Key, datagram: bool) {
+        let address = self.peers.address(peer);
+        let secure = self.peers.connection_to(peer).and_then(|(one, _)| self.peers.connections.get(one));
+        let protected = secure.is_some_and(|connection| connection.protected)
+            || (datagram && address.is_some_and(|address| self.is_protected(address)));
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let until = self.now + session.lifetime();
+        let first = session.next.last().is_none();
+        let id = if let Some(known) = session.next.get_mut(peer) {
+            known.until = until;
+            known.datagram |= datagram;
+            session.next.promote(peer)
+        } else {
+            if session.next.is_full()
+                && let Some(oldest) =
+                    session.next.older().min_by_key(|branch| branch.id).map(|branch| branch.peer)
+            {
+                session.next.remove(oldest);
+                self.peers.drop_use(oldest);
+            }
+            let branch = Branch { peer, until, id: 0, proved: 0, protected, tainted: !protected, datagram };
+            self.peers.hold_again(peer);
+            session.next.add(branch, true)
+        };
+        if let Some(id) = id.filter(|_| !first) {
+            self.counters.next_branches += 1;
+            self.indicate_branch(key, false, id, false);
+            // The first message over another hop makes the rest of the chain discover as well.
+            let queued = self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()?.down.front_mut());
+            match queued {
+                Some(queued) => {
+                    if let Some(flags) = queued.octets.first_mut() {
+                        *flags |= Flags::DISCOVER.octet();
+                    }
+                }
+                None => self.refresh_over(key, peer),
+            }
+        }
+        self.flush_down(key);
+    }
+
+    /// Sends what waited for the next hop.
+    pub(super) fn flush_down(&mut self, key: Key) {
+        loop {
+            let Some(session) = self.sessions.get(key) else { return };
+            let Some(peer) = session.next.last().map(|branch| branch.peer) else { return };
+            if session.waiting.as_ref().is_none_or(|waiting| waiting.candidate.is_some()) {
+                return;
+            }
+            let Some(queued) = self.pop_down(key) else { return };
+            let Queued { octets, client, refresh } = queued;
+            self.transmit_down(key, peer, &octets, Kind { discover: false, refresh, client });
+        }
+    }
+
+    /// Sends a refresh with D over a next hop that was chosen anew.
+    fn refresh_over(&mut self, key: Key, peer: Key) {
+        let Some(message) = self.refresh_message(key, true) else { return };
+        let mut octets = Vec::new();
+        if message.encode(&mut octets).is_ok() {
+            self.transmit_down(key, peer, &octets, Kind { discover: false, refresh: true, client: None });
+        }
+    }
+
+    /// Informs a client that its message was not sent on.
+    pub(super) fn undelivered(&mut self, key: Key, client: Option<ClientType>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (session, flow) = (session.id, session.flow);
+        if let Some(client) = client {
+            self.out.indicate(client, Indication::Undelivered { session, flow });
+        }
+    }
+
+    /// Informs the clients that took part in a session.
+    pub(super) fn indicate_all(
+        &mut self,
+        key: Key,
+        indication: impl Fn(signalbox_core::SessionId, crate::wire::FlowId) -> Indication<'static>,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (id, flow, users) = (session.id, session.flow, session.users);
+        match users {
+            Users::None => {}
+            Users::One(client) => self.out.indicate(client, indication(id, flow)),
+            Users::Many => {
+                for client in self.config.clients.iter().copied().map(ClientType) {
+                    self.out.indicate(client, indication(id, flow));
+                }
+            }
+        }
+    }
+
+    pub(super) fn indicate_branch(&mut self, key: Key, previous: bool, id: u16, ended: bool) {
+        self.indicate_all(key, |session, flow| Indication::Branch { session, flow, previous, id, ended });
+    }
+
+    pub(super) fn indicate_error(&mut self, key: Key, code: ErrorCode) {
+        self.indicate_all(key, |session, flow| Indication::Error { session, flow, code });
+    }
+
+    /// Sends a private error towards the initiator, if private codes are switched on.
+    pub(super) fn send_error(&mut self, key: Key, code: ErrorCode) {
+        if !self.config.private_errors || !self.may_send_error(key) {
+            return;
+        }
+        self.indicate_error(key, code);
+        let Some(session) = self.sessions.get(key) else { return };
+        let error = Signaling {
+            flags: Flags::REVERSE,
+            body: crate::wire::Body::Error(code),
+            ..Signaling::new(session.id, session.flow)
+        };
+        if self.deliver(key, &error, None) {
+            self.counters.errors_sent += 1;
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The search for the next hop: the mechanisms in their order, and scout as the last one (section 9 of the draft).
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+
+use signalbox_core::Key;
+use signalbox_core::node::{NoRoute, Route};
+use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
+use signalbox_core::shares::source;
+
+use super::Casp;
+use super::config::Mechanism;
+use super::outbox::Datagram;
+use super::search::{Answer, EXTERNAL_WAIT, Phase, REMEMBER, REQUESTS};
+use crate::wire::{Cookie, Message};
+
+/// Sessions that go on, in parts of bounded size.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) what: News,
+    pub(super) sessions: VecDeque<Key>,
+}
+
+/// What sessions waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum News {
+    /// A discovery found a node.
+    Found(Answer),
+    /// A discovery found no node.
+    Nobody,
+    /// A connection to a node is established.
+    Connected(Key),
+    /// A connection to this address failed.
+    Failed(IpAddr),
+}
+
+impl Casp {
+    /// Searches for the next hop of a session. Whether the session waits for an answer.
+    pub(super) fn search(&mut self, key: Key) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        if session.waiting.as_ref().is_some_and(|waiting| waiting.searching) {
+            return true;
+        }
+        let (dst, label, owner) = (session.flow.dst(), session.flow.label(), session.owner);
+        session.discover_at = self.now + super::DISCOVERY_INTERVAL;
+        session.rediscover = false;
+        let going_on = self.searches.to(dst).filter(|search| {
+            self.searches.slab.get(*search).is_some_and(|search| search.phase != Phase::Over)
+        });
+        let (search, new) = match going_on {
+            Some(search) => (search, false),
+            None => {
+                let asked_by = self.peers.address(owner).unwrap_or(super::LOCAL_SOURCE);
+                let cookie = self.rng.array();
+                match self.searches.insert(dst, label, cookie, asked_by) {
+                    Some(search) => (search, true),
+                    None => {
+                        self.counters.searches_full += 1;
+                        return false;
+                    }
+                }
+            }
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.waiting().searching = true;
+        }
+        if let Some(search) = self.searches.slab.get_mut(search) {
+            search.waiting.push_back(key);
+        }
+        if new {
+            self.next_mechanism(search);
+        }
+        true
+    }
+
+    /// Goes on with the mechanism that is next in the list of a discovery.
+    fn next_mechanism(&mut self, key: Key) {
+        loop {
+            let Some(search) = self.searches.slab.get_mut(key) else { return };
+            let (dst, route) = (search.dst, search.route);
+            let Some(mechanism) = self.config.mechanisms_to(dst).get(search.mechanism).copied() else {
+                return self.conclude(key, None);
+            };
+            let needs_route = matches!(mechanism, Mechanism::Routing | Mechanism::Scout);
+            if needs_route && route.is_none() {
+                search.phase = Phase::Route;
+                return self.out.look_up(key.to_u64(), dst);
+            }
+            match mechanism {
+                Mechanism::Static(address) if !self.interfaces.is_local(address) => {
+                    return self.conclude(key, Some(Answer { address, cookie: None, local: None }));
+                }
+                Mechanism::Static(_) => {}
+                Mechanism::Routing => {
+                    let found = route.and_then(Result::ok).map(|route| route.gateway.unwrap_or(dst));
+                    if let Some(address) = found.filter(|one| self.config.neighbours.contains(one)) {
+                        return self.conclude(key, Some(Answer { address, cookie: None, local: None }));
+                    }
+                }
+                Mechanism::Scout => {
+                    if route.is_some_and(|route| route.is_ok_and(|route| !route.local)) {
+                        search.phase = Phase::Scout;
+                        return self.send_request(key);
+                    }
+                }
+                Mechanism::External(mechanism) => {
+                    search.phase = Phase::External;
+                    self.searches.arm(key, self.now + EXTERNAL_WAIT);
+                    return self.out.discover(key.to_u64(), mechanism, dst);
+                }
+            }
+            search.mechanism += 1;
+        }
+    }
+
+    fn another_mechanism(&mut self, key: Key) {
+        if let Some(search) = self.searches.slab.get_mut(key) {
+            search.mechanism += 1;
+        }
+        self.next_mechanism(key);
+    }
+
+    /// Takes the answer to a route lookup.
+    pub(super) fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>) {
+        let key = Key::from_u64(id);
+        let Some(search) = self.searches.slab.get_mut(key).filter(|one| one.phase == Phase::Route) else {
+            return;
+        };
+        search.route = Some(result);
+        self.next_mechanism(key);
+    }
+
+    /// Takes the answer of a mechanism outside of the engine.
+    pub(super) fn on_discovered(&mut self, id: u64, address: Option<IpAddr>) {
+        let key = Key::from_u64(id);
+        if self.searches.slab.get(key).is_none_or(|search| search.phase != Phase::External) {
+            return;
+        }
+        match address.filter(|address| self.can_be_a_node(*address)) {
+            Some(address) => self.conclude(key, Some(Answer { address, cookie: None, local: None })),
+            None => self.another_mechanism(key),
+        }
+    }
+
+    /// Whether an address can be that of another node.
+    fn can_be_a_node(&self, address: IpAddr) -> bool {
+        let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+        let nowhere = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+        !nowhere && !broadcast && !self.interfaces.is_local(address)
+    }
+
+    /// Sends the Scout Request of a discovery, and waits twice as long as before.
+    fn send_request(&mut self, key: Key) {
+        let Some(search) = self.searches.slab.get_mut(key) else { return };
+        let Some(Ok(route)) = search.route else { return };
+        if search.sent > 0 {
+            self.counters.requests_repeated += 1;
+        }
+        search.sent += 1;
+        let (dst, label, cookie, wait) = (search.dst, search.label, search.cookie, search.wait());
+        self.buffer.clear();
+        if Message::ScoutRequest(cookie).encode(&mut self.buffer).is_err() {
+            return;
+        }
+        let port = self.config.scout_port;
+        let datagram = Datagram {
+            port,
+            src: Some(route.src),
+            dst: SocketAddr::new(dst, port),
+            tos: self.config.scout_tos,
+            flow_label: label,
+            unproved: true,
+        };
+        let (v4, v6) = (router_alert_v4(0), router_alert_v6(self.config.router_alert_v6));
+        let options: &[u8] = if dst.is_ipv4() { &v4 } else { &v6 };
+        self.out.send(datagram, options, &self.buffer);
+        self.counters.requests_sent += 1;
+        self.searches.arm(key, self.now + wait);
+    }
+
+    /// Runs the timers of discoveries.
+    pub(super) fn run_searches(&mut self) {
+        for _ in 0..super::BUDGET {
+            let Some(index) = self.searches.wheel.pop_due(&mut self.searches.slab, self.now) else { return };
+            let Some(key) = self.searches.slab.key_of(index) else { continue };
+            let Some(search) = self.searches.slab.get(key) else { continue };
+            match search.phase {
+                Phase::Over => self.searches.remove(key),
+                Phase::Scout if search.sent < REQUESTS && !(search.unreachable && search.sent >= 2) => {
+                    self.send_request(key);
+                }
+                Phase::Scout | Phase::External | Phase::Route => self.another_mechanism(key),
+            }
+        }
+    }
+
+    /// Ends a discovery. The sessions that wait for it go on.
+    fn conclude(&mut self, key: Key, answer: Option<Answer>) {
+        let Some(search) = self.searches.slab.get_mut(key) else { return };
+        let sessions = core::mem::take(&mut search.waiting);
+        let remember = search.phase == Phase::Scout && answer.is_some();
+        search.phase = Phase::Over;
+        search.found = answer.map(|answer| answer.address);
+        let what = match answer {
+            Some(answer) => News::Found(answer),
+            None => {
+                self.counters.nobody += 1;
+                News::Nobody
+            }
+        };
+        self.ready.push_back(Ready { what, sessions });
+        if remember {
+            self.searches.arm(key, self.now + REMEMBER);
+        } else {
+            self.searches.remove(key);
+        }
+    }
+
+    /// Takes a report that a Scout Request cannot be delivered. It counts if it quotes the request, and only once a second
+    /// one is unanswered too: a forged report must not end the search at once.
+    pub(super) fn on_unreachable(&mut self, quoted: &[u8]) {
+        let Ok(Message::ScoutRequest(cookie)) = Message::parse(quoted) else { return };
+        let search = self.searches.of_cookie(&cookie).and_then(|key| self.searches.slab.get_mut(key));
+        if let Some(search) = search.filter(|search| search.phase == Phase::Scout) {
+            search.unreachable = true;
+        }
+    }
+
+    /// Takes a datagram at the port of scout.
+    pub(super) fn on_scout(&mut self, packet: &Received<'_>) {
+        match Message::parse(packet.payload) {
+            Ok(Message::ScoutRequest(cookie)) => self.on_request(packet, cookie),
+            Ok(Message::ScoutResponse { initiator, responder }) => {
+                self.on_response(packet, initiator, responder);
+            }
+            Ok(Message::Signaling(_)) | Err(_) => self.counters.malformed += 1,
+        }
+    }
+
+    /// Answers a Scout Request, without any state.
+    fn on_request(&mut self, packet: &Received<'_>, initiator: Cookie) {
+        self.counters.requests_received += 1;
+        let requester = packet.src.ip();
+        if !self.can_be_a_node(requester) {
+            self.counters.malformed += 1;
+            return;
+        }
+        let allowed = self.answers.allow(self.now, &source(requester)) && self.all_answers.allow(self.now);
+        if !allowed {
+            self.counters.answers_limited += 1;
+            return;
+        }
+        let dst = packet.dst.ip();
+        let own = Some(dst).filter(|dst| self.interfaces.is_local(*dst));
+        let Some(src) = own.or_else(|| self.interfaces.address(packet.ifindex, dst)) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let responder = self.cookies.make(self.now, requester, dst);
+        self.buffer.clear();
+        let response = Message::ScoutResponse { initiator, responder };
+        if response.encode(&mut self.buffer).is_err() {
+            return;
+        }
+        let datagram = Datagram {
+            port: packet.dst.port(),
+            src: Some(src),
+            dst: packet.src,
+            tos: packet.tos,
+            flow_label: 0,
+            unproved: true,
+        };
+        self.out.send(datagram, &[], &self.buffer);
+        self.counters.responses_sent += 1;
+    }
+
+    /// Takes a Scout Response. The first one counts; one other node is remembered.
+    fn on_response(&mut self, packet: &Received<'_>, initiator: Cookie, responder: Cookie) {
+        let address = packet.src.ip();
+        let search =
+            self.searches.of_cookie(&initiator).and_then(|key| Some((key, self.searches.slab.get(key)?)));
+        let Some((key, search)) =
+            search.filter(|_| packet.src.port() == self.config.scout_port && self.can_be_a_node(address))
+        else {
+            self.counters.unexpected_responses += 1;
+            return;
+        };
+        self.counters.responses_received += 1;
+        let local = search.route.and_then(Result::ok).map(|route| route.src);
+        let answer = Answer { address, cookie: Some(responder), local };
+        match search.phase {
+            Phase::Scout => self.conclude(key, Some(answer)),
+            Phase::Over if search.found != Some(address) => {
+                if let Some(search) = self.searches.slab.get_mut(key) {
+                    search.other.get_or_insert(answer);
+                }
+            }
+            Phase::Over | Phase::Route | Phase::External => {}
+        }
+    }
+
+    /// Another node than the first one that answered a discovery for this destination.
+    pub(super) fn substitute(&mut self, dst: IpAddr) -> Option<Answer> {
+        let search = self.searches.to(dst)?;
+        self.searches.slab.get_mut(search).and_then(|search| search.other.take())
+    }
+}

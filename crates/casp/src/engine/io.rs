@@ -1,0 +1,384 @@
+//! Inputs and outputs of the engine, and the contract between the messaging layer and its clients.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use signalbox_core::SessionId;
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, StreamId};
+use signalbox_core::packet::{Received, Transmit};
+use signalbox_core::security::Identity;
+
+use crate::wire::{ClientType, ErrorCode, FlowId};
+
+/// A transport of messages between two nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Transport {
+    /// A TCP connection.
+    Tcp,
+    /// TLS over TCP, with the certificates of both nodes.
+    Tls,
+    /// An SCTP association.
+    Sctp,
+    /// UDP datagrams, for messages of at most 512 octets. Longer ones, and those beyond the rate, use TCP.
+    Udp,
+}
+
+impl Transport {
+    /// Whether messages have a Length Header.
+    #[must_use]
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls)
+    }
+}
+
+/// An input of the engine.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Time passed: a deadline is due.
+    Timer,
+    /// A datagram at the port of messages or of scout, for this node or intercepted.
+    Packet(Received<'a>),
+    /// The whole list of the node's interfaces; given at the start and after each change.
+    Interfaces(&'a [Interface]),
+    /// The answer to [`Output::RouteLookup`].
+    Route {
+        /// Id of the lookup.
+        id: u64,
+        /// The route.
+        result: Result<Route, NoRoute>,
+    },
+    /// Routes to these destinations may have changed.
+    RouteChanged(Prefix),
+    /// A router or host reported that a Scout Request cannot be delivered.
+    Unreachable {
+        /// The payload of the packet that the report quotes, as far as it quotes it.
+        quoted: &'a [u8],
+    },
+    /// The answer to [`Output::Discover`].
+    Discovered {
+        /// Id of the discovery.
+        id: u64,
+        /// The next node; `None`: the mechanism found no node.
+        address: Option<IpAddr>,
+    },
+    /// A node connected to this one. With TLS its handshake is over.
+    Accepted {
+        /// Id of the stream, even.
+        stream: StreamId,
+        /// Its transport.
+        transport: Transport,
+        /// The address of the peer.
+        peer: SocketAddr,
+        /// Its authenticated identity.
+        identity: Option<Arc<Identity>>,
+    },
+    /// [`Output::Open`] succeeded. With TLS its handshake is over.
+    Connected {
+        /// Id of the stream.
+        stream: StreamId,
+        /// The authenticated identity of the peer.
+        identity: Option<Arc<Identity>>,
+    },
+    /// Octets of a stream in pieces of any size; with SCTP one message.
+    Octets {
+        /// Id of the stream.
+        stream: StreamId,
+        /// The octets.
+        octets: &'a [u8],
+    },
+    /// The number of octets that are written and not yet sent.
+    Drained {
+        /// Id of the stream.
+        stream: StreamId,
+        /// The octets.
+        unsent: usize,
+    },
+    /// A stream ended, or could not be opened.
+    Closed {
+        /// Id of the stream.
+        stream: StreamId,
+    },
+    /// A request of a client of this node.
+    Request {
+        /// The client.
+        client: ClientType,
+        /// The request.
+        request: Request<'a>,
+    },
+}
+
+/// An output of the engine.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// Send this datagram.
+    Send(Transmit<'a>),
+    /// Look up the route of a packet.
+    RouteLookup {
+        /// Id for the answer.
+        id: u64,
+        /// The packet.
+        query: RouteQuery,
+    },
+    /// Ask a mechanism outside of the engine for the next node.
+    Discover {
+        /// Id for the answer.
+        id: u64,
+        /// Number of the mechanism.
+        mechanism: u8,
+        /// Destination of the data.
+        dst: IpAddr,
+    },
+    /// Open a connection.
+    Open {
+        /// Id of the stream, odd.
+        stream: StreamId,
+        /// Its transport.
+        transport: Transport,
+        /// Source address; `None`: any.
+        local: Option<IpAddr>,
+        /// Address and port of the peer.
+        peer: SocketAddr,
+    },
+    /// Write to a connected stream; with SCTP one message.
+    Write {
+        /// Id of the stream.
+        stream: StreamId,
+        /// The octets.
+        octets: &'a [u8],
+    },
+    /// Close a stream, after what was written to it.
+    Close {
+        /// Id of the stream.
+        stream: StreamId,
+    },
+    /// Something that a client of this node must know.
+    Indication {
+        /// The client.
+        client: ClientType,
+        /// What it is.
+        indication: Indication<'a>,
+    },
+}
+
+/// A request of a client to the messaging layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Sends a message.
+    Send(SendRequest<'a>),
+    /// The verdict on a message that [`Indication::Received`] announced.
+    Verdict {
+        /// Its id.
+        id: u64,
+        /// The verdict.
+        verdict: Verdict<'a>,
+    },
+    /// The client needs a session of this node, or needs it no longer. Sessions that a client needs are refreshed.
+    Hold {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+        /// Whether the client needs it.
+        on: bool,
+    },
+    /// The address of this node changed: the session goes on with another flow, and the old branch is torn down as soon as
+    /// the first message left for the new one.
+    Move {
+        /// The session.
+        session: SessionId,
+        /// Its flow up to now.
+        from: FlowId,
+        /// Its flow from now on.
+        to: FlowId,
+    },
+    /// Old branches of a session are not torn down; they expire.
+    KeepBranches {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+    },
+}
+
+/// A message that a client sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendRequest<'a> {
+    /// Given back with [`Indication::Opened`] and [`Indication::Refused`].
+    pub tag: u64,
+    /// The session; `None`: a new one.
+    pub session: Option<SessionId>,
+    /// The data flow.
+    pub flow: FlowId,
+    /// Against the data flow. It needs state.
+    pub reverse: bool,
+    /// Removes the session.
+    pub tear_down: bool,
+    /// Each node discovers its next hop again.
+    pub discover: bool,
+    /// The session is refreshed until the client no longer holds it.
+    pub hold: bool,
+    /// The branch to send to; `None`: the most recent one.
+    pub branch: Option<u16>,
+    /// How many nodes the message may reach; `None`: 64.
+    pub ttd: Option<u8>,
+    /// The client's octets; `None`: a message that only concerns state.
+    pub data: Option<&'a [u8]>,
+}
+
+impl<'a> SendRequest<'a> {
+    /// A message with data, along the flow, of a session that may not exist yet.
+    #[must_use]
+    pub const fn new(session: Option<SessionId>, flow: FlowId, data: &'a [u8]) -> Self {
+        Self {
+            tag: 0,
+            session,
+            flow,
+            reverse: false,
+            tear_down: false,
+            discover: false,
+            hold: false,
+            branch: None,
+            ttd: None,
+            data: Some(data),
+        }
+    }
+}
+
+/// What a client decides about a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// It goes on.
+    Forward,
+    /// It goes on with these octets instead of the client's.
+    Replace(&'a [u8]),
+    /// It ends here.
+    Consume,
+}
+
+/// What the messaging layer reports to a client.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Indication<'a> {
+    /// A session was opened by [`Request::Send`].
+    Opened {
+        /// The tag of the request.
+        tag: u64,
+        /// Its identifier.
+        session: SessionId,
+    },
+    /// A request cannot be carried out; nothing changed.
+    Refused {
+        /// The tag of the request.
+        tag: u64,
+        /// The reason.
+        why: Refused,
+    },
+    /// A message for the client.
+    Received(Arrival<'a>),
+    /// An error came back.
+    Error {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+        /// Its code.
+        code: ErrorCode,
+    },
+    /// A session has a further hop, or lost one that was not the last.
+    Branch {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+        /// A previous hop; otherwise a next hop.
+        previous: bool,
+        /// Number of the branch on its side.
+        id: u16,
+        /// Whether it ended.
+        ended: bool,
+    },
+    /// Messages could not be sent on: this is the last node, or the next one cannot be reached.
+    Undelivered {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The session ended at this node.
+    Ended {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+        /// Whether it was torn down; otherwise it expired.
+        torn_down: bool,
+    },
+}
+
+/// A message for a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrival<'a> {
+    /// Id for the verdict; 0: none is asked for.
+    pub id: u64,
+    /// The session.
+    pub session: SessionId,
+    /// The flow.
+    pub flow: FlowId,
+    /// Against the data flow.
+    pub reverse: bool,
+    /// The session is removed.
+    pub tear_down: bool,
+    /// Whether it crossed a hop without channel security.
+    pub unsecure: bool,
+    /// How many further nodes may take it.
+    pub ttd: u8,
+    /// Number of nodes that it passed.
+    pub hops: u8,
+    /// Address of the hop that sent it.
+    pub peer: IpAddr,
+    /// The authenticated identity of that hop.
+    pub identity: Option<Arc<Identity>>,
+    /// The branch by which it came.
+    pub branch: u16,
+    /// Whether this node is an end of the session in the direction of the message.
+    pub last: bool,
+    /// Lifetime of the session without refresh, seconds.
+    pub timeout: u32,
+    /// The client's octets.
+    pub data: &'a [u8],
+}
+
+/// Why a request of a client cannot be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// No session of this name exists.
+    NoSession,
+    /// The session has no hop in this direction, or no such branch.
+    NoHop,
+    /// R and D are set together.
+    ReverseDiscovery,
+    /// The flow is of a form that is not valid, or not switched on.
+    Flow,
+    /// The destination is a multicast group.
+    Multicast,
+    /// The data are too long.
+    TooLong,
+    /// A table is full.
+    Full,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSession => "no such session",
+            Self::NoHop => "the session has no such hop",
+            Self::ReverseDiscovery => "discovery against the data flow",
+            Self::Flow => "a form of the flow that is not valid here",
+            Self::Multicast => "multicast is not supported",
+            Self::TooLong => "the data are too long",
+            Self::Full => "a table is full",
+        })
+    }
+}

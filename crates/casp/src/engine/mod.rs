@@ -1,0 +1,243 @@
+//! The messaging layer of CASP, without clock, socket or thread: initiator, forwarder and responder in one, for IPv4 and
+//! IPv6.
+//!
+//! **Drain invariant.** After each [`Casp::handle`], call [`Casp::poll`] until it returns `None`, then ask
+//! [`Casp::next_deadline`]. Time never runs backwards. The driver answers each [`Output::RouteLookup`] by one
+//! [`Input::Route`] of the same id, each [`Output::Discover`] by one [`Input::Discovered`], and each [`Output::Open`] by
+//! [`Input::Connected`] or [`Input::Closed`].
+//!
+//! **Clients** are outside of the engine. [`Output::Indication`] and [`Input::Request`] are the contract with them, and
+//! [`Config::clients`] the list of those that this node has. A message for a client waits for the client's verdict.
+//!
+//! * `receive` is the procedure for a received message, `deliver` sends messages on. `request` is what clients ask for, `held`
+//!   the messages that wait for their verdicts.
+//! * State is in `session` (one session with one flow) with its hops (`branch`); `timers` refreshes and ends it, `teardown`
+//!   removes it, `route` repairs it.
+//! * `peers` has the nodes and the connections with them, `connect` what happens to connections.
+//! * `search` has the discoveries that go on, `discovery` their mechanisms and scout, `cookies` the proof that scout gives.
+
+mod branch;
+mod config;
+mod connect;
+mod cookies;
+mod counters;
+mod deliver;
+mod discovery;
+mod held;
+mod interfaces;
+mod io;
+mod outbox;
+mod peers;
+mod receive;
+mod request;
+mod route;
+mod search;
+mod session;
+mod teardown;
+mod timers;
+mod view;
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use signalbox_core::entry::{AlertRule, Intercept, Match};
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::metrics::Subsystem;
+use signalbox_core::shares::{RateShares, Shares};
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{Changes, Entry, EntryRequest, Random, SessionChange, Slab, Time, TokenBucket};
+
+pub use config::{Config, ConfigError, Mechanism};
+pub use counters::Counters;
+pub use io::{Arrival, Indication, Input, Output, Refused, Request, SendRequest, Transport, Verdict};
+pub use view::{BranchView, SessionView};
+
+use cookies::Cookies;
+use discovery::Ready;
+use held::Held;
+use interfaces::Interfaces;
+use outbox::Outbox;
+use peers::Peers;
+use route::Sweep;
+use search::Searches;
+use session::Sessions;
+
+/// A message may make a node discover the next hop of a session again once in this time.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+/// Records that one call handles of work that has no other bound.
+const BUDGET: usize = 256;
+/// The source whose share sessions of this node's clients take.
+const LOCAL_SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The messaging layer of one node.
+#[derive(Debug)]
+pub struct Casp {
+    config: Config,
+    counters: Counters,
+    /// Sessions that appeared and disappeared, while somebody watches.
+    changes: Changes<SessionChange>,
+    rng: Random,
+    /// The time of the input that is handled.
+    now: Time,
+    interfaces: Interfaces,
+    sessions: Sessions,
+    wheel: Wheel,
+    /// Sessions by the node that made them.
+    by_source: Shares<IpAddr>,
+    /// Octets that wait, by the node that made their session.
+    waiting_octets: Shares<IpAddr>,
+    peers: Peers,
+    searches: Searches,
+    cookies: Cookies,
+    /// Scout Responses, and errors, by the node that gets them.
+    answers: RateShares,
+    all_answers: TokenBucket,
+    errors: RateShares,
+    /// Datagrams by their source.
+    rates: RateShares,
+    held: Slab<Held>,
+    wheel_of_held: Wheel,
+    /// Buffers of messages that were held.
+    spare: Vec<Vec<u8>>,
+    ready: VecDeque<Ready>,
+    sweeps: VecDeque<Sweep>,
+    /// A message that is composed for a session.
+    composed: Vec<u8>,
+    /// A message that is composed for a datagram.
+    buffer: Vec<u8>,
+    out: Outbox,
+}
+
+impl Casp {
+    /// A node without sessions and interfaces; all its random numbers come from `seed`.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed.
+    pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.validated()?;
+        let mut rng = Random::new(seed);
+        let key: [u8; 16] = rng.array();
+        let hasher = || KeyedHasher::with_key(key);
+        Ok(Self {
+            counters: Counters::default(),
+            changes: Changes::default(),
+            now: Time::ZERO,
+            interfaces: Interfaces::default(),
+            sessions: Sessions::new(config.max_sessions, hasher()),
+            wheel: Wheel::default(),
+            by_source: Shares::new(config.max_sessions, hasher()),
+            waiting_octets: Shares::new(config.max_waiting, hasher()),
+            peers: Peers::new(config.max_connections, hasher),
+            searches: Searches::new(config.max_searches, hasher),
+            cookies: Cookies::new(&mut rng),
+            answers: RateShares::new(config.answer_rate, hasher()),
+            all_answers: TokenBucket::new(config.total_answer_rate, config.total_answer_rate.div_ceil(4)),
+            errors: RateShares::new(config.answer_rate, hasher()),
+            rates: RateShares::new(config.rate, hasher()),
+            held: Slab::new(config.max_held),
+            wheel_of_held: Wheel::default(),
+            spare: Vec::new(),
+            ready: VecDeque::new(),
+            sweeps: VecDeque::new(),
+            composed: Vec::new(),
+            buffer: Vec::new(),
+            out: Outbox::default(),
+            rng,
+            config,
+        })
+    }
+
+    /// The ports of entry: messages over UDP, and scout with the rule for passing Scout Requests.
+    #[must_use]
+    pub fn entries(config: &Config) -> [EntryRequest; 2] {
+        let requests = Intercept {
+            alert: AlertRule::Value { ipv4: 0, ipv6: config.router_alert_v6 },
+            // Only the type counts: the other fields of the header are not processed.
+            matches: vec![Match { offset: 0, mask: 0xff, value: 2 }],
+        };
+        let scout = EntryRequest::local(Entry::Udp(config.scout_port), Subsystem::part("casp_scout", "casp"));
+        [
+            EntryRequest::local(Entry::Udp(config.port), Subsystem::protocol("casp")),
+            scout.with_intercept(requests),
+        ]
+    }
+
+    /// Takes one input at `now`, which never runs backwards. Drain [`Casp::poll`] afterwards.
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.now = self.now.max(now);
+        self.out.recycle();
+        // State that is over is not refreshed by a message that arrives at the same time.
+        self.run_sessions();
+        match input {
+            Input::Timer => {}
+            Input::Packet(packet) if packet.entry == Entry::Udp(self.config.scout_port) => {
+                self.on_scout(&packet)
+            }
+            Input::Packet(packet) => self.on_datagram(&packet),
+            Input::Interfaces(list) => self.interfaces.set(list),
+            Input::Route { id, result } => self.on_route(id, result),
+            Input::RouteChanged(prefix) => self.on_route_changed(prefix),
+            Input::Unreachable { quoted } => self.on_unreachable(quoted),
+            Input::Discovered { id, address } => self.on_discovered(id, address),
+            Input::Accepted { stream, transport, peer, identity } => {
+                self.on_accepted(stream, transport, peer.ip(), identity);
+            }
+            Input::Connected { stream, identity } => self.on_connected(stream, identity),
+            Input::Octets { stream, octets } => self.on_octets(stream, octets),
+            Input::Drained { stream, unsent } => self.on_drained(stream, unsent),
+            Input::Closed { stream } => self.on_closed(stream),
+            Input::Request { client, request } => self.on_request_of(client, &request),
+        }
+        self.run_searches();
+        self.run_connections();
+        self.run_held();
+        self.run_ready();
+        self.run_sweeps();
+        self.flush();
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.out.poll()
+    }
+
+    /// Whether [`Casp::poll`] has an output.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let at_once = !self.ready.is_empty() || !self.sweeps.is_empty();
+        [
+            at_once.then_some(self.now),
+            self.wheel.next_deadline(),
+            self.searches.wheel.next_deadline(),
+            self.peers.wheel.next_deadline(),
+            self.wheel_of_held.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The list of sessions that appear and disappear, to watch and to take from.
+    pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
+        &mut self.changes
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+}

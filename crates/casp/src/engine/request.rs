@@ -1,0 +1,197 @@
+//! What clients of this node ask for.
+
+use signalbox_core::{Key, SessionChange, SessionId, Time};
+
+use super::Casp;
+use super::branch::Branch;
+use super::io::{Indication, Refused, Request, SendRequest};
+use super::session::{DEFAULT_TIMEOUT, Session};
+use crate::wire::{Body, ClientType, FIRST_TTD, Flags, FlowId, MAX_CONTENTS, Signaling};
+
+impl Casp {
+    pub(super) fn on_request_of(&mut self, client: ClientType, request: &Request<'_>) {
+        match request {
+            Request::Send(send) => {
+                if let Err(why) = self.send_request_of(client, send) {
+                    self.out.indicate(client, Indication::Refused { tag: send.tag, why });
+                }
+            }
+            Request::Verdict { id, verdict } => self.on_verdict(*id, verdict),
+            Request::Hold { session, flow, on } => self.on_hold(*session, flow, *on),
+            Request::Move { session, from, to } => {
+                if let Err(why) = self.on_move(client, *session, from, *to) {
+                    self.out.indicate(client, Indication::Refused { tag: 0, why });
+                }
+            }
+            Request::KeepBranches { session, flow } => {
+                let found = self.sessions.find(*session, flow);
+                if let Some(session) = found.and_then(|key| self.sessions.get_mut(key)) {
+                    session.kept = true;
+                }
+            }
+        }
+    }
+
+    fn check_flow(&self, flow: &FlowId) -> Result<(), Refused> {
+        if flow.checked().is_err() || (flow.is_private() && !self.config.private_flows) {
+            return Err(Refused::Flow);
+        }
+        if flow.dst().is_multicast() { Err(Refused::Multicast) } else { Ok(()) }
+    }
+
+    fn send_request_of(&mut self, client: ClientType, send: &SendRequest<'_>) -> Result<(), Refused> {
+        self.check_flow(&send.flow)?;
+        if send.reverse && send.discover {
+            return Err(Refused::ReverseDiscovery);
+        }
+        if send.data.is_some_and(|data| data.len() > MAX_CONTENTS) {
+            return Err(Refused::TooLong);
+        }
+        let found = send.session.and_then(|id| self.sessions.find(id, &send.flow));
+        let key = match found {
+            Some(key) => key,
+            None if send.reverse || send.tear_down || send.branch.is_some() => {
+                return Err(Refused::NoSession);
+            }
+            None => {
+                let id = send.session.unwrap_or_else(|| self.rng.session_id());
+                let key = self.open_session(id, send.flow)?;
+                self.out.indicate(client, Indication::Opened { tag: send.tag, session: id });
+                key
+            }
+        };
+        let responder = self.is_responder(&send.flow);
+        let Some(session) = self.sessions.get_mut(key) else { return Err(Refused::NoSession) };
+        let no_hop = if send.reverse { session.is_own() } else { responder && !session.is_own() };
+        if no_hop {
+            return Err(Refused::NoHop);
+        }
+        session.users.add(client);
+        if send.hold {
+            session.held = true;
+        }
+        self.extend_own(key);
+        if send.tear_down {
+            self.tear_down_by_client(key, client, send);
+            return Ok(());
+        }
+        let Some(session) = self.sessions.get(key) else { return Err(Refused::NoSession) };
+        let flags = Flags::NONE.with_if(Flags::REVERSE, send.reverse).with_if(Flags::DISCOVER, send.discover);
+        let message = Signaling {
+            flags,
+            ttd: send.ttd.unwrap_or(FIRST_TTD),
+            timeout: session.explicit.then_some(session.timeout),
+            body: send.data.map_or(Body::Empty, |data| Body::Client { client, data }),
+            ..Signaling::new(session.id, session.flow)
+        };
+        match send.branch {
+            Some(id) => self.send_over(key, id, &message),
+            None if self.deliver(key, &message, Some(client)) => Ok(()),
+            None => Err(Refused::TooLong),
+        }
+    }
+
+    /// Sends a message over one branch.
+    pub(super) fn send_over(&mut self, key: Key, id: u16, message: &Signaling<'_>) -> Result<(), Refused> {
+        let session = self.sessions.get(key).ok_or(Refused::NoSession)?;
+        let side = if message.flags.is_reverse() { &session.previous } else { &session.next };
+        let hop = *side.by_id(id).filter(|branch| !branch.is_local()).ok_or(Refused::NoHop)?;
+        let mut octets = Vec::new();
+        message.encode(&mut octets).map_err(|_| Refused::TooLong)?;
+        // A branch that is not connected is an old one whose node is gone.
+        match self.send_to(hop.peer, hop.datagram, &octets, None) {
+            super::connect::Delivery::Sent => Ok(()),
+            super::connect::Delivery::Connecting(_) | super::connect::Delivery::Blocked => {
+                Err(Refused::NoHop)
+            }
+        }
+    }
+
+    /// Makes the state of a session that a client of this node opens.
+    fn open_session(&mut self, id: SessionId, flow: FlowId) -> Result<Key, Refused> {
+        if self.by_source.take(super::LOCAL_SOURCE).is_err() {
+            self.counters.sessions_full += 1;
+            return Err(Refused::Full);
+        }
+        let mut session = Session::new(id, flow, Branch::LOCAL);
+        session.explicit = self.config.send_timeout;
+        session.timeout = if self.config.send_timeout {
+            u32::try_from(self.config.refresh.as_secs().saturating_mul(3)).unwrap_or(u32::MAX)
+        } else {
+            DEFAULT_TIMEOUT
+        };
+        session.previous.add(
+            Branch {
+                peer: Branch::LOCAL,
+                until: Time::from_micros(u64::MAX),
+                id: 0,
+                proved: 0,
+                protected: true,
+                tainted: false,
+                datagram: false,
+            },
+            true,
+        );
+        let Some(key) = self.sessions.insert(session) else {
+            self.by_source.release(super::LOCAL_SOURCE);
+            self.counters.sessions_full += 1;
+            return Err(Refused::Full);
+        };
+        self.counters.opened += 1;
+        self.changes.note(|| SessionChange::opened(super::receive::name(id, &flow)));
+        self.arm(key);
+        Ok(key)
+    }
+
+    /// A session of this node ends one lifetime after its last message, unless a client holds it.
+    pub(super) fn extend_own(&mut self, key: Key) {
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let until = if session.held { Time::from_micros(u64::MAX) } else { now + session.lifetime() };
+        if let Some(branch) = session.previous.last_mut().filter(|branch| branch.is_local()) {
+            branch.until = until;
+        }
+        self.arm(key);
+    }
+
+    fn on_hold(&mut self, id: SessionId, flow: &FlowId, on: bool) {
+        let Some(key) = self.sessions.find(id, flow) else { return };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.held = on;
+        }
+        self.extend_own(key);
+    }
+
+    /// A session goes on with another flow, because the address of this node changed.
+    fn on_move(
+        &mut self,
+        client: ClientType,
+        id: SessionId,
+        from: &FlowId,
+        to: FlowId,
+    ) -> Result<(), Refused> {
+        self.check_flow(&to)?;
+        let former = self.sessions.find(id, from).ok_or(Refused::NoSession)?;
+        let session =
+            self.sessions.get_mut(former).filter(|session| session.is_own()).ok_or(Refused::NoSession)?;
+        let (held, users) = (session.held, session.users);
+        if self.sessions.find(id, &to).is_some() || *from == to {
+            return Err(Refused::Flow);
+        }
+        let key = self.open_session(id, to)?;
+        if let Some(session) = self.sessions.get_mut(key) {
+            (session.held, session.users) = (held, users);
+            session.replaces = Some(former);
+        }
+        self.extend_own(key);
+        if let Some(session) = self.sessions.get_mut(former) {
+            // It is refreshed no more.
+            session.held = false;
+            session.refresh_at = Time::from_micros(u64::MAX);
+        }
+        self.extend_own(former);
+        let Some(message) = self.refresh_message(key, false) else { return Err(Refused::NoSession) };
+        self.deliver(key, &message, Some(client));
+        Ok(())
+    }
+}

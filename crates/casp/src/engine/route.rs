@@ -1,0 +1,68 @@
+//! Local repair: after a change of routes, sessions discover their next hops again, a part of them at a time.
+
+use core::net::IpAddr;
+
+use signalbox_core::Key;
+use signalbox_core::node::Prefix;
+
+use super::Casp;
+
+/// Changes of routes that are handled apart. More of them become one for all destinations.
+const SEPARATE: usize = 16;
+
+/// A walk over all sessions that goes on.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    /// Destinations; `None`: all.
+    prefix: Option<Prefix>,
+    /// The place in the table where it goes on.
+    from: u32,
+}
+
+impl Casp {
+    pub(super) fn on_route_changed(&mut self, prefix: Prefix) {
+        if self.sweeps.len() >= SEPARATE {
+            self.sweeps.clear();
+            self.sweeps.push_back(Sweep { prefix: None, from: 0 });
+        } else {
+            self.sweeps.push_back(Sweep { prefix: Some(prefix), from: 0 });
+        }
+    }
+
+    /// Visits some sessions whose route may have changed.
+    pub(super) fn run_sweeps(&mut self) {
+        let Some(sweep) = self.sweeps.front_mut() else { return };
+        let concerns = |dst: IpAddr| sweep.prefix.is_none_or(|prefix| prefix.contains(dst));
+        let mut found: Vec<Key> = Vec::new();
+        let next = self.sessions.slab.walk(sweep.from, |key, session| {
+            // A session that still looks for its first hop gets the present route anyway.
+            if concerns(session.flow.dst()) && session.next.last().is_some() {
+                found.push(key);
+            }
+            true
+        });
+        match next {
+            Some(from) => sweep.from = from,
+            None => {
+                self.sweeps.pop_front();
+            }
+        }
+        for key in found {
+            self.repair(key);
+        }
+    }
+
+    /// Discovers the next hop of a session again, at once or as soon as it may.
+    fn repair(&mut self, key: Key) {
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.rediscover = true;
+        if now < session.discover_at {
+            session.refresh_at = session.refresh_at.min(session.discover_at);
+            return self.arm(key);
+        }
+        if let Some(message) = self.refresh_message(key, true) {
+            self.deliver(key, &message, None);
+        }
+    }
+}

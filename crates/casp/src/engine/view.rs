@@ -1,0 +1,110 @@
+//! State that is shown to users.
+
+use core::net::IpAddr;
+
+use signalbox_core::metrics::Table;
+use signalbox_core::{SessionId, Time};
+
+use super::Casp;
+use super::branch::{Branch, Side};
+use super::session::Session;
+use crate::wire::FlowId;
+
+/// A hop of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BranchView {
+    /// Address of the node; `None`: a client of this node.
+    pub peer: Option<IpAddr>,
+    /// Number of the branch.
+    pub id: u16,
+    /// Whether it is the most recent one of its side.
+    pub newest: bool,
+    /// Whether the channel of its node is protected.
+    pub protected: bool,
+    /// When it ends without a message.
+    pub until: Time,
+}
+
+/// State of one session with one flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionView {
+    /// Session identifier.
+    pub session: SessionId,
+    /// Data flow.
+    pub flow: FlowId,
+    /// Previous hops, the most recent one first.
+    pub previous: Vec<BranchView>,
+    /// Next hops, the most recent one first.
+    pub next: Vec<BranchView>,
+    /// Lifetime without refresh, seconds.
+    pub timeout: u32,
+    /// When this node makes a refresh of its own, if it does.
+    pub refresh_at: Option<Time>,
+    /// Whether a client of this node opened it.
+    pub own: bool,
+    /// Messages that wait for a hop.
+    pub waiting: usize,
+}
+
+impl Casp {
+    fn side(&self, side: &Side) -> Vec<BranchView> {
+        let newest = side.last().map(|branch| branch.id);
+        let view = |branch: &Branch| BranchView {
+            peer: self.peers.address(branch.peer),
+            id: branch.id,
+            newest: newest == Some(branch.id),
+            protected: branch.protected,
+            until: branch.until,
+        };
+        side.iter().map(view).collect()
+    }
+
+    fn view(&self, session: &Session) -> SessionView {
+        SessionView {
+            session: session.id,
+            flow: session.flow,
+            previous: self.side(&session.previous),
+            next: self.side(&session.next),
+            timeout: session.timeout,
+            refresh_at: Some(session.refresh_at).filter(|at| at.as_micros() < u64::MAX),
+            own: session.is_own(),
+            waiting: session.waiting.as_ref().map_or(0, |waiting| waiting.down.len() + waiting.up.len()),
+        }
+    }
+
+    /// Visits the sessions of this node from a place in the table on; see
+    /// [`Slab::walk`](signalbox_core::slab::Slab::walk).
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
+        self.sessions.slab.walk(from, |_, session| visit(self.view(session)))
+    }
+
+    /// All sessions of this node. For tests.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView> {
+        self.sessions.slab.iter().map(|(_, session)| self.view(session))
+    }
+
+    /// Number of sessions; one with two flows counts twice.
+    #[must_use]
+    pub const fn session_count(&self) -> u32 {
+        self.sessions.slab.len()
+    }
+
+    /// Number of nodes that this node exchanges messages with.
+    #[must_use]
+    pub const fn peer_count(&self) -> u32 {
+        self.peers.peers.len()
+    }
+
+    /// The tables that peers and users can fill.
+    #[must_use]
+    pub fn tables(&self) -> [Table; 5] {
+        let waiting = self.waiting_octets.total();
+        [
+            Table::new("sessions", self.sessions.slab.len(), self.sessions.slab.limit()),
+            Table::new("connections", self.peers.connections.len(), self.peers.connections.limit()),
+            Table::new("searches", self.searches.slab.len(), self.searches.slab.limit()),
+            Table::new("held", self.held.len(), self.held.limit()),
+            Table::new("waiting_octets", waiting, self.config.max_waiting),
+        ]
+    }
+}

@@ -1,0 +1,300 @@
+//! Route changes: branches of the previous and of the next hops, and mobility.
+
+use signalbox_casp::engine::{Config, Input, Request, SendRequest, Transport};
+use signalbox_casp::wire::{Body, Flags, Proof, Signaling};
+use signalbox_core::node::Prefix;
+
+use crate::rig::*;
+
+fn previous(rig: &Rig) -> Vec<(Option<std::net::IpAddr>, u16, bool)> {
+    rig.state().previous.iter().map(|one| (one.peer, one.id, one.newest)).collect()
+}
+
+fn next(rig: &Rig) -> Vec<(Option<std::net::IpAddr>, u16, bool)> {
+    rig.state().next.iter().map(|one| (one.peer, one.id, one.newest)).collect()
+}
+
+/// CASP-6.1-02, CASP-3-06, CASP-6.1-05, CASP-6.1-04, CASP-6.1-08: another previous node gets a branch with a new number, and
+/// is the most recent one; the client is informed.
+#[test]
+fn another_previous_node_is_another_branch() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    rig.take_told();
+    let other = rig.accept(OTHER);
+    let said = rig.say(other, &message());
+    assert_eq!(previous(&rig), [(Some(ip(OTHER)), 1, true), (Some(ip(UP)), 0, false)]);
+    assert_eq!(rig.take_told(), [Told::Branch { previous: true, id: 1, ended: false }]);
+    // The other side is as before.
+    assert_eq!(next(&rig), [(Some(ip(DOWN)), 0, true)]);
+    let down = rig.stream_to(DOWN);
+    let sent = only(&said, down);
+    assert_eq!((sent.message().session, sent.message().flow), (session(1), flow()));
+    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(only(&said, other).message().body, data(UNKNOWN).body);
+}
+
+/// CASP-G-19: without D a message only refreshes its own branch; with D it makes an older one the most recent.
+#[test]
+fn a_message_with_d_makes_its_branch_the_most_recent() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    let other = rig.accept(OTHER);
+    rig.say(other, &flags(message(), Flags::DISCOVER));
+    rig.say(up, &message());
+    assert_eq!(previous(&rig)[0], (Some(ip(OTHER)), 1, true));
+    rig.wait(seconds(6.0));
+    rig.say(up, &flags(message(), Flags::DISCOVER));
+    assert_eq!(previous(&rig)[0], (Some(ip(UP)), 2, true));
+    let said = rig.say(down, &flags(message(), Flags::REVERSE));
+    assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(up)]);
+}
+
+/// CASP-G-41: an unprotected branch does not displace a protected one. CASP-G-40: nor does its tear-down end the session.
+#[test]
+fn an_unprotected_branch_does_not_displace_a_protected_one() {
+    let mut rig =
+        Rig::with(Config { transports: vec![(Prefix::host(ip(DOWN)), Transport::Tls)], ..config() });
+    let owner = rig.accept_by(UP, Transport::Tls, identity(1));
+    rig.say(owner, &message());
+    let down = rig.stream_to(DOWN);
+    let stranger = rig.accept(OTHER);
+    for _ in 0..3 {
+        rig.say(stranger, &flags(message(), Flags::DISCOVER));
+    }
+    assert_eq!(previous(&rig)[0].0, Some(ip(UP)));
+    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(owner)]);
+    rig.say(stranger, &flags(message(), Flags::TEAR_DOWN));
+    assert_eq!(previous(&rig), [(Some(ip(UP)), 0, true)]);
+    let said = rig.say(owner, &flags(message(), Flags::TEAR_DOWN));
+    assert_eq!((rig.node.session_count(), said.len()), (0, 1));
+}
+
+/// CASP-G-40: over channels without protection, the most recent of two branches removes only itself.
+#[test]
+fn a_tear_down_of_one_of_two_unprotected_branches_removes_that_one() {
+    let mut rig = Rig::new();
+    let (up, _) = rig.chain();
+    let stranger = rig.accept(OTHER);
+    rig.say(stranger, &message());
+    let said = rig.say(stranger, &flags(message(), Flags::TEAR_DOWN));
+    assert!(said.is_empty());
+    assert_eq!(previous(&rig), [(Some(ip(UP)), 0, true)]);
+    rig.say(up, &flags(message(), Flags::TEAR_DOWN));
+    assert_eq!(rig.node.session_count(), 0);
+}
+
+/// CASP-G-36: the old branch is torn down when the new one has proved itself and is protected, or by configuration.
+#[test]
+fn a_dead_branch_is_torn_down_by_the_merge_point() {
+    for (secure, switch, removed) in [(true, false, true), (false, false, false), (false, true, true)] {
+        let mut rig = Rig::with(Config { remove_unsecure: switch, ..config() });
+        let old = rig.accept_by(UP, Transport::Tls, identity(1));
+        rig.say(old, &message());
+        let new = if secure { rig.accept_by(OTHER, Transport::Tls, identity(2)) } else { rig.accept(OTHER) };
+        if !secure {
+            // Only between equals does the new branch become the most recent one.
+            rig.say(old, &flags(message(), Flags::TEAR_DOWN));
+            let old = rig.accept("10.0.0.9");
+            rig.say(old, &message());
+        }
+        let said = rig.say(new, &flags(message(), Flags::DISCOVER));
+        assert!(said.iter().all(|one| one.is_scout() || !one.message().flags.is_reverse()), "at once");
+        rig.wait(seconds(6.0));
+        let said = rig.say(new, &message());
+        let tear = said.iter().find(|one| {
+            !one.is_scout() && one.message().flags.contains(Flags::REVERSE.with(Flags::TEAR_DOWN))
+        });
+        assert_eq!(tear.is_some(), removed, "{secure} {switch}");
+        assert_eq!(rig.state().previous.len(), if removed { 1 } else { 2 });
+        assert_eq!(previous(&rig)[0].0, Some(ip(OTHER)));
+    }
+}
+
+/// CASP-G-36: a client may keep the old branch.
+#[test]
+fn a_client_keeps_the_old_branch() {
+    let mut rig = Rig::new();
+    let old = rig.accept_by(UP, Transport::Tls, identity(1));
+    rig.say(old, &message());
+    rig.request(CLIENT, Request::KeepBranches { session: session(1), flow: flow() });
+    let new = rig.accept_by(OTHER, Transport::Tls, identity(2));
+    rig.say(new, &message());
+    rig.say(new, &message());
+    assert_eq!(rig.state().previous.len(), 2);
+}
+
+/// CASP-G-36: a branch that was answered has proved itself too.
+#[test]
+fn an_answer_proves_the_new_branch() {
+    let mut rig = Rig::with(Config { remove_unsecure: true, ..config() });
+    let (_, down) = rig.chain();
+    let new = rig.accept(OTHER);
+    rig.say(new, &message());
+    rig.say(down, &flags(message(), Flags::REVERSE));
+    assert_eq!(previous(&rig), [(Some(ip(OTHER)), 1, true)]);
+}
+
+/// CASP-6.1-01, CASP-6.1-07, CASP-4.2-07, CASP-6.1-03: discovery finds another node: it is the most recent next hop, and its
+/// first message has D. Nothing else of the message changes.
+#[test]
+fn another_next_node_is_another_branch() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    rig.take_told();
+    rig.answering = vec![ip(DOWN2)];
+    rig.wait(seconds(6.0));
+    let said = rig.say(up, &flags(message(), Flags::DISCOVER));
+    assert_eq!(scouts(&said).len(), 1);
+    assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true), (Some(ip(DOWN)), 0, false)]);
+    let sent = only(&said, rig.stream_to(DOWN2));
+    let sent = sent.message();
+    assert_eq!(
+        (sent.session, sent.flow, sent.flags),
+        (session(1), flow(), Flags::DISCOVER.with(Flags::UNSECURE))
+    );
+    assert_eq!(sent.proof, Some(Proof::Cookie(COOKIE)));
+    assert_eq!(rig.take_told(), [Told::Branch { previous: false, id: 1, ended: false }]);
+    // The old branch is used no more, and ends after one lifetime.
+    for _ in 0..5 {
+        rig.wait(seconds(20.0));
+        rig.say(up, &message());
+    }
+    assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true)]);
+}
+
+/// CASP-4.2-08, CASP-5.1-01: without D the known next hop is used.
+#[test]
+fn without_d_nothing_is_discovered() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    for _ in 0..10 {
+        let said = rig.say(up, &message());
+        assert_eq!((said.len(), said[0].stream), (1, Some(down)));
+    }
+    assert_eq!(rig.lookups, 1);
+}
+
+/// CASP-G-39: messages with D start one discovery in 5 s.
+#[test]
+fn discovery_by_messages_is_limited() {
+    let mut rig = Rig::new();
+    let (up, _) = rig.chain();
+    rig.wait(seconds(6.0));
+    let mut requests = 0;
+    for _ in 0..100 {
+        requests += scouts(&rig.say(up, &flags(message(), Flags::DISCOVER))).len();
+        rig.wait(seconds(0.01));
+    }
+    assert_eq!((requests, rig.node.counters().discovery_limited), (1, 99));
+    rig.wait(seconds(5.0));
+    assert_eq!(scouts(&rig.say(up, &flags(message(), Flags::DISCOVER))).len(), 1);
+}
+
+/// CASP-00-07: the new next hop cannot be connected to: the old one stays.
+#[test]
+fn the_old_hop_stays_until_the_new_one_stands() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    rig.wait(seconds(6.0));
+    rig.answering = vec![ip(DOWN2)];
+    rig.accepting = false;
+    let said = rig.say(up, &flags(data(UNKNOWN), Flags::DISCOVER));
+    assert!(signaling(&said).is_empty());
+    // Messages without D do not wait for it.
+    let said = rig.say(up, &message());
+    assert_eq!(only(&said, down).message().body, Body::Empty);
+    let stream = rig.stream_to(DOWN2);
+    rig.said.clear();
+    rig.input(Input::Closed { stream });
+    assert_eq!(only(&rig.said, down).message().body, data(UNKNOWN).body);
+    assert_eq!(next(&rig), [(Some(ip(DOWN)), 0, true)]);
+}
+
+/// CASP-P-08, CASP-6.1-08: a change of routes makes the node discover at once, and informs the clients.
+#[test]
+fn a_change_of_routes_is_repaired_at_once() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    rig.take_told();
+    rig.wait(seconds(6.0));
+    rig.answering = vec![ip(DOWN2)];
+    rig.said.clear();
+    rig.input(Input::RouteChanged(Prefix { addr: ip("10.7.0.0"), len: 16 }));
+    assert!(rig.said.is_empty(), "another destination");
+    rig.input(Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 }));
+    let sent = only(&rig.said, rig.stream_to(DOWN2));
+    assert!(sent.message().flags.contains(Flags::DISCOVER));
+    assert_eq!(rig.take_told(), [Told::Branch { previous: false, id: 1, ended: false }]);
+}
+
+/// CASP-P-08: many sessions are repaired in parts, and many changes at once are one.
+#[test]
+fn many_sessions_are_repaired_in_parts() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    for port in 0..1500 {
+        rig.say(up, &Signaling { flow: flow_to(DST, port), ..message() });
+    }
+    rig.wait(seconds(6.0));
+    rig.answering = vec![ip(DOWN2)];
+    rig.said.clear();
+    for n in 0..100 {
+        rig.node.handle(rig.now, Input::RouteChanged(Prefix { addr: ip(&format!("10.{n}.0.0")), len: 16 }));
+    }
+    rig.wait(seconds(1.0));
+    let moved = rig.node.sessions().filter(|one| one.next[0].peer == Some(ip(DOWN2))).count();
+    assert_eq!(moved, 1500);
+}
+
+/// CASP-6.2-01, CASP-6.2-02: a host that moves keeps its session, with another flow, and tears the old branch down.
+#[test]
+fn a_host_that_moves_keeps_its_session() {
+    let mut rig = Rig::new();
+    let id = rig.open(true);
+    let down = rig.stream_to(DOWN);
+    let to = flow_to(DST, 6000);
+    let said = rig.request(CLIENT, Request::Move { session: id, from: flow(), to });
+    let sent = signaling(&said);
+    assert_eq!(sent.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(down), Some(down)]);
+    let (new, old) = (sent[0].message(), sent[1].message());
+    assert_eq!((new.session, new.flow, new.flags), (id, to, Flags::UNSECURE));
+    assert_eq!((old.session, old.flow, old.flags), (id, flow(), Flags::UNSECURE.with(Flags::TEAR_DOWN)));
+    assert_eq!((rig.state().flow, rig.state().own), (to, true));
+    rig.wait(seconds(200.0));
+    assert_eq!(rig.node.session_count(), 1, "it is held like the one before");
+}
+
+/// CASP-6.2-03: messages against the flow of both flows go their own way.
+#[test]
+fn the_flow_selects_the_previous_hop() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    let other = rig.accept(OTHER);
+    let moved = Signaling { flow: flow_to(DST, 7000), ..message() };
+    rig.say(other, &moved);
+    for (sent, stream) in [(message(), up), (moved, other)] {
+        let said = rig.say(down, &flags(sent, Flags::REVERSE));
+        assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(stream)]);
+    }
+}
+
+/// CASP-6.1-10: a client reaches an old branch by its number.
+#[test]
+fn a_client_sends_over_an_old_branch() {
+    let mut rig = Rig::new();
+    let (up, _) = rig.chain();
+    let other = rig.accept(OTHER);
+    rig.say(other, &message());
+    let send = SendRequest {
+        reverse: true,
+        branch: Some(0),
+        ..SendRequest::new(Some(session(1)), flow(), b"release")
+    };
+    let said = rig.request(CLIENT, Request::Send(send));
+    assert_eq!(only(&said, up).message().body, Body::Client { client: CLIENT, data: b"release" });
+}

@@ -1,0 +1,198 @@
+//! Mechanisms of discovery, and messages that wait for it.
+
+use signalbox_casp::engine::{Config, Input, Mechanism, Request, SendRequest};
+use signalbox_casp::wire::{Body, Signaling};
+use signalbox_core::node::{NoRoute, Prefix};
+
+use crate::rig::*;
+
+/// CASP-5.1-05, CASP-P-17, CASP-3-03: a static next hop needs no Scout Request, and gets the same octets without cookie.
+#[test]
+fn a_static_next_hop_needs_no_scout() {
+    let scouted = {
+        let mut rig = Rig::new();
+        let up = rig.accept(UP);
+        let said = rig.say(up, &data(UNKNOWN));
+        only(&said, rig.stream_to(DOWN))
+    };
+    let prefix = Prefix { addr: ip("10.8.0.0"), len: 16 };
+    let mut rig =
+        Rig::with(Config { discovery: vec![(prefix, vec![Mechanism::Static(ip(DOWN))])], ..config() });
+    let up = rig.accept(UP);
+    let said = rig.say(up, &data(UNKNOWN));
+    assert_eq!((scouts(&said).len(), rig.lookups), (0, 0));
+    let sent = only(&said, rig.stream_to(DOWN));
+    let mut plain = Vec::new();
+    Signaling { proof: None, ..scouted.message() }.encode(&mut plain).unwrap();
+    assert_eq!(sent.octets, plain);
+    // Another prefix uses the default.
+    let said = rig.say(up, &Signaling { flow: flow_to("10.1.0.1", 1), ..message() });
+    assert_eq!(scouts(&said).len(), 1);
+}
+
+/// CASP-5.1-06, CASP-5.2-09, CASP-10-01: the routing table comes before scout, if its next hop is a known neighbour.
+#[test]
+fn the_routing_table_comes_before_scout() {
+    let mut rig = Rig::with(Config { neighbours: [ip("10.0.1.254")].into(), ..config() });
+    let up = rig.accept(UP);
+    let said = rig.say(up, &message());
+    assert_eq!(scouts(&said).len(), 0);
+    assert_eq!(rig.state().next[0].peer, Some(ip("10.0.1.254")));
+    rig.gateway = Ok(Some(ip("10.0.1.253")));
+    let said = rig.say(up, &Signaling { session: session(2), ..message() });
+    assert_eq!(scouts(&said).len(), 1);
+}
+
+/// CASP-3-03, CASP-P-14: a mechanism outside of the engine is asked by its number, and the next one tried if it finds no node.
+#[test]
+fn mechanisms_may_be_outside_of_the_engine() {
+    let mechanisms = vec![Mechanism::External(9), Mechanism::Scout];
+    let mut rig = Rig::with(Config { mechanisms, ..config() });
+    let up = rig.accept(UP);
+    assert!(rig.say(up, &message()).is_empty());
+    let (id, mechanism, dst) = rig.discovers[0];
+    assert_eq!((mechanism, dst), (9, ip(DST)));
+    rig.input(Input::Discovered { id, address: Some(ip(DOWN2)) });
+    assert_eq!(rig.state().next[0].peer, Some(ip(DOWN2)));
+    rig.say(up, &Signaling { session: session(2), ..message() });
+    let (id, ..) = rig.discovers[1];
+    rig.said.clear();
+    rig.input(Input::Discovered { id, address: None });
+    assert_eq!(scouts(&rig.said).len(), 1);
+    // Without an answer in time the next one is tried as well.
+    rig.say(up, &Signaling { session: session(3), ..message() });
+    assert_eq!(scouts(&rig.wait(seconds(5.1))).len(), 1);
+}
+
+/// CASP-5.1-03: the message leaves after the answer, when the state has its next hop.
+#[test]
+fn messages_wait_for_the_next_hop() {
+    let mut rig = Rig::new();
+    rig.answering.clear();
+    let up = rig.accept(UP);
+    let said = rig.say(up, &data(UNKNOWN));
+    assert!(signaling(&said).is_empty() && rig.state().next.is_empty());
+    assert_eq!(rig.state().waiting, 1);
+    let cookie = said[0].octets[24..32].try_into().unwrap();
+    rig.wait(seconds(0.3));
+    rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
+    rig.said.clear();
+    rig.input(Input::Timer);
+    assert_eq!(only(&rig.said, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
+    assert_eq!((rig.state().next.len(), rig.state().waiting), (1, 0));
+}
+
+fn numbered(n: u8) -> [u8; 1] {
+    [n]
+}
+
+/// CASP-G-35: 16 messages wait in their order; more are refused.
+#[test]
+fn sixteen_messages_wait_in_order() {
+    let mut rig = Rig::new();
+    rig.answering.clear();
+    let first = SendRequest::new(None, flow(), &[0]);
+    let said = rig.request(CLIENT, Request::Send(first));
+    let Told::Opened(_, id) = rig.take_told()[0] else { panic!() };
+    for n in 1..20 {
+        let contents = numbered(n);
+        rig.request(CLIENT, Request::Send(SendRequest::new(Some(id), flow(), &contents)));
+    }
+    assert_eq!(rig.take_told(), vec![Told::Undelivered(flow()); 4]);
+    let cookie = said[0].octets[24..32].try_into().unwrap();
+    rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
+    rig.said.clear();
+    rig.input(Input::Timer);
+    let order: Vec<u8> = signaling(&rig.said)
+        .iter()
+        .map(|one| match one.message().body {
+            Body::Client { data: &[n], .. } => n,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(order, (0..16).collect::<Vec<u8>>());
+}
+
+/// CASP-G-35: 64 KiB wait at most, and a refresh gives way.
+#[test]
+fn waiting_octets_are_bounded_and_refreshes_give_way() {
+    let mut rig = Rig::new();
+    rig.answering.clear();
+    let up = rig.accept(UP);
+    let large = vec![1; 30_000];
+    let sent = Signaling { body: Body::Client { client: UNKNOWN, data: &large }, ..message() };
+    for _ in 0..4 {
+        rig.say(up, &sent);
+    }
+    assert_eq!((rig.state().waiting, rig.node.counters().waiting_full), (2, 2));
+    let mut rig = Rig::new();
+    rig.answering.clear();
+    let up = rig.accept(UP);
+    for _ in 0..16 {
+        rig.say(up, &message());
+    }
+    rig.say(up, &data(UNKNOWN));
+    assert_eq!((rig.state().waiting, rig.node.counters().waiting_full), (16, 0));
+}
+
+/// CASP-G-06: if no node is found this is the last one: the state stays without next hop, and a new try comes with the next
+/// refresh.
+#[test]
+fn the_last_node_keeps_its_state() {
+    let mut rig = Rig::new();
+    rig.gateway = Err(NoRoute::Unreachable);
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    assert!(rig.take_told().contains(&Told::Undelivered(flow())));
+    assert_eq!((rig.state().next.len(), rig.lookups), (0, 1));
+    for _ in 0..5 {
+        rig.say(up, &data(CLIENT));
+    }
+    assert_eq!(rig.lookups, 1);
+    rig.wait(seconds(31.0));
+    let before = rig.lookups;
+    rig.say(up, &data(CLIENT));
+    assert!(rig.lookups <= 3 && before <= 2, "{before} {}", rig.lookups);
+    rig.gateway = Ok(None);
+    rig.wait(seconds(60.0));
+    assert_eq!(rig.state().next[0].peer, Some(ip(DOWN)));
+}
+
+/// CASP-G-25: the first answer wins; one other node is kept, and used if the first one cannot be connected to.
+#[test]
+fn a_second_answer_is_a_substitute() {
+    let mut rig = Rig::new();
+    rig.answering = vec![ip(DOWN2), ip(DOWN), ip("10.0.1.4")];
+    rig.accepting = false;
+    let up = rig.accept(UP);
+    rig.say(up, &data(UNKNOWN));
+    let first = rig.stream_to(DOWN2);
+    rig.accepting = true;
+    rig.said.clear();
+    rig.input(Input::Closed { stream: first });
+    assert_eq!(only(&rig.said, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
+    assert_eq!(rig.state().next.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(DOWN))]);
+}
+
+/// CASP-5.1-04: two sessions to one destination each get their own answer.
+#[test]
+fn each_new_session_discovers() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &message());
+    rig.answering = vec![ip(DOWN2)];
+    rig.say(up, &Signaling { session: session(2), ..message() });
+    let mut next: Vec<_> = rig.node.sessions().map(|one| (one.session, one.next[0].peer)).collect();
+    next.sort_unstable();
+    assert_eq!(next, [(session(1), Some(ip(DOWN))), (session(2), Some(ip(DOWN2)))]);
+}
+
+/// CASP-9.1-02: addresses that no node has are not taken as next hop.
+#[test]
+fn answers_with_impossible_addresses_are_ignored() {
+    let mut rig = Rig::new();
+    rig.answering = ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", NEAR, FAR].map(ip).to_vec();
+    let up = rig.accept(UP);
+    rig.say(up, &message());
+    assert!(rig.opened.is_empty() && rig.state().next.is_empty());
+}

@@ -1,0 +1,12 @@
+//! Messages and times in, messages and times out.
+
+mod branches;
+mod clients;
+mod connections;
+mod discovery;
+mod forward;
+mod lifetime;
+mod rig;
+mod scout;
+mod shares;
+mod teardown;

@@ -1,0 +1,108 @@
+//! Tear-down.
+
+use signalbox_casp::engine::{Input, Request, SendRequest};
+use signalbox_casp::wire::{Body, Flags, Signaling};
+
+use crate::rig::*;
+
+const TEAR: Flags = Flags::TEAR_DOWN;
+
+/// CASP-4.2-05, CASP-G-17: the client first, then the next hop, then the state goes. CASP-4.2-10: without D.
+#[test]
+fn a_tear_down_removes_state_along_the_chain() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    rig.say(up, &data(CLIENT));
+    rig.take_told();
+    let said = rig.say(up, &flags(data(CLIENT), TEAR.with(Flags::DISCOVER)));
+    let sent = only(&said, down);
+    assert_eq!((sent.message().flags, sent.message().ttd), (TEAR.with(Flags::UNSECURE), 63));
+    assert_eq!(sent.message().body, data(CLIENT).body);
+    assert!(scouts(&said).is_empty());
+    let told = rig.take_told();
+    assert!(matches!(&told[0], Told::Received(arrival, _) if arrival.tear_down && arrival.id == 0));
+    assert_eq!(told[1..], [Told::Ended { flow: flow(), torn_down: true }]);
+    assert_eq!(rig.node.session_count(), 0);
+}
+
+/// CASP-G-04, CASP-G-17: T of a node that is no hop of the session changes nothing.
+#[test]
+fn strangers_do_not_tear_down() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    let stranger = rig.accept("10.0.0.66");
+    for (stream, with) in
+        [(stranger, TEAR), (stranger, TEAR.with(Flags::REVERSE)), (up, TEAR.with(Flags::REVERSE))]
+    {
+        assert!(rig.say(stream, &flags(message(), with)).is_empty());
+    }
+    assert_eq!((rig.node.session_count(), rig.node.counters().strangers), (1, 3));
+    // A tear-down of the next hop along the flow is a loop.
+    assert!(rig.say(down, &flags(message(), TEAR)).is_empty());
+    assert_eq!(rig.node.session_count(), 1);
+    // A datagram with the address of the previous hop is not from its connection.
+    assert!(rig.datagram(UP, NEAR, &flags(message(), TEAR)).is_empty());
+    assert_eq!((rig.node.session_count(), rig.node.counters().strangers), (1, 4));
+}
+
+/// CASP-G-18: T of an older previous hop ends that branch and goes no further; R and T of an older next hop likewise.
+#[test]
+fn a_tear_down_of_an_old_branch_ends_that_branch() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    let other = rig.accept(OTHER);
+    rig.say(other, &message());
+    assert!(rig.say(up, &flags(message(), TEAR)).is_empty());
+    assert_eq!(rig.state().previous.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(OTHER))]);
+    rig.answering = vec![ip(DOWN2)];
+    rig.wait(seconds(6.0));
+    rig.say(other, &flags(message(), Flags::DISCOVER));
+    assert_eq!(rig.state().next.len(), 2);
+    assert!(rig.say(down, &flags(message(), TEAR.with(Flags::REVERSE))).is_empty());
+    assert_eq!(rig.state().next.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(DOWN2))]);
+    let new = rig.stream_to(DOWN2);
+    let said = rig.say(new, &flags(message(), TEAR.with(Flags::REVERSE)));
+    assert_eq!(only(&said, other).message().flags, TEAR.with(Flags::REVERSE).with(Flags::UNSECURE));
+    assert_eq!(rig.node.session_count(), 0);
+}
+
+/// CASP-4.2-05, CASP-G-17: a client tears its session down, with a last message.
+#[test]
+fn a_client_tears_its_session_down() {
+    let mut rig = Rig::new();
+    let id = rig.open(true);
+    rig.take_told();
+    let send = SendRequest { tear_down: true, ..SendRequest::new(Some(id), flow(), b"bye") };
+    let said = rig.request(CLIENT, Request::Send(send));
+    let sent = only(&said, rig.stream_to(DOWN));
+    assert_eq!(sent.message().body, Body::Client { client: CLIENT, data: b"bye" });
+    assert!(sent.message().flags.contains(TEAR));
+    assert_eq!(rig.take_told(), [Told::Ended { flow: flow(), torn_down: true }]);
+    assert_eq!((rig.node.session_count(), rig.node.next_deadline().is_some()), (0, true));
+    // A responder does it against the flow.
+    let up = rig.accept(UP);
+    let own = flow_to(NEAR, 1);
+    rig.say(up, &Signaling { flow: own, ..message() });
+    let send =
+        SendRequest { tear_down: true, reverse: true, ..SendRequest::new(Some(session(1)), own, b"bye") };
+    let said = rig.request(CLIENT, Request::Send(send));
+    assert!(only(&said, up).message().flags.contains(TEAR.with(Flags::REVERSE)));
+}
+
+/// CASP-G-17: a tear-down while messages wait leaves nothing behind.
+#[test]
+fn nothing_is_left_of_a_session_that_waited() {
+    let mut rig = Rig::new();
+    rig.answering.clear();
+    let up = rig.accept(UP);
+    for _ in 0..5 {
+        rig.say(up, &data(UNKNOWN));
+    }
+    assert!(rig.node.tables()[4].size > 0);
+    rig.say(up, &flags(message(), TEAR));
+    assert_eq!((rig.node.session_count(), rig.node.tables()[4].size), (0, 0));
+    rig.wait(seconds(40.0));
+    rig.input(Input::Closed { stream: up });
+    assert_eq!(rig.node.peer_count(), 0);
+    assert_eq!(rig.node.next_deadline(), None);
+}

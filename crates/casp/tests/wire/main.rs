@@ -1,0 +1,10 @@
+//! Octets of CASP.
+
+mod corpus;
+mod damaged;
+mod formats;
+mod messages;
+mod route;
+mod streams;
+mod support;
+mod vectors;
