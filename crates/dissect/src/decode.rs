@@ -10,7 +10,7 @@ use signalbox_wire::{Writer, hex, parse_hex};
 
 use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
 use crate::stream::Streams;
-use crate::{boomerang, json, rsvp, text};
+use crate::{boomerang, casp, json, rsvp, text};
 
 /// The protocol of the messages in hexadecimal lines. In a capture each packet shows its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +22,8 @@ pub enum Protocol {
     Rsvp,
     /// Boomerang, draft-bergkvist-boomerang-spec-00.
     Boomerang,
+    /// CASP, draft-schulzrinne-nsis-casp-01.
+    Casp,
 }
 
 /// How to read and print.
@@ -68,19 +70,21 @@ enum Source<'a> {
 enum Failure {
     /// The octets are not a GIST message.
     Gist(DecodeError),
-    /// The octets are not a message of RSVP or Boomerang; with the name of the protocol.
+    /// The octets are not a message of RSVP, Boomerang or CASP; with the name of the protocol.
     Other(&'static str, String),
     /// The input is not what it should be.
     Input(String),
 }
 
-/// Reads GIST, RSVP and Boomerang messages from hexadecimal lines or from a pcap file, and prints each.
+/// Reads GIST, RSVP, Boomerang and CASP messages from hexadecimal lines or from a pcap file, and prints each.
 ///
 /// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
 /// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, GIST messages in TCP connections,
-/// IP packets of protocol 46 (RSVP), and ICMP Echo messages with the magic number of Boomerang. The C-flag and the magic
+/// IP packets of protocol 46 (RSVP), ICMP Echo messages with the magic number of Boomerang, and UDP datagrams from or to the
+/// ports 50003 and 50004 (CASP). The C-flag and the magic
 /// number of a GIST message show its encapsulation, [`Encapsulation::of`]. A line of [`Protocol::Rsvp`] holds a message
-/// from its common header on, one of [`Protocol::Boomerang`] an ICMP message from its type octet on.
+/// from its common header on, one of [`Protocol::Boomerang`] an ICMP message from its type octet on, one of [`Protocol::Casp`] a
+/// message with or without Length Header.
 ///
 /// # Errors
 /// [`Error`] if reading or writing fails. Bad contents are printed and counted in the [`Summary`] instead.
@@ -128,6 +132,10 @@ fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<()
                 printer.message(&Source::Frame(&packet, segment), octets, false)
             })?;
         }
+        if let Some(udp) = packet.udp().filter(|udp| casp::is_casp(udp.src.port(), udp.dst.port())) {
+            printer.casp(&Source::Frame(&packet, udp), udp.payload)?;
+            continue;
+        }
         let Some(udp) = packet.udp().filter(|u| u.src.port() == PORT || u.dst.port() == PORT) else {
             continue;
         };
@@ -174,6 +182,7 @@ fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Resu
             Ok(octets) => match (printer.options.protocol, strip_magic(&octets)) {
                 (Protocol::Rsvp, _) => printer.rsvp(&source, &octets)?,
                 (Protocol::Boomerang, _) => printer.boomerang(&source, &octets)?,
+                (Protocol::Casp, _) => printer.casp(&source, &octets)?,
                 (Protocol::Gist, Some(message)) => printer.message(&source, message, true)?,
                 (Protocol::Gist, None) => printer.message(&source, &octets, false)?,
             },
@@ -271,6 +280,22 @@ impl<W: Write> Printer<'_, W> {
         };
         let text = || boomerang::describe(&message);
         self.other(source, "boomerang", reencoded, || boomerang::json(&message), text)
+    }
+
+    /// Prints one CASP message.
+    fn casp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        self.summary.messages += 1;
+        let read = casp::parse(octets).and_then(|read| match self.options.reencode {
+            true => casp::reencode(&read).map(|again| (read, Some(again))),
+            false => Ok((read, None)),
+        });
+        let (read, reencoded) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                return self.not_understood(source, &Failure::Other("CASP", error), None, octets, true);
+            }
+        };
+        self.other(source, "casp", reencoded, || casp::json(&read), || casp::describe(&read))
     }
 
     /// Prints a message of another protocol than GIST, under its name in JSON.

@@ -22,6 +22,7 @@
 
 mod boomerang;
 pub mod capture;
+mod casp;
 mod decode;
 pub mod fuzz;
 mod json;

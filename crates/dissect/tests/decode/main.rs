@@ -2,6 +2,7 @@
 
 mod boomerang;
 mod captures;
+mod casp;
 mod corpus;
 mod lines;
 mod natfw;

@@ -36,6 +36,8 @@ enum Protocol {
     Rsvp,
     /// Boomerang, draft-bergkvist-boomerang-spec-00.
     Boomerang,
+    /// CASP, draft-schulzrinne-nsis-casp-01.
+    Casp,
 }
 
 const HELP: &str = concat!(
@@ -48,8 +50,8 @@ const HELP: &str = concat!(
     "  echo 4e04bda5... | signalbox decode --protocol gist --json\n",
     "  signalbox decode --reencode messages.hex\n\n",
     "A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common\n",
-    "header on, of Boomerang an ICMP message. What follows a # is skipped. Of a capture, GIST's UDP datagrams, RSVP's IP packets\n",
-    "and Boomerang's ICMP Echos are printed.",
+    "header on, of Boomerang an ICMP message, of CASP a message with or without Length Header. What follows a # is skipped.\n",
+    "Of a capture, UDP datagrams of GIST and CASP, RSVP's IP packets and Boomerang's ICMP Echos are printed.",
 );
 
 impl Run for DecodeArgs {
@@ -58,6 +60,7 @@ impl Run for DecodeArgs {
             Protocol::Gist => signalbox_dissect::Protocol::Gist,
             Protocol::Rsvp => signalbox_dissect::Protocol::Rsvp,
             Protocol::Boomerang => signalbox_dissect::Protocol::Boomerang,
+            Protocol::Casp => signalbox_dissect::Protocol::Casp,
         };
         let input: Box<dyn Read> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())

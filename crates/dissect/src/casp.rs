@@ -1,0 +1,176 @@
+//! CASP messages: datagrams at the ports of messages and of scout, and hexadecimal lines.
+
+use core::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use signalbox_casp::wire::{Body, FlowId, Message, Object, Proof, Signaling, frame, framed};
+use signalbox_wire::hex;
+
+/// Ports of messages over UDP and of scout.
+const PORTS: [u16; 2] = [50003, 50004];
+
+/// Whether a datagram between these ports is one of CASP.
+pub(crate) fn is_casp(src: u16, dst: u16) -> bool {
+    PORTS.iter().any(|port| src == *port || dst == *port)
+}
+
+/// A message, and whether it has a Length Header.
+#[derive(Debug)]
+pub(crate) struct Read<'a> {
+    message: Message<'a>,
+    framed: bool,
+}
+
+/// Reads a message. One whose first 32 bits are the number of all octets has a Length Header.
+pub(crate) fn parse(octets: &[u8]) -> Result<Read<'_>, String> {
+    let length = frame(octets, u32::MAX).ok().flatten();
+    let framed = length == Some(octets.len());
+    let message = if framed { octets.get(4..).unwrap_or_default() } else { octets };
+    match Message::parse(message) {
+        Ok(message) => Ok(Read { message, framed }),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Encodes a decoded message again, in hexadecimal.
+pub(crate) fn reencode(read: &Read<'_>) -> Result<String, String> {
+    let mut again = Vec::new();
+    let result = if read.framed {
+        framed(&mut again, |octets| read.message.encode(octets))
+    } else {
+        read.message.encode(&mut again)
+    };
+    result.map(|()| hex(&again)).map_err(|error| format!("cannot be encoded again: {error}"))
+}
+
+fn flow(flow: &FlowId) -> Value {
+    let mut value = json!({
+        "form": flow.form().to_string(),
+        "source": flow.src().to_string(),
+        "destination": flow.dst().to_string(),
+    });
+    if let Some((src, dst)) = flow.ports() {
+        value["source_port"] = src.into();
+        value["destination_port"] = dst.into();
+    }
+    if let Some(protocol) = flow.protocol() {
+        value["protocol"] = protocol.into();
+    }
+    if let Some(spi) = flow.spi() {
+        value["spi"] = spi.into();
+    }
+    if let FlowId::V6Label { label, .. } = flow {
+        value["flow_label"] = (*label).into();
+    }
+    value
+}
+
+fn proof(proof: Proof) -> Value {
+    match proof {
+        Proof::Cookie(cookie) => hex(&cookie).into(),
+        Proof::Unknown => "unknown C-Type".into(),
+    }
+}
+
+fn other(object: &Object<'_>) -> Value {
+    json!({ "class": object.class.to_string(), "c_type": object.c_type, "octets": hex(object.contents) })
+}
+
+fn signaling(message: &Signaling<'_>) -> Value {
+    let mut value = json!({
+        "type": "signaling",
+        "flags": message.flags.names().collect::<Vec<_>>(),
+        "ttd": message.ttd,
+        "hops": message.hops,
+        "session": message.session.to_string(),
+        "flow": flow(&message.flow),
+    });
+    if let Some(timeout) = message.timeout {
+        value["timeout_s"] = timeout.into();
+    }
+    if let Some(cookie) = message.proof {
+        value["scout_cookie_r"] = proof(cookie);
+    }
+    match message.body {
+        Body::Empty => {}
+        Body::Client { client, data } => {
+            value["client"] = json!({ "type": client.0, "name": client.name(), "octets": hex(data) });
+        }
+        Body::Error(code) => value["error"] = json!({ "code": code.0, "name": code.name() }),
+    }
+    let others: Vec<Value> = message.kept().map(|object| other(&object)).collect();
+    if !others.is_empty() {
+        value["other_objects"] = others.into();
+    }
+    value
+}
+
+/// Returns a message as a JSON object.
+pub(crate) fn json(read: &Read<'_>) -> Value {
+    let mut all = Map::new();
+    all.insert("length_header".into(), read.framed.into());
+    let message = match &read.message {
+        Message::Signaling(message) => signaling(message),
+        Message::ScoutRequest(cookie) => json!({ "type": "scout_request", "scout_cookie_i": hex(cookie) }),
+        Message::ScoutResponse { initiator, responder } => json!({
+            "type": "scout_response",
+            "scout_cookie_i": hex(initiator),
+            "scout_cookie_r": hex(responder),
+        }),
+    };
+    if let Value::Object(fields) = message {
+        all.extend(fields);
+    }
+    Value::Object(all)
+}
+
+/// Returns a message as text: a line for the header, then an indented line for each object. There is no line break at the
+/// end.
+pub(crate) fn describe(read: &Read<'_>) -> String {
+    let message = match &read.message {
+        Message::ScoutRequest(cookie) => {
+            return format!("CASP Scout Request\n  SCOUT_COOKIE_I: {}", hex(cookie));
+        }
+        Message::ScoutResponse { initiator, responder } => {
+            let (initiator, responder) = (hex(initiator), hex(responder));
+            return format!(
+                "CASP Scout Response\n  SCOUT_COOKIE_I: {initiator}\n  SCOUT_COOKIE_R: {responder}"
+            );
+        }
+        Message::Signaling(message) => message,
+    };
+    let flags: Vec<&str> = message.flags.names().collect();
+    let flags = if flags.is_empty() { String::new() } else { format!(", {}", flags.join(" ")) };
+    let mut text = format!(
+        "CASP Signaling, session {}, TTD {}, hop count {}{flags}\n  FLOW_ID: {} ({})",
+        message.session,
+        message.ttd,
+        message.hops,
+        message.flow,
+        message.flow.form(),
+    );
+    // Writing to a String cannot fail.
+    if let Some(timeout) = message.timeout {
+        let _ = write!(text, "\n  CASP_TIMEOUT: {timeout} s");
+    }
+    match message.proof {
+        Some(Proof::Cookie(cookie)) => {
+            let _ = write!(text, "\n  SCOUT_COOKIE_R: {}", hex(&cookie));
+        }
+        Some(Proof::Unknown) => text.push_str("\n  SCOUT_COOKIE_R of unknown C-Type"),
+        None => {}
+    }
+    match message.body {
+        Body::Empty => {}
+        Body::Client { client, data } => {
+            let _ = write!(text, "\n  CLIENT_DATA: {client}, {} octets: {}", data.len(), hex(data));
+        }
+        Body::Error(code) => {
+            let _ = write!(text, "\n  ERROR: {code}");
+        }
+    }
+    for object in message.kept() {
+        let _ = write!(text, "\n  class {} C-Type {}: {}", object.class, object.c_type, hex(object.contents));
+    }
+    text
+}

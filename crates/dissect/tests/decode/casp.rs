@@ -1,0 +1,75 @@
+//! CASP: messages as lines and in captures.
+
+use serde_json::Value;
+use signalbox_dissect::{Options, Protocol, decode};
+
+const FIRST: &str = "0000004c 10400001 00010203 04050607 08090a0b 0c0d0e0f 00140101 c0000201 c6336407 138c138e \
+    11000000 00080201 0000005a 000c0601 b1b2b3b4 b5b6b7b8 00090301 68656c6c 6f000000";
+const REQUEST: &str = "00000002 00000000 00000000 00000000 00000000 000c0501 a1a2a3a4 a5a6a7a8";
+const ERROR: &str = "90400001 00010203 04050607 08090a0b 0c0d0e0f 00140101 c0000201 c6336407 138c138e 11000000 \
+    00080401 00000001";
+
+fn casp(input: &[u8], json: bool, reencode: bool) -> (String, u64) {
+    let mut out = Vec::new();
+    let options = Options { protocol: Protocol::Casp, json, reencode };
+    let summary = decode(input, &mut out, &options).unwrap();
+    (String::from_utf8(out).unwrap(), summary.failed)
+}
+
+#[test]
+fn messages_as_text_and_json() {
+    let (text, failed) = casp(FIRST.as_bytes(), false, false);
+    assert_eq!(failed, 0);
+    for part in [
+        "CASP Signaling, session 000102030405060708090a0b0c0d0e0f, TTD 64, hop count 0, unsecure",
+        "FLOW_ID: 192.0.2.1 port 5004 > 198.51.100.7 port 5006 proto 17 (IPv4 with ports)",
+        "CASP_TIMEOUT: 90 s",
+        "SCOUT_COOKIE_R: b1b2b3b4b5b6b7b8",
+        "CLIENT_DATA: QoS, 5 octets: 68656c6c6f",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (line, _) = casp(ERROR.as_bytes(), true, false);
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["casp"]["error"]["name"], "COOKIE_ERROR");
+    assert_eq!(
+        (&value["casp"]["flags"][0], &value["casp"]["length_header"]),
+        (&"reverse".into(), &false.into())
+    );
+    assert_eq!(value["casp"]["flow"]["destination_port"], 5006);
+    let (line, _) = casp(REQUEST.as_bytes(), true, false);
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["casp"]["scout_cookie_i"], "a1a2a3a4a5a6a7a8");
+}
+
+#[test]
+fn a_message_is_encoded_as_it_was_read() {
+    for message in [FIRST, REQUEST, ERROR] {
+        let (text, failed) = casp(message.as_bytes(), false, true);
+        assert_eq!((text.trim(), failed), (message.replace(' ', "").as_str(), 0));
+    }
+    let (text, failed) = casp(b"10400004 00010203", false, false);
+    assert_eq!(failed, 1);
+    assert!(text.contains("not understood: CASP: Common Header"), "{text}");
+}
+
+#[test]
+fn datagrams_at_the_ports_are_found_in_captures() {
+    let mut file =
+        [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 101, 0, 0, 0].to_vec();
+    for (message, port) in [(REQUEST, 50004u16), (ERROR, 50003), (ERROR, 50009)] {
+        let message = signalbox_wire::parse_hex(&message.replace(' ', "")).unwrap();
+        let total = u16::try_from(28 + message.len()).unwrap();
+        let [t1, t0] = total.to_be_bytes();
+        file.extend_from_slice(&[0; 8]);
+        file.extend_from_slice(&u32::from(total).to_le_bytes());
+        file.extend_from_slice(&u32::from(total).to_le_bytes());
+        file.extend([0x45, 0, t1, t0, 0, 0, 0, 0, 63, 17, 0, 0, 198, 51, 100, 2, 192, 0, 2, 1]);
+        let [p1, p0] = port.to_be_bytes();
+        let [l1, l0] = (total - 20).to_be_bytes();
+        file.extend([p1, p0, p1, p0, l1, l0, 0, 0]);
+        file.extend(message);
+    }
+    let (text, failed) = casp(&file, false, false);
+    assert_eq!((text.matches("CASP ").count(), failed), (2, 0), "{text}");
+}
