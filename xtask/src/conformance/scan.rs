@@ -83,6 +83,11 @@ impl Known {
         let mut found = Vec::new();
         for prefix in &self.prefixes {
             for (start, _) in line.match_indices(prefix.as_str()) {
+                // The prefix of one table may end that of another.
+                let before = line.get(..start).and_then(|before| before.chars().next_back());
+                if before.is_some_and(|c| c.is_ascii_alphanumeric()) {
+                    continue;
+                }
                 let tail = line.get(start + prefix.len()..).unwrap_or_default();
                 let run = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-');
                 let tail = tail.get(..run.unwrap_or(tail.len())).unwrap_or_default();
@@ -219,6 +224,11 @@ mod tests {
         );
         assert_eq!(found("crates/x/tests/a.rs", "// GIST-4.3.1-02"), [""; 0]);
         assert_eq!(found("docs/a.md", "GIST-4.3.1-02"), [""; 0]);
+    }
+
+    #[test]
+    fn a_longer_prefix_is_another_one() {
+        assert_eq!(found("crates/x/tests/a.rs", "/// MYGIST-4.3.1-02, MYGIST-9-99"), [""; 0]);
     }
 
     #[test]
