@@ -139,20 +139,20 @@ impl Casp {
         }
     }
 
-    /// When a refresh is due if no message is sent before: at random from half an interval to one and a half, at one of the
-    /// times that sessions with the same next hop share.
+    /// When a refresh is due if no message is sent before, at one of the times that sessions with the same next hop share: at
+    /// random from half an interval to one and a half. A forwarder waits for one and a quarter at least, so that the
+    /// refreshes of the initiator mostly spare it its own.
     fn next_refresh(&mut self, key: Key, peer: Key) -> Time {
-        let Some(interval) = self.sessions.get(key).map(super::session::Session::interval) else {
-            return self.now;
-        };
+        let Some(session) = self.sessions.get(key) else { return self.now };
+        let (interval, from) = (session.interval(), if session.is_own() { 0.5 } else { 1.25 });
         let phase = self.peers.get(peer).map_or(0, |peer| peer.phase);
         let quarter = u64::try_from(interval.as_micros() / 4).unwrap_or(u64::MAX).max(1);
-        let wanted = (self.now + self.rng.jitter(interval, 0.5, 1.5)).as_micros();
+        let wanted = (self.now + self.rng.jitter(interval, from, 1.5)).as_micros();
         let phase = phase % quarter;
         let slots = wanted.saturating_sub(phase).saturating_add(quarter / 2) / quarter;
         let slot = slots.saturating_mul(quarter).saturating_add(phase);
-        let (first, last) =
-            ((self.now + interval / 2).as_micros(), (self.now + interval * 3 / 2).as_micros());
+        let first = (self.now + interval.mul_f64(from)).as_micros();
+        let last = (self.now + interval * 3 / 2).as_micros();
         Time::from_micros(match slot {
             // A timer fires up to a tick late.
             early if early + 1000 < first => early.saturating_add(quarter),

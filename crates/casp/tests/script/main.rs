@@ -6,6 +6,7 @@ mod connections;
 mod discovery;
 mod forward;
 mod lifetime;
+mod net;
 mod rig;
 mod scout;
 mod shares;
