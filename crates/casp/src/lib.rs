@@ -1,7 +1,7 @@
 //! CASP, the Cross-Application Signaling Protocol (draft-schulzrinne-nsis-casp-01 and its client drafts).
 //!
 //! [`wire`] is the octets of the messaging layer and of scout ([`error`]: what can be wrong with them). The engine (feature
-//! `engine`) is the messaging layer. `docs/wire/casp.md` describes the octets.
+//! `engine`) is the messaging layer; [`clients`] use it. `docs/wire/casp.md` describes the octets.
 //!
 //! ```
 //! use signalbox_casp::wire::{Body, ClientType, Message};
@@ -23,6 +23,8 @@
     warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+#[cfg(feature = "engine")]
+pub mod clients;
 #[cfg(feature = "engine")]
 pub mod engine;
 pub mod error;

@@ -7,6 +7,7 @@ mod code_points;
 mod flow_id;
 mod message;
 mod object;
+pub mod ping;
 pub mod route;
 mod stream;
 

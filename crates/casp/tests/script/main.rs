@@ -7,6 +7,7 @@ mod discovery;
 mod forward;
 mod lifetime;
 mod net;
+mod ping;
 mod rig;
 mod scout;
 mod shares;
