@@ -6,6 +6,7 @@ mod engine;
 #[cfg(feature = "engine")]
 pub use engine::casp_engine;
 
+use crate::wire::qos::QosMessage;
 use crate::wire::{Message, frame, framed};
 
 /// Reads octets as a message and as a stream. What can be read composes to a message that reads the same, and composes
@@ -53,4 +54,22 @@ fn whole(octets: &[u8]) {
     let composed = framed(&mut second, |octets| again.encode(octets));
     assert!(composed.is_ok() && second.get(4..) == Some(&first[..]));
     assert_eq!(frame(&second, u32::MAX), Ok(Some(second.len())));
+}
+
+/// Reads octets as a message of the QoS client. What can be read composes to a message that reads the same.
+///
+/// # Panics
+/// If this property does not hold.
+pub fn qos(octets: &[u8]) {
+    let Ok(message) = QosMessage::parse(octets) else { return };
+    let mut composed = Vec::new();
+    if message.encode(&mut composed).is_err() {
+        return;
+    }
+    let again = match QosMessage::parse(&composed) {
+        Ok(again) => again,
+        Err(fault) => panic!("composed octets cannot be read: {fault}"),
+    };
+    let mut second = Vec::new();
+    assert!(again.encode(&mut second).is_ok() && second == composed);
 }

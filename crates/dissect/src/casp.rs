@@ -3,7 +3,9 @@
 use core::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use signalbox_casp::wire::{Body, FlowId, Message, Object, Proof, Signaling, frame, framed};
+use signalbox_casp::wire::ping::Ping;
+use signalbox_casp::wire::qos::{Flowspec, QosMessage};
+use signalbox_casp::wire::{Body, ClientType, FlowId, Message, Object, Proof, Signaling, frame, framed};
 use signalbox_wire::hex;
 
 /// Ports of messages over UDP and of scout.
@@ -76,6 +78,85 @@ fn other(object: &Object<'_>) -> Value {
     json!({ "class": object.class.to_string(), "c_type": object.c_type, "octets": hex(object.contents) })
 }
 
+/// The message of a client that is known; with `fault` if it cannot be read.
+fn client_message(client: ClientType, data: &[u8]) -> Option<Value> {
+    Some(match client {
+        ClientType::QOS => match QosMessage::parse(data) {
+            Ok(message) => qos(&message),
+            Err(fault) => json!({ "fault": fault.to_string() }),
+        },
+        ClientType::PING => match Ping::parse(data) {
+            Ok(ping) => ping_json(&ping),
+            Err(error) => json!({ "fault": error.to_string() }),
+        },
+        _ => return None,
+    })
+}
+
+fn ping_json(ping: &Ping) -> Value {
+    let nodes = ping.entries.iter().map(
+        |entry| json!({ "address": entry.address.to_string(), "hops": entry.hops, "time_us": entry.time_us }),
+    );
+    json!({ "type": ping.kind.to_string(), "token": ping.token, "nodes": nodes.collect::<Vec<_>>() })
+}
+
+fn flowspec(spec: &Flowspec) -> Value {
+    let peak = spec.peak.is_finite().then_some(spec.peak);
+    let mut value = json!({
+        "rate": spec.rate,
+        "bucket": spec.bucket,
+        "peak": peak,
+        "min_policed": spec.min_policed,
+        "max_packet": spec.max_packet,
+    });
+    if let Some((rate, slack)) = spec.guaranteed {
+        value["guaranteed"] = json!({ "rate": rate, "slack_us": slack });
+    }
+    value
+}
+
+/// A message of the QoS client, with the objects that it has.
+fn qos(message: &QosMessage<'_>) -> Value {
+    let mut all = Map::new();
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            all.insert(name.into(), value);
+        }
+    };
+    put("type", Some(message.kind.to_string().into()));
+    put("flags", Some(message.flags.names().collect::<Vec<_>>().into()));
+    put("flow", Some(flow(&message.flow)));
+    put("sequence", message.sequence.map(Value::from));
+    put("answers", message.echo.map(Value::from));
+    put("age", message.age.map(|age| format!("{age:016x}").into()));
+    put("version", message.version.map(|version| version.to_string().into()));
+    put("minimum", message.minimum.as_ref().map(flowspec));
+    put("desired", message.desired.as_ref().map(flowspec));
+    put("bandwidth", message.bandwidth.map(|both| json!({ "upper": both.upper, "lower": both.lower })));
+    put("phb", message.phb.map(Value::from));
+    let partial = message.partial.map(|partial| {
+        json!({
+            "failed": partial.failed,
+            "indeterminate": partial.indeterminate,
+            "failures_allowed": partial.failures_allowed,
+            "indeterminate_allowed": partial.indeterminate_allowed,
+            "last_hops": partial.last_hops,
+        })
+    });
+    put("partial", partial);
+    put("error_node", message.error_node.map(|node| node.to_string().into()));
+    put("error", message.error.map(|(code, detail)| json!({ "code": code.to_string(), "detail": detail })));
+    put("priority", message.priority.map(Value::from));
+    put("time", message.time.map(|(start, end)| json!([format!("{start:016x}"), format!("{end:016x}")])));
+    put("reverse_flow", message.reverse_flow.map(|(of, also)| json!({ "flow": flow(&of), "also": also })));
+    let others: Vec<Value> = message
+        .kept()
+        .map(|object| json!({ "class": object.class.0, "c_type": object.c_type, "octets": hex(object.contents) }))
+        .collect();
+    put("other_objects", (!others.is_empty()).then(|| others.into()));
+    Value::Object(all)
+}
+
 fn signaling(message: &Signaling<'_>) -> Value {
     let mut value = json!({
         "type": "signaling",
@@ -95,6 +176,9 @@ fn signaling(message: &Signaling<'_>) -> Value {
         Body::Empty => {}
         Body::Client { client, data } => {
             value["client"] = json!({ "type": client.0, "name": client.name(), "octets": hex(data) });
+            if let Some(message) = client_message(client, data) {
+                value["client"]["message"] = message;
+            }
         }
         Body::Error(code) => value["error"] = json!({ "code": code.0, "name": code.name() }),
     }
@@ -164,6 +248,9 @@ pub(crate) fn describe(read: &Read<'_>) -> String {
         Body::Empty => {}
         Body::Client { client, data } => {
             let _ = write!(text, "\n  CLIENT_DATA: {client}, {} octets: {}", data.len(), hex(data));
+            if let Some(message) = client_message(client, data) {
+                let _ = write!(text, "\n    {message}");
+            }
         }
         Body::Error(code) => {
             let _ = write!(text, "\n  ERROR: {code}");

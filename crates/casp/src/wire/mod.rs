@@ -8,6 +8,7 @@ mod flow_id;
 mod message;
 mod object;
 pub mod ping;
+pub mod qos;
 pub mod route;
 mod stream;
 

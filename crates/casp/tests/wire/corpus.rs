@@ -15,6 +15,17 @@ fn the_corpus_is_survived() {
     assert!(files >= 8, "{files} files in {}", corpus.display());
 }
 
+#[test]
+fn the_corpus_of_the_qos_client_is_survived() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_qos");
+    let mut files = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        signalbox_casp::fuzz::qos(&fs::read(entry.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files >= 6, "{files} files in {}", corpus.display());
+}
+
 #[cfg(feature = "engine")]
 #[test]
 fn the_corpus_of_the_engine_is_survived() {

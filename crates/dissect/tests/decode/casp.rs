@@ -43,6 +43,25 @@ fn messages_as_text_and_json() {
 }
 
 #[test]
+fn messages_of_clients_are_read() {
+    let release = "00000020 40030100 0a000101 0a000202 13880258 11000000 00080a01 00000009";
+    let ping = "01000000 00000000 00000007";
+    let flow = "00140101 c0000201 c6336407 138c138e 11000000";
+    let lines = format!(
+        "10400001 00010203 04050607 08090a0b 0c0d0e0f {flow} 00240301 {release}\n\
+         10400001 00010203 04050607 08090a0b 0c0d0e0f {flow} 001003fe {ping}\n"
+    );
+    let (text, failed) = casp(lines.as_bytes(), true, false);
+    assert_eq!(failed, 0, "{text}");
+    let values: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let message = |at: usize| &values[at]["casp"]["client"]["message"];
+    assert_eq!((&message(0)["type"], &message(0)["sequence"]), (&"Release".into(), &9.into()));
+    assert_eq!((&message(1)["type"], &message(1)["token"]), (&"request".into(), &7.into()));
+    let (text, _) = casp(lines.as_bytes(), false, false);
+    assert!(text.contains(r#""type":"Release""#) && text.contains(r#""type":"request""#), "{text}");
+}
+
+#[test]
 fn a_message_is_encoded_as_it_was_read() {
     for message in [FIRST, REQUEST, ERROR] {
         let (text, failed) = casp(message.as_bytes(), false, true);
