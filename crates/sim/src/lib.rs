@@ -4,9 +4,10 @@
 //! contract of [`signalbox_core::node`]. Packets are of any IP protocol over IPv4 or IPv6. Routers forward
 //! them by longest prefix and decrement their TTL. A node with a running engine receives the packets of the
 //! entries that the engine asks for ([`NodeEngine::entries`](signalbox_core::node::NodeEngine::entries)), and
-//! those that pass by and meet the entry's interception rule, like the daemon from the kernel. Multicast
-//! packets follow the routes that the test sets ([`Sim::set_multicast_route`]). Links lose, delay, reorder
-//! and duplicate packets at random, from a seed; the two directions are independent.
+//! those that pass by and meet the entry's interception rule, like the daemon from the kernel. A node answers
+//! Echo Requests that no engine of it receives. Multicast packets follow the routes that the test sets
+//! ([`Sim::set_multicast_route`]). Links lose, delay, reorder and duplicate packets at random, from a seed; the
+//! two directions are independent.
 //!
 //! Streams are TCP as applications see it: octets arrive complete and in order, in segments of any size,
 //! after the delays of the routed path. Loss delays them; on a path that stays broken the stream times out.

@@ -72,6 +72,26 @@ impl Packet {
         }
     }
 
+    /// The answer of a host to this packet; `None`: it is not an Echo Request to one host (RFC 792, RFC 4443 §4.1).
+    pub(crate) fn echoed(&self) -> Option<Self> {
+        let (request, reply) = match self.protocol {
+            ICMP => (8, 0),
+            ICMPV6 => (128, 129),
+            _ => return None,
+        };
+        let [kind, 0, high, low, rest @ ..] = &self.payload[..] else { return None };
+        if *kind != request || self.dst.ip().is_multicast() {
+            return None;
+        }
+        // The type is all that changes; both addresses stay in the sum of ICMPv6 (RFC 1624 §3).
+        let word = |kind: u8| u16::from_be_bytes([kind, 0]);
+        let sum = add(add(!u16::from_be_bytes([*high, *low]), !word(request)), word(reply));
+        let [high, low] = (!sum).to_be_bytes();
+        let payload = [&[reply, 0, high, low], rest].concat();
+        let (src, dst, options) = (self.dst, self.src, Vec::new());
+        Some(Self { src, dst, ttl: 64, options, dont_fragment: false, payload, ..self.clone() })
+    }
+
     /// The packet in the form in which a node receives it by `ifindex`.
     #[must_use]
     pub fn received(&self, ifindex: IfIndex) -> Received<'_> {
@@ -86,6 +106,12 @@ impl Packet {
             payload: &self.payload,
         }
     }
+}
+
+/// The sum of two words as the Internet checksum has it.
+const fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u16
 }
 
 impl From<&Transmit<'_>> for Packet {

@@ -44,7 +44,9 @@ signalbox_core::counters! {
         intercepted: u64,
         /// Packets delivered to an engine at their destination.
         delivered: u64,
-        /// Packets at a destination that does not receive their entry.
+        /// Echo Requests that a node answered as any host does, because no engine of it receives them.
+        echoed: u64,
+        /// Other packets at a destination that does not receive their entry.
         unheard: u64,
         /// Packets dropped because their TTL had run out.
         ttl_expired: u64,

@@ -305,7 +305,13 @@ impl<N: NodeEngine> Sim<N> {
 
     pub(super) fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {
         if self.entry(node, packet.entry()).is_none() {
-            self.counters.unheard += 1;
+            if let Some(reply) = packet.echoed() {
+                self.counters.echoed += 1;
+                // As in the kernel, an answer without a route is lost.
+                let _ = self.originate(node, reply, None);
+            } else {
+                self.counters.unheard += 1;
+            }
             return;
         }
         self.counters.delivered += 1;

@@ -89,3 +89,33 @@ fn echo_messages_with_a_magic_number_are_an_entry() {
     assert_eq!(receivers(echo(MAGIC, 2)), [nodes[2]], "the rule does not intercept it");
     assert_eq!(receivers(echo(MAGIC + 1, 1)), [], "another magic number is another entry");
 }
+
+/// A host answers the pings that no engine takes: with a valid checksum, and without the options of the request.
+#[test]
+fn hosts_answer_pings() {
+    let mut sim = Sim::new(5);
+    let ends = sim.add_engines(2, |_| Pinger::default());
+    let host = sim.add_router("host");
+    topology::chain(&mut sim, &[ends[0], host], &LinkConfig::default());
+    topology::chain(&mut sim, &[host, ends[1]], &LinkConfig::default());
+    sim.capture_all();
+    for (family, request, reply) in [
+        (Family::V4, [8, 0, 0xf1, 0xff], [0, 0, 0xf9, 0xff]),
+        (Family::V6, [128, 0, 0xff, 0xff], [129, 0, 0xfe, 0xff]),
+    ] {
+        let dst = SocketAddr::new(sim.address(host, family), 0);
+        let rest = [[0, 1, 0, 1], MAGIC.to_be_bytes()].concat();
+        sim.command(ends[0], (dst, [&request[..], &rest].concat()));
+        sim.run_for(SECOND);
+        let answers: Vec<_> = sim.take_events().into_iter().map(|happened| happened.event).collect();
+        assert_eq!(answers, [[&reply[..], &rest].concat()]);
+        let last = sim.captured().last().unwrap();
+        assert_eq!((last.from, last.packet.src, last.packet.options.len()), (host, dst, 0));
+    }
+    assert_eq!(sim.counters().echoed, 2);
+    sim.power_off(host);
+    let dst = SocketAddr::new(sim.address(host, Family::V4), 0);
+    sim.command(ends[0], (dst, echo(MAGIC, 1)));
+    sim.run_for(SECOND);
+    assert!(sim.events().is_empty());
+}
