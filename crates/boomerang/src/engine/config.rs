@@ -1,6 +1,6 @@
 //! Settings of the engine.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Settings of a [`Boomerang`](super::Boomerang).
 #[derive(Debug, Clone, PartialEq)]
@@ -31,8 +31,10 @@ pub struct Config {
     pub prove: bool,
     /// A request is refused whose flow has another source than the packet.
     pub same_source: bool,
-    /// Interfaces by which messages come in that are passed on without being interpreted.
-    pub untrusted: BTreeSet<String>,
+    /// Whether messages that come in by an interface of this name are interpreted; otherwise they are passed on.
+    pub trusted: BTreeMap<String, bool>,
+    /// The same for interfaces without an entry.
+    pub trusted_elsewhere: bool,
     /// The time in microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO). The node sets it.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wall_clock_us: u64,
@@ -53,7 +55,8 @@ impl Default for Config {
             tos: 0,
             prove: false,
             same_source: false,
-            untrusted: BTreeSet::new(),
+            trusted: BTreeMap::new(),
+            trusted_elsewhere: true,
             wall_clock_us: 0,
         }
     }

@@ -2,7 +2,9 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::node::Prefix;
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
+use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, SessionChange};
 use signalbox_resources::Resources;
 
@@ -15,8 +17,8 @@ use super::path::Origin;
 use super::routes::Waiting;
 use super::session::{MAX_LOOPS, Session, State};
 use crate::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, Known, MAX_PAIRS, Message, Options, Pass, Qos, Rates,
-    UserId, edit,
+    Body, Classifier, Ends, Flags, FlowSpec, Format, KEY_FIRST, Known, MAX_PAIRS, Message, Options, Pass,
+    Qos, Rates, UserId, edit,
 };
 
 /// IP protocol number of ICMPv6, for the header in front of it.
@@ -88,7 +90,17 @@ impl Boomerang {
     }
 
     /// Handles the answer to the route lookup of a session. `oif` is `None` if the destination has no route.
-    pub(super) fn start(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
+    pub(super) fn routed(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.looks_up = false;
+        match session.state {
+            State::Route => self.start(key, oif, resources),
+            State::Setup | State::Established | State::Closing => self.transmit(key, oif, resources),
+        }
+    }
+
+    /// Sends the first message of a session.
+    fn start(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key).filter(|one| one.state == State::Route) else {
             return;
         };
@@ -107,7 +119,7 @@ impl Boomerang {
         session.state = State::Setup;
         let flow = session.flow;
         self.changes.note(|| SessionChange::opened(name(&flow)));
-        self.send(key, resources);
+        self.transmit(key, Some(oif), resources);
     }
 
     fn change(&mut self, id: u64, key: Key, rates: Rates, resources: &mut Resources) {
@@ -119,6 +131,7 @@ impl Boomerang {
         if session.state == State::Route {
             return;
         }
+        session.asked = true;
         session.state = State::Setup;
         session.loops = 0;
         self.settle(key);
@@ -133,13 +146,38 @@ impl Boomerang {
         }
     }
 
-    /// Sends the message of a session in its present state, and starts the reply timer.
+    /// Sends the message of a session in its present state by the present route, which is looked up if it is not known.
     fn send(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        // Routing may have changed since the last message.
-        if let Some(oif) = self.routes.find(session.ends.dst) {
-            session.oif = oif;
+        let dst = session.ends.dst;
+        match self.routes.find(dst) {
+            Some(oif) => self.transmit(key, Some(oif), resources),
+            // The answer sends what is due then.
+            None if session.looks_up => {}
+            None => match self.routes.wait(dst, Waiting::Session(key)) {
+                Ok(lookup) => {
+                    session.looks_up = true;
+                    lookup.into_iter().for_each(|id| self.out.look_up(id, dst));
+                }
+                Err(_) => {
+                    self.counters.waiting_full += 1;
+                    let oif = session.oif;
+                    self.transmit(key, Some(oif), resources);
+                }
+            },
         }
+    }
+
+    /// Sends the message of a session by an interface, and starts the reply timer. Without a route the message counts as
+    /// lost.
+    fn transmit(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(oif) = oif else {
+            self.counters.no_route += 1;
+            let due = self.now + session.attempt();
+            return self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
+        };
+        session.oif = oif;
         let transaction = self.next_transaction;
         self.next_transaction = self.next_transaction.wrapping_add(1);
         self.sequence = self.sequence.wrapping_add(1);
@@ -163,7 +201,7 @@ impl Boomerang {
             key: session.key,
             body: Some(Body { flow: session.flow, qos, options: Options::none() }),
         };
-        let (ends, oif) = (session.ends, session.oif);
+        let ends = session.ends;
         let mut octets = core::mem::take(&mut self.buffer);
         octets.clear();
         message.encode(&ends, &mut octets);
@@ -251,7 +289,7 @@ impl Boomerang {
             Qos::Downgrade(list) => session.wanted = list.pairs().collect(),
             Qos::IntServ(_) => {}
         }
-        let new = session.state == State::Setup || session.granted != Some(offer);
+        let new = core::mem::take(&mut session.asked) || session.granted != Some(offer);
         session.granted = Some(offer);
         session.state = State::Established;
         let (loops, refresh) = (core::mem::take(&mut session.loops), session.refresh);
@@ -265,9 +303,16 @@ impl Boomerang {
 
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let change = session.state == State::Setup;
+        // The KEY has primes of nodes that are not on the path any more, or that started anew, and no room for those of
+        // the present ones: the proof begins again.
+        let full = refusal.reason == Reason::Unsupported && session.key != KEY_FIRST;
+        if full && session.loops < MAX_LOOPS {
+            session.key = KEY_FIRST;
+            session.state = State::Setup;
+            return self.send(key, resources);
+        }
         match session.granted {
-            Some(granted) if change => {
+            Some(granted) if core::mem::take(&mut session.asked) => {
                 // The path holds parts of the change: the former values are sent at once.
                 session.wanted = vec![granted];
                 session.state = State::Established;
@@ -347,7 +392,15 @@ impl Boomerang {
 
 /// A flow as users see it.
 fn name(flow: &FlowSpec) -> String {
-    FlowKey::of(flow, Pass::Request).map_or_else(|_| String::new(), |key| key.filter(None).to_string())
+    filter_of(flow).to_string()
+}
+
+/// The data packets to the far end. A session of this node has no mask without a filter.
+pub(super) fn filter_of(flow: &FlowSpec) -> FlowFilter {
+    let key = FlowKey::of(flow, Pass::Request);
+    let all =
+        || FlowFilter::between(Prefix::all_like(flow.classifier.src), Prefix::all_like(flow.classifier.dst));
+    key.map_or_else(|_| all(), |key| key.filter(None))
 }
 
 /// Whether a request can be sent at all.

@@ -53,7 +53,7 @@ impl Interfaces {
             };
             // A link-local address has no meaning on other links.
             let v6 = all_v6().find(|a| !a.is_unicast_link_local()).or_else(|| all_v6().next());
-            let trusted = !config.untrusted.contains(&one.name);
+            let trusted = config.trusted.get(&one.name).copied().unwrap_or(config.trusted_elsewhere);
             let known = Known { ifindex: one.ifindex, mtu: one.mtu, trusted, v4, v6 };
             match self.iface(one.ifindex) {
                 Some(iface) => {

@@ -32,15 +32,16 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Changes, Entry, Key, Random, ReserverId, SessionChange, Time};
+use signalbox_core::{Changes, Entry, Key, Match, Random, ReserverId, SessionChange, Time};
 use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use io::{BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request};
-pub use view::FlowView;
+pub use session::State as SessionState;
+pub use view::{FlowView, SessionView};
 
-use crate::wire::{MAGIC, Message};
+use crate::wire::{MAGIC, Message, MessageType, VERSION};
 use flow::Flow;
 use interfaces::{Iface, Interfaces};
 use outbox::Outbox;
@@ -52,6 +53,11 @@ use session::{ByTransaction, Session};
 pub const PROTOCOL: ReserverId = ReserverId::BOOMERANG;
 /// The port of entry of this protocol.
 pub const ENTRY: Entry = Entry::IcmpEcho(MAGIC);
+/// What passing messages of [`ENTRY`] must have to be interpreted here: the type and the version of the message.
+pub const INTERPRETED: [Match; 2] = [
+    Match { offset: 16, mask: 0xff00_0000, value: (MessageType::RESERVATION.0 as u32) << 24 },
+    Match { offset: 20, mask: 0x00ff_0000, value: (VERSION as u32) << 16 },
+];
 
 /// One Boomerang node.
 #[derive(Debug)]
@@ -150,18 +156,25 @@ impl Boomerang {
 
     fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let Some(dst) = self.routes.answered(id) else { return };
+        // The address of an interface that is down still belongs to this node.
+        let own = result.is_ok_and(|route| route.local);
         let oif = result.ok().and_then(|route| self.interfaces.iface(route.ifindex));
-        if let Some(oif) = oif {
+        if let Some(oif) = oif.filter(|_| !own) {
             self.routes.store(dst, oif);
         }
         for waiting in self.routes.take(dst) {
             match (waiting, oif) {
-                (Waiting::Session(key), oif) => self.start(key, oif, resources),
+                (Waiting::Session(key), oif) => self.routed(key, oif, resources),
                 (Waiting::Packet(_), None) => self.counters.no_route += 1,
                 (Waiting::Packet(packet), Some(oif)) => {
                     let received = packet.as_received();
-                    if let Ok(message) = Message::parse(received.payload, received.dst.is_ipv6()) {
-                        self.go_on(&received, &message, oif, resources);
+                    let Ok(message) = Message::parse(received.payload, received.dst.is_ipv6()) else {
+                        continue;
+                    };
+                    if own && !packet.local {
+                        self.arrived(&received, &message, resources);
+                    } else {
+                        self.go_on(&received, &message, packet.local, oif, resources);
                     }
                 }
             }

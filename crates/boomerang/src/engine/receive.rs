@@ -53,27 +53,51 @@ impl Boomerang {
             self.counters.rate_limited += 1;
             return;
         }
+        self.find_way(packet, &message, local, resources);
+    }
+
+    /// Looks for the interface by which a message goes on; if `local`, its answer.
+    fn find_way(
+        &mut self,
+        packet: &Received<'_>,
+        message: &Message<'_>,
+        local: bool,
+        resources: &mut Resources,
+    ) {
         // The far end is the first node of the way back.
-        let towards = if local { ends.src } else { ends.dst };
+        let towards = if local { packet.src.ip() } else { packet.dst.ip() };
         match self.routes.find(towards) {
-            Some(oif) => self.go_on(packet, &message, oif, resources),
-            None => match self.routes.wait(towards, Waiting::Packet(Packet::of(packet))) {
+            Some(oif) => self.go_on(packet, message, local, oif, resources),
+            None => match self.routes.wait(towards, Waiting::Packet(Packet::of(packet, local))) {
                 Ok(lookup) => lookup.into_iter().for_each(|id| self.out.look_up(id, towards)),
                 Err(_) => self.counters.waiting_full += 1,
             },
         }
     }
 
-    /// Interprets a message whose route is known, and sends it on or back.
+    /// The routing table has the destination of a message as an address of this node.
+    pub(super) fn arrived(
+        &mut self,
+        packet: &Received<'_>,
+        message: &Message<'_>,
+        resources: &mut Resources,
+    ) {
+        match message.pass {
+            Pass::Request => self.find_way(packet, message, true, resources),
+            Pass::Reply => self.on_reply(packet, message, resources),
+        }
+    }
+
+    /// Interprets a message whose route is known, and sends it on or, if `local`, back.
     pub(super) fn go_on(
         &mut self,
         packet: &Received<'_>,
         message: &Message<'_>,
+        local: bool,
         oif: Iface,
         resources: &mut Resources,
     ) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
-        let local = self.interfaces.is_local(ends.dst);
         let mut octets = core::mem::take(&mut self.buffer);
         octets.clear();
         octets.extend_from_slice(packet.payload);

@@ -23,6 +23,8 @@ struct Known {
 pub(super) struct Packet {
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
+    /// It is addressed to this node: the route is that of its answer.
+    pub(super) local: bool,
     pub(super) iif: IfIndex,
     pub(super) ttl: u8,
     pub(super) tos: u8,
@@ -31,10 +33,11 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    pub(super) fn of(packet: &Received<'_>) -> Self {
+    pub(super) fn of(packet: &Received<'_>, local: bool) -> Self {
         Self {
             src: packet.src.ip(),
             dst: packet.dst.ip(),
+            local,
             iif: packet.ifindex,
             ttl: packet.ttl,
             tos: packet.tos,

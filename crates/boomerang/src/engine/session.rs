@@ -17,7 +17,7 @@ pub(super) const MAX_LOOPS: u8 = 8;
 
 /// State of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     /// The route to the far end is looked up.
     Route,
     /// A set-up or a change has no reply yet.
@@ -45,6 +45,10 @@ pub(super) struct Session {
     pub(super) granted: Option<Rates>,
     pub(super) refresh: u8,
     pub(super) key: u64,
+    /// A route lookup is under way.
+    pub(super) looks_up: bool,
+    /// The user waits for the answer to a set-up or a change.
+    pub(super) asked: bool,
     pub(super) user: Option<[u8; 8]>,
     /// Sends since the last reply; their transaction numbers.
     outstanding: [Option<u32>; 3],
@@ -71,6 +75,8 @@ impl Session {
             granted: None,
             refresh,
             key: KEY_FIRST,
+            looks_up: false,
+            asked: true,
             user: None,
             outstanding: [None; 3],
             sends: 0,
@@ -84,14 +90,20 @@ impl Session {
         core::mem::take(&mut self.outstanding)
     }
 
+    /// Counts a message, sent or not. The result is how long its reply is waited for.
+    pub(super) fn attempt(&mut self) -> Duration {
+        let at = usize::from(self.sends).min(2);
+        self.sends = self.sends.saturating_add(1);
+        REPLY_TIMERS.get(at).copied().unwrap_or(REPLY_TIMERS[0])
+    }
+
     /// Notes a send. The result is how long its reply is waited for.
     pub(super) fn sent(&mut self, transaction: u32) -> Duration {
         let at = usize::from(self.sends).min(2);
         if let Some(place) = self.outstanding.get_mut(at) {
             *place = Some(transaction);
         }
-        self.sends = self.sends.saturating_add(1);
-        REPLY_TIMERS.get(at).copied().unwrap_or(REPLY_TIMERS[0])
+        self.attempt()
     }
 
     /// Whether a message waits for its reply.

@@ -9,7 +9,9 @@ use signalbox_resources::GrantId;
 
 use super::Boomerang;
 use super::flow::Flow;
-use crate::wire::Pass;
+use super::initiator::filter_of;
+use super::session::{Session, State as SessionState};
+use crate::wire::{Pass, Rates};
 
 /// A reservation of this node as a node on the path.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +36,42 @@ pub struct FlowView {
     pub expires: Option<Time>,
     /// Its grant.
     pub grant: GrantId,
+}
+
+/// A session of this node as initiating node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionView {
+    /// The user's id; `None`: the user has left, and the release is under way.
+    pub id: Option<u64>,
+    /// Source of the requests; unspecified while the route is looked up.
+    pub src: IpAddr,
+    /// Their destination.
+    pub far_end: IpAddr,
+    /// Data packets to the far end.
+    pub filter: FlowFilter,
+    /// Code point of the PHB.
+    pub dscp: u8,
+    /// State of the set-up.
+    pub state: SessionState,
+    /// What the path reserved; `None`: nothing yet.
+    pub granted: Option<Rates>,
+    /// Refresh interval, seconds.
+    pub refresh: u8,
+}
+
+impl From<&Session> for SessionView {
+    fn from(session: &Session) -> Self {
+        Self {
+            id: session.id,
+            src: session.ends.src,
+            far_end: session.ends.dst,
+            filter: filter_of(&session.flow),
+            dscp: session.flow.classifier.tos >> 2,
+            state: session.state,
+            granted: session.granted,
+            refresh: session.refresh,
+        }
+    }
 }
 
 impl Boomerang {
@@ -61,6 +99,16 @@ impl Boomerang {
     /// All reservations of this node as a node on the path. For tests.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> {
         self.flows.iter().map(|(_, flow)| self.view(flow))
+    }
+
+    /// Visits the sessions of this node as initiating node, as [`Boomerang::walk`] does.
+    pub fn walk_sessions(&self, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
+        self.sessions.walk(from, |_, session| visit(session.into()))
+    }
+
+    /// All sessions of this node as initiating node. For tests.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView> {
+        self.sessions.iter().map(|(_, session)| session.into())
     }
 
     /// Number of reservations as a node on the path.

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use signalbox_boomerang::engine::{BoomerangEvent as Event, Command, Config, Reason, Rejected, Request};
-use signalbox_boomerang::wire::edit;
+use signalbox_boomerang::engine::{
+    BoomerangEvent as Event, Command, Config, Input, Reason, Rejected, Request,
+};
+use signalbox_boomerang::wire::{Known, Pass, Refusal, edit};
+use signalbox_core::node::Prefix;
 
 use crate::rig::*;
 
@@ -36,7 +39,7 @@ fn one_loop_sets_up() {
     rig.echo(&first, |_| {});
     let expected = Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1 };
     assert_eq!(rig.events, [(1, expected)]);
-    assert_eq!(rig.reserved(), [(signalbox_boomerang::wire::Pass::Request, 2, 64_000)], "its own link");
+    assert_eq!(rig.reserved(), [(Pass::Request, 2, 64_000)], "its own link");
 }
 
 /// BOOM-G4-02: the Router Alert can be switched off. BOOM-G29-05: with IPv6 it needs a configured value.
@@ -288,4 +291,48 @@ fn impossible_requests_are_rejected() {
     assert_eq!(rig.command(1, Command::Close), []);
     assert_eq!(rig.events.pop(), Some((1, Event::Rejected(Rejected::NoSession))));
     assert_eq!(rig.node.session_count(), 0);
+}
+
+/// BOOM-G37-01: after a change of routes the next message looks the route up, and reserves where it leaves.
+#[test]
+fn a_refresh_follows_the_present_route() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    rig.echo(&first, |_| {});
+    assert_eq!(rig.reserved(), [(Pass::Request, 2, 64_000)]);
+    let lookups = rig.lookups;
+    rig.routes.insert(ip(FEN), 3);
+    rig.input(Input::RouteChanged(Prefix::host(ip(FEN))));
+    let refresh = rig.wait(seconds(30.0)).pop().unwrap();
+    rig.echo(&refresh, |_| {});
+    assert_eq!((rig.reserved(), rig.lookups), (vec![(Pass::Request, 3, 64_000)], lookups + 1));
+    // Without a route the message counts as lost, and after three of them the session is.
+    rig.routes.insert(ip(FEN), 0);
+    rig.input(Input::RouteChanged(Prefix::host(ip(FEN))));
+    assert_eq!(rig.wait(seconds(40.0)), []);
+    assert_eq!(rig.last_event(), &Event::Unanswered);
+}
+
+/// BOOM-G10-02: a KEY without room for the primes of the present path is given up, and the proof begins again.
+#[test]
+fn a_full_key_begins_again() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    let second = rig.echo(&first, |octets| edit::set_key(octets, 35));
+    rig.echo(&second[0], |_| {});
+    let refresh = rig.wait(seconds(30.0)).remove(0);
+    let refuse = |octets: &mut Vec<u8>| {
+        edit::refuse(octets, Default::default());
+        edit::append(octets, &Known::Refusal(Refusal { address: ip(NODE), cause: 3 }));
+    };
+    let again = rig.echo(&refresh, refuse);
+    assert_eq!((again[0].message().key, rig.events.len()), (1, 1));
+    let confirmed = rig.echo(&again[0], |octets| edit::set_key(octets, 55));
+    rig.echo(&confirmed[0], |_| {});
+    assert_eq!(rig.events.len(), 1, "nothing changed for the user");
+    // A KEY that holds no prime has room: then the refusal stands.
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    rig.echo(&first, refuse);
+    assert!(matches!(rig.last_event(), Event::Refused(_)));
 }

@@ -364,7 +364,7 @@ fn a_node_reserves_for_ipv6() {
 /// BOOM-G38-02, BOOM-F5.5-01: messages from an untrusted interface pass unchanged.
 #[test]
 fn an_untrusted_interface_reserves_nothing() {
-    let mut rig = Rig::with(Config { untrusted: ["eth1".to_owned()].into(), ..Config::default() });
+    let mut rig = Rig::with(Config { trusted: [("eth1".to_owned(), false)].into(), ..Config::default() });
     assert_eq!(rig.pass(&request(1)).octets, request(1).octets());
     assert_eq!(rig.node.flow_count(), 0);
     rig.pass(&reply(1));
