@@ -61,6 +61,14 @@ pub mod gist {
     );
 }
 
+/// Boomerang (draft-bergkvist-boomerang-spec-00).
+pub mod boomerang {
+    package!(
+        /// Version 1.
+        v1, "signalbox.boomerang.v1.rs"
+    );
+}
+
 /// The Ping NSLP.
 pub mod ping {
     package!(

@@ -49,6 +49,9 @@ pub enum ConfigError {
     /// RSVP's settings.
     #[error("rsvp.{0}")]
     Rsvp(#[from] signalbox_rsvp::engine::ConfigError),
+    /// Boomerang's settings.
+    #[error("boomerang.{0}")]
+    Boomerang(#[from] signalbox_boomerang::engine::ConfigError),
     /// Links and rules.
     #[error("resources.{0}")]
     Resources(#[from] signalbox_resources::ConfigError),

@@ -111,6 +111,15 @@ pub mod rsvp {
     };
 }
 
+/// The types of Boomerang that users of this crate need.
+pub mod boomerang {
+    pub use signalbox_boomerang::engine::{
+        BoomerangEvent, Command, Config, ConfigError, Counters, FlowView, Reason, Refusal, Rejected, Request,
+        SessionState, SessionView,
+    };
+    pub use signalbox_boomerang::wire::{Pass, Rates};
+}
+
 /// The types of admission control that users of this crate need.
 pub mod resources {
     pub use signalbox_resources::{Cause, Config, ConfigError, GrantId, Rate, Refusal, Resources};

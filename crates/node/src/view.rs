@@ -104,6 +104,12 @@ impl Node {
         self.protocols.rsvp().map(|rsvp| &rsvp.engine)
     }
 
+    /// The Boomerang engine, read only; `None` if the node does not run Boomerang.
+    #[must_use]
+    pub fn boomerang(&self) -> Option<&signalbox_boomerang::engine::Boomerang> {
+        self.protocols.boomerang().map(|boomerang| &boomerang.engine)
+    }
+
     /// The protocols that the node runs.
     pub fn protocols(&self) -> impl Iterator<Item = ProtocolId> {
         self.protocols.ids()

@@ -527,6 +527,7 @@ pub(crate) mod tests {
         config.gist.as_mut().unwrap().engine.associations.sctp_port = Some(270);
         config.qos = Some(Default::default());
         config.rsvp = Some(Default::default());
+        config.boomerang = Some(Default::default());
         let link = "version = 1\n[interfaces.eth7]\ncapacity = \"8mbit\"\nreservable = \"50%\"\n";
         let loaded = signalbox_config::parse(std::path::Path::new("node.toml"), link);
         config.resources = loaded.config.unwrap().settings(0, false).resources;

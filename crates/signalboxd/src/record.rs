@@ -99,7 +99,7 @@ mod tests {
         Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction, Trust,
     };
     use signalbox_node::transport::{SctpConfig, Versions};
-    use signalbox_node::{ChannelConfig, Credentials, GistConfig, Node, Tls, gist, ping, rsvp};
+    use signalbox_node::{ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, gist, ping, rsvp};
     use signalbox_record::Reader;
 
     use super::*;
@@ -154,6 +154,7 @@ mod tests {
             beacon: None,
             qos: Some(Default::default()),
             rsvp: Some(unusual_rsvp()),
+            boomerang: Some(unusual_boomerang()),
             resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: Some(GistConfig {
@@ -238,6 +239,27 @@ mod tests {
                 linger: us(26),
                 wall_clock_us: 0,
             }),
+        }
+    }
+
+    fn unusual_boomerang() -> boomerang::Config {
+        boomerang::Config {
+            max_flows: 7,
+            max_sessions: 8,
+            max_waiting: 9,
+            refresh: 10,
+            max_refresh: 11,
+            hold: 2.5,
+            rate: 12,
+            router_alert: false,
+            router_alert_v6: Some(65_504),
+            tos: 0x20,
+            prove: true,
+            same_source: true,
+            trusted: [("eth7".to_owned(), false)].into(),
+            trusted_elsewhere: false,
+            // The node sets it at its start.
+            wall_clock_us: 0,
         }
     }
 
@@ -353,6 +375,7 @@ mod tests {
             "/gist/channels/sctp",
             "/rsvp/neighbours/interface/integrity",
             "/rsvp/keys/0",
+            "/boomerang",
         ] {
             let mut more = header.clone();
             more.pointer_mut(place).unwrap()["novelty"] = 1.into();

@@ -206,7 +206,7 @@ pub struct Authority {
     /// POLICY_DATA objects (RFC 2750), whole, one after the other, for rsvp.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub policy_data: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
-    /// Login name of the user (RFC 3182), for rsvp. It is not authenticated.
+    /// Login name of the user (RFC 3182), for rsvp; with boomerang at most 8 ASCII characters. It is not authenticated.
     #[prost(string, optional, tag = "4")]
     pub user: ::core::option::Option<::prost::alloc::string::String>,
 }
@@ -315,6 +315,8 @@ pub enum Protocol {
     Qos = 3,
     /// RFC 2205.
     Rsvp = 4,
+    /// Boomerang (draft-bergkvist-boomerang-spec-00).
+    Boomerang = 5,
 }
 impl Protocol {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -328,6 +330,7 @@ impl Protocol {
             Self::Ping => "PROTOCOL_PING",
             Self::Qos => "PROTOCOL_QOS",
             Self::Rsvp => "PROTOCOL_RSVP",
+            Self::Boomerang => "PROTOCOL_BOOMERANG",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -338,6 +341,7 @@ impl Protocol {
             "PROTOCOL_PING" => Some(Self::Ping),
             "PROTOCOL_QOS" => Some(Self::Qos),
             "PROTOCOL_RSVP" => Some(Self::Rsvp),
+            "PROTOCOL_BOOMERANG" => Some(Self::Boomerang),
             _ => None,
         }
     }
@@ -473,7 +477,7 @@ pub struct ReserveOpen {
     pub traffic: ::core::option::Option<TokenBucket>,
     #[prost(message, optional, tag = "4")]
     pub service: ::core::option::Option<Service>,
-    /// Least rate that will do if the rate of `traffic` is not available, with qos.
+    /// Least rate that will do if the rate of `traffic` is not available, with qos and boomerang.
     #[prost(uint64, optional, tag = "5")]
     pub min_rate_octets_per_s: ::core::option::Option<u64>,
     /// Ends the reservation after this time; absent: it lasts until it is released.
@@ -484,7 +488,7 @@ pub struct ReserveOpen {
     /// The receiver of the flow reserves, at the request of this node, with qos. RSVP's receiver always does.
     #[prost(bool, tag = "8")]
     pub receiver_initiated: bool,
-    /// Reserve for the reverse direction as well, with qos.
+    /// Reserve for the reverse direction as well, with qos and boomerang.
     #[prost(bool, tag = "9")]
     pub bidirectional: bool,
     /// `released` comes when the far end has confirmed the tear, or does not answer, with qos.
@@ -1017,7 +1021,8 @@ pub mod reservations_client {
         /// call ends with OK. A client that does not read 64 events loses the call with RESOURCE_EXHAUSTED
         /// (CLIENT_TOO_SLOW), and the reservation is torn down.
         ///
-        /// With rsvp this node is the sender: the reservation is granted when a receiver reserves.
+        /// With rsvp this node is the sender: the reservation is granted when a receiver reserves. With boomerang any host that
+        /// answers pings can be the destination.
         pub async fn reserve(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ReserveRequest>,
@@ -1093,7 +1098,7 @@ pub mod reservations_client {
         }
         /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
-        /// admitted again.
+        /// admitted again; with boomerang nobody is informed, and the next refresh asks again.
         pub async fn delete_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteReservationRequest>,
@@ -1172,7 +1177,8 @@ pub mod reservations_server {
         /// call ends with OK. A client that does not read 64 events loses the call with RESOURCE_EXHAUSTED
         /// (CLIENT_TOO_SLOW), and the reservation is torn down.
         ///
-        /// With rsvp this node is the sender: the reservation is granted when a receiver reserves.
+        /// With rsvp this node is the sender: the reservation is granted when a receiver reserves. With boomerang any host that
+        /// answers pings can be the destination.
         async fn reserve(
             &self,
             request: tonic::Request<tonic::Streaming<super::ReserveRequest>>,
@@ -1201,7 +1207,7 @@ pub mod reservations_server {
         >;
         /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
-        /// admitted again.
+        /// admitted again; with boomerang nobody is informed, and the next refresh asks again.
         async fn delete_reservation(
             &self,
             request: tonic::Request<super::DeleteReservationRequest>,

@@ -17,6 +17,9 @@ pub(super) fn line(event: &Event) -> (String, Value) {
         Event::Rsvp { id, event } => {
             (format!("RSVP session {id}: {event:?}"), tagged("rsvp-event", *id, event))
         }
+        Event::Boomerang { id, event } => {
+            (format!("Boomerang session {id}: {event:?}"), tagged("boomerang-event", *id, event))
+        }
         #[cfg(feature = "test-protocol")]
         Event::Beacon { id, event } => {
             (format!("beacon {id}: {event:?}"), tagged("beacon-event", *id, event))

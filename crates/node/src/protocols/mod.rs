@@ -6,6 +6,7 @@ mod instances;
 
 #[cfg(feature = "test-protocol")]
 pub(crate) mod beacon;
+mod boomerang;
 mod gist;
 mod ping;
 mod qos;
@@ -22,5 +23,6 @@ protocols! {
     ping: Ping, "the Ping application";
     qos: Qos, "the QoS application (RFC 5974)";
     rsvp: Rsvp, "RSVP (RFC 2205)";
+    boomerang: Boomerang, "Boomerang (draft-bergkvist-boomerang-spec-00)";
     #[cfg(feature = "test-protocol")] beacon: Beacon, "the test protocol";
 }

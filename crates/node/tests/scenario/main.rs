@@ -4,6 +4,7 @@
 mod applications;
 #[cfg(feature = "test-protocol")]
 mod beacon;
+mod boomerang;
 mod bypass;
 mod campaign;
 mod chain;

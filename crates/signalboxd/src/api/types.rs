@@ -38,6 +38,7 @@ pub(crate) const fn protocol(id: ProtocolId) -> v1::Protocol {
         ProtocolId::Ping => v1::Protocol::Ping,
         ProtocolId::Qos => v1::Protocol::Qos,
         ProtocolId::Rsvp => v1::Protocol::Rsvp,
+        ProtocolId::Boomerang => v1::Protocol::Boomerang,
         #[cfg(feature = "test-protocol")]
         ProtocolId::Beacon => v1::Protocol::Unspecified,
     }

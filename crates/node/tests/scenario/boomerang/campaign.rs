@@ -1,0 +1,132 @@
+//! Many small networks, each from its own seed. Users make, change and release reservations in both directions under
+//! faults: loss, reordering, duplication, kernels that refuse, nodes that restart or fail, route changes, paths whose way
+//! back is another one. `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED` runs one of
+//! them alone.
+//!
+//! At every moment the reservations that a node requests of its kernel stay within each link's share: [`Host`] checks
+//! each request. After the faults, every session has been refreshed after [`REFRESHED`]: its reservations stand on its
+//! present path, with the rates that its user knows. After [`HOLD`] more, nothing else stands: what a lost release or a
+//! former path left behind has expired. When all users have left, no state is left.
+//!
+//! [`Host`]: super::net::Host
+
+use core::time::Duration;
+
+use signalbox_sim::seed_from_environment;
+
+use super::world::{REFRESH, Storm, World};
+
+/// Number of seeds, unless the environment variable is set.
+const SEEDS: u64 = 900;
+/// Time from the end of the faults until every session has been refreshed: the longest reply timer, a refresh that makes the
+/// reservations of the path, and one that takes back what the first nodes hold more than the last ones.
+const REFRESHED: Duration = Duration::from_secs(4 + 2 * REFRESH as u64 + 2);
+/// Time until a reservation without refresh has expired: 3.5 intervals.
+const HOLD: Duration = Duration::from_secs(4 * REFRESH as u64);
+
+/// Counts of events in a campaign, so that it cannot pass without any of them.
+#[derive(Debug, Default)]
+struct Met {
+    /// Reservations that stood after the faults.
+    reservations: usize,
+    /// Sessions whose way back was another one.
+    bent: usize,
+    refused: u64,
+    expired: u64,
+    unproved: u64,
+    unanswered: u64,
+}
+
+fn storm_over(world: &mut World) {
+    for _ in 0..4 {
+        world.open();
+    }
+    for _ in 0..10 {
+        world.pause();
+        world.trouble();
+        world.whim();
+    }
+    world.pause();
+    world.heal();
+}
+
+fn run(seed: u64, storm: Storm, met: &mut Met) {
+    let mut world = World::new(seed, storm);
+    storm_over(&mut world);
+    world.sim.run_for(REFRESHED);
+    if let Some(fault) = world.missing() {
+        panic!("{}", world.says(&fault));
+    }
+    world.sim.run_for(HOLD);
+    if let Some(fault) = world.fault() {
+        panic!("{}", world.says(&fault));
+    }
+    let (held, bent) = world.expected().unwrap();
+    met.reservations += held.len();
+    met.bent += bent;
+    for node in &world.hosts {
+        let engine = world.sim.engine(*node).and_then(|host| host.node.boomerang()).unwrap();
+        let counters = engine.counters();
+        met.refused += counters.refused;
+        met.expired += counters.expired;
+        met.unproved += counters.unproved;
+        met.unanswered += counters.unanswered;
+    }
+    world.close();
+    let gone = world.sim.wait(Duration::from_secs(2), |sim| World::left(sim).is_none());
+    assert!(gone, "{}", world.says(&World::left(&world.sim).unwrap_or_default()));
+}
+
+/// Every third seed, so that tests share the work.
+fn campaign(part: u64, storm: Storm) {
+    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
+    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
+    let mut met = Met::default();
+    if let Some(seed) = alone {
+        if seed % 3 == part {
+            run(seed, storm, &mut met);
+        }
+        return;
+    }
+    let seeds = seeds.unwrap_or(SEEDS);
+    (0..seeds).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm, &mut met));
+    eprintln!("{storm:?}: {met:?}");
+    if seeds >= SEEDS {
+        let Met { reservations, bent, refused, expired, unproved, unanswered } = met;
+        let idle = [reservations as u64 / 10, refused, expired, unproved, unanswered];
+        assert!(idle.iter().all(|count| *count > 100), "{seeds} idle seeds: {idle:?}");
+        assert!(storm != Storm::Routes || bent > 30, "all paths were straight");
+    }
+}
+
+#[test]
+fn nodes_that_start_anew_leave_what_sessions_hold() {
+    campaign(0, Storm::Restarts);
+}
+
+#[test]
+fn nodes_that_die_leave_what_sessions_hold() {
+    campaign(1, Storm::Crashes);
+}
+
+#[test]
+fn paths_that_change_leave_what_sessions_hold() {
+    campaign(2, Storm::Routes);
+}
+
+/// The same seed gives the same run: every packet, every event.
+#[test]
+fn a_seed_is_a_run() {
+    for (seed, storm) in [(22, Storm::Crashes), (23, Storm::Routes)] {
+        let run = || {
+            let mut world = World::new(seed, storm);
+            world.sim.capture_all();
+            storm_over(&mut world);
+            let packets: Vec<_> = world.sim.captured().cloned().collect();
+            (packets, world.sim.take_events())
+        };
+        let (first, second) = (run(), run());
+        assert!(!first.0.is_empty());
+        assert!(first == second, "seed {seed}");
+    }
+}
