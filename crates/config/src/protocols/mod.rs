@@ -2,6 +2,7 @@
 
 #[cfg(feature = "test-protocol")]
 mod beacon;
+mod boomerang;
 pub(crate) mod gist;
 mod ping;
 mod qos;
@@ -106,6 +107,7 @@ protocols! {
     ping: ping::Ping, ping::MEANING;
     qos: qos::Qos, qos::MEANING;
     rsvp: rsvp::Rsvp, rsvp::MEANING;
+    boomerang: boomerang::Boomerang, boomerang::MEANING;
     #[cfg(feature = "test-protocol")]
     beacon: beacon::Beacon, beacon::MEANING;
 }
