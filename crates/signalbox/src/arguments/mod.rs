@@ -56,6 +56,8 @@ pub(crate) enum Signaling {
     Qos,
     /// RSVP (RFC 2205): this host announces a sender, and the receiver reserves.
     Rsvp,
+    /// Boomerang: an ICMP Echo reserves, and any host that answers pings can be the far end.
+    Boomerang,
 }
 
 impl Signaling {
@@ -63,6 +65,15 @@ impl Signaling {
         match self {
             Self::Qos => v1::Protocol::Qos,
             Self::Rsvp => v1::Protocol::Rsvp,
+            Self::Boomerang => v1::Protocol::Boomerang,
+        }
+    }
+
+    /// Whether the far end confirms a release, so that it is waited for.
+    pub(crate) const fn confirms(self) -> bool {
+        match self {
+            Self::Qos => true,
+            Self::Rsvp | Self::Boomerang => false,
         }
     }
 

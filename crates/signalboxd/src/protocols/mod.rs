@@ -5,6 +5,7 @@
 //! A further protocol is one folder here, and one line in each of the tables of this file.
 
 pub(crate) mod applications;
+pub(crate) mod boomerang;
 pub(crate) mod gist;
 pub(crate) mod ping;
 pub(crate) mod qos;
@@ -17,7 +18,8 @@ use crate::api::{self, Api};
 use crate::services::{Route, Services};
 
 /// The protocols that reserve along the path of a flow: `signalbox.v1.Reservations` serves them all.
-pub(crate) const RESERVERS: &[&dyn Reserver] = &[&qos::reserve::Qos, &rsvp::reserve::Rsvp];
+pub(crate) const RESERVERS: &[&dyn Reserver] =
+    &[&qos::reserve::Qos, &rsvp::reserve::Rsvp, &boomerang::reserve::Boomerang];
 
 /// The gRPC services. A call of an unknown service goes to the first one, which refuses it.
 pub(crate) fn services(api: &Api) -> Result<Services> {
@@ -28,6 +30,7 @@ pub(crate) fn services(api: &Api) -> Result<Services> {
         Route::to(ping::service::server(api)),
         Route::to(qos::service::server(api)),
         Route::to(rsvp::service::server(api)),
+        Route::to(boomerang::service::server(api)),
         api::standard::health(),
         api::standard::reflection()?,
     ];

@@ -101,9 +101,9 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         }
         out.flush()?;
     }
-    count.released(&mut out, json)?;
+    count.released(&mut out, arguments.signaling.confirms(), json)?;
     out.flush()?;
-    let confirmed = count.confirmed == flows || arguments.signaling == Signaling::Rsvp;
+    let confirmed = count.confirmed == flows || !arguments.signaling.confirms();
     Ok(Exit::yes_if(!count.failed && count.printed && confirmed))
 }
 
@@ -228,7 +228,8 @@ impl Count {
         self.granted == self.wanted && !self.printed
     }
 
-    fn released(&self, out: &mut impl Write, json: bool) -> Result<()> {
+    /// `confirms`: the far end confirms releases.
+    fn released(&self, out: &mut impl Write, confirms: bool, json: bool) -> Result<()> {
         let Self { confirmed, unconfirmed, .. } = self;
         let flows = confirmed + unconfirmed;
         if json {
@@ -236,7 +237,7 @@ impl Count {
             return json_line(out, &ReleasedLine { r#type: "released", time_unix_us, flows, confirmed });
         }
         write!(out, "released {flows} flows")?;
-        if *unconfirmed > 0 {
+        if *unconfirmed > 0 && confirms {
             write!(out, ", of which the far end has not confirmed {unconfirmed}")?;
         }
         Ok(writeln!(out)?)
@@ -273,10 +274,13 @@ mod tests {
     fn the_last_line_says_whether_all_tears_are_confirmed() {
         let count = Count { confirmed: 3, unconfirmed: 1, ..Count::default() };
         let mut out = Vec::new();
-        count.released(&mut out, false).unwrap();
-        count.released(&mut out, true).unwrap();
+        count.released(&mut out, true, false).unwrap();
+        count.released(&mut out, true, true).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("released 4 flows, of which the far end has not confirmed 1\n"), "{text}");
         assert!(text.contains(r#""flows":4,"confirmed":false"#), "{text}");
+        let mut out = Vec::new();
+        count.released(&mut out, false, false).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "released 4 flows\n");
     }
 }

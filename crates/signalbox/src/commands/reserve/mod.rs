@@ -32,13 +32,13 @@ pub(crate) struct ReserveArgs {
     /// Signaling protocol.
     #[arg(long, value_enum, default_value_t = Signaling::Qos)]
     signaling: Signaling,
-    /// Least rate that will do if the rate is not available, with qos.
+    /// Least rate that will do if the rate is not available, with qos and boomerang.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     at_least: Option<u64>,
     /// The far end of the flow makes the reservation, at the request of this node, with qos.
     #[arg(long, conflicts_with = "bidirectional")]
     receiver_initiated: bool,
-    /// Reserve for the reverse direction as well, with qos.
+    /// Reserve for the reverse direction as well, with qos and boomerang.
     #[arg(long)]
     bidirectional: bool,
     /// TTL of the data, 1 to 255, with rsvp: Path messages have the same.
@@ -81,6 +81,7 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n",
+    "  signalbox reserve 192.0.2.9 --rate 64kbit --bidirectional --proto udp --dport 5004 --signaling boomerang\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
@@ -132,6 +133,26 @@ impl ReserveArgs {
                     usage!("--signaling rsvp needs the IP protocol of the flow: --proto");
                 }
             }
+            Signaling::Boomerang => {
+                let traffic = &wanted.traffic;
+                let foreign = [
+                    (traffic.burst.is_some(), "--burst"),
+                    (traffic.peak.is_some(), "--peak"),
+                    (traffic.max_packet.is_some(), "--max-packet"),
+                    (traffic.min_policed.is_some(), "--min-policed"),
+                    (authority.priority.is_some(), "--priority"),
+                    (wanted.flow.dscp.is_some(), "--dscp"),
+                ];
+                signaling.refuse(&foreign, "its messages have a rate and a code point only")?;
+                let foreign = [
+                    (self.receiver_initiated, "--receiver-initiated"),
+                    (authority.token.is_some(), "--token"),
+                ];
+                signaling.refuse(&foreign, "it belongs to the QoS NSLP")?;
+                let foreign =
+                    [(authority.policy_data.is_some(), "--policy-data"), (self.ttl.is_some(), "--ttl")];
+                signaling.refuse(&foreign, "it belongs to RSVP")?;
+            }
         }
         Ok(v1::ReserveOpen {
             protocol: signaling.protocol().into(),
@@ -143,7 +164,7 @@ impl ReserveArgs {
             authority: authority.request(),
             receiver_initiated: self.receiver_initiated,
             bidirectional: self.bidirectional,
-            confirm_release: *signaling == Signaling::Qos,
+            confirm_release: signaling.confirms(),
             // Without it, the reservation ends with this command, however the command ends.
             request_id: self.request_id.map(|id| id.0.to_vec()),
             ip_ttl: self.ttl.map(Into::into),
@@ -234,10 +255,25 @@ mod tests {
             ("192.0.2.9 --rate 1mbit --delay 5ms", "needs --service guaranteed"),
             ("192.0.2.9 --rate 1mbit --user ann", "no meaning with --signaling qos"),
             ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
-            ("192.0.2.9 --rate 1mbit --signaling udp", "[possible values: qos, rsvp]"),
+            ("192.0.2.9 --rate 1mbit --signaling udp", "[possible values: qos, rsvp, boomerang]"),
         ] {
             let error = open(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn options_that_boomerang_has_no_field_for_are_refused() {
+        let line = "192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling boomerang";
+        let wanted =
+            open(&format!("{line} --bidirectional --at-least 1mbit --service ef --user ann")).unwrap();
+        assert_eq!((wanted.protocol, wanted.bidirectional), (v1::Protocol::Boomerang.into(), true));
+        assert!(!wanted.confirm_release);
+        for more in
+            ["--burst 3k", "--priority 3", "--token 00", "--ttl 5", "--receiver-initiated", "--dscp 4"]
+        {
+            let error = open(&format!("{line} {more}")).unwrap_err();
+            assert!(error.contains("no meaning with --signaling boomerang"), "{error}");
         }
     }
 

@@ -8,7 +8,6 @@ use signalbox_api::v1::reservations_client::ReservationsClient;
 use signalbox_api::v1::reserve_response::Event;
 
 use super::{Call, RELEASE_TIMEOUT, ReserveArgs, print};
-use crate::arguments::Signaling;
 use crate::client::{self, Stop, refusal, wait_until};
 use crate::exit::Exit;
 use crate::print::{json_event, now_unix_us};
@@ -30,7 +29,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: v1::ReserveOpen) -> Resul
     let mut client = ReservationsClient::new(client::channel(&arguments.node.socket).await?);
     let mut call = Call::open(&mut client, open).await?;
     let mut out = std::io::stdout();
-    let mut progress = Progress::new(arguments.signaling == Signaling::Qos);
+    let mut progress = Progress::new(arguments.signaling.confirms());
     let mut deadline = None;
     loop {
         let wake = tokio::select! {

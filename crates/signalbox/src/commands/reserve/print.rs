@@ -18,7 +18,7 @@ pub(super) fn text(out: &mut impl Write, event: &Event, arguments: &ReserveArgs)
             }
             writeln!(out)?;
             match arguments.signaling {
-                Signaling::Qos => Ok(()),
+                Signaling::Qos | Signaling::Boomerang => Ok(()),
                 Signaling::Rsvp => writeln!(out, "announced; waiting for a receiver to reserve"),
             }
         }
@@ -36,7 +36,7 @@ pub(super) fn text(out: &mut impl Write, event: &Event, arguments: &ReserveArgs)
         Event::Lost(failure) => path::failure(out, "lost", failure),
         Event::Interrupted(failure) => path::failure(out, "interrupted", failure),
         Event::ChangeRefused(failure) => path::failure(out, "the change is refused", failure),
-        Event::Released(released) if released.confirmed || arguments.signaling == Signaling::Rsvp => {
+        Event::Released(released) if released.confirmed || !arguments.signaling.confirms() => {
             writeln!(out, "released")
         }
         Event::Released(_) => writeln!(out, "released here; the far end has not confirmed it"),

@@ -1,5 +1,6 @@
 //! `signalbox show`: the state of the node. Each view is a file with a `mod` line and a line in the table below.
 
+mod boomerang;
 mod config;
 mod counters;
 mod gist;
@@ -48,7 +49,7 @@ const HELP: &str = concat!(
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
     "JSON: one row a line, with the types node, interface, metric, config, reservation, gist_session, gist_peer, gist_association,\n",
-    "qos_session, rsvp_session, rsvp_neighbor; docs/schema/ describes each.",
+    "qos_session, rsvp_session, rsvp_neighbor, boomerang_flow; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -85,6 +86,9 @@ views! {
     /// State of RSVP: sessions, neighbors.
     #[command(subcommand)]
     Rsvp(rsvp::RsvpView) => rsvp::show,
+    /// State of Boomerang.
+    #[command(subcommand)]
+    Boomerang(boomerang::BoomerangView) => boomerang::show,
 }
 
 /// No arguments.

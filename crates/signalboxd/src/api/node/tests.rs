@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use signalbox_api::boomerang::v1::boomerang_client::BoomerangClient;
 use signalbox_api::gist::v1::gist_client::GistClient;
 use signalbox_api::ping::v1::ping_client::PingClient;
 use signalbox_api::qos::v1::qos_client::QosClient;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 use signalbox_api::v1;
 use signalbox_api::v1::node_client::NodeClient;
-use signalbox_api::{gist, ping, qos, rsvp};
+use signalbox_api::{boomerang, gist, ping, qos, rsvp};
 use tonic::Code;
 
 use crate::requests::LoopRequest;
@@ -160,6 +161,10 @@ async fn without_the_protocol_the_remedy_is_named() {
         GistClient::new(channel()).list_peers(gist::v1::ListPeersRequest::default()).await.map(drop),
         QosClient::new(channel()).list_sessions(qos::v1::ListSessionsRequest::default()).await.map(drop),
         RsvpClient::new(channel()).list_neighbors(rsvp::v1::ListNeighborsRequest::default()).await.map(drop),
+        BoomerangClient::new(channel())
+            .list_flows(boomerang::v1::ListFlowsRequest::default())
+            .await
+            .map(drop),
         NodeClient::new(channel()).list_interfaces(v1::ListInterfacesRequest::default()).await.map(drop),
     ];
     for refused in refused {

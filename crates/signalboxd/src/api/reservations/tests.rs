@@ -7,7 +7,7 @@ use signalbox_api::v1::reserve_response::Event;
 use signalbox_core::SessionId;
 use signalbox_core::mri::PathCoupled;
 use signalbox_node::qos::{self, Failure, Granted, QosEvent, Quality};
-use signalbox_node::{Command, Event as NodeEvent, rsvp};
+use signalbox_node::{Command, Event as NodeEvent, boomerang, rsvp};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
@@ -216,6 +216,44 @@ async fn a_sender_of_rsvp_is_granted_when_a_receiver_reserves() {
     let released = Command::Rsvp { id: open.id, command: rsvp::Command::ReleaseSender };
     assert_eq!(rig.command().await.0, released);
     assert_eq!(client.event().await, Event::Released(v1::ReserveReleased { confirmed: false }));
+    assert_eq!(client.events.message().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_loop_of_boomerang_is_granted_changed_and_lost() {
+    let mut rig = Rig::new(ALL).await;
+    let first = v1::ReserveOpen { protocol: v1::Protocol::Boomerang.into(), bidirectional: true, ..wanted() };
+    let call = call(&rig, ReserveMessage::Open(first));
+    let mut open = rig.open().await;
+    let Command::Boomerang { command: boomerang::Command::Open(request), .. } = &open.command else {
+        panic!("{:?}", open.command)
+    };
+    let rates = boomerang::Rates { forward: 1_000_000, reverse: 1_000_000 };
+    assert_eq!((&request.rates[..], request.dscp, request.user), (&[rates][..], 46, None));
+    open.done();
+    let mut client = call.await.unwrap().unwrap();
+    assert!(matches!(client.event().await, Event::Started(_)));
+    let id = open.id;
+    let mut event = |event| open.event(NodeEvent::Boomerang { id, event });
+    let reserved = |rates| boomerang::BoomerangEvent::Reserved { rates, refresh: 30, loops: 1 };
+    assert_eq!(event(reserved(rates)), Delivery::Queued);
+    let Event::Granted(grant) = client.event().await else { panic!("it is granted") };
+    assert_eq!((grant.traffic.unwrap().rate_octets_per_s, grant.rerouted), (125_000, false));
+
+    client.request(change(250_000)).await;
+    let more = boomerang::Rates { forward: 2_000_000, reverse: 2_000_000 };
+    let changed = Command::Boomerang { id, command: boomerang::Command::Change(more) };
+    assert_eq!(rig.command().await.0, changed);
+    let offer = boomerang::Rates { forward: 800, reverse: 0 };
+    let node = Some("192.0.2.77".parse().unwrap());
+    let refusal = boomerang::Refusal { offer, node, reason: boomerang::Reason::Resources };
+    event(boomerang::BoomerangEvent::ChangeRefused(refusal));
+    let Event::ChangeRefused(refused) = client.event().await else { panic!("it is refused") };
+    assert_eq!((refused.cause(), refused.available_octets_per_s), (v1::Cause::Admission, Some(100)));
+    assert_eq!(refused.node.as_deref(), Some("192.0.2.77"));
+    assert_eq!(event(boomerang::BoomerangEvent::Unanswered), Delivery::Last);
+    let Event::Lost(lost) = client.event().await else { panic!("it is lost") };
+    assert_eq!(lost.cause(), v1::Cause::Expired);
     assert_eq!(client.events.message().await.unwrap(), None);
 }
 

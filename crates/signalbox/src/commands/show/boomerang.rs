@@ -1,0 +1,65 @@
+//! `signalbox show boomerang`: the reservations of a node on the path.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Subcommand;
+use signalbox_api::boomerang::v1;
+use signalbox_api::boomerang::v1::boomerang_client::BoomerangClient;
+
+use super::ListArgs;
+use crate::arguments::OutputArgs;
+use crate::client;
+use crate::exit::Exit;
+use crate::print::{duration, enum_text, flow, or_dash, rate, service, table};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BoomerangView {
+    /// Flows that this node holds a reservation for, each in one direction.
+    Flows(ListArgs),
+}
+
+pub(super) async fn show(view: &BoomerangView, socket: &Path, output: OutputArgs) -> Result<Exit> {
+    let BoomerangView::Flows(list) = view;
+    let mut client = BoomerangClient::new(client::channel(socket).await?);
+    let (address, limit) = (list.address(), list.limit);
+    let request = v1::ListFlowsRequest { address, limit, page_token: Vec::new() };
+    table::list(client.list_flows(request).await, output, &COLUMNS, cells).await
+}
+
+const COLUMNS: [&str; 9] =
+    ["flow", "reserved by", "initiator", "interface", "rate", "service", "refresh", "proved", "expires"];
+
+fn cells(row: &v1::Flow) -> Vec<[String; 9]> {
+    let held = row.held.as_ref();
+    vec![[
+        or_dash(row.flow.as_ref().map(flow)),
+        enum_text(row.pass().as_str_name(), "PASS_"),
+        row.initiator.clone(),
+        or_dash(held.and_then(|held| held.interface.as_ref()).map(|interface| &interface.name)),
+        or_dash(held.and_then(|held| held.traffic).map(|traffic| rate(traffic.rate_octets_per_s))),
+        or_dash(held.and_then(|held| held.service.as_ref()).map(service)),
+        duration(row.refresh_us),
+        if row.proved { "yes" } else { "no" }.to_owned(),
+        or_dash(row.expires_in_us.map(duration)),
+    ]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_shows_its_direction_and_its_end() {
+        let row = v1::Flow {
+            pass: v1::Pass::Reply.into(),
+            initiator: "10.0.0.1".into(),
+            refresh_us: 30_000_000,
+            expires_in_us: Some(105_000_000),
+            ..v1::Flow::default()
+        };
+        let cells = cells(&row).remove(0);
+        assert_eq!(cells[..3], ["-", "reply", "10.0.0.1"]);
+        assert_eq!(cells[6..], ["30s", "no", "1m45s"]);
+    }
+}

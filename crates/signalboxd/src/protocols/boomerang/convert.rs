@@ -1,0 +1,229 @@
+//! Reservations by Boomerang at the edge of the API.
+
+use signalbox_api::v1;
+use signalbox_api::v1::service::Service as ApiService;
+use signalbox_node::boomerang::{Rates, Reason as Why, Refusal, Rejected, Request};
+use tonic::Status;
+
+use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::types::{Flow, number};
+
+/// Pairs of rates that a request offers from the one that is wanted to the least that will do.
+const STEPS: u32 = 8;
+/// Code point of the PHB without another wish: Expedited Forwarding.
+const EF: u8 = 46;
+
+/// The reservation that a client asks for.
+pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
+    const FLOW: &str = "open.flow";
+    let authority = open.authority.clone().unwrap_or_default();
+    for (field, given) in [
+        ("open.receiver_initiated", open.receiver_initiated),
+        ("open.confirm_release", open.confirm_release),
+        ("open.ip_ttl", open.ip_ttl.is_some()),
+        ("open.authority.session_auth", authority.session_auth.is_some()),
+        ("open.authority.policy_data", authority.policy_data.is_some()),
+        ("open.authority.priority", authority.priority.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(field, "Boomerang has none: leave it out"));
+        }
+    }
+    let flow = Flow::read(FLOW, open.flow.as_ref())?;
+    let (src, far_end) = flow.hosts(FLOW)?;
+    for (part, given) in [
+        ("dscp", flow.dscp.is_some()),
+        ("spi", flow.spi.is_some()),
+        ("flow_label", flow.flow_label.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(format!("{FLOW}.{part}"), "a flow of Boomerang has none: leave it out"));
+        }
+    }
+    let wanted = rate("open.traffic", open.traffic.as_ref())?;
+    let least = match open.min_rate_octets_per_s {
+        Some(least) => bits("open.min_rate_octets_per_s", least)?,
+        None => wanted,
+    };
+    if least > wanted {
+        return Err(Wrong::new("open.min_rate_octets_per_s", "above the rate of the traffic"));
+    }
+    Ok(Request {
+        far_end,
+        src,
+        dst: None,
+        protocol: flow.protocol,
+        src_port: flow.src_port,
+        dst_port: flow.dst_port,
+        dscp: dscp("open.service", open.service.as_ref())?,
+        rates: steps(wanted, least).map(|rate| pair(rate, open.bidirectional)).collect(),
+        refresh: None,
+        user: authority.user.map(|name| user("open.authority.user", &name)).transpose()?,
+    })
+}
+
+/// The rates in both directions.
+pub(super) const fn pair(rate: u32, bidirectional: bool) -> Rates {
+    Rates { forward: rate, reverse: if bidirectional { rate } else { 0 } }
+}
+
+/// Rates from the first to the last one, evenly spaced.
+fn steps(first: u32, last: u32) -> impl Iterator<Item = u32> {
+    let step = move |number: u32| {
+        let down = u64::from(first - last) * u64::from(number) / u64::from(STEPS - 1);
+        first - u32::try_from(down).unwrap_or(0)
+    };
+    let inner = (1..STEPS - 1).map(step).filter(move |_| first > last);
+    let end = (first > last).then_some(last);
+    std::iter::once(first).chain(inner).chain(end)
+}
+
+/// The rate of a token bucket in bit/s: a message has no other parameter.
+pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, Wrong> {
+    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+    for (name, given) in [
+        ("burst_octets", bucket.burst_octets.is_some()),
+        ("peak_octets_per_s", bucket.peak_octets_per_s.is_some()),
+        ("min_policed_octets", bucket.min_policed_octets.is_some()),
+        ("max_packet_octets", bucket.max_packet_octets.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(format!("{field}.{name}"), "Boomerang has a rate only: leave it out"));
+        }
+    }
+    bits(&format!("{field}.rate_octets_per_s"), bucket.rate_octets_per_s)
+}
+
+fn bits(field: &str, octets: u64) -> Result<u32, Wrong> {
+    let bits = octets.checked_mul(8).and_then(|bits| u32::try_from(bits).ok()).filter(|bits| *bits > 0);
+    bits.ok_or_else(|| Wrong::new(field, "1 to 536870911"))
+}
+
+fn dscp(field: &str, service: Option<&v1::Service>) -> Result<u8, Wrong> {
+    match service.and_then(|service| service.service.as_ref()) {
+        None => Ok(EF),
+        Some(ApiService::Dscp(code)) => number(&format!("{field}.dscp"), *code, 0, 63),
+        Some(ApiService::ControlledLoad(_) | ApiService::Guaranteed(_)) => {
+            Err(Wrong::new(field, "Boomerang has code points: give one, or leave it out for EF"))
+        }
+    }
+}
+
+fn user(field: &str, name: &str) -> Result<[u8; 8], Wrong> {
+    let wrong = || Wrong::new(field, "at most 8 printable ASCII characters");
+    let mut octets = [0; 8];
+    let place = octets.get_mut(..name.len()).filter(|_| name.bytes().all(|octet| octet.is_ascii_graphic()));
+    place.ok_or_else(wrong)?.copy_from_slice(name.as_bytes());
+    Ok(octets)
+}
+
+/// What the path reserved.
+pub(super) fn path_grant(rates: Rates, dscp: u8, rerouted: bool) -> v1::PathGrant {
+    v1::PathGrant {
+        traffic: Some(v1::TokenBucket {
+            rate_octets_per_s: u64::from(rates.forward).div_ceil(8),
+            ..v1::TokenBucket::default()
+        }),
+        service: Some(v1::Service { service: Some(ApiService::Dscp(dscp.into())) }),
+        rerouted,
+        ..v1::PathGrant::default()
+    }
+}
+
+/// A refusal of the path.
+pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
+    let cause = match refusal.reason {
+        Why::Resources | Why::Full => v1::Cause::Admission,
+        Why::Policy => v1::Cause::Policy,
+        Why::Conflict => v1::Cause::Conflict,
+        Why::Unsupported | Why::BadRequest => v1::Cause::Protocol,
+        // The drafts have one reason.
+        Why::Unknown => v1::Cause::Admission,
+    };
+    v1::Failure {
+        cause: cause.into(),
+        message: refusal.reason.to_string(),
+        node: refusal.node.map(|node| node.to_string()),
+        available_octets_per_s: Some(u64::from(refusal.offer.forward) / 8),
+        ..v1::Failure::default()
+    }
+}
+
+/// No message came back.
+pub(super) fn silence(cause: v1::Cause) -> v1::Failure {
+    let message = "no reply: the far end answers no pings, or a message was lost each time".to_owned();
+    v1::Failure { cause: cause.into(), message, ..v1::Failure::default() }
+}
+
+/// The status for a request that the engine rejects.
+pub(super) fn rejected(why: Rejected) -> Status {
+    match why {
+        Rejected::NotRunning => not_running("boomerang"),
+        Rejected::Address | Rejected::Ports => Wrong::new("open.flow", why).into(),
+        Rejected::Rates => Wrong::new("open.traffic", why).into(),
+        Rejected::Refresh | Rejected::Dscp => Wrong::new("open", why).into(),
+        Rejected::NoRoute => Reason::NoRoute.status(why),
+        Rejected::Full => Reason::TableFull.status(why),
+        Rejected::NoSession | Rejected::NameTaken => Reason::Internal.status(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_fall_in_even_steps_to_the_least() {
+        assert_eq!(steps(8, 8).collect::<Vec<_>>(), [8]);
+        let many: Vec<u32> = steps(800_000, 100_000).collect();
+        assert_eq!(many.len(), 8);
+        assert_eq!((many[0], many[1], many[7]), (800_000, 700_000, 100_000));
+        let few: Vec<u32> = steps(5, 3).collect();
+        assert!(few.is_sorted_by(|one, next| one >= next) && few.last() == Some(&3), "{few:?}");
+    }
+
+    #[test]
+    fn what_boomerang_does_not_have_is_refused() {
+        let open = || v1::ReserveOpen {
+            flow: Some(v1::FlowSpec { destination: Some("192.0.2.9".into()), ..Default::default() }),
+            traffic: Some(v1::TokenBucket { rate_octets_per_s: 8000, ..Default::default() }),
+            ..Default::default()
+        };
+        let read = request(&open()).unwrap();
+        assert_eq!((read.dscp, &read.rates[..]), (EF, &[pair(64_000, false)][..]));
+        let bucket = |bucket| v1::ReserveOpen { traffic: Some(bucket), ..open() };
+        let user = |name: &str| v1::Authority { user: Some(name.into()), ..Default::default() };
+        let service = |service| Some(v1::Service { service: Some(service) });
+        for (wrong, field) in [
+            (v1::ReserveOpen { receiver_initiated: true, ..open() }, "open.receiver_initiated"),
+            (v1::ReserveOpen { ip_ttl: Some(3), ..open() }, "open.ip_ttl"),
+            (v1::ReserveOpen { min_rate_octets_per_s: Some(8001), ..open() }, "open.min_rate_octets_per_s"),
+            (v1::ReserveOpen { authority: Some(user("too long a name")), ..open() }, "open.authority.user"),
+            (v1::ReserveOpen { service: service(ApiService::Dscp(64)), ..open() }, "open.service.dscp"),
+            (
+                v1::ReserveOpen {
+                    service: service(ApiService::ControlledLoad(v1::ControlledLoad {})),
+                    ..open()
+                },
+                "open.service",
+            ),
+            (
+                bucket(v1::TokenBucket {
+                    rate_octets_per_s: 1,
+                    burst_octets: Some(3000),
+                    ..Default::default()
+                }),
+                "open.traffic.burst_octets",
+            ),
+            (
+                bucket(v1::TokenBucket { rate_octets_per_s: 1 << 29, ..Default::default() }),
+                "open.traffic.rate_octets_per_s",
+            ),
+        ] {
+            assert_eq!(request(&wrong).unwrap_err().field, field);
+        }
+        let named = v1::ReserveOpen { authority: Some(user("ann")), bidirectional: true, ..open() };
+        let named = request(&named).unwrap();
+        assert_eq!((named.user, named.rates[0].reverse), (Some(*b"ann\0\0\0\0\0"), 64_000));
+    }
+}

@@ -1,0 +1,148 @@
+//! Reservations of clients by Boomerang.
+
+use std::future::pending;
+use std::time::Duration;
+
+use signalbox_api::v1;
+use signalbox_api::v1::reserve_response::Event;
+use signalbox_core::ReserverId;
+use signalbox_node::boomerang::{BoomerangEvent, Command as BoomerangCommand};
+use signalbox_node::{Command, ProtocolId};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Reservations, convert};
+use crate::api::Api;
+use crate::api::errors::{Wrong, stopping};
+use crate::api::reserver::{Reserver, Standing, change_refused};
+use crate::requests::{LoopHandle, Opened};
+
+/// Boomerang.
+pub(crate) struct Boomerang;
+
+/// A reservation of a client.
+struct Reservation {
+    handle: LoopHandle,
+    opened: Opened<Reservations>,
+    bidirectional: bool,
+    dscp: u8,
+    granted: bool,
+    /// The path has not answered a change yet.
+    changing: bool,
+    /// When it ends by itself.
+    ends: Option<Instant>,
+}
+
+#[tonic::async_trait]
+impl Reserver for Boomerang {
+    fn id(&self) -> ProtocolId {
+        ProtocolId::Boomerang
+    }
+
+    fn owner(&self) -> ReserverId {
+        ReserverId::BOOMERANG
+    }
+
+    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+        let request = convert::request(open)?;
+        let dscp = request.dscp;
+        let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Open(request)).await?;
+        // What the node rejects at once is the first event.
+        if let Some(BoomerangEvent::Rejected(why)) = opened.events.waiting() {
+            return Err(convert::rejected(why));
+        }
+        let started = v1::ReserveStarted {
+            id: opened.lease.id.to_string(),
+            session_id: None,
+            flow: open.flow.clone(),
+            taken_over: false,
+        };
+        let handle = api.handle.clone();
+        let standing = Reservation {
+            handle,
+            opened,
+            bidirectional: open.bidirectional,
+            dscp,
+            granted: false,
+            changing: false,
+            ends: open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold)),
+        };
+        Ok((Event::Started(started), Box::new(standing)))
+    }
+
+    async fn query(&self, _: &Api, _: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+        Err(Wrong::new("protocol", "a query by Boomerang is not built: use qos").into())
+    }
+}
+
+impl Reservation {
+    fn event(&mut self, event: BoomerangEvent) -> Result<Event, Status> {
+        Ok(match event {
+            BoomerangEvent::Reserved { rates, .. } => {
+                let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
+                Event::Granted(convert::path_grant(rates, self.dscp, !asked))
+            }
+            BoomerangEvent::Refused(refusal) if self.granted => Event::Lost(convert::failure(&refusal)),
+            BoomerangEvent::Refused(refusal) => Event::Failed(convert::failure(&refusal)),
+            BoomerangEvent::ChangeRefused(refusal) => {
+                self.changing = false;
+                Event::ChangeRefused(convert::failure(&refusal))
+            }
+            BoomerangEvent::Unanswered if self.granted => Event::Lost(convert::silence(v1::Cause::Expired)),
+            BoomerangEvent::Unanswered => Event::Failed(convert::silence(v1::Cause::NoAnswer)),
+            BoomerangEvent::Rejected(why) if self.granted => {
+                self.changing = false;
+                change_refused(v1::Cause::Protocol, &why.to_string())
+            }
+            BoomerangEvent::Rejected(why) => return Err(convert::rejected(why)),
+            BoomerangEvent::Closed => Event::Released(v1::ReserveReleased { confirmed: false }),
+        })
+    }
+
+    async fn post(&self, command: BoomerangCommand) -> Result<(), Status> {
+        self.handle.post(Command::Boomerang { id: self.opened.lease.id, command }).await
+    }
+}
+
+#[tonic::async_trait]
+impl Standing for Reservation {
+    async fn next(&mut self) -> Result<Event, Status> {
+        loop {
+            let ends = self.ends;
+            let end = async {
+                match ends {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = self.opened.events.next() => event.ok_or_else(stopping)??,
+                () = end => {
+                    self.release().await?;
+                    continue;
+                }
+            };
+            return self.event(event);
+        }
+    }
+
+    async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
+        if !self.granted || self.changing {
+            let message = "the path has not answered the last request yet: wait for its event";
+            return Ok(Some(change_refused(v1::Cause::Conflict, message)));
+        }
+        let rate = convert::rate("change.traffic", Some(traffic))?;
+        self.changing = true;
+        let rates = convert::pair(rate, self.bidirectional);
+        self.post(BoomerangCommand::Change(rates)).await.map(|()| None)
+    }
+
+    async fn release(&mut self) -> Result<(), Status> {
+        self.ends = None;
+        self.post(BoomerangCommand::Close).await
+    }
+
+    async fn close(self: Box<Self>) {
+        self.opened.lease.close().await;
+    }
+}

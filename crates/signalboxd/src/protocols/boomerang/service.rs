@@ -1,0 +1,77 @@
+//! The service `Boomerang`: the reservations of the node on the path.
+
+use signalbox_api::boomerang::v1;
+use signalbox_api::boomerang::v1::boomerang_server::{Boomerang, BoomerangServer};
+use signalbox_node::ProtocolId;
+use signalbox_node::boomerang::{FlowView, Pass};
+use tonic::{Request, Response, Status};
+
+use crate::api::pages::{Range, page, pages};
+use crate::api::{Api, held, types};
+use crate::requests::Replies;
+
+page!(9: v1::ListFlowsResponse, flows: v1::Flow);
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct BoomerangService {
+    api: Api,
+}
+
+/// The generated server with this service.
+pub(crate) fn server(api: &Api) -> BoomerangServer<BoomerangService> {
+    BoomerangServer::new(BoomerangService { api: api.clone() })
+}
+
+#[tonic::async_trait]
+impl Boomerang for BoomerangService {
+    type ListFlowsStream = Replies<v1::ListFlowsResponse>;
+
+    async fn list_flows(
+        &self,
+        request: Request<v1::ListFlowsRequest>,
+    ) -> Result<Response<Self::ListFlowsStream>, Status> {
+        self.api.must_run(ProtocolId::Boomerang)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from: u32, most| {
+            let mut found = Vec::new();
+            let next = view.node.boomerang().and_then(|boomerang| {
+                boomerang.walk(from, |row| {
+                    if types::has_end(address, [row.filter.src.addr, row.filter.dst.addr]) {
+                        found.push(row);
+                    }
+                    found.len() < most
+                })
+            });
+            let now = view.now;
+            let rows = found.iter().map(|row| {
+                let held = held::of_grant(view, row.grant);
+                v1::Flow {
+                    expires_in_us: row.expires.map(|at| types::micros(at.since(now))),
+                    ..flow(row, held)
+                }
+            });
+            (rows.collect(), next)
+        });
+        list.map(Response::new)
+    }
+}
+
+/// A reservation without the time that is left to it.
+fn flow(row: &FlowView, held: Option<signalbox_api::v1::Reservation>) -> v1::Flow {
+    let pass = match row.pass {
+        Pass::Request => v1::Pass::Request,
+        Pass::Reply => v1::Pass::Reply,
+    };
+    v1::Flow {
+        flow: Some(types::filter(&row.filter)),
+        pass: pass.into(),
+        initiator: row.initiator.to_string(),
+        refresh_us: u64::from(row.refresh) * 1_000_000,
+        proved: row.proved,
+        expires_in_us: None,
+        held,
+    }
+}
