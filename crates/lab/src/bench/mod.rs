@@ -2,20 +2,24 @@
 //!
 //! Every benchmark prints its goals beside what it measured, reached or not, and exits 0 if it could measure.
 
+mod boomerang;
 mod engine;
 mod forward;
 mod machine;
 mod rsvp;
 mod runs;
 
+use forward::boomerang as boomerang_forward;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+pub use boomerang::BoomerangArgs;
 pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
+pub use forward::boomerang::BoomerangForwardArgs;
 pub use rsvp::RsvpArgs;
 
 /// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
@@ -58,11 +62,15 @@ benchmarks! {
         Gist => engine::EngineArgs,
         /// An RSVP router: time per new, refreshed and torn Path and Resv, memory per session.
         Rsvp => rsvp::RsvpArgs,
+        /// A Boomerang router: time per new, refreshed, changed and released reservation, memory of each.
+        Boomerang => boomerang::BoomerangArgs,
     }
     /// A node on real sockets between two namespaces.
     Forward as ForwardCommand {
         /// GIST messages per second, and those of a bare forwarder in its place.
         Gist => forward::ForwardArgs,
+        /// Boomerang refreshes per second, and the same Echoes through a bare forwarder in its place.
+        Boomerang => boomerang_forward::BoomerangForwardArgs,
     }
 }
 

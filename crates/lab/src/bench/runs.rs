@@ -56,8 +56,10 @@ impl Limit {
 
 /// A benchmark.
 pub(super) struct Bench<'a> {
-    /// Its name as a command.
+    /// Its name in JSON.
     pub(super) name: &'static str,
+    /// The words behind `signalbox bench`.
+    pub(super) command: [&'static str; 2],
     pub(super) columns: &'static [Column],
     pub(super) limits: &'static [Limit],
     /// Further options, which runs in other processes get as well.
@@ -100,7 +102,7 @@ impl Bench<'_> {
     fn in_child(&self, sessions: u32) -> Result<Run> {
         let program = std::env::current_exe().context("cannot find the own program")?;
         let mut command = Command::new(program);
-        command.args(["bench", self.name, "--json", "--sessions", &sessions.to_string()]);
+        command.arg("bench").args(self.command).args(["--json", "--sessions", &sessions.to_string()]);
         for (name, value) in self.options {
             command.args([format!("--{name}"), value.to_string()]);
         }

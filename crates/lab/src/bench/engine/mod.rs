@@ -61,7 +61,14 @@ pub(super) fn is_data(payload: &[u8]) -> bool {
 pub(super) fn run(args: &EngineArgs) -> Result<()> {
     let (json, messages) = (args.json, args.messages);
     let options = &[("messages", messages)];
-    let bench = Bench { name: "gist-engine", columns: COLUMNS, limits: LIMITS, options, json };
+    let bench = Bench {
+        name: "gist-engine",
+        command: ["engine", "gist"],
+        columns: COLUMNS,
+        limits: LIMITS,
+        options,
+        json,
+    };
     bench.run(&args.sessions, |sessions| measure(sessions, messages))
 }
 

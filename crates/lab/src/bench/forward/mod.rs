@@ -1,6 +1,7 @@
 //! `bench forward gist`: the daemon between two namespaces, and bare forwarders in its place.
 
 mod bare;
+pub(super) mod boomerang;
 mod ends;
 mod site;
 mod source;
@@ -32,6 +33,11 @@ const LOSS_ALLOWED: f64 = 0.001;
 const SETTLE: Duration = Duration::from_millis(50);
 /// A full receive buffer of 8 MB is read much sooner than this many looks take.
 const SETTLE_LOOKS: usize = 100;
+
+/// State that outlasts the measurement without neighbours to refresh it, and no rate limits: both are for networks, and this
+/// is a bench.
+const SETTINGS: &str = "node.protocols = [\"gist\", \"ping\"]\n[gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\n\
+     message_rate = \"0/s\"\nintercept_rate = \"0/s\"\nquery_rate_per_source = \"0/s\"\n";
 
 /// Options of `bench forward gist`.
 #[derive(Debug, Clone, Args)]
@@ -96,7 +102,7 @@ pub(super) fn run(args: &ForwardArgs) -> Result<()> {
 }
 
 fn through_node(site: &Site, args: &ForwardArgs) -> Result<(Lane, Recorded)> {
-    let _daemon = Daemon::start(site, MIDDLE_PROCESSOR)?;
+    let _daemon = Daemon::start(site, MIDDLE_PROCESSOR, SETTINGS)?;
     let recorded = ends::establish(site, args.sessions)?;
     let steps = sweep(site, args, &recorded)?;
     Ok((Lane { name: "node", steps }, recorded))
@@ -161,18 +167,18 @@ fn fill(site: &Site, source: &UdpSocket, messages: &[Vec<u8>]) -> Result<()> {
     for _ in 0..200 {
         source::send(source, messages, 20_000, Duration::from_millis(50))?;
         if site.arrived()? > start {
-            return settle(site);
+            return settle(|| site.arrived());
         }
     }
     anyhow::bail!("nothing reaches the sink")
 }
 
 /// Waits until no message arrives any more.
-fn settle(site: &Site) -> Result<()> {
+fn settle(arrived: impl Fn() -> Result<u64>) -> Result<()> {
     for _ in 0..SETTLE_LOOKS {
-        let before = site.arrived()?;
+        let before = arrived()?;
         thread::sleep(SETTLE);
-        if site.arrived()? == before {
+        if arrived()? == before {
             return Ok(());
         }
     }
@@ -182,7 +188,7 @@ fn settle(site: &Site) -> Result<()> {
 fn step(site: &Site, source: &UdpSocket, messages: &[Vec<u8>], rate: u64, span: Duration) -> Result<Step> {
     let (arrived, overrun) = (site.arrived()?, site.overrun()?);
     let (sent, time) = source::send(source, messages, rate, span)?;
-    settle(site)?;
+    settle(|| site.arrived())?;
     Ok(Step {
         offered: rate,
         sent,

@@ -60,15 +60,27 @@ impl Site {
         Ok(site)
     }
 
+    /// Returns the ICMP Echo Requests that reached the sink so far, which answers none
+    /// ([`Site::silence`]).
+    pub(super) fn echoes(&self) -> Result<u64> {
+        counter(&self.sink, "Icmp: ", "InEchos")
+    }
+
+    /// Makes the sink leave Echo Requests unanswered.
+    pub(super) fn silence(&self) -> Result<()> {
+        let written = self.sink.run(|| fs::write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1"))?;
+        written.context("cannot keep the sink from answering pings")
+    }
+
     /// Returns the UDP datagrams that reached the sink's port so far. Its socket is not read, so that the kernel counts
     /// each of them as a drop by a full buffer.
     pub(super) fn arrived(&self) -> Result<u64> {
-        udp_counter(&self.sink, "RcvbufErrors")
+        counter(&self.sink, "Udp: ", "RcvbufErrors")
     }
 
     /// Returns the UDP datagrams that the middle node dropped because it was too slow.
     pub(super) fn overrun(&self) -> Result<u64> {
-        udp_counter(&self.middle, "RcvbufErrors")
+        counter(&self.middle, "Udp: ", "RcvbufErrors")
     }
 
     /// Opens a socket in `namespace` with this address and port.
@@ -96,10 +108,12 @@ fn sweep() -> Result<()> {
     Ok(())
 }
 
-fn udp_counter(namespace: &Namespace, name: &str) -> Result<u64> {
+/// A counter of `group`, which the lines of its names and of its values begin with.
+fn counter(namespace: &Namespace, group: &str, name: &str) -> Result<u64> {
     let text = namespace.run(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
-    let mut udp = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
-    let (names, values) = udp.next().zip(udp.next()).context("no UDP counters in /proc/net/snmp")?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
+    let found = lines.next().zip(lines.next());
+    let (names, values) = found.with_context(|| format!("no {group}in /proc/net/snmp"))?;
     let pair = names.split(' ').zip(values.split(' ')).find(|(found, _)| *found == name);
     let value = pair.with_context(|| format!("no {name} in /proc/net/snmp"))?.1;
     value.parse().with_context(|| format!("{name} in /proc/net/snmp is {value}"))
@@ -123,18 +137,14 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts it in the middle, on one processor, and waits until it listens.
-    pub(super) fn start(site: &Site, processor: usize) -> Result<Self> {
+    /// `settings` are the protocols of the node, and their sections.
+    pub(super) fn start(site: &Site, processor: usize, settings: &str) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("signalbox-bench-{}", std::process::id()));
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let socket = directory.join("control");
         let config = directory.join("signalboxd.toml");
-        // State that outlasts the measurement without neighbours to refresh it, and no rate limits: both are
-        // for networks, and this is a bench.
         let text = format!(
-            "version = 1\n[node]\nname = \"middle\"\nprotocols = [\"gist\", \"ping\"]\n\
-             [control]\nsocket = \"{}\"\n\
-             [gist]\nstate_validity = \"10m\"\ninactivity = \"10m\"\nmessage_rate = \"0/s\"\nintercept_rate = \"0/s\"\nquery_rate_per_source = \"0/s\"\n\
-             [log]\nlevel = \"warn\"\n",
+            "version = 1\nnode.name = \"middle\"\ncontrol.socket = \"{}\"\nlog.level = \"warn\"\n{settings}",
             socket.display()
         );
         fs::write(&config, text).with_context(|| config.display().to_string())?;

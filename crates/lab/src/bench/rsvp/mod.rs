@@ -48,7 +48,14 @@ const LIMITS: &[Limit] = &[
 
 pub(super) fn run(args: &RsvpArgs) -> Result<()> {
     let json = args.json;
-    let bench = Bench { name: "rsvp-engine", columns: COLUMNS, limits: LIMITS, options: &[], json };
+    let bench = Bench {
+        name: "rsvp-engine",
+        command: ["engine", "rsvp"],
+        columns: COLUMNS,
+        limits: LIMITS,
+        options: &[],
+        json,
+    };
     bench.run(&args.sessions, measure)
 }
 
