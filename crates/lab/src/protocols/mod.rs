@@ -4,6 +4,7 @@
 //! report shows of it, and its own steps and checks. The readers are written for the lab: what a check finds on the
 //! wire must not rest on the code that is checked.
 
+pub(crate) mod boomerang;
 pub(crate) mod gist;
 pub(crate) mod ping;
 pub(crate) mod qos;
@@ -22,7 +23,8 @@ use crate::observe::trace::Frame;
 use crate::report::Section;
 
 /// All protocols, in the order in which the report shows them.
-const PROTOCOLS: &[&dyn Protocol] = &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp];
+const PROTOCOLS: &[&dyn Protocol] =
+    &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp, &boomerang::Boomerang];
 
 /// Names of protocols.
 pub(crate) type Set = BTreeSet<&'static str>;
