@@ -1,5 +1,6 @@
 //! Boomerang nodes with messages and times in, and messages and times out.
 
+mod grant;
 mod initiator;
 mod path;
 mod proof;

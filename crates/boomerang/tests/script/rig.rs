@@ -12,6 +12,7 @@ use signalbox_boomerang::wire::{
 };
 use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::packet::Received;
+use signalbox_core::traffic::ReservationId;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
@@ -134,6 +135,8 @@ pub(crate) struct Rig {
     pub(crate) routes: BTreeMap<IpAddr, u32>,
     pub(crate) lookups: u32,
     pub(crate) installs: u32,
+    /// What the kernel was asked to remove.
+    pub(crate) removed: Vec<ReservationId>,
     pub(crate) answer_lookups: bool,
     pub(crate) open: Vec<(u64, IpAddr)>,
     sent: Vec<Sent>,
@@ -174,6 +177,7 @@ impl Rig {
             routes: BTreeMap::new(),
             lookups: 0,
             installs: 0,
+            removed: Vec::new(),
             answer_lookups: true,
             open: Vec::new(),
             sent: Vec::new(),
@@ -220,6 +224,7 @@ impl Rig {
                         self.installs += 1;
                         self.resources.installed(id, Ok(()));
                     }
+                    ResourceOutput::Remove { id } => self.removed.push(id),
                     ResourceOutput::Lost { owner, grant, why } => {
                         assert_eq!(owner.protocol, PROTOCOL);
                         lost.push((owner.key, grant, why));

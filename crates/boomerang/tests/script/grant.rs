@@ -1,0 +1,145 @@
+//! What a reservation is to admission control: packets, rate, service, requester.
+
+use signalbox_boomerang::engine::{Command, Config, Reason};
+use signalbox_boomerang::wire::{Flags, Known, Pass, UserId, edit};
+use signalbox_core::traffic::ServiceClass;
+use signalbox_resources::Config as Resources;
+use signalbox_resources::config::{Action, RuleConfig};
+
+use crate::rig::*;
+
+/// Packets of the reservations, as admission control has them.
+fn filters(rig: &Rig) -> Vec<String> {
+    rig.resources.reservations().flat_map(|row| row.filters).map(ToString::to_string).collect()
+}
+
+/// BOOM-1-02: one micro-flow, the flows between two networks, or all with a code point.
+#[test]
+fn a_group_of_flows_is_one_reservation() {
+    let mut rig = Rig::new();
+    rig.pass(&request(7));
+    assert_eq!(filters(&rig), ["192.0.2.1 port 7 > 198.51.100.2 port 5004 proto 17"]);
+    let mut group = request(8);
+    let mask = &mut group.flow.mask;
+    (mask.src, mask.dst) = (ip("0.0.0.255"), ip("0.0.0.255"));
+    (mask.src_port, mask.dst_port, mask.protocol, mask.tos) = (u16::MAX, u16::MAX, u8::MAX, 0);
+    rig.pass(&group);
+    assert_eq!(filters(&rig)[1], "192.0.2.0/24 > 198.51.100.0/24 dscp 46");
+}
+
+/// BOOM-G7-01: the PHB is that of tos, whatever the mask is. BOOM-G7-02: packets must carry it only if the mask says so.
+/// BOOM-3.2.2-07, BOOM-G33-01: the code point is taken as it is, and tos is not changed. BOOM-G7-04: the flags of the
+/// classifier are ignored.
+#[test]
+fn the_phb_is_that_of_tos() {
+    for (port, mask) in [(1, 0), (2, 0xff)] {
+        let mut rig = Rig::new();
+        let mut one = request(port);
+        (one.flow.classifier.tos, one.flow.mask.tos, one.flow.classifier.flags) = (0xa3, mask, 0x00ff_ff00);
+        let out = rig.pass(&one);
+        let body = out.message().body.unwrap();
+        assert_eq!((body.flow.classifier.tos, body.flow.classifier.flags), (0xa3, 0x00ff_ff00));
+        let row = rig.resources.reservations().next().unwrap();
+        assert_eq!(row.service, ServiceClass::Dscp(40));
+        assert_eq!(row.filters[0].dscp, (mask == 0).then_some(40));
+    }
+}
+
+/// BOOM-G32-01, BOOM-P-06: the rate counts IP packets; bursts of 10 ms or two packets pass, and no more.
+#[test]
+fn a_rate_is_a_peak_rate_with_a_small_burst() {
+    let mut rig = Rig::of(Config::default(), Resources::of_link("*", "1gbit".parse().unwrap()));
+    for (port, rate, burst) in [(1, 64_000, 3000), (2, 80_000_000, 100_000)] {
+        rig.pass(&Fields { rates: vec![rates(rate, 0)], ..request(port) });
+        let row = rig.resources.reservations().last().unwrap();
+        assert_eq!((row.traffic.rate, row.traffic.burst), (u64::from(rate) / 8, burst));
+    }
+}
+
+/// BOOM-G25-01: the option Boomerang_UID goes to the policy as it is, and a refusal is one like any other.
+#[test]
+fn the_policy_reads_the_user() {
+    let rule = RuleConfig { user: vec!["alice".to_owned()], ..RuleConfig::new("alice", Action::Allow) };
+    let links = Resources { rules: vec![rule], default: Action::Deny, ..Resources::of_link("*", "1mbit".parse().unwrap()) };
+    let mut rig = Rig::of(Config::default(), links);
+    let with = |name: &[u8; 8]| {
+        let mut octets = Vec::new();
+        edit::append(&mut octets, &Known::UserId(UserId { user: *name, credential: [9; 8] }));
+        octets
+    };
+    let sent = rig.pass(&Fields { options: with(b"alice\0\0\0"), ..request(1) });
+    assert!(!sent.message().is_refused());
+    let uid = sent.message().body.unwrap().options.user().unwrap();
+    assert_eq!((uid.name(), uid.credential), (Some("alice"), [9; 8]));
+    let sent = rig.pass(&Fields { options: with(b"mallory\0"), ..request(2) });
+    let refusal = sent.message().body.unwrap().options.refusal().unwrap();
+    assert_eq!((sent.message().is_refused(), refusal.cause), (true, Reason::Policy.number()));
+}
+
+/// BOOM-G35-02: each end reserves for the same packets on its own, and a rate of 0 of one does not release the other's.
+#[test]
+fn both_ends_may_reserve_for_the_same_packets() {
+    let mut rig = Rig::new();
+    rig.pass(&request(4000));
+    // The far end initiates: its flow is the same packets in the other direction, which its reply pass reserves.
+    let mut theirs = reply(4000);
+    theirs.ends = signalbox_boomerang::wire::Ends { src: ip(IN), dst: ip(FEN) };
+    let of = &mut theirs.flow.classifier;
+    (of.src, of.dst, of.src_port, of.dst_port) = (ip(FEN), ip(IN), 5004, 4000);
+    let octets = theirs.octets();
+    rig.octets(1, &theirs, &octets);
+    let packets = filters(&rig);
+    assert_eq!((packets.len(), &packets[0]), (2, &packets[1]));
+    theirs.rates = vec![rates(0, 0)];
+    let octets = theirs.octets();
+    rig.octets(1, &theirs, &octets);
+    assert_eq!((rig.reserved(), filters(&rig).len()), (vec![(Pass::Request, 2, 64_000)], 1));
+}
+
+/// BOOM-G31-01: no option is added that does not fit into the MTU. BOOM-G24-02: none is added behind an unknown one.
+#[test]
+fn an_option_must_fit() {
+    let mut rig = Rig::new();
+    let too_much = || Fields { rates: vec![rates(999_999, 0)], ..request(1) };
+    let sent = rig.pass(&too_much());
+    assert!(sent.message().body.unwrap().options.refusal().is_some());
+    // Padding up to the largest packet.
+    let sent = rig.pass(&Fields { options: vec![0; 1500 - 60 - 72], ..too_much() });
+    assert_eq!((sent.message().is_refused(), sent.octets.len()), (true, 1440));
+    let sent = rig.pass(&Fields { options: vec![0x77, 0x77, 0, 0], ..too_much() });
+    assert_eq!((sent.message().is_refused(), sent.octets.len()), (true, 76));
+}
+
+/// BOOM-G2-02: the identifier is that of the process, the sequence number grows by one with each message. BOOM-2.1-02: the
+/// initiating node has the state of the session, a node on the path has reservations only.
+#[test]
+fn an_initiating_node_numbers_its_messages() {
+    let mut rig = Rig::new();
+    let first = rig.command(1, Command::Open(wish())).remove(0);
+    let second = rig.command(2, Command::Open(signalbox_boomerang::engine::Request { dst_port: Some(1), ..wish() }));
+    let (first, second) = (first.message(), second[0].message());
+    assert_eq!(first.identifier, second.identifier);
+    assert_eq!(second.sequence, first.sequence.wrapping_add(1));
+    assert_eq!(rig.node.session_count(), 2);
+    let mut router = Rig::new();
+    router.pass(&request(1));
+    assert_eq!((router.node.session_count(), router.node.flow_count()), (0, 1));
+}
+
+/// BOOM-P-03: with a release the kernel's part of the reservation goes, too.
+#[test]
+fn a_release_leaves_nothing_in_the_kernel() {
+    let mut rig = Rig::new();
+    rig.pass(&request(1));
+    let id = rig.resources.reservations().next().unwrap().reservation;
+    rig.pass(&Fields { rates: vec![rates(0, 0)], ..request(1) });
+    assert_eq!((rig.removed.clone(), rig.resources.len()), (vec![id], 0));
+}
+
+/// BOOM-G23-01: NO_ECHO is flag 0x0002, which nodes on the path forward.
+#[test]
+fn no_echo_has_its_bit() {
+    let mut rig = Rig::new();
+    let sent = rig.pass(&Fields { flags: 0x0002, ..request(1) });
+    assert!(sent.message().flags.contains(Flags::NO_ECHO) && !sent.message().is_refused());
+}
