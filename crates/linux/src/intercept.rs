@@ -101,6 +101,26 @@ impl Interception {
         result.map_err(|error| explain(&error))
     }
 
+    /// Installs again what another program removed, and returns whether there was anything to install.
+    pub(crate) fn restore(&mut self) -> Result<bool, OpenError> {
+        let mut missing = false;
+        for ipv6 in families(&self.config) {
+            missing |= restore_route(ipv6, &self.config)?;
+        }
+        // The kernel protects a table that has an owner.
+        if !self.owned {
+            let wanted = self.config.entries.iter().filter_map(intercepted).count();
+            let there = |ipv6| nftables::rules(family(ipv6), (TABLE, CHAIN));
+            let whole = families(&self.config).map(there).collect::<io::Result<Vec<_>>>();
+            let whole = whole.map_err(|error| OpenError::system("reading the nftables rules", &error))?;
+            if whole.iter().any(|rules| *rules != wanted) {
+                self.lay_rules()?;
+                missing = true;
+            }
+        }
+        Ok(missing)
+    }
+
     /// Removes the rules.
     pub(crate) fn remove(mut self) -> Result<(), OpenError> {
         self.take_away()
@@ -120,6 +140,13 @@ impl Interception {
         }
         result
     }
+}
+
+/// Adds the policy rule and the route for marked packets of a family again where they are missing, and returns whether they
+/// were.
+pub(crate) fn restore_route(ipv6: bool, config: &IoConfig) -> Result<bool, OpenError> {
+    rules::restore(ipv6, config.mark, config.table)
+        .map_err(|error| OpenError::system("restoring the routing rule for intercepted packets", &error))
 }
 
 impl Drop for Interception {

@@ -1,6 +1,7 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
 mod engine;
+mod mending;
 mod turn;
 mod watchers;
 
@@ -25,6 +26,7 @@ use crate::record::Recorder;
 use crate::report::Reporter;
 use crate::requests::LoopRequest;
 use engine::Engine;
+use mending::Mending;
 use turn::{Part, Turn};
 use watchers::Watchers;
 pub(crate) use watchers::{QUEUE, Watched};
@@ -65,6 +67,8 @@ signalbox_core::counters! {
         interface_changes: u64,
         /// Times that routes changed.
         route_changes: u64,
+        /// Times that rules or routes of the interception were installed again, because another program had removed them.
+        interception_restored: u64,
         /// Turns of the event loop that took longer than 100 ms.
         long_turns: u64,
     }
@@ -87,6 +91,7 @@ pub(crate) struct Driver {
     notifier: Notifier,
     /// When the service manager gets the next sign of life.
     alive: Time,
+    mending: Mending,
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
@@ -116,6 +121,7 @@ impl Driver {
             turn: Turn::default(),
             notifier,
             alive: Time::ZERO,
+            mending: Mending::default(),
             reporter: Reporter::default(),
             unreported: false,
         };
@@ -155,6 +161,10 @@ impl Driver {
             if self.engine.node.next_deadline().is_some_and(|deadline| deadline <= now) {
                 self.input(Input::Timer);
                 self.done(Part::Timers, 1);
+            }
+            if self.mending.is_due(now) {
+                let mended = self.mend(now);
+                self.done(Part::Mending, mended);
             }
             if self.unreported && self.reporter.next() <= now {
                 self.report();
@@ -201,7 +211,8 @@ impl Driver {
         }
         let report = self.unreported.then(|| self.reporter.next());
         let alive = self.notifier.watchdog.map(|_| self.alive);
-        let next = [self.engine.node.next_deadline(), report, alive].into_iter().flatten().min();
+        let next = [self.engine.node.next_deadline(), report, alive, self.mending.due()];
+        let next = next.into_iter().flatten().min();
         next.map(|next| next.since(self.clock.now()))
     }
 
@@ -357,7 +368,10 @@ impl Driver {
                 Change::Interfaces => {
                     self.counters.interface_changes += 1;
                     self.interfaces();
+                    // A link that goes down takes routes with it, also the loopback interface.
+                    self.mending.ask(self.clock.now());
                 }
+                Change::Removed => self.mending.ask(self.clock.now()),
                 Change::Route(prefix) => {
                     self.counters.route_changes += 1;
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");

@@ -50,6 +50,11 @@ pub(super) trait Port: Send {
     /// Sends the queued packets.
     fn flush(&mut self, failures: &mut Vec<Failure>);
 
+    /// Whether the interception of the port leads IPv6 packets to this node by the route for marked packets.
+    fn needs_ipv6_route(&self) -> bool {
+        false
+    }
+
     /// The counters of the port.
     fn counters(&self) -> Vec<Count>;
 

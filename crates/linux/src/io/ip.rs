@@ -99,6 +99,10 @@ impl Port for IpPort {
         self.sockets.flush(failures);
     }
 
+    fn needs_ipv6_route(&self) -> bool {
+        self.alerts[1].is_some()
+    }
+
     fn counters(&self) -> Vec<Count> {
         let Sent { sent, unsent } = self.sockets.done();
         IpCounters { sent, unsent, ..self.counters }.iter().collect()

@@ -31,7 +31,7 @@ pub use wake::Waker;
 
 use crate::error::OpenError;
 use crate::intercept::{self, Interception};
-use crate::netlink::{Change, Events, MulticastRoute, Routes};
+use crate::netlink::{Change, Events, MulticastRoute, Removals, Routes};
 use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
 use entry::Opened;
@@ -56,16 +56,18 @@ pub struct Ready {
 pub struct Io {
     /// The open entries, those of UDP first.
     entries: Vec<Opened>,
-    /// The descriptors for `ppoll` in [`Io::wait`]: changes, the waker, streams; then the two sockets of each of
-    /// `entries`.
+    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the waker, streams; then the two sockets
+    /// of each of `entries`.
     polled: Vec<libc::pollfd>,
     failures: Vec<Failure>,
     routes: Routes,
     events: Events,
+    removals: Removals,
     wake: Waker,
     streams: Streams,
     /// The interception rules, which are removed when this value is dropped.
     interception: Option<Interception>,
+    config: IoConfig,
 }
 
 impl Io {
@@ -82,6 +84,7 @@ impl Io {
             udp.iter().map(|request| entry::open(request, config)).collect::<Result<Vec<_>, _>>()?;
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
+        let removals = Removals::open().map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
         let streams = StreamConfig { mark: config.own_mark, ..config.streams.clone() };
         let streams = Streams::new(streams, config.ipv4, config.ipv6)
@@ -96,11 +99,13 @@ impl Io {
         for request in others {
             entries.push(entry::open(request, config)?);
         }
-        let fixed = [events.fd(), wake.fd(), streams.fd()].into_iter();
+        let [queues, tables] = removals.fds();
+        let fixed = [events.fd(), queues, tables, wake.fd(), streams.fd()].into_iter();
         let sockets = entries.iter().flat_map(|opened| opened.port.sockets());
         let sockets = sockets.map(|socket| socket.as_ref().map_or(-1, AsRawFd::as_raw_fd));
         let polled = fixed.chain(sockets).map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
-        Ok(Self { entries, polled, failures: Vec::new(), routes, events, wake, streams, interception })
+        let (failures, config) = (Vec::new(), config.clone());
+        Ok(Self { entries, polled, failures, routes, events, removals, wake, streams, interception, config })
     }
 
     /// Waits until an event is ready, a [`Waker`] is used, or the timeout is over (`None`: no timeout).
@@ -112,7 +117,8 @@ impl Io {
         sys::poll(&mut self.polled, if pending { Some(Duration::ZERO) } else { timeout })?;
         let mut found = self.polled.iter().map(|fd| fd.revents != 0);
         let mut next = || found.next().unwrap_or(false);
-        let (changes, woken, streams) = (next(), next(), next());
+        let changes = [next(), next(), next()].contains(&true);
+        let (woken, streams) = (next(), next());
         let mut packets = false;
         for ready in self.entries.iter_mut().flat_map(|opened| &mut opened.ready) {
             *ready = next();
@@ -231,7 +237,26 @@ impl Io {
 
     /// The changes of interfaces and routes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
-        self.events.drain(&mut self.routes)
+        let mut changes = self.events.drain(&mut self.routes);
+        if self.removals.drain() && !changes.contains(&Change::Removed) {
+            changes.push(Change::Removed);
+        }
+        changes
+    }
+
+    /// Installs the parts of the interception again that another program removed, and returns whether there were any.
+    ///
+    /// # Errors
+    /// A part that the kernel refuses.
+    pub fn restore(&mut self) -> Result<bool, OpenError> {
+        let mut missing = false;
+        if self.config.ipv6 && self.entries.iter().any(|opened| opened.port.needs_ipv6_route()) {
+            missing |= intercept::restore_route(true, &self.config)?;
+        }
+        match &mut self.interception {
+            Some(interception) => Ok(interception.restore()? || missing),
+            None => Ok(missing),
+        }
     }
 
     /// The counters of each entry, with the subsystem in the entry's request.

@@ -82,6 +82,7 @@ impl Events {
         let mut news = News {
             changes: Vec::new(),
             interfaces: false,
+            removed: false,
             own_table: self.own_table,
             watched: &self.watched,
         };
@@ -94,7 +95,7 @@ impl Events {
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     // Events were lost, so anything may have changed.
-                    news.interfaces = true;
+                    (news.interfaces, news.removed) = (true, true);
                     EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix));
                     news.watched.iter().flat_map(Watched::all).for_each(|route| news.multicast(route));
                 }
@@ -117,6 +118,9 @@ impl Events {
                 }
             }
         }
+        if news.removed {
+            news.changes.push(Change::Removed);
+        }
         news.changes
     }
 }
@@ -124,6 +128,8 @@ impl Events {
 struct News<'a> {
     changes: Vec<Change>,
     interfaces: bool,
+    /// A rule or route of ours may be gone.
+    removed: bool,
     own_table: u32,
     watched: &'a Option<Watched>,
 }
@@ -152,23 +158,29 @@ impl News<'_> {
                 if let Some(prefix) = prefix(message, self.own_table) {
                     self.route(prefix);
                 }
+                self.removed |= message.kind == libc::RTM_DELROUTE && table(message) == Some(self.own_table);
                 let concerned = self.watched.iter().flat_map(|watched| watched.concerned(message));
                 concerned.for_each(|route| self.multicast(route));
             }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => {
                 // A rule can route any packet differently.
-                let Some((fixed, attributes)) = message.split::<12>() else { return };
-                let mut table = u32::from(fixed[4]);
-                attributes
-                    .filter(|(k, _)| *k == RTA_TABLE)
-                    .for_each(|(_, d)| table = u32_of(d).unwrap_or(table));
-                if table != self.own_table {
+                let Some((fixed, _)) = message.split::<12>() else { return };
+                if table(message) != Some(self.own_table) {
                     self.route(EVERYWHERE[usize::from(i32::from(fixed[0]) == libc::AF_INET6)]);
+                } else if message.kind == libc::RTM_DELRULE {
+                    self.removed = true;
                 }
             }
             _ => {}
         }
     }
+}
+
+/// The table of a route or rule message. Its fixed part has one octet for it, which is not enough.
+fn table(message: &Message<'_>) -> Option<u32> {
+    let (fixed, mut attributes) = message.split::<12>()?;
+    let table = attributes.find(|(kind, _)| *kind == RTA_TABLE).and_then(|(_, data)| u32_of(data));
+    Some(table.unwrap_or_else(|| u32::from(fixed[4])))
 }
 
 /// The destinations of a route message, unless the route is one of our own.

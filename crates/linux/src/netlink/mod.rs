@@ -10,12 +10,14 @@ pub(crate) mod interfaces;
 mod lookup;
 mod multicast;
 pub(crate) mod nftables;
+mod removals;
 pub(crate) mod rules;
 
 pub(crate) use batch::Batch;
 pub(crate) use events::Events;
 pub(crate) use lookup::Routes;
 pub use multicast::MulticastRoute;
+pub(crate) use removals::Removals;
 
 use std::io;
 use std::net::IpAddr;
@@ -46,4 +48,7 @@ pub enum Change {
         /// The sender to the group.
         source: IpAddr,
     },
+    /// Something that this process put into the kernel may be gone: call [`crate::Io::restore`] and
+    /// [`crate::traffic::Enforcer::restore`].
+    Removed,
 }

@@ -7,7 +7,10 @@ pub(crate) mod set;
 
 use std::io;
 
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
 use super::Batch;
+use super::codec::Connection;
 
 const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 const NFNL_MSG_BATCH_END: u16 = 0x11;
@@ -25,6 +28,7 @@ const NFT_MSG_NEWTABLE: u16 = message(0);
 const NFT_MSG_DELTABLE: u16 = message(2);
 const NFT_MSG_NEWCHAIN: u16 = message(3);
 const NFT_MSG_NEWRULE: u16 = message(6);
+const NFT_MSG_GETRULE: u16 = message(7);
 const NFT_MSG_DELRULE: u16 = message(8);
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
@@ -45,6 +49,9 @@ pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
 pub(crate) const NFTA_RULE_HANDLE: u16 = 3;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 pub(crate) const NFTA_RULE_USERDATA: u16 = 7;
+
+/// The messages that take away something in a table, or the table: DELTABLE, DELCHAIN, DELRULE, DELSET.
+pub(crate) const REMOVALS: [u16; 4] = [NFT_MSG_DELTABLE, message(5), NFT_MSG_DELRULE, message(11)];
 
 /// The place in the path of a packet at which a chain is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +202,18 @@ fn add_rule(
             expressions(rule);
             rule
         });
+}
+
+/// The number of rules in a chain, named by its table and itself; 0 if there is none of that name.
+pub(crate) fn rules(family: u8, (table, chain): (&str, &str)) -> io::Result<usize> {
+    let mut rules = 0;
+    let mut connection = Connection::open_for(NETLINK_NETFILTER)?;
+    connection
+        .begin(NFT_MSG_GETRULE, libc::NLM_F_DUMP, &about(family))
+        .attribute(NFTA_RULE_TABLE, &text(table))
+        .attribute(NFTA_RULE_CHAIN, &text(chain))
+        .transact(|message| rules += usize::from(message.kind == NFT_MSG_NEWRULE))?;
+    Ok(rules)
 }
 
 /// A name as a string that ends with a zero octet, as the kernel requires.

@@ -39,6 +39,19 @@ pub(crate) fn add(ipv6: bool, mark: u32, table: u32) -> io::Result<()> {
     }
 }
 
+/// Adds the rule or the route again where it is missing, and returns whether one was.
+pub(crate) fn restore(ipv6: bool, mark: u32, table: u32) -> io::Result<bool> {
+    let mut connection = Connection::open()?;
+    let create = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let added = |result: io::Result<()>| match result {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+        result => result.map(|()| true),
+    };
+    // The route comes first: a packet that the rule leads to an empty table takes its usual way.
+    let route = added(route(&mut connection, libc::RTM_NEWROUTE, create, ipv6, table, None))?;
+    Ok(added(rule(&mut connection, libc::RTM_NEWRULE, create, ipv6, mark, table))? || route)
+}
+
 /// Replaces a route that exists, which may be our predecessor's or another program's. A second route of ours stands
 /// behind it meanwhile, so that every packet finds a route.
 fn replace(connection: &mut Connection, ipv6: bool, table: u32) -> io::Result<()> {

@@ -66,6 +66,10 @@ const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
+/// The name of our filter.
+const NAME: &[u8] = b"signalbox\0";
+/// Number of classes beside the pool.
+const FIXED_CLASSES: usize = 7 + 64;
 /// Parent of the qdisc at the interface's root.
 const TC_H_ROOT: u32 = 0xffff_ffff;
 const ETH_P_ALL: u16 = 3;
@@ -157,8 +161,10 @@ pub(super) fn remove(connection: &mut Connection, ifindex: u32) -> io::Result<()
         .begin(libc::RTM_DELQDISC, libc::NLM_F_ACK, &message(ifindex, MAJOR, TC_H_ROOT))
         .transact(|_| {});
     match removed {
-        // The qdisc was removed with its interface.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT)) => Ok(()),
+        // The qdisc was removed with its interface, or by another program: then the root has another handle (EINVAL).
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT | libc::EINVAL)) => {
+            Ok(())
+        }
         result => result,
     }
 }
@@ -257,7 +263,7 @@ impl Queues {
         let class = class_id(BEST_EFFORT);
         for (kind, data) in [
             (TCA_BPF_FD, &program.to_ne_bytes()[..]),
-            (TCA_BPF_NAME, b"signalbox\0\0\0"),
+            (TCA_BPF_NAME, &[NAME, b"\0\0"].concat()),
             (TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes()),
             (TCA_BPF_CLASSID, &class.to_ne_bytes()), // its major number is that of the classes that it selects
         ] {
@@ -274,6 +280,36 @@ impl Queues {
             .attribute(TCA_KIND, b"bpf\0")
             .attribute(TCA_OPTIONS, &options)
             .transact(|_| {})
+    }
+
+    /// Whether all classes of our qdisc are there, with the queues of best effort and of excess.
+    pub(super) fn are_whole(&self, connection: &mut Connection, classes: u16) -> io::Result<bool> {
+        let mut leaves = 0;
+        let mut found = 0;
+        let number = |fixed: &[u8; 20], at: usize| fixed.get(at..).and_then(u32_of);
+        connection.begin(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &message(0, 0, 0)).transact(|answer| {
+            let Some((fixed, _)) = answer.split::<20>() else { return };
+            let ours = matches!(number(fixed, 8), Some(LEAF | EXCESS_LEAF));
+            leaves += usize::from(ours && number(fixed, 4) == Some(self.ifindex));
+        })?;
+        let everything = message(self.ifindex, 0, 0);
+        connection.begin(libc::RTM_GETTCLASS, libc::NLM_F_DUMP, &everything).transact(|answer| {
+            let Some((fixed, _)) = answer.split::<20>() else { return };
+            found += usize::from(number(fixed, 8).is_some_and(|handle| handle >> 16 == MAJOR >> 16));
+        })?;
+        Ok(leaves == 2 && found == FIXED_CLASSES + usize::from(classes))
+    }
+
+    /// Whether our eBPF filter is attached to the qdisc.
+    pub(super) fn are_classified(&self, connection: &mut Connection) -> io::Result<bool> {
+        let mut found = false;
+        let filters = message(self.ifindex, 0, MAJOR);
+        connection.begin(libc::RTM_GETTFILTER, libc::NLM_F_DUMP, &filters).transact(|answer| {
+            let Some((_, mut attributes)) = answer.split::<20>() else { return };
+            let Some((_, options)) = attributes.find(|(kind, _)| *kind == TCA_OPTIONS) else { return };
+            found |= Attributes(options).any(|(kind, name)| kind == TCA_BPF_NAME && name == NAME);
+        })?;
+        Ok(found)
     }
 
     /// The counters of a class: packets sent, octets sent, packets dropped.
@@ -356,6 +392,7 @@ mod tests {
             .chain((0..MOST_CLASSES).map(own))
             .collect();
         assert_eq!(minors.iter().collect::<BTreeSet<_>>().len(), minors.len());
+        assert_eq!(minors.len(), FIXED_CLASSES + usize::from(MOST_CLASSES));
         assert_eq!(shared(ServiceClass::Dscp(0x7f)), shared(ServiceClass::Dscp(0x3f)));
     }
 

@@ -41,20 +41,23 @@ enum Filters {
 /// An interface with queues of ours.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) name: String,
     pub(super) ifindex: u32,
+    config: LinkConfig,
+    /// Octets before the IP header of packets that leave.
+    link_header: u32,
+    signaling: Signaling,
     queues: Queues,
     classifier: Classifier,
     strict: bool,
     free_queues: Vec<u16>,
-    classes: u16,
     free_slots: Vec<u32>,
     /// The first slot that was never used; all later ones are unused, too.
     fresh: u32,
-    most: u32,
     /// Rates reserved in common classes, octets a second.
     shares: BTreeMap<u16, u64>,
     lacking: Vec<String>,
+    /// Why the queues are not there at the moment.
+    fault: Option<String>,
 }
 
 impl Link {
@@ -67,12 +70,6 @@ impl Link {
         signaling: Signaling,
     ) -> Result<Self, OpenError> {
         let (ifindex, link_header) = interface;
-        let system = |what: &str, error| match &error {
-            error if std::io::Error::raw_os_error(error) == Some(libc::EPERM) => {
-                OpenError::net_admin(what, error)
-            }
-            error => OpenError::system(what, error),
-        };
         match htb::root(connection, ifindex)
             .map_err(|error| system("reading the queueing disciplines", error))?
         {
@@ -80,16 +77,7 @@ impl Link {
             Root::Ours => {
                 htb::remove(connection, ifindex).map_err(|error| system("removing old queues", error))?;
             }
-            Root::Foreign(qdisc) => {
-                let name = &config.name;
-                return Err(OpenError::new(
-                    "foreign-qdisc",
-                    format!("{name} has a queueing discipline that is not ours ({qdisc})"),
-                    format!(
-                        "remove it (tc qdisc del dev {name} root), or take {name} out of the configuration's links"
-                    ),
-                ));
-            }
+            Root::Foreign(qdisc) => return Err(foreign(&config.name, &qdisc)),
         }
         let mut lacking = Vec::new();
         let program = if ebpf {
@@ -135,18 +123,19 @@ impl Link {
             let _ = htb::remove(connection, ifindex);
         })?;
         Ok(Self {
-            name: config.name.clone(),
             ifindex,
+            config: config.clone(),
+            link_header,
+            signaling,
             queues,
             classifier,
             strict: enforcement == Enforcement::Required,
             free_queues: (0..config.classes).rev().map(htb::own).collect(),
-            classes: config.classes,
             free_slots: Vec::new(),
             fresh: 0,
-            most: config.max_reservations,
             shares: BTreeMap::new(),
             lacking,
+            fault: None,
         })
     }
 
@@ -179,7 +168,7 @@ impl Link {
             None => self
                 .free_slots
                 .pop()
-                .or_else(|| (self.fresh < self.most).then_some(self.fresh))
+                .or_else(|| (self.fresh < self.config.max_reservations).then_some(self.fresh))
                 .ok_or(ReserveError::Full)?,
         };
         let policed = matches!(self.classifier, Classifier::Bpf(_));
@@ -301,6 +290,78 @@ impl Link {
         );
     }
 
+    /// The name of the interface.
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Makes the queues and the eBPF filter again where another program removed a part of them, and returns whether one
+    /// was missing. All new queues are idle. A queueing discipline of another program is not touched.
+    pub(super) fn mend(&mut self, connection: &mut Connection) -> Result<bool, OpenError> {
+        let mended = self.mend_queues(connection);
+        self.fault = mended.as_ref().err().map(ToString::to_string);
+        mended
+    }
+
+    fn mend_queues(&mut self, connection: &mut Connection) -> Result<bool, OpenError> {
+        let reading = |error| system("reading the queueing disciplines", error);
+        let whole = match htb::root(connection, self.ifindex).map_err(reading)? {
+            Root::Ours if self.queues.are_whole(connection, self.config.classes).map_err(reading)? => true,
+            Root::Ours => {
+                htb::remove(connection, self.ifindex)
+                    .map_err(|error| system("removing damaged queues", error))?;
+                false
+            }
+            Root::Default => false,
+            Root::Foreign(qdisc) => return Err(foreign(self.name(), &qdisc)),
+        };
+        if !whole {
+            self.queues
+                .make(&self.config, self.link_header)
+                .map_err(|error| system("making the queues again", error))?;
+        }
+        if let Classifier::Bpf(program) = &self.classifier
+            && !(whole && self.queues.are_classified(connection).map_err(reading)?)
+        {
+            self.queues
+                .classify(connection, program.raw())
+                .map_err(|error| system("hanging the eBPF program on the queues again", error))?;
+            return Ok(true);
+        }
+        Ok(!whole)
+    }
+
+    /// Appends requests that serve the common classes again, after their queues were made again.
+    pub(super) fn share_all(&self, requests: &mut Batch) {
+        self.shares.keys().for_each(|queue| self.share(*queue, requests));
+    }
+
+    /// Whether the nftables rules of this link are all there, if it has any.
+    pub(super) fn has_rules(&self) -> std::io::Result<bool> {
+        match &self.classifier {
+            Classifier::Bpf(_) => Ok(true),
+            Classifier::Nft(maps) => maps.are_whole(),
+        }
+    }
+
+    /// Makes the nftables rules of this link again, if it has any, with empty maps.
+    pub(super) fn make_rules(&mut self) -> Result<(), OpenError> {
+        if let Classifier::Nft(maps) = &mut self.classifier {
+            *maps = Maps::open(self.ifindex, &self.config, self.signaling)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the filters of a reservation into the new, empty maps of nftables, if the link has any.
+    pub(super) fn fill_maps(&mut self, place: &Place) -> std::io::Result<()> {
+        match (&mut self.classifier, &place.filters) {
+            (Classifier::Nft(maps), Filters::Nft(filters)) => {
+                maps.change(filters, place.queue, &[], place.queue)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the link classifies by nftables.
     pub(super) const fn uses_nft(&self) -> bool {
         matches!(self.classifier, Classifier::Nft(_))
@@ -326,15 +387,16 @@ impl Link {
         let bpf = matches!(self.classifier, Classifier::Bpf(_));
         let free = u16::try_from(self.free_queues.len()).unwrap_or(u16::MAX);
         let taken = self.fresh - u32::try_from(self.free_slots.len()).unwrap_or(0);
+        let LinkConfig { name, classes, max_reservations: most, .. } = &self.config;
         Capabilities {
-            name: self.name.clone(),
+            name: name.clone(),
             ifindex: IfIndex(self.ifindex),
-            queues: true,
+            queues: self.fault.is_none(),
             policing: if bpf { Policing::TokenBucket } else { Policing::ClassCeiling },
             marking: bpf,
-            classes: (self.classes, self.classes.saturating_sub(free)),
-            reservations: (if bpf { self.most } else { self.most.min(self.classes.into()) }, taken),
-            lacking: self.lacking.clone(),
+            classes: (*classes, classes.saturating_sub(free)),
+            reservations: (if bpf { *most } else { (*most).min((*classes).into()) }, taken),
+            lacking: self.lacking.iter().chain(&self.fault).cloned().collect(),
         }
     }
 
@@ -354,6 +416,22 @@ impl Place {
     pub(super) fn shared(&self) -> Option<u16> {
         (!is_own(self.queue)).then_some(self.queue)
     }
+}
+
+fn system(what: &str, error: std::io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => OpenError::net_admin(what, &error),
+        _ => OpenError::system(what, &error),
+    }
+}
+
+/// The error if another program's queueing discipline stands at an interface.
+fn foreign(name: &str, qdisc: &str) -> OpenError {
+    OpenError::new(
+        "foreign-qdisc",
+        format!("{name} has a queueing discipline that is not ours ({qdisc})"),
+        format!("remove it (tc qdisc del dev {name} root), or take {name} out of the configuration's links"),
+    )
 }
 
 /// Whether a class belongs to one reservation.

@@ -17,6 +17,7 @@ mod htb;
 mod link;
 mod nft;
 mod object;
+mod restore;
 mod signaling;
 mod tool;
 
@@ -86,6 +87,8 @@ signalbox_core::counters! {
         failed: u64 => ENFORCEMENT_EVENTS { event: "failed" },
         /// Reservations granted without enforcement, as configured.
         unenforced: u64 => ENFORCEMENT_EVENTS { event: "unenforced" },
+        /// Links whose queues or filters were made again, because another program had removed a part of them.
+        restored: u64 => ENFORCEMENT_EVENTS { event: "restored" },
         /// Reservations that share a queue because no free queue was left.
         spilled: u64 => ENFORCEMENT_EVENTS { event: "spilled" },
     }
@@ -182,7 +185,7 @@ impl Enforcer {
             }
         };
         let there = |ifindex: u32, name: &str| links.iter().any(|l| l.ifindex == ifindex && l.name == name);
-        self.links.retain(|ifindex, link| there(*ifindex, &link.name));
+        self.links.retain(|ifindex, link| there(*ifindex, link.name()));
         let gone =
             |held: &Held| held.place.is_some() && !self.links.contains_key(&held.reservation.ifindex.0);
         self.held.retain(|_, held| !gone(held));
@@ -424,7 +427,7 @@ impl Enforcer {
     /// The enforcement at each configured link.
     pub fn capabilities(&self) -> impl Iterator<Item = Capabilities> {
         self.config.links.iter().map(|config| {
-            let link = self.links.values().find(|link| link.name == config.name);
+            let link = self.links.values().find(|link| link.name() == config.name);
             let why = match self.config.enforcement {
                 Enforcement::Off => Some("enforcement is off".to_owned()),
                 _ => self.closed.get(&config.name).cloned(),

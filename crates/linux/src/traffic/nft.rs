@@ -16,7 +16,7 @@ use super::signaling::{Kind, Signaling};
 use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::nftables::set::{self, Change};
-use crate::netlink::nftables::{NFPROTO_INET, begin, delete_table, end};
+use crate::netlink::nftables::{self, NFPROTO_INET, begin, delete_table, end};
 
 /// Name of our table, in family `inet`.
 const TABLE: &str = "signalbox_traffic";
@@ -37,6 +37,8 @@ pub(super) struct Element {
 pub(super) struct Maps {
     ifindex: u32,
     requests: Batch,
+    /// Number of rules of the link's chain.
+    rules: usize,
     /// Number of elements in the hash and in the ranges.
     held: [usize; 2],
 }
@@ -57,7 +59,14 @@ impl Maps {
         super::tool::nft(&ruleset, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
         let requests = Batch::open(NETLINK_NETFILTER)
             .map_err(|error| OpenError::system("opening a netlink socket for nftables", &error))?;
-        Ok(Self { ifindex, requests, held: [0; 2] })
+        let rules =
+            rules(ifindex).map_err(|error| OpenError::system("reading the nftables rules", &error))?;
+        Ok(Self { ifindex, requests, rules, held: [0; 2] })
+    }
+
+    /// Whether the rules of the link are all there. Nothing that has rules in front of it can be deleted alone.
+    pub(super) fn are_whole(&self) -> io::Result<bool> {
+        Ok(rules(self.ifindex)? == self.rules)
     }
 
     /// Encodes the filters as elements, or returns why they cannot be installed.
@@ -158,6 +167,11 @@ fn element(filter: &FlowFilter) -> Option<Element> {
     }
     let exact = from == to;
     Some(Element { ipv6: !filter.is_ipv4(), from, to: (!exact).then_some(to) })
+}
+
+/// The number of rules in a link's chain.
+fn rules(ifindex: u32) -> io::Result<usize> {
+    nftables::rules(NFPROTO_INET, (TABLE, &format!("link{ifindex}")))
 }
 
 fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {

@@ -13,6 +13,7 @@ mod pinhole_cost;
 mod pinhole_nat;
 mod pinhole_rulesets;
 mod privileges;
+mod removed;
 mod routes;
 mod rsvp;
 mod sctp;

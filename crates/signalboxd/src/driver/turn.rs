@@ -20,6 +20,7 @@ pub(super) enum Part {
     Changes,
     Requests,
     Timers,
+    Mending,
     Report,
     Reservations,
     Sending,
@@ -27,12 +28,13 @@ pub(super) enum Part {
 }
 
 impl Part {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::Packets, "packets"),
         (Self::Streams, "events of streams"),
         (Self::Changes, "changes of interfaces and routes"),
         (Self::Requests, "requests of clients"),
         (Self::Timers, "timers"),
+        (Self::Mending, "parts of the kernel's state that were missing"),
         (Self::Report, "report of counters"),
         (Self::Reservations, "reservations in the kernel"),
         (Self::Sending, "sending"),
