@@ -268,6 +268,7 @@ fn values_reach_the_engines() {
     let gist = node.gist.unwrap().engine;
     assert_eq!((gist.t1, gist.t2, gist.attempts), (Duration::from_millis(100), Duration::from_secs(90), 3));
     assert_eq!((gist.identity.as_slice(), gist.dmode_rate), (&b"r1"[..], 7));
+    assert!(!gist.dmode_by_link && settings("").gist.unwrap().engine.dmode_by_link);
     assert_eq!((gist.check_timeout, gist.validity), (Duration::from_secs(2), Duration::from_secs(4)));
     let qos = node.qos.unwrap();
     assert!(!qos.accept_not_supported);

@@ -23,6 +23,12 @@ impl TokenBucket {
         Self { rate, burst, level: u64::from(burst) * TOKEN, filled: Time::ZERO }
     }
 
+    /// Gains `rate` tokens a second from now on. The tokens in the bucket stay.
+    pub fn set_rate(&mut self, now: Time, rate: u32) {
+        self.refill(now);
+        self.rate = rate;
+    }
+
     /// Takes one token if there is one.
     pub fn allow(&mut self, now: Time) -> bool {
         self.allow_many(now, 1)
@@ -38,12 +44,16 @@ impl TokenBucket {
         self.take(now, 1, self.burst / 4)
     }
 
-    fn take(&mut self, now: Time, count: u32, left: u32) -> bool {
+    fn refill(&mut self, now: Time) {
         let passed = u64::try_from(now.since(self.filled).as_micros()).unwrap_or(u64::MAX);
         let most = u64::from(self.burst) * TOKEN;
         // One token a second is one millionth of a token a microsecond.
         self.level = passed.saturating_mul(u64::from(self.rate)).saturating_add(self.level).min(most);
         self.filled = self.filled.max(now);
+    }
+
+    fn take(&mut self, now: Time, count: u32, left: u32) -> bool {
+        self.refill(now);
         let wanted = u64::from(count) * TOKEN;
         if self.level < wanted + u64::from(left) * TOKEN {
             return false;
@@ -77,6 +87,15 @@ mod tests {
         // The rate is the same.
         let later = (0..10_000).map(|ms| Time::from_millis(1000 + ms));
         assert_eq!(later.filter(|at| bucket.allow_most(*at)).count(), 97);
+    }
+
+    #[test]
+    fn another_rate_counts_from_its_time_on() {
+        let mut bucket = TokenBucket::new(10, 100);
+        assert!(bucket.allow_many(Time::ZERO, 100));
+        bucket.set_rate(Time::from_secs(1), 1);
+        assert!(!bucket.allow_many(Time::from_secs(2), 12));
+        assert!(bucket.allow_many(Time::from_secs(2), 11));
     }
 
     #[test]

@@ -94,6 +94,9 @@ pub(crate) trait Protocol: fmt::Debug {
     /// The interfaces of the node, whole; given at the start and after each change.
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
 
+    /// The speeds of links that the kernel knows, in octets a second; given after interfaces have changed.
+    fn link_speeds(&mut self, _: &mut Context<'_>, _: &[(IfIndex, u64)]) {}
+
     /// A packet arrived by a port of entry of this protocol.
     fn packet(&mut self, _: &mut Context<'_>, _: Received<'_>) {}
 

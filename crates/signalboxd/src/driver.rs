@@ -400,6 +400,8 @@ impl Driver {
             }
         }
         self.input(Input::Interfaces(&interfaces));
+        let speeds = self.engine.io.link_speeds();
+        self.command(Command::LinkSpeeds(speeds));
         self.watchers.interfaces(&self.engine.node);
     }
 

@@ -110,8 +110,11 @@ pub struct Config {
     /// D-mode messages that this node sends per second, of all types together (§5.3.3); 0: no limit, for networks where
     /// capacity is engineered; default 20 000.
     pub dmode_rate: u32,
+    /// Use `dmode_rate` only while the speed of no link is known, and then 5 % of the slowest one, also if that is more;
+    /// default false.
+    pub dmode_by_link: bool,
     /// Capacity of the slowest interface in octets per second; 0: not known. [`Config::dmode_limit`] takes it into
-    /// account. The node sets it from the capacities that its links are configured with.
+    /// account. The node sets it from the capacities that its links are configured with, and by [`super::Gist::slowest_link`].
     #[cfg_attr(feature = "serde", serde(skip))]
     pub slowest_link: u64,
     /// Messages that may be sent in a burst; default 5 000.
@@ -185,6 +188,7 @@ impl Default for Config {
             own_addresses: Vec::new(),
             max_datagram: 512,
             dmode_rate: 20_000,
+            dmode_by_link: false,
             slowest_link: 0,
             dmode_burst: 5_000,
             error_rate: 100,
@@ -230,7 +234,7 @@ impl Config {
         // 64 octets are allowed for the headers around a message, as in §4.3.3.
         let size = u64::from(self.max_datagram) + 64;
         let limit = u32::try_from(self.slowest_link / 20 / size).unwrap_or(u32::MAX);
-        self.dmode_rate.min(limit.max(1))
+        if self.dmode_by_link { limit.max(1) } else { self.dmode_rate.min(limit.max(1)) }
     }
 
     /// Checks every range.
@@ -306,6 +310,9 @@ mod tests {
         assert_eq!(Config { slowest_link: 1, ..config.clone() }.dmode_limit(), 1);
         assert_eq!(Config { slowest_link: u64::MAX, ..config.clone() }.dmode_limit(), config.dmode_rate);
         assert_eq!(Config { dmode_rate: 10, ..config.clone() }.dmode_limit(), 10);
+        let by_link = Config { dmode_by_link: true, slowest_link: 1_250_000_000, ..config.clone() };
+        assert_eq!(by_link.dmode_limit(), 108_506, "at 10 Gbit/s");
+        assert_eq!(Config { slowest_link: 0, ..by_link }.dmode_limit(), config.dmode_rate);
         // The operator engineers the capacity (§5.3.3).
         assert_eq!(Config { dmode_rate: 0, ..config }.dmode_limit(), 0);
     }

@@ -290,6 +290,18 @@ impl Gist {
         &self.config.identity
     }
 
+    /// Takes the capacity of the slowest link in octets per second; 0: not known. The rate of D-mode messages follows it
+    /// (RFC 5971 §5.3.3). GIST-5.3.3-25.
+    pub fn slowest_link(&mut self, now: Time, capacity: u64) {
+        self.config.slowest_link = capacity;
+        let limit = self.config.dmode_limit();
+        for (bucket, rate) in [(&mut self.dmode, limit), (&mut self.strangers, limit.div_ceil(2))] {
+            if let Some(bucket) = bucket {
+                bucket.set_rate(now, rate);
+            }
+        }
+    }
+
     /// Handles everything that is due.
     fn run_timers(&mut self) {
         while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {

@@ -116,6 +116,30 @@ fn the_mean_rate_is_a_small_part_of_the_slowest_interface() {
     assert!(octets <= slowest_link * 10 / 20 + 600, "{octets}");
 }
 
+/// GIST-5.3.3-25: the rate follows the slowest interface when the node learns its speed, down and up.
+#[test]
+fn the_mean_rate_follows_the_speed_of_a_link() {
+    let mut rig =
+        Rig::with(Config { dmode_by_link: true, dmode_rate: 20, dmode_burst: 1, ..Config::default() });
+    let mut number_of_session = 0;
+    let mut messages_in_ten_seconds = |rig: &mut Rig| {
+        for _ in 0..2000 {
+            number_of_session += 1;
+            rig.send_with(b"data", own(), |m| (m.session, m.handle) = (number(number_of_session), None));
+        }
+        rig.until(rig.now.as_micros() / 1000 + 10_000);
+        rig.out.drain(..).filter(|(_, out)| matches!(out, Out::Sent(_))).count()
+    };
+    let unknown = messages_in_ten_seconds(&mut rig);
+    assert!((190..=210).contains(&unknown), "{unknown}");
+    rig.gist.slowest_link(rig.now, 125_000);
+    let slow = messages_in_ten_seconds(&mut rig);
+    assert!((100..=120).contains(&slow), "{slow}");
+    rig.gist.slowest_link(rig.now, 1_250_000);
+    let fast = messages_in_ten_seconds(&mut rig);
+    assert!((1000..=1200).contains(&fast), "{fast}");
+}
+
 /// GIST-5.3.2.3-08, GIST-5.3.2.3-09, GIST-8.4-02: candidate Q-mode packets beyond the limit are discarded; messages to
 /// the node itself are not candidates.
 #[test]

@@ -13,7 +13,7 @@ use seccompiler::{
 
 use super::refused;
 use crate::error::OpenError;
-use crate::sys::refusal;
+use crate::sys::{self, refusal};
 
 /// Memory, threads, time, signals, and the end.
 const PROCESS: &[i64] = &[
@@ -146,9 +146,16 @@ const OLDER_OF_TOOL: &[i64] = &[];
 /// The families of sockets that are opened after the start.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// The requests of ioctl(2): whether a read blocks, the octets that wait to be read or to be acknowledged, the number and
-/// name of an interface, the terminal.
-const REQUESTS: [u64; 6] =
-    [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ, libc::SIOCGIFINDEX, libc::SIOCGIFNAME, libc::TCGETS];
+/// name of an interface, its speed, the terminal.
+const REQUESTS: [u64; 7] = [
+    libc::FIONBIO,
+    libc::FIONREAD,
+    libc::TIOCOUTQ,
+    libc::SIOCGIFINDEX,
+    libc::SIOCGIFNAME,
+    sys::ethtool::REQUEST,
+    libc::TCGETS,
+];
 
 /// Allows the calls of this module from now on. Others return EPERM and are logged.
 pub(super) fn restrict(runs_nft: bool) -> Result<(), OpenError> {

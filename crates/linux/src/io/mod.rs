@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::Transmit;
-use signalbox_core::{Counter, Entry};
+use signalbox_core::{Counter, Entry, IfIndex};
 
 pub use batch::Batch;
 pub use config::IoConfig;
@@ -233,6 +233,18 @@ impl Io {
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         self.routes.interfaces()
+    }
+
+    /// The speeds of the interfaces that are up, as far as the kernel knows them, in octets a second.
+    #[must_use]
+    pub fn link_speeds(&self) -> Vec<(IfIndex, u64)> {
+        let up = self.interfaces().iter().filter(|interface| interface.up);
+        up.filter_map(|interface| {
+            // Links without a speed refuse the request.
+            let speed = sys::ethtool::speed(&interface.name).ok().flatten()?;
+            Some((interface.ifindex, speed))
+        })
+        .collect()
     }
 
     /// The changes of interfaces and routes since the last call.

@@ -61,6 +61,11 @@ macro_rules! protocols {
                 /// The settings, complete.
                 Box<signalbox_resources::Config>,
             ),
+            /// The speeds of links, as the kernel knows them, in octets a second. Those of other links are not known.
+            LinkSpeeds(
+                /// By interface.
+                Vec<(signalbox_core::IfIndex, u64)>,
+            ),
         }
 
         /// What a protocol reports to a user.
@@ -85,7 +90,9 @@ macro_rules! protocols {
             pub const fn id(&self) -> Option<u64> {
                 match self {
                     $( $(#[$meta])* Self::$variant { id, .. } => Some(*id), )*
-                    Self::DeleteReservation { .. } | Self::SetResources(_) => None,
+                    Self::DeleteReservation { .. }
+                    | Self::SetResources(_)
+                    | Self::LinkSpeeds(_) => None,
                 }
             }
 
@@ -94,7 +101,9 @@ macro_rules! protocols {
             pub const fn protocol(&self) -> Option<ProtocolId> {
                 match self {
                     $( $(#[$meta])* Self::$variant { .. } => Some(ProtocolId::$variant), )*
-                    Self::DeleteReservation { .. } | Self::SetResources(_) => None,
+                    Self::DeleteReservation { .. }
+                    | Self::SetResources(_)
+                    | Self::LinkSpeeds(_) => None,
                 }
             }
         }
@@ -249,6 +258,10 @@ macro_rules! protocols {
                         if let Err(error) = cx.resources.reload(cx.now, *config) {
                             tracing::warn!(%error, "settings of admission control ignored");
                         }
+                        None
+                    }
+                    Command::LinkSpeeds(speeds) => {
+                        self.iter_mut().for_each(|protocol| protocol.link_speeds(cx, &speeds));
                         None
                     }
                 }

@@ -102,6 +102,36 @@ fn the_rate_of_own_messages_is_bounded() {
     assert!(total(&net.sim, "gist", "dmode_limited") > 0);
 }
 
+/// GIST-5.3.3-25: the rate follows the speed that the kernel knows of a link, unless the configuration has a capacity.
+#[test]
+fn the_rate_follows_the_speed_of_a_link() {
+    let messages = |declared: Option<u64>, speed: u64| {
+        let mut first = config();
+        gist(&mut first).dmode_by_link = true;
+        gist(&mut first).dmode_burst = 5;
+        let capacity = declared.map(signalbox_node::resources::Rate);
+        let declared = signalbox_node::resources::config::LinkConfig::new("*", capacity);
+        first.resources.links.push(declared);
+        let mut net = row(6, vec![first, config()]);
+        net.sim.capture(net.links[0]);
+        let first = net.first();
+        let speeds = vec![(signalbox_core::IfIndex(1), speed), (signalbox_core::IfIndex(77), 1)];
+        net.sim.command(first, signalbox_node::Command::LinkSpeeds(speeds));
+        let dst = net.sim.address(net.last(), Family::V4);
+        let interval = Duration::from_millis(10);
+        let request = PingRequest { count: Some(1000), interval, ..PingRequest::to(dst) };
+        net.sim
+            .command(first, signalbox_node::Command::Ping { id: 1, command: ping::Command::Start(request) });
+        net.sim.run_for(Duration::from_secs(20));
+        net.sim.captured().filter(|c| c.from == first).count()
+    };
+    // 5 % of 100 kbit/s is about one message of 576 octets a second.
+    let counts = [messages(None, 12_500), messages(None, 37_500), messages(Some(37_500), 12_500)];
+    assert!((10..=26).contains(&counts[0]), "{counts:?}");
+    assert!((28..=70).contains(&counts[1]), "{counts:?}");
+    assert!((28..=70).contains(&counts[2]), "{counts:?}");
+}
+
 /// Two nodes whose routes point at each other would show a message that loops.
 #[test]
 fn a_routing_loop_ends_by_itself() {

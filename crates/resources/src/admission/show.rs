@@ -59,6 +59,15 @@ impl Resources {
         })
     }
 
+    /// Whether the capacity of an interface is not declared, or is that of a tunnel, whose packets use another link. False
+    /// if there is no such interface.
+    #[must_use]
+    pub fn is_measured(&self, ifindex: IfIndex) -> bool {
+        self.links.get(&ifindex).is_some_and(|link| {
+            !link.tunnel && link.config.as_ref().is_none_or(|config| config.capacity.is_none())
+        })
+    }
+
     /// The number of grants.
     #[must_use]
     pub const fn len(&self) -> u32 {

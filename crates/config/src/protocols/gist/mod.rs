@@ -190,10 +190,12 @@ impl Gist {
             "message_rate",
             &mut config.dmode_rate,
             per_second(0..=u32::MAX),
-            "Datagrams that this node sends; `\"0/s\"`: no limit. They should take at most 5 % of the slowest \
-             interface: a message has at most `max_datagram_size` octets and usually 200. Where interfaces have a \
-             `capacity`, the rate is lowered to 5 % of the smallest one [5.3.3].",
+            "Datagrams that this node sends; `\"0/s\"`: no limit. A message has at most `max_datagram_size` octets and \
+             usually 200. Without this key the rate is 5 % of the slowest link: of its `capacity`, or else of the speed \
+             that the kernel knows (not of tunnels and `lo`); the default counts while no speed is known. A rate that is \
+             written here is lowered to these 5 %, but never raised [5.3.3].",
         );
+        config.dmode_by_link = !keys.given("message_rate");
         keys.key(
             "message_burst",
             &mut config.dmode_burst,

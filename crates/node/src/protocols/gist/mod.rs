@@ -14,7 +14,7 @@ use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, StreamId, 
 use signalbox_core::packet::Received;
 use signalbox_core::service::Request;
 use signalbox_core::{
-    AlertRule, Changes, Entry, EntryRequest, Intercept, Match, NslpId, SessionChange, Time,
+    AlertRule, Changes, Entry, EntryRequest, IfIndex, Intercept, Match, NslpId, SessionChange, Time,
 };
 use signalbox_gist::engine::{self as gist, Gist, Input, Output as Out};
 
@@ -43,6 +43,8 @@ pub(crate) struct Instance {
     pub(crate) engine: Gist,
     pub(crate) channels: Channels,
     pub(crate) applications: Applications,
+    /// The smallest capacity that a link is configured with, octets per second.
+    declared: Option<u64>,
     /// Numbers of the signaling applications that run inside of the node.
     inside: Vec<NslpId>,
     /// Events for applications outside, with the identifiers of these.
@@ -106,6 +108,13 @@ impl Protocol for Instance {
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
         self.channels.listen();
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
+    }
+
+    /// The D-mode rate follows the slowest link. What the configuration says of a link counts, not its kernel's speed.
+    fn link_speeds(&mut self, cx: &mut Context<'_>, speeds: &[(IfIndex, u64)]) {
+        let of_kernel = speeds.iter().filter(|(ifindex, _)| cx.resources.is_measured(*ifindex));
+        let slowest = of_kernel.map(|(_, speed)| *speed).chain(self.declared).min();
+        self.engine.slowest_link(cx.now, slowest.unwrap_or(0));
     }
 
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
@@ -283,13 +292,14 @@ impl Composed for Instance {
 
     fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {
         let GistConfig { mut engine, channels } = config;
+        let declared = (setup.slowest_link > 0).then_some(setup.slowest_link);
         engine.slowest_link = setup.slowest_link;
         let (associations, dscp) = (engine.associations.clone(), engine.dscp);
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
         let engine = Gist::new(engine, setup.rng.array())?;
         let channels = Channels::new(channels, tls, &associations, dscp, setup.rng.array());
         let (inside, events) = (Vec::new(), VecDeque::new());
-        Ok(Self { engine, channels, applications: Applications::default(), inside, events })
+        Ok(Self { engine, channels, applications: Applications::default(), declared, inside, events })
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: ApplicationCommand) {
