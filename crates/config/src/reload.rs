@@ -15,7 +15,8 @@ pub struct Reload {
 
 impl Config {
     /// What a daemon that runs with this configuration takes of `new`: the rules, the limits of admission control, the keys
-    /// of tokens, the roles of users, and the level of the log. `admission.max_reservations` is the size of tables, which stays.
+    /// of tokens, the keys, certificates and revocation lists of TLS, the roles of users, and the level of the log.
+    /// `admission.max_reservations` is the size of tables, which stays.
     #[must_use]
     pub fn reload(&self, new: &Self) -> Reload {
         let mut config = self.clone();
@@ -25,9 +26,20 @@ impl Config {
         config.secrets = self.secrets.with_tokens_of(&new.secrets);
         config.resources = new.resources.clone();
         config.resources.0.max_reservations = self.resources.0.max_reservations;
-        let applied = config.differences(self);
+        config.protocols.gist = self.protocols.gist.reloaded(&new.protocols.gist);
+        let mut applied = config.differences(self);
+        // Files of the same names can have another content.
+        if config.tls() != self.tls() && !applied.iter().any(|key| key.starts_with("gist.tls.")) {
+            applied.push("gist.tls".to_owned());
+        }
         let needs_restart = new.differences(&config);
         Reload { config, applied, needs_restart }
+    }
+
+    /// The keys, certificates and revocation lists of TLS; `None`: there is no TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<&signalbox_node::Tls> {
+        if self.node.runs("gist") { self.protocols.gist.tls() } else { None }
     }
 }
 
@@ -79,6 +91,69 @@ mod tests {
         for name in ["admission.max_reservations", "log.format", "interfaces.eth0.capacity"] {
             assert!(reload.needs_restart.iter().any(|key| key == name), "{name}: {:?}", reload.needs_restart);
         }
+    }
+
+    /// The files of TLS are read again, although their names stay. Other numbers of `[gist.tls]` need a restart.
+    #[test]
+    fn keys_certificates_and_revocation_lists_are_read_again() {
+        let directory = std::env::temp_dir().join(format!("sbx-reload-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let issuer = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
+        let anchor = params.self_signed(&issuer).unwrap().pem();
+        let issuer = rcgen::Issuer::new(params, issuer);
+        let write = |name: &str, text: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::write(directory.join(name), text).unwrap();
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(directory.join(name), mode).unwrap();
+        };
+        let renew = || {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let leaf = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+            write("leaf.pem", &leaf.signed_by(&key, &issuer).unwrap().pem());
+            write("key.pem", &key.serialize_pem());
+        };
+        let read = |more: &str| {
+            let text = "version = 1\n[gist.associations]\ntls_port = 271\n[gist.tls]\nkey_file = \"key.pem\"\n\
+                        certificate_file = \"leaf.pem\"\nanchors_file = \"anchors.pem\"\n";
+            write("node.toml", &format!("{text}{more}"));
+            let loaded = crate::load(&directory.join("node.toml")).unwrap();
+            loaded.usable().unwrap_or_else(|findings| panic!("{findings:?}")).0
+        };
+        write("anchors.pem", &anchor);
+        renew();
+        let old = read("");
+        assert_eq!(old.reload(&read("")).applied, [""; 0]);
+        renew();
+        let reload = old.reload(&read(""));
+        assert_eq!((reload.applied, reload.needs_restart), (vec!["gist.tls".to_owned()], vec![]));
+        assert_ne!(reload.config.tls(), old.tls());
+
+        let list = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2026, 1, 1),
+            next_update: rcgen::date_time_ymd(2027, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        write("revoked.pem", &list.signed_by(&issuer).unwrap().pem().unwrap());
+        let new =
+            read("revocations_file = \"revoked.pem\"\nrevocations_required = true\nmax_handshakes = 7\n");
+        let reload = old.reload(&new);
+        assert_eq!(reload.applied, ["gist.tls.revocations_file", "gist.tls.revocations_required"]);
+        assert_eq!(reload.needs_restart, ["gist.tls.max_handshakes"]);
+        let tls = reload.config.tls().unwrap();
+        assert!(tls.revocation_strict && tls.revocation_lists.contains("X509 CRL"));
+
+        write("revoked.pem", "nothing");
+        let loaded = crate::load(&directory.join("node.toml")).unwrap();
+        let findings = loaded.usable().unwrap_err();
+        assert!(findings[0].to_string().contains("[tls-pem] revocation lists"), "{findings:?}");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     /// Keys of tokens are taken, those of RSVP need a restart.

@@ -129,6 +129,8 @@ fn mistakes_have_their_place() {
             "5:12",
             "raw public keys need TLS 1.3",
         ),
+        ("[gist.tls]\nrevocations_file = \"r\"\n", "3:20", "write anchors_file"),
+        ("[gist.tls]\nrevocations_required = true\n", "3:24", "write revocations_file"),
         ("[[gist.peer_rules]]\npeer = \"bob\"\naction = \"deny\"\n", "3:8", "\"bob\" is not an identity"),
         ("[[gist.peer_rules]]\npeer = \"any\"\n", "2:1", "gist.peer_rules[1].action: missing"),
         (

@@ -26,6 +26,13 @@ impl Clock {
         Time::from_micros(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
+    /// The wall clock at the time zero of this clock, by what it says now: another value than [`Self::start_unix_us`] if it was
+    /// set since.
+    #[must_use]
+    pub fn zero_unix_us(&self) -> u64 {
+        unix_us().saturating_sub(self.now().as_micros())
+    }
+
     /// The wall clock at the start, in microseconds since 1970. Engines add their time to it when they write a
     /// timestamp.
     #[must_use]

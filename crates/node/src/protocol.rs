@@ -18,7 +18,7 @@ use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, 
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
-use crate::protocols::{Event, ProtocolId};
+use crate::protocols::{Event, ProtocolId, Tls};
 use crate::routes::LookupsOf;
 
 /// What a protocol works with while it handles one input.
@@ -93,6 +93,12 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// The interfaces of the node, whole; given at the start and after each change.
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
+
+    /// Other keys, certificates and revocation lists for the handshakes from now on.
+    fn set_tls(&mut self, _: &Tls) {}
+
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
+    fn set_wall_clock(&mut self, _wall_clock_us: u64) {}
 
     /// The speeds of links that the kernel knows, in octets a second; given after interfaces have changed.
     fn link_speeds(&mut self, _: &mut Context<'_>, _: &[(IfIndex, u64)]) {}

@@ -3,6 +3,7 @@
 mod engine;
 mod mending;
 mod turn;
+mod wall;
 mod watchers;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::requests::LoopRequest;
 use engine::Engine;
 use mending::Mending;
 use turn::{Part, Turn};
+use wall::Wall;
 use watchers::Watchers;
 pub(crate) use watchers::{QUEUE, Watched};
 
@@ -92,6 +94,7 @@ pub(crate) struct Driver {
     /// When the service manager gets the next sign of life.
     alive: Time,
     mending: Mending,
+    wall: Wall,
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
@@ -122,6 +125,7 @@ impl Driver {
             notifier,
             alive: Time::ZERO,
             mending: Mending::default(),
+            wall: Wall::new(clock.start_unix_us()),
             reporter: Reporter::default(),
             unreported: false,
         };
@@ -138,6 +142,7 @@ impl Driver {
         loop {
             let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
             self.turn.begin(self.clock.now());
+            self.wall_clock();
             if ready.packets {
                 let packets = self.receive();
                 self.done(Part::Packets, packets);
@@ -258,6 +263,7 @@ impl Driver {
                     // A client that is gone needs no answer.
                     let _ = answer.send(ended(&self.engine.node) - before);
                 }
+                Ok(LoopRequest::SetTls(tls)) => self.command(Command::SetTls(tls)),
                 Ok(LoopRequest::Watch(out)) => self.watchers.add(&mut self.engine.node, out),
                 Ok(LoopRequest::Close(id)) => {
                     if let Some(command) = self.clients.remove(id) {

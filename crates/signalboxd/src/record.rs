@@ -225,7 +225,13 @@ mod tests {
                     },
                 },
                 channels: ChannelConfig {
-                    tls: Some(Tls { credentials: keys(), require_client: true, versions: Versions::Only13 }),
+                    tls: Some(Tls {
+                        require_client: false,
+                        versions: Versions::Only13,
+                        revocation_lists: "none".to_owned(),
+                        revocation_strict: true,
+                        ..Tls::new(keys())
+                    }),
                     handshake: us(39_000_001),
                     max_handshakes: 40,
                     sctp: SctpConfig { max_associations: 41, ..SctpConfig::default() },

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use signalbox_node::Command;
 use signalbox_node::resources::{self, GrantId};
+use signalbox_node::{Command, Tls};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -40,6 +40,8 @@ pub(crate) enum LoopRequest {
     DeleteReservation(GrantId, oneshot::Sender<bool>),
     /// Gives admission control other settings. The answer is the number of reservations that ended by it.
     SetResources(Box<resources::Config>, oneshot::Sender<u64>),
+    /// Gives TLS other keys, certificates and revocation lists.
+    SetTls(Box<Tls>),
     /// Somebody watches what changes from now on.
     Watch(mpsc::Sender<Watched>),
     /// A client is gone; what it began ends.
@@ -155,6 +157,14 @@ impl LoopHandle {
         let (answer, answered) = oneshot::channel();
         self.send(LoopRequest::SetResources(Box::new(config), answer)).await?;
         answered.await.map_err(|_| stopping())
+    }
+
+    /// Gives TLS other keys, certificates and revocation lists.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn set_tls(&self, tls: Tls) -> Result<(), Status> {
+        self.send(LoopRequest::SetTls(Box::new(tls))).await
     }
 
     /// Passes a command of a client on, without waiting for the node to handle it.

@@ -70,9 +70,19 @@ impl Rig {
         Self::with_file(config, PathBuf::new()).await
     }
 
+    /// The services of a node with the configuration in a file.
+    pub(crate) async fn loaded(path: PathBuf) -> Self {
+        let config = signalbox_config::load(&path).unwrap().config.unwrap();
+        Self::of(config, path).await
+    }
+
     /// The services of a node of this configuration, whose file is `path`.
     pub(crate) async fn with_file(config: &str, path: PathBuf) -> Self {
         let config = signalbox_config::parse(Path::new("node.toml"), config).config.unwrap();
+        Self::of(config, path).await
+    }
+
+    async fn of(config: signalbox_config::Config, path: PathBuf) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (sender, requests) = mpsc::channel(8);
         let woken = Arc::new(AtomicUsize::new(0));

@@ -10,7 +10,7 @@ use signalbox_core::Time;
 
 use crate::identity;
 use crate::sctp::{Config, Delivery, Sctp};
-use crate::stream::{Channel, Credentials, Limits, TlsConfig, TlsSettings, Versions};
+use crate::stream::{Channel, Credentials, Limits, Revocation, TlsConfig, TlsSettings, Versions};
 
 /// Certificates with any content are parsed or refused, and the identity of a parsed one can be printed. Input: DER.
 pub fn certificate(data: &[u8]) {
@@ -85,6 +85,7 @@ pub fn tls_octets(data: &[u8]) {
         credentials: Credentials::RawKeys { key: KEY, peers: PUBLIC_KEY },
         require_client: true,
         versions: Versions::Both,
+        revocation: Revocation::default(),
         wall_clock_us: 1_800_000_000_000_000,
     };
     let Ok(config) = TlsConfig::new(&settings) else { panic!("the keys are valid") };

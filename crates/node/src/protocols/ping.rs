@@ -19,6 +19,10 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
+    fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.engine.set_wall_clock(wall_clock_us);
+    }
+
     fn timer(&mut self, cx: &mut Context<'_>) {
         self.engine.handle(cx.now, Input::Timer);
     }

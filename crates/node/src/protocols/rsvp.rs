@@ -27,6 +27,10 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
+    fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.engine.set_wall_clock(wall_clock_us);
+    }
+
     fn timer(&mut self, cx: &mut Context<'_>) {
         self.engine.handle(cx.now, Input::Timer, cx.resources);
     }
@@ -141,7 +145,7 @@ impl Composed for Instance {
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         // Sequence numbers of INTEGRITY grow across restarts (RFC 2747 §3).
-        config.neighbours.real_time = u32::try_from(setup.wall_clock_us / 1_000_000).unwrap_or(u32::MAX);
+        config.neighbours.set_wall_clock(setup.wall_clock_us);
         config.wall_clock_us = setup.wall_clock_us;
         Ok(Self { engine: Rsvp::new(config, setup.rng.array())? })
     }

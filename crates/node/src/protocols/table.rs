@@ -61,6 +61,16 @@ macro_rules! protocols {
                 /// The settings, complete.
                 Box<signalbox_resources::Config>,
             ),
+            /// Gives TLS other keys, certificates and revocation lists, for the handshakes from now on.
+            SetTls(
+                /// The settings, complete.
+                Box<crate::Tls>,
+            ),
+            /// Corrects the wall clock.
+            WallClock(
+                /// Microseconds since 1970 at [`Time::ZERO`](signalbox_core::Time::ZERO).
+                u64,
+            ),
             /// The speeds of links, as the kernel knows them, in octets a second. Those of other links are not known.
             LinkSpeeds(
                 /// By interface.
@@ -92,6 +102,8 @@ macro_rules! protocols {
                     $( $(#[$meta])* Self::$variant { id, .. } => Some(*id), )*
                     Self::DeleteReservation { .. }
                     | Self::SetResources(_)
+                    | Self::SetTls(_)
+                    | Self::WallClock(_)
                     | Self::LinkSpeeds(_) => None,
                 }
             }
@@ -103,6 +115,8 @@ macro_rules! protocols {
                     $( $(#[$meta])* Self::$variant { .. } => Some(ProtocolId::$variant), )*
                     Self::DeleteReservation { .. }
                     | Self::SetResources(_)
+                    | Self::SetTls(_)
+                    | Self::WallClock(_)
                     | Self::LinkSpeeds(_) => None,
                 }
             }
@@ -258,6 +272,15 @@ macro_rules! protocols {
                         if let Err(error) = cx.resources.reload(cx.now, *config) {
                             tracing::warn!(%error, "settings of admission control ignored");
                         }
+                        None
+                    }
+                    Command::SetTls(tls) => {
+                        self.iter_mut().for_each(|protocol| protocol.set_tls(&tls));
+                        None
+                    }
+                    Command::WallClock(wall_clock_us) => {
+                        cx.resources.set_wall_clock(wall_clock_us);
+                        self.iter_mut().for_each(|protocol| protocol.set_wall_clock(wall_clock_us));
                         None
                     }
                     Command::LinkSpeeds(speeds) => {

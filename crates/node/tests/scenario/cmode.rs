@@ -41,7 +41,7 @@ fn keyring(count: usize) -> Vec<ChannelConfig> {
 
 fn tls(key: &KeyPair, peers: &str) -> ChannelConfig {
     let credentials = Credentials::RawKeys { key: key.serialize_pem(), peers: peers.to_owned() };
-    let tls = Tls { credentials, require_client: true, versions: Versions::Only13 };
+    let tls = Tls { versions: Versions::Only13, ..Tls::new(credentials) };
     ChannelConfig { tls: Some(tls), ..ChannelConfig::default() }
 }
 

@@ -21,7 +21,6 @@ use signalbox_core::{Direction, IfIndex, LooseEnd, Mri, NslpId, SessionId, Time}
 use signalbox_gist::wire::MAGIC;
 use signalbox_node::gist::{AssociationConfig, PeeringPolicy, Registration};
 use signalbox_node::ping::{self, PingRequest};
-use signalbox_node::transport::Versions;
 use signalbox_node::{
     ApplicationCommand, ChannelConfig, Command, Config, Credentials, GistConfig, Node, Tls,
 };
@@ -96,7 +95,7 @@ fn node() -> Node {
     let tls = TLS.get_or_init(|| {
         let key = rcgen::KeyPair::generate().unwrap();
         let credentials = Credentials::RawKeys { key: key.serialize_pem(), peers: key.public_key_pem() };
-        Tls { credentials, require_client: true, versions: Versions::Both }
+        Tls::new(credentials)
     });
     let channels = ChannelConfig { tls: Some(tls.clone()), ..ChannelConfig::default() };
     let associations = AssociationConfig {

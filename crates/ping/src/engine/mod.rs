@@ -135,6 +135,11 @@ impl Ping {
         &self.counters
     }
 
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
+    pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.config.wall_clock_us = wall_clock_us;
+    }
+
     /// The configuration in force.
     #[must_use]
     pub const fn config(&self) -> &Config {

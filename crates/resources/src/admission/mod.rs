@@ -307,6 +307,11 @@ impl Resources {
         }
     }
 
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`]. Rules and tokens are judged by it.
+    pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.wall_clock_us = wall_clock_us;
+    }
+
     /// Verifies the authentication data of a token now; see [`Keys::verify`].
     ///
     /// # Errors

@@ -365,6 +365,12 @@ impl Rsvp {
         &mut self.neighbours
     }
 
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`]. The lifetimes of keys follow it.
+    pub fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.config.wall_clock_us = wall_clock_us;
+        self.neighbours.set_wall_clock(wall_clock_us);
+    }
+
     /// The settings.
     #[must_use]
     pub const fn config(&self) -> &Config {

@@ -47,6 +47,9 @@ async fn apply(api: &Api, force: &Config, config: &Config) -> Result<u64, Status
     api.log.set(&config.log.level);
     // The members of groups may have changed although the configuration did not.
     api.roles.set(&config.control.access);
+    if let Some(tls) = config.tls().filter(|tls| force.tls() != Some(tls)) {
+        api.handle.set_tls(tls.clone()).await?;
+    }
     let resources = |config: &Config| config.settings(0, false).resources;
     let new = resources(config);
     if new == resources(force) { Ok(0) } else { api.handle.set_resources(new).await }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
@@ -16,7 +16,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use signalbox_core::Time;
 
-use super::verify::{AnchoredServer, KnownKeys};
+use super::verify::{AnchoredServer, KnownKeys, Revoked};
 use signalbox_core::security::Fingerprint;
 
 /// The credentials by which nodes authenticate. All texts are PEM.
@@ -50,6 +50,16 @@ impl core::fmt::Debug for Credentials<'_> {
     }
 }
 
+/// Certificates that authorities have revoked (RFC 5280 §5). It concerns peers with certificates, not raw keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Revocation<'a> {
+    /// Lists of authorities (`X509 CRL`), as PEM; empty: no certificate is revoked.
+    pub lists: &'a [u8],
+    /// Whether each authority of a chain needs a list that has not expired. Otherwise lists that are missing or old are no
+    /// reason to refuse a peer.
+    pub strict: bool,
+}
+
 /// TLS versions to negotiate; the highest version that both ends have is used (RFC 5971 §5.7.3). Versions before 1.2
 /// are not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +83,8 @@ pub struct TlsSettings<'a> {
     pub require_client: bool,
     /// Versions to negotiate. Raw keys imply 1.3.
     pub versions: Versions,
+    /// Certificates that are not valid any more.
+    pub revocation: Revocation<'a>,
     /// Unix time in microseconds at `Time` 0, for the validity of certificates.
     pub wall_clock_us: u64,
 }
@@ -98,6 +110,11 @@ pub enum TlsConfigError {
     /// A trust anchor is not a certificate.
     #[error("[tls-anchor] a trust anchor cannot be used: {0}")]
     Anchor(String),
+    /// A revocation list cannot be used.
+    #[error(
+        "[tls-crl] a revocation list cannot be used: {0}; give complete lists (not delta or indirect ones) as PEM"
+    )]
+    Revocation(String),
     /// Raw keys need TLS 1.3.
     #[error("[tls-versions] raw public keys need TLS 1.3; allow it or use certificates")]
     Versions,
@@ -128,7 +145,7 @@ impl core::fmt::Debug for TlsConfig {
 /// The wall clock of certificate checks, in microseconds since 1970.
 #[derive(Debug)]
 struct Clock {
-    start_us: u64,
+    start_us: AtomicU64,
     now_us: AtomicU64,
 }
 
@@ -146,7 +163,7 @@ impl TlsConfig {
     pub fn new(settings: &TlsSettings<'_>) -> Result<Self, TlsConfigError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let clock = Arc::new(Clock {
-            start_us: settings.wall_clock_us,
+            start_us: AtomicU64::new(settings.wall_clock_us),
             now_us: AtomicU64::new(settings.wall_clock_us),
         });
         let (client, server, key) = match settings.credentials {
@@ -166,9 +183,15 @@ impl TlsConfig {
         self.key
     }
 
+    /// Corrects the wall clock: Unix time in microseconds at `Time` 0. All clones have it from their next handshake on.
+    pub fn set_wall_clock(&self, wall_clock_us: u64) {
+        self.clock.start_us.store(wall_clock_us, Ordering::Relaxed);
+    }
+
     /// Sets the time of certificate checks.
     pub(super) fn set_time(&self, now: Time) {
-        self.clock.now_us.store(self.clock.start_us.saturating_add(now.as_micros()), Ordering::Relaxed);
+        let start = self.clock.start_us.load(Ordering::Relaxed);
+        self.clock.now_us.store(start.saturating_add(now.as_micros()), Ordering::Relaxed);
     }
 }
 
@@ -193,13 +216,23 @@ fn certificates(
     );
     let fingerprint = own_fingerprint(&own)?;
     let algorithms = provider.signature_verification_algorithms;
+    let Revocation { lists, strict } = settings.revocation;
+    let lists: Vec<CertificateRevocationListDer<'static>> =
+        if lists.is_empty() { Vec::new() } else { all(lists, "revocation lists", "X509 CRL")? };
+    let revoked = Revoked::new(&lists, strict)?;
+    let server_verifier = AnchoredServer { anchors: roots.clone(), algorithms, revoked };
     let client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
         .with_protocol_versions(versions)
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
         .dangerous() // names are checked by the authorised peer database, chains by the verifier
-        .with_custom_certificate_verifier(Arc::new(AnchoredServer { anchors: roots.clone(), algorithms }))
+        .with_custom_certificate_verifier(Arc::new(server_verifier))
         .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.clone())));
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).with_crls(lists);
+    let verifier = if strict {
+        verifier.enforce_revocation_expiration()
+    } else {
+        verifier.allow_unknown_revocation_status()
+    };
     let verifier = if settings.require_client { verifier } else { verifier.allow_unauthenticated() };
     let verifier = verifier.build().map_err(|e| TlsConfigError::Anchor(e.to_string()))?;
     let server = ServerConfig::builder_with_details(provider.clone(), clock.clone())

@@ -25,7 +25,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use signalbox_core::Time;
 
-pub use self::config::{Credentials, TlsConfig, TlsConfigError, TlsSettings, Versions};
+pub use self::config::{Credentials, Revocation, TlsConfig, TlsConfigError, TlsSettings, Versions};
 pub use self::error::{ChannelError, SendError};
 use signalbox_core::security::Identity;
 

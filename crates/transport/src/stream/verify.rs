@@ -9,18 +9,84 @@ use rustls::crypto::{
     WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
     verify_tls13_signature_with_raw_key,
 };
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    SignatureScheme,
 };
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList,
+    RevocationOptionsBuilder, UnknownStatusPolicy,
+};
+
+use super::config::TlsConfigError;
 
 /// Accepts servers whose certificate chains to a trust anchor (RFC 5280 §6), with any name.
 #[derive(Debug)]
 pub(super) struct AnchoredServer {
     pub(super) anchors: Arc<RootCertStore>,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
+    /// `None`: there are no revocation lists.
+    pub(super) revoked: Option<Revoked>,
+}
+
+/// The revocation lists that servers' certificates are compared with. rustls does so for clients, and for servers only
+/// together with their name.
+#[derive(Debug)]
+pub(super) struct Revoked {
+    lists: Vec<CertRevocationList<'static>>,
+    strict: bool,
+}
+
+impl Revoked {
+    /// Reads the lists; `None` if there are none.
+    pub(super) fn new(
+        lists: &[CertificateRevocationListDer<'_>],
+        strict: bool,
+    ) -> Result<Option<Self>, TlsConfigError> {
+        let lists = lists.iter().map(|list| OwnedCertRevocationList::from_der(list).map(Into::into));
+        let lists = lists.collect::<Result<Vec<_>, _>>();
+        let lists = lists.map_err(|error: webpki::Error| TlsConfigError::Revocation(error.to_string()))?;
+        Ok((!lists.is_empty()).then_some(Self { lists, strict }))
+    }
+
+    /// Refuses a chain that has a revoked certificate.
+    fn check(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        (anchors, algorithms): (&RootCertStore, WebPkiSupportedAlgorithms),
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let refused = |error: webpki::Error| {
+            Error::InvalidCertificate(match error {
+                webpki::Error::CertRevoked => CertificateError::Revoked,
+                webpki::Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+                webpki::Error::CrlExpired { time, next_update } => {
+                    CertificateError::ExpiredRevocationListContext { time, next_update }
+                }
+                other => CertificateError::Other(OtherError(Arc::new(other))),
+            })
+        };
+        let lists: Vec<_> = self.lists.iter().collect();
+        let Ok(options) = RevocationOptionsBuilder::new(&lists) else { return Ok(()) };
+        let (status, expiration) = if self.strict {
+            (UnknownStatusPolicy::Deny, ExpirationPolicy::Enforce)
+        } else {
+            (UnknownStatusPolicy::Allow, ExpirationPolicy::Ignore)
+        };
+        let options = options.with_status_policy(status).with_expiration_policy(expiration).build();
+        let certificate = EndEntityCert::try_from(end_entity).map_err(refused)?;
+        let usage = KeyUsage::server_auth();
+        certificate
+            .verify_for_usage(algorithms.all, &anchors.roots, intermediates, now, usage, Some(options), None)
+            .map(drop)
+            .map_err(refused)
+    }
 }
 
 impl ServerCertVerifier for AnchoredServer {
@@ -41,6 +107,9 @@ impl ServerCertVerifier for AnchoredServer {
             now,
             algorithms,
         )?;
+        if let Some(revoked) = &self.revoked {
+            revoked.check(end_entity, intermediates, (&self.anchors, self.algorithms), now)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 

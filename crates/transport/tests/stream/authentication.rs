@@ -5,10 +5,10 @@ use signalbox_core::Time;
 use signalbox_transport::Channel;
 use signalbox_transport::identity::fingerprint;
 use signalbox_transport::stream::{
-    ChannelError, Event, Limits, TlsConfig, TlsConfigError, TlsSettings, Versions,
+    ChannelError, Event, Limits, Revocation, TlsConfig, TlsConfigError, TlsSettings, Versions,
 };
 
-use crate::pair::{Ca, Pair, config, failure, raw_config, settings, take};
+use crate::pair::{Ca, Pair, WALL_CLOCK_US, config, failure, raw_config, revocations, settings, take};
 
 /// [GIST-5.7.3-01] TLS over a byte stream. [GIST-5.7.3-08] The client sends first. [GIST-5.7.3-09], [GIST-5.7.3-10]
 /// Both ends present certificates and get the names of the other. [GIST-5.7.3-07] The suites are AEAD ones. The
@@ -128,6 +128,72 @@ fn certificates_expire_in_our_time() {
     assert!(
         matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(reason)) if reason.contains("expired"))
     );
+}
+
+/// [GIST-5.7.3.1-07] The wall clock is corrected while the node runs: a handshake that began before has it too.
+#[test]
+fn a_corrected_clock_counts_from_the_next_octets_on() {
+    let ca = Ca::new();
+    let leaf = ca.issue_with(&["x.example"], |params| params.not_after = date_time_ymd(2027, 2, 1));
+    let config = config(&leaf, &ca);
+    let mut pair = Pair::tls(&config, &config);
+    config.set_wall_clock(WALL_CLOCK_US + 30 * 24 * 3600 * 1_000_000);
+    pair.run();
+    assert!(
+        matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(reason)) if reason.contains("expired"))
+    );
+    config.set_wall_clock(WALL_CLOCK_US);
+    let mut pair = Pair::tls(&config, &config);
+    pair.run();
+    assert!(failure(&mut pair.client).is_none() && failure(&mut pair.server).is_none());
+}
+
+/// [GIST-5.7.3.1-07] RFC 5280 §5: certificates on a list of their authority are refused, in both roles and versions. Strict
+/// nodes also refuse certificates of authorities without a current list.
+#[test]
+fn revoked_certificates_are_refused() {
+    let (ca, other) = (Ca::new(), Ca::named("another anchor"));
+    let numbered =
+        |number: u64| move |params: &mut rcgen::CertificateParams| params.serial_number = Some(number.into());
+    let (good, bad) =
+        (ca.issue_with(&["x.example"], numbered(7)), ca.issue_with(&["x.example"], numbered(8)));
+    let anchors = Ca { pem: format!("{}{}", ca.pem, other.pem), ..ca };
+    let stranger = other.issue_with(&["x.example"], numbered(8));
+    let list = revocations(&anchors, &[8, 9]);
+    let plain = |leaf| TlsConfig::new(&settings(leaf, &anchors)).unwrap();
+    for versions in [Versions::Only12, Versions::Only13] {
+        let with = |strict, wall_clock_us| {
+            let revocation = Revocation { lists: list.as_bytes(), strict };
+            TlsConfig::new(&TlsSettings { revocation, versions, wall_clock_us, ..settings(&good, &anchors) })
+                .unwrap()
+        };
+        let accepts = |node: &TlsConfig, peer: &TlsConfig| {
+            let of = |client: &TlsConfig, server: &TlsConfig| {
+                let mut pair = Pair::tls(client, server);
+                pair.run();
+                failure(&mut pair.client).is_none() && failure(&mut pair.server).is_none()
+            };
+            let both = [of(node, peer), of(peer, node)];
+            assert_eq!(both[0], both[1], "the roles differ");
+            both[0]
+        };
+        let (lenient, strict) = (with(false, WALL_CLOCK_US), with(true, WALL_CLOCK_US));
+        // What the peer trusts does not matter here.
+        let [good, bad, stranger] = [&good, &bad, &stranger].map(plain);
+        assert!(accepts(&lenient, &good) && accepts(&strict, &good));
+        assert!(!accepts(&lenient, &bad) && !accepts(&strict, &bad));
+        // The serial numbers of another authority are others.
+        assert!(accepts(&lenient, &stranger) && !accepts(&strict, &stranger));
+        // The list has expired.
+        let later = WALL_CLOCK_US + 2 * 24 * 3600 * 1_000_000;
+        let (lenient, strict) = (with(false, later), with(true, later));
+        assert!(accepts(&lenient, &good) && !accepts(&strict, &good));
+        assert!(!accepts(&lenient, &bad));
+    }
+    let broken =
+        Revocation { lists: b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", strict: false };
+    let error = TlsConfig::new(&TlsSettings { revocation: broken, ..settings(&good, &anchors) }).unwrap_err();
+    assert!(matches!(error, TlsConfigError::Revocation(_)), "{error}");
 }
 
 /// [GIST-5.7.3.1-08] Raw public keys of the configuration, in both directions.

@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
 use signalbox_core::Time;
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{
-    ChannelError, Credentials, Event, Limits, TlsConfig, TlsConfigError, TlsSettings, Versions,
+    ChannelError, Credentials, Event, Limits, Revocation, TlsConfig, TlsConfigError, TlsSettings, Versions,
 };
 
 /// The wall-clock time of the tests: 2027-01-15.
@@ -14,7 +16,7 @@ pub(crate) const WALL_CLOCK_US: u64 = 1_800_000_000_000_000;
 pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 pub(crate) struct Ca {
-    issuer: Issuer<'static, KeyPair>,
+    pub(crate) issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
 }
 
@@ -25,10 +27,15 @@ pub(crate) struct Leaf {
 
 impl Ca {
     pub(crate) fn new() -> Self {
+        Self::named("test anchor")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "test anchor");
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, name);
         let pem = params.self_signed(&key).unwrap().pem();
         Self { issuer: Issuer::new(params, key), pem }
     }
@@ -48,13 +55,38 @@ impl Ca {
     }
 }
 
+/// A list of certificates, by their serial numbers, that an authority revoked. It holds for a day of the tests.
+pub(crate) fn revocations(ca: &Ca, serials: &[u64]) -> String {
+    let revoked = |serial: &u64| rcgen::RevokedCertParams {
+        serial_number: (*serial).into(),
+        revocation_time: date_time_ymd(2027, 1, 14),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = rcgen::CertificateRevocationListParams {
+        this_update: date_time_ymd(2027, 1, 14),
+        next_update: date_time_ymd(2027, 1, 16),
+        crl_number: 1.into(),
+        issuing_distribution_point: None,
+        revoked_certs: serials.iter().map(revoked).collect(),
+        key_identifier_method: rcgen::KeyIdMethod::Sha256,
+    };
+    params.signed_by(&ca.issuer).unwrap().pem().unwrap()
+}
+
 pub(crate) fn settings<'a>(leaf: &'a Leaf, anchors: &'a Ca) -> TlsSettings<'a> {
     let credentials = Credentials::Certificates {
         chain: leaf.chain.as_bytes(),
         key: leaf.key.as_bytes(),
         anchors: anchors.pem.as_bytes(),
     };
-    TlsSettings { credentials, require_client: true, versions: Versions::Both, wall_clock_us: WALL_CLOCK_US }
+    TlsSettings {
+        credentials,
+        require_client: true,
+        versions: Versions::Both,
+        revocation: Revocation::default(),
+        wall_clock_us: WALL_CLOCK_US,
+    }
 }
 
 pub(crate) fn config(leaf: &Leaf, anchors: &Ca) -> TlsConfig {
@@ -65,8 +97,13 @@ pub(crate) fn config(leaf: &Leaf, anchors: &Ca) -> TlsConfig {
 pub(crate) fn raw_config(own: &KeyPair, peers: &[&KeyPair]) -> Result<TlsConfig, TlsConfigError> {
     let (key, peers) = (own.serialize_pem(), peers.iter().map(|k| k.public_key_pem()).collect::<String>());
     let credentials = Credentials::RawKeys { key: key.as_bytes(), peers: peers.as_bytes() };
-    let versions = Versions::Both;
-    TlsConfig::new(&TlsSettings { credentials, require_client: true, versions, wall_clock_us: WALL_CLOCK_US })
+    TlsConfig::new(&TlsSettings {
+        credentials,
+        require_client: true,
+        versions: Versions::Both,
+        revocation: Revocation::default(),
+        wall_clock_us: WALL_CLOCK_US,
+    })
 }
 
 pub(crate) struct Pair {

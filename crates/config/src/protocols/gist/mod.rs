@@ -36,6 +36,16 @@ pub(crate) struct Gist {
 }
 
 impl Gist {
+    /// This section with what a running daemon takes of `new`: keys, certificates and revocation lists.
+    pub(crate) fn reloaded(&self, new: &Self) -> Self {
+        Self { tls: self.tls.reloaded(&new.tls), ..self.clone() }
+    }
+
+    /// The keys, certificates and revocation lists of TLS; `None`: there is no TLS.
+    pub(crate) const fn tls(&self) -> Option<&signalbox_node::Tls> {
+        self.tls.content()
+    }
+
     /// GIST's own keys.
     fn own(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;

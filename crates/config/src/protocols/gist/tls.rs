@@ -11,7 +11,8 @@ use crate::kind::{choice, duration, flag, list, number, path};
 use crate::secret;
 
 pub(super) const MEANING: &str = "What `tls_port` needs: PEM files, with paths relative to the directory of the configuration. Either certificates and \
-     their trust anchors, or raw public keys. The files are read at the start and by `--check`.";
+     their trust anchors, or raw public keys. The files are read at the start, by `--check`, and at each reload (SIGHUP): \
+     the associations that are set up afterwards use what they hold then.";
 
 /// Longest file of a private key.
 const LONGEST_KEY: u64 = 1 << 20;
@@ -23,6 +24,8 @@ pub(super) struct TlsSection {
     certificate: Option<PathBuf>,
     anchors: Option<PathBuf>,
     peer_keys: Option<PathBuf>,
+    revocations: Option<PathBuf>,
+    revocation_strict: bool,
     require_client: bool,
     versions: Vec<Version>,
     handshake: Duration,
@@ -45,6 +48,8 @@ impl Default for TlsSection {
             certificate: None,
             anchors: None,
             peer_keys: None,
+            revocations: None,
+            revocation_strict: false,
             require_client: true,
             versions: vec![Version::V12, Version::V13],
             handshake,
@@ -86,6 +91,21 @@ impl TlsSection {
             "Public keys of all peers, instead of `certificate_file` and `anchors_file`: raw public keys [RFC 7250], TLS \
              1.3 only.",
         );
+        keys.option(
+            "revocations_file",
+            &mut self.revocations,
+            path("revoked.pem"),
+            "none",
+            "Lists of certificates that the authorities have revoked (`X509 CRL`) [RFC 5280]. A peer with such a certificate, \
+             or with one that such an authority has signed, is refused. Use it with `anchors_file`.",
+        );
+        keys.key(
+            "revocations_required",
+            &mut self.revocation_strict,
+            flag(),
+            "Whether a peer is refused if an authority of its chain has no list in `revocations_file`, or one whose next \
+             update is overdue.",
+        );
         keys.key(
             "require_client",
             &mut self.require_client,
@@ -117,6 +137,10 @@ impl TlsSection {
         );
         let fits = self.peer_keys.is_none() || self.versions.contains(&Version::V13);
         keys.check(fits, &["versions"], "raw public keys need TLS 1.3: write versions = [\"1.3\"]");
+        let fits = self.revocations.is_none() || self.anchors.is_some();
+        keys.check(fits, &["revocations_file"], "concerns certificates: write anchors_file, or remove it");
+        let fits = !self.revocation_strict || self.revocations.is_some();
+        keys.check(fits, &["revocations_required"], "needs lists: write revocations_file");
         let any = keys.gives_any(&["key_file", "certificate_file", "anchors_file", "peer_keys_file"]);
         let message =
             "incomplete: write key_file, and either certificate_file and anchors_file, or peer_keys_file";
@@ -134,7 +158,7 @@ impl TlsSection {
 
     /// The files that it names.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let all = [&self.key, &self.certificate, &self.anchors, &self.peer_keys];
+        let all = [&self.key, &self.certificate, &self.anchors, &self.peer_keys, &self.revocations];
         all.into_iter().flatten().cloned().collect()
     }
 
@@ -167,18 +191,45 @@ impl TlsSection {
             }
             _ => None,
         };
-        let Some(credentials) = credentials else { return };
+        let lists = self.revocations.as_ref().map(|path| read("revocations_file", path, false));
+        let (Some(credentials), None | Some(Some(_))) = (credentials, &lists) else { return };
         let versions = match (self.versions.contains(&Version::V12), self.versions.contains(&Version::V13)) {
             (true, false) => Versions::Only12,
             (false, true) => Versions::Only13,
             _ => Versions::Both,
         };
-        let tls = Tls { credentials, require_client: self.require_client, versions };
+        let tls = Tls {
+            require_client: self.require_client,
+            versions,
+            revocation_lists: lists.flatten().unwrap_or_default(),
+            revocation_strict: self.revocation_strict,
+            ..Tls::new(credentials)
+        };
         // Only to check them: the node reads them again, with its own clock.
         match tls.load(0) {
             Ok(_) => self.tls = Some(tls),
             Err(error) => keys.fault(&["gist.tls.key_file"], &error.to_string()),
         }
+    }
+
+    /// The settings of `new` with which a running node sets up associations. Those of handshakes in general stay.
+    pub(super) fn reloaded(&self, new: &Self) -> Self {
+        // Without its port there is no TLS, and without keys no port.
+        if !self.is_complete() || !new.is_complete() {
+            return self.clone();
+        }
+        Self {
+            handshake: self.handshake,
+            max_handshakes: self.max_handshakes,
+            // The check of a text reads no files.
+            tls: new.tls.clone().or_else(|| self.tls.clone()),
+            ..new.clone()
+        }
+    }
+
+    /// What is in the files.
+    pub(super) const fn content(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Settings of the channels.

@@ -43,6 +43,8 @@ pub(crate) struct Instance {
     pub(crate) engine: Gist,
     pub(crate) channels: Channels,
     pub(crate) applications: Applications,
+    /// Microseconds since 1970 at [`Time::ZERO`].
+    wall_clock_us: u64,
     /// The smallest capacity that a link is configured with, octets per second.
     declared: Option<u64>,
     /// Numbers of the signaling applications that run inside of the node.
@@ -108,6 +110,18 @@ impl Protocol for Instance {
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
         self.channels.listen();
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
+    }
+
+    fn set_tls(&mut self, tls: &Tls) {
+        match tls.load(self.wall_clock_us) {
+            Ok(tls) => self.channels.set_tls(tls),
+            Err(error) => tracing::warn!(%error, "keys and certificates ignored"),
+        }
+    }
+
+    fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.wall_clock_us = wall_clock_us;
+        self.channels.set_wall_clock(wall_clock_us);
     }
 
     /// The D-mode rate follows the slowest link. What the configuration says of a link counts, not its kernel's speed.
@@ -299,7 +313,8 @@ impl Composed for Instance {
         let engine = Gist::new(engine, setup.rng.array())?;
         let channels = Channels::new(channels, tls, &associations, dscp, setup.rng.array());
         let (inside, events) = (Vec::new(), VecDeque::new());
-        Ok(Self { engine, channels, applications: Applications::default(), declared, inside, events })
+        let (applications, wall_clock_us) = (Applications::default(), setup.wall_clock_us);
+        Ok(Self { engine, channels, applications, wall_clock_us, declared, inside, events })
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: ApplicationCommand) {

@@ -17,8 +17,8 @@ pub struct Config {
     /// Settings of single interfaces, by the kernel's number.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub interfaces: BTreeMap<IfIndex, Interface>,
-    /// First sequence number of INTEGRITY: seconds of real time at the start of the engine's clock, so that numbers
-    /// grow across restarts (RFC 2747 §3).
+    /// Seconds of real time at the start of the engine's clock: for the lifetimes of keys, and the first sequence number of
+    /// INTEGRITY, so that numbers grow across restarts (RFC 2747 §3).
     pub real_time: u32,
     /// Maximum number of neighbours. Neighbours without state make room for others.
     pub max_neighbours: u32,
@@ -49,6 +49,11 @@ impl Config {
     #[must_use]
     pub fn of(&self, ifindex: IfIndex) -> &Interface {
         self.interfaces.get(&ifindex).unwrap_or(&self.interface)
+    }
+
+    /// Takes the wall clock: microseconds since 1970 at [`Time::ZERO`].
+    pub fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.real_time = u32::try_from(wall_clock_us / 1_000_000).unwrap_or(u32::MAX);
     }
 
     /// Time since 1970, for the lifetimes of keys.

@@ -326,6 +326,11 @@ impl Neighbours {
         &self.counters
     }
 
+    /// The wall clock was corrected. The numbers of INTEGRITY grow all the same.
+    pub fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.config.set_wall_clock(wall_clock_us);
+    }
+
     /// The settings.
     #[must_use]
     pub const fn config(&self) -> &Config {

@@ -1,6 +1,6 @@
 //! What runs, and the interfaces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use signalbox_api::boomerang::v1::boomerang_client::BoomerangClient;
 use signalbox_api::gist::v1::gist_client::GistClient;
@@ -119,6 +119,40 @@ async fn a_reload_takes_the_rules_and_names_the_rest() {
         force.toml
     );
     std::fs::remove_file(path).unwrap();
+}
+
+/// Keys and certificates go to the node when the files of the same names have another content.
+#[tokio::test]
+async fn a_reload_takes_new_keys_of_tls() {
+    let text = format!(
+        "{ALL}[gist.associations]\ntls_port = 271\n[gist.tls]\nkey_file = \"{0}.key\"\npeer_keys_file = \"{0}.peers\"\n",
+        std::env::temp_dir().join(format!("sbxd-reload-{}-tls", std::process::id())).display()
+    );
+    let renew = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        let key = rcgen::KeyPair::generate().unwrap();
+        let file = path.with_extension("key");
+        std::fs::write(&file, key.serialize_pem()).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(path.with_extension("peers"), key.public_key_pem()).unwrap();
+        key.serialize_pem()
+    };
+    let path = std::env::temp_dir().join(format!("sbxd-reload-{}-tls.toml", std::process::id()));
+    renew(&path);
+    std::fs::write(&path, text).unwrap();
+    let mut rig = Rig::loaded(path.clone()).await;
+    let mut client = NodeClient::new(rig.channel.clone());
+    let reload = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap().into_inner();
+    assert_eq!((reload.applied, reload.needs_restart), (vec![], vec![]), "nothing has changed");
+    let key = renew(&path);
+    let reload = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap().into_inner();
+    assert_eq!(reload.applied, ["gist.tls"]);
+    let Some(LoopRequest::SetTls(tls)) = rig.requests.recv().await else { panic!("nothing set") };
+    let signalbox_node::Credentials::RawKeys { key: taken, .. } = tls.credentials else { panic!("no key") };
+    assert_eq!(taken, key);
+    for extension in ["toml", "key", "peers"] {
+        std::fs::remove_file(path.with_extension(extension)).unwrap();
+    }
 }
 
 #[tokio::test]

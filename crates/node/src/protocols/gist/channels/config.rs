@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use signalbox_transport::sctp;
-use signalbox_transport::stream::{self, TlsConfig, TlsConfigError, TlsSettings, Versions};
+use signalbox_transport::stream::{self, Revocation, TlsConfig, TlsConfigError, TlsSettings, Versions};
 
 /// Settings of channels. Which transports there are follows from the ports in GIST's own settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,12 @@ pub struct Tls {
     pub require_client: bool,
     /// Versions to negotiate. Raw keys imply 1.3.
     pub versions: Versions,
+    /// Revocation lists of authorities, as PEM; empty: none.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub revocation_lists: String,
+    /// Whether each authority of a peer's chain needs a revocation list that has not expired.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub revocation_strict: bool,
 }
 
 /// Credentials of a node. All texts are PEM.
@@ -94,6 +100,18 @@ impl Credentials {
 }
 
 impl Tls {
+    /// Clients must authenticate, both versions are offered, and no certificate is revoked.
+    #[must_use]
+    pub const fn new(credentials: Credentials) -> Self {
+        Self {
+            credentials,
+            require_client: true,
+            versions: Versions::Both,
+            revocation_lists: String::new(),
+            revocation_strict: false,
+        }
+    }
+
     /// Reads keys and certificates; `wall_clock_us` is Unix time in microseconds at `Time` 0.
     ///
     /// # Errors
@@ -101,6 +119,8 @@ impl Tls {
     pub fn load(&self, wall_clock_us: u64) -> Result<TlsConfig, TlsConfigError> {
         let (require_client, versions) = (self.require_client, self.versions);
         let credentials = self.credentials.borrowed();
-        TlsConfig::new(&TlsSettings { credentials, require_client, versions, wall_clock_us })
+        let revocation =
+            Revocation { lists: self.revocation_lists.as_bytes(), strict: self.revocation_strict };
+        TlsConfig::new(&TlsSettings { credentials, require_client, versions, revocation, wall_clock_us })
     }
 }

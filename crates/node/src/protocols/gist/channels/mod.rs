@@ -116,6 +116,18 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
+    /// Takes other keys and certificates for the handshakes from now on.
+    pub(crate) fn set_tls(&mut self, tls: TlsConfig) {
+        self.tls = Some(tls);
+    }
+
+    /// The wall clock was corrected. Certificates of all handshakes are judged by it.
+    pub(crate) fn set_wall_clock(&self, wall_clock_us: u64) {
+        if let Some(tls) = &self.tls {
+            tls.set_wall_clock(wall_clock_us);
+        }
+    }
+
     /// `seed` is SCTP's; TLS has its secrets from the system.
     /// `tls` is made of the keys in `config`.
     pub(crate) fn new(

@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use rcgen::KeyPair;
 use signalbox_core::Identity;
 use signalbox_core::node::{Output, StreamKind};
-use signalbox_transport::stream::Versions;
 
 use super::super::*;
 
@@ -114,7 +113,7 @@ pub(super) fn associations() -> AssociationConfig {
 
 pub(super) fn raw_key(own: &KeyPair, peer: &KeyPair) -> Tls {
     let credentials = Credentials::RawKeys { key: own.serialize_pem(), peers: peer.public_key_pem() };
-    Tls { credentials, require_client: true, versions: Versions::Both }
+    Tls::new(credentials)
 }
 
 pub(super) struct Rig {
