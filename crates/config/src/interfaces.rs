@@ -136,7 +136,15 @@ impl Link {
             &mut config.max_reservations,
             number(1..=u32::MAX),
             "16384; with `enforcement.mode = \"off\"` none",
-            "Most reservations here; at most 1000000 where the kernel enforces them.",
+            "Most reservations here; at most 1000000 where the kernel enforces them. A quarter of them is for neighbors that \
+             hold few.",
+        );
+        keys.key(
+            "min_rate",
+            &mut config.min_rate,
+            rate(0),
+            "The least rate that each reservation counts for, so that many small ones use up the capacity before the \
+             places.",
         );
         let defaults = LinkConfig::new("", None);
         let new = |name: &str| match class(name) {

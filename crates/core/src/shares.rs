@@ -83,29 +83,46 @@ impl<K: Hash + Eq> Shares<K> {
     /// # Errors
     /// The table has no room for them, or what is left of it is for sources that hold less.
     pub fn take_many(&mut self, source: K, count: u32) -> Result<(), Refused> {
+        self.check(&source, count)?;
+        if count > 0 {
+            self.hold_many(source, count);
+        }
+        Ok(())
+    }
+
+    /// Whether a source could take `count` rows now.
+    ///
+    /// # Errors
+    /// The table has no room for them, or what is left of it is for sources that hold less.
+    pub fn check(&self, source: &K, count: u32) -> Result<(), Refused> {
         let total = self.total.saturating_add(count);
-        if self.limit > 0 && total > self.limit {
+        if self.limit == 0 {
+            return Ok(());
+        }
+        if total > self.limit {
             return Err(Refused::Full);
         }
-        let fair = self.fair();
-        match self.held.entry(source) {
-            Entry::Occupied(mut held) => {
-                let new = held.get().saturating_add(count);
-                if self.limit > 0 && total > self.limit - self.limit / RESERVE && new > fair {
-                    return Err(Refused::Share);
-                }
-                *held.get_mut() = new;
-            }
-            Entry::Vacant(_) if count == 0 => {}
-            Entry::Vacant(place) => {
-                if self.limit > 0 && total > self.limit - self.limit / RESERVE && count > fair {
-                    return Err(Refused::Share);
-                }
-                place.insert(count);
-            }
+        let new = self.held(source).saturating_add(count);
+        if total > self.limit - self.limit / RESERVE && new > self.fair() {
+            return Err(Refused::Share);
         }
-        self.total = total;
         Ok(())
+    }
+
+    /// Counts a row for a source that has it by another decision than that of [`Self::take`].
+    pub fn hold(&mut self, source: K) {
+        self.hold_many(source, 1);
+    }
+
+    fn hold_many(&mut self, source: K, count: u32) {
+        let held = self.held.entry(source).or_default();
+        *held = held.saturating_add(count);
+        self.total = self.total.saturating_add(count);
+    }
+
+    /// Sets the largest number of rows; 0: no limit. Rows that are held stay.
+    pub const fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
     }
 
     /// Gives a row of a source back. Nothing happens if it holds no row.
@@ -230,6 +247,15 @@ mod tests {
     fn a_limit_of_0_is_no_limit() {
         let mut shares = Shares::new(0, hasher());
         assert!((0..10_000).all(|_| shares.take(1).is_ok()));
+    }
+
+    #[test]
+    fn what_is_held_by_another_decision_counts() {
+        let mut shares = Shares::new(8, hasher());
+        (0..6).for_each(|_| shares.hold("one"));
+        assert_eq!((shares.check(&"one", 1), shares.check(&"two", 1)), (Err(Refused::Share), Ok(())));
+        shares.set_limit(5);
+        assert_eq!((shares.check(&"two", 1), shares.held(&"one")), (Err(Refused::Full), 6));
     }
 
     #[test]

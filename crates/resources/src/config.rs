@@ -126,6 +126,10 @@ pub struct LinkConfig {
     /// Number of reservations with a queue of their own. The others share the queue of their service.
     #[cfg_attr(feature = "serde", serde(default = "default_own_queues"))]
     pub own_queues: u32,
+    /// The least rate that each reservation counts for, so that many small ones use up the link and not its places;
+    /// default: 0.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub min_rate: Rate,
     /// Most reservations at this link; none: only `max_reservations` limits them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub max_reservations: Option<u32>,
@@ -171,6 +175,7 @@ impl LinkConfig {
             latency: None,
             buffer: None,
             own_queues: default_own_queues(),
+            min_rate: Rate(0),
             max_reservations: None,
             controlled_load: ServiceConfig::default(),
             guaranteed: default_guaranteed(),

@@ -233,6 +233,13 @@ pub enum LinkWhy {
         /// Octets.
         limit: u64,
     },
+    /// The places for reservations that are left are for neighbours that hold fewer.
+    Places {
+        /// Those of this neighbour.
+        held: u32,
+        /// All of them.
+        limit: u32,
+    },
     /// The number of reservations at the interface.
     Count {
         /// How many.
@@ -262,7 +269,9 @@ impl LinkWhy {
             Self::NotOffered(_) => Cause::Unsupported,
             Self::Share { .. } | Self::Service { .. } | Self::Each { .. } => Cause::Bandwidth,
             Self::Buffer { .. } => Cause::Buffer,
-            Self::Count { .. } | Self::Queues { .. } | Self::Sharers { .. } => Cause::Full,
+            Self::Count { .. } | Self::Places { .. } | Self::Queues { .. } | Self::Sharers { .. } => {
+                Cause::Full
+            }
             Self::FlowTaken(_) | Self::OtherService(_) => Cause::Conflict,
         }
     }
@@ -322,6 +331,9 @@ impl fmt::Display for LinkWhy {
                 write!(f, "buffer: {used} of {limit} octets in use, {asked} asked")
             }
             Self::Count { limit } => write!(f, "max_reservations: all {limit} in use"),
+            Self::Places { held, limit } => {
+                write!(f, "max_reservations: this neighbour has {held} of {limit}, the rest is for others")
+            }
             Self::Queues { limit } => write!(f, "per_flow_queues: all {limit} in use"),
             Self::FlowTaken(filter) => write!(f, "flow {filter} has a reservation already"),
             Self::OtherService(service) => write!(f, "the session has {service} here"),

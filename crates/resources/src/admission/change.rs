@@ -6,7 +6,7 @@ use signalbox_core::traffic::{Reservation, ServiceClass};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::group::{Grant, Group, Members, least_common};
+use super::group::{Grant, Group, Members, holder, least_common};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
@@ -110,6 +110,7 @@ impl Resources {
             booked: false,
             charge: plan.charge,
             account: None,
+            holder: holder(&ask.requester),
             defending: ask.priority.defending,
             announced: false,
             standing: false,
@@ -182,7 +183,7 @@ impl Resources {
         group.account = account.and_then(|account| self.accounts.open(account, group.charge.rate));
         let rank = self.config.preemption.then(|| group.rank(key));
         if let Some(link) = self.links.get_mut(&group.reservation.ifindex) {
-            link.book(&group.entry(), rank);
+            link.book(&group.entry(), rank, group.holder);
         }
         if let Some(only) = flows {
             self.flows.insert(key, group, only);
@@ -198,7 +199,7 @@ impl Resources {
         group.booked = false;
         let rank = self.config.preemption.then(|| group.rank(key));
         if let Some(link) = self.links.get_mut(&group.reservation.ifindex) {
-            link.unbook(&group.entry(), rank);
+            link.unbook(&group.entry(), rank, group.holder);
         }
         if let Some(account) = group.account.take() {
             self.accounts.close(account, group.charge.rate);

@@ -2,8 +2,10 @@
 //! session.
 
 use core::cmp::Reverse;
+use core::net::IpAddr;
 use core::time::Duration;
 
+use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{Key, ReserverId, Time};
 
@@ -74,6 +76,8 @@ pub(crate) struct Group {
     pub(crate) booked: bool,
     pub(crate) charge: Charge,
     pub(crate) account: Option<AccountId>,
+    /// The source that has its place at the link.
+    pub(crate) holder: IpAddr,
     /// Defending priority of its strongest grant.
     pub(crate) defending: u16,
     /// Its installation was reported to the kernel.
@@ -100,6 +104,13 @@ impl Group {
     pub(crate) fn rank(&self, key: Key) -> Rank {
         Rank { defending: self.defending, rate: self.charge.rate, age: Reverse(self.age), group: key }
     }
+}
+
+/// The source whose share of a link's places a request takes: the adjacent node, as far as it is known, else the address in
+/// the request.
+pub(crate) fn holder(requester: &Requester) -> IpAddr {
+    let neighbour = requester.requested_by.neighbours().first().map(|neighbour| neighbour.address);
+    source(neighbour.unwrap_or(requester.address))
 }
 
 /// A specification that is sufficient for either of two flows of one session, in whole octets: the least common TSpec

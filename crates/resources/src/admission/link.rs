@@ -1,9 +1,11 @@
 //! The resources of one outgoing link.
 
 use core::cmp::Reverse;
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use signalbox_core::shares::{Refused, Shares};
 use signalbox_core::traffic::{ServiceClass, TrafficSpec};
 use signalbox_core::{Key, ReserverId};
 
@@ -65,6 +67,8 @@ pub(crate) struct Link {
     /// The largest `used.rate` so far.
     pub(crate) peak: u64,
     pub(crate) reservations: u32,
+    /// The places for reservations, by the sources that have them.
+    pub(crate) places: Shares<IpAddr>,
     pub(crate) own_queues: u32,
     pub(crate) services: BTreeMap<ServiceClass, ServiceUse>,
     /// Number of reservations of each protocol that ever reserved here.
@@ -199,8 +203,26 @@ impl Link {
         Ok(())
     }
 
+    /// Whether a source finds a place for one more reservation. Only the share of the places is a reason here:
+    /// [`Self::check`] counts them.
+    pub(crate) fn has_place(&self, holder: &IpAddr) -> Result<(), LinkWhy> {
+        match self.places.check(holder, 1) {
+            Err(Refused::Share) => {
+                Err(LinkWhy::Places { held: self.places.held(holder), limit: self.places.limit() })
+            }
+            Ok(()) | Err(Refused::Full) => Ok(()),
+        }
+    }
+
+    /// Takes the limits of its configuration.
+    pub(crate) fn configure(&mut self, config: Option<LinkConfig>) {
+        self.places.set_limit(config.as_ref().and_then(|config| config.max_reservations).unwrap_or(0));
+        self.config = config;
+    }
+
     /// Books a reservation, and its rank where preemption is allowed.
-    pub(crate) fn book(&mut self, entry: &Entry, rank: Option<Rank>) {
+    pub(crate) fn book(&mut self, entry: &Entry, rank: Option<Rank>, holder: IpAddr) {
+        self.places.hold(holder);
         self.used.rate = self.used.rate.saturating_add(entry.charge.rate);
         self.used.buffer = self.used.buffer.saturating_add(entry.charge.buffer);
         self.peak = self.peak.max(self.used.rate);
@@ -217,7 +239,8 @@ impl Link {
     }
 
     /// Removes a reservation; the inverse of [`Self::book`].
-    pub(crate) fn unbook(&mut self, entry: &Entry, rank: Option<Rank>) {
+    pub(crate) fn unbook(&mut self, entry: &Entry, rank: Option<Rank>, holder: IpAddr) {
+        self.places.release(holder);
         self.used.rate = self.used.rate.saturating_sub(entry.charge.rate);
         self.used.buffer = self.used.buffer.saturating_sub(entry.charge.buffer);
         self.reservations = self.reservations.saturating_sub(1);

@@ -52,6 +52,8 @@ pub struct Resources {
     passages: (Accounts, Shares<IpAddr>),
     flows: Flows,
     sessions: HashMap<SessionKey, Key, KeyedHasher>,
+    /// The hasher of the tables of each link.
+    hasher: KeyedHasher,
     outputs: Outputs,
     /// Number of reservations made so far; it gives their age.
     made: u64,
@@ -86,6 +88,7 @@ impl Resources {
             ),
             flows: Flows::new(hasher()),
             sessions: HashMap::with_hasher(hasher()),
+            hasher: hasher(),
             outputs: Outputs::default(),
             made: 0,
             counters: Counters::default(),
@@ -113,19 +116,24 @@ impl Resources {
             self.links.remove(&ifindex);
         }
         for interface in interfaces {
-            let link = self.links.entry(interface.ifindex).or_insert_with(|| Link {
-                name: Arc::from(interface.name.as_str()),
-                up: interface.up,
-                mtu: interface.mtu,
-                tunnel: interface.tunnel,
-                config: self.config.of_interface(&interface.name, interface.tunnel).cloned(),
-                measured: None,
-                used: Default::default(),
-                peak: 0,
-                reservations: 0,
-                own_queues: 0,
-                services: BTreeMap::new(),
-                protocols: BTreeMap::new(),
+            let link = self.links.entry(interface.ifindex).or_insert_with(|| {
+                let mut link = Link {
+                    name: Arc::from(interface.name.as_str()),
+                    up: interface.up,
+                    mtu: interface.mtu,
+                    tunnel: interface.tunnel,
+                    config: None,
+                    measured: None,
+                    used: Default::default(),
+                    peak: 0,
+                    reservations: 0,
+                    places: Shares::new(0, self.hasher),
+                    own_queues: 0,
+                    services: BTreeMap::new(),
+                    protocols: BTreeMap::new(),
+                };
+                link.configure(self.config.of_interface(&interface.name, interface.tunnel).cloned());
+                link
             });
             link.up = interface.up;
             link.mtu = interface.mtu;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use signalbox_core::traffic::{Excess, ServiceClass, Treatment};
 use signalbox_core::{Key, Time};
 
-use super::group::{Grant, Group, is_within};
+use super::group::{Grant, Group, holder, is_within};
 use super::link::{Charge, Entry, Freed, Link};
 use super::{Resources, victims};
 use crate::config::Queue;
@@ -123,6 +123,10 @@ impl Resources {
                     reduced = self.reduced(link, &whole(charge), freed, &victims);
                 }
             }
+        }
+        // A reservation that takes the place of a weaker one takes no place of others.
+        if group.is_none() && victims.is_empty() {
+            link.has_place(&holder(&ask.requester)).map_err(on_link)?;
         }
         if !lessens {
             self.account_takes(ask, rule, group, whole(charge).charge.rate)?;
@@ -300,7 +304,7 @@ impl Resources {
         tspec: &TSpec,
         guaranteed: Option<(GuaranteedRequest, RSpec)>,
     ) -> Charge {
-        match guaranteed {
+        let charge = match guaranteed {
             Some((asked, given)) => Charge {
                 rate: link.with_headers(intserv::whole(given.rate()).max(ask.traffic.rate), &ask.traffic),
                 buffer: intserv::buffer(tspec, given, &asked.terms.plus(link.terms())),
@@ -309,7 +313,9 @@ impl Resources {
                 rate: link.with_headers(ask.traffic.rate, &ask.traffic),
                 buffer: u64::from(ask.traffic.burst),
             },
-        }
+        };
+        let least = link.config.as_ref().map_or(0, |config| config.min_rate.0);
+        Charge { rate: charge.rate.max(least), ..charge }
     }
 
     /// A lower rate that fits and that the slack allows (RFC 2212).

@@ -39,7 +39,8 @@ impl Resources {
             self.lose_grant(grant, LostWhy::Rules);
         }
         for link in self.links.values_mut() {
-            link.config = self.config.of_interface(&link.name, link.tunnel).cloned();
+            let config = self.config.of_interface(&link.name, link.tunnel).cloned();
+            link.configure(config);
         }
         let links: Vec<_> = self.links.keys().copied().collect();
         for ifindex in links {

@@ -9,6 +9,7 @@ mod guaranteed;
 mod order;
 mod passage;
 mod path;
+mod places;
 mod policy;
 mod preemption;
 mod reload;
