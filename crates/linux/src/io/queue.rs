@@ -260,15 +260,19 @@ impl Queue {
 
 /// The socket for a datagram. Only the UDP socket can leave the choice of a source address to the kernel.
 fn path(transmit: &Transmit<'_>, port: Option<u16>) -> Path {
-    let ours = Some(transmit.src.port()) == port;
-    let unproved = transmit.unproved && !transmit.src.ip().is_unspecified();
-    match (transmit.dst.is_ipv4(), ours, unproved) {
-        (true, _, true) => Path::Unproved4,
-        (false, _, true) => Path::Unproved6,
-        (true, true, false) => Path::Udp4,
-        (false, true, false) => Path::Udp6,
-        (true, false, false) => Path::Raw4,
-        (false, false, false) => Path::Raw6,
+    let v4 = transmit.dst.is_ipv4();
+    let chosen = !transmit.src.ip().is_unspecified();
+    if chosen && transmit.unproved {
+        return if v4 { Path::Unproved4 } else { Path::Unproved6 };
+    }
+    if chosen && !transmit.options.is_empty() {
+        return if v4 { Path::Alerted4 } else { Path::Alerted6 };
+    }
+    match (v4, Some(transmit.src.port()) == port) {
+        (true, true) => Path::Udp4,
+        (false, true) => Path::Udp6,
+        (true, false) => Path::Raw4,
+        (false, false) => Path::Raw6,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Datagrams of one UDP port. For each IP version there are one UDP socket, which receives and sends, one raw socket,
-//! which sends datagrams with another source port, and one raw socket for datagrams to those who have proved nothing:
-//! while they wait for a link-layer address that no node has, they fill this socket's buffer and no other.
+//! which sends datagrams with another source port, and two raw sockets for datagrams that may have no receiver: those to
+//! senders that have proved nothing, and those with a Router Alert, which go to the end of a flow. While such datagrams wait
+//! for a link-layer address that no node has, they fill the buffer of their socket and no other.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,9 +29,9 @@ const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_TRANSPARENT: i32 = 75;
 /// The control message with the original IPv6 destination.
 const IPV6_ORIGDSTADDR: i32 = 74;
-/// Octets of the send buffer for datagrams to those who have proved nothing. The kernel counts about 800 for a small
+/// Octets of each send buffer for datagrams that may have no receiver. The kernel counts about 800 for a small
 /// datagram, and gives up after three seconds.
-const UNPROVED_BUFFER: usize = 4 << 20;
+const DOUBTFUL_BUFFER: usize = 4 << 20;
 
 signalbox_core::counters! {
     /// The counters of one UDP port.
@@ -166,12 +167,14 @@ pub(super) enum Path {
     Raw6,
     Unproved4,
     Unproved6,
+    Alerted4,
+    Alerted6,
 }
 
 impl Path {
     /// Whether a full send buffer may delay this and the following datagrams.
     pub(super) const fn may_wait(self) -> bool {
-        !matches!(self, Self::Unproved4 | Self::Unproved6)
+        matches!(self, Self::Udp4 | Self::Udp6 | Self::Raw4 | Self::Raw6)
     }
 
     /// Whether the whole IP packet is composed here.
@@ -184,6 +187,7 @@ pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
     raw: [Option<Socket>; 2],
     unproved: [Option<Socket>; 2],
+    alerted: [Option<Socket>; 2],
     /// Whether the IPv4 socket sets DF at present; `None` if that is not known.
     dont_fragment: Option<bool>,
 }
@@ -191,15 +195,21 @@ pub(super) struct Sockets {
 impl Sockets {
     fn open(port: Option<u16>, config: &IoConfig) -> Result<Self, OpenError> {
         let families = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
-        let mut sockets =
-            Self { udp: [None, None], raw: [None, None], unproved: [None, None], dont_fragment: None };
+        let mut sockets = Self {
+            udp: [None, None],
+            raw: [None, None],
+            unproved: [None, None],
+            alerted: [None, None],
+            dont_fragment: None,
+        };
         for (slot, (wanted, domain)) in families.into_iter().enumerate() {
             if wanted {
                 sockets.udp[slot] = port.map(|port| open_udp(domain, port, config)).transpose()?;
                 sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
-                let unproved = open_raw(domain, config.own_mark)?;
-                buffer(&unproved, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, UNPROVED_BUFFER);
-                sockets.unproved[slot] = Some(unproved);
+                for place in [&mut sockets.unproved[slot], &mut sockets.alerted[slot]] {
+                    let socket = place.insert(open_raw(domain, config.own_mark)?);
+                    buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, DOUBTFUL_BUFFER);
+                }
             }
         }
         Ok(sockets)
@@ -214,6 +224,8 @@ impl Sockets {
             Path::Raw6 => &self.raw[1],
             Path::Unproved4 => &self.unproved[0],
             Path::Unproved6 => &self.unproved[1],
+            Path::Alerted4 => &self.alerted[0],
+            Path::Alerted6 => &self.alerted[1],
         };
         socket.as_ref().map(AsRawFd::as_raw_fd)
     }
