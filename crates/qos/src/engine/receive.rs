@@ -42,8 +42,9 @@ impl Qos {
     /// protected although `secure` demands it.
     ///
     /// RFC 5974 allows messages without routing state, but anybody can send them, from any address. A message over
-    /// routing state comes from a node that answered GIST's handshake. An explicitly routed message needs a session that
-    /// stands, whose identifier only nodes of its path know, and a peer that GIST knows.
+    /// routing state comes from a node that answered GIST's handshake, if its sender is a peer that GIST knows: a node that
+    /// reads the session can send datagrams for it from other addresses. An explicitly routed message needs a session that
+    /// stands, whose identifier only nodes of its path know, and such a peer.
     fn mistrust(&mut self, received: &RecvMessage<'_>) -> Option<&'static str> {
         if self.config.secure && received.attributes.security != Security::Channel {
             self.counters.insecure += 1;
@@ -53,10 +54,11 @@ impl Qos {
             return None;
         }
         let verified = if received.validation.unchecked_route {
-            received.sii.is_some() && self.find(received.session).is_some()
+            self.find(received.session).is_some()
         } else {
             received.state.is_some()
         };
+        let verified = verified && received.sii.is_some();
         if received.attributes.stateless || !verified {
             self.counters.unverified += 1;
             return Some("no verified routing state");

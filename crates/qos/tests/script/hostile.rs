@@ -115,6 +115,9 @@ const EXPLICIT: Stranger = Stranger { state: None, sii: None, stateless: false, 
 /// It claims the identity of a peer that the node has.
 const EXPLICIT_AS_PEER: Stranger =
     Stranger { state: None, sii: Some(BEFORE), stateless: false, unchecked: true };
+/// It names a session with routing state, but is sent from an address that no peer has.
+const FROM_ELSEWHERE: Stranger =
+    Stranger { state: Some(StateHandle(1)), sii: None, stateless: false, unchecked: false };
 /// The payload of a Query for a session that has routing state.
 const QUERY: Stranger =
     Stranger { state: Some(StateHandle(1)), sii: Some(BEFORE), stateless: true, unchecked: false };
@@ -150,7 +153,7 @@ fn arrives(rig: &mut Rig, how: &Stranger, session: SessionId, message: &Message<
 #[test]
 fn a_message_without_verified_routing_state_reserves_nothing() {
     let some = qspec(10_000);
-    for how in [Q_MODE, EXPLICIT, EXPLICIT_AS_PEER, QUERY] {
+    for how in [Q_MODE, EXPLICIT, EXPLICIT_AS_PEER, QUERY, FROM_ELSEWHERE] {
         let mut rig = Rig::new();
         let sent = arrives(&mut rig, &how, SESSION, &reserve(1, &some), false);
         assert_eq!((sent, rig.held(), rig.qos.sessions()), (0, 0, 0));
@@ -161,7 +164,7 @@ fn a_message_without_verified_routing_state_reserves_nothing() {
 #[test]
 fn a_message_without_verified_routing_state_tears_nothing_down() {
     let some = qspec(10_000);
-    for how in [Q_MODE, EXPLICIT, QUERY] {
+    for how in [Q_MODE, EXPLICIT, QUERY, FROM_ELSEWHERE] {
         let mut rig = Rig::new();
         rig.receive(&reserve(1, &some));
         let held = rig.held();

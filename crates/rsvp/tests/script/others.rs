@@ -158,6 +158,33 @@ fn a_neighbour_that_loses_a_message_keeps_its_message_ids() {
     assert_eq!(paths(&rig.path(&Path::of(to("10.9.0.3"), 1, 1))), [true]);
 }
 
+/// Whoever acknowledges a Path is the next hop: the refreshes go there. A stranger on another link, who read the MESSAGE_ID,
+/// could take them away from the next hop, and its NACK would have the Path sent again.
+#[test]
+fn an_acknowledgment_by_another_link_counts_for_nothing() {
+    let mut rig = reliable();
+    let sent = rig.path(&Path::new());
+    let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
+    for negative in [false, true] {
+        for iif in [1, 3] {
+            let ack = compose(MessageType::ACK, 255, |w| _ = w.ack(&name, negative));
+            assert_eq!(paths(&rig.neighbourly(iif, at(iif, 66), &ack)), [false; 0]);
+        }
+    }
+    assert_eq!(rig.rsvp.neighbours().counters().acks_elsewhere, 4);
+    let repeated = rig.wait(Duration::from_secs(5));
+    assert_eq!(paths(&repeated), [true, true], "it is still not acknowledged");
+
+    // Where hops without RSVP lie between, routes can differ by direction.
+    let mut config = Config::default();
+    config.neighbours.interface.trust.distant_hops = true;
+    let mut rig = Rig::with_neighbours(config, "10mbit");
+    let sent = rig.path(&Path::new());
+    let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
+    rig.neighbourly(3, at(3, 66), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
+    assert_eq!(paths(&rig.wait(Duration::from_secs(5))), [false; 0]);
+}
+
 #[test]
 fn a_neighbour_that_refuses_message_ids_is_asked_once() {
     let mut rig = reliable();

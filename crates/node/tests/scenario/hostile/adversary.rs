@@ -2,9 +2,9 @@
 //! forged messages of all types, messages of honest nodes again, and these with other sources, sessions and octets.
 //! `SIGNALBOX_SEEDS` in the environment is the number of seeds; `SIGNALBOX_ADVERSARY` is one seed to be run alone.
 //!
-//! By a link of its own it harms no honest session of the QoS NSLP and, with INTEGRITY, of RSVP: standing sessions stay and
-//! new ones are set up. If it cannot read the other links, every Ping message has its reply too. If it can, the router has
-//! to filter forged sources (docs/security.md). On the link of an honest neighbour it can do what any node on that link can
+//! By a link of its own it harms no honest session: standing sessions stay and new ones are set up. If it cannot read the other
+//! links, every Ping message has its reply too. If it can, the router has to filter forged sources for the QoS NSLP; RSVP
+//! needs such filters, or INTEGRITY, in any case (docs/security.md). On the link of an honest neighbour it can do what any node on that link can
 //! do; when it has ended, new sessions are set up, and standing ones are whole or their users have an event. Everywhere the
 //! number of outputs of one packet, the tables and the octets that leave to forged sources are bounded.
 
@@ -285,7 +285,7 @@ fn run(seed: u64, place: Place, samples: &[Sample]) {
     };
     let harmed = |world: &World, ports: [u16; 2]| {
         let [qos, rsvp] = lives(world, ports);
-        [!qos && (world.filtered || !world.reads), !rsvp && world.integrity]
+        [!qos && (world.filtered || !world.reads), !rsvp && (world.filtered || world.integrity)]
     };
     open(&mut world, BEFORE);
     world.net.ping(1, None, 500 * MS);

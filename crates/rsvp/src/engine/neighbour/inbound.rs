@@ -260,7 +260,7 @@ impl Neighbours {
         }
         let summary = reduction.summary;
         for (message_id, negative) in message.acks() {
-            self.acknowledged(peer, message_id, negative);
+            self.acknowledged(peer, packet.ifindex, message_id, negative);
         }
         incoming.age = match (message.message_id, peer.and_then(|peer| self.peers.get_mut(peer))) {
             (Some(message_id), Some(peer)) => peer.record_id(message_id),
@@ -355,12 +355,25 @@ impl Neighbours {
         self.upcalls.push_back(Upcall::Lost { neighbour, ifindex });
     }
 
-    /// Handles a MESSAGE_ID_ACK, or with `negative` a MESSAGE_ID_NACK (RFC 2961 §4.3).
-    fn acknowledged(&mut self, peer: Option<Key>, message_id: MessageId, negative: bool) {
+    /// Handles a MESSAGE_ID_ACK, or with `negative` a MESSAGE_ID_NACK (RFC 2961 §4.3), that came by this interface. Whoever
+    /// acknowledges a Path is the next hop, to which the refreshes go: only a node on the link of the Path can be that.
+    fn acknowledged(&mut self, peer: Option<Key>, ifindex: IfIndex, message_id: MessageId, negative: bool) {
         if message_id.epoch != self.epoch {
             return;
         }
         let Some(key) = self.sent.find(message_id.id) else { return };
+        let sent_by = self.sent.get(key).map_or(ifindex, |sent| sent.ifindex);
+        let anywhere =
+            self.config.of(sent_by).trust.distant_hops || self.config.of(ifindex).integrity.receiving;
+        if sent_by != ifindex && !anywhere {
+            self.counters.acks_elsewhere += 1;
+            tracing::debug!(
+                id = message_id.id,
+                reason = "by another interface than its message left",
+                "acknowledgment ignored"
+            );
+            return;
+        }
         if negative {
             self.counters.nacks_received += 1;
             tracing::debug!(id = message_id.id, "neighbour does not know a MESSAGE_ID");

@@ -3,11 +3,11 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use signalbox_core::Time;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{IfIndex, Time};
 
 use super::outbox::Envelope;
 
@@ -97,6 +97,8 @@ pub(crate) struct SentId {
     pub(crate) tag: Option<u64>,
     /// The neighbour that acknowledged it last.
     pub(crate) peer: Option<Key>,
+    /// The interface by which its message left last.
+    pub(crate) ifindex: IfIndex,
     /// The neighbour refused MESSAGE_IDs: the state is sent without.
     pub(crate) plain: bool,
     /// Summary refreshes since the last whole message.
@@ -161,7 +163,9 @@ impl SentIds {
                 key
             }
             None => {
-                let entry = SentId { id, tag, peer: None, plain: false, summaries: 0, pending: None };
+                let ifindex = IfIndex::NONE;
+                let entry =
+                    SentId { id, tag, peer: None, ifindex, plain: false, summaries: 0, pending: None };
                 self.slab.insert(entry).ok()?
             }
         };

@@ -128,6 +128,8 @@ signalbox_core::counters! {
         wrong_source: u64 => MESSAGES_DROPPED { reason: "wrong_source" },
         /// Paths and PathTears that are not addressed to the destination of their session; dropped.
         wrong_destination: u64 => MESSAGES_DROPPED { reason: "wrong_destination" },
+        /// Acknowledgments that came by another interface than their message had left; ignored.
+        acks_elsewhere: u64 => MESSAGES_DROPPED { reason: "ack_elsewhere" },
         /// Neighbors that get plain RFC 2205 because they did not acknowledge, or refused MESSAGE_IDs.
         neighbours_plain: u64 => MESSAGE_ID_EVENTS { event: "given_up" },
         /// MESSAGE_ID_NACKs not sent, because the neighbor has proved nothing and sent too few octets.

@@ -134,6 +134,7 @@ impl Neighbours {
             && !sent.plain
         {
             sent.summaries = 0;
+            sent.ifindex = envelope.ifindex;
             let (id, acknowledged) = (sent.id, sent.peer.is_some());
             // A refresh desires an acknowledgment only if there was none before.
             let kept = !repeated && self.sent.keep(self.now, key, envelope, octets, settings.reduction.first);
