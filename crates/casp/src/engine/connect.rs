@@ -164,11 +164,13 @@ impl Casp {
         Some(key)
     }
 
-    /// A session waits for a connection.
-    pub(super) fn wait_for(&mut self, connection: Key, session: Key) {
-        if let Some(connection) = self.peers.connections.get_mut(connection) {
-            connection.waiting.push_back(session);
-        }
+    /// A session waits for a connection. Whether it could be noted: sessions that came and went in the meantime are still on
+    /// the list.
+    pub(super) fn wait_for(&mut self, connection: Key, session: Key) -> bool {
+        let most = self.sessions.slab.limit() as usize;
+        let connection = self.peers.connections.get_mut(connection);
+        let connection = connection.filter(|connection| connection.waiting.len() < most);
+        connection.map(|connection| connection.waiting.push_back(session)).is_some()
     }
 
     fn name_of(address: IpAddr, identity: Option<&Arc<Identity>>) -> Name {

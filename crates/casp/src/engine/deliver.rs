@@ -107,15 +107,14 @@ impl Casp {
                 }
                 self.sent_down(key, peer);
             }
-            Delivery::Connecting(connection) => {
+            Delivery::Connecting(connection) if self.wait_for(connection, key) => {
                 let address = self.peers.address(peer);
-                self.wait_for(connection, key);
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().candidate = address;
                 }
                 self.queue_down(key, octets, kind);
             }
-            Delivery::Blocked => {
+            Delivery::Blocked | Delivery::Connecting(_) => {
                 self.counters.peer_blocked += 1;
                 self.undelivered(key, kind.client);
             }
@@ -170,14 +169,13 @@ impl Casp {
         }
         match self.send_to(hop.peer, hop.datagram, octets, None) {
             Delivery::Sent => {}
-            Delivery::Connecting(connection) => {
-                self.wait_for(connection, key);
+            Delivery::Connecting(connection) if self.wait_for(connection, key) => {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().connecting_up = true;
                 }
                 self.queue_up(key, octets, client);
             }
-            Delivery::Blocked => {
+            Delivery::Blocked | Delivery::Connecting(_) => {
                 self.counters.peer_blocked += 1;
                 self.undelivered(key, client);
             }
@@ -363,13 +361,12 @@ impl Casp {
             return self.new_next(key, peer, false);
         }
         match self.open(address, answer.local) {
-            Some(connection) => {
-                self.wait_for(connection, key);
+            Some(connection) if self.wait_for(connection, key) => {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().candidate = Some(address);
                 }
             }
-            None => self.unreached(key, address),
+            Some(_) | None => self.unreached(key, address),
         }
     }
 

@@ -61,11 +61,15 @@ impl Casp {
                 }
             }
         };
+        let Some(going_on) = self.searches.slab.get_mut(search) else { return false };
+        // Sessions that came and went while the search goes on are still on its list.
+        if going_on.waiting.len() >= self.sessions.slab.limit() as usize {
+            self.counters.searches_full += 1;
+            return false;
+        }
+        going_on.waiting.push_back(key);
         if let Some(session) = self.sessions.get_mut(key) {
             session.waiting().searching = true;
-        }
-        if let Some(search) = self.searches.slab.get_mut(search) {
-            search.waiting.push_back(key);
         }
         if new {
             self.next_mechanism(search);
