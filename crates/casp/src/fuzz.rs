@@ -6,6 +6,7 @@ mod engine;
 #[cfg(feature = "engine")]
 pub use engine::casp_engine;
 
+use crate::wire::natfw::{NatfwMessage, NatfwValue};
 use crate::wire::qos::QosMessage;
 use crate::wire::{Message, frame, framed};
 
@@ -72,4 +73,24 @@ pub fn qos(octets: &[u8]) {
     };
     let mut second = Vec::new();
     assert!(again.encode(&mut second).is_ok() && second == composed);
+}
+
+/// Reads octets as a message of the client for firewalls and NATs. What can be read composes to a message of the same
+/// values.
+///
+/// # Panics
+/// If this property does not hold.
+pub fn natfw(octets: &[u8]) {
+    let Ok(message) = NatfwMessage::parse(octets) else { return };
+    let values: Vec<NatfwValue<'_>> = message.values().collect();
+    let mut composed = Vec::new();
+    let result = NatfwMessage::compose(message.kind, &values, &mut composed);
+    assert!(result.is_ok(), "a message that was read fits");
+    let again = match NatfwMessage::parse(&composed) {
+        Ok(again) => again,
+        Err(fault) => panic!("composed octets cannot be read: {fault}"),
+    };
+    assert_eq!(again.values().count(), values.len());
+    let kinds = |message: &NatfwMessage<'_>| message.values().map(|value| value.kind()).collect::<Vec<_>>();
+    assert_eq!(kinds(&again), kinds(&message));
 }

@@ -3,6 +3,7 @@
 use core::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
+use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwValue};
 use signalbox_casp::wire::ping::Ping;
 use signalbox_casp::wire::qos::{Flowspec, QosMessage};
 use signalbox_casp::wire::{Body, ClientType, FlowId, Message, Object, Proof, Signaling, frame, framed};
@@ -85,6 +86,13 @@ fn client_message(client: ClientType, data: &[u8]) -> Option<Value> {
             Ok(message) => qos(&message),
             Err(fault) => json!({ "fault": fault.to_string() }),
         },
+        ClientType::NATFW => match NatfwMessage::parse(data) {
+            Ok(message) => json!({
+                "type": message.kind.to_string(),
+                "objects": message.values().map(|value| natfw(&value)).collect::<Vec<_>>(),
+            }),
+            Err(fault) => json!({ "fault": fault.to_string() }),
+        },
         ClientType::PING => match Ping::parse(data) {
             Ok(ping) => ping_json(&ping),
             Err(error) => json!({ "fault": error.to_string() }),
@@ -98,6 +106,57 @@ fn ping_json(ping: &Ping) -> Value {
         |entry| json!({ "address": entry.address.to_string(), "hops": entry.hops, "time_us": entry.time_us }),
     );
     json!({ "type": ping.kind.to_string(), "token": ping.token, "nodes": nodes.collect::<Vec<_>>() })
+}
+
+/// An object of the client for firewalls and NATs; of those nested in it the names.
+fn natfw(value: &NatfwValue<'_>) -> Value {
+    let kind = value.kind().to_string();
+    let text = |octets: &[u8]| Value::from(String::from_utf8_lossy(octets).into_owned());
+    let filter = |filter: &NatfwFilter| {
+        json!({
+            "source": filter.src.to_string(),
+            "destination": filter.dst.to_string(),
+            "flow_label": filter.flow_label,
+            "protocols": filter.protocols,
+            "source_ports": filter.src_ports,
+            "destination_ports": filter.dst_ports,
+            "spis": filter.spis,
+        })
+    };
+    let inner = match value {
+        NatfwValue::Logging(filters) => json!(filters),
+        NatfwValue::ApplicationId(octets) => text(octets),
+        NatfwValue::Next(next, nested) => json!({
+            "message": next.to_string(),
+            "objects": nested.iter().map(|tlv| tlv.kind.to_string()).collect::<Vec<_>>(),
+        }),
+        NatfwValue::Token(token) => json!({
+            "id": token.id,
+            "algorithm": token.algorithm.to_string(),
+            "filter": token.filter.as_ref().map(filter),
+        }),
+        NatfwValue::Cms(octets) | NatfwValue::Challenge(octets) | NatfwValue::Unknown(_, octets) => {
+            hex(octets).into()
+        }
+        NatfwValue::Time(value) | NatfwValue::Age(value) | NatfwValue::MsgId(value) => {
+            format!("{value:016x}").into()
+        }
+        NatfwValue::Status(result) => json!({
+            "status": result.status.to_string(),
+            "flags": result.flags,
+            "request": result.request,
+            "msg_id": format!("{:016x}", result.msg_id),
+            "objects": result.nested.iter().map(|tlv| tlv.kind.to_string()).collect::<Vec<_>>(),
+        }),
+        NatfwValue::Filter(one) => filter(one),
+        NatfwValue::Nat(one) => one.as_ref().map_or(Value::Null, filter),
+        NatfwValue::Lifetime(seconds) => (*seconds).into(),
+        NatfwValue::Scope(kind, domain) => json!({ "kind": kind, "domain": text(domain) }),
+        NatfwValue::Node(identity) => {
+            json!({ "kind": identity.kind.to_string(), "octets": hex(identity.value) })
+        }
+    };
+    json!({ "object": kind, "value": inner })
 }
 
 fn flowspec(spec: &Flowspec) -> Value {

@@ -6,6 +6,7 @@
 mod code_points;
 mod flow_id;
 mod message;
+pub mod natfw;
 mod object;
 pub mod ping;
 pub mod qos;

@@ -26,6 +26,17 @@ fn the_corpus_of_the_qos_client_is_survived() {
     assert!(files >= 6, "{files} files in {}", corpus.display());
 }
 
+#[test]
+fn the_corpus_of_the_firewall_client_is_survived() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_natfw");
+    let mut files = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        signalbox_casp::fuzz::natfw(&fs::read(entry.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files >= 7, "{files} files in {}", corpus.display());
+}
+
 #[cfg(feature = "engine")]
 #[test]
 fn the_corpus_of_the_engine_is_survived() {

@@ -4,6 +4,7 @@ mod corpus;
 mod damaged;
 mod formats;
 mod messages;
+mod natfw;
 mod qos;
 mod route;
 mod streams;

@@ -46,10 +46,12 @@ fn messages_as_text_and_json() {
 fn messages_of_clients_are_read() {
     let release = "00000020 40030100 0a000101 0a000202 13880258 11000000 00080a01 00000009";
     let ping = "01000000 00000000 00000007";
+    let firewall = "00030006 001d0003 01020304 05060708 00130002 00040000";
     let flow = "00140101 c0000201 c6336407 138c138e 11000000";
     let lines = format!(
         "10400001 00010203 04050607 08090a0b 0c0d0e0f {flow} 00240301 {release}\n\
-         10400001 00010203 04050607 08090a0b 0c0d0e0f {flow} 001003fe {ping}\n"
+         10400001 00010203 04050607 08090a0b 0c0d0e0f {flow} 001003fe {ping}\n\
+         10400001 00010203 04050607 08090a0b 0c0d0e0f {flow} 001c0302 {firewall}\n"
     );
     let (text, failed) = casp(lines.as_bytes(), true, false);
     assert_eq!(failed, 0, "{text}");
@@ -57,6 +59,8 @@ fn messages_of_clients_are_read() {
     let message = |at: usize| &values[at]["casp"]["client"]["message"];
     assert_eq!((&message(0)["type"], &message(0)["sequence"]), (&"Release".into(), &9.into()));
     assert_eq!((&message(1)["type"], &message(1)["token"]), (&"request".into(), &7.into()));
+    assert_eq!(message(2)["objects"][0]["value"], "0102030405060708");
+    assert_eq!(message(2)["objects"][1]["value"]["message"], "RESPONSE");
     let (text, _) = casp(lines.as_bytes(), false, false);
     assert!(text.contains(r#""type":"Release""#) && text.contains(r#""type":"request""#), "{text}");
 }
