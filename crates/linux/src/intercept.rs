@@ -12,7 +12,7 @@
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
@@ -24,6 +24,8 @@ use crate::netlink::{Batch, rules};
 const TABLE: &str = "signalbox";
 const CHAIN: &str = "prerouting";
 const UDP: u8 = 17;
+/// Type and length of IPv4's Router Alert (RFC 2113).
+const ROUTER_ALERT_V4: [u8; 2] = [148, 4];
 /// Octets of the UDP header, which precedes the payload.
 const UDP_HEADER: u32 = 8;
 
@@ -197,10 +199,37 @@ fn compose(requests: &mut Batch, config: &IoConfig, owned: bool) {
         nftables::table(requests, family, TABLE, 0, owned);
         nftables::chain(requests, family, place, Hook::Prerouting);
         for (port, intercept) in config.entries.iter().filter_map(intercepted) {
-            nftables::rule(requests, family, place, |rule| {
-                compose_rule(rule, ipv6, port, intercept, config.mark)
-            });
+            for alert in alerts(ipv6, intercept.alert) {
+                nftables::rule(requests, family, place, |rule| {
+                    compose_rule(rule, ipv6, port, (alert, &intercept.matches), config.mark)
+                });
+            }
         }
+    }
+}
+
+/// A test for a Router Alert.
+#[derive(Debug, Clone, Copy)]
+enum Alert {
+    /// No test.
+    Absent,
+    /// IPv4: the first option, with any value or with this one.
+    First(Option<u16>),
+    /// IPv4: an option at any place. The kernel finds those of value 0 only.
+    Zero,
+    /// IPv6: hop-by-hop options. The engine examines whether there is a Router Alert, and with which value: the option may
+    /// stand anywhere in the header.
+    HopByHop,
+}
+
+/// The tests of an entry's rule. A packet is intercepted if it passes one of them.
+fn alerts(ipv6: bool, rule: AlertRule) -> Vec<Alert> {
+    match (rule, ipv6) {
+        (AlertRule::NotRequired, _) => vec![Alert::Absent],
+        (AlertRule::Any, false) => vec![Alert::First(None), Alert::Zero],
+        (AlertRule::Value { ipv4: 0, .. }, false) => vec![Alert::Zero],
+        (AlertRule::Value { ipv4, .. }, false) => vec![Alert::First(Some(ipv4))],
+        (AlertRule::Any | AlertRule::Value { .. }, true) => vec![Alert::HopByHop],
     }
 }
 
@@ -214,28 +243,28 @@ fn intercepted(request: &EntryRequest) -> Option<(u16, &Intercept)> {
 
 /// Composes the rule for the packets that an entry intercepts. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of
 /// these.
-fn compose_rule(rule: &mut Batch, ipv6: bool, port: u16, intercept: &Intercept, mark: u32) {
+fn compose_rule(rule: &mut Batch, ipv6: bool, port: u16, (alert, matches): (Alert, &[Match]), mark: u32) {
     expression::protocol(rule, UDP);
     expression::load(rule, Header::Transport, (2, 2));
     expression::compare(rule, Compare::Equal, &port.to_be_bytes());
-    if !ipv6 && intercept.alert != AlertRule::NotRequired {
+    if matches!(alert, Alert::First(_) | Alert::Zero) {
         // The test of the header's length is cheap and excludes nearly all other packets.
         expression::load(rule, Header::Network, (0, 1));
         expression::mask(rule, &[0x0f]);
         expression::compare(rule, Compare::Above, &[5]);
     }
-    match (intercept.alert, ipv6) {
-        (AlertRule::NotRequired, _) => {}
-        (AlertRule::Any, false) => expression::has_router_alert(rule),
-        (AlertRule::Value { ipv4, .. }, false) => {
-            expression::router_alert(rule);
-            expression::compare(rule, Compare::Equal, &ipv4.to_be_bytes());
+    match alert {
+        Alert::Absent => {}
+        Alert::First(value) => {
+            let option = [&ROUTER_ALERT_V4[..], &value.map(u16::to_be_bytes).unwrap_or_default()].concat();
+            let octets = if value.is_some() { 4 } else { 2 };
+            expression::load(rule, Header::Network, (20, octets));
+            expression::compare(rule, Compare::Equal, option.get(..octets as usize).unwrap_or(&option));
         }
-        // The engine examines whether the header holds a Router Alert, and with which value: the option may stand
-        // anywhere in the header.
-        (AlertRule::Any | AlertRule::Value { .. }, true) => expression::has_hop_by_hop(rule),
+        Alert::Zero => expression::has_router_alert(rule),
+        Alert::HopByHop => expression::has_hop_by_hop(rule),
     }
-    for condition in &intercept.matches {
+    for condition in matches {
         expression::load(rule, Header::Transport, (UDP_HEADER + u32::from(condition.offset), 4));
         if condition.mask != u32::MAX {
             expression::mask(rule, &condition.mask.to_be_bytes());

@@ -29,7 +29,9 @@ fn index(namespace: &Namespace, interface: &str) -> u32 {
 fn passing_queries_are_taken_with_all_that_their_headers_say() {
     let net = Network::new("take");
     let (mut a, mut r, mut b) = (Network::host(&net.a), Network::node(&net.r), Network::host(&net.b));
-    for (family, value) in families().into_iter().zip([0_u16, 5]) {
+    // The kernel itself knows IPv4's Router Alert of value 0 only.
+    let values = families().into_iter().flat_map(|family| [0_u16, 5, 65].map(|value| (family, value)));
+    for (family, value) in values {
         let (v4, v6) = (router_alert_v4(value), router_alert_v6(value));
         let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
         let query =
