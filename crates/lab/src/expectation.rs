@@ -1,4 +1,5 @@
-//! What daemons show, and what queues their kernels have, compared with what a scenario expects, until a deadline.
+//! What daemons show, what queues their kernels have, and which packets pass, compared with what a scenario expects, until
+//! a deadline.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use toml::Spanned;
 
 use crate::checks::Verdict;
 use crate::kinds::{Key, key};
+use crate::packets::{self, Attempt};
 use crate::plan::Plan;
 use crate::queues::{self, Queues};
 use crate::scenario::{Mistake, Scope};
@@ -36,6 +38,7 @@ pub(crate) struct Expectation {
     max: Option<usize>,
     others: Option<usize>,
     queues: Option<Vec<Queues>>,
+    packets: Option<Vec<Attempt>>,
     #[serde(default = "at_once")]
     within: Span,
 }
@@ -57,6 +60,7 @@ impl Expectation {
         key("max", "number", "the greatest number of rows").optional(),
         key("others", "number", "each other node that has such a table shows exactly so many rows").optional(),
         key("queues", "list of tables", "instead of `show`: the queues of links as `tc` shows them: `node` and `towards` (the neighbor), `own` (0; queues of single reservations), `code_points` (none; those with a share), `reserved` (nothing; the sum of the rates of all queues of reservations), `min_packets` (0; that passed these queues since the daemon began)").optional(),
+        key("packets", "list of tables", "instead of `show`: packets that are sent: `from` and `to` (nodes), `protocol` (\"udp\"; or \"tcp\"), `port`, `source_port` (any free one), `at` (the destination address, if it is not that of `to`), `arrives_at` (the port of `to`, if it is not `port`), `passes` (whether the packet arrives and its answer returns)").optional(),
         key("within", "time", "how long it may take; \"0s\": it holds at once").or("\"0s\""),
     ];
 
@@ -67,18 +71,20 @@ impl Expectation {
 
     /// Checks names and numbers.
     pub(crate) fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
+        let kinds = [self.show.is_some(), self.queues.is_some(), self.packets.is_some()];
+        if kinds.into_iter().filter(|given| *given).count() > 1 {
+            let at = self.show.as_ref().map_or(0..0, Spanned::span);
+            let what = "`show`, `queues` and `packets` are several expectations; write a step for each";
+            return Err(Mistake::new(at, what));
+        }
         if let Some(queues) = &self.queues {
-            if let Some(show) = &self.show {
-                return Err(Mistake::new(
-                    show.span(),
-                    "`show` and `queues` are two expectations; write two steps",
-                ));
-            }
             return queues.iter().try_for_each(|queues| queues.validate(scope));
         }
+        if let Some(packets) = &self.packets {
+            return packets.iter().try_for_each(|attempt| attempt.validate(scope));
+        }
         let Some(show) = &self.show else {
-            let what =
-                "it lacks `show` or `queues`, which say what is looked at, like `show = \"gist sessions\"`";
+            let what = "it lacks `show`, `queues` or `packets`, which say what is looked at, like `show = \"gist sessions\"`";
             return Err(Mistake::new(0..0, what));
         };
         if show.as_ref().split(' ').any(|word| word.is_empty() || word.starts_with('-')) {
@@ -110,9 +116,10 @@ impl Expectation {
         let begin = Instant::now();
         loop {
             wait::check()?;
-            let found = match &self.queues {
-                Some(queues) => queues::look(plan, queues)?,
-                None => self.look(plan, running)?,
+            let found = match (&self.queues, &self.packets) {
+                (Some(queues), _) => queues::look(plan, queues)?,
+                (None, Some(packets)) => packets::look(plan, packets)?,
+                (None, None) => self.look(plan, running)?,
             };
             let took = begin.elapsed();
             let after = |seen| format!("after {} ms: {seen}", took.as_millis());

@@ -45,6 +45,7 @@ mod kinds;
 mod lab;
 mod net;
 mod observe;
+mod packets;
 mod plan;
 mod plot;
 mod protocols;

@@ -41,6 +41,10 @@ pub(crate) fn make(plan: &Plan) -> Result<()> {
     }
     for (node, namespace) in plan.nodes.iter().zip(&namespaces) {
         add_routes(node, namespace).with_context(|| format!("cannot set the routes of {}", node.name))?;
+        if let Some(ruleset) = &node.nftables {
+            topology::nft(namespace, ruleset)
+                .with_context(|| format!("cannot load the `nftables` of {}", node.name))?;
+        }
     }
     // The kernel drops packets until carrier is reported, and the first Query would be dropped too.
     for namespace in &namespaces {

@@ -32,6 +32,8 @@ pub(crate) struct PlannedNode {
     /// The protocols that its daemon runs, by their names.
     pub(crate) protocols: protocols::Set,
     pub(crate) certificate: Option<Certificate>,
+    /// The ruleset of its operator.
+    pub(crate) nftables: Option<String>,
     pub(crate) config: toml::Table,
     pub(crate) interfaces: Vec<PlannedInterface>,
     pub(crate) routes: Vec<PlannedRoute>,
@@ -103,6 +105,7 @@ impl Plan {
                     daemon: node.daemon,
                     protocols: node.protocols.clone(),
                     certificate: node.certificate,
+                    nftables: node.nftables.clone(),
                     config,
                     interfaces: Vec::new(),
                     routes: Vec::new(),

@@ -90,6 +90,8 @@ pub(crate) struct Node {
     pub(crate) forward: bool,
     /// The lab makes it a key and a certificate, and puts them into its configuration.
     pub(crate) certificate: Option<Certificate>,
+    /// The ruleset that its kernel has before the daemon starts: what its operator made.
+    pub(crate) nftables: Option<String>,
     /// Merged into the daemon's configuration.
     pub(crate) config: toml::Table,
 }

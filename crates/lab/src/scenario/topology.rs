@@ -32,6 +32,7 @@ struct NodeKeys {
     daemon: bool,
     forward: Option<bool>,
     certificate: Option<Certificate>,
+    nftables: Option<String>,
     #[serde(default)]
     config: toml::Table,
 }
@@ -113,8 +114,8 @@ fn node(
     }
     let forward = keys.forward.unwrap_or_else(|| links(name.as_ref()) > 1);
     let protocols = if keys.daemon { protocols } else { protocols::Set::new() };
-    let NodeKeys { daemon, certificate, config, .. } = keys;
-    Ok(Node { name, daemon, protocols, forward, certificate, config })
+    let NodeKeys { daemon, certificate, nftables, config, .. } = keys;
+    Ok(Node { name, daemon, protocols, forward, certificate, nftables, config })
 }
 
 /// Returns the links: those of the chain first, then the others in the file's order.

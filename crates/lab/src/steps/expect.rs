@@ -17,7 +17,7 @@ pub(super) struct Expect(Expectation);
 
 impl Step for Expect {
     const NAME: &'static str = "expect";
-    const MEANING: &'static str = "Waits until what daemons show, or what queues their kernels have, is as it should be. It is a check of the report.";
+    const MEANING: &'static str = "Waits until what daemons show, what queues their kernels have, or which packets pass, is as it should be. It is a check of the report.";
     const KEYS: &'static [Key] = Expectation::KEYS;
     const MOMENT_IS_END: bool = true;
 

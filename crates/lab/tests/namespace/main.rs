@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod networks;
+mod packets;
 mod reservations;
 mod scenarios;
 mod schemas;
