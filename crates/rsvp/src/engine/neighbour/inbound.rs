@@ -365,7 +365,9 @@ impl Neighbours {
         let sent_by = self.sent.get(key).map_or(ifindex, |sent| sent.ifindex);
         let anywhere =
             self.config.of(sent_by).trust.distant_hops || self.config.of(ifindex).integrity.receiving;
-        if sent_by != ifindex && !anywhere {
+        // Routing chose the interface of a message without one: a ResvConf, which is about no lasting state.
+        let elsewhere = sent_by != ifindex && sent_by != IfIndex::NONE;
+        if elsewhere && !anywhere {
             self.counters.acks_elsewhere += 1;
             tracing::debug!(
                 id = message_id.id,
