@@ -183,7 +183,7 @@ mod tests {
                     own_addresses: vec![gist::OwnAddress { interface: "*".to_owned(), address: prefix.addr }],
                     max_datagram: 1000,
                     dmode_rate: 11,
-                    dmode_by_link: true,
+                    dmode_by_link: false,
                     slowest_link: 0,
                     dmode_burst: 12,
                     error_rate: 13,

@@ -111,7 +111,7 @@ pub struct Config {
     /// capacity is engineered; default 20 000.
     pub dmode_rate: u32,
     /// Use `dmode_rate` only while the speed of no link is known, and then 5 % of the slowest one, also if that is more;
-    /// default false.
+    /// default true.
     pub dmode_by_link: bool,
     /// Capacity of the slowest interface in octets per second; 0: not known. [`Config::dmode_limit`] takes it into
     /// account. The node sets it from the capacities that its links are configured with, and by [`super::Gist::slowest_link`].
@@ -188,7 +188,7 @@ impl Default for Config {
             own_addresses: Vec::new(),
             max_datagram: 512,
             dmode_rate: 20_000,
-            dmode_by_link: false,
+            dmode_by_link: true,
             slowest_link: 0,
             dmode_burst: 5_000,
             error_rate: 100,
@@ -308,11 +308,12 @@ mod tests {
         let config = Config { slowest_link: 12_500_000, ..Config::default() };
         assert_eq!(config.dmode_limit(), 1085);
         assert_eq!(Config { slowest_link: 1, ..config.clone() }.dmode_limit(), 1);
-        assert_eq!(Config { slowest_link: u64::MAX, ..config.clone() }.dmode_limit(), config.dmode_rate);
-        assert_eq!(Config { dmode_rate: 10, ..config.clone() }.dmode_limit(), 10);
-        let by_link = Config { dmode_by_link: true, slowest_link: 1_250_000_000, ..config.clone() };
-        assert_eq!(by_link.dmode_limit(), 108_506, "at 10 Gbit/s");
-        assert_eq!(Config { slowest_link: 0, ..by_link }.dmode_limit(), config.dmode_rate);
+        assert_eq!(Config { slowest_link: 1_250_000_000, ..config.clone() }.dmode_limit(), 108_506);
+        assert_eq!(Config { slowest_link: 0, ..config.clone() }.dmode_limit(), config.dmode_rate);
+        let fixed = Config { dmode_by_link: false, ..config.clone() };
+        assert_eq!(fixed.dmode_limit(), 1085);
+        assert_eq!(Config { slowest_link: u64::MAX, ..fixed.clone() }.dmode_limit(), config.dmode_rate);
+        assert_eq!(Config { dmode_rate: 10, ..fixed }.dmode_limit(), 10);
         // The operator engineers the capacity (§5.3.3).
         assert_eq!(Config { dmode_rate: 0, ..config }.dmode_limit(), 0);
     }

@@ -196,16 +196,18 @@ impl Gist {
 
     fn limits(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
-        keys.key(
+        let mut rate = (!config.dmode_by_link).then_some(config.dmode_rate);
+        keys.option(
             "message_rate",
-            &mut config.dmode_rate,
+            &mut rate,
             per_second(0..=u32::MAX),
+            "5 % of the slowest link; 20000/s while no speed is known",
             "Datagrams that this node sends; `\"0/s\"`: no limit. A message has at most `max_datagram_size` octets and \
-             usually 200. Without this key the rate is 5 % of the slowest link: of its `capacity`, or else of the speed \
-             that the kernel knows (not of tunnels and `lo`); the default counts while no speed is known. A rate that is \
-             written here is lowered to these 5 %, but never raised [5.3.3].",
+             usually 200. The speed of a link is its `capacity`, or else what the kernel knows (not of tunnels and `lo`). A \
+             rate that is written here is lowered to 5 %, but never raised [5.3.3].",
         );
-        config.dmode_by_link = !keys.given("message_rate");
+        config.dmode_by_link = rate.is_none();
+        config.dmode_rate = rate.unwrap_or(gist::Config::default().dmode_rate);
         keys.key(
             "message_burst",
             &mut config.dmode_burst,

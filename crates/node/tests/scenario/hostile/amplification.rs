@@ -174,7 +174,8 @@ fn amplification_at_a_high_rate() {
     let samples = catalogue::all();
     for sample in &samples {
         let mut config = silent(true);
-        crate::net::gist(&mut config).dmode_rate = RATE;
+        let gist = crate::net::gist(&mut config);
+        (gist.dmode_rate, gist.dmode_by_link) = (RATE, false);
         crate::net::gist(&mut config).dmode_burst = RATE;
         let mut net = Net::new(1, &config);
         let (router, side) = (net.router, net.side);
