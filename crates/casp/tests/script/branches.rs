@@ -51,7 +51,7 @@ fn a_message_with_d_makes_its_branch_the_most_recent() {
     assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(up)]);
 }
 
-/// CASP-G-41: an unprotected branch does not displace a protected one. CASP-G-40: nor does its tear-down end the session.
+/// CASP-G-41: an unprotected branch does not displace a protected one. Nor does its tear-down end the session.
 #[test]
 fn an_unprotected_branch_does_not_displace_a_protected_one() {
     let mut rig =

@@ -24,8 +24,8 @@ fn the_first_message_sets_up_a_hop() {
     assert_eq!(only(&said, rig.stream_to(DOWN)).message().session, session(1));
 }
 
-/// CASP-4.2-12, CASP-4.2-14, CASP-4.4-07, CASP-4.2-19, CASP-4.4-05: TTD and hop count change, the received cookie goes, that
-/// of the next hop is in the first message only, all else stays.
+/// CASP-4.2-12, CASP-4.2-14, CASP-4.2-19, CASP-4.4-05: TTD and hop count change, the cookie of the next hop is in the first
+/// message only, all else stays. CASP-G-14, CASP-11-04: so do objects of unknown classes.
 #[test]
 fn a_message_goes_on_as_the_draft_says() {
     let mut rig = Rig::new();
@@ -49,7 +49,7 @@ fn a_message_goes_on_as_the_draft_says() {
     }
 }
 
-/// CASP-G-14, CASP-11-04: an object of an unknown class.
+/// An object of an unknown class.
 fn hex_object() -> Vec<u8> {
     let mut octets = Vec::new();
     let object = Object { offset: 0, class: Class(99), c_type: 1, contents: b"12345" };
@@ -87,7 +87,7 @@ fn ttd_and_hop_count_have_ends() {
     assert_eq!((sent.message().ttd, sent.message().hops), (1, 255));
 }
 
-/// CASP-4.4-15, CASP-4.4-19, CASP-G-17, CASP-G-13, CASP-G-04: R, T and errors without state make none, and nothing answers.
+/// CASP-4.4-15, CASP-4.4-19, CASP-G-17, CASP-G-13: R, T and errors without state make none, and nothing answers.
 #[test]
 fn without_state_only_a_set_up_counts() {
     let mut rig = Rig::new();

@@ -169,7 +169,7 @@ fn a_message_against_the_flow_refreshes_the_most_recent_branch() {
     assert_eq!(state.previous.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(OTHER))]);
 }
 
-/// CASP-P-03, CASP-4.2-10: the refresh of an initiator makes each node discover again. T has no D.
+/// CASP-P-03: the refresh of an initiator makes each node discover again.
 #[test]
 fn refreshes_discover_again() {
     let mut rig = Rig::new();

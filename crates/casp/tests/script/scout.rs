@@ -73,7 +73,7 @@ fn requests_are_sent_five_times() {
     assert!(rig.state().next.is_empty());
 }
 
-/// CASP-4.6-07, CASP-9.1-02, CASP-4.6-04: only a response with the cookie of the request counts.
+/// CASP-4.6-07, CASP-9.1-02: only a response with the cookie of the request counts.
 #[test]
 fn blind_responses_are_ignored() {
     let mut rig = Rig::new();
@@ -157,6 +157,7 @@ fn a_flood_of_requests_makes_no_state_and_bounded_answers() {
 }
 
 /// CASP-4.4-06, CASP-4.6-08, CASP-G-38: a cookie of this node, for this source and this destination, is good over UDP.
+/// CASP-4.4-07: it is not sent on.
 #[test]
 fn a_cookie_of_this_node_makes_state() {
     let mut rig = Rig::new();
@@ -169,6 +170,8 @@ fn a_cookie_of_this_node_makes_state() {
     }
     rig.datagram(UP, NEAR, &first);
     assert_eq!(rig.node.session_count(), 1);
+    let said = rig.datagram(UP, NEAR, &first);
+    assert_eq!(cookie_of(&only(&said, rig.stream_to(DOWN))), None);
 }
 
 /// CASP-G-37: a cookie is good for a minute at least, and not longer than two.

@@ -58,7 +58,7 @@ fn v3_is_the_first_message_of_a_session() {
     );
 }
 
-/// CASP-4.2-12, CASP-4.2-14, CASP-4.4-07: what the next node sends on.
+/// What the next node sends on.
 #[test]
 fn v4_follows_from_v3() {
     let received = body(V3);
