@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-linux", &["signalbox-core"]),
     ("signalbox-api", &[]),
     ("signalbox-json", &["signalbox-api"]),
+    ("signalbox-show", &["signalbox-api", "signalbox-core", "signalbox-node"]),
     ("signalbox-config", &["signalbox-core", "signalbox-linux", "signalbox-node", "signalbox-units"]),
     (
         "signalbox-dissect",
@@ -62,16 +63,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-api",
             // For a benchmark of the engine alone.
             "signalbox-boomerang",
-            // For a test of the configurations that it writes.
             "signalbox-config",
             "signalbox-core",
             "signalbox-dissect",
+            "signalbox-json",
             "signalbox-linux",
             "signalbox-node",
             "signalbox-record",
             // For a benchmark of the engine alone.
             "signalbox-resources",
             "signalbox-rsvp",
+            "signalbox-show",
             "signalbox-sim",
             "signalbox-units",
         ],
@@ -85,6 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-linux",
             "signalbox-node",
             "signalbox-record",
+            "signalbox-show",
         ],
     ),
     (

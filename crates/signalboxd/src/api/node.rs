@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status};
 
 use super::errors::not_running;
 use super::pages::ROWS;
-use super::{Api, digest, reload, types};
+use super::{Api, digest, held, reload, types};
 use crate::metrics::{Snapshot, families};
 use crate::requests::Replies;
 use crate::view::View;
@@ -173,21 +173,7 @@ fn interfaces(
 
 /// An interface with what the kernel enforces there.
 pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v1::Interface {
-    let services = link.services.iter().map(|service| v1::InterfaceService {
-        service: Some(types::service(service.service, v1::Guaranteed::default)),
-        reserved_octets_per_s: service.reserved,
-        limit_octets_per_s: service.limit,
-        reservations: service.reservations,
-    });
     v1::Interface {
-        interface: Some(v1::InterfaceRef { name: link.name.to_owned(), index: link.ifindex.0 }),
-        up: link.up,
-        capacity_octets_per_s: link.capacity,
-        measured: link.measured,
-        reservable_octets_per_s: link.share,
-        reserved_octets_per_s: link.reserved,
-        reservations: link.reservations,
-        services: services.collect(),
         enforcement: kernel.map(|kernel| v1::Enforcement {
             queues: kernel.queues,
             policing: match kernel.policing {
@@ -201,6 +187,7 @@ pub(crate) fn interface(link: &LinkView<'_>, kernel: Option<&Capabilities>) -> v
             classes_taken: kernel.classes.1.into(),
             missing: kernel.lacking.clone(),
         }),
+        ..held::interface(link)
     }
 }
 

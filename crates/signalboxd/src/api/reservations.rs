@@ -158,7 +158,7 @@ struct Filter {
 
 impl Filter {
     fn fits(&self, row: &ReservationView<'_>) -> bool {
-        let protocol = i32::from(held::protocol(row.owner.protocol));
+        let protocol = i32::from(types::owner(row.owner.protocol));
         (self.protocols.is_empty() || self.protocols.contains(&protocol))
             && self.interface.as_deref().is_none_or(|name| name == row.interface)
             && self.address.is_none_or(|address| {

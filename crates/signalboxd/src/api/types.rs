@@ -1,65 +1,19 @@
-//! The common types of the API, to ours and back.
+//! The common types of the API: those of requests are read here, those of answers come from the crate `show`.
 
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use signalbox_api::v1;
+use signalbox_core::Direction;
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::{Interface, Prefix};
-use signalbox_core::security::Identity;
-use signalbox_core::traffic::{FlowFilter, ServiceClass};
-use signalbox_core::{Direction, IfIndex, Mri, SessionId};
-use signalbox_node::ProtocolId;
+use signalbox_core::node::Prefix;
+pub(crate) use signalbox_show::types::{flow, identity, interface, micros, owner, protocol, session_id};
 
 use super::errors::Wrong;
 
 /// The time of day in microseconds since 1970.
 pub(crate) fn unix_us() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, micros)
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-pub(crate) fn session_id(session: SessionId) -> Vec<u8> {
-    session.0.to_vec()
-}
-
-/// A count that the API has in 32 bits.
-pub(crate) fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// A protocol of the node.
-pub(crate) const fn protocol(id: ProtocolId) -> v1::Protocol {
-    match id {
-        ProtocolId::Gist => v1::Protocol::Gist,
-        ProtocolId::Ping => v1::Protocol::Ping,
-        ProtocolId::Qos => v1::Protocol::Qos,
-        ProtocolId::Rsvp => v1::Protocol::Rsvp,
-        ProtocolId::Boomerang => v1::Protocol::Boomerang,
-        #[cfg(feature = "test-protocol")]
-        ProtocolId::Beacon => v1::Protocol::Unspecified,
-    }
-}
-
-/// An interface; `None` for [`IfIndex::NONE`].
-pub(crate) fn interface(interfaces: &[Interface], ifindex: IfIndex) -> Option<v1::InterfaceRef> {
-    let known = interfaces.iter().find(|interface| interface.ifindex == ifindex);
-    let name = known.map(|interface| interface.name.clone()).unwrap_or_default();
-    (ifindex != IfIndex::NONE).then_some(v1::InterfaceRef { name, index: ifindex.0 })
-}
-
-/// The authenticated identity of a peer, as the configuration writes it: `dns:`, `address:` or `key:`.
-pub(crate) fn identity(identity: &Identity) -> String {
-    if identity.dns_names().next().is_some() {
-        format!("dns:{identity}")
-    } else if let Some(address) = identity.addresses.first() {
-        format!("address:{address}")
-    } else {
-        format!("key:{}", identity.key)
-    }
 }
 
 /// An address in a field.
@@ -196,50 +150,6 @@ impl Flow {
     }
 }
 
-/// The packets of a filter. A prefix without bits is absent: it stands for every address.
-pub(crate) fn filter(filter: &FlowFilter) -> v1::FlowSpec {
-    let mut spec = flow_of(filter);
-    if filter.src.len == 0 {
-        (spec.source, spec.source_prefix_length) = (None, None);
-    }
-    if filter.dst.len == 0 {
-        (spec.destination, spec.destination_prefix_length) = (None, None);
-    }
-    spec
-}
-
-/// The flow of an MRI. Its addresses are always there: messages are routed by them.
-pub(crate) fn flow(mri: &Mri) -> v1::FlowSpec {
-    flow_of(&FlowFilter::from(mri))
-}
-
-fn flow_of(filter: &FlowFilter) -> v1::FlowSpec {
-    let length = |prefix: Prefix| (prefix != Prefix::host(prefix.addr)).then(|| prefix.len.into());
-    v1::FlowSpec {
-        source: Some(filter.src.addr.to_string()),
-        source_prefix_length: length(filter.src),
-        destination: Some(filter.dst.addr.to_string()),
-        destination_prefix_length: length(filter.dst),
-        ip_protocol: filter.protocol.map(Into::into),
-        dscp: filter.dscp.map(Into::into),
-        flow_label: filter.flow_label,
-        spi: filter.spi,
-        source_port: filter.src_port.map(Into::into),
-        destination_port: filter.dst_port.map(Into::into),
-    }
-}
-
-/// A service as it is listed.
-pub(crate) fn service(class: ServiceClass, guaranteed: impl FnOnce() -> v1::Guaranteed) -> v1::Service {
-    use v1::service::Service;
-    let service = match class {
-        ServiceClass::ControlledLoad => Service::ControlledLoad(v1::ControlledLoad {}),
-        ServiceClass::Guaranteed => Service::Guaranteed(guaranteed()),
-        ServiceClass::Dscp(dscp) => Service::Dscp(dscp.into()),
-    };
-    v1::Service { service: Some(service) }
-}
-
 /// Whether a list with this filter has a flow: one of its ends is the address.
 pub(crate) fn has_end(address: Option<IpAddr>, ends: [IpAddr; 2]) -> bool {
     address.is_none_or(|address| ends.contains(&address))
@@ -256,6 +166,8 @@ pub(crate) fn session_prefix(field: &str, digits: Option<String>) -> Result<Stri
 
 #[cfg(test)]
 mod tests {
+    use signalbox_core::Mri;
+
     use super::*;
 
     fn ends() -> v1::FlowSpec {

@@ -16,12 +16,12 @@ use signalbox_core::service::{
 use signalbox_core::{Direction, LooseEnd, Mri, NslpId, SessionId};
 use signalbox_node::RegisterError;
 use signalbox_node::gist::{PeeringPolicy, Registration};
+use signalbox_show::gist::routing_method;
 use tonic::Status;
 
 use crate::api::Names;
 use crate::api::errors::{Reason, Wrong, already_open, must_open, not_running};
 use crate::api::types::{self, Flow, number, number_in};
-use crate::protocols::gist::routing_method;
 
 /// The first message of an application.
 pub(super) fn register(first: Option<v1::ApplicationRequest>) -> Result<(NslpId, Registration), Status> {

@@ -6,9 +6,9 @@ use signalbox_api::gist::v1;
 use signalbox_api::gist::v1::gist_server::{Gist, GistServer};
 use signalbox_node::ProtocolId;
 use signalbox_node::gist::SessionView;
+use signalbox_show::gist as show;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::convert;
 use crate::api::pages::{Range, page, pages};
 use crate::api::{Api, types};
 use crate::protocols::applications;
@@ -60,7 +60,7 @@ impl Gist for GistService {
             let next = view.node.gist().and_then(|gist| {
                 gist.walk_sessions(from, |row| {
                     if filter.fits(&row) {
-                        rows.push(convert::session(&row, view.kernel.interfaces()));
+                        rows.push(show::session(&row, view.kernel.interfaces()));
                     }
                     rows.len() < most
                 })
@@ -85,7 +85,7 @@ impl Gist for GistService {
             let next = view.node.gist().and_then(|gist| {
                 gist.walk_peers(from, |row| {
                     if address.is_none_or(|address| row.address.ip() == address) {
-                        rows.push(convert::peer(&row, view.kernel.interfaces()));
+                        rows.push(show::peer(&row, view.kernel.interfaces()));
                     }
                     rows.len() < most
                 })
@@ -110,7 +110,7 @@ impl Gist for GistService {
             let next = view.node.gist().and_then(|gist| {
                 gist.walk_associations(from, |row| {
                     if address.is_none_or(|address| row.address == address) {
-                        rows.push(convert::association(&row));
+                        rows.push(show::association(&row));
                     }
                     rows.len() < most
                 })

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use signalbox_api::ping::v1;
-use signalbox_api::ping::v1::ping_response::Event;
-use signalbox_node::ping::{Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
+use signalbox_node::ping::{PingEvent, PingRequest, Refusal};
+use signalbox_show::ping as show;
 use tonic::Status;
 
 use crate::api::errors::{Reason, Wrong, not_running};
-use crate::api::types::{self, Flow, flow, micros, session_id, unix_us};
+use crate::api::types::{self, Flow, unix_us};
 
 /// Interval and timeout of a request that does not give them.
 const DEFAULT: Duration = Duration::from_secs(1);
@@ -40,19 +40,7 @@ pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
 
 /// An event as the client receives it; an error ends the stream.
 pub(super) fn response(event: PingEvent) -> Result<v1::PingResponse, Status> {
-    let event = match event {
-        PingEvent::Started { session, mri } => {
-            Event::Started(v1::PingStarted { session_id: session_id(session), flow: Some(flow(&mri)) })
-        }
-        PingEvent::Refused(refusal) => return Err(refused(refusal)),
-        PingEvent::Reply(answer) => Event::Reply(reply(answer)),
-        PingEvent::Lost { seq, reason } => Event::Lost(v1::PingLost {
-            sequence: seq,
-            reason: lost(reason).into(),
-            message: reason.to_string(),
-        }),
-        PingEvent::Done { sent, received } => Event::Done(v1::PingDone { sent, received }),
-    };
+    let event = show::event(event).map_err(refused)?;
     Ok(v1::PingResponse { time_unix_us: unix_us(), event: Some(event) })
 }
 
@@ -65,37 +53,5 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::NoRoute => Reason::NoRoute.status(refusal),
         Refusal::NoApplication => not_running("ping"),
         Refusal::IdInUse => Reason::Internal.status(refusal),
-    }
-}
-
-const fn lost(reason: LostReason) -> v1::LostReason {
-    match reason {
-        LostReason::Timeout => v1::LostReason::Timeout,
-        LostReason::NoNextNode | LostReason::FlowEndsHere => v1::LostReason::NoNextNode,
-        LostReason::NoRoute => v1::LostReason::NoRoute,
-        LostReason::Overload | LostReason::Refused => v1::LostReason::NotSent,
-        LostReason::Damaged | LostReason::Peer { .. } => v1::LostReason::Peer,
-    }
-}
-
-fn reply(reply: Reply) -> v1::PingReply {
-    v1::PingReply {
-        sequence: reply.seq,
-        rtt_us: micros(reply.rtt),
-        hops: reply.hops.iter().map(hop).collect(),
-        reverse_hops: reply.back.iter().map(hop).collect(),
-        reached_end: reply.reached_end,
-        sent_unix_us: reply.sent_us,
-        truncated: reply.truncated,
-        padding_octets: reply.padding.into(),
-    }
-}
-
-fn hop(hop: &Hop) -> v1::Hop {
-    v1::Hop {
-        address: hop.address.to_string(),
-        received_unix_us: hop.received_us,
-        sent_unix_us: hop.sent_us,
-        ip_hops: Some(hop.ip_distance.into()),
     }
 }

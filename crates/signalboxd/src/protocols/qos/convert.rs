@@ -5,14 +5,14 @@ use std::time::Duration;
 use signalbox_api::v1;
 use signalbox_api::v1::service::Service as ApiService;
 use signalbox_node::qos::{
-    Answer, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest, Quality, QueryRequest, Refusal,
-    ReserveRequest, Service,
+    Answer, Flow, Granted, Priority, QosEvent, QosRequest, QueryRequest, Refusal, ReserveRequest, Service,
 };
+use signalbox_show::qos as show;
 use tonic::Status;
 
 use crate::api::errors::{Reason, Wrong, not_running};
 use crate::api::reserver::only_with;
-use crate::api::types::{self, micros, number, session_id};
+use crate::api::types::{self, number};
 
 /// The reservation that a client asks for. The application checks whether the values fit each other.
 pub(super) fn reserve_request(open: &v1::ReserveOpen) -> Result<ReserveRequest, Wrong> {
@@ -126,9 +126,9 @@ pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse
     let answer = match event {
         QosEvent::Answer(Answer { session, available, hops, gaps }) => {
             let granted = Granted { session, quality: available, hops, gaps, back: None };
-            Reply::Available(grant(&granted))
+            Reply::Available(show::grant(&granted))
         }
-        QosEvent::Failed(failed) | QosEvent::Lost(failed) => Reply::Failed(failure(failed)),
+        QosEvent::Failed(failed) | QosEvent::Lost(failed) => Reply::Failed(show::failure(failed)),
         QosEvent::Refused(refusal) => return Some(Err(refused(refusal))),
         other @ QosEvent::Released => return Some(Err(unexpected(&other))),
         QosEvent::Started { .. } | QosEvent::Granted(_) | QosEvent::Rerouted(_) => return None,
@@ -152,68 +152,4 @@ pub(super) fn refused(refusal: Refusal) -> Status {
 /// The status for an event that cannot come.
 pub(super) fn unexpected(event: &QosEvent) -> Status {
     Reason::Internal.status(format!("an event that does not fit the call: {event:?}"))
-}
-
-/// A grant of the path for this request.
-pub(super) fn path_grant(granted: &Granted, request: &ReserveRequest, rerouted: bool) -> v1::PathGrant {
-    let service = match request.qos.service {
-        Service::ControlledLoad => ApiService::ControlledLoad(v1::ControlledLoad {}),
-        Service::Guaranteed => ApiService::Guaranteed(v1::Guaranteed {
-            delay_bound_us: request.qos.delay.map(micros),
-            ..v1::Guaranteed::default()
-        }),
-        Service::Dscp(dscp) => ApiService::Dscp(dscp.into()),
-    };
-    v1::PathGrant { service: Some(v1::Service { service: Some(service) }), rerouted, ..grant(granted) }
-}
-
-fn grant(Granted { quality, hops, gaps, back, .. }: &Granted) -> v1::PathGrant {
-    let Quality { rate, burst, delay_bound, latency_us } = *quality;
-    v1::PathGrant {
-        traffic: rate.map(|rate| v1::TokenBucket {
-            rate_octets_per_s: rate,
-            burst_octets: burst.map(Into::into),
-            ..v1::TokenBucket::default()
-        }),
-        hops: hops.iter().map(hop).collect(),
-        gaps: *gaps,
-        delay_bound_us: delay_bound.map(micros),
-        latency_us: latency_us.map(Into::into),
-        reverse_session_id: back.map(session_id),
-        ..v1::PathGrant::default()
-    }
-}
-
-fn hop(hop: &HopGrant) -> v1::HopGrant {
-    v1::HopGrant {
-        address: hop.address.to_string(),
-        rate_octets_per_s: (hop.rate > 0).then_some(hop.rate),
-        after_gap: hop.after_gap,
-    }
-}
-
-/// A failure, with the cause that its INFO_SPEC gives (RFC 5974 §5.1.3.6).
-pub(super) fn failure(failure: Failure) -> v1::Failure {
-    let cause = match (failure.class, failure.code) {
-        (0, _) => v1::Cause::NoAnswer,
-        (4, 0x03) => v1::Cause::Conflict,
-        (4, 0x06) => v1::Cause::Preempted,
-        (4, 0x07) => v1::Cause::Admission,
-        (4, 0x08) => v1::Cause::Expired,
-        (5, 0x01) => v1::Cause::Kernel,
-        (5, 0x02) => v1::Cause::Policy,
-        _ => v1::Cause::Protocol,
-    };
-    let code = v1::QosCode { class: failure.class.into(), code: failure.code.into() };
-    // The note of the node that refused is the name of a rule only where a rule decided.
-    let (rule, detail) = if cause == v1::Cause::Policy { (failure.rule, None) } else { (None, failure.rule) };
-    v1::Failure {
-        cause: cause.into(),
-        message: failure.meaning,
-        node: failure.node,
-        rule,
-        detail,
-        available_octets_per_s: failure.available,
-        code: (failure.class > 0).then_some(v1::failure::Code::Qos(code)),
-    }
 }

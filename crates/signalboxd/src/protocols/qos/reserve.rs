@@ -5,6 +5,7 @@ use signalbox_api::v1::reserve_response::Event;
 use signalbox_core::ReserverId;
 use signalbox_node::qos::{self, QosEvent, ReserveRequest};
 use signalbox_node::{Command, ProtocolId};
+use signalbox_show::qos as show;
 use tonic::Status;
 
 use super::{Reservations, convert};
@@ -85,21 +86,21 @@ impl Standing for Reservation {
                     if let Some(changed) = self.change.take() {
                         self.request = changed;
                     }
-                    Event::Granted(convert::path_grant(&granted, &self.request, false))
+                    Event::Granted(show::path_grant(&granted, &self.request, false))
                 }
                 QosEvent::Rerouted(granted) => {
-                    Event::Granted(convert::path_grant(&granted, &self.request, true))
+                    Event::Granted(show::path_grant(&granted, &self.request, true))
                 }
                 QosEvent::Failed(failure) if self.granted => {
                     self.change = None;
-                    Event::ChangeRefused(convert::failure(failure))
+                    Event::ChangeRefused(show::failure(failure))
                 }
                 QosEvent::Refused(refusal) if self.granted => {
                     self.change = None;
                     change_refused(v1::Cause::Protocol, &refusal.to_string())
                 }
-                QosEvent::Failed(failure) => Event::Failed(convert::failure(failure)),
-                QosEvent::Lost(failure) => Event::Lost(convert::failure(failure)),
+                QosEvent::Failed(failure) => Event::Failed(show::failure(failure)),
+                QosEvent::Lost(failure) => Event::Lost(show::failure(failure)),
                 QosEvent::Refused(refusal) => return Err(convert::refused(refusal)),
                 QosEvent::Released => {
                     // With `confirm_release` the event comes after the far end has answered, or does not answer.

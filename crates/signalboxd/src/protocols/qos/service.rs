@@ -3,7 +3,7 @@
 use signalbox_api::qos::v1;
 use signalbox_api::qos::v1::qos_server::{Qos, QosServer};
 use signalbox_node::ProtocolId;
-use signalbox_node::qos::{Role, SessionView};
+use signalbox_show::qos as show;
 use tonic::{Request, Response, Status};
 
 use crate::api::pages::{Range, page, pages};
@@ -50,34 +50,10 @@ impl Qos for QosService {
             });
             let rows = found.iter().map(|row| {
                 let held = row.grant.and_then(|grant| held::of_grant(view, grant));
-                session(row, held)
+                show::session(row, held)
             });
             (rows.collect(), next)
         });
         list.map(Response::new)
-    }
-}
-
-/// A session with what is held for it.
-fn session(session: &SessionView, held: Option<signalbox_api::v1::Reservation>) -> v1::Session {
-    v1::Session {
-        session_id: types::session_id(session.session),
-        flow: Some(types::flow(&session.mri)),
-        role: match session.role {
-            Role::Initiator => v1::Role::Initiator,
-            Role::Relay => v1::Role::Relay,
-            Role::Responder => v1::Role::Responder,
-        }
-        .into(),
-        state: match (session.reserved, session.confirmed) {
-            (true, true) => v1::State::Confirmed,
-            (true, false) => v1::State::Granted,
-            (false, _) => v1::State::Signaling,
-        }
-        .into(),
-        receiver_initiated: session.receiver_initiated,
-        gaps: session.gaps,
-        expires_in_us: session.expires_in.map(types::micros),
-        held,
     }
 }

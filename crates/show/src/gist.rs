@@ -1,4 +1,4 @@
-//! GIST's tables at the edge of the API.
+//! GIST: its tables.
 
 use signalbox_api::gist::v1;
 use signalbox_api::v1::Endpoint;
@@ -6,10 +6,11 @@ use signalbox_core::Mri;
 use signalbox_core::node::Interface;
 use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView, Transport, Validity};
 
-use crate::api::types::{count, flow, identity, interface, micros, session_id};
+use crate::types::{count, flow, identity, interface, micros, session_id};
 
 /// A session.
-pub(super) fn session(session: &SessionView<'_>, interfaces: &[Interface]) -> v1::Session {
+#[must_use]
+pub fn session(session: &SessionView<'_>, interfaces: &[Interface]) -> v1::Session {
     v1::Session {
         session_id: session_id(session.session),
         nslp_id: session.nslp.0.into(),
@@ -22,7 +23,8 @@ pub(super) fn session(session: &SessionView<'_>, interfaces: &[Interface]) -> v1
 }
 
 /// The message routing method of an MRI.
-pub(crate) const fn routing_method(mri: &Mri) -> v1::RoutingMethod {
+#[must_use]
+pub const fn routing_method(mri: &Mri) -> v1::RoutingMethod {
     match mri {
         Mri::PathCoupled(_) => v1::RoutingMethod::PathCoupled,
         Mri::LooseEnd(_) => v1::RoutingMethod::LooseEnd,
@@ -60,7 +62,8 @@ fn routing_state(state: &DirectionView<'_>, interfaces: &[Interface]) -> v1::Rou
 }
 
 /// A peer.
-pub(super) fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
+#[must_use]
+pub fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
     v1::Peer {
         peer_identity: peer.identity.to_vec(),
         peer: Some(Endpoint {
@@ -73,7 +76,8 @@ pub(super) fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
 }
 
 /// A messaging association.
-pub(super) fn association(association: &AssociationView<'_>) -> v1::Association {
+#[must_use]
+pub fn association(association: &AssociationView<'_>) -> v1::Association {
     v1::Association {
         channel: association.channel.0,
         stack: match association.transport {

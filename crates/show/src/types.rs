@@ -1,0 +1,126 @@
+//! The common types of the API.
+
+use core::time::Duration;
+
+use signalbox_api::v1;
+use signalbox_core::node::{Interface, Prefix};
+use signalbox_core::security::Identity;
+use signalbox_core::traffic::{FlowFilter, ServiceClass};
+use signalbox_core::{IfIndex, Mri, ReserverId, SessionId};
+use signalbox_node::ProtocolId;
+
+/// A duration in microseconds.
+#[must_use]
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A session identifier.
+#[must_use]
+pub fn session_id(session: SessionId) -> Vec<u8> {
+    session.0.to_vec()
+}
+
+/// A count that the API has in 32 bits.
+#[must_use]
+pub fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// A protocol of the node; unspecified for one that the API does not have, such as a test's.
+#[must_use]
+pub fn protocol(id: ProtocolId) -> v1::Protocol {
+    named(id.name())
+}
+
+/// The protocol that owns a reservation.
+#[must_use]
+pub fn owner(owner: ReserverId) -> v1::Protocol {
+    named(&owner.to_string())
+}
+
+/// Configurations, counters and the API have the same name for a protocol.
+fn named(name: &str) -> v1::Protocol {
+    v1::Protocol::from_str_name(&format!("PROTOCOL_{}", name.to_ascii_uppercase())).unwrap_or_default()
+}
+
+/// An interface; `None` for [`IfIndex::NONE`].
+#[must_use]
+pub fn interface(interfaces: &[Interface], ifindex: IfIndex) -> Option<v1::InterfaceRef> {
+    let known = interfaces.iter().find(|interface| interface.ifindex == ifindex);
+    let name = known.map(|interface| interface.name.clone()).unwrap_or_default();
+    (ifindex != IfIndex::NONE).then_some(v1::InterfaceRef { name, index: ifindex.0 })
+}
+
+/// The authenticated identity of a peer, as the configuration writes it: `dns:`, `address:` or `key:`.
+#[must_use]
+pub fn identity(identity: &Identity) -> String {
+    if identity.dns_names().next().is_some() {
+        format!("dns:{identity}")
+    } else if let Some(address) = identity.addresses.first() {
+        format!("address:{address}")
+    } else {
+        format!("key:{}", identity.key)
+    }
+}
+
+/// The packets of a filter. A prefix without bits is absent: it stands for every address.
+#[must_use]
+pub fn filter(filter: &FlowFilter) -> v1::FlowSpec {
+    let mut spec = flow_of(filter);
+    if filter.src.len == 0 {
+        (spec.source, spec.source_prefix_length) = (None, None);
+    }
+    if filter.dst.len == 0 {
+        (spec.destination, spec.destination_prefix_length) = (None, None);
+    }
+    spec
+}
+
+/// The flow of an MRI. Its addresses are always there: messages are routed by them.
+#[must_use]
+pub fn flow(mri: &Mri) -> v1::FlowSpec {
+    flow_of(&FlowFilter::from(mri))
+}
+
+fn flow_of(filter: &FlowFilter) -> v1::FlowSpec {
+    let length = |prefix: Prefix| (prefix != Prefix::host(prefix.addr)).then(|| prefix.len.into());
+    v1::FlowSpec {
+        source: Some(filter.src.addr.to_string()),
+        source_prefix_length: length(filter.src),
+        destination: Some(filter.dst.addr.to_string()),
+        destination_prefix_length: length(filter.dst),
+        ip_protocol: filter.protocol.map(Into::into),
+        dscp: filter.dscp.map(Into::into),
+        flow_label: filter.flow_label,
+        spi: filter.spi,
+        source_port: filter.src_port.map(Into::into),
+        destination_port: filter.dst_port.map(Into::into),
+    }
+}
+
+/// A service as it is listed.
+#[must_use]
+pub fn service(class: ServiceClass, guaranteed: impl FnOnce() -> v1::Guaranteed) -> v1::Service {
+    use v1::service::Service;
+    let service = match class {
+        ServiceClass::ControlledLoad => Service::ControlledLoad(v1::ControlledLoad {}),
+        ServiceClass::Guaranteed => Service::Guaranteed(guaranteed()),
+        ServiceClass::Dscp(dscp) => Service::Dscp(dscp.into()),
+    };
+    v1::Service { service: Some(service) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_protocol_of_the_node_has_its_name_in_the_api() {
+        for id in ProtocolId::ALL {
+            let known = protocol(*id).as_str_name().strip_prefix("PROTOCOL_").map(str::to_ascii_lowercase);
+            assert!(known.as_deref() == Some(id.name()) || id.name() == "beacon", "{id:?}");
+        }
+        assert_eq!([ReserverId::QOS, ReserverId::RSVP].map(owner), [v1::Protocol::Qos, v1::Protocol::Rsvp]);
+    }
+}
