@@ -66,9 +66,9 @@ pub use protocols::{
 /// The types of GIST that users of this crate need.
 pub mod gist {
     pub use signalbox_gist::engine::{
-        ANY_INTERFACE, AssociationConfig, AssociationView, ChannelId, Config, ConfigError, DirectionView,
-        IngressFilter, Installation, OwnAddress, PeerView, PeeringPolicy, Registration, SessionView,
-        Transport, Validity,
+        ANY_INTERFACE, AssociationConfig, AssociationState, AssociationView, ChannelId, Config, ConfigError,
+        DirectionView, IngressFilter, Installation, OwnAddress, PeerView, PeeringPolicy, Registration, Role,
+        RoutingState, SessionView, Transport, Validity,
     };
 
     /// The authorised peer database.

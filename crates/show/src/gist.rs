@@ -4,7 +4,10 @@ use signalbox_api::gist::v1;
 use signalbox_api::v1::Endpoint;
 use signalbox_core::Mri;
 use signalbox_core::node::Interface;
-use signalbox_node::gist::{AssociationView, DirectionView, PeerView, SessionView, Transport, Validity};
+use signalbox_node::gist::{
+    AssociationState, AssociationView, DirectionView, PeerView, Role, RoutingState, SessionView, Transport,
+    Validity,
+};
 
 use crate::types::{count, flow, identity, interface, micros, session_id};
 
@@ -33,13 +36,16 @@ pub const fn routing_method(mri: &Mri) -> v1::RoutingMethod {
 
 fn routing_state(state: &DirectionView<'_>, interfaces: &[Interface]) -> v1::RoutingState {
     v1::RoutingState {
-        role: if state.role == "querying" { v1::Role::Querying } else { v1::Role::Responding }.into(),
+        role: match state.role {
+            Role::Querying => v1::Role::Querying,
+            Role::Responding => v1::Role::Responding,
+        }
+        .into(),
         state: match state.state {
-            "Awaiting Response" => v1::State::AwaitingResponse,
-            "Awaiting Confirm" => v1::State::AwaitingConfirm,
-            "Established" => v1::State::Established,
-            "Awaiting Refresh" => v1::State::AwaitingRefresh,
-            _ => v1::State::Unspecified,
+            RoutingState::AwaitingResponse => v1::State::AwaitingResponse,
+            RoutingState::AwaitingConfirm => v1::State::AwaitingConfirm,
+            RoutingState::Established => v1::State::Established,
+            RoutingState::AwaitingRefresh => v1::State::AwaitingRefresh,
         }
         .into(),
         validity: match state.validity {
@@ -87,10 +93,9 @@ pub fn association(association: &AssociationView<'_>) -> v1::Association {
         }
         .into(),
         state: match association.state {
-            "Awaiting Connection" => v1::AssociationState::AwaitingConnection,
-            "Connected" => v1::AssociationState::Connected,
-            "Idle" => v1::AssociationState::Idle,
-            _ => v1::AssociationState::Unspecified,
+            AssociationState::AwaitingConnection => v1::AssociationState::AwaitingConnection,
+            AssociationState::Connected => v1::AssociationState::Connected,
+            AssociationState::Idle => v1::AssociationState::Idle,
         }
         .into(),
         opened: association.opened,

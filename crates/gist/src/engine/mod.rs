@@ -82,11 +82,11 @@ use record::Record;
 use route_index::RouteIndex;
 use sweep::Sweep;
 
-pub use association::{AssociationConfig, AssociationView};
+pub use association::{AssociationConfig, AssociationState, AssociationView};
 pub use config::{ANY_INTERFACE, Config, ConfigError, IngressFilter, Installation, OwnAddress};
 pub use counters::Counters;
 pub use io::{ChannelClosed, ChannelId, Input, Next, Output, PeeringPolicy, Registration, Transport};
-pub use view::{DirectionView, PeerView, SessionView, Validity};
+pub use view::{DirectionView, PeerView, Role, RoutingState, SessionView, Validity};
 
 /// One GIST node.
 #[derive(Debug)]

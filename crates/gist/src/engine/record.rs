@@ -12,6 +12,7 @@ use signalbox_core::{Direction, NslpId, SessionId, Time};
 use super::association::Need;
 use super::flow::Flow;
 use super::route_index::Hook;
+use super::view::{Role, RoutingState};
 
 /// The number that stands for no peer, no egress, no association and no list entry.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -61,14 +62,17 @@ impl State {
         )
     }
 
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::None => "None",
-            Self::Resolving | Self::AwaitingResponse => "Awaiting Response",
-            Self::Established | Self::RespondingEstablished => "Established",
-            Self::AwaitingRefresh | Self::RespondingAwaitingRefresh => "Awaiting Refresh",
-            Self::RespondingAwaitingConfirm => "Awaiting Confirm",
-        }
+    /// The role and the state as operators see them; `None` without a state machine.
+    pub(crate) const fn shown(self) -> Option<(Role, RoutingState)> {
+        Some(match self {
+            Self::None => return None,
+            Self::Resolving | Self::AwaitingResponse => (Role::Querying, RoutingState::AwaitingResponse),
+            Self::Established => (Role::Querying, RoutingState::Established),
+            Self::AwaitingRefresh => (Role::Querying, RoutingState::AwaitingRefresh),
+            Self::RespondingAwaitingConfirm => (Role::Responding, RoutingState::AwaitingConfirm),
+            Self::RespondingEstablished => (Role::Responding, RoutingState::Established),
+            Self::RespondingAwaitingRefresh => (Role::Responding, RoutingState::AwaitingRefresh),
+        })
     }
 }
 

@@ -23,13 +23,35 @@ pub enum Validity {
     Good,
 }
 
+/// The role of this node in the handshake of a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It sent the Query.
+    Querying,
+    /// It answered the Query.
+    Responding,
+}
+
+/// State of the machine of a direction (RFC 5971 §6.2, §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoutingState {
+    /// Awaiting Response, of the Querying node.
+    AwaitingResponse,
+    /// Awaiting Confirm, of the Responding node.
+    AwaitingConfirm,
+    /// Established.
+    Established,
+    /// Awaiting Refresh.
+    AwaitingRefresh,
+}
+
 /// One direction of a session's routing state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectionView<'a> {
-    /// `querying` or `responding`: the role of this node in the handshake.
-    pub role: &'static str,
-    /// State name of RFC 5971 §6.
-    pub state: &'static str,
+    /// The role of this node in the handshake.
+    pub role: Role,
+    /// The state of its machine.
+    pub state: RoutingState,
     /// Validity of the state.
     pub validity: Validity,
     /// The peer's address and port; `None` before the handshake is complete.
@@ -151,14 +173,12 @@ impl Gist {
     fn direction_view(&self, key: Key, record: &Record, direction: Direction) -> Option<DirectionView<'_>> {
         let half = record.half(direction);
         let (state, now) = (half.state, self.now);
-        if state == State::None {
-            return None;
-        }
+        let (role, shown) = state.shown()?;
         let peer = self.peers.peer(half.peer);
         let egress = self.peers.egress(half.egress);
         Some(DirectionView {
-            role: if state.is_querying() { "querying" } else { "responding" },
-            state: state.name(),
+            role,
+            state: shown,
             // GIST-7.1.3-01, GIST-7.1.3-02
             validity: match (state.is_established(), half.has(TENTATIVE)) {
                 (false, _) => Validity::Bad,

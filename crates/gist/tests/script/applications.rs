@@ -1,7 +1,7 @@
 //! Applications that register and leave while the node runs, and applications that never peer.
 
 use signalbox_core::service::{MessageStatus, Peering, Request, SendError, TransferAttributes};
-use signalbox_gist::engine::{Config, Input, PeeringPolicy, Registration};
+use signalbox_gist::engine::{Config, Input, PeeringPolicy, Registration, RoutingState};
 use signalbox_gist::wire::{GistError, MessageType};
 
 use crate::rig::*;
@@ -95,7 +95,11 @@ fn the_next_application_of_the_number_finds_nothing_of_the_last() {
     let (query, _) = rig.established();
     assert_eq!(query.message().session, Some(SESSION));
     rig.until(1_000);
-    assert_eq!(rig.states().0, Some("Established"), "what the last one left is not removed twice");
+    assert_eq!(
+        rig.states().0,
+        Some(RoutingState::Established),
+        "what the last one left is not removed twice"
+    );
     rig.send(b"more", own());
     rig.sent().is(MessageType::DATA);
     assert_eq!(rig.status().2, MessageStatus::Sent(TransferAttributes::default()));

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::HashSet;
 
 use signalbox_core::SessionId;
-use signalbox_gist::engine::{Config, Installation, PeeringPolicy};
+use signalbox_gist::engine::{Config, Installation, PeeringPolicy, RoutingState};
 use signalbox_gist::wire::{
     GistError, List, MaOptions, MaProtocolId, MessageType, Profile, StackConfiguration, StackProposal,
 };
@@ -45,7 +45,7 @@ fn query_cookies_do_not_outlive_the_handshake() {
     rig.out.clear();
     rig.respond(&query);
     rig.quiet();
-    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    assert_eq!(rig.states().0, Some(RoutingState::AwaitingResponse));
     assert_eq!(rig.gist.counters().cookies_invalid, 1);
 }
 
@@ -80,7 +80,7 @@ fn responder_cookies_are_bound() {
     stranger.quiet();
     stranger.no_state();
     rig.confirm(&response);
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
 }
 
 impl Rig {

@@ -6,7 +6,7 @@ use signalbox_core::node::{Prefix, Route};
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::service::{SendError, TransferAttributes};
 use signalbox_core::{IfIndex, Mri, PathCoupled, SessionId};
-use signalbox_gist::engine::{Config, Input, OwnAddress};
+use signalbox_gist::engine::{Config, Input, OwnAddress, RoutingState};
 use signalbox_gist::wire::{MAGIC, MessageType};
 
 use crate::rig::*;
@@ -159,7 +159,7 @@ fn a_handshake_over_ipv6() {
     });
     assert_eq!(rig.sent().is(MessageType::CONFIRM).dst, at_port("2001:db8:2::2"));
     assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port("2001:db8:2::2"));
-    assert_eq!(rig.states(), (Some("Established"), Some("Established")));
+    assert_eq!(rig.states(), (Some(RoutingState::Established), Some(RoutingState::Established)));
 }
 
 /// Signaling has the configured DSCP, and so have its route lookups. Only Q-mode packets of a flow whose MRI contains a

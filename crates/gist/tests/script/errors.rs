@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, LooseEnd, Mri};
-use signalbox_gist::engine::{Config, IngressFilter};
+use signalbox_gist::engine::{Config, IngressFilter, RoutingState};
 use signalbox_gist::wire::{
     Encapsulation, ErrorClass, ErrorObject, GistError, Info, Infos, Message, MessageType, Nli, ObjectType,
 };
@@ -357,5 +357,5 @@ fn refused_data_is_reported() {
     let (_, data) = rig.established();
     rig.error(DOWN, GistError::UNKNOWN_NSLPID, &data);
     assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::CommunicationFailure));
-    assert_eq!(rig.states().0, Some("Established"));
+    assert_eq!(rig.states().0, Some(RoutingState::Established));
 }

@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{CheckId, Peering, Request, SendError};
 use signalbox_core::{Direction, Mri};
-use signalbox_gist::engine::{Config, Input, Installation, PeeringPolicy};
+use signalbox_gist::engine::{Config, Input, Installation, PeeringPolicy, Role, RoutingState};
 use signalbox_gist::wire::{GistError, Message, MessageType, Nli};
 
 use crate::rig::*;
@@ -147,7 +147,7 @@ fn rule_2_stray_responses() {
     rig.respond_with(&first, |m| m.query_cookie = Some(&bent));
     rig.quiet();
     assert_eq!(rig.gist.counters().cookies_invalid, 4);
-    assert_eq!(rig.states(), (Some("Awaiting Response"), None));
+    assert_eq!(rig.states(), (Some(RoutingState::AwaitingResponse), None));
 }
 
 /// GIST-6.1-05, GIST-4.4.6-06: an unexpected Confirm is refused under policies 1 and 2, and without a cookie under
@@ -340,7 +340,7 @@ fn upstream_queries() {
         confirm.responder_cookie = answered.responder_cookie;
         rig.inject(&Via::direct(DOWN, RIGHT), &confirm);
         assert_eq!(rig.notified().0, Direction::Downstream);
-        assert_eq!(rig.states(), (Some("Established"), None));
+        assert_eq!(rig.states(), (Some(RoutingState::Established), None));
         rig.send(b"data", through());
         assert_eq!(rig.sent().dst, at_port(DOWN));
     }
@@ -367,7 +367,7 @@ fn the_downstream_exchange_wins() {
     rig.inject(&Via::direct("10.2.0.3", RIGHT), &confirm);
     rig.quiet();
     let view = rig.session().downstream.unwrap();
-    assert_eq!((view.role, view.peer), ("querying", Some(at_port(DOWN))));
+    assert_eq!((view.role, view.peer), (Role::Querying, Some(at_port(DOWN))));
     // Another session.
     let other = signalbox_core::SessionId([9; 16]);
     message.session = Some(other);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageHandle, MessageStatus, NetworkEvent, SendError, TransferAttributes};
-use signalbox_gist::engine::Config;
+use signalbox_gist::engine::{Config, RoutingState};
 use signalbox_gist::wire::{GistError, MessageType, Nli};
 
 use crate::rig::*;
@@ -26,7 +26,7 @@ fn a_message_without_state_gives_birth_to_a_querying_sm() {
     let (at, _) = rig.sent_at();
     assert_eq!(at, 100_000);
     rig.quiet();
-    assert_eq!(rig.states(), (Some("Awaiting Response"), None));
+    assert_eq!(rig.states(), (Some(RoutingState::AwaitingResponse), None));
     assert_eq!(rig.session().downstream.unwrap().ip_distance, None, "not known yet");
     assert_eq!(rig.session().queued, 1);
     rig.until(100_499);
@@ -126,7 +126,10 @@ fn rule_4_a_response_establishes() {
     assert_eq!(up.mri, own().inverted());
     rig.quiet();
     let view = rig.session().downstream.unwrap();
-    assert_eq!((view.state, view.peer, view.identity), ("Established", Some(at_port(DOWN)), &b"down"[..]));
+    assert_eq!(
+        (view.state, view.peer, view.identity),
+        (RoutingState::Established, Some(at_port(DOWN)), &b"down"[..])
+    );
     rig.until(10_000);
     rig.quiet();
 }
@@ -155,7 +158,7 @@ fn rule_4_a_response_when_established_is_confirmed_again() {
     rig.respond(&query);
     rig.sent().is(MessageType::CONFIRM);
     rig.quiet();
-    assert_eq!(rig.states(), (Some("Established"), None));
+    assert_eq!(rig.states(), (Some(RoutingState::Established), None));
     // The Query is not retransmitted any more.
     rig.until(5_000);
     rig.quiet();
@@ -184,7 +187,7 @@ fn rule_5_data_when_established() {
     assert_eq!(rig.sent().message().nslp_data, Some(&b"more"[..]));
     assert_eq!(rig.status().2, SENT);
     rig.until(14_000);
-    assert_eq!(rig.states().0, Some("Established"));
+    assert_eq!(rig.states().0, Some(RoutingState::Established));
 }
 
 /// GIST-6.2-19, GIST-6.2-23: without traffic the machine ends when `Inactive_QNode` does, not earlier.
@@ -211,7 +214,7 @@ fn rule_7_data_from_the_peer() {
     assert_eq!((up.data.as_slice(), up.ip_distance), (&b"back"[..], 3));
     assert!(up.validation.return_routable && !up.validation.unchecked_route);
     rig.until(14_000);
-    assert_eq!(rig.states().0, Some("Established"));
+    assert_eq!(rig.states().0, Some(RoutingState::Established));
 }
 
 /// GIST-6.2-12, GIST-6.2-17, GIST-6.2-21, GIST-5.1-05, GIST-7.1.2-01, GIST-4.4.4-07, GIST-4.4.4-09, GIST-5.3.2-01: a
@@ -232,12 +235,12 @@ fn rule_8_refresh() {
         assert!((15_000..=22_510).contains(&(at - last)), "{}", at - last);
         assert_eq!(query.dst, at_port(DST));
         assert!(!query.options.is_empty());
-        assert_eq!(rig.states().0, Some("Awaiting Refresh"));
+        assert_eq!(rig.states().0, Some(RoutingState::AwaitingRefresh));
         rig.respond(&query);
         last = rig.ms();
         rig.sent().is(MessageType::CONFIRM);
         rig.quiet();
-        assert_eq!(rig.states().0, Some("Established"));
+        assert_eq!(rig.states().0, Some(RoutingState::Established));
     }
 }
 
@@ -294,7 +297,7 @@ fn data_flows_in_awaiting_refresh() {
             rig.data_up(own(), b"back");
             assert_eq!(rig.delivered().data, b"back");
         }
-        assert_eq!(rig.states().0, Some("Awaiting Refresh"));
+        assert_eq!(rig.states().0, Some(RoutingState::AwaitingRefresh));
         rig.respond(&query);
         assert!(rig.ms() < 29_000);
         rig.until(30_000);
@@ -342,7 +345,7 @@ fn rule_3_the_handshake_starts_again() {
     assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Bad));
     let again = rig.sent().is(MessageType::QUERY);
     assert_ne!(again.cookie(), query.cookie());
-    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    assert_eq!(rig.states().0, Some(RoutingState::AwaitingResponse));
     rig.send(b"wait", own());
     rig.quiet();
     // The same in Awaiting Response.
@@ -358,7 +361,7 @@ fn rule_3_the_handshake_starts_again() {
     rig.error(DOWN, GistError::NO_ROUTING_STATE, &data);
     assert_eq!(rig.notified().1, NetworkEvent::Bad);
     assert_ne!(rig.sent().is(MessageType::QUERY).cookie(), query.cookie());
-    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    assert_eq!(rig.states().0, Some(RoutingState::AwaitingResponse));
 }
 
 /// GIST-6.2-20: events that a state does not list change nothing: Confirms, Responses without a Query, errors about

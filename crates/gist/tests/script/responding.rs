@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::{Direction, IfIndex, SessionId};
-use signalbox_gist::engine::{Config, Installation, Validity};
+use signalbox_gist::engine::{Config, Installation, Role, RoutingState, Validity};
 use signalbox_gist::wire::{GistError, MessageType};
 
 use crate::rig::*;
@@ -78,9 +78,9 @@ fn rule_2_a_confirm_gives_birth() {
     assert_eq!(up.data, b"with");
     assert!(up.validation.return_routable);
     rig.quiet();
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
     let view = rig.session().upstream.unwrap();
-    assert_eq!((view.role, view.validity), ("responding", Validity::Good));
+    assert_eq!((view.role, view.validity), (Role::Responding, Validity::Good));
     assert_eq!(view.peer, Some(at_port(UP)));
     assert_eq!(view.expires_in, Some(Duration::from_secs(30)));
 }
@@ -91,7 +91,7 @@ fn rule_2_a_confirm_gives_birth() {
 fn rule_1_and_9_the_response_is_repeated_until_given_up() {
     let mut rig = policy(Installation::Confirmed);
     rig.query(None);
-    assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::AwaitingConfirm)));
     assert_eq!(rig.session().upstream.unwrap().validity, Validity::Bad);
     rig.until(200_000);
     let first = rig.sent().is(MessageType::RESPONSE);
@@ -119,7 +119,7 @@ fn rule_1_another_query_in_awaiting_confirm() {
     rig.quiet();
     rig.until(1900);
     assert_eq!(rig.sent().is(MessageType::RESPONSE).message().query_cookie, Some(&[2; 8][..]));
-    assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::AwaitingConfirm)));
 }
 
 /// GIST-6.3-07, GIST-6.3-09: messages wait for the Confirm; then its payload is delivered, they are sent in order,
@@ -143,7 +143,7 @@ fn rule_7_and_8_stored_data_leaves_with_the_confirm() {
         assert!(matches!(rig.status().2, MessageStatus::Sent(_)));
     }
     rig.quiet();
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
     rig.until(30_000);
     rig.quiet();
     rig.until(30_110);
@@ -172,7 +172,7 @@ fn rule_6_data_before_the_confirm() {
     rig.data_down(b"soon");
     rig.sent().error_is(GistError::NO_ROUTING_STATE);
     rig.quiet();
-    assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::AwaitingConfirm)));
 }
 
 /// GIST-6.1-01, GIST-6.3-04, GIST-6.3-12, GIST-6.3-26, GIST-5.1-12: policy 1 needs no Confirm: R=0, no cookie, state at
@@ -185,7 +185,7 @@ fn rule_5_state_without_confirm() {
     assert!(!response.message().header.r);
     assert_eq!(response.message().responder_cookie, None);
     assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
     rig.data_down(b"data");
     assert!(!rig.delivered().validation.return_routable);
     rig.until(20_000);
@@ -211,7 +211,7 @@ fn a_refresh_needs_its_confirm() {
         rig.query_numbered(2, None);
         let response = rig.sent().is(MessageType::RESPONSE);
         assert!(response.message().header.r);
-        assert_eq!(rig.states(), (None, Some("Awaiting Refresh")));
+        assert_eq!(rig.states(), (None, Some(RoutingState::AwaitingRefresh)));
         rig.data_down(b"down");
         assert_eq!(rig.delivered().data, b"down");
         rig.send(b"up..", through().inverted());
@@ -228,7 +228,7 @@ fn a_refresh_needs_its_confirm() {
         assert_eq!(rig.sent().payload, third.payload);
         rig.confirm(&third);
         rig.quiet();
-        assert_eq!(rig.states(), (None, Some("Established")));
+        assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
         rig.until(51_090);
         rig.session();
         rig.until(51_120);
@@ -471,7 +471,7 @@ fn downstream_is_not_refreshed_once_upstream_is_gone() {
     rig.responding();
     rig.until(29_000);
     rig.established_for(through());
-    assert_eq!(rig.states(), (Some("Established"), Some("Established")));
+    assert_eq!(rig.states(), (Some(RoutingState::Established), Some(RoutingState::Established)));
     rig.until(100_000);
     assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Bad));
     assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Bad));

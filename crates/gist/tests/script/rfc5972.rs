@@ -3,7 +3,7 @@
 
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, SessionId};
-use signalbox_gist::engine::{Config, Installation};
+use signalbox_gist::engine::{Config, Installation, RoutingState};
 use signalbox_gist::wire::{GistError, MessageType, Nli};
 
 use crate::rig::*;
@@ -19,7 +19,7 @@ fn strangers_reach_no_machine() {
     rig.respond_with(&query, |m| m.mri = Some(flow(RIGHT, SRC).inverted().into()));
     rig.respond_with(&query, |m| m.session = Some(SessionId([1; 16])));
     rig.quiet();
-    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    assert_eq!(rig.states().0, Some(RoutingState::AwaitingResponse));
     rig.respond(&query);
     rig.sent().is(MessageType::CONFIRM);
     rig.out.clear();
@@ -32,7 +32,7 @@ fn strangers_reach_no_machine() {
         rig.sent().error_is(GistError::NO_ROUTING_STATE);
     }
     rig.quiet();
-    assert_eq!(rig.states(), (Some("Established"), None));
+    assert_eq!(rig.states(), (Some(RoutingState::Established), None));
 }
 
 /// GIST-5972-09: an error that ends a handshake also ends the state, at either end; the application is notified.
@@ -78,7 +78,7 @@ fn peers_that_repeat_otherwise() {
     let second = rig.sent().is(MessageType::QUERY);
     rig.respond(&second);
     rig.sent().is(MessageType::CONFIRM);
-    assert_eq!(rig.states().0, Some("Established"));
+    assert_eq!(rig.states().0, Some(RoutingState::Established));
 
     let mut rig = Rig::with(Config { installation: Installation::Confirmed, ..Config::default() });
     rig.query_numbered(1, None);
@@ -90,5 +90,5 @@ fn peers_that_repeat_otherwise() {
     assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
     rig.until(5_000);
     rig.quiet();
-    assert_eq!(rig.states().1, Some("Established"));
+    assert_eq!(rig.states().1, Some(RoutingState::Established));
 }

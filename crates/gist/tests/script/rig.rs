@@ -16,7 +16,7 @@ use signalbox_core::service::{
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_gist::engine::{
-    ChannelId, Config, Gist, Input, Output, PeeringPolicy, Registration, SessionView, Transport,
+    ChannelId, Config, Gist, Input, Output, PeeringPolicy, Registration, RoutingState, SessionView, Transport,
 };
 use signalbox_gist::wire::{
     Encapsulation, ErrorObject, GistError, Header, Infos, MAGIC, Message, MessageType, Nli, PORT, strip_magic,
@@ -409,7 +409,7 @@ impl Rig {
     }
 
     /// Names of the states downstream and upstream.
-    pub(crate) fn states(&self) -> (Option<&'static str>, Option<&'static str>) {
+    pub(crate) fn states(&self) -> (Option<RoutingState>, Option<RoutingState>) {
         let view = self.session();
         (view.downstream.map(|d| d.state), view.upstream.map(|d| d.state))
     }

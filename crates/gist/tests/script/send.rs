@@ -5,7 +5,7 @@ use signalbox_core::service::{
     StateHandle, TransferAttributes,
 };
 use signalbox_core::{Mri, NslpId, SessionId};
-use signalbox_gist::engine::{Config, Input, Validity};
+use signalbox_gist::engine::{Config, Input, RoutingState, Validity};
 use signalbox_gist::wire::MessageType;
 
 use crate::rig::*;
@@ -209,7 +209,7 @@ fn tentative_state_is_checked() {
         assert_eq!(query.message().nslp_data, Some(&b"look"[..]));
         rig.quiet();
         assert_eq!(rig.session().downstream.unwrap().validity, Validity::Tentative);
-        assert_eq!(rig.states().0, Some("Awaiting Refresh"));
+        assert_eq!(rig.states().0, Some(RoutingState::AwaitingRefresh));
         rig.send(b"data", own());
         rig.sent().is(MessageType::DATA);
         rig.status();
@@ -248,7 +248,7 @@ fn invalidation_has_a_direction() {
     assert_eq!(rig.session().downstream.unwrap().validity, Validity::Good);
     invalidate(&mut rig, None, through().inverted(), InvalidStatus::Bad, b"");
     rig.quiet();
-    assert_eq!(rig.states(), (Some("Established"), None));
+    assert_eq!(rig.states(), (Some(RoutingState::Established), None));
     let mut rig = Rig::new();
     rig.responding();
     rig.established_for(through());

@@ -6,7 +6,7 @@ use signalbox_core::node::{Prefix, Route};
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::service::{MessageHandle, NetworkEvent, SendError, TransferAttributes};
 use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, SessionId};
-use signalbox_gist::engine::{Config, IngressFilter, Input, Installation, Transport};
+use signalbox_gist::engine::{Config, IngressFilter, Input, Installation, Role, RoutingState, Transport};
 use signalbox_gist::wire::{
     GistError, List, MaOptions, MaProtocolId, Message, MessageType, Profile, StackConfiguration,
     StackProposal,
@@ -75,7 +75,7 @@ fn established(rig: &mut Rig) {
     rig.status();
     assert!(matches!(rig.notified(), (UPSTREAM, NetworkEvent::Good(_))));
     rig.quiet();
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
 }
 
 /// GIST-5.8.1.3-01: upstream Queries need the configuration; Q-mode Data is never sent upstream.
@@ -156,13 +156,13 @@ fn a_session_upstream() {
     }
     let refresh = rig.sent().is(MessageType::QUERY);
     assert_eq!((refresh.ttl, refresh.nli().ip_ttl), (255, 2));
-    assert_eq!(rig.states(), (None, Some("Awaiting Refresh")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::AwaitingRefresh)));
     rig.send(b"more", back());
     rig.sent().is(MessageType::DATA);
     rig.status();
     answer(&mut rig, &refresh);
     rig.sent().is(MessageType::CONFIRM);
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
     rig.quiet();
     rig.lifetime(back(), Some(SESSION), Duration::ZERO);
     rig.no_state();
@@ -221,7 +221,7 @@ fn queries_both_ways_at_once() {
     answer(&mut rig, &up);
     assert_eq!(rig.sent().is(MessageType::CONFIRM).dst, at_port(UP));
     assert_eq!(rig.sent().message().nslp_data, Some(&b"up.."[..]));
-    assert_eq!(rig.states(), (Some("Established"), Some("Established")));
+    assert_eq!(rig.states(), (Some(RoutingState::Established), Some(RoutingState::Established)));
 }
 
 /// A Query of an upstream peer for the flow, and the Confirm if it is required.
@@ -257,7 +257,7 @@ fn the_downstream_exchange_wins() {
         let (UPSTREAM, NetworkEvent::RouteDeleted(old)) = rig.notified() else { panic!() };
         assert_ne!(new, old);
         let upstream = rig.session().upstream.unwrap();
-        assert_eq!((upstream.role, upstream.identity), ("responding", &b"other"[..]));
+        assert_eq!((upstream.role, upstream.identity), (Role::Responding, &b"other"[..]));
         rig.send(b"back", back());
         assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port(UP2));
         rig.status();
@@ -277,7 +277,7 @@ fn the_same_peer_by_both_exchanges() {
         established(&mut rig);
         asked_by(&mut rig, b"up", UP, 2);
         rig.quiet();
-        assert_eq!(rig.session().upstream.unwrap().role, "responding");
+        assert_eq!(rig.session().upstream.unwrap().role, Role::Responding);
         assert_eq!(rig.gist.counters().peer_changed, 0);
     }
 }
@@ -298,7 +298,7 @@ fn the_downstream_exchange_is_faster() {
         answer(&mut rig, &late);
         rig.until(20_000);
         rig.quiet();
-        assert_eq!(rig.session().upstream.unwrap().role, "responding");
+        assert_eq!(rig.session().upstream.unwrap().role, Role::Responding);
         assert_eq!(rig.gist.counters().responses_stray, 1);
     }
 }
@@ -320,7 +320,7 @@ fn an_unconfirmed_query_takes_nothing() {
         rig.inject(&Via::direct("10.1.0.4", LEFT), &confirm);
         rig.quiet();
         let upstream = rig.session().upstream.unwrap();
-        assert_eq!((upstream.role, upstream.identity), ("querying", &b"up"[..]));
+        assert_eq!((upstream.role, upstream.identity), (Role::Querying, &b"up"[..]));
     }
 }
 
@@ -344,7 +344,7 @@ fn no_room_to_give_way() {
         }
         assert_eq!(rig.gist.counters().peers_full, 1);
         let upstream = rig.session().upstream.unwrap();
-        assert_eq!((upstream.role, upstream.state), ("querying", "Established"));
+        assert_eq!((upstream.role, upstream.state), (Role::Querying, RoutingState::Established));
         rig.send(b"data", back());
         assert_eq!(rig.sent().is(MessageType::DATA).dst, at_port(UP));
     }

@@ -50,7 +50,7 @@ pub(super) use handshake::Answer;
 pub(super) use stack::{Stacks, configuration};
 use transfer::LEAST_WINDOW;
 pub(super) use transfer::{MAX_DATA, Need, Outcome, Owner};
-pub use view::AssociationView;
+pub use view::{AssociationState, AssociationView};
 
 /// The longest wait for another attempt with a transport that gave no answer, as a multiple of `retry_max`.
 const RAREST: u32 = 64;

@@ -9,6 +9,17 @@ use super::{Association, State};
 use crate::engine::Gist;
 use crate::engine::io::{ChannelId, Transport};
 
+/// State of a messaging association (RFC 5971 §6.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssociationState {
+    /// Awaiting Connection.
+    AwaitingConnection,
+    /// Connected.
+    Connected,
+    /// Idle.
+    Idle,
+}
+
 /// One messaging association.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AssociationView<'a> {
@@ -16,8 +27,8 @@ pub struct AssociationView<'a> {
     pub channel: ChannelId,
     /// Its protocol stack.
     pub transport: Transport,
-    /// State name of RFC 5971 §6.4.
-    pub state: &'static str,
+    /// Its state.
+    pub state: AssociationState,
     /// This node opened it, as Querying node.
     pub opened: bool,
     /// Peer identity in the NLI of the peer; empty before its first Confirm.
@@ -72,9 +83,9 @@ impl Gist {
             channel: x.channel,
             transport: x.transport,
             state: match x.state {
-                State::AwaitingConnection => "Awaiting Connection",
-                State::Connected => "Connected",
-                State::Idle => "Idle",
+                State::AwaitingConnection => AssociationState::AwaitingConnection,
+                State::Connected => AssociationState::Connected,
+                State::Idle => AssociationState::Idle,
             },
             opened: x.opened,
             peer: x.peer.as_ref().map_or(&[], |name| &name.identity),

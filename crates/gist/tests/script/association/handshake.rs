@@ -2,7 +2,7 @@
 
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent};
-use signalbox_gist::engine::Transport;
+use signalbox_gist::engine::{AssociationState, Transport};
 use signalbox_gist::wire::{MessageType, ObjectType, find_object};
 
 use super::kit::*;
@@ -32,7 +32,7 @@ fn a_reliable_message_gets_its_association() {
     assert_eq!(channel.0 % 2, 1);
     assert!(matches!(rig.notified(), (Direction::Downstream, NetworkEvent::Good(_))));
     rig.quiet();
-    assert_eq!(rig.state_of(channel), Some("Awaiting Connection"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::AwaitingConnection));
 
     rig.connected(channel);
     let confirm = rig.over().is(MessageType::CONFIRM);

@@ -8,7 +8,7 @@ use signalbox_core::service::{MessageHandle, NetworkEvent, Security, TransferAtt
 use signalbox_core::{Mri, SessionId};
 use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::{
-    AssociationConfig, ChannelClosed, ChannelId, Config, Input, Installation, Transport,
+    AssociationConfig, AssociationState, ChannelClosed, ChannelId, Config, Input, Installation, Transport,
 };
 use signalbox_gist::wire::{
     List, MaOptions, MaProtocolId, Message, MessageType, Nli, Profile, StackConfiguration, StackProposal,
@@ -265,7 +265,7 @@ impl Rig {
         self.gist.associations().find(|a| a.channel == channel)
     }
 
-    pub(super) fn state_of(&self, channel: ChannelId) -> Option<&'static str> {
+    pub(super) fn state_of(&self, channel: ChannelId) -> Option<AssociationState> {
         self.held(channel).map(|a| a.state)
     }
 }

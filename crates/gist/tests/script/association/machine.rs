@@ -2,7 +2,9 @@
 
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
-use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Config, Transport};
+use signalbox_gist::engine::{
+    AssociationConfig, AssociationState, ChannelClosed, ChannelId, Config, Transport,
+};
 use signalbox_gist::wire::{GistError, MessageType};
 
 use super::kit::*;
@@ -27,10 +29,10 @@ fn idle(rig: &mut Rig) -> (ChannelId, u64) {
     let channel = rig.associated();
     leave(rig);
     rig.quiet();
-    assert_eq!(rig.state_of(channel), Some("Connected"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Connected));
     rig.until(rig.ms() + 5_100);
     rig.quiet();
-    assert_eq!(rig.state_of(channel), Some("Idle"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Idle));
     (channel, rig.ms() - 100)
 }
 
@@ -48,7 +50,7 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     }
     rig.quiet();
     let view = rig.held(channel).unwrap();
-    assert_eq!((view.state, view.queued, view.hello_in), ("Awaiting Connection", 5, None));
+    assert_eq!((view.state, view.queued, view.hello_in), (AssociationState::AwaitingConnection, 5, None));
     assert!(view.queued_octets > 0 && view.closes_in.is_some());
     rig.connected(channel);
     rig.over().is(MessageType::CONFIRM);
@@ -60,7 +62,7 @@ fn rules_5_and_6_messages_wait_for_the_connection() {
     }
     rig.quiet();
     let view = rig.held(channel).unwrap();
-    assert_eq!((view.state, view.queued, view.queued_octets), ("Connected", 0, 0));
+    assert_eq!((view.state, view.queued, view.queued_octets), (AssociationState::Connected, 0, 0));
     assert!(view.hello_in.is_some() && view.closes_in.is_none());
 }
 
@@ -145,7 +147,7 @@ fn rule_9_the_peer_keeps_what_it_wants() {
     rig.quiet();
     rig.octets(channel, &hello(3, true));
     assert_eq!(rig.over().message().hello_id, Some(3));
-    assert_eq!(rig.state_of(channel), Some("Idle"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Idle));
     rig.until(since + 5 * 29_000 + 29_900);
     rig.quiet();
     rig.until(since + 5 * 29_000 + 30_100);
@@ -165,10 +167,10 @@ fn rule_1_traffic_of_ours_revives_an_idle_association() {
     rig.status();
     rig.notified();
     let view = rig.held(channel).unwrap();
-    assert_eq!((view.state, view.closes_in), ("Connected", None));
+    assert_eq!((view.state, view.closes_in), (AssociationState::Connected, None));
     assert!(view.hello_in.is_some());
     rig.until(rig.ms() + 60_000);
-    assert_eq!(rig.state_of(channel), Some("Connected"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Connected));
 }
 
 /// GIST-6.4-11: rule 2 in Idle. Any message but a hello revives it, and hellos resume, although rule 2 does not contain
@@ -184,11 +186,11 @@ fn rule_2_traffic_of_the_peer_revives_an_idle_association() {
     assert_eq!(rig.delivered().data, b"data");
     rig.quiet();
     let view = rig.held(channel).unwrap();
-    assert_eq!((view.state, view.closes_in), ("Connected", None));
+    assert_eq!((view.state, view.closes_in), (AssociationState::Connected, None));
     assert!(view.hello_in.is_some());
     // No session of this node uses it, so it becomes Idle again.
     rig.until(rig.ms() + 5_100);
-    assert_eq!(rig.state_of(channel), Some("Idle"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Idle));
 }
 
 /// GIST-6.4-06, GIST-5.5-03: rule 2 in Connected. Each type is processed by its state machine; Data as from a datagram.
@@ -355,7 +357,7 @@ fn a_silent_peer_is_asked_and_given_up() {
     assert_ne!(id, 0);
     rig.octets(channel, &hello(id, false));
     rig.until(60_000);
-    assert_eq!(rig.state_of(channel), Some("Connected"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Connected));
     rig.out.clear();
     rig.until(90_500);
     rig.out.retain(|(_, out)| !matches!(out, Out::Over(_)));

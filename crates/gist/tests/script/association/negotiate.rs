@@ -2,7 +2,7 @@
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
-use signalbox_gist::engine::{ChannelId, Config, Input, Installation, Transport};
+use signalbox_gist::engine::{ChannelId, Config, Input, Installation, RoutingState, Transport};
 use signalbox_gist::wire::{
     GistError, List, MaOptions, Message, MessageType, ObjectType, Profile, StackConfiguration, StackProposal,
 };
@@ -197,7 +197,7 @@ fn a_confirm_by_datagram_is_right_where_no_association_was_set_up() {
     rig.confirm(&response);
     rig.notified();
     rig.quiet();
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
     // A changed cookie installs nothing.
     let mut rig = Rig::with(tcp_only());
     rig.asked(SESSION, asks_tcp());
@@ -306,12 +306,12 @@ fn immediate_state_waits_for_a_new_association_only() {
     rig.asked(SESSION, asks_tcp());
     let response = rig.sent();
     assert!(response.message().header.r);
-    assert_eq!(rig.states(), (None, Some("Awaiting Confirm")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::AwaitingConfirm)));
     let channel = rig.accepted(2, Transport::Tcp);
     let octets = first_confirm(&response, |_| {});
     rig.octets(channel, &octets);
     rig.notified();
-    assert_eq!(rig.states(), (None, Some("Established")));
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
     rig.asked(session(2), asks_tcp());
     let response = rig.over().is(MessageType::RESPONSE);
     assert!(!response.message().header.r && response.message().responder_cookie.is_none());
@@ -507,7 +507,7 @@ fn a_handshake_that_starts_over_does_not_stop_reliable_data() {
     }));
     rig.until(10);
     let query = rig.sent().is(MessageType::QUERY);
-    assert_eq!(rig.states().0, Some("Awaiting Response"));
+    assert_eq!(rig.states().0, Some(RoutingState::AwaitingResponse));
     rig.octets(channel, &bare_data(own().inverted(), SESSION, b"data"));
     assert_eq!(rig.delivered().data, b"data");
     rig.reliably(b"wait", own());

@@ -1,7 +1,9 @@
 //! Associations over SCTP (RFC 6084).
 
 use signalbox_core::service::{NetworkEvent, SendError, TransferAttributes};
-use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Config, Input, Transport};
+use signalbox_gist::engine::{
+    AssociationConfig, AssociationState, ChannelClosed, ChannelId, Config, Input, Transport,
+};
 use signalbox_gist::wire::{
     List, MaOptions, MaProtocolId, MessageType, Profile, StackConfiguration, StackProposal,
 };
@@ -128,7 +130,7 @@ fn who_comes_from_anywhere_is_accepted() {
     rig.handle(Input::ChannelAccepted { channel, transport, local, peer, identity: None });
     rig.octets(channel, &first_confirm(&response, |_| {}));
     assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));
-    assert_eq!(rig.state_of(channel), Some("Connected"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Connected));
 
     let (mut rig, channel) = associated();
     rig.reliably_in(session(2), b"more", own());

@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::{Direction, NslpId};
-use signalbox_gist::engine::{Config, Input, Transport};
+use signalbox_gist::engine::{AssociationState, Config, Input, Transport};
 use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message, MessageType};
 
 use super::kit::*;
@@ -343,7 +343,7 @@ fn an_association_that_is_not_read_is_not_given_up() {
         rig.reliably(b"data", own());
         rig.until(round * 25_000);
     }
-    assert_eq!(rig.state_of(channel), Some("Connected"));
+    assert_eq!(rig.state_of(channel), Some(AssociationState::Connected));
     rig.out.clear();
     rig.handle(Input::Blocked { nslp: NSLP, blocked: false });
     assert_eq!(rig.delivered().data, b"one1");
