@@ -9,13 +9,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use signalbox_linux::netns;
+use signalbox_units::Span;
 
 use crate::lab::Lab;
 use crate::plan::{NAMESPACE_PREFIX, Plan, namespace};
 use crate::report::Report;
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
-use crate::units::Span;
 use crate::{checks, junit, kernel, kinds, net, plot, requires, soak, state, steps, wait};
 
 /// Exit status of a scenario of which a check fails.
@@ -145,6 +145,13 @@ pub struct Set {
     set: Vec<(String, String)>,
 }
 
+impl Set {
+    /// Returns the parameters with their values.
+    pub(crate) fn values(&self) -> &[(String, String)] {
+        &self.set
+    }
+}
+
 /// Splits a parameter and its value.
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -155,7 +162,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 /// Reads a time.
 fn span(text: &str) -> Result<Duration, String> {
-    Span::try_from(text.to_owned()).map(|span| span.0)
+    text.parse::<Span>().map(|span| span.0).map_err(|error| error.to_string())
 }
 
 const EXAMPLES: &str = "\

@@ -10,6 +10,9 @@ use crate::checks::{Outcome, Verdict};
 use crate::observe::trace::Trace;
 use crate::plan::{Leg, Plan};
 
+/// How the reason ends why nothing is known of a step.
+pub(crate) const NOT_TAKEN: &str = "was not taken";
+
 /// Everything that was observed.
 #[derive(Debug)]
 pub(crate) struct Evidence {
@@ -117,12 +120,12 @@ impl Evidence {
 
     /// Returns when a step began and ended.
     pub(crate) fn window(&self, id: &str) -> Result<(Duration, Duration), String> {
-        self.spans.get(id).copied().ok_or_else(|| format!("the step {id:?} was not taken"))
+        self.spans.get(id).copied().ok_or_else(|| format!("the step {id:?} {NOT_TAKEN}"))
     }
 
     /// Returns the moment of a step: its begin, or its end for a step that waits for something.
     pub(crate) fn moment(&self, id: &str) -> Result<Duration, String> {
-        self.moments.get(id).copied().ok_or_else(|| format!("the step {id:?} was not taken"))
+        self.moments.get(id).copied().ok_or_else(|| format!("the step {id:?} {NOT_TAKEN}"))
     }
 
     /// Returns the indexes of two nodes.

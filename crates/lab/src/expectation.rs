@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::Value;
+use signalbox_units::Span;
 use toml::Spanned;
 
 use crate::checks::Verdict;
@@ -14,8 +15,8 @@ use crate::packets::{self, Attempt};
 use crate::plan::Plan;
 use crate::queues::{self, Queues};
 use crate::scenario::{Mistake, Scope};
+use crate::simulation::{self, Simulation};
 use crate::subset::Names;
-use crate::units::Span;
 use crate::{command, protocols, wait};
 
 /// Between two looks.
@@ -119,7 +120,11 @@ impl Expectation {
             let found = match (&self.queues, &self.packets) {
                 (Some(queues), _) => queues::look(plan, queues)?,
                 (None, Some(packets)) => packets::look(plan, packets)?,
-                (None, None) => self.look(plan, running)?,
+                (None, None) => {
+                    let table =
+                        |node: usize, words: &str| command::table(&plan.name, &plan.nodes[node], words);
+                    self.look(plan, running, table)?
+                }
             };
             let took = begin.elapsed();
             let after = |seen| format!("after {} ms: {seen}", took.as_millis());
@@ -132,7 +137,43 @@ impl Expectation {
         }
     }
 
-    fn look(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
+    /// Returns why the simulator cannot look; `None` if it can.
+    pub(crate) fn unsimulated(&self) -> Option<String> {
+        if self.queues.is_some() || self.packets.is_some() {
+            return Some("queues and packets are those of a kernel".to_owned());
+        }
+        let words = self.show.as_ref().map_or("", |show| show.as_ref().as_str());
+        (!simulation::is_table(words)).then(|| format!("a simulated node shows no {words}"))
+    }
+
+    /// Does the same in the simulator, where looking takes no time.
+    pub(crate) fn simulated_verdict(&self, run: &mut Simulation<'_>) -> Verdict {
+        if let Some(why) = self.unsimulated() {
+            return Err(why);
+        }
+        let begin = run.now();
+        loop {
+            let table = |node: usize, words: &str| run.table(node, words);
+            let found =
+                self.look(&run.evidence.plan, &run.running(), table).map_err(|error| error.to_string())?;
+            let took = run.now().saturating_sub(begin);
+            let after = |seen| format!("after {} ms: {seen}", took.as_millis());
+            match found {
+                Ok(seen) if self.within.0.is_zero() => return Ok(seen),
+                Ok(seen) => return Ok(after(seen)),
+                Err(seen) if took >= self.within.0 => return Err(after(seen)),
+                Err(_) => run.advance(simulation::LOOK_AGAIN),
+            }
+        }
+    }
+
+    /// Looks once. `table` gives the rows that a node shows.
+    fn look(
+        &self,
+        plan: &Plan,
+        running: &[usize],
+        table: impl Fn(usize, &str) -> Result<Vec<Value>>,
+    ) -> Result<Verdict> {
         let words = self.show.as_ref().map_or("", |show| show.as_ref().as_str());
         let first = words.split(' ').next().unwrap_or_default();
         let protocol = protocols::all().find(|protocol| protocol.name() == first);
@@ -155,7 +196,7 @@ impl Expectation {
             if !chosen && self.others.is_none() {
                 continue;
             }
-            let rows = command::table(&plan.name, &plan.nodes[node], words)?;
+            let rows = table(node, words)?;
             let elements: Vec<&Value> = match &self.of {
                 None => rows.iter().collect(),
                 Some(of) => rows.iter().flat_map(|row| row[of].as_array().into_iter().flatten()).collect(),

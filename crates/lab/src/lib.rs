@@ -3,7 +3,8 @@
 //! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net` carries the
 //! plan out and takes it down again. `steps` and `checks` each have a table of all kinds, `run` does the steps, and the
 //! checks judge from outside the daemons what `observe` captured. `protocols` has a folder for each signaling protocol.
-//! `docs/lab.md` describes the format. `bench` measures, `replay` repeats a recorded node.
+//! `docs/lab.md` describes the format. `simulation` runs scenarios in virtual time, `bench` measures, `replay` repeats a recorded
+//! node.
 //!
 //! [`read_scenario`] reads the text of a scenario, as `signalbox lab run` does before it makes anything:
 //!
@@ -55,11 +56,11 @@ mod report;
 mod requires;
 mod run;
 mod scenario;
+pub mod simulation;
 mod soak;
 mod state;
 mod steps;
 mod subset;
-mod units;
 mod wait;
 
 /// A scenario in short.

@@ -8,12 +8,12 @@ use serde_json::Value;
 use signalbox_core::node::Prefix;
 use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::topology;
+use signalbox_units::{BitRate, Percent, Span};
 
 use crate::evidence::LossCount;
 use crate::kernel;
 use crate::plan::{Leg, NAMESPACE_PREFIX, Plan, PlannedNode};
 use crate::state::{self, State};
-use crate::units::{Percent, Rate, Span};
 
 /// The nftables table, of family netdev, that loses packets.
 const LOSS_TABLE: &str = "signalbox_lab";
@@ -179,7 +179,7 @@ pub(crate) fn losses(plan: &Plan) -> Result<Vec<LossCount>> {
 }
 
 /// Limits the rate of one end of a link; `verb` is `add` or `change`.
-fn shape(namespace: &Namespace, verb: &str, interface: &str, rate: Rate) -> Result<()> {
+fn shape(namespace: &Namespace, verb: &str, interface: &str, rate: BitRate) -> Result<()> {
     let rate = format!("{}bit", rate.0);
     let words = ["qdisc", verb, "dev", interface, "root", "handle", "1:", "tbf", "rate", &rate];
     let limits = ["burst", "16k", "latency", "100ms"];
@@ -189,7 +189,7 @@ fn shape(namespace: &Namespace, verb: &str, interface: &str, rate: Rate) -> Resu
 }
 
 /// From now on the ends of the link whose nodes do not reserve send at this rate.
-pub(crate) fn set_rate(plan: &Plan, index: usize, rate: Rate) -> Result<()> {
+pub(crate) fn set_rate(plan: &Plan, index: usize, rate: BitRate) -> Result<()> {
     let ends = plan.links[index].ends.iter().map(|(node, name)| (&plan.nodes[*node], name));
     ends.filter(|(node, _)| !node.reserves())
         .try_for_each(|(node, name)| shape(&kernel::namespace(&node.namespace)?, "change", name, rate))

@@ -1,12 +1,12 @@
 //! The plan of a scenario's network: names, addresses, routes. Nothing is made here.
 
+use signalbox_units::{BitRate, Percent, Span};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::protocols::{self, Protocol};
 use crate::scenario::{Certificate, Family, Link, Prefix, Scenario};
-use crate::units::{Percent, Rate, Span};
 
 /// The names of all namespaces of the lab begin with it.
 pub(crate) const NAMESPACE_PREFIX: &str = "sbx-";
@@ -56,7 +56,7 @@ pub(crate) struct PlannedLink {
     pub(crate) name: String,
     /// The two ends: index of the node, name of the interface there.
     pub(crate) ends: [(usize, String); 2],
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<BitRate>,
     /// The share that can be reserved.
     pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Span>,

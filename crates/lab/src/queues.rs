@@ -6,13 +6,13 @@ use std::fmt;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
+use signalbox_units::BitRate;
 use toml::Spanned;
 
 use crate::checks::Verdict;
 use crate::kernel;
 use crate::plan::Plan;
 use crate::scenario::{Mistake, Scope};
-use crate::units::Rate;
 
 /// The number of the daemon's queueing discipline.
 const MAJOR: &str = "5342:";
@@ -38,7 +38,7 @@ pub(crate) struct Queues {
     #[serde(default)]
     code_points: Vec<u8>,
     /// Sum of the rates of all queues of reservations; nothing if not given.
-    reserved: Option<Rate>,
+    reserved: Option<BitRate>,
     /// At least this number of packets has gone through them.
     #[serde(default)]
     min_packets: u64,

@@ -3,10 +3,10 @@
 //! `docs/lab.md` describes the rules.
 
 use serde_json::Value;
+use signalbox_units::{BitRate, Span};
 use toml::Value as Wanted;
 
 use crate::plan::Plan;
-use crate::units::{Rate, Span};
 
 /// The words of a table that stands for a condition on one value.
 const CONDITIONS: [&str; 7] = ["min", "max", "not", "some", "contains", "present", "one_of"];
@@ -133,10 +133,10 @@ fn number(key: &str, wanted: &Wanted) -> Option<f64> {
         Wanted::Integer(number) => Some(*number as f64),
         Wanted::Float(number) => Some(*number),
         Wanted::String(text) if key.ends_with("_octets_per_s") => {
-            Rate::try_from(text.clone()).ok().map(|rate| rate.0 as f64 / 8.0)
+            text.parse::<BitRate>().ok().map(|rate| rate.0 as f64 / 8.0)
         }
         Wanted::String(text) if key.ends_with("_us") => {
-            Span::try_from(text.clone()).ok().map(|span| span.0.as_secs_f64() * 1e6)
+            text.parse::<Span>().ok().map(|span| span.0.as_secs_f64() * 1e6)
         }
         _ => None,
     }

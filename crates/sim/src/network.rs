@@ -33,11 +33,14 @@ struct Host {
     ports: Vec<Port>,
     extra: Vec<IpAddr>,
     routes: Vec<(Prefix, NextHop)>,
+    /// Whether it forwards packets to others.
+    forwards: bool,
 }
 
 /// A node's end of a link.
-#[derive(Clone, Copy)]
 struct Port {
+    /// Name of the interface.
+    name: String,
     link: LinkId,
     end: usize,
     v4: Ipv4Addr,
@@ -92,7 +95,13 @@ impl Network {
 
     pub(crate) fn add_host(&mut self, name: String) -> NodeId {
         let id = NodeId(u32::try_from(self.hosts.len()).expect("fewer than 2^32 nodes"));
-        self.hosts.push(Host { name, ports: Vec::new(), extra: Vec::new(), routes: Vec::new() });
+        self.hosts.push(Host {
+            name,
+            ports: Vec::new(),
+            extra: Vec::new(),
+            routes: Vec::new(),
+            forwards: true,
+        });
         self.paths.iter_mut().for_each(|p| *p = None);
         self.paths.push(None);
         id
@@ -114,7 +123,8 @@ impl Network {
             let v6 = Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number) << 64 | (u128::from(end) + 1));
             let ports = &mut self.hosts[node.at()].ports;
             host.1 = u32::try_from(ports.len()).expect("fewer than 2^32 ports");
-            ports.push(Port { link: id, end: usize::from(end), v4, v6 });
+            let name = format!("eth{}", ports.len());
+            ports.push(Port { name, link: id, end: usize::from(end), v4, v6 });
             self.owners.insert(IpAddr::V4(v4), node);
             self.owners.insert(IpAddr::V6(v6), node);
         }
@@ -137,6 +147,46 @@ impl Network {
     pub(crate) fn add_address(&mut self, node: NodeId, addr: IpAddr) {
         self.hosts[node.at()].extra.push(addr);
         self.owners.insert(addr, node);
+    }
+
+    /// Gives the interface at this end of the link another name.
+    pub(crate) fn set_interface_name(&mut self, link: LinkId, end: usize, name: String) {
+        self.port_mut(link, end).name = name;
+    }
+
+    /// Replaces the address of the same IP version at this end of the link. Returns the routes that changed.
+    pub(crate) fn set_address(&mut self, link: LinkId, end: usize, addr: IpAddr) -> Vec<RouteChange> {
+        let port = self.port_mut(link, end);
+        let old = match addr {
+            IpAddr::V4(v4) => IpAddr::V4(core::mem::replace(&mut port.v4, v4)),
+            IpAddr::V6(v6) => IpAddr::V6(core::mem::replace(&mut port.v6, v6)),
+        };
+        let node = self.link(link).node(end);
+        // Another interface may have it by now.
+        let kept = self.hosts[node.at()].ports.iter().any(|port| port.address(family_of(old)) == old);
+        if self.owners.get(&old) == Some(&node) && !kept {
+            self.owners.remove(&old);
+        }
+        self.owners.insert(addr, node);
+        (0..self.hosts.len())
+            .filter_map(|at| u32::try_from(at).ok().map(NodeId))
+            .flat_map(|node| [old, addr].map(|addr| (node, Prefix::host(addr))))
+            .collect()
+    }
+
+    fn port_mut(&mut self, link: LinkId, end: usize) -> &mut Port {
+        let (node, position) = self.link(link).ends[end];
+        &mut self.hosts[node.at()].ports[position as usize]
+    }
+
+    /// Whether the node forwards packets to others.
+    pub(crate) fn forwards(&self, node: NodeId) -> bool {
+        self.hosts[node.at()].forwards
+    }
+
+    pub(crate) fn set_forwards(&mut self, node: NodeId, on: bool) -> Vec<RouteChange> {
+        self.hosts[node.at()].forwards = on;
+        self.recompute()
     }
 
     pub(crate) fn name(&self, node: NodeId) -> &str {
@@ -210,7 +260,7 @@ impl Network {
             let link_local = 0xfe80 << 112 | u128::from(node.0) << 16 | (position as u128 + 1);
             Interface {
                 ifindex: self.ifindex(port.link, port.end),
-                name: format!("eth{position}"),
+                name: port.name.clone(),
                 up: self.is_up(port.link),
                 mtu: self.mtu(port.link),
                 tunnel: false,
@@ -313,7 +363,10 @@ impl Network {
 
     fn paths_to(&self, destination: NodeId) -> Box<[u32]> {
         routing::towards(destination, self.hosts.len(), |node| {
-            self.hosts[node.at()].ports.iter().filter(|p| self.is_up(p.link)).map(|port| {
+            // Paths pass only through nodes that forward.
+            let passes = node == destination || self.forwards(node);
+            let ports = self.hosts[node.at()].ports.iter();
+            ports.filter(move |port| passes && self.is_up(port.link)).map(|port| {
                 let link = self.link(port.link);
                 let (to, back) = link.ends[1 - port.end];
                 Edge { to, cost: link.cost, back }

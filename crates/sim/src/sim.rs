@@ -12,7 +12,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use signalbox_core::node::{Input, NoRoute, NodeEngine, TransmitError};
+use signalbox_core::node::{Input, Interface, NoRoute, NodeEngine, TransmitError};
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
 use signalbox_core::{Entry, EntryRequest, IfIndex, Random, Time};
 
@@ -138,7 +138,12 @@ impl<N: NodeEngine> Sim<N> {
     /// An empty network; `SIGNALBOX_SEED` in the environment replaces `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let seed = seed_from_environment(seed);
+        Self::with_seed(seed_from_environment(seed))
+    }
+
+    /// An empty network with just this seed.
+    #[must_use]
+    pub fn with_seed(seed: u64) -> Self {
         Self {
             seed,
             now: Time::ZERO,
@@ -234,6 +239,29 @@ impl<N: NodeEngine> Sim<N> {
         link
     }
 
+    /// Names the node's interface at this link. Without a name, interfaces are `eth0`, `eth1` and so on.
+    pub fn set_interface_name(&mut self, node: NodeId, link: LinkId, name: impl Into<String>) {
+        let end = self.network.end_of(link, node);
+        self.network.set_interface_name(link, end, name.into());
+        self.tell_interfaces(node);
+    }
+
+    /// Replaces the node's address of the same IP version on this link. The address of the other end should be of the same
+    /// net.
+    pub fn set_address_on(&mut self, node: NodeId, link: LinkId, addr: IpAddr) {
+        let end = self.network.end_of(link, node);
+        let changes = self.network.set_address(link, end, addr);
+        self.tell_interfaces(node);
+        self.tell_routes(changes);
+    }
+
+    /// Sets whether the node forwards packets to others. At first each node does. Shortest paths pass only through nodes that
+    /// forward.
+    pub fn set_forwarding(&mut self, node: NodeId, on: bool) {
+        let changes = self.network.set_forwards(node, on);
+        self.tell_routes(changes);
+    }
+
     /// Gives the node an address of its own on its loopback interface.
     pub fn add_address(&mut self, node: NodeId, addr: IpAddr) {
         self.network.add_address(node, addr);
@@ -260,6 +288,12 @@ impl<N: NodeEngine> Sim<N> {
     #[must_use]
     pub fn ifindex(&self, node: NodeId, link: LinkId) -> IfIndex {
         self.network.ifindex(link, self.network.end_of(link, node))
+    }
+
+    /// The node's interfaces, as its engine knows them.
+    #[must_use]
+    pub fn interfaces(&self, node: NodeId) -> Vec<Interface> {
+        self.network.interfaces(node)
     }
 
     /// The node's name.

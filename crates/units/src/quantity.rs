@@ -162,6 +162,12 @@ impl Percent {
         self.0
     }
 
+    /// The share in percent, 0 to 100.
+    #[must_use]
+    pub fn percent(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
     /// This share of `whole`, rounded down.
     #[must_use]
     pub fn of(self, whole: u64) -> u64 {
@@ -262,6 +268,7 @@ mod tests {
     fn shares_have_two_decimals() {
         assert_eq!("75%".parse(), Ok(Percent::whole(75)));
         assert_eq!("12.5 %".parse::<Percent>().map(Percent::hundredths), Ok(1250));
+        assert_eq!("12.5%".parse::<Percent>().map(Percent::percent), Ok(12.5));
         refused::<Percent>(&[("101%", "more than 100%"), ("0.001%", "two decimals"), ("75", "has no %")]);
         assert_eq!("2.5%".parse::<Percent>().map(|share| share.of(u64::MAX)), Ok(461_168_601_842_738_790));
         assert_eq!(Percent::ALL.of(u64::MAX), u64::MAX);

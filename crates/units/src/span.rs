@@ -25,6 +25,12 @@ impl Span {
     /// Its text.
     pub const FORM: Form =
         Form { what: "a duration", parts: "a number and us, ms, s, m, h or d", example: "500ms" };
+
+    /// A span of whole milliseconds.
+    #[must_use]
+    pub const fn millis(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
 }
 
 impl FromStr for Span {

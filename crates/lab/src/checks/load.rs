@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use signalbox_units::Span;
 use toml::Spanned;
 
 use super::{Check, Verdict};
@@ -11,7 +12,6 @@ use crate::protocols::gist::flood_step::FloodRun;
 use crate::report::Section;
 use crate::scenario::{Mistake, Scope};
 use crate::steps::cost::CostRun;
-use crate::units::Span;
 
 /// The best of fewer undisturbed runs means little.
 const RUNS_MIN: usize = 50;

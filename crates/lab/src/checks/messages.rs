@@ -63,6 +63,7 @@ impl Check for Messages {
         key("max", "number", "the greatest number").optional(),
         key(ANY, "value", "any field of the protocol's messages: only messages with this value"),
     ];
+    const SIMULATED: bool = true;
 
     fn parse(element: Element<'_>) -> Result<Self, Mistake> {
         let (element, fields) = kinds::split(element, Self::KEYS)?;

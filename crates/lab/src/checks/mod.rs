@@ -33,6 +33,7 @@ use crate::plan::Plan;
 use crate::report::Section;
 use crate::run::Progress;
 use crate::scenario::{Element, Mistake, NamedCheck, Scenario, Scope};
+use crate::simulation::Simulation;
 
 /// All kinds of checks, in the order in which they are listed.
 pub(crate) const CHECKS: &[Kind<dyn AnyCheck>] = &[
@@ -81,6 +82,9 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
     /// The check judges captured packets, so that it cannot hold if a capture ran full.
     const READS_CAPTURES: bool = true;
 
+    /// The simulator has what the check judges.
+    const SIMULATED: bool = false;
+
     /// Reads the keys.
     ///
     /// # Errors
@@ -96,6 +100,11 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
 
     /// Judges what the daemons show now; `None` if the check judges evidence.
     fn observe(&self, _plan: &Plan, _running: &[usize]) -> Option<Result<Verdict>> {
+        None
+    }
+
+    /// Judges what the nodes of the simulator show now; `None` if the check judges evidence.
+    fn simulate(&self, _run: &mut Simulation<'_>) -> Option<Verdict> {
         None
     }
 
@@ -130,6 +139,8 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
 /// A check of any kind.
 pub(crate) trait AnyCheck: Debug {
     fn reads_captures(&self) -> bool;
+    fn simulated(&self) -> bool;
+    fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict>;
     fn wants(&self) -> Vec<Wanted>;
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>>;
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake>;
@@ -142,6 +153,14 @@ pub(crate) trait AnyCheck: Debug {
 impl<C: Check> AnyCheck for C {
     fn reads_captures(&self) -> bool {
         C::READS_CAPTURES
+    }
+
+    fn simulated(&self) -> bool {
+        C::SIMULATED
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict> {
+        Check::simulate(self, run)
     }
 
     fn wants(&self) -> Vec<Wanted> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use toml::Spanned;
 
 use super::{Check, Verdict};
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, NOT_TAKEN};
 use crate::kinds::{Key, key};
 use crate::scenario::{Mistake, Scope};
 use crate::steps::program::ProgramRun;
@@ -33,6 +33,7 @@ impl Check for Output {
         key("status", "number", "exit status of the program").or("0"),
     ];
     const READS_CAPTURES: bool = false;
+    const SIMULATED: bool = true;
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         scope.id_of(&["run", "reserve"], &self.output)
@@ -41,7 +42,7 @@ impl Check for Output {
     fn judge(&self, evidence: &Evidence) -> Verdict {
         let id = self.output.as_ref();
         let Some(run) = evidence.all::<ProgramRun>().find(|run| run.id.as_ref() == Some(id)) else {
-            return Err(format!("nothing ran as {id:?}"));
+            return Err(format!("the step {id:?} {NOT_TAKEN}"));
         };
         let complaint = run.complaint.trim();
         let Some(status) = &run.status else {

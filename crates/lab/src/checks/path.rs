@@ -38,6 +38,7 @@ impl Check for Path {
         key("padding", "octets", "each reply brought so many octets of padding back unchanged").optional(),
     ];
     const READS_CAPTURES: bool = false;
+    const SIMULATED: bool = true;
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         self.ping.iter().try_for_each(|ping| scope.id_of(&["ping"], ping))?;

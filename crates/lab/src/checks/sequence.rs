@@ -13,7 +13,6 @@ use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
 use crate::plan::Leg;
 use crate::scenario::{Mistake, Scope};
-use crate::units;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,9 +26,9 @@ pub(super) struct Sequence {
     during: Option<Spanned<String>>,
     min: Option<usize>,
     max: Option<usize>,
-    within: Option<units::Span>,
-    goal: Option<units::Span>,
-    published: Option<units::Span>,
+    within: Option<signalbox_units::Span>,
+    goal: Option<signalbox_units::Span>,
+    published: Option<signalbox_units::Span>,
 }
 
 fn gist() -> Spanned<String> {
@@ -95,6 +94,7 @@ impl Check for Sequence {
         key("goal", "time", "only reported: the time that was wished for").optional(),
         key("published", "time", "only reported: a published time for such a case").optional(),
     ];
+    const SIMULATED: bool = true;
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         let per = vec![(self.per.clone(), toml::Value::Boolean(true))];

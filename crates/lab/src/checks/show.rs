@@ -9,6 +9,7 @@ use crate::expectation::Expectation;
 use crate::kinds::Key;
 use crate::plan::Plan;
 use crate::scenario::{Mistake, Scope};
+use crate::simulation::Simulation;
 
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
@@ -19,6 +20,7 @@ impl Check for Show {
     const MEANING: &'static str = "What daemons show after the last step is as it should be. `signalbox lab expect` judges these checks on a lab that stands.";
     const KEYS: &'static [Key] = Expectation::KEYS;
     const READS_CAPTURES: bool = false;
+    const SIMULATED: bool = true;
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         self.0.validate(scope)
@@ -26,6 +28,10 @@ impl Check for Show {
 
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {
         Some(self.0.verdict(plan, running))
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict> {
+        Some(self.0.simulated_verdict(run))
     }
 
     fn judge(&self, _evidence: &Evidence) -> Verdict {

@@ -234,7 +234,7 @@ fn sessions_are_counted_by_their_replies_and_the_nodes_visited() {
 
 #[test]
 fn loss_lies_between_its_bounds_and_is_measured_on_enough_packets() {
-    let (check, mut evidence) = evidence("traffic = { links = 'all', min_loss = 15.0, max_loss = 25.0 }");
+    let (check, mut evidence) = evidence("traffic = { links = 'all', min_loss = '15%', max_loss = '25%' }");
     fails(&check, &evidence, "no link has a loss");
     let count = |seen, dropped| vec![LossCount { link: 0, node: 1, seen, dropped }];
     for (seen, dropped, good) in [(1000, 200, true), (1000, 100, false), (1000, 300, false), (50, 10, false)]

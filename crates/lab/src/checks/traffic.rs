@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use signalbox_units::{BitRate, Percent};
 use toml::Spanned;
 
 use super::select::{self, Span};
@@ -12,7 +13,6 @@ use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
 use crate::scenario::{Mistake, Scope};
 use crate::steps::traffic::{Packet, TrafficRun};
-use crate::units::{self, Percent, Rate};
 
 /// A share of fewer packets means little, and with fewer packets behind a gap it may not be over.
 const PACKETS_MIN: usize = 100;
@@ -26,10 +26,10 @@ pub(super) struct Traffic {
     after: Option<Spanned<String>>,
     min_loss: Option<Percent>,
     max_loss: Option<Percent>,
-    min_goodput: Option<Rate>,
-    max_goodput: Option<Rate>,
-    max_delay: Option<units::Span>,
-    max_gap: Option<units::Span>,
+    min_goodput: Option<BitRate>,
+    max_goodput: Option<BitRate>,
+    max_delay: Option<signalbox_units::Span>,
+    max_gap: Option<signalbox_units::Span>,
 }
 
 impl Check for Traffic {
@@ -40,8 +40,8 @@ impl Check for Traffic {
         key("links", "links", "instead of `flow`: links with a `loss`, or \"all\" of them").optional(),
         key("during", "id", "packets sent while this step lasted").optional(),
         key("after", "id", "packets sent after the moment of this step, to the end of `during`").optional(),
-        key("min_loss", "percent", "the least loss").optional(),
-        key("max_loss", "percent", "the greatest loss").optional(),
+        key("min_loss", "share", "the least loss").optional(),
+        key("max_loss", "share", "the greatest loss").optional(),
         key("min_goodput", "rate", "the least rate that arrives, IP headers included").optional(),
         key("max_goodput", "rate", "the greatest rate that arrives").optional(),
         key("max_delay", "time", "the greatest one-way delay of 99 % of the packets that arrive").optional(),
@@ -86,8 +86,9 @@ impl Check for Traffic {
             service.goodput / 1e3,
             self.bounds(),
         );
-        let in_time =
-            |most: units::Span| service.delay(99).is_some_and(|ms| ms <= most.0.as_secs_f64() * 1e3);
+        let in_time = |most: signalbox_units::Span| {
+            service.delay(99).is_some_and(|ms| ms <= most.0.as_secs_f64() * 1e3)
+        };
         #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
         let good = service.sent >= PACKETS_MIN
             && self.min_loss.is_none_or(|least| service.loss() >= least.percent())
@@ -122,7 +123,7 @@ impl Traffic {
         let percent = |what: &str, bound: Option<Percent>| {
             bound.map(|bound| format!("loss {what} {} %", bound.percent()))
         };
-        let rate = |what: &str, bound: Option<Rate>| {
+        let rate = |what: &str, bound: Option<BitRate>| {
             bound.map(|bound| format!("goodput {what} {} kbit/s", bound.0 / 1000))
         };
         let delay = self.max_delay.map(|most| format!("delay p99 at most {most}"));
@@ -143,7 +144,7 @@ impl Traffic {
 
     fn interruption(&self, evidence: &Evidence) -> Verdict {
         let gap = self.gap(evidence)?;
-        let most = self.max_gap.unwrap_or(units::Span::millis(0));
+        let most = self.max_gap.unwrap_or(signalbox_units::Span::millis(0));
         let seen = format!(
             "a gap of {:.1} ms with {} packets lost; then {} without loss (at most {most} expected)",
             gap.length.as_secs_f64() * 1e3,

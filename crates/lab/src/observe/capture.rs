@@ -153,7 +153,8 @@ fn read(mut capture: Capture, kept: &Mutex<Kept>, stop: &AtomicBool) -> std::io:
     }
 }
 
-fn write(path: &Path, frames: &[Frame]) -> Result<()> {
+/// Writes frames as a capture file.
+pub(crate) fn write(path: &Path, frames: &[Frame]) -> Result<()> {
     let header = PcapHeader {
         datalink: DataLink::ETHERNET,
         ts_resolution: TsResolution::MicroSecond,

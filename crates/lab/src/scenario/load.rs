@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use signalbox_units::Span;
 use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -14,7 +15,6 @@ use super::{Family, NamedCheck, NamedStep, Requirement, Route, Scenario, Tree, t
 use crate::checks::CHECKS;
 use crate::kinds;
 use crate::steps::STEPS;
-use crate::units::Span;
 
 /// The version of the language.
 const VERSION: u32 = 2;

@@ -13,12 +13,12 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use serde::Deserialize;
+use signalbox_units::{BitRate, Percent, Span};
 use toml::Spanned;
 
 use crate::checks::AnyCheck;
 use crate::protocols;
 use crate::steps::AnyStep;
-use crate::units::{Percent, Rate, Span};
 
 pub(crate) use builtin::{builtin, builtins};
 pub(crate) use load::{Element, Mistake, find, read, rest};
@@ -138,7 +138,7 @@ pub(crate) enum Certificate {
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) ends: [Spanned<String>; 2],
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<BitRate>,
     /// The share of the rate that may be reserved, as the daemons' configuration writes it.
     pub(crate) reservable: Option<String>,
     pub(crate) delay: Option<Spanned<Span>>,

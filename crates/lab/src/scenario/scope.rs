@@ -1,7 +1,9 @@
 //! What the steps and checks of a scenario can refer to: its nodes and links, and the names from earlier steps.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use signalbox_units::BitRate;
 use toml::Spanned;
 
 use super::load::Mistake;
@@ -10,6 +12,9 @@ use crate::protocols::{self, Protocol};
 
 /// The name of the moment before the first step.
 pub(crate) const START: &str = "start";
+/// The kernel shapes links between these rates.
+const RATE_MIN: BitRate = BitRate(8_000);
+const RATE_MAX: BitRate = BitRate(100_000_000_000);
 
 /// The names that are known at one place of a scenario.
 #[derive(Debug)]
@@ -172,6 +177,17 @@ impl<'s> Scope<'s> {
         let what =
             "the daemons at both ends limit the rate; change `capacity` in their configurations instead";
         Err(Mistake::new(name.span(), what))
+    }
+
+    /// Fails unless a link can have the rate.
+    pub(crate) fn rate(&self, rate: BitRate, at: Range<usize>) -> Result<(), Mistake> {
+        if (RATE_MIN..=RATE_MAX).contains(&rate) {
+            return Ok(());
+        }
+        Err(Mistake::new(
+            at,
+            format!("{rate} is out of range; a rate lies between {RATE_MIN} and {RATE_MAX}"),
+        ))
     }
 
     /// Fails unless there are that many ports from the first one on.

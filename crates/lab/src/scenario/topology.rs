@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::Deserialize;
+use signalbox_units::{BitRate, Percent, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -10,7 +11,6 @@ use super::load::{Mistake, decode, rest};
 use super::source::merge;
 use super::{Certificate, Link, Node, Prefix, validate};
 use crate::protocols;
-use crate::units::{Percent, Rate, Span};
 
 /// The protocols of a node that names none.
 const PROTOCOLS: [&str; 2] = ["gist", "ping"];
@@ -41,7 +41,7 @@ struct NodeKeys {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkKeys {
-    rate: Option<Rate>,
+    rate: Option<BitRate>,
     reservable: Option<String>,
     delay: Option<Spanned<Span>>,
     #[serde(default)]

@@ -114,6 +114,9 @@ fn links(scope: &Scope<'_>) -> Result<(), Mistake> {
             let what = format!("{} reserves, so that each of its links needs a `rate`", end.as_ref());
             return Err(Mistake::new(end.span(), what));
         }
+        if let Some(rate) = link.rate {
+            scope.rate(rate, b.span())?;
+        }
         addresses(link, &mut networks)?;
     }
     Ok(())

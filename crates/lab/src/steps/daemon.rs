@@ -8,6 +8,7 @@ use super::Step;
 use crate::kinds::{Key, key};
 use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
+use crate::simulation::Simulation;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +53,28 @@ impl Step for Daemon {
 
     fn moment_is_end(&self) -> bool {
         self.start.is_some()
+    }
+
+    fn unsimulated(&self) -> Option<String> {
+        let has = |word: &str| Some(format!("a simulated daemon has no `{word}`"));
+        match (&self.reload, &self.pause, &self.resume) {
+            (Some(_), _, _) => has("reload"),
+            (_, Some(_), _) => has("pause"),
+            (_, _, Some(_)) => has("resume"),
+            (None, None, None) => None,
+        }
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, _id: &str) -> Result<()> {
+        if let Some(node) = &self.start {
+            let node = run.node(node.as_ref())?;
+            run.start_daemon(node);
+        }
+        for node in self.stop.iter().chain(&self.kill) {
+            let node = run.node(node.as_ref())?;
+            run.end_daemon(node);
+        }
+        Ok(())
     }
 
     fn run(&self, run: &mut Run<'_>, _id: &str) -> Result<()> {

@@ -10,6 +10,7 @@ use crate::expectation::Expectation;
 use crate::kinds::Key;
 use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
+use crate::simulation::Simulation;
 
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
@@ -23,6 +24,16 @@ impl Step for Expect {
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         self.0.validate(scope)
+    }
+
+    fn unsimulated(&self) -> Option<String> {
+        self.0.unsimulated()
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, _id: &str) -> Result<()> {
+        let verdict = self.0.simulated_verdict(run);
+        run.evidence.outcomes.push(Outcome::new(self.0.name(), verdict));
+        Ok(())
     }
 
     fn run(&self, run: &mut Run<'_>, _id: &str) -> Result<()> {

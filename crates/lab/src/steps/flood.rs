@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::Value;
+use signalbox_units::Span;
 use toml::Spanned;
 
 use super::{Step, cost};
@@ -11,7 +12,6 @@ use crate::kinds::{Key, key};
 use crate::protocols::gist::flood_step as queries;
 use crate::run::Run;
 use crate::scenario::{Family, Mistake, Prefix, Scope};
-use crate::units::Span;
 
 /// One thread cannot send more a second, nor a capture keep more messages.
 const QUERIES_MAX: u32 = 100_000;

@@ -17,7 +17,7 @@ mod wait;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml::Spanned;
@@ -28,6 +28,7 @@ use crate::protocols::ping;
 use crate::report::Section;
 use crate::run::Run;
 use crate::scenario::{Element, Mistake, Scope};
+use crate::simulation::Simulation;
 
 /// All kinds of steps, in the order in which they are listed.
 pub(crate) const STEPS: &[StepKind] = &[
@@ -80,6 +81,19 @@ pub(crate) trait Step: Debug + DeserializeOwned + 'static {
     /// What keeps the run from going on. What a check can judge is no error.
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()>;
 
+    /// Returns why the simulator cannot take the step; `None` if it can.
+    fn unsimulated(&self) -> Option<String> {
+        Some("it needs a kernel or real programs".to_owned())
+    }
+
+    /// Does the step in the simulator, if it can be done there.
+    ///
+    /// # Errors
+    /// What keeps the run from going on.
+    fn simulate(&self, _run: &mut Simulation<'_>, _id: &str) -> Result<()> {
+        bail!("{}", self.unsimulated().unwrap_or_default())
+    }
+
     /// Returns the measurement of all steps of this kind, with its name in the report.
     fn measure(_evidence: &Evidence) -> Option<(&'static str, Value)> {
         None
@@ -101,6 +115,8 @@ pub(crate) trait AnyStep: Debug {
     fn validate(&self, scope: &Scope<'_>, id: Option<&Spanned<String>>) -> Result<(), Mistake>;
     fn moment_is_end(&self) -> bool;
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()>;
+    fn unsimulated(&self) -> Option<String>;
+    fn simulate(&self, run: &mut Simulation<'_>, id: &str) -> Result<()>;
 }
 
 impl<S: Step> AnyStep for S {
@@ -114,6 +130,14 @@ impl<S: Step> AnyStep for S {
 
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
         Step::run(self, run, id)
+    }
+
+    fn unsimulated(&self) -> Option<String> {
+        Step::unsimulated(self)
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, id: &str) -> Result<()> {
+        Step::simulate(self, run, id)
     }
 }
 

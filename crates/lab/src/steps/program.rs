@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use serde_json::Value;
+use signalbox_units::Span;
 use toml::Spanned;
 
 use super::Step;
@@ -20,7 +21,6 @@ use crate::kinds::{Key, key};
 use crate::report::Section;
 use crate::run::{Run, now};
 use crate::scenario::{Mistake, Scope};
-use crate::units::Span;
 use crate::{command, kernel, state, wait};
 
 /// A program has this long to end when asked to.

@@ -1,10 +1,17 @@
 //! The step `reserve`: a reservation that the real `signalbox reserve` makes and holds.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use signalbox_api::v1;
+use signalbox_api::v1::reserve_response::Event;
+use signalbox_node::qos::{self, Flow, Priority, QosEvent, QosRequest, ReserveRequest};
+use signalbox_node::{Command, Event as NodeEvent};
+use signalbox_show as show;
+use signalbox_units::{BitRate, Size, Span};
 use toml::Spanned;
 
 use super::Step;
@@ -15,8 +22,11 @@ use crate::kinds::{Key, key};
 use crate::protocols;
 use crate::run::{Run, now};
 use crate::scenario::{Mistake, Scope};
-use crate::units::{Rate, Span};
+use crate::simulation::Simulation;
+use crate::simulation::client::Client;
 
+/// The IP protocol of the flows.
+const UDP: u8 = 17;
 /// The time that a command has in addition to tear down each of its flows.
 const END_EACH: Duration = Duration::from_millis(10);
 /// The types of the events that answer a request.
@@ -28,8 +38,8 @@ pub(super) struct Reserve {
     from: Spanned<String>,
     to: Spanned<String>,
     port: u16,
-    rate: Rate,
-    #[serde(default = "qos")]
+    rate: BitRate,
+    #[serde(default = "qos_nslp")]
     signaling: Spanned<String>,
     #[serde(default)]
     options: Vec<String>,
@@ -39,7 +49,7 @@ pub(super) struct Reserve {
     flows: Spanned<u32>,
 }
 
-fn qos() -> Spanned<String> {
+fn qos_nslp() -> Spanned<String> {
     Spanned::new(0..0, "qos".to_owned())
 }
 
@@ -80,7 +90,36 @@ impl Step for Reserve {
         };
         scope.runs(protocol, &self.from)?;
         scope.node(&self.to)?;
+        scope.rate(self.rate, self.from.span())?;
         scope.ports(self.port, &self.flows)
+    }
+
+    fn unsimulated(&self) -> Option<String> {
+        if self.signaling.as_ref() != qos_nslp().as_ref() {
+            return Some(format!("{} reserves by a receiver, which is a program", self.signaling.as_ref()));
+        }
+        if *self.flows.as_ref() > 1 {
+            return Some("the simulator has no `flows`".to_owned());
+        }
+        self.request(IpAddr::V4(Ipv4Addr::UNSPECIFIED)).err()
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, id: &str) -> Result<()> {
+        let (from, _, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
+        let request = self.request(destination).map_err(|why| anyhow!("{why}"))?;
+        let started = run.now();
+        let program = ProgramRun {
+            id: Some(id.to_owned()),
+            node: from,
+            started,
+            reserves: true,
+            ..ProgramRun::default()
+        };
+        let client = Simulated { program, request: request.clone(), granted: false };
+        let command = |id| Command::Qos { id, command: qos::Command::Reserve(Box::new(request)) };
+        run.begin(id, from, self.within.0, command, Box::new(client));
+        run.wait(self.within.0, |run| run.answered(id) || run.all_ended(id));
+        Ok(())
     }
 
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
@@ -100,7 +139,7 @@ impl Step for Reserve {
             "--rate",
             &rate,
         ]);
-        if self.signaling.as_ref() != qos().as_ref() {
+        if self.signaling.as_ref() != qos_nslp().as_ref() {
             command.args(["--signaling", self.signaling.as_ref()]);
         }
         command.args(&self.options);
@@ -161,5 +200,122 @@ impl Step for Reserve {
             found.into_iter().flatten().collect::<Vec<_>>()
         };
         runs().flat_map(of).collect()
+    }
+}
+
+impl Reserve {
+    /// Returns what the command would ask for; an error names an option that the simulator does not have.
+    fn request(&self, destination: IpAddr) -> Result<ReserveRequest, String> {
+        let flow = Flow { protocol: Some(UDP), dst_port: Some(self.port), ..Flow::to(destination) };
+        let request = ReserveRequest::new(flow, QosRequest::rate(self.rate.octets()));
+        let mut request = ReserveRequest { confirm_release: true, ..request };
+        let mut words = self.options.iter();
+        while let Some(option) = words.next() {
+            let mut value = || words.next().map(String::as_str).unwrap_or_default();
+            let read = match option.as_str() {
+                "--receiver-initiated" => Some(request.receiver_initiated = true),
+                "--bidirectional" => Some(request.bidirectional = true),
+                "--sport" => value().parse().ok().map(|port| request.flow.src_port = Some(port)),
+                "--burst" => {
+                    let size = value().parse::<Size>().ok().and_then(|size| u32::try_from(size.0).ok());
+                    size.map(|size| request.qos.burst = Some(size))
+                }
+                "--priority" => value().parse().ok().map(|preemption| {
+                    request.priority = Some(Priority { preemption, defending: preemption });
+                }),
+                _ => None,
+            };
+            read.ok_or_else(|| format!("the simulator has no `{option}` like this one"))?;
+        }
+        Ok(request)
+    }
+}
+
+/// The command in the simulator: what its node reports becomes the lines that the command prints.
+#[derive(Debug)]
+struct Simulated {
+    program: ProgramRun,
+    request: ReserveRequest,
+    granted: bool,
+}
+
+impl Simulated {
+    fn ends(&mut self, code: i32) {
+        self.program.status = Some(format!("exit status: {code}"));
+        self.program.code = Some(code);
+    }
+}
+
+impl Client for Simulated {
+    fn event(&mut self, at: Duration, event: NodeEvent) {
+        let NodeEvent::Qos { id, event } = event else { return };
+        let event = match *event {
+            QosEvent::Started { session, mri } => Event::Started(v1::ReserveStarted {
+                id: id.to_string(),
+                session_id: Some(show::types::session_id(session)),
+                flow: Some(show::types::flow(&mri)),
+                taken_over: false,
+            }),
+            QosEvent::Granted(granted) => {
+                self.granted = true;
+                Event::Granted(show::qos::path_grant(&granted, &self.request, false))
+            }
+            QosEvent::Rerouted(granted) => {
+                Event::Granted(show::qos::path_grant(&granted, &self.request, true))
+            }
+            QosEvent::Failed(failure) => {
+                self.ends(1);
+                Event::Failed(show::qos::failure(failure))
+            }
+            QosEvent::Lost(failure) => {
+                self.ends(1);
+                Event::Lost(show::qos::failure(failure))
+            }
+            QosEvent::Released => {
+                self.ends(i32::from(!self.granted));
+                Event::Released(v1::ReserveReleased { confirmed: true })
+            }
+            QosEvent::Refused(refusal) => {
+                self.program.complaint = refusal.to_string();
+                return self.ends(3);
+            }
+            QosEvent::Answer(_) => return,
+        };
+        let time_unix_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        let response = v1::ReserveResponse { time_unix_us, event: Some(event) };
+        // A message that the API has always has a line.
+        if let Ok(Some(line)) = signalbox_json::event(&response) {
+            self.program.lines.push(line);
+            self.program.times.push(at);
+        }
+    }
+
+    fn node_ended(&mut self, _at: Duration) {
+        self.program.complaint = "the daemon ended".to_owned();
+        self.ends(3);
+    }
+
+    fn answered(&self) -> bool {
+        self.granted || self.ended()
+    }
+
+    fn ended(&self) -> bool {
+        self.program.code.is_some()
+    }
+
+    fn stop(&mut self, id: u64) -> Option<Command> {
+        self.close(id)
+    }
+
+    fn close(&self, id: u64) -> Option<Command> {
+        Some(Command::Qos { id, command: qos::Command::Release })
+    }
+
+    fn lines(&self) -> &[String] {
+        &self.program.lines
+    }
+
+    fn record(self: Box<Self>, evidence: &mut Evidence) {
+        evidence.record(self.program);
     }
 }

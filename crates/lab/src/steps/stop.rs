@@ -8,6 +8,7 @@ use super::Step;
 use crate::kinds::{Key, key};
 use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
+use crate::simulation::Simulation;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +24,15 @@ impl Step for Stop {
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         self.stop.iter().try_for_each(|id| scope.id_of(&["run", "reserve", "traffic", "ping", "flood"], id))
+    }
+
+    fn unsimulated(&self) -> Option<String> {
+        None
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, _id: &str) -> Result<()> {
+        self.stop.iter().for_each(|id| run.stop(id.as_ref()));
+        Ok(())
     }
 
     fn run(&self, run: &mut Run<'_>, _id: &str) -> Result<()> {

@@ -21,6 +21,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signalbox_linux::netns::Namespace;
+use signalbox_units::BitRate;
 use toml::Spanned;
 
 use super::Step;
@@ -33,7 +34,6 @@ use crate::plan::Plan;
 use crate::report::Section;
 use crate::run::{Background, Run};
 use crate::scenario::{Mistake, Scope};
-use crate::units::Rate;
 
 /// A sender that was held up makes up for this time and no more: its packets have to conform to its rate.
 const CATCH_UP: Duration = Duration::from_millis(10);
@@ -65,7 +65,7 @@ pub(super) struct Traffic {
     to: Spanned<String>,
     port: Option<u16>,
     source_port: Option<u16>,
-    rate: Option<Rate>,
+    rate: Option<BitRate>,
     count: Option<u32>,
     #[serde(default = "packet_size")]
     size: Spanned<u16>,
@@ -109,6 +109,7 @@ impl Step for Traffic {
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         scope.nodes([&self.from, &self.to])?;
+        self.rate.map_or(Ok(()), |rate| scope.rate(rate, self.from.span()))?;
         if (self.rate.is_some() && self.port.is_some()) == self.count.is_some() {
             let what = "`traffic` needs `port` and `rate`, or `count`; like `port = 5004, rate = \"2mbit\"`";
             return Err(Mistake::new(self.from.span(), what));

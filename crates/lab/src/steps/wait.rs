@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 use serde::Deserialize;
+use signalbox_units::Span;
 use toml::Spanned;
 
 use super::Step;
 use crate::kinds::{Key, key};
 use crate::run::Run;
 use crate::scenario::{Mistake, Scope};
-use crate::units::Span;
+use crate::simulation::Simulation;
 use crate::wait;
 
 #[derive(Debug, Deserialize)]
@@ -47,6 +48,20 @@ impl Step for Wait {
                 "`wait` is a time, like `wait = \"2s\"`, or has `for`, like `wait = { for = \"sender\", prints = \"reserved\" }`",
             )),
         }
+    }
+
+    fn unsimulated(&self) -> Option<String> {
+        None
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, _id: &str) -> Result<()> {
+        match (self.wait, &self.id, &self.prints) {
+            (Some(span), _, _) => run.advance(span.0),
+            (None, Some(id), Some(prints)) => run.wait_line(id.as_ref(), prints.as_ref(), self.within.0),
+            (None, Some(id), None) => run.wait_end(id.as_ref()),
+            (None, None, _) => {}
+        }
+        Ok(())
     }
 
     fn run(&self, run: &mut Run<'_>, name: &str) -> Result<()> {

@@ -92,7 +92,7 @@ traffic = { from = "a", to = "b", count = 5 }
 
 [[steps]]
 link = "r-b"
-loss = 100.0
+loss = "100%"
 
 [[steps]]
 link = "a-r"

@@ -274,7 +274,7 @@ impl<N: NodeEngine> Sim<N> {
         }
         packet.ttl -= 1;
         match way {
-            Ok(Way::Out { link, end }) if self.network.is_up(link) => {
+            Ok(Way::Out { link, end }) if self.network.is_up(link) && self.network.forwards(node) => {
                 if packet.dont_fragment && packet.size() > self.network.mtu(link) as usize {
                     self.counters.too_big += 1;
                     return;

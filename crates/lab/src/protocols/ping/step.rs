@@ -10,17 +10,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
+use signalbox_api::ping::v1::{PingResponse, ping_response};
 use signalbox_core::Random;
+use signalbox_node::ping::{self, PingRequest};
+use signalbox_node::{Command, Event};
+use signalbox_show::ping as show;
+use signalbox_units::Span;
 use toml::Spanned;
 
 use crate::command::signalbox;
+use crate::evidence::Evidence;
 use crate::kernel;
 use crate::kinds::{Key, key};
 use crate::plan::PlannedNode;
 use crate::run::{Background, Run};
 use crate::scenario::{Mistake, Scope};
+use crate::simulation::Simulation;
+use crate::simulation::client::Client;
 use crate::steps::Step;
-use crate::units::Span;
 use crate::wait;
 
 /// Each session is a process.
@@ -144,6 +151,35 @@ impl Step for Ping {
         Err(Mistake::new(self.sessions.span(), format!("`sessions` lies between 1 and {SESSIONS_MAX}")))
     }
 
+    fn unsimulated(&self) -> Option<String> {
+        None
+    }
+
+    fn simulate(&self, run: &mut Simulation<'_>, id: &str) -> Result<()> {
+        let (from, to, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
+        let begin = run.now();
+        for start in starts(run.seed, *self.sessions.as_ref(), self.spread.0) {
+            run.advance((begin + start).saturating_sub(run.now()));
+            let request = PingRequest {
+                count: Some(self.count),
+                interval: self.interval.0,
+                padding: *self.size.as_ref(),
+                ..PingRequest::to(destination)
+            };
+            let command = |id| Command::Ping { id, command: ping::Command::Start(request) };
+            let left = (begin + self.within.0).saturating_sub(run.now());
+            let ping = PingRun { id: Some(id.to_owned()), from, to, ..PingRun::default() };
+            run.begin(id, from, left, command, Box::new(Simulated { ping, ended: false }));
+        }
+        if self.background {
+            let left = (begin + self.within.0).saturating_sub(run.now());
+            run.wait(left, |run| run.answered(id) || run.all_ended(id));
+        } else {
+            run.wait_end(id);
+        }
+        Ok(())
+    }
+
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
         let (from, to, destination) = run.ends(self.from.as_ref(), self.to.as_ref())?;
         let sessions = *self.sessions.as_ref();
@@ -167,6 +203,60 @@ impl Step for Ping {
         }
         pings.finish()?.into_iter().for_each(|ping| run.evidence.record(ping));
         Ok(())
+    }
+}
+
+/// A session in the simulator. What its node reports is read as the lines of the command are.
+#[derive(Debug)]
+struct Simulated {
+    ping: PingRun,
+    ended: bool,
+}
+
+impl Client for Simulated {
+    fn event(&mut self, at: Duration, event: Event) {
+        let Event::Ping { event, .. } = event else { return };
+        let time_unix_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        match show::event(event) {
+            Ok(event) => {
+                self.ended |= matches!(event, ping_response::Event::Done(_));
+                let response = PingResponse { time_unix_us, event: Some(event) };
+                // A message that the API has always has a line.
+                if let Ok(Some(line)) = signalbox_json::event(&response) {
+                    let _ = self.ping.take(&line);
+                }
+            }
+            Err(refusal) => {
+                self.ping.complaint = refusal.to_string();
+                self.ended = true;
+            }
+        }
+    }
+
+    fn node_ended(&mut self, _at: Duration) {
+        self.ping.complaint = "the daemon ended".to_owned();
+        self.ended = true;
+    }
+
+    fn answered(&self) -> bool {
+        !self.ping.replies.is_empty()
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// It has a set number of messages, and is waited for.
+    fn stop(&mut self, _id: u64) -> Option<Command> {
+        None
+    }
+
+    fn close(&self, id: u64) -> Option<Command> {
+        Some(Command::Ping { id, command: ping::Command::Stop })
+    }
+
+    fn record(self: Box<Self>, evidence: &mut Evidence) {
+        evidence.record(self.ping);
     }
 }
 
@@ -282,7 +372,7 @@ impl Pings {
     fn listen(&mut self, budget: Duration) -> Result<bool> {
         wait::check()?;
         match self.lines.recv_timeout(budget) {
-            Ok(Line::Output(number, line)) => self.take(number, &line)?,
+            Ok(Line::Output(number, line)) => self.runs[number].take(&line)?,
             Ok(Line::Complaint(number, complaint)) => self.runs[number].complaint = complaint,
             Ok(Line::End) => self.open -= 1,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(false),
@@ -315,18 +405,20 @@ impl Pings {
         }
         Ok(std::mem::take(&mut self.runs))
     }
+}
 
-    fn take(&mut self, number: usize, line: &str) -> Result<()> {
+impl PingRun {
+    /// Takes a line that the command prints with `--json`.
+    fn take(&mut self, line: &str) -> Result<()> {
         let value: Value =
             serde_json::from_str(line).with_context(|| format!("the ping command wrote no JSON: {line}"))?;
-        let run = &mut self.runs[number];
         match value["type"].as_str() {
-            Some("reply") if value["reached_end"] == true => run.replies.extend(reply(&value)),
+            Some("reply") if value["reached_end"] == true => self.replies.extend(reply(&value)),
             Some("lost") => {
                 let reason = ["message", "reason"]
                     .iter()
                     .find_map(|key| value[key].as_str().filter(|text| !text.is_empty()));
-                run.lost.push(reason.unwrap_or("?").to_owned());
+                self.lost.push(reason.unwrap_or("?").to_owned());
             }
             _ => {}
         }
@@ -398,8 +490,8 @@ mod tests {
         assert_eq!(reply.hops[0].address.to_string(), "10.0.1.2");
         let mut pings = Pings::new();
         pings.runs.push(PingRun::default());
-        assert!(pings.take(0, "no JSON").is_err());
-        pings.take(0, r#"{"type":"lost","sequence":1,"reason":"timeout","message":""}"#).expect("JSON");
+        assert!(pings.runs[0].take("no JSON").is_err());
+        pings.runs[0].take(r#"{"type":"lost","sequence":1,"reason":"timeout","message":""}"#).expect("JSON");
         assert!(!pings.all_answered());
         assert_eq!(pings.runs[0].lost, ["timeout"]);
     }

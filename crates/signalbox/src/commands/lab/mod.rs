@@ -1,4 +1,4 @@
-//! `signalbox lab`, `signalbox bench` and `signalbox replay`, which the lab's crate carries out without a daemon.
+//! `signalbox lab`, `signalbox sim`, `signalbox bench` and `signalbox replay`, which the lab's crate carries out without a daemon.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,6 +9,12 @@ use crate::exit::{Exit, exit_status};
 impl Run for signalbox_lab::cli::LabArgs {
     fn run(self) -> Result<Exit> {
         signalbox_lab::cli::run(self).map(Exit::Of)
+    }
+}
+
+impl Run for signalbox_lab::simulation::cli::SimArgs {
+    fn run(self) -> Result<Exit> {
+        signalbox_lab::simulation::cli::run(self).map(Exit::Of)
     }
 }
 
