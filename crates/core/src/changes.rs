@@ -68,28 +68,45 @@ impl<T: PartialEq> Changes<T> {
     }
 }
 
-/// A session of a protocol appears in its table, or disappears from it.
+/// What happens to a session in the table of its protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// It appears.
+    Opened,
+    /// Its state changes in a way that its users notice. A refresh that is answered is no change.
+    Changed,
+    /// It disappears.
+    Closed,
+}
+
+/// A session of a protocol appears in its table, changes, or disappears from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionChange {
     /// The session, as the protocol writes it.
     pub session: String,
     /// The signaling application that the session belongs to; only for GIST.
     pub nslp: Option<NslpId>,
-    /// Whether it appears.
-    pub opened: bool,
+    /// What happens to it.
+    pub what: SessionEvent,
 }
 
 impl SessionChange {
     /// A session that appears.
     #[must_use]
     pub const fn opened(session: String) -> Self {
-        Self { session, nslp: None, opened: true }
+        Self { session, nslp: None, what: SessionEvent::Opened }
+    }
+
+    /// A session whose state changes.
+    #[must_use]
+    pub const fn changed(session: String) -> Self {
+        Self { session, nslp: None, what: SessionEvent::Changed }
     }
 
     /// A session that disappears.
     #[must_use]
     pub const fn closed(session: String) -> Self {
-        Self { session, nslp: None, opened: false }
+        Self { session, nslp: None, what: SessionEvent::Closed }
     }
 
     /// The same change, for a session of this signaling application.

@@ -64,7 +64,7 @@ pub mod traffic;
 pub mod wheel;
 
 pub use bucket::TokenBucket;
-pub use changes::{Changes, SessionChange};
+pub use changes::{Changes, SessionChange, SessionEvent};
 pub use counter::{Count, Counter};
 pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match};
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};

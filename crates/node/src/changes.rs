@@ -1,6 +1,7 @@
 //! What changes in the node, for users who watch.
 
 use signalbox_core::SessionChange;
+use signalbox_gist::engine::{ChannelId, PeerChange};
 use signalbox_resources::GrantId;
 
 use crate::node::Node;
@@ -9,8 +10,12 @@ use crate::protocols::ProtocolId;
 /// A change of the node's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A session of a protocol appeared or disappeared.
+    /// A session of a protocol appeared, changed or disappeared.
     Session(ProtocolId, SessionChange),
+    /// A peer of GIST appeared or disappeared.
+    Peer(PeerChange),
+    /// The messaging association of this channel appeared, changed its state or disappeared.
+    Association(ChannelId),
     /// A reservation was made, changed or ended. It ended if admission control does not hold it any more.
     Reservation(GrantId),
 }
@@ -22,12 +27,24 @@ impl Node {
         for changes in self.protocols.iter_mut().filter_map(|protocol| protocol.changes()) {
             changes.watch(on);
         }
+        if let Some(gist) = self.protocols.gist_mut() {
+            gist.engine.peer_changes().watch(on);
+            gist.engine.association_changes().watch(on);
+        }
     }
 
-    /// The next change. Changes of one protocol come in their order; those of reservations come first.
+    /// The next change. Changes of one kind come in their order; those of reservations come first.
     pub fn next_change(&mut self) -> Option<Change> {
         if let Some(grant) = self.resources.changes().take() {
             return Some(Change::Reservation(grant));
+        }
+        if let Some(gist) = self.protocols.gist_mut() {
+            if let Some(peer) = gist.engine.peer_changes().take() {
+                return Some(Change::Peer(peer));
+            }
+            if let Some(channel) = gist.engine.association_changes().take() {
+                return Some(Change::Association(channel));
+            }
         }
         ProtocolId::ALL.iter().find_map(|id| {
             let change = self.protocols.get_mut(*id)?.changes()?.take()?;
@@ -39,6 +56,9 @@ impl Node {
     pub fn changes_lost(&mut self) -> u64 {
         let protocols = self.protocols.iter_mut().filter_map(|protocol| protocol.changes());
         let lost: u64 = protocols.map(|changes| changes.take_lost()).sum();
-        lost + self.resources.changes().take_lost()
+        let gist = self.protocols.gist_mut().map_or(0, |gist| {
+            gist.engine.peer_changes().take_lost() + gist.engine.association_changes().take_lost()
+        });
+        lost + gist + self.resources.changes().take_lost()
     }
 }

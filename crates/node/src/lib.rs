@@ -67,8 +67,8 @@ pub use protocols::{
 pub mod gist {
     pub use signalbox_gist::engine::{
         ANY_INTERFACE, AssociationConfig, AssociationState, AssociationView, ChannelId, Config, ConfigError,
-        DirectionView, IngressFilter, Installation, OwnAddress, PeerView, PeeringPolicy, Registration, Role,
-        RoutingState, SessionView, Transport, Validity,
+        DirectionView, IngressFilter, Installation, OwnAddress, PeerChange, PeerView, PeeringPolicy,
+        Registration, Role, RoutingState, SessionView, Transport, Validity,
     };
 
     /// The authorised peer database.

@@ -5,8 +5,8 @@ use signalbox_api::v1::Endpoint;
 use signalbox_core::Mri;
 use signalbox_core::node::Interface;
 use signalbox_node::gist::{
-    AssociationState, AssociationView, DirectionView, PeerView, Role, RoutingState, SessionView, Transport,
-    Validity,
+    AssociationState, AssociationView, DirectionView, PeerChange, PeerView, Role, RoutingState, SessionView,
+    Transport, Validity,
 };
 
 use crate::types::{count, flow, identity, interface, micros, session_id};
@@ -79,6 +79,13 @@ pub fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
         interface: interface(interfaces, peer.ifindex),
         routing_states: peer.sessions,
     }
+}
+
+/// A peer that appears or disappears. `routing_states` is the number of pieces of routing state that point to it now.
+#[must_use]
+pub fn changed_peer(change: &PeerChange, routing_states: u32, interfaces: &[Interface]) -> v1::Peer {
+    let PeerChange { identity, address, ifindex, .. } = change;
+    peer(&PeerView { identity, address: *address, ifindex: *ifindex, sessions: routing_states }, interfaces)
 }
 
 /// A messaging association.

@@ -1955,7 +1955,8 @@ pub struct WatchEventsRequest {
     /// What is wanted. Empty: all.
     #[prost(enumeration = "WatchKind", repeated, tag = "2")]
     pub kinds: ::prost::alloc::vec::Vec<i32>,
-    /// Whether to begin with an event for each reservation and each interface that stands.
+    /// Whether to begin with an event for each reservation, interface, peer and association that stands. Sessions are listed by
+    /// the services of their protocols.
     #[prost(bool, tag = "3")]
     pub initial_state: bool,
 }
@@ -1977,7 +1978,10 @@ pub struct WatchEventsResponse {
     /// what the client knows may be wrong: list again, or watch again with `initial_state`.
     #[prost(uint64, tag = "2")]
     pub lost: u64,
-    #[prost(oneof = "watch_events_response::Event", tags = "3, 4, 5, 6, 7, 8, 9")]
+    #[prost(
+        oneof = "watch_events_response::Event",
+        tags = "3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 24"
+    )]
     pub event: ::core::option::Option<watch_events_response::Event>,
 }
 /// Nested message and enum types in `WatchEventsResponse`.
@@ -1998,6 +2002,16 @@ pub mod watch_events_response {
         SessionOpened(super::SessionOpened),
         #[prost(message, tag = "9")]
         SessionClosed(super::SessionClosed),
+        #[prost(message, tag = "20")]
+        SessionChanged(super::SessionChanged),
+        #[prost(message, tag = "21")]
+        PeerAppeared(super::PeerAppeared),
+        #[prost(message, tag = "22")]
+        PeerRemoved(super::PeerRemoved),
+        #[prost(message, tag = "23")]
+        AssociationChanged(super::AssociationChanged),
+        #[prost(message, tag = "24")]
+        AssociationRemoved(super::AssociationRemoved),
     }
 }
 impl ::prost::Name for WatchEventsResponse {
@@ -2126,6 +2140,92 @@ impl ::prost::Name for SessionClosed {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.SessionClosed".into()
+    }
+}
+/// The state of a session is different. GIST: routing state was installed, has another peer, or ended in one direction; QoS NSLP: a
+/// reservation was made, confirmed or torn down; RSVP: a sender or a reservation appeared or disappeared. A refresh is no
+/// change. The lists of the protocol have the state.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionChanged {
+    #[prost(enumeration = "Protocol", tag = "1")]
+    pub protocol: i32,
+    #[prost(string, tag = "2")]
+    pub session: ::prost::alloc::string::String,
+    #[prost(uint32, optional, tag = "3")]
+    pub nslp_id: ::core::option::Option<u32>,
+}
+impl ::prost::Name for SessionChanged {
+    const NAME: &'static str = "SessionChanged";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.SessionChanged".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.SessionChanged".into()
+    }
+}
+/// A GIST node became a peer: routing state points to it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerAppeared {
+    #[prost(message, optional, tag = "1")]
+    pub peer: ::core::option::Option<super::gist::v1::Peer>,
+}
+impl ::prost::Name for PeerAppeared {
+    const NAME: &'static str = "PeerAppeared";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PeerAppeared".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PeerAppeared".into()
+    }
+}
+/// No routing state points to the peer any more, and nobody can send to it by its SII handle. `routing_states` is 0.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerRemoved {
+    #[prost(message, optional, tag = "1")]
+    pub peer: ::core::option::Option<super::gist::v1::Peer>,
+}
+impl ::prost::Name for PeerRemoved {
+    const NAME: &'static str = "PeerRemoved";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PeerRemoved".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PeerRemoved".into()
+    }
+}
+/// A messaging association was opened or accepted, its state is different, or its peer is known now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AssociationChanged {
+    #[prost(message, optional, tag = "1")]
+    pub association: ::core::option::Option<super::gist::v1::Association>,
+}
+impl ::prost::Name for AssociationChanged {
+    const NAME: &'static str = "AssociationChanged";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.AssociationChanged".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.AssociationChanged".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AssociationRemoved {
+    /// `channel` of the association.
+    #[prost(uint64, tag = "1")]
+    pub channel: u64,
+}
+impl ::prost::Name for AssociationRemoved {
+    const NAME: &'static str = "AssociationRemoved";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.AssociationRemoved".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.AssociationRemoved".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2313,6 +2413,10 @@ pub enum WatchKind {
     Reservations = 1,
     Interfaces = 2,
     Sessions = 3,
+    /// GIST's peers.
+    Peers = 10,
+    /// GIST's messaging associations.
+    Associations = 11,
 }
 impl WatchKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -2325,6 +2429,8 @@ impl WatchKind {
             Self::Reservations => "WATCH_KIND_RESERVATIONS",
             Self::Interfaces => "WATCH_KIND_INTERFACES",
             Self::Sessions => "WATCH_KIND_SESSIONS",
+            Self::Peers => "WATCH_KIND_PEERS",
+            Self::Associations => "WATCH_KIND_ASSOCIATIONS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -2334,6 +2440,8 @@ impl WatchKind {
             "WATCH_KIND_RESERVATIONS" => Some(Self::Reservations),
             "WATCH_KIND_INTERFACES" => Some(Self::Interfaces),
             "WATCH_KIND_SESSIONS" => Some(Self::Sessions),
+            "WATCH_KIND_PEERS" => Some(Self::Peers),
+            "WATCH_KIND_ASSOCIATIONS" => Some(Self::Associations),
             _ => None,
         }
     }
@@ -2496,7 +2604,8 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "ListInterfaces"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// What stands, then every change: of reservations, interfaces and sessions. The stream ends with the call or the daemon.
+        /// What stands, then every change: of reservations, interfaces, sessions, and of GIST's peers and associations. The stream
+        /// ends with the call or the daemon.
         pub async fn watch_events(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchEventsRequest>,
@@ -2663,7 +2772,8 @@ pub mod node_server {
             >
             + std::marker::Send
             + 'static;
-        /// What stands, then every change: of reservations, interfaces and sessions. The stream ends with the call or the daemon.
+        /// What stands, then every change: of reservations, interfaces, sessions, and of GIST's peers and associations. The stream
+        /// ends with the call or the daemon.
         async fn watch_events(
             &self,
             request: tonic::Request<super::WatchEventsRequest>,

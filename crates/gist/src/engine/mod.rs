@@ -86,6 +86,7 @@ pub use association::{AssociationConfig, AssociationState, AssociationView};
 pub use config::{ANY_INTERFACE, Config, ConfigError, IngressFilter, Installation, OwnAddress};
 pub use counters::Counters;
 pub use io::{ChannelClosed, ChannelId, Input, Next, Output, PeeringPolicy, Registration, Transport};
+pub use peers::PeerChange;
 pub use view::{DirectionView, PeerView, Role, RoutingState, SessionView, Validity};
 
 /// One GIST node.
@@ -270,6 +271,16 @@ impl Gist {
     /// The list of sessions that appear and disappear, to watch and to take from.
     pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
         &mut self.changes
+    }
+
+    /// The list of peers that appear and disappear, to watch and to take from.
+    pub const fn peer_changes(&mut self) -> &mut Changes<PeerChange> {
+        &mut self.peers.changes
+    }
+
+    /// The list of channels whose association appears, changes its state or disappears, to watch and to take from.
+    pub const fn association_changes(&mut self) -> &mut Changes<ChannelId> {
+        &mut self.associations.changes
     }
 
     /// Counts since the start.

@@ -9,7 +9,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::shares::{Shares, source};
 use signalbox_core::slab::Full;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{Changes, IfIndex, Time};
 use tracing::field::{DisplayValue, display};
 
 use super::record::NONE;
@@ -35,6 +35,26 @@ impl Peer {
     /// Whether it is the node with this identity and address.
     pub(crate) fn is_node(&self, identity: &[u8], address: IpAddr) -> bool {
         *self.identity == *identity && self.address.ip() == address
+    }
+}
+
+/// A peer appears in the table of peers, or disappears from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerChange {
+    /// Its identity.
+    pub identity: Box<[u8]>,
+    /// Its address and UDP port.
+    pub address: SocketAddr,
+    /// Interface towards it.
+    pub ifindex: IfIndex,
+    /// Whether it appears.
+    pub appeared: bool,
+}
+
+impl PeerChange {
+    fn of(peer: &Peer, appeared: bool) -> Self {
+        let Peer { identity, address, ifindex } = peer.clone();
+        Self { identity, address, ifindex, appeared }
     }
 }
 
@@ -68,6 +88,8 @@ pub(crate) struct Peers {
     sources: Interner<IpAddr>,
     /// Former peers with one reference until this time, so that their SII handles stay valid.
     retired: VecDeque<(Stamp, u32)>,
+    /// Peers that appeared and disappeared, while somebody watches.
+    pub(crate) changes: Changes<PeerChange>,
 }
 
 impl Peers {
@@ -84,6 +106,7 @@ impl Peers {
             // There are at most as many sources as peers.
             sources: Interner::new(limit, hasher),
             retired: VecDeque::new(),
+            changes: Changes::default(),
         }
     }
 
@@ -110,6 +133,9 @@ impl Peers {
             }
             if let Some(own_addresses) = self.own_addresses.get_mut(at) {
                 *own_addresses = None;
+            }
+            if let Some(peer) = self.peers.lookup(id) {
+                self.changes.note(|| PeerChange::of(peer, true));
             }
         }
         let Ok(of) = self.sources.intern(source(nli.interface)) else {
@@ -179,6 +205,7 @@ impl Peers {
         {
             let source = source(peer.address.ip());
             self.shares.release(source);
+            self.changes.note(|| PeerChange::of(peer, false));
         }
         self.peers.release(id);
     }

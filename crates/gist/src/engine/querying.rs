@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::{Span, Stamp};
+use signalbox_core::{Direction, SessionChange};
 
 use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
@@ -260,6 +260,7 @@ impl Gist {
     /// GIST-7.1.2-03, GIST-7.1.2-04, GIST-B.4-02, GIST-B.4-03.
     pub(super) fn notify_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
         let Some(record) = self.records.get(key) else { return };
+        self.changes.note(|| SessionChange::changed(record.session.to_string()).of(record.nslp));
         if let Some(sii) = self.peers.sii(record.half(direction).peer) {
             self.notify(key, direction, NetworkEvent::Good(sii));
         }

@@ -96,6 +96,9 @@ impl Gist {
         }
         self.peers.retire(half.peer, Stamp::after(self.now + self.config.sii_retention));
         self.peers.release_egress(half.egress);
+        if !record.is_empty() {
+            self.changes.note(|| SessionChange::changed(record.session.to_string()).of(record.nslp));
+        }
         self.settle(key);
     }
 

@@ -28,6 +28,11 @@ impl Instances {
         slots.filter_map(|(id, slot)| Some((*id, slot?.size())))
     }
 
+    /// The instance of GIST, which has peers and associations to watch.
+    pub(crate) fn gist_mut(&mut self) -> Option<&mut super::gist::Instance> {
+        self.gist.as_deref_mut()
+    }
+
     /// Those that the node runs, in the order of the table.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut dyn Protocol> {
         self.slots_mut().into_iter().flatten()

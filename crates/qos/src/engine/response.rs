@@ -1,8 +1,8 @@
 //! RESPONSEs, and the requests that wait for them (RFC 5974 §5.4.3, §5.2.4).
 
-use signalbox_core::Direction;
 use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
+use signalbox_core::{Direction, SessionChange};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -69,6 +69,9 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let about_now = by_rsn || message.rii.is_some_and(|rii| session.is_about_now(rii));
         if succeeded && about_reserve && about_now && !from_old && session.stage == Stage::Reserved {
+            if !session.marks.has(Marks::CONFIRMED) {
+                self.changes.note(|| SessionChange::changed(session.id.to_string()));
+            }
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::ONCE_CONFIRMED, true);
             session.waits_for = None;

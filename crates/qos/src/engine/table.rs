@@ -67,6 +67,7 @@ impl Qos {
                 to = ?stage,
                 "session state changed"
             );
+            self.changes.note(|| SessionChange::changed(session.id.to_string()));
         }
         session.stage = stage;
         match (was, is) {

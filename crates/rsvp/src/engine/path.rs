@@ -130,6 +130,7 @@ impl Rsvp {
         if let Some(sender) = self.senders.get_mut(key) {
             sender.held_by = iface;
         }
+        self.note_changed(session);
         let Some(hop) = self.share_hop(contents.hop) else {
             self.remove_sender(key);
             self.close_if_idle(session);

@@ -224,6 +224,17 @@ impl Rsvp {
         self.addresses.release(dest, v6);
     }
 
+    /// A sender or a reservation of a session appears or disappears.
+    pub(super) fn note_changed(&mut self, session: Key) {
+        let Self { sessions, addresses, changes, .. } = self;
+        let Some(record) = sessions.get(session) else { return };
+        changes.note(|| {
+            let dest = addresses.unpack(record.dest, record.v6);
+            let Session { protocol, kind, port, .. } = *record;
+            SessionChange::changed(wire::Session { dest, protocol, kind, port }.to_string())
+        });
+    }
+
     /// The SESSION of a record.
     pub(super) fn session_of(&self, record: &Session) -> wire::Session {
         wire::Session {
@@ -393,6 +404,7 @@ impl Rsvp {
                 self.hand_over_refresh(session, hop, at);
             }
             self.hop_left(session, hop);
+            self.note_changed(session);
         }
     }
 
@@ -474,6 +486,7 @@ impl Rsvp {
             tracing::debug!(session = %self.logged(session), reason = "table of reservations full", "reservation not created");
             return Err(Refusal::Full);
         };
+        self.note_changed(session);
         if let Some(sender) = sender.and_then(|sender| self.senders.get_mut(sender)) {
             sender.branches = key.index();
         }
@@ -528,6 +541,9 @@ impl Rsvp {
             if record.reserved == 0 {
                 record.style = None;
             }
+        }
+        if let Some(session) = self.sessions.key_of(session) {
+            self.note_changed(session);
         }
     }
 

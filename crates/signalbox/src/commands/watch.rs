@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use signalbox_api::gist::v1::Peer;
 use signalbox_api::v1;
 use signalbox_api::v1::node_client::NodeClient;
 use signalbox_api::v1::watch_events_response::Event;
@@ -14,7 +15,7 @@ use crate::arguments::{NodeArgs, OutputArgs, values};
 use crate::client::{self, Stop, answer, block_on, refusal};
 use crate::exit::{Exit, exit_status};
 use crate::print::style::{Tone, paint};
-use crate::print::{enum_text, flows, json_event, or_dash, rate};
+use crate::print::{enum_text, flows, identifier, json_event, or_dash, rate};
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -42,9 +43,13 @@ enum What {
     Reservations,
     /// Interfaces: their state and capacity.
     Interfaces,
-    /// Sessions of all protocols, when their state appears and disappears.
+    /// Sessions of all protocols, when their state appears, changes and disappears.
     Sessions,
-    /// Sessions of GIST.
+    /// Peers of GIST.
+    Peers,
+    /// Messaging associations of GIST.
+    Associations,
+    /// Sessions, peers and associations of GIST.
     Gist,
     /// Sessions and reservations of the QoS NSLP.
     Qos,
@@ -70,7 +75,12 @@ impl What {
             Self::Reservations => (vec![v1::WatchKind::Reservations], None),
             Self::Interfaces => (vec![v1::WatchKind::Interfaces], None),
             Self::Sessions => (vec![v1::WatchKind::Sessions], None),
-            Self::Gist => (vec![v1::WatchKind::Sessions], Some(v1::Protocol::Gist)),
+            Self::Peers => (vec![v1::WatchKind::Peers], None),
+            Self::Associations => (vec![v1::WatchKind::Associations], None),
+            Self::Gist => {
+                let kinds = [v1::WatchKind::Sessions, v1::WatchKind::Peers, v1::WatchKind::Associations];
+                (kinds.to_vec(), Some(v1::Protocol::Gist))
+            }
             Self::Qos => {
                 (vec![v1::WatchKind::Sessions, v1::WatchKind::Reservations], Some(v1::Protocol::Qos))
             }
@@ -150,7 +160,29 @@ fn line(event: &Event) -> Option<String> {
         }
         Event::SessionOpened(opened) => session(opened.protocol(), opened.nslp_id, &opened.session, "opened"),
         Event::SessionClosed(closed) => session(closed.protocol(), closed.nslp_id, &closed.session, "closed"),
+        Event::SessionChanged(changed) => {
+            session(changed.protocol(), changed.nslp_id, &changed.session, "changed")
+        }
+        Event::PeerAppeared(appeared) => peer(appeared.peer.as_ref()?, "appeared"),
+        Event::PeerRemoved(removed) => peer(removed.peer.as_ref()?, "removed"),
+        Event::AssociationChanged(changed) => {
+            let row = changed.association.as_ref()?;
+            format!(
+                "gist association {} with {}: {}, {}",
+                row.channel,
+                or_dash(row.peer.as_ref().map(|peer| &peer.address)),
+                enum_text(row.stack().as_str_name(), "STACK_"),
+                enum_text(row.state().as_str_name(), "ASSOCIATION_STATE_"),
+            )
+        }
+        Event::AssociationRemoved(removed) => format!("gist association {}: removed", removed.channel),
     })
+}
+
+fn peer(row: &Peer, what: &str) -> String {
+    let interface = or_dash(row.interface.as_ref().map(|interface| &interface.name));
+    let address = or_dash(row.peer.as_ref().map(|peer| &peer.address));
+    format!("gist peer {} at {address} by {interface}: {what}", identifier(&row.peer_identity))
 }
 
 fn session(protocol: v1::Protocol, nslp_id: Option<u32>, session: &str, what: &str) -> String {
@@ -172,6 +204,10 @@ mod tests {
         let opened =
             v1::SessionOpened { protocol: v1::Protocol::Gist.into(), session: "ab".into(), nslp_id: Some(1) };
         assert_eq!(line(&Event::SessionOpened(opened)).unwrap(), "gist session ab of NSLPID 1: opened");
+        let removed = v1::PeerRemoved { peer: Some(Peer { peer_identity: vec![0xab], ..Peer::default() }) };
+        assert_eq!(line(&Event::PeerRemoved(removed)).unwrap(), "gist peer ab at - by -: removed");
+        let removed = v1::AssociationRemoved { channel: 7 };
+        assert_eq!(line(&Event::AssociationRemoved(removed)).unwrap(), "gist association 7: removed");
         let interface =
             v1::Interface { up: true, capacity_octets_per_s: Some(1_250_000), ..Default::default() };
         let changed = Event::InterfaceChanged(v1::InterfaceChanged { interface: Some(interface) });

@@ -3,9 +3,10 @@
 
 use signalbox_api::v1;
 use signalbox_api::v1::watch_events_response::Event;
-use signalbox_core::SessionChange;
 use signalbox_core::node::Interface;
+use signalbox_core::{SessionChange, SessionEvent};
 use signalbox_node::{Change, Node};
+use signalbox_show::gist;
 use tokio::sync::mpsc;
 
 use crate::api::{held, node, types};
@@ -109,15 +110,36 @@ fn event(node: &Node, interfaces: &[Interface], change: Change) -> Event {
             }),
             None => Event::ReservationEnded(v1::ReservationEnded { id: held::id(grant) }),
         },
-        Change::Session(protocol, SessionChange { session, nslp, opened }) => {
+        Change::Session(protocol, SessionChange { session, nslp, what }) => {
             let protocol = types::protocol(protocol).into();
             let nslp_id = nslp.map(|nslp| nslp.0.into());
-            if opened {
-                Event::SessionOpened(v1::SessionOpened { protocol, session, nslp_id })
-            } else {
-                Event::SessionClosed(v1::SessionClosed { protocol, session, nslp_id })
+            match what {
+                SessionEvent::Opened => {
+                    Event::SessionOpened(v1::SessionOpened { protocol, session, nslp_id })
+                }
+                SessionEvent::Changed => {
+                    Event::SessionChanged(v1::SessionChanged { protocol, session, nslp_id })
+                }
+                SessionEvent::Closed => {
+                    Event::SessionClosed(v1::SessionClosed { protocol, session, nslp_id })
+                }
             }
         }
+        Change::Peer(change) => {
+            // A peer appears with the piece of routing state that points to it.
+            let peer = Some(gist::changed_peer(&change, change.appeared.into(), interfaces));
+            if change.appeared {
+                Event::PeerAppeared(v1::PeerAppeared { peer })
+            } else {
+                Event::PeerRemoved(v1::PeerRemoved { peer })
+            }
+        }
+        Change::Association(channel) => match node.gist().and_then(|gist| gist.association(channel)) {
+            Some(row) => Event::AssociationChanged(v1::AssociationChanged {
+                association: Some(gist::association(&row)),
+            }),
+            None => Event::AssociationRemoved(v1::AssociationRemoved { channel: channel.0 }),
+        },
     }
 }
 

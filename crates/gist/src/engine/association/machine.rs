@@ -64,6 +64,8 @@ impl Associations {
             association.state = State::Connected;
             association.silence = silence;
             association.unused = (association.sessions == 0).then_some(now + idle_after);
+            let channel = association.channel;
+            self.changes.note(|| channel);
         }
         self.arm(index);
     }
@@ -220,6 +222,8 @@ impl Gist {
         association.setup = None;
         association.silence = silence;
         association.start_send_hello(now, rng);
+        let channel = association.channel;
+        self.associations.changes.note(|| channel);
         self.counters.associations_opened += 1;
         self.flush_queue(index);
         self.associations.arm(index);
@@ -236,6 +240,8 @@ impl Gist {
         association_transition!(association, State::Idle, "no session uses it");
         association.state = State::Idle;
         association.no_hello = Some(now + hold_time);
+        let channel = association.channel;
+        self.associations.changes.note(|| channel);
     }
 
     /// Rule 8, `er_MAConnect`, `er_MAFailure`, `to_NoHello`: routing state machines and applications are notified, and the

@@ -36,7 +36,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{IfIndex, NslpId, Time};
+use signalbox_core::{Changes, IfIndex, NslpId, Time};
 
 use super::io::{ChannelId, Transport};
 use super::record::NONE;
@@ -203,6 +203,8 @@ pub(super) struct Associations {
     unsent: usize,
     next_channel: u64,
     next_hello_id: u32,
+    /// Channels of associations that appeared, changed their state or disappeared, while somebody watches.
+    pub(super) changes: Changes<ChannelId>,
 }
 
 /// A number of octets as a number of rows of [`Shares`].
@@ -238,6 +240,7 @@ impl Associations {
             unsent: 0,
             next_channel: 1,
             next_hello_id: rng.u32(),
+            changes: Changes::default(),
             config,
         }
     }
@@ -299,6 +302,7 @@ impl Associations {
     /// Inserts a new association. `None`: the table is full.
     fn insert(&mut self, association: Association) -> Option<u32> {
         let (channel, transport) = (association.channel.0, association.transport);
+        self.changes.note(|| association.channel);
         let index = self.slab.insert(association).ok()?.index();
         if let Some(count) = self.counts.get_mut(transport as usize) {
             *count += 1;
@@ -317,6 +321,8 @@ impl Associations {
         let Some(association) = self.get_mut(index) else { return };
         if association.peer.is_none() {
             association.peer = Some(name);
+            let channel = association.channel;
+            self.changes.note(|| channel);
             self.index_peer(index);
         }
     }
@@ -336,6 +342,8 @@ impl Associations {
     fn remove(&mut self, key: Key) -> Option<Association> {
         let association = self.slab.get(key)?;
         debug_assert_eq!(association.first, NONE);
+        let channel = association.channel;
+        self.changes.note(|| channel);
         let index = key.index();
         self.by_channel.remove(self.hasher.hash_one(&association.channel.0), |other| other == index);
         if let Some(name) = &association.peer {

@@ -77,6 +77,13 @@ impl Gist {
         self.associations.slab.walk(from, |_, association| visit(self.association_view(association)))
     }
 
+    /// The association of a channel.
+    #[must_use]
+    pub fn association(&self, channel: ChannelId) -> Option<AssociationView<'_>> {
+        let key = self.associations.of_channel(channel)?;
+        self.associations.slab.get(key).map(|association| self.association_view(association))
+    }
+
     fn association_view<'a>(&self, x: &'a Association) -> AssociationView<'a> {
         let left = |timer: Option<signalbox_core::Time>| timer.map(|at| at.since(self.now));
         AssociationView {

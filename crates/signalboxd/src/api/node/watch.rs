@@ -3,6 +3,7 @@
 use signalbox_api::v1;
 use signalbox_api::v1::watch_events_response::Event;
 use signalbox_core::IfIndex;
+use signalbox_show::gist as show;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -33,6 +34,13 @@ impl Filter {
             Event::InterfaceChanged(_) | Event::InterfaceRemoved(_) => (v1::WatchKind::Interfaces, None),
             Event::SessionOpened(opened) => (v1::WatchKind::Sessions, Some(opened.protocol)),
             Event::SessionClosed(closed) => (v1::WatchKind::Sessions, Some(closed.protocol)),
+            Event::SessionChanged(changed) => (v1::WatchKind::Sessions, Some(changed.protocol)),
+            Event::PeerAppeared(_) | Event::PeerRemoved(_) => {
+                (v1::WatchKind::Peers, Some(v1::Protocol::Gist.into()))
+            }
+            Event::AssociationChanged(_) | Event::AssociationRemoved(_) => {
+                (v1::WatchKind::Associations, Some(v1::Protocol::Gist.into()))
+            }
         };
         (self.kinds.is_empty() || self.kinds.contains(&kind.into()))
             && protocol.is_none_or(|one| self.protocols.is_empty() || self.protocols.contains(&one))
@@ -100,6 +108,48 @@ async fn state(handle: &LoopHandle, filter: &Filter, out: &Out) -> Result<(), Op
         let (rows, next) = page.await?;
         for row in rows {
             let event = Event::ReservationChanged(v1::ReservationChanged { reservation: Some(row) });
+            send(filter, out, event).await?;
+        }
+        from = next;
+    }
+    gist_state(handle, filter, out).await
+}
+
+/// Sends the peers and associations of GIST.
+async fn gist_state(handle: &LoopHandle, filter: &Filter, out: &Out) -> Result<(), Option<Status>> {
+    let mut from = Some(0);
+    while let Some(start) = from {
+        let page = handle.query(move |view| {
+            let mut rows = Vec::new();
+            let next = view.node.gist().and_then(|gist| {
+                gist.walk_peers(start, |row| {
+                    rows.push(show::peer(&row, view.kernel.interfaces()));
+                    rows.len() < ROWS
+                })
+            });
+            (rows, next)
+        });
+        let (rows, next) = page.await?;
+        for row in rows {
+            send(filter, out, Event::PeerAppeared(v1::PeerAppeared { peer: Some(row) })).await?;
+        }
+        from = next;
+    }
+    let mut from = Some(0);
+    while let Some(start) = from {
+        let page = handle.query(move |view| {
+            let mut rows = Vec::new();
+            let next = view.node.gist().and_then(|gist| {
+                gist.walk_associations(start, |row| {
+                    rows.push(show::association(&row));
+                    rows.len() < ROWS
+                })
+            });
+            (rows, next)
+        });
+        let (rows, next) = page.await?;
+        for row in rows {
+            let event = Event::AssociationChanged(v1::AssociationChanged { association: Some(row) });
             send(filter, out, event).await?;
         }
         from = next;
