@@ -232,8 +232,8 @@ async fn a_watcher_gets_the_state_and_then_changes() {
     let call = tokio::spawn(async move { client.watch_events(request).await });
     let Some(LoopRequest::Watch(changes)) = rig.requests.recv().await else { panic!("no watch") };
     let mut events = call.await.unwrap().unwrap().into_inner();
-    // The interfaces and the reservations that stand.
-    for _ in 0..2 {
+    // The interfaces, reservations, peers and associations that stand.
+    for _ in 0..4 {
         let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
         rig.run(query);
     }
