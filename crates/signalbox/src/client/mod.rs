@@ -79,6 +79,7 @@ pub(crate) fn refusal(status: Status) -> anyhow::Error {
         | Code::PermissionDenied
         | Code::FailedPrecondition
         | Code::ResourceExhausted
+        | Code::Aborted
         | Code::Unavailable => status.message().to_owned(),
         Code::Unimplemented => {
             "the daemon does not have this call: its protocol does not run, or the daemon is older than this command"
