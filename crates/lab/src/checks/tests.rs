@@ -258,7 +258,7 @@ fn a_clean_end_leaves_everything_as_it_was() {
 fn a_program_is_judged_by_its_lines_and_its_end() {
     let text = "output = 'program'\nlines = ['one {h2}', { type = 'granted', hops = [{ address = '{r1}' }] }]\nnever = [{ type = 'lost' }]";
     let (check, empty) = evidence(text);
-    fails(&check, &empty, "nothing ran as");
+    fails(&check, &empty, "was not taken");
     let granted = r#"{"type":"granted","hops":[{"address":"10.0.1.2","rate":1}]}"#;
     let tried = |lines: [&str; 3], code: Option<i32>, why: Option<&str>| {
         let (_, mut evidence) = evidence(text);
