@@ -96,7 +96,7 @@ impl Step for Reserve {
 
     fn unsimulated(&self) -> Option<String> {
         if self.signaling.as_ref() != qos_nslp().as_ref() {
-            return Some(format!("{} reserves by a receiver, which is a program", self.signaling.as_ref()));
+            return Some(format!("the simulator reserves by qos, not by {}", self.signaling.as_ref()));
         }
         if *self.flows.as_ref() > 1 {
             return Some("the simulator has no `flows`".to_owned());
