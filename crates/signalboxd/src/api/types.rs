@@ -7,7 +7,9 @@ use signalbox_api::v1;
 use signalbox_core::Direction;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Prefix;
-pub(crate) use signalbox_show::types::{flow, identity, interface, micros, owner, protocol, session_id};
+pub(crate) use signalbox_show::types::{
+    filter, flow, identity, interface, micros, owner, protocol, session_id,
+};
 
 use super::errors::Wrong;
 
