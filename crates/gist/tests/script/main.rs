@@ -22,4 +22,3 @@ mod routes;
 mod send;
 mod sender;
 mod upstream;
-mod watch;
