@@ -103,7 +103,11 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
     keys.key(
         "protocols",
         &mut rule.signaling,
-        list(choice(&[("qos", ReserverId::QOS), ("rsvp", ReserverId::RSVP)])),
+        list(choice(&[
+            ("qos", ReserverId::QOS),
+            ("rsvp", ReserverId::RSVP),
+            ("boomerang", ReserverId::BOOMERANG),
+        ])),
         "Signaling protocols of the request.",
     );
     keys.key("from", &mut rule.from, list(network()), "Prefixes of the requester's address.");

@@ -607,6 +607,31 @@ fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
     assert!(keys.len() == 1 && keys[0].starts_with("node.toml:5:"), "{relaxed:?}");
 }
 
+#[test]
+fn boomerang_has_whole_seconds_rules_and_a_warning() {
+    let runs = "node.protocols = [\"boomerang\"]\n";
+    let bare = warnings(runs);
+    assert!(bare.len() == 1 && bare[0].contains("boomerang.prove_return: open to strangers"), "{bare:?}");
+    assert_eq!(warnings(&format!("{runs}[boomerang]\nprove_return = true\n")), Vec::<String>::new());
+    let text = "[boomerang]\nrefresh = \"3s\"\nhold_multiple = 2\nrouter_alert = { ipv4 = false, ipv6 = 65534 }\n\
+                [interfaces.eth1]\nboomerang.trusted = false\n[interfaces.\"*\"]\nboomerang.trusted = true\n\
+                [[policy.rules]]\naction = \"allow\"\nprotocols = [\"boomerang\"]\n";
+    let node = settings(&format!("{runs}{text}"));
+    let config = node.boomerang.unwrap();
+    assert_eq!((config.refresh, config.hold, config.router_alert), (3, 2.0, false));
+    assert_eq!((config.router_alert_v6, config.trusted_elsewhere), (Some(65_534), true));
+    assert_eq!(config.trusted.into_iter().collect::<Vec<_>>(), [("eth1".to_owned(), false)]);
+    assert_eq!(node.resources.rules[0].signaling, [signalbox_core::ReserverId::BOOMERANG]);
+    for (wrong, part) in [
+        ("refresh = \"1500ms\"", "whole seconds"),
+        ("refresh = \"10m\"", "1s to"),
+        ("router_alert.ipv6 = 1", "65503 to 65534"),
+    ] {
+        let found = read(&format!("{runs}[boomerang]\n{wrong}\n")).unwrap_err();
+        assert!(found.iter().any(|one| one.contains(part)), "{wrong}: {found:?}");
+    }
+}
+
 /// A name that no interface has was silent before, and its reservations were refused.
 #[test]
 fn a_table_of_an_absent_interface_is_a_mistake_where_enforcement_is_required() {
