@@ -24,6 +24,8 @@ pub(crate) struct Boomerang;
 struct Reservation {
     handle: LoopHandle,
     opened: Opened<Reservations>,
+    /// An event that came before the call was answered.
+    first: Option<BoomerangEvent>,
     bidirectional: bool,
     dscp: u8,
     granted: bool,
@@ -47,8 +49,9 @@ impl Reserver for Boomerang {
         let request = convert::request(open)?;
         let dscp = request.dscp;
         let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Open(request)).await?;
-        // What the node rejects at once is the first event.
-        if let Some(BoomerangEvent::Rejected(why)) = opened.events.waiting() {
+        // What the node rejects at once is the first event; a short loop has its answer by now.
+        let first = opened.events.waiting();
+        if let Some(BoomerangEvent::Rejected(why)) = first {
             return Err(convert::rejected(why));
         }
         let started = v1::ReserveStarted {
@@ -61,6 +64,7 @@ impl Reserver for Boomerang {
         let standing = Reservation {
             handle,
             opened,
+            first,
             bidirectional: open.bidirectional,
             dscp,
             granted: false,
@@ -107,6 +111,9 @@ impl Reservation {
 #[tonic::async_trait]
 impl Standing for Reservation {
     async fn next(&mut self) -> Result<Event, Status> {
+        if let Some(first) = self.first.take() {
+            return self.event(first);
+        }
         loop {
             let ends = self.ends;
             let end = async {
