@@ -3,6 +3,7 @@ observer that measures how long the router keeps single messages, as the paper o
 
     boomerang.py generate FAR_END N...    at the initiating node: fills the router up to each N, and then makes and releases one
                                           more reservation thirty times, with pauses, beside a ping of the same size
+    boomerang.py ping FAR_END N           sends Echoes as every ping does, and prints how many came back
     boomerang.py observe                  at the router: prints a line of JSON for each N and kind of message
 
 The wire format is that of docs/wire/boomerang.md.
@@ -97,6 +98,22 @@ def generate(far_end, sizes):
     link.send(request(MEASURED, LAST, 0, 0, own, there, OTHER))
 
 
+def ping(far_end, count):
+    link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    link.connect((far_end, 0))
+    own, there = (socket.inet_aton(address) for address in (link.getsockname()[0], far_end))
+    came = 0
+    for number in range(count):
+        link.send(request(FILLING, number, number, RATE, own, there, OTHER))
+        while select.select([link], [], [], 1)[0]:
+            packet = link.recv(2048)
+            octets = packet[4 * (packet[0] & 15):]
+            if octets[0] == 0 and octets[4:8] == struct.pack("!HH", FILLING, number):
+                came += 1
+                break
+    print(f"{came} of {count} came back", flush=True)
+
+
 def observe(sizes):
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(0x0003))
     # Echo Requests with the identifier of the measured ones, without IP options.
@@ -138,5 +155,7 @@ if __name__ == "__main__":
     what, *rest = sys.argv[1:]
     if what == "generate":
         generate(rest[0], [int(size) for size in rest[1:]])
+    elif what == "ping":
+        ping(rest[0], int(rest[1]))
     else:
         observe([int(size) for size in rest])

@@ -369,7 +369,7 @@ ping = "first"
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let message = find("quikstart", &[]).expect_err("no such scenario").to_string();
-        assert!(message.contains("quickstart, config-reload"), "{message}");
+        assert!(message.contains("quickstart, boomerang,"), "{message}");
         let message = find("./no-such.toml", &[]).expect_err("no such file").to_string();
         assert!(message.starts_with("cannot read scenario ./no-such.toml"), "{message}");
     }

@@ -60,6 +60,6 @@ mod tests {
         };
         let cells = cells(&row).remove(0);
         assert_eq!(cells[..3], ["-", "reply", "10.0.0.1"]);
-        assert_eq!(cells[6..], ["30s", "no", "1m45s"]);
+        assert_eq!(cells[6..], ["30.0s", "no", "1m45s"]);
     }
 }
