@@ -166,6 +166,27 @@ fn another_next_node_is_another_branch() {
     assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true)]);
 }
 
+/// CASP-6.1-01: the first message over another next hop has D, so that the rest of the chain discovers as well.
+#[test]
+fn the_first_message_over_another_hop_has_d() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    rig.wait(seconds(6.0));
+    rig.input(Input::Closed { stream: down });
+    rig.accepting = false;
+    rig.say(up, &data(UNKNOWN));
+    rig.answering = vec![ip(DOWN2)];
+    rig.accepting = true;
+    let stream = rig.stream_to(DOWN);
+    rig.said.clear();
+    rig.input(Input::Closed { stream });
+    let sent = only(&rig.said, rig.stream_to(DOWN2));
+    assert_eq!(sent.message().flags, Flags::DISCOVER.with(Flags::UNSECURE));
+    assert_eq!(sent.message().body, data(UNKNOWN).body);
+    let said = rig.say(up, &data(UNKNOWN));
+    assert_eq!(only(&said, rig.stream_to(DOWN2)).message().flags, Flags::UNSECURE);
+}
+
 /// CASP-4.2-08, CASP-5.1-01: without D the known next hop is used.
 #[test]
 fn without_d_nothing_is_discovered() {
