@@ -112,7 +112,7 @@ impl Net {
     }
 }
 
-/// BOOM-1-01, BOOM-1-03, BOOM-2.2-01: one loop reserves both directions, although the way back is another one; the far end
+/// BOOM-1-01, BOOM-1-03, BOOM-2.2-01, BOOM-F4.2-02: one loop reserves both directions, although the way back is another one; the far end
 /// is a host that answers pings.
 #[test]
 fn one_loop_reserves_both_ways() {
@@ -169,7 +169,7 @@ fn pings_pass() {
     assert_eq!((counters.intercepted, counters.delivered, counters.echoed), (0, 0, 1));
 }
 
-/// A router whose daemon is dead forwards the messages. When it is back, it reserves with the next refresh.
+/// BOOM-F3.6.1-01, BOOM-F6.1-02: a router whose daemon is dead forwards the messages. When it is back, it reserves with the next refresh.
 #[test]
 fn a_dead_daemon_is_no_obstacle() {
     let mut net = Net::new(None);

@@ -182,6 +182,7 @@ mod tests {
         assert!(few.is_sorted_by(|one, next| one >= next) && few.last() == Some(&3), "{few:?}");
     }
 
+    /// BOOM-G32-02: a rate beyond 32 bits is refused here.
     #[test]
     fn what_boomerang_does_not_have_is_refused() {
         let open = || v1::ReserveOpen {
