@@ -22,3 +22,4 @@ mod routes;
 mod send;
 mod sender;
 mod upstream;
+mod watch;

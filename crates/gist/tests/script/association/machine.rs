@@ -402,3 +402,26 @@ fn a_responding_node_waits_for_the_next_association() {
     assert_eq!((data.channel, data.message().nslp_data), (again, Some(&b"wait"[..])));
     assert!(matches!(rig.status().2, MessageStatus::Sent(_)));
 }
+
+/// Those who watch see an association when it is opened, connected, idle and gone.
+#[test]
+fn changes_of_an_association_are_seen_by_those_who_watch() {
+    let mut rig = Rig::with(quiet_peers());
+    rig.gist.association_changes().watch(true);
+    let channel = rig.associated();
+    let seen = |rig: &mut Rig| {
+        let mut channels = Vec::new();
+        while let Some(channel) = rig.gist.association_changes().take() {
+            channels.push(channel);
+        }
+        channels
+    };
+    let first = seen(&mut rig);
+    assert!(!first.is_empty() && first.iter().all(|one| *one == channel), "{first:?}");
+    assert_eq!(rig.gist.association(channel).map(|row| row.state), Some(AssociationState::Connected));
+    leave(&mut rig);
+    rig.until(rig.ms() + 5_100);
+    assert_eq!(seen(&mut rig), [channel], "it is idle");
+    rig.lost(channel, ChannelClosed::Reset, false);
+    assert_eq!((seen(&mut rig), rig.gist.association(channel).is_none()), (vec![channel], true));
+}
