@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-boomerang",
             "signalbox-core",
             "signalbox-gist",
+            "signalbox-natfw",
             "signalbox-ping",
             "signalbox-qos",
             "signalbox-resources",

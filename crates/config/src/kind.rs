@@ -6,8 +6,8 @@ mod quantity;
 
 pub(crate) use list::list;
 pub(crate) use name::{
-    address, choice, ip_protocol, listener, network, path, peer, ports, rule_service, text, time_of_day,
-    trusted,
+    address, chain, choice, ip_protocol, listener, network, path, peer, ports, rule_service, text,
+    time_of_day, trusted,
 };
 pub(crate) use quantity::{
     code_point, date, duration, factor, file_mode, flag, mark, number, per_second, rate, real, share, size,

@@ -8,6 +8,7 @@ mod access;
 mod document;
 mod enforcement;
 mod findings;
+mod firewall;
 pub mod fuzz;
 mod general;
 mod include;
@@ -41,6 +42,7 @@ pub use reload::Reload;
 
 use enforcement::Enforcement;
 use findings::Findings;
+use firewall::Firewall;
 use general::Kernel;
 use interfaces::Interfaces;
 use keys::{Keys, Pass, whole};
@@ -72,6 +74,7 @@ pub struct Config {
     protocols: Protocols,
     resources: policy::Admission,
     enforcement: Enforcement,
+    firewall: Firewall,
     interfaces: Interfaces,
     secrets: Secrets,
 }
@@ -173,6 +176,7 @@ impl Config {
         keys.table("admission", policy::ADMISSION, |keys| policy::admission(&mut self.resources.0, keys));
         keys.table("policy", policy::POLICY, |keys| policy::policy(&mut self.resources.0, keys));
         keys.table("enforcement", enforcement::MEANING, |keys| self.enforcement.declare(keys));
+        keys.table("firewall", firewall::MEANING, |keys| self.firewall.declare(keys));
         self.interfaces.declare(keys, &mut self.protocols, self.enforcement.mode);
         self.secrets.declare(keys);
         for (_, _, section) in self.protocols.each_mut() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use signalbox_core::ReserverId;
-use signalbox_node::resources::config::{Action, Config, Day, RuleConfig};
+use signalbox_node::resources::config::{Action, Config, Day, Opening, RuleConfig};
 use signalbox_node::resources::units::Trusted;
 use signalbox_units::Identity;
 
@@ -14,10 +14,18 @@ use crate::kind::{
 };
 
 pub(crate) const ADMISSION: &str = "Limits of admission control, for all protocols that reserve.";
-pub(crate) const POLICY: &str = "Who may reserve, for all protocols that reserve.";
+pub(crate) const POLICY: &str =
+    "Who may reserve, for all protocols that reserve, and who may open what through a firewall or NAT.";
 const RULES: &str = "The first rule that matches decides. A rule matches if all its conditions match; an absent or empty condition always \
      matches. A rule that allows matches only if all packets of the request match, a rule that denies if any does. The \
      keys `max_…` limit what a rule allows.";
+
+const OPENINGS: &[(&str, Opening)] = &[
+    ("outward", Opening::Outward),
+    ("inward", Opening::Inward),
+    ("reserve", Opening::Reserve),
+    ("block", Opening::Block),
+];
 
 const ACTIONS: &[(&str, Action)] = &[("allow", Action::Allow), ("deny", Action::Deny)];
 
@@ -52,6 +60,12 @@ pub(crate) fn admission(config: &mut Config, keys: &mut Keys<'_>) {
         "Most reservations at all interfaces.",
     );
     keys.key("max_filters", &mut config.max_filters, number(1..=1024), "Most filters of one reservation.");
+    keys.key(
+        "max_pinholes",
+        &mut config.max_pinholes,
+        number(1..=u32::MAX),
+        "Most passages through a firewall or NAT; a quarter is kept for requesters that hold few.",
+    );
     keys.key(
         "max_sharers",
         &mut config.max_sharers,
@@ -109,6 +123,15 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
             ("boomerang", ReserverId::BOOMERANG),
         ])),
         "Signaling protocols of the request.",
+    );
+    keys.key(
+        "opens",
+        &mut rule.opens,
+        list(choice(OPENINGS)),
+        "What is opened through a firewall or NAT by `natfw`. A rule with this condition is for such requests only, a rule \
+         without it for reservations only. `\"outward\"`: a flow from the inside. `\"inward\"`: a flow to the inside. \
+         `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
+         a host inside does not want.",
     );
     keys.key("from", &mut rule.from, list(network()), "Prefixes of the requester's address.");
     keys.key(

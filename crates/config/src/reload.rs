@@ -16,7 +16,7 @@ pub struct Reload {
 impl Config {
     /// What a daemon that runs with this configuration takes of `new`: the rules, the limits of admission control, the keys
     /// of tokens, the keys, certificates and revocation lists of TLS, the roles of users, and the level of the log.
-    /// `admission.max_reservations` is the size of tables, which stays.
+    /// `admission.max_reservations` and `admission.max_pinholes` are sizes of tables, which stay.
     #[must_use]
     pub fn reload(&self, new: &Self) -> Reload {
         let mut config = self.clone();
@@ -26,6 +26,7 @@ impl Config {
         config.secrets = self.secrets.with_tokens_of(&new.secrets);
         config.resources = new.resources.clone();
         config.resources.0.max_reservations = self.resources.0.max_reservations;
+        config.resources.0.max_pinholes = self.resources.0.max_pinholes;
         config.protocols.gist = self.protocols.gist.reloaded(&new.protocols.gist);
         let mut applied = config.differences(self);
         // Files of the same names can have another content.

@@ -683,3 +683,41 @@ fn keys_of_gist_reach_the_engine() {
         );
     }
 }
+
+/// The role of a middlebox needs sides; the kernel's part follows from the role.
+#[test]
+fn a_firewall_or_nat_has_an_inside_and_rules_of_its_own() {
+    const RUNS: &str = "version = 1\nnode.protocols = [\"gist\", \"natfw\"]\n";
+    let read = |text: &str| parse(Path::new("node.toml"), &format!("{RUNS}{text}"));
+    for (text, part) in [
+        ("[natfw]\nrole = \"firewall\"\n", "natfw.role: needs an inside"),
+        ("[natfw]\nrole = \"nat\"\n[interfaces.eth0]\nnatfw.side = \"inside\"\n", "needs an outside"),
+        ("[natfw]\nnslp_id = 1\n", "write 33"),
+        ("[natfw]\nnat.address = \"2001:db8::1\"\n", "IPv4 only"),
+        ("[natfw]\nmin_lifetime = \"2h\"\n", "longer than max_lifetime"),
+        ("[natfw]\nhold = \"5s\"\n", "out of range"),
+        ("[firewall]\nmark = 0x30000000\n", "more than one bit"),
+        ("[firewall]\naccept_in = [\"filter forward\"]\n", "family, table and name"),
+        ("[[policy.rules]]\naction = \"allow\"\nopens = [\"all\"]\n", "\"all\" is unknown"),
+    ] {
+        let found = lines(read(text).findings);
+        assert!(found.iter().any(|one| one.contains(part)), "{text}: {found:?}");
+    }
+    let sides = "[interfaces.eth0]\nnatfw.side = \"inside\"\n[interfaces.eth1]\nnatfw.side = \"outside\"\n";
+    let rule = "[[policy.rules]]\naction = \"allow\"\nopens = [\"inward\", \"block\"]\n";
+    let accept = "[firewall]\naccept_in = [\"inet filter forward\"]\n";
+    let text =
+        format!("[natfw]\nrole = \"nat\"\nedge = true\nnat.ports = \"40000-41000\"\n{sides}{rule}{accept}");
+    let loaded = read(&text);
+    let config = loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.findings));
+    let node = config.settings(0, false);
+    let natfw = node.natfw.unwrap();
+    assert_eq!((natfw.inside, natfw.outside), (vec!["eth0".to_owned()], vec!["eth1".to_owned()]));
+    assert_eq!((natfw.first_port, natfw.last_port, natfw.edge), (40_000, 41_000, true));
+    assert_eq!(node.resources.rules[0].opens.len(), 2);
+    assert!(node.resources.links.is_empty(), "a side makes no link to reserve at");
+    let pinholes = config.pinholes().unwrap();
+    assert!(pinholes.translate && pinholes.accept_in[0].to_string() == "inet filter forward");
+    let host = read("").config.unwrap();
+    assert_eq!((host.pinholes(), host.settings(0, false).natfw.is_some()), (None, true));
+}

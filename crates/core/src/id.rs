@@ -35,6 +35,18 @@ signalbox_wire::code_points! {
     }
 }
 
+impl NslpId {
+    /// Router Alert values of an application's Q-mode messages with IPv4 and with IPv6: those that are registered for
+    /// NATFW (RFC 5973 §7.5), and 0 for others.
+    #[must_use]
+    pub const fn router_alert(self) -> (u16, u16) {
+        match self {
+            Self::NATFW => (65, 68),
+            _ => (0, 0),
+        }
+    }
+}
+
 signalbox_wire::code_points! {
     /// A signaling protocol that makes reservations. Values from 240 are for tests and experiments.
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -15,6 +15,13 @@
 //! the answers for one id come in the order of the requests. [`Output::Release`] is not answered; requests
 //! for that id that came before it may still be answered. No reservation is installed when a node starts, and
 //! its driver removes all of them when it stops.
+//!
+//! **Pinholes** are in the kernel of a firewall or NAT. The node chooses their ids. An [`Output::OpenPinhole`] makes the
+//! pinhole of its id what it says, whether none of that id is there, another one, or the same one, which then lasts longer.
+//! The driver answers each with one [`Input::PinholeOpened`], at once or later; the answers for one id come in the order of
+//! the requests. [`Output::ClosePinhole`] is not answered; requests for that id that came before it may still be answered.
+//! The kernel removes a pinhole by itself when its lifetime ends, whether the node runs or not. So pinholes of a former
+//! process can be there when a node starts; their ids mean nothing to it.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,6 +30,7 @@ use core::time::Duration;
 use crate::entry::{Entry, EntryRequest};
 use crate::id::IfIndex;
 use crate::packet::{ReceivedOf, Transmit};
+use crate::pinhole::{Pinhole, PinholeError, PinholeId};
 use crate::time::Time;
 use crate::traffic::{Reservation, ReservationId, ReserveError};
 
@@ -153,6 +161,13 @@ pub enum InputOf<O, L, X, C> {
         /// stays installed.
         result: Result<(), ReserveError>,
     },
+    /// The answer to [`Output::OpenPinhole`] of the same id.
+    PinholeOpened {
+        /// Id of the pinhole.
+        id: PinholeId,
+        /// Whether the kernel has it as requested. If it has not, the previous pinhole of that id stays.
+        result: Result<(), PinholeError>,
+    },
     /// A command from a user of the node.
     Command(C),
 }
@@ -181,6 +196,7 @@ impl<C> OwnedInput<C> {
                 take(Input::Multicast { group, source, iif, oifs: &oifs })
             }
             Self::Reserved { id, result } => take(Input::Reserved { id, result }),
+            Self::PinholeOpened { id, result } => take(Input::PinholeOpened { id, result }),
             Self::Command(command) => take(Input::Command(command)),
         }
     }
@@ -284,6 +300,20 @@ pub enum Output<'a, E> {
     Release {
         /// Id of the reservation.
         id: ReservationId,
+    },
+    /// Open a pinhole, change the one that has this id, or prolong it.
+    OpenPinhole {
+        /// Id of the pinhole; the node chooses it.
+        id: PinholeId,
+        /// What it does, complete.
+        pinhole: Pinhole,
+        /// Time after which the kernel removes it by itself.
+        lifetime: Duration,
+    },
+    /// Remove a pinhole, and end the flows that it let in. It has no effect if no pinhole has this id.
+    ClosePinhole {
+        /// Id of the pinhole.
+        id: PinholeId,
     },
     /// An event for a user of the node.
     Event(E),

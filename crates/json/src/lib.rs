@@ -64,6 +64,7 @@ lines! {
         "config_reload" => v1::ReloadConfigResponse,
         "policy_decision" => v1::TestPolicyResponse,
         "reservation" => v1::Reservation,
+        "pinhole" => v1::Pinhole,
         "gist_session" => gist::v1::Session,
         "gist_peer" => gist::v1::Peer,
         "gist_association" => gist::v1::Association,
@@ -75,6 +76,7 @@ lines! {
     streams {
         "reserve" => v1::ReserveResponse,
         "query" => v1::QueryResponse,
+        "open" => v1::OpenPinholeResponse,
         "ping" => ping::v1::PingResponse,
         "rsvp" => rsvp::v1::SessionResponse,
         "watch" => v1::WatchEventsResponse,

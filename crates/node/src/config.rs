@@ -46,6 +46,12 @@ pub enum ConfigError {
     /// QoS's number is another application's.
     #[error("qos.nslp: {0} is another application's; {qos} is registered for QoS", qos = NslpId::QOS)]
     QosNslp(NslpId),
+    /// The number of the NATFW application is another application's.
+    #[error("natfw.nslp: {0} is another application's; {natfw} is registered for NATFW", natfw = NslpId::NATFW)]
+    NatfwNslp(NslpId),
+    /// Settings of the NATFW application.
+    #[error("natfw.{0}")]
+    Natfw(#[from] signalbox_natfw::engine::ConfigError),
     /// RSVP's settings.
     #[error("rsvp.{0}")]
     Rsvp(#[from] signalbox_rsvp::engine::ConfigError),

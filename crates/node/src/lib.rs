@@ -92,6 +92,14 @@ pub mod qos {
     };
 }
 
+/// The types of the NATFW application that users of this crate need.
+pub mod natfw {
+    pub use signalbox_natfw::engine::{
+        Code, Command, Config, ConfigError, ExposeRequest, Failure, Granted, Kind, Mapping, Middlebox, Natfw,
+        NatfwEvent, OpenBits, OpenRequest, Options, Refusal, Role, SessionView, State,
+    };
+}
+
 /// The types of RSVP that users of this crate need.
 pub mod rsvp {
     pub use signalbox_rsvp::engine::{

@@ -246,6 +246,7 @@ impl NodeEngine for Node {
                 }
             }
             Input::Reserved { id, result } => self.resources.installed(id, result),
+            Input::PinholeOpened { id, result } => self.each(|protocol, cx| protocol.pinhole(cx, id, result)),
             Input::Command(command) => {
                 let mut cx = Context { now, resources: &mut self.resources };
                 let refused = self.protocols.command(&mut cx, command);

@@ -45,6 +45,8 @@ impl Streams {
             | Output::MulticastForget { .. }
             | Output::Reserve { .. }
             | Output::Release { .. }
+            | Output::OpenPinhole { .. }
+            | Output::ClosePinhole { .. }
             | Output::Event(_) => {}
         }
     }

@@ -87,6 +87,12 @@ impl Node {
         self.protocols.qos().map(|qos| &qos.engine)
     }
 
+    /// The NATFW application, read only; `None` if the node does not run it.
+    #[must_use]
+    pub fn natfw(&self) -> Option<&signalbox_natfw::engine::Natfw> {
+        self.protocols.natfw().map(|natfw| &natfw.engine)
+    }
+
     /// RSVP's sessions, in a fixed order.
     pub fn rsvp_sessions(&self) -> impl Iterator<Item = signalbox_rsvp::engine::SessionView> {
         self.rsvp().into_iter().flat_map(signalbox_rsvp::engine::Rsvp::view)

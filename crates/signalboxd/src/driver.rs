@@ -1,6 +1,7 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
 mod engine;
+mod kernel;
 mod mending;
 mod turn;
 mod wall;
@@ -13,6 +14,7 @@ use signalbox_core::metrics::{Family, Subsystem};
 use signalbox_core::node::{Input, NodeEngine};
 use signalbox_core::{Counter, Time};
 use signalbox_linux::clock::Clock;
+use signalbox_linux::pinhole::{PinholeCounters, Pinholes};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, TrafficCounters};
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
@@ -27,6 +29,7 @@ use crate::record::Recorder;
 use crate::report::Reporter;
 use crate::requests::LoopRequest;
 use engine::Engine;
+pub(crate) use kernel::Enforced;
 use mending::Mending;
 use turn::{Part, Turn};
 use wall::Wall;
@@ -39,9 +42,6 @@ const BATCHES: usize = 4;
 const REQUESTS: usize = 4;
 /// Times that failed sends are reported to the node in one turn: what it sends then may fail as well.
 const FLUSHES: usize = 4;
-/// Times that reservations are passed to the kernel in one turn: what it refuses may make the node ask for others.
-const ENFORCEMENTS: usize = 4;
-
 /// Requests over the control socket.
 const API_REQUESTS: Family =
     Family::counter("api_requests", &["kind"], "Requests over the control socket, by kind.");
@@ -55,6 +55,8 @@ signalbox_core::counters! {
         pings_started: u64 => API_REQUESTS { kind: "ping" },
         /// Reservations, and queries of paths, started over the control socket.
         reservations_started: u64 => API_REQUESTS { kind: "reservation" },
+        /// Passages through firewalls and NATs started over the control socket.
+        passages_started: u64 => API_REQUESTS { kind: "passage" },
         /// Pings and reservations ended because their client did not read the events.
         clients_too_slow: u64,
         /// Times that an application of another process read so slowly that the node stopped sending to it for a time.
@@ -105,14 +107,14 @@ impl Driver {
     pub(crate) fn new(
         node: Node,
         io: Io,
-        enforcer: Option<Enforcer>,
+        kernel: Enforced,
         clock: Clock,
         recorder: Option<Recorder>,
         names: Names,
         notifier: Notifier,
     ) -> Self {
         let mut driver = Self {
-            engine: Engine::new(node, io, enforcer, recorder),
+            engine: Engine::new(node, io, kernel, recorder),
             clock,
             batch: Batch::new(),
             octets: StreamBuffer::new(),
@@ -177,6 +179,8 @@ impl Driver {
             }
             let reservations = self.enforce();
             self.done(Part::Reservations, reservations);
+            let pinholes = self.open();
+            self.done(Part::Pinholes, pinholes);
             self.flush();
             self.done(Part::Sending, 0);
             self.watched();
@@ -218,7 +222,9 @@ impl Driver {
         let alive = self.notifier.watchdog.map(|_| self.alive);
         let next = [self.engine.node.next_deadline(), report, alive, self.mending.due()];
         let next = next.into_iter().flatten().min();
-        next.map(|next| next.since(self.clock.now()))
+        let wait = next.map(|next| next.since(self.clock.now()));
+        let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);
+        [wait, pinholes].into_iter().flatten().min()
     }
 
     /// Serves requests of the control thread. The result is false when the daemon shall stop.
@@ -300,6 +306,7 @@ impl Driver {
             self.command(command);
         }
         self.enforce();
+        self.open();
         self.flush();
         self.clients = Clients::default();
         self.report();
@@ -308,7 +315,8 @@ impl Driver {
     /// Removes from the kernel what the daemon has set up there.
     pub(crate) fn close(self) -> Result<()> {
         let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");
-        self.engine.io.close().context("cannot clean up").and(queues)
+        let pinholes = self.engine.pinholes.map_or(Ok(()), Pinholes::close).context("cannot clean up");
+        self.engine.io.close().context("cannot clean up").and(queues).and(pinholes)
     }
 
     fn input(&mut self, input: Input<'_, Command>) {
@@ -423,26 +431,6 @@ impl Driver {
         }
     }
 
-    /// Passes to the kernel what the node has reserved and released, and reports the results to the node. Returns their
-    /// number.
-    fn enforce(&mut self) -> usize {
-        let mut results = 0;
-        for _ in 0..ENFORCEMENTS {
-            let Some(enforcer) = self.engine.enforcer.as_mut().filter(|enforcer| !enforcer.is_idle()) else {
-                return results;
-            };
-            self.unreported = true;
-            for (id, result) in enforcer.flush() {
-                results += 1;
-                if let Err(error) = result {
-                    tracing::debug!(reservation = id.0, %error, "not reserved");
-                }
-                self.input(Input::Reserved { id, result });
-            }
-        }
-        results
-    }
-
     /// Sends what is queued, and reports to the node what could not be sent.
     fn flush(&mut self) {
         for _ in 0..FLUSHES {
@@ -514,15 +502,23 @@ struct Counted<'a> {
     streams: &'a StreamCounters,
     /// `None` on a node that reserves nothing.
     traffic: Option<&'a TrafficCounters>,
+    /// `None` on a node that opens nothing.
+    pinholes: Option<&'a PinholeCounters>,
 }
 
 impl<'a> Counted<'a> {
-    fn new(daemon: DaemonCounters, io: &'a Io, enforcer: Option<&'a Enforcer>) -> Self {
+    fn new(
+        daemon: DaemonCounters,
+        io: &'a Io,
+        enforcer: Option<&'a Enforcer>,
+        pinholes: Option<&'a Pinholes>,
+    ) -> Self {
         Self {
             daemon,
             io: io.counters().collect(),
             streams: io.stream_counters(),
             traffic: enforcer.map(Enforcer::counters),
+            pinholes: pinholes.map(Pinholes::counters),
         }
     }
 
@@ -532,7 +528,8 @@ impl<'a> Counted<'a> {
         let daemon = self.daemon.iter().map(of("daemon"));
         let streams = self.streams.iter().map(of("streams"));
         let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(of("enforcement"));
-        daemon.chain(self.io).chain(streams).chain(traffic).chain(node.counters())
+        let pinholes = self.pinholes.into_iter().flat_map(|pinholes| pinholes.iter()).map(of("pinholes"));
+        daemon.chain(self.io).chain(streams).chain(traffic).chain(pinholes).chain(node.counters())
     }
 }
 
@@ -550,6 +547,7 @@ pub(crate) mod tests {
         config.qos = Some(Default::default());
         config.rsvp = Some(Default::default());
         config.boomerang = Some(Default::default());
+        config.natfw = Some(Default::default());
         let link = "version = 1\n[interfaces.eth7]\ncapacity = \"8mbit\"\nreservable = \"50%\"\n";
         let loaded = signalbox_config::parse(std::path::Path::new("node.toml"), link);
         config.resources = loaded.config.unwrap().settings(0, false).resources;
@@ -580,6 +578,7 @@ pub(crate) mod tests {
             io: node.entries().into_iter().flat_map(of).collect(),
             streams: &StreamCounters::default(),
             traffic: Some(&TrafficCounters::default()),
+            pinholes: Some(&PinholeCounters::default()),
         };
         counted.with(node).collect()
     }

@@ -40,12 +40,13 @@ use signalbox_config::{Config, Finding};
 use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::confine::{self, Confinement, FileAccess};
+use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, OpenError, accounts, capability, kernel_speaks_sctp, process};
 use signalbox_node::Node;
 
 use api::{Current, Names};
-use driver::Driver;
+use driver::{Driver, Enforced};
 use log::LogLevel;
 use notify::Notifier;
 use record::Recorder;
@@ -135,16 +136,19 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let settings = config.settings(clock.start_unix_us(), kernel_speaks_sctp());
     let io = open(config, &settings)?;
     let enforcer = enforcer(config)?;
+    let pinholes = config.pinholes().map(|pinholes| Pinholes::open(&pinholes)).transpose();
+    let pinholes = pinholes.context("cannot open pinholes")?;
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // What the kernel must open is open. Messages of others, clients and files come later.
     let nft = enforcer.as_ref().is_some_and(Enforcer::uses_nft);
+    let kernel = Enforced { reservations: enforcer, pinholes };
     confine(&config.confinement(&path, user, nft))?;
     // The node accepts every configuration that has passed its own check.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
     let names = Names::default();
-    let mut driver = Driver::new(node, io, enforcer, clock, recorder, names.clone(), notifier.clone());
+    let mut driver = Driver::new(node, io, kernel, clock, recorder, names.clone(), notifier.clone());
 
     let current = Current::new(path, config.clone());
     let (mut server, mut requests) =

@@ -99,7 +99,9 @@ mod tests {
         Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction, Trust,
     };
     use signalbox_node::transport::{SctpConfig, Versions};
-    use signalbox_node::{ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, gist, ping, rsvp};
+    use signalbox_node::{
+        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, gist, natfw, ping, rsvp,
+    };
     use signalbox_record::Reader;
 
     use super::*;
@@ -155,6 +157,7 @@ mod tests {
             qos: Some(Default::default()),
             rsvp: Some(unusual_rsvp()),
             boomerang: Some(unusual_boomerang()),
+            natfw: Some(unusual_natfw(prefix.addr)),
             resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: Some(GistConfig {
@@ -267,6 +270,35 @@ mod tests {
             trusted_elsewhere: false,
             // The node sets it at its start.
             wall_clock_us: 0,
+        }
+    }
+
+    fn unusual_natfw(inside: IpAddr) -> natfw::Config {
+        let seconds = Duration::from_secs;
+        natfw::Config {
+            nslp: NslpId(32_706),
+            middlebox: natfw::Middlebox::Nat,
+            edge: true,
+            inside: vec!["eth5".to_owned()],
+            outside: vec!["eth6".to_owned()],
+            external: Some(Ipv4Addr::new(192, 0, 2, 5)),
+            first_port: 2001,
+            last_port: 2002,
+            mappings: vec![natfw::Mapping { inside, outside: inside }],
+            refresh: seconds(51),
+            retry: seconds(52),
+            min_lifetime: seconds(53),
+            max_lifetime: seconds(54),
+            refuse_long: true,
+            hold: seconds(55),
+            open_bits: natfw::OpenBits { source: 6, destination: 7 },
+            any_port: true,
+            any_protocol: true,
+            icmp_types: vec![8],
+            secure: true,
+            reliable: false,
+            max_sessions: 56,
+            max_watched: 57,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::{Counter, Time};
+use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_node::Node;
 
@@ -31,6 +32,9 @@ pub(crate) trait Kernel {
     /// What keeps the reservations; `None` on a node that reserves nothing.
     fn enforcer(&mut self) -> Option<&mut Enforcer>;
 
+    /// What keeps the pinholes; `None` on a node that opens nothing.
+    fn pinholes(&mut self) -> Option<&mut Pinholes>;
+
     /// All counters: the daemon's, those of its sockets, and those of `node`.
     fn counters(&self, node: &Node) -> Vec<Counter>;
 
@@ -59,6 +63,10 @@ pub(crate) mod tests {
         }
 
         fn enforcer(&mut self) -> Option<&mut Enforcer> {
+            None
+        }
+
+        fn pinholes(&mut self) -> Option<&mut Pinholes> {
             None
         }
 

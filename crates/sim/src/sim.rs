@@ -3,6 +3,7 @@
 mod event;
 mod hold;
 mod multicast;
+mod pinholes;
 mod reservations;
 mod run;
 mod settings;
@@ -25,6 +26,7 @@ use event::{Queued, What};
 use hold::Hold;
 pub(crate) use hold::{Held, HeldId, Kind};
 use multicast::Multicast;
+use pinholes::Pinholes;
 
 /// Limit on the events of one run. Beyond it, the simulation assumes that an engine is in an endless loop.
 const MOST_STEPS: u64 = 20_000_000;
@@ -52,6 +54,8 @@ signalbox_core::counters! {
         ttl_expired: u64,
         /// Packets dropped in transit because no route existed.
         unrouted: u64,
+        /// Packets of other nodes dropped by a firewall or NAT that has no pinhole for them.
+        blocked: u64,
         /// Packets dropped in transit because they were larger than the MTU and must not be fragmented.
         too_big: u64,
         /// Streams that engines opened.
@@ -132,6 +136,7 @@ struct Node<N> {
     reservations: BTreeMap<ReservationId, Reservation>,
     /// Result of the kernel for requests to reserve.
     reserve_result: Result<(), ReserveError>,
+    pinholes: Pinholes,
 }
 
 impl<N: NodeEngine> Sim<N> {
@@ -218,6 +223,7 @@ impl<N: NodeEngine> Sim<N> {
             off: false,
             reservations: BTreeMap::new(),
             reserve_result: Ok(()),
+            pinholes: Pinholes::default(),
         });
         let node = self.network.add_host(name);
         if self.started {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use signalbox_linux::pinhole::Chain;
 use signalbox_node::resources::units::{Hours, Net, Ports, Services, Trusted};
 use signalbox_units::Identity;
 
@@ -167,6 +168,15 @@ pub(crate) fn network() -> Own<Net> {
 /// A port or a range of ports.
 pub(crate) fn ports() -> Own<Ports> {
     Own { form: "a port or a range of ports in quotes", example: "5000-5999", show: Ports::to_string }
+}
+
+/// A chain of nftables.
+pub(crate) fn chain() -> Own<Chain> {
+    Own {
+        form: "family, table and name of a chain in quotes; the family is inet, ip or ip6",
+        example: "inet filter forward",
+        show: Chain::to_string,
+    }
 }
 
 /// A span of the day.

@@ -4,6 +4,7 @@
 mod beacon;
 mod boomerang;
 pub(crate) mod gist;
+mod natfw;
 mod ping;
 mod qos;
 pub(crate) mod rsvp;
@@ -108,6 +109,7 @@ protocols! {
     qos: qos::Qos, qos::MEANING;
     rsvp: rsvp::Rsvp, rsvp::MEANING;
     boomerang: boomerang::Boomerang, boomerang::MEANING;
+    natfw: natfw::Natfw, natfw::MEANING;
     #[cfg(feature = "test-protocol")]
     beacon: beacon::Beacon, beacon::MEANING;
 }

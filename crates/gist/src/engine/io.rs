@@ -248,4 +248,14 @@ pub struct Registration {
     pub policy: PeeringPolicy,
     /// Router Alert value of its Q-mode messages.
     pub router_alert: u16,
+    /// The value with IPv6; `None`: the same.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub router_alert_v6: Option<u16>,
+}
+
+impl Registration {
+    /// Router Alert value of Q-mode messages to this address.
+    pub(super) fn router_alert_to(&self, dst: IpAddr) -> u16 {
+        self.router_alert_v6.filter(|_| dst.is_ipv6()).unwrap_or(self.router_alert)
+    }
 }

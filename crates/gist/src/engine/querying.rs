@@ -109,7 +109,7 @@ impl Gist {
             let options = options.get(..count).unwrap_or_default();
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
         }
-        let alert = self.registration(nslp).unwrap_or_default().router_alert;
+        let alert = self.registration(nslp).unwrap_or_default().router_alert_to(envelope.dst.ip());
         let (options, length) = router_alert(&self.config, envelope.dst.ip(), alert);
         let options = options.get(..length).unwrap_or_default();
         let limit = limit(&self.config, egress.mtu);

@@ -420,7 +420,7 @@ impl Gist {
         message.session = Some(m.session);
         message.nli = Some(nli(&self.config, validity, egress.address, ttl));
         message.nslp_data = Some(&m.data);
-        let alert = self.registration(m.nslp).unwrap_or_default().router_alert;
+        let alert = self.registration(m.nslp).unwrap_or_default().router_alert_to(m.mri.dst());
         let (options, length) = router_alert(&self.config, m.mri.dst(), alert);
         let options = options.get(..length).unwrap_or_default();
         let limit = limit(&self.config, egress.mtu);

@@ -124,7 +124,7 @@ impl Node {
         config.associations.max = 4;
         let policy = if settings & 64 == 0 { PeeringPolicy::Always } else { PeeringPolicy::Ask };
         let mut gist = Gist::new(config, [1; 32]).ok()?;
-        gist.register(NSLP, Registration { policy, router_alert: ALERT });
+        gist.register(NSLP, Registration { policy, router_alert: ALERT, router_alert_v6: None });
         let mut node = Self {
             gist,
             now: Time::from_secs(10),

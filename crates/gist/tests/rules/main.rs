@@ -86,8 +86,10 @@ impl Pair {
             statuses: Vec::new(),
         };
         for (at, address) in ADDRESSES.iter().enumerate() {
-            pair.nodes[at]
-                .register(NslpId::PING, Registration { policy: PeeringPolicy::Always, router_alert: 1 });
+            pair.nodes[at].register(
+                NslpId::PING,
+                Registration { policy: PeeringPolicy::Always, router_alert: 1, router_alert_v6: None },
+            );
             pair.introduce(at, address);
         }
         pair

@@ -90,7 +90,10 @@ fn the_next_application_of_the_number_finds_nothing_of_the_last() {
     let mut rig = Rig::new();
     rig.established();
     rig.gist.unregister(rig.now, NSLP);
-    rig.gist.register(NSLP, Registration { policy: PeeringPolicy::Always, router_alert: ALERT });
+    rig.gist.register(
+        NSLP,
+        Registration { policy: PeeringPolicy::Always, router_alert: ALERT, router_alert_v6: None },
+    );
     rig.no_state();
     let (query, _) = rig.established();
     assert_eq!(query.message().session, Some(SESSION));

@@ -246,7 +246,7 @@ impl Rig {
         let identity = if config.identity.is_empty() { b"node".to_vec() } else { config.identity.clone() };
         let config = Config { identity, ..config };
         let mut gist = Gist::new(config, [seed; 32]).unwrap();
-        gist.register(NSLP, Registration { policy, router_alert: ALERT });
+        gist.register(NSLP, Registration { policy, router_alert: ALERT, router_alert_v6: None });
         let mut rig = Self { gist, now: Time::ZERO, out: VecDeque::new(), route: Some(Ok(ROUTE)) };
         let list = interfaces();
         rig.handle(Input::Interfaces(&list));

@@ -6,6 +6,7 @@
 
 pub(crate) mod boomerang;
 pub(crate) mod gist;
+pub(crate) mod natfw;
 pub(crate) mod ping;
 pub(crate) mod qos;
 pub(crate) mod rsvp;
@@ -24,7 +25,7 @@ use crate::report::Section;
 
 /// All protocols, in the order in which the report shows them.
 const PROTOCOLS: &[&dyn Protocol] =
-    &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp, &boomerang::Boomerang];
+    &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp, &boomerang::Boomerang, &natfw::Natfw];
 
 /// Names of protocols.
 pub(crate) type Set = BTreeSet<&'static str>;

@@ -20,6 +20,9 @@ pub(super) fn line(event: &Event) -> (String, Value) {
         Event::Boomerang { id, event } => {
             (format!("Boomerang session {id}: {event:?}"), tagged("boomerang-event", *id, event))
         }
+        Event::Natfw { id, event } => {
+            (format!("NATFW session {id}: {event:?}"), tagged("natfw-event", *id, event))
+        }
         #[cfg(feature = "test-protocol")]
         Event::Beacon { id, event } => {
             (format!("beacon {id}: {event:?}"), tagged("beacon-event", *id, event))

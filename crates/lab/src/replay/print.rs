@@ -21,12 +21,13 @@ pub(super) struct Printer<'a, W> {
     lookups: u64,
     streams: u64,
     reservations: u64,
+    pinholes: u64,
     events: u64,
 }
 
 impl<'a, W: Write> Printer<'a, W> {
     pub(super) fn new(out: &'a mut W, json: bool) -> Self {
-        Self { out, json, transmits: 0, lookups: 0, streams: 0, reservations: 0, events: 0 }
+        Self { out, json, transmits: 0, lookups: 0, streams: 0, reservations: 0, pinholes: 0, events: 0 }
     }
 
     /// Prints an output that the node gave at `t`.
@@ -117,6 +118,21 @@ impl<'a, W: Write> Printer<'a, W> {
                 &mut self.reservations,
                 (format!("release {}", id.0), json!({ "type": "release", "id": id })),
             ),
+            Output::OpenPinhole { id, pinhole, lifetime } => (
+                &mut self.pinholes,
+                (
+                    format!("open {id} for {lifetime:?}: {pinhole}"),
+                    json!({
+                        "type": "open-pinhole",
+                        "id": id,
+                        "pinhole": pinhole,
+                        "lifetime_us": lifetime.as_micros(),
+                    }),
+                ),
+            ),
+            Output::ClosePinhole { id } => {
+                (&mut self.pinholes, (format!("close {id}"), json!({ "type": "close-pinhole", "id": id })))
+            }
         };
         *count += 1;
         if self.json {
@@ -155,7 +171,7 @@ impl<'a, W: Write> Printer<'a, W> {
         }
         writeln!(
             self.out,
-            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} to streams, {} to reserve, {} events",
+            "\n{} inputs until {}, {} outputs: {} datagrams, {} route lookups, {} to streams, {} to reserve, {} to open and close, {} events",
             done.inputs,
             done.end,
             done.outputs,
@@ -163,6 +179,7 @@ impl<'a, W: Write> Printer<'a, W> {
             self.lookups,
             self.streams,
             self.reservations,
+            self.pinholes,
             self.events
         )?;
         writeln!(self.out, "left: {sessions} sessions, {peers} peers, {pings} pings")?;

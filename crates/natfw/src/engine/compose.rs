@@ -12,6 +12,9 @@ use super::outbox::{Parcel, Purpose};
 use super::session::{Answer, Kind, Session};
 use crate::wire::{Bindings, IcmpTypes, Info, Information, Message, MessageType, ObjectType};
 
+/// How much longer GIST keeps the routing state of a session than the session lives.
+const ROUTE_REST: Duration = Duration::from_secs(5);
+
 /// Where a message goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
@@ -196,7 +199,10 @@ impl Natfw {
         let (mri, id) = (session.plan.mri, session.id);
         // Only the node that queries can keep it, which is the upstream one.
         if mri.direction() == Direction::Downstream {
-            self.out.keep_route(self.config.nslp, mri, id, Duration::from_secs(lifetime.into()));
+            // Longer than the session: state of GIST that ends first would look like a change of the route.
+            let rest = if lifetime > 0 { ROUTE_REST } else { Duration::ZERO };
+            let lifetime = Duration::from_secs(lifetime.into()) + rest;
+            self.out.keep_route(self.config.nslp, mri, id, lifetime);
         }
     }
 }

@@ -127,8 +127,39 @@ impl Default for Config {
     }
 }
 
+/// Settings with which the application cannot run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The range of external ports is empty.
+    #[error("first_port: from 1 to last_port")]
+    Ports,
+    /// No lifetime can be accepted.
+    #[error("min_lifetime: at least 1 s, and not more than max_lifetime")]
+    Lifetimes,
+    /// [`Config::hold`] is too short (RFC 5973 §3.2.8).
+    #[error("hold: at least 30 s")]
+    Hold,
+    /// Requests would be sent again and again.
+    #[error("refresh: at least 1 s; retry: at least 10 ms")]
+    Timers,
+    /// The lifetime of own requests follows from [`Config::refresh`] and does not fit.
+    #[error("refresh: at most 13 years")]
+    Refresh,
+    /// The table of sessions has no place.
+    #[error("max_sessions: at least 1")]
+    Sessions,
+    /// A firewall or NAT that does not know its inside.
+    #[error("inside: a firewall or NAT needs the interfaces of its protected side")]
+    NoInside,
+    /// A NAT without an external address.
+    #[error("external: a NAT needs the interface of its outside, or its external address")]
+    NoOutside,
+}
+
 /// K of RFC 5973 §3.4: with 3, two successive refreshes may be lost.
 const LOSSES: u32 = 3;
+/// With it, [`Config::lifetime`] is below the 2³² s that a message can carry.
+const LONGEST_REFRESH: Duration = Duration::from_secs(13 * 365 * 86_400);
 
 impl Config {
     /// The lifetime that this node requests for its sessions: (K + 0.5) · 1.5 · R, the smallest of RFC 5973 §3.4.
@@ -137,8 +168,64 @@ impl Config {
         self.refresh * (2 * LOSSES + 1) * 3 / 4
     }
 
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range.
+    pub fn validated(&self) -> Result<(), ConfigError> {
+        let lifetimes = self.min_lifetime >= Duration::from_secs(1) && self.min_lifetime <= self.max_lifetime;
+        let timers = self.refresh >= Duration::from_secs(1) && self.retry >= Duration::from_millis(10);
+        let boxed = self.middlebox != Middlebox::None;
+        let outside = !self.outside.is_empty() || self.external.is_some();
+        for (right, error) in [
+            (self.first_port > 0 && self.first_port <= self.last_port, ConfigError::Ports),
+            (lifetimes, ConfigError::Lifetimes),
+            (self.hold >= Duration::from_secs(30), ConfigError::Hold),
+            (timers, ConfigError::Timers),
+            (self.refresh <= LONGEST_REFRESH, ConfigError::Refresh),
+            (self.max_sessions > 0, ConfigError::Sessions),
+            (!boxed || !self.inside.is_empty(), ConfigError::NoInside),
+            (!self.translates() || outside, ConfigError::NoOutside),
+        ] {
+            if !right {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the node translates addresses.
     pub(super) const fn translates(&self) -> bool {
         matches!(self.middlebox, Middlebox::Nat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_their_range_are_refused() {
+        assert_eq!(Config::default().validated(), Ok(()));
+        let wall =
+            || Config { middlebox: Middlebox::Firewall, inside: vec!["lan".to_owned()], ..Config::default() };
+        assert_eq!(wall().validated(), Ok(()));
+        let zero = Duration::ZERO;
+        for (wrong, error) in [
+            (Config { first_port: 0, ..wall() }, ConfigError::Ports),
+            (Config { first_port: 5, last_port: 4, ..wall() }, ConfigError::Ports),
+            (Config { min_lifetime: zero, ..wall() }, ConfigError::Lifetimes),
+            (Config { max_lifetime: Duration::from_secs(9), ..wall() }, ConfigError::Lifetimes),
+            (Config { hold: Duration::from_secs(29), ..wall() }, ConfigError::Hold),
+            (Config { retry: zero, ..wall() }, ConfigError::Timers),
+            (Config { refresh: LONGEST_REFRESH * 2, ..wall() }, ConfigError::Refresh),
+            (Config { max_sessions: 0, ..wall() }, ConfigError::Sessions),
+            (Config { inside: Vec::new(), ..wall() }, ConfigError::NoInside),
+            (Config { middlebox: Middlebox::Nat, ..wall() }, ConfigError::NoOutside),
+        ] {
+            assert_eq!(wrong.validated(), Err(error), "{wrong:?}");
+        }
+        let longest = Config { refresh: LONGEST_REFRESH, ..wall() };
+        assert!(longest.validated().is_ok() && longest.lifetime().as_secs() < 1 << 32);
     }
 }

@@ -13,7 +13,7 @@ use super::Natfw;
 use super::check::{has_ports, seconds};
 use super::command::{Command, ExposeRequest, OpenRequest, Options};
 use super::event::{Failure, Granted, NatfwEvent, Refusal};
-use super::session::{Answer, Asked, Kind, Local, Origin, Plan, Session, State};
+use super::session::{Answer, Asked, Kind, Local, Origin, Plan, State};
 use super::table::Opening;
 use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts};
 
@@ -306,11 +306,4 @@ fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Resu
     let action = if expose.block { RuleAction::DENY } else { RuleAction::ALLOW };
     let asked = options(&expose.options, ports.receiver.is_some(), sid, action, mri)?;
     Ok(Asked { terminal: Some(terminal), ..asked })
-}
-
-impl Natfw {
-    /// The session of a command.
-    pub(super) fn session_of(&self, id: u64) -> Option<&Session> {
-        self.sessions.get(*self.commands.get(&id)?)
-    }
 }

@@ -55,7 +55,7 @@ use signalbox_core::{Changes, SessionChange, Time};
 use signalbox_resources::Resources;
 
 pub use command::{Command, ExposeRequest, OpenRequest, Options};
-pub use config::{Config, Mapping, Middlebox, OpenBits};
+pub use config::{Config, ConfigError, Mapping, Middlebox, OpenBits};
 pub use counters::Counters;
 pub use event::{Code, Failure, Granted, NatfwEvent, Refusal};
 pub use io::{Input, Output};

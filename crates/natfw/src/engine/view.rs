@@ -1,10 +1,11 @@
 //! Views for `show pinholes`.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use signalbox_core::metrics::Table;
-use signalbox_core::pinhole::Pinhole;
+use signalbox_core::pinhole::{Pinhole, PinholeId};
+use signalbox_core::slab::Key;
 use signalbox_core::{Mri, SessionId, Time};
 
 use super::Natfw;
@@ -39,8 +40,12 @@ pub struct SessionView {
     pub mri: Mri,
     /// Its rule here, if it has one.
     pub rule: Option<Pinhole>,
+    /// Identifier of the rule in the kernel.
+    pub pinhole: PinholeId,
     /// The rule is in the kernel.
     pub active: bool,
+    /// Address of the peer that asked, with IPv6 its /64 prefix; `None`: this node.
+    pub peer: Option<IpAddr>,
     /// The policy rule that allowed it: its number and name.
     pub policy: Option<String>,
     /// External address that was reserved here.
@@ -54,7 +59,7 @@ pub struct SessionView {
 }
 
 impl SessionView {
-    fn of(session: &Session, now: Time) -> Self {
+    fn of(key: Key, session: &Session, now: Time) -> Self {
         let plan = &session.plan;
         let role = if session.begins_here() {
             Role::Initiator
@@ -70,7 +75,9 @@ impl SessionView {
             state: session.state,
             mri: session.asked.mri,
             rule: if plan.installs { rule(session) } else { None },
+            pinhole: PinholeId(key.to_u64()),
             active: session.active,
+            peer: matches!(session.origin, Origin::Peer).then_some(session.source),
             policy: plan.passage.as_ref().and_then(|passage| passage.rule.as_ref()).map(ToString::to_string),
             external: plan.external.or(plan.binding).map(|external| (external.address, external.port)),
             command: if let Origin::Command(id) = session.origin { Some(id) } else { None },
@@ -92,7 +99,7 @@ impl Natfw {
 
     /// Visits sessions from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
     pub fn walk(&self, now: Time, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
-        self.sessions.walk(from, |_, session| visit(SessionView::of(session, now)))
+        self.sessions.walk(from, |key, session| visit(SessionView::of(key, session, now)))
     }
 
     /// Number of sessions.
@@ -105,12 +112,13 @@ impl Natfw {
     #[must_use]
     pub fn view_of(&self, now: Time, session: SessionId) -> Option<SessionView> {
         let key = self.find(session)?;
-        self.sessions.get(key).map(|session| SessionView::of(session, now))
+        self.sessions.get(key).map(|session| SessionView::of(key, session, now))
     }
 
     /// The session that a command made.
     #[must_use]
     pub fn view_of_command(&self, now: Time, id: u64) -> Option<SessionView> {
-        self.session_of(id).map(|session| SessionView::of(session, now))
+        let key = *self.commands.get(&id)?;
+        self.sessions.get(key).map(|session| SessionView::of(key, session, now))
     }
 }

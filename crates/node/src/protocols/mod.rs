@@ -8,6 +8,7 @@ mod instances;
 pub(crate) mod beacon;
 mod boomerang;
 mod gist;
+mod natfw;
 mod ping;
 mod qos;
 mod rsvp;
@@ -24,5 +25,6 @@ protocols! {
     qos: Qos, "the QoS application (RFC 5974)";
     rsvp: Rsvp, "RSVP (RFC 2205)";
     boomerang: Boomerang, "Boomerang (draft-bergkvist-boomerang-spec-00)";
+    natfw: Natfw, "the NATFW application (RFC 5973)";
     #[cfg(feature = "test-protocol")] beacon: Beacon, "the test protocol";
 }

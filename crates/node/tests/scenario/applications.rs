@@ -55,7 +55,7 @@ impl Row {
     }
 
     fn register(&mut self, at: usize, id: u64, nslp: NslpId, policy: PeeringPolicy) {
-        let registration = Registration { policy, router_alert: 0 };
+        let registration = Registration { policy, ..Registration::default() };
         self.command(at, id, ApplicationCommand::Register { nslp, registration });
     }
 

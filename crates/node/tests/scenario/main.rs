@@ -17,6 +17,7 @@ mod impaired;
 mod kernel;
 mod large;
 mod limits;
+mod natfw;
 mod net;
 mod qos;
 mod rsvp;

@@ -49,7 +49,7 @@ fn event(sim: &mut Sim<Node>) -> Event {
 }
 
 fn register() -> ApplicationCommand {
-    let registration = Registration { policy: PeeringPolicy::Always, router_alert: 0 };
+    let registration = Registration { policy: PeeringPolicy::Always, ..Registration::default() };
     ApplicationCommand::Register { nslp: NSLP, registration }
 }
 

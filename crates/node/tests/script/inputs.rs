@@ -198,7 +198,7 @@ fn application_command() -> impl Strategy<Value = ApplicationCommand> {
     prop_oneof![
         2 => (nslp(), policy).prop_map(|(nslp, policy)| ApplicationCommand::Register {
             nslp,
-            registration: Registration { policy, router_alert: 0 },
+            registration: Registration { policy, ..Registration::default() },
         }),
         4 => request.prop_map(ApplicationCommand::Request),
         1 => any::<bool>().prop_map(ApplicationCommand::Blocked),

@@ -30,7 +30,8 @@ impl Resources {
         }
         self.policy = Policy::new(&config);
         self.keys = keys;
-        self.config = Config { max_reservations: self.config.max_reservations, ..config };
+        let Config { max_reservations, max_pinholes, .. } = self.config;
+        self.config = Config { max_reservations, max_pinholes, ..config };
         let mut refused = Vec::new();
         for (_, group) in &groups {
             self.judge(now, *group, &mut refused);

@@ -48,7 +48,7 @@ pub(crate) fn failure_text(failure: &v1::Failure) -> String {
         Some(v1::failure::Code::Rsvp(v1::RsvpCode { code, value })) => {
             text += &format!(" (code {code}, value {value})");
         }
-        Some(v1::failure::Code::Qos(_)) | None => {}
+        Some(v1::failure::Code::Qos(_) | v1::failure::Code::Natfw(_)) | None => {}
     }
     text += &failure.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
     let more = failure.rule.as_ref().or(failure.detail.as_ref());

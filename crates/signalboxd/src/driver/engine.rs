@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Route, RouteQuery, StreamError, StreamKind,
 };
+use signalbox_core::pinhole::PinholeError;
 use signalbox_core::traffic::ReserveError;
 use signalbox_core::{Counter, Time};
+use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, MulticastRoute};
 use signalbox_node::{Command, Event, Node};
 
-use super::{Counted, DaemonCounters, DaemonNumbers};
+use super::{Counted, DaemonCounters, DaemonNumbers, Enforced};
 use crate::metrics::Measured;
 use crate::record::Recorder;
 use crate::requests::Query;
@@ -24,6 +26,8 @@ pub(super) struct Engine {
     pub(super) io: Io,
     /// Passes reservations to the kernel, on a node that reserves.
     pub(super) enforcer: Option<Enforcer>,
+    /// Opens pinholes in the kernel, on a firewall or NAT.
+    pub(super) pinholes: Option<Pinholes>,
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: no
     /// message that waits for its route may overtake another.
@@ -35,11 +39,12 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(node: Node, io: Io, enforcer: Option<Enforcer>, recorder: Option<Recorder>) -> Self {
+    pub(super) fn new(node: Node, io: Io, kernel: Enforced, recorder: Option<Recorder>) -> Self {
         Self {
             node,
             io,
-            enforcer,
+            enforcer: kernel.reservations,
+            pinholes: kernel.pinholes,
             recorder,
             lookups: VecDeque::new(),
             groups: Vec::new(),
@@ -53,6 +58,8 @@ impl Engine {
         self.handle(now, input);
         // Reservations of a node without enforcer. Our configuration makes no such node.
         let mut unenforced = Vec::new();
+        // Pinholes of a node that opens none. Our configuration makes no such node either.
+        let mut closed = Vec::new();
         loop {
             while let Some(output) = self.node.poll() {
                 match output {
@@ -87,6 +94,15 @@ impl Engine {
                             enforcer.release(id);
                         }
                     }
+                    Output::OpenPinhole { id, pinhole, lifetime } => match &mut self.pinholes {
+                        Some(pinholes) => pinholes.request(id, pinhole, lifetime),
+                        None => closed.push(id),
+                    },
+                    Output::ClosePinhole { id } => {
+                        if let Some(pinholes) = &mut self.pinholes {
+                            pinholes.release(id);
+                        }
+                    }
                     Output::Event(event) => deliver(event),
                 }
             }
@@ -94,6 +110,8 @@ impl Engine {
                 self.handle(now, Input::ListenFailed { kind, port, error });
             } else if let Some(id) = unenforced.pop() {
                 self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
+            } else if let Some(id) = closed.pop() {
+                self.handle(now, Input::PinholeOpened { id, result: Err(PinholeError::Unsupported) });
             } else if let Some((id, query)) = self.lookups.pop_front() {
                 let result = self.io.route(&query);
                 self.handle(now, Input::Route { id, result });
@@ -108,14 +126,14 @@ impl Engine {
 
     /// Runs a query of a client. `daemon` is what the daemon counts and measures.
     pub(super) fn query(&mut self, now: Time, daemon: DaemonNumbers<'_>, query: Query) {
-        let Self { node, io, enforcer, .. } = self;
-        let mut kernel = Beside { io, enforcer: enforcer.as_mut(), daemon };
+        let Self { node, io, enforcer, pinholes, .. } = self;
+        let mut kernel = Beside { io, enforcer: enforcer.as_mut(), pinholes: pinholes.as_mut(), daemon };
         query.run(&mut View { now, node, kernel: &mut kernel });
     }
 
     /// What the sockets count, beside what the daemon does.
     pub(super) fn counted(&self, daemon: DaemonCounters) -> Counted<'_> {
-        Counted::new(daemon, &self.io, self.enforcer.as_ref())
+        Counted::new(daemon, &self.io, self.enforcer.as_ref(), self.pinholes.as_ref())
     }
 
     /// Writes what the recorder has buffered.
@@ -137,6 +155,7 @@ impl Engine {
 struct Beside<'a> {
     io: &'a mut Io,
     enforcer: Option<&'a mut Enforcer>,
+    pinholes: Option<&'a mut Pinholes>,
     daemon: DaemonNumbers<'a>,
 }
 
@@ -153,8 +172,13 @@ impl Kernel for Beside<'_> {
         self.enforcer.as_deref_mut()
     }
 
+    fn pinholes(&mut self) -> Option<&mut Pinholes> {
+        self.pinholes.as_deref_mut()
+    }
+
     fn counters(&self, node: &Node) -> Vec<Counter> {
-        Counted::new(self.daemon.counters, self.io, self.enforcer.as_deref()).with(node).collect()
+        let (enforcer, pinholes) = (self.enforcer.as_deref(), self.pinholes.as_deref());
+        Counted::new(self.daemon.counters, self.io, enforcer, pinholes).with(node).collect()
     }
 
     fn histograms(&self) -> Vec<Measured> {

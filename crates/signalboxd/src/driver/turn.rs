@@ -23,12 +23,13 @@ pub(super) enum Part {
     Mending,
     Report,
     Reservations,
+    Pinholes,
     Sending,
     Watchers,
 }
 
 impl Part {
-    const ALL: [(Self, &'static str); 10] = [
+    const ALL: [(Self, &'static str); 11] = [
         (Self::Packets, "packets"),
         (Self::Streams, "events of streams"),
         (Self::Changes, "changes of interfaces and routes"),
@@ -37,6 +38,7 @@ impl Part {
         (Self::Mending, "parts of the kernel's state that were missing"),
         (Self::Report, "report of counters"),
         (Self::Reservations, "reservations in the kernel"),
+        (Self::Pinholes, "pinholes in the kernel"),
         (Self::Sending, "sending"),
         (Self::Watchers, "events for watching clients"),
     ];

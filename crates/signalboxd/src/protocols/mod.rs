@@ -7,6 +7,7 @@
 pub(crate) mod applications;
 pub(crate) mod boomerang;
 pub(crate) mod gist;
+pub(crate) mod natfw;
 pub(crate) mod ping;
 pub(crate) mod qos;
 pub(crate) mod rsvp;
@@ -27,6 +28,7 @@ pub(crate) fn services(api: &Api) -> Result<Services> {
         Route::to(api::node::server(api)),
         Route::to(api::reservations::server(api)),
         Route::to(gist::service::server(api)),
+        Route::to(natfw::service::server(api)),
         Route::to(ping::service::server(api)),
         Route::to(qos::service::server(api)),
         Route::to(rsvp::service::server(api)),

@@ -4,6 +4,7 @@ use core::cmp::Ordering;
 use core::net::IpAddr;
 
 use signalbox_core::node::{RouteQuery, TransmitError};
+use signalbox_core::pinhole::{PinholeError, PinholeId};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{Entry, Time};
 
@@ -58,6 +59,12 @@ pub(super) enum What {
         incarnation: u32,
         id: ReservationId,
         result: Result<(), ReserveError>,
+    },
+    PinholeOpened {
+        node: NodeId,
+        incarnation: u32,
+        id: PinholeId,
+        result: Result<(), PinholeError>,
     },
     Failure {
         node: NodeId,

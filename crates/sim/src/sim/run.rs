@@ -30,8 +30,9 @@ impl<N: NodeEngine> Sim<N> {
     pub(super) fn boot(&mut self, node: NodeId) {
         let state = &mut self.nodes[node.at()];
         let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
-        // A driver that starts removes the state of its predecessor.
+        // A driver that starts removes the reservations of its predecessor. Pinholes end at their time.
         state.reservations.clear();
+        state.pinholes.forget_ids();
         state.multicast.forget_asked();
         let Some(factory) = &mut state.factory else { return };
         let engine = factory(Boot { node, seed, now: self.now });
@@ -82,6 +83,12 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 self.drive(node, Input::Reserved { id, result });
             }
+            What::PinholeOpened { node, incarnation, id, result } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                self.drive(node, Input::PinholeOpened { id, result });
+            }
             What::Failure { node, incarnation, entry, dst, error } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
@@ -106,6 +113,7 @@ impl<N: NodeEngine> Sim<N> {
         let mut asked = Vec::new();
         let mut acts = Vec::new();
         let mut reserved = Vec::new();
+        let mut pinholes = Vec::new();
         let mut groups = Vec::new();
         let mut forgotten = Vec::new();
         let mut outputs = 0;
@@ -122,6 +130,10 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
                 Output::Release { id } => reserved.push((id, None)),
+                Output::OpenPinhole { id, pinhole, lifetime } => {
+                    pinholes.push((id, Some((pinhole, self.now + lifetime))));
+                }
+                Output::ClosePinhole { id } => pinholes.push((id, None)),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
                 Output::StreamListen { kind, port } => acts.push(Act::Listen(tcp(kind, port))),
                 Output::StreamOpen { stream, kind, local, peer } => {
@@ -162,6 +174,7 @@ impl<N: NodeEngine> Sim<N> {
             self.enqueue(at, What::Multicast { node, incarnation, group, source });
         }
         self.reserve(node, reserved);
+        self.open_pinholes(node, pinholes);
         for (entry, packet, ifindex) in sent {
             let dst = packet.dst.ip();
             if let Err(error) = self.originate(node, packet, ifindex) {
@@ -259,7 +272,12 @@ impl<N: NodeEngine> Sim<N> {
         if packet.dst.ip().is_multicast() {
             return self.arrive_multicast(node, ifindex, packet);
         }
+        let passes = self.pass(node, &mut packet);
         let way = self.network.way(node, packet.dst.ip());
+        if !passes && way != Ok(Way::Local) {
+            self.counters.blocked += 1;
+            return;
+        }
         if way == Ok(Way::Local) {
             self.deliver(node, ifindex, &packet);
             return;

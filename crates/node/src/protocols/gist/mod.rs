@@ -177,7 +177,8 @@ impl Protocol for Instance {
 
     fn register(&mut self, nslp: NslpId) {
         let policy = gist::PeeringPolicy::Always;
-        self.engine.register(nslp, gist::Registration { policy, ..gist::Registration::default() });
+        let (router_alert, v6) = nslp.router_alert();
+        self.engine.register(nslp, gist::Registration { policy, router_alert, router_alert_v6: Some(v6) });
         self.inside.push(nslp);
     }
 

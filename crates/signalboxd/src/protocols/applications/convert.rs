@@ -36,7 +36,7 @@ pub(super) fn register(first: Option<v1::ApplicationRequest>) -> Result<(NslpId,
     };
     let nslp = NslpId(number("register.nslp_id", register.nslp_id, 0, 0xffff)?);
     let router_alert = number("register.router_alert", register.router_alert, 0, 0xffff)?;
-    Ok((nslp, Registration { policy, router_alert }))
+    Ok((nslp, Registration { policy, router_alert, router_alert_v6: None }))
 }
 
 /// The status for an application whose registration is refused.

@@ -69,7 +69,8 @@ impl Rig {
     async fn registered(&mut self) -> (App, OpenClient) {
         let call = self.call(register(32_710));
         let mut open = self.open().await;
-        let registration = Registration { policy: PeeringPolicy::Ask, router_alert: 3 };
+        let registration =
+            Registration { policy: PeeringPolicy::Ask, router_alert: 3, router_alert_v6: None };
         let command = ApplicationCommand::Register { nslp: NslpId(32_710), registration };
         assert_eq!(open.command, Command::Gist { id: open.id, command });
         open.application(ApplicationEvent::Registered);

@@ -1,0 +1,66 @@
+//! `[firewall]`: how pinholes fit beside the ruleset of the operator.
+
+use signalbox_linux::pinhole::{Chain, PinholeConfig};
+use signalbox_node::natfw::Middlebox;
+
+use crate::Config;
+use crate::keys::Keys;
+use crate::kind::{chain, list, mark};
+
+pub(crate) const MEANING: &str = "How pinholes fit beside the ruleset of the operator ([natfw.md](natfw.md#the-rule-of-the-game-the-operators-ruleset-decides)). It is in force \
+     where `natfw` runs with the role `firewall` or `nat`.";
+
+/// `[firewall]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Firewall {
+    mark: u32,
+    accept_in: Vec<Chain>,
+}
+
+impl Default for Firewall {
+    fn default() -> Self {
+        let PinholeConfig { mark, accept_in, .. } = PinholeConfig::default();
+        Self { mark, accept_in }
+    }
+}
+
+impl Firewall {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.key(
+            "mark",
+            &mut self.mark,
+            mark(),
+            "The bit of connection tracking's mark that flows of pinholes have. The operator's ruleset accepts it: `ct mark and \
+             0x10000000 == 0x10000000 accept`. Nothing else may use this bit.",
+        );
+        let message = "more than one bit: write a number with one bit, such as 0x10000000";
+        keys.check(self.mark.is_power_of_two(), &["mark"], message);
+        keys.key(
+            "accept_in",
+            &mut self.accept_in,
+            list(chain()),
+            "Chains of nftables, as family, table and name, at whose head the daemon puts a rule that accepts flows of \
+             pinholes. It removes the rule when it stops.",
+        );
+    }
+}
+
+impl Config {
+    /// What the kernel shall let pass; `None` on a node that opens nothing.
+    #[must_use]
+    pub fn pinholes(&self) -> Option<PinholeConfig> {
+        let translate = match self.settings(0, false).natfw?.middlebox {
+            Middlebox::Firewall => false,
+            Middlebox::Nat => true,
+            Middlebox::None | Middlebox::TwiceNat => return None,
+        };
+        let default = PinholeConfig::default();
+        Some(PinholeConfig {
+            max: self.resources.0.max_pinholes.min(default.max),
+            mark: self.firewall.mark,
+            translate,
+            accept_in: self.firewall.accept_in.clone(),
+            ..default
+        })
+    }
+}

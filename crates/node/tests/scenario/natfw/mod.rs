@@ -1,0 +1,7 @@
+//! Passages through firewalls and NATs over the real GIST: complete nodes, and kernels that drop what they have no pinhole
+//! for. Data packets are sent before, while and after a passage is open.
+
+mod campaign;
+mod inward;
+mod net;
+mod path;

@@ -1,0 +1,211 @@
+//! Passages of the NATFW NSLP at the edge of the API.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_api::v1;
+use signalbox_api::v1::open_pinhole_response::Event;
+use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::{self, Verdict};
+use signalbox_linux::pinhole::PinholeView;
+use signalbox_node::natfw::{
+    Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal, Role,
+    SessionView, State,
+};
+use tonic::Status;
+
+use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::reserver::only_with;
+use crate::api::types::{self, micros, number};
+
+/// The passage that a client asks for. The application checks whether the values fit each other.
+pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, Wrong> {
+    let action = v1::PinholeAction::try_from(open.action)
+        .map_err(|_| Wrong::new("open.action", "open, expose or block"))?;
+    let flow = types::Flow::read("open.flow", open.flow.as_ref())?;
+    for (name, given) in [
+        ("dscp", flow.dscp.is_some()),
+        ("flow_label", flow.flow_label.is_some()),
+        ("spi", flow.spi.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(format!("open.flow.{name}"), "no part of a passage: leave it out"));
+        }
+    }
+    let types = open.icmp_types.iter().map(|kind| number("open.icmp_types", *kind, 0, 255));
+    let options = Options {
+        lifetime: open.lifetime_us.map(Duration::from_micros),
+        second_port: open.second_port,
+        icmp_types: types.collect::<Result<_, _>>()?,
+        proxy: open.proxy,
+        extend: open.extend,
+    };
+    let block = match action {
+        v1::PinholeAction::Unspecified | v1::PinholeAction::Open => {
+            let only = [
+                ("open.towards", open.towards.is_some()),
+                ("open.path_coupled", open.path_coupled),
+                ("open.bindings", open.bindings),
+            ];
+            only_with("expose and block", &only)?;
+            return outward(&flow, options);
+        }
+        v1::PinholeAction::Expose => false,
+        v1::PinholeAction::Block => true,
+    };
+    inward(open, &flow, options, block)
+}
+
+fn outward(flow: &types::Flow, options: Options) -> Result<Command, Wrong> {
+    let (src, dst) = flow.hosts("open.flow")?;
+    Ok(Command::Open(OpenRequest {
+        src,
+        dst,
+        protocol: flow.protocol,
+        src_port: flow.src_port,
+        dst_port: flow.dst_port,
+        options,
+    }))
+}
+
+fn inward(
+    open: &v1::PinholeOpen,
+    flow: &types::Flow,
+    options: Options,
+    block: bool,
+) -> Result<Command, Wrong> {
+    let address = match flow.dst {
+        Some(end) if end != Prefix::host(end.addr) => {
+            let field = "open.flow.destination_prefix_length";
+            return Err(Wrong::new(field, "one host only: leave it out"));
+        }
+        end => end.map(|end| end.addr),
+    };
+    let towards = match types::address_in("open.towards", open.towards.as_deref())? {
+        Some(towards) => towards,
+        None => flow.src.map(|from| from.addr).ok_or_else(|| {
+            Wrong::new("open.towards", "missing: an address outside, or the source of the flow")
+        })?,
+    };
+    let missing = |field: &str| Wrong::new(format!("open.flow.{field}"), "missing");
+    Ok(Command::Expose(ExposeRequest {
+        address,
+        protocol: flow.protocol.ok_or_else(|| missing("ip_protocol"))?,
+        port: flow.dst_port.ok_or_else(|| missing("destination_port"))?,
+        from: flow.src,
+        from_port: flow.src_port,
+        towards,
+        path_coupled: open.path_coupled,
+        block,
+        bindings: open.bindings,
+        options,
+    }))
+}
+
+/// The status for a request that the application refuses.
+pub(super) fn refused(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::Address | Refusal::Ports => Wrong::new("open.flow", refusal).into(),
+        Refusal::IcmpTypes => Wrong::new("open.icmp_types", refusal).into(),
+        Refusal::Lifetime => Wrong::new("open.lifetime_us", refusal).into(),
+        Refusal::TooMany => Reason::TableFull.status(refusal),
+        Refusal::NoApplication => not_running("natfw"),
+        Refusal::NoRoute => Reason::NoRoute.status(refusal),
+        Refusal::IdInUse => Reason::Internal.status(refusal),
+    }
+}
+
+/// An event of a passage; the error ends its call.
+pub(super) fn event(id: u64, event: NatfwEvent) -> Result<Event, Status> {
+    Ok(match event {
+        NatfwEvent::Started { session, mri } => Event::Started(v1::PinholeStarted {
+            id: id.to_string(),
+            session_id: types::session_id(session),
+            flow: Some(types::flow(&mri)),
+        }),
+        NatfwEvent::Granted(granted) => Event::Granted(grant(&granted)),
+        NatfwEvent::Notified(code) => Event::Notified(failure(Failure::Code(code))),
+        NatfwEvent::Failed(failed) => Event::Failed(failure(failed)),
+        NatfwEvent::Closed => Event::Released(v1::PinholeReleased {}),
+        NatfwEvent::Refused(refusal) => return Err(refused(refusal)),
+    })
+}
+
+fn grant(granted: &Granted) -> v1::PinholeGranted {
+    v1::PinholeGranted {
+        lifetime_us: micros(granted.lifetime),
+        external: granted.external.map(|(address, port)| endpoint(address.into(), port)),
+        bindings: granted.bindings.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn endpoint(address: IpAddr, port: Option<u16>) -> v1::Endpoint {
+    v1::Endpoint { address: address.to_string(), port: port.map(Into::into) }
+}
+
+/// Why a passage failed. Classes and codes are those of RFC 5973 §4.2.5.
+fn failure(failure: Failure) -> v1::Failure {
+    let code = match failure {
+        Failure::Code(code) => Some(code),
+        Failure::NoResponse | Failure::NoNextNode => None,
+    };
+    let cause = match code.map(|Code { class, code }| (class, code)) {
+        None => v1::Cause::NoAnswer,
+        // Authentication and authorization failed; no reservation of the receiver is for the flow.
+        Some((5, 1 | 2) | (7, 3)) => v1::Cause::Policy,
+        // Resources temporarily not available.
+        Some((4, _)) => v1::Cause::Admission,
+        // Policy conflict.
+        Some((7, 4)) => v1::Cause::Conflict,
+        // Internal error: the kernel refused.
+        Some((5, 4)) => v1::Cause::Kernel,
+        // No edge, and no receiver, that runs the application.
+        Some((5, 6 | 7)) => v1::Cause::NoAnswer,
+        // The session expired or was terminated, or the route changed.
+        Some((1, 1 | 4 | 5) | (7, 1)) => v1::Cause::Expired,
+        Some(_) => v1::Cause::Protocol,
+    };
+    let code = code.map(|Code { class, code }| {
+        v1::failure::Code::Natfw(v1::NatfwCode { class: class.into(), code: code.into() })
+    });
+    v1::Failure { cause: cause.into(), message: failure.to_string(), code, ..v1::Failure::default() }
+}
+
+/// A session, and what the kernel has counted of its rule.
+pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::Pinhole {
+    v1::Pinhole {
+        session_id: types::session_id(session.session),
+        protocol: v1::Protocol::Natfw.into(),
+        flow: Some(types::flow(&session.mri)),
+        role: match session.role {
+            Role::Initiator => v1::PinholeRole::Initiator,
+            Role::Forwarder => v1::PinholeRole::Forwarder,
+            Role::Responder => v1::PinholeRole::Responder,
+        }
+        .into(),
+        state: match session.state {
+            State::Pending => v1::PinholeState::Pending,
+            State::Established => v1::PinholeState::Established,
+            State::Transitory => v1::PinholeState::Transitory,
+        }
+        .into(),
+        rule: session.rule.as_ref().map(|rule| self::rule(rule, session.active, seen)),
+        policy_rule: session.policy.clone(),
+        peer: session.peer.map(|peer| peer.to_string()),
+        external: session.external.map(|(address, port)| endpoint(address.into(), port)),
+        expires_in_us: micros(session.expires_in),
+    }
+}
+
+fn rule(rule: &pinhole::Pinhole, active: bool, seen: Option<PinholeView>) -> v1::PinholeRule {
+    let end = |end: Option<pinhole::Endpoint>| end.map(|end| endpoint(end.address, end.port));
+    v1::PinholeRule {
+        packets: Some(types::filter(&rule.packets)),
+        blocks: rule.verdict == Verdict::Deny,
+        source: end(rule.source),
+        destination: end(rule.destination),
+        active,
+        packet_count: seen.map(|seen| seen.packets),
+        octet_count: seen.map(|seen| seen.octets),
+    }
+}
