@@ -1,5 +1,6 @@
 //! Values of options as text. Times, rates, sizes and services have the grammar of the configuration.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use signalbox_api::v1;
@@ -46,6 +47,18 @@ pub(crate) fn ip_protocol(text: &str) -> Result<u8, String> {
         "icmp6" | "icmpv6" => Ok(58),
         _ => text.parse().map_err(|_| "use a number from 0 to 255, or tcp, udp, icmp, icmpv6".into()),
     }
+}
+
+/// Parses a prefix, or an address: 192.0.2.0/24, 2001:db8::9.
+pub(crate) fn prefix(text: &str) -> Result<(IpAddr, Option<u32>), String> {
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let found = address.parse().ok().and_then(|address: IpAddr| {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.map(|length| length.parse().ok().filter(|length| *length <= most));
+        Some((address, length.map_or(Some(None), |length| length.map(Some))?))
+    });
+    found.ok_or_else(|| "use an address or a prefix, such as 192.0.2.0/24".to_owned())
 }
 
 /// Parses a number in decimal digits, or in hexadecimal digits after 0x.

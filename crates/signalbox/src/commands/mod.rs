@@ -7,6 +7,7 @@ mod config;
 mod decode;
 mod lab;
 mod ping;
+mod pinhole;
 mod policy;
 mod query;
 mod reserve;
@@ -57,6 +58,8 @@ subcommands! {
         Query(Box<query::QueryArgs>),
         /// Send probes along the path of a flow and show the signaling nodes that they meet.
         Ping(ping::PingArgs),
+        /// Passages through firewalls and NATs: open the path of a flow, be reached from outside, block senders.
+        Pinhole(pinhole::PinholeArgs),
         /// What only RSVP has: announce a sender, reserve as a receiver, trace a reservation.
         Rsvp(rsvp::RsvpArgs),
         /// Show the state of the node.

@@ -5,6 +5,7 @@ mod config;
 mod counters;
 mod gist;
 mod interfaces;
+mod pinholes;
 mod qos;
 mod reservations;
 mod rsvp;
@@ -48,7 +49,7 @@ const HELP: &str = concat!(
     "  signalbox show gist sessions --address 192.0.2.9 --json | jq -s length\n",
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
-    "JSON: one row a line, with the types node, interface, metric, config, reservation, gist_session, gist_peer, gist_association,\n",
+    "JSON: one row a line, with the types node, interface, metric, config, reservation, pinhole, gist_session, gist_peer, gist_association,\n",
     "qos_session, rsvp_session, rsvp_neighbor, boomerang_flow; docs/schema/ describes each.",
 );
 
@@ -77,6 +78,8 @@ views! {
     Policy(NoArgs) => config::show_policy,
     /// What admission control holds, of all protocols.
     Reservations(reservations::ReservationsArgs) => reservations::show,
+    /// Passages through firewalls and NATs, and what this node opened for them.
+    Pinholes(pinholes::PinholesArgs) => pinholes::show,
     /// State of GIST: routing state, peers, messaging associations.
     #[command(subcommand)]
     Gist(gist::GistView) => gist::show,

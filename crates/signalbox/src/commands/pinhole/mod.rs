@@ -1,0 +1,308 @@
+//! `signalbox pinhole`: passages through firewalls and NATs along the path of a flow.
+
+mod print;
+
+pub(crate) use print::endpoint;
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use signalbox_api::v1;
+use signalbox_api::v1::open_pinhole_request::Request;
+use signalbox_api::v1::open_pinhole_response::Event;
+use signalbox_api::v1::pinholes_client::PinholesClient;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{Run, subcommands};
+use crate::arguments::values::{ip_protocol, prefix, time};
+use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
+use crate::client::{self, Stop, answer, block_on, refusal, wait_until};
+use crate::exit::{Exit, exit_status};
+use crate::print::{json_event, now_unix_us};
+
+/// How long the daemon may take to report that a passage is closed.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+pub(crate) struct PinholeArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+subcommands! {
+    enum What {
+        /// Open the path for a flow that this host sends.
+        Open(Box<OpenArgs>),
+        /// Let others reach a port of this host: prints the external address and port to give to them.
+        Expose(Box<ReachArgs<false>>),
+        /// Block senders at the edge of this network.
+        Block(Box<ReachArgs<true>>),
+    }
+}
+
+impl Run for PinholeArgs {
+    fn run(self) -> Result<Exit> {
+        self.what.run()
+    }
+}
+
+/// What all requests have.
+#[derive(Debug, Args)]
+struct CommonArgs {
+    /// Lifetime without a refresh; the daemon refreshes as long as the command runs [default: that of the configuration].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    lifetime: Option<Duration>,
+    /// Also for packets to the next port, such as RTCP.
+    #[arg(long)]
+    second_port: bool,
+    /// The other end does not run the application: the edge of its network, or the last node that does, answers for it.
+    #[arg(long)]
+    proxy: bool,
+    /// With --proxy, the edge also sends the request on.
+    #[arg(long, requires = "proxy")]
+    extend: bool,
+    #[command(flatten)]
+    lifetime_of_all: HoldArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = OPEN_HELP)]
+struct OpenArgs {
+    /// Destination of the flow: an address or a host name.
+    destination: String,
+    /// With a protocol of ICMP: only messages of this type; may be given several times.
+    #[arg(long = "icmp-type", value_name = "N", requires = "ip_protocol")]
+    icmp_types: Vec<u8>,
+    #[command(flatten)]
+    flow: FlowArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+const OPEN_HELP: &str = concat!(
+    exit_status!("granted, held to the end, and closed", "refused, lost, or ended before it was granted"),
+    "EXAMPLES:\n",
+    "  signalbox pinhole open host.example --proto udp --sport 5004 --dport 5004\n",
+    "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --hold 2h --json\n",
+    "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --second-port --proxy\n\n",
+    "A NAT on the path needs a source port. The passage is held until Ctrl-C, SIGTERM or the end of --hold, and then closed.\n",
+    "If this command dies, the daemon closes it; if the daemon dies, each node closes it at the end of its lifetime.\n\n",
+    "JSON: docs/schema/open.json.",
+);
+
+/// A port of this host that others are to reach, or must not reach.
+#[derive(Debug, Args)]
+#[command(after_help = REACH_HELP)]
+struct ReachArgs<const BLOCK: bool> {
+    /// An address outside, in whose direction the edge of this network lies; the address of --from if not given.
+    #[arg(value_name = "TOWARDS")]
+    towards: Option<String>,
+    /// IP protocol: a number, or tcp, udp.
+    #[arg(long = "proto", value_name = "IP-PROTOCOL", value_parser = ip_protocol)]
+    ip_protocol: u8,
+    /// Port of this host.
+    #[arg(long, value_name = "PORT")]
+    port: u16,
+    /// Address of this host; its address towards TOWARDS if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<IpAddr>,
+    /// Senders that are meant: an address, or a prefix such as 192.0.2.0/24 [default: all].
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    from: Option<(IpAddr, Option<u32>)>,
+    /// Port of the senders [default: any].
+    #[arg(long, value_name = "PORT")]
+    from_port: Option<u16>,
+    /// Report the addresses of all NATs.
+    #[arg(long)]
+    bindings: bool,
+    /// The message follows the reverse path of the packets: for hosts behind firewalls only.
+    #[arg(long)]
+    path_coupled: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+const REACH_HELP: &str = concat!(
+    exit_status!("granted, held to the end, and closed", "refused, lost, or ended before it was granted"),
+    "EXAMPLES:\n",
+    "  signalbox pinhole expose 198.51.100.1 --proto tcp --port 8080\n",
+    "  signalbox pinhole expose --from 203.0.113.7 --proto udp --port 5004 --proxy\n",
+    "  signalbox pinhole block 198.51.100.1 --from 203.0.113.0/24 --proto udp --port 5004\n\n",
+    "With expose, a sender that runs the application opens the way by `signalbox pinhole open`, to the external address and\n",
+    "port; for one that does not, use --from and --proxy.\n\n",
+    "JSON: docs/schema/open.json.",
+);
+
+impl Run for OpenArgs {
+    fn run(self) -> Result<Exit> {
+        let open = v1::PinholeOpen {
+            action: v1::PinholeAction::Open.into(),
+            flow: Some(self.flow.to(&self.destination)?),
+            icmp_types: self.icmp_types.iter().map(|kind| u32::from(*kind)).collect(),
+            ..self.common.request()
+        };
+        block_on(hold(open, &self.common))
+    }
+}
+
+impl<const BLOCK: bool> Run for ReachArgs<BLOCK> {
+    fn run(self) -> Result<Exit> {
+        let open = self.open()?;
+        block_on(hold(open, &self.common))
+    }
+}
+
+impl<const BLOCK: bool> ReachArgs<BLOCK> {
+    /// The first request of the call.
+    fn open(&self) -> Result<v1::PinholeOpen> {
+        let like = self.address.or(self.from.map(|(from, _)| from));
+        let towards = self.towards.as_ref().map(|host| resolve(host, like)).transpose()?;
+        let flow = v1::FlowSpec {
+            source: self.from.map(|(from, _)| from.to_string()),
+            source_prefix_length: self.from.and_then(|(_, length)| length),
+            destination: self.address.map(|address| address.to_string()),
+            ip_protocol: Some(self.ip_protocol.into()),
+            source_port: self.from_port.map(Into::into),
+            destination_port: Some(self.port.into()),
+            ..v1::FlowSpec::default()
+        };
+        let action = if BLOCK { v1::PinholeAction::Block } else { v1::PinholeAction::Expose };
+        Ok(v1::PinholeOpen {
+            action: action.into(),
+            flow: Some(flow),
+            towards: towards.map(|towards| towards.to_string()),
+            path_coupled: self.path_coupled,
+            bindings: self.bindings,
+            ..self.common.request()
+        })
+    }
+}
+
+impl CommonArgs {
+    fn request(&self) -> v1::PinholeOpen {
+        v1::PinholeOpen {
+            protocol: v1::Protocol::Natfw.into(),
+            lifetime_us: self.lifetime.map(microseconds),
+            second_port: self.second_port,
+            proxy: self.proxy,
+            extend: self.extend,
+            ..v1::PinholeOpen::default()
+        }
+    }
+}
+
+/// What the command waited for, and got.
+enum Wake {
+    Response(v1::OpenPinholeResponse),
+    /// The daemon ended the call.
+    Ended,
+    /// The command is to end.
+    Stop,
+    /// The daemon has not reported the end in time.
+    Timeout,
+}
+
+/// Opens a passage, holds it until the command is stopped, closes it, and prints each event.
+async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
+    let mut stop = Stop::new(None)?;
+    let mut client = PinholesClient::new(client::channel(&common.node.socket).await?);
+    let (requests, stream) = mpsc::channel(2);
+    // The channel has room for it.
+    let _ = requests.try_send(v1::OpenPinholeRequest { request: Some(Request::Open(open)) });
+    let mut events = answer(client.open_pinhole(ReceiverStream::new(stream)).await)?;
+    let mut out = std::io::stdout();
+    let (mut started, mut granted, mut deadline) = (false, false, None);
+    loop {
+        let wake = tokio::select! {
+            response = events.message() => match response.map_err(refusal)? {
+                Some(response) => Wake::Response(response),
+                None => Wake::Ended,
+            },
+            () = stop.wait() => Wake::Stop,
+            () = wait_until(deadline) => Wake::Timeout,
+        };
+        let response = match wake {
+            Wake::Response(response) => response,
+            Wake::Ended => bail!("the daemon ended before the passage was closed"),
+            Wake::Stop if started && deadline.is_none() => {
+                let release = Request::Release(v1::PinholeRelease {});
+                // If the daemon ended the call, its events show that.
+                let _ = requests.send(v1::OpenPinholeRequest { request: Some(release) }).await;
+                deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
+                continue;
+            }
+            // The daemon closes a passage when the call that made it ends.
+            Wake::Stop | Wake::Timeout => {
+                let event = Some(Event::Released(v1::PinholeReleased {}));
+                v1::OpenPinholeResponse { time_unix_us: now_unix_us(), event }
+            }
+        };
+        // An event of a newer daemon is none for this command.
+        let Some(event) = &response.event else { continue };
+        if common.output.json {
+            json_event(&mut out, &response)?;
+        } else {
+            print::text(&mut out, event, common.lifetime_of_all.hold)?;
+        }
+        out.flush()?;
+        match event {
+            Event::Started(_) => started = true,
+            Event::Granted(_) => {
+                if !std::mem::replace(&mut granted, true) {
+                    stop.end_after(common.lifetime_of_all.hold);
+                }
+            }
+            Event::Notified(_) => {}
+            Event::Failed(_) => return Ok(Exit::No),
+            Event::Released(_) => return Ok(Exit::yes_if(granted)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: ReachArgs<true>,
+    }
+
+    fn open(line: &str) -> Result<v1::PinholeOpen, String> {
+        let line = Line::try_parse_from(["block"].into_iter().chain(line.split_whitespace()));
+        line.map_err(|e| e.to_string())?.reach.open().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn senders_are_the_source_of_the_flow_and_this_host_its_destination() {
+        let open = open("198.51.100.1 --from 203.0.113.0/24 --proto udp --port 5004").unwrap();
+        let flow = open.flow.as_ref().unwrap();
+        assert_eq!(
+            (open.action(), open.towards.as_deref()),
+            (v1::PinholeAction::Block, Some("198.51.100.1"))
+        );
+        assert_eq!((flow.source.as_deref(), flow.source_prefix_length), (Some("203.0.113.0"), Some(24)));
+        assert_eq!(
+            (flow.destination.as_ref(), flow.destination_port, flow.ip_protocol),
+            (None, Some(5004), Some(17))
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(open("198.51.100.1 --proto udp").unwrap_err().contains("--port"));
+        assert!(open("198.51.100.1 --proto udp --port 1 --extend").unwrap_err().contains("--proxy"));
+        assert!(open("198.51.100.1 --proto udp --port 1 --from 10.0.0.0/33").unwrap_err().contains("prefix"));
+    }
+}

@@ -1,0 +1,71 @@
+//! The output for events of a passage, as text.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use signalbox_api::v1;
+use signalbox_api::v1::open_pinhole_response::Event;
+
+use crate::arguments::microseconds;
+use crate::print::style::{Tone, paint};
+use crate::print::{duration, flow, hex, path};
+
+/// Prints an event.
+pub(super) fn text(out: &mut impl Write, event: &Event, hold: Option<Duration>) -> io::Result<()> {
+    match event {
+        Event::Started(started) => {
+            let flow = started.flow.as_ref().map(flow).unwrap_or_default();
+            writeln!(out, "pinhole {flow}, session {}", hex(&started.session_id))
+        }
+        Event::Granted(granted) => {
+            let granted_for = duration(granted.lifetime_us);
+            writeln!(out, "{} for {granted_for}, refreshed by this host", paint(Tone::Good, "granted"))?;
+            if let Some(external) = &granted.external {
+                writeln!(out, "  external address: {}", endpoint(external))?;
+            }
+            for nat in &granted.bindings {
+                writeln!(out, "  further NAT: {nat}")?;
+            }
+            match hold {
+                Some(hold) => {
+                    writeln!(out, "held for {}; Ctrl-C closes it earlier", duration(microseconds(hold)))
+                }
+                None => writeln!(out, "held until Ctrl-C"),
+            }
+        }
+        Event::Notified(failure) => {
+            writeln!(out, "a node reports: {}; asked again", path::failure_text(failure))
+        }
+        Event::Failed(failure) => path::failure(out, "refused", failure),
+        Event::Released(_) => writeln!(out, "closed"),
+    }
+}
+
+/// An address with its port, if it has one.
+pub(crate) fn endpoint(endpoint: &v1::Endpoint) -> String {
+    let v1::Endpoint { address, port } = endpoint;
+    port.map_or_else(|| address.clone(), |port| format!("{address} port {port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_shows_the_address_to_give_to_others() {
+        let granted = v1::PinholeGranted {
+            lifetime_us: 42_000_000,
+            external: Some(v1::Endpoint { address: "203.0.113.5".into(), port: Some(40_000) }),
+            bindings: vec!["10.9.0.1".into()],
+        };
+        let mut out = Vec::new();
+        text(&mut out, &Event::Granted(granted), None).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[1..],
+            ["  external address: 203.0.113.5 port 40000", "  further NAT: 10.9.0.1", "held until Ctrl-C"]
+        );
+        assert!(lines[0].starts_with("granted for 42"), "{text}");
+    }
+}
