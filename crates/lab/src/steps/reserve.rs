@@ -213,8 +213,14 @@ impl Reserve {
         while let Some(option) = words.next() {
             let mut value = || words.next().map(String::as_str).unwrap_or_default();
             let read = match option.as_str() {
-                "--receiver-initiated" => Some(request.receiver_initiated = true),
-                "--bidirectional" => Some(request.bidirectional = true),
+                "--receiver-initiated" => {
+                    request.receiver_initiated = true;
+                    Some(())
+                }
+                "--bidirectional" => {
+                    request.bidirectional = true;
+                    Some(())
+                }
                 "--sport" => value().parse().ok().map(|port| request.flow.src_port = Some(port)),
                 "--burst" => {
                     let size = value().parse::<Size>().ok().and_then(|size| u32::try_from(size.0).ok());
