@@ -108,7 +108,7 @@ impl Net {
     }
 
     fn counters(&self, at: usize) -> boomerang::Counters {
-        self.sim.engine(self.nodes[at]).unwrap().node.boomerang().unwrap().counters().clone()
+        *self.sim.engine(self.nodes[at]).unwrap().node.boomerang().unwrap().counters()
     }
 }
 

@@ -96,9 +96,9 @@ impl World {
         // A KEY has room for two primes, and a node on the path takes one for each direction.
         let prover = random.chance(0.4).then(|| usize::try_from(random.range(0..count as u64)).unwrap());
         let (mut nodes, mut hosts) = (Vec::new(), Vec::new());
-        for n in 0..count {
+        for (n, only_forwards) in plain.iter().enumerate() {
             let name = format!("n{n}");
-            if plain[n] {
+            if *only_forwards {
                 nodes.push(sim.add_router(name));
                 continue;
             }
