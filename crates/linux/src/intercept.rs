@@ -111,11 +111,14 @@ impl Interception {
         }
         // The kernel protects a table that has an owner.
         if !self.owned {
-            let wanted = self.config.entries.iter().filter_map(intercepted).count();
-            let there = |ipv6| nftables::rules(family(ipv6), (TABLE, CHAIN));
-            let whole = families(&self.config).map(there).collect::<io::Result<Vec<_>>>();
+            let wanted = |ipv6| -> usize {
+                let entries = self.config.entries.iter().filter_map(intercepted);
+                entries.map(|(_, intercept)| alerts(ipv6, intercept.alert).len()).sum()
+            };
+            let whole = |ipv6| Ok(nftables::rules(family(ipv6), (TABLE, CHAIN))? == wanted(ipv6));
+            let whole = families(&self.config).map(whole).collect::<io::Result<Vec<_>>>();
             let whole = whole.map_err(|error| OpenError::system("reading the nftables rules", &error))?;
-            if whole.iter().any(|rules| *rules != wanted) {
+            if whole.contains(&false) {
                 self.lay_rules()?;
                 missing = true;
             }
