@@ -16,7 +16,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"signalbox.example/client/api/boomerang"
 	"signalbox.example/client/api/gist"
+	"signalbox.example/client/api/node"
 	"signalbox.example/client/api/ping"
 	"signalbox.example/client/api/qos"
 	"signalbox.example/client/api/rsvp"
@@ -25,11 +27,11 @@ import (
 
 func main() {
 	commands := map[string]func(context.Context, *grpc.ClientConn, string) error{
-		"node": node, "policy": policy, "reserve": reserve, "watch": watch, "ping": pings, "tables": tables,
-		"sender": sender, "application": application,
+		"node": about, "policy": policy, "reserve": reserve, "pinhole": pinhole, "watch": watch,
+		"ping": pings, "tables": tables, "sender": sender, "application": application,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		log.Fatal("usage: client node|policy|reserve|watch|ping|tables|sender|application [DESTINATION]")
+		log.Fatal("usage: client node|policy|reserve|pinhole|watch|ping|tables|sender|application [DESTINATION]")
 	}
 	destination := "10.0.9.1"
 	if len(os.Args) > 2 {
@@ -50,26 +52,26 @@ func main() {
 	}
 }
 
-// node shows what runs, and checks a configuration.
-func node(ctx context.Context, connection *grpc.ClientConn, _ string) error {
-	client := signalbox.NewNodeClient(connection)
-	node, err := client.GetNode(ctx, &signalbox.GetNodeRequest{})
+// about shows what runs, and checks a configuration.
+func about(ctx context.Context, connection *grpc.ClientConn, _ string) error {
+	client := node.NewNodeClient(connection)
+	answer, err := client.GetNode(ctx, &node.GetNodeRequest{})
 	if err != nil {
 		return err
 	}
-	fmt.Println(node.GetName(), node.GetVersion(), node.GetProtocols())
-	check, err := client.CheckConfig(ctx, &signalbox.CheckConfigRequest{Toml: "version = 1\n[node]\nnam = \"r1\"\n"})
+	fmt.Println(answer.GetName(), answer.GetVersion(), answer.GetProtocols())
+	check, err := client.CheckConfig(ctx, &node.CheckConfigRequest{Toml: "version = 1\n[node]\nnam = \"r1\"\n"})
 	if err != nil {
 		return err
 	}
 	for _, problem := range check.GetProblems() {
 		fmt.Println(problem.GetSeverity(), problem.GetKey(), problem.GetMessage())
 	}
-	interfaces, err := client.ListInterfaces(ctx, &signalbox.ListInterfacesRequest{})
+	interfaces, err := client.ListInterfaces(ctx, &node.ListInterfacesRequest{})
 	if err != nil {
 		return err
 	}
-	return each(interfaces, func(page *signalbox.ListInterfacesResponse) {
+	return each(interfaces, func(page *node.ListInterfacesResponse) {
 		for _, one := range page.GetInterfaces() {
 			fmt.Println(one.GetInterface().GetName(), one.GetReservedOctetsPerS())
 		}
@@ -119,16 +121,41 @@ func reserve(ctx context.Context, connection *grpc.ClientConn, destination strin
 	})
 }
 
+// pinhole opens the firewalls on the path for a flow, and closes them.
+func pinhole(ctx context.Context, connection *grpc.ClientConn, destination string) error {
+	call, err := signalbox.NewPinholesClient(connection).OpenPinhole(ctx)
+	if err != nil {
+		return err
+	}
+	open := &signalbox.PinholeOpen{
+		Action: signalbox.PinholeAction_PINHOLE_ACTION_OPEN,
+		Flow: &signalbox.FlowSpec{
+			Destination: &destination, IpProtocol: proto.Uint32(17), DestinationPort: proto.Uint32(5004),
+		},
+	}
+	if err := call.Send(&signalbox.OpenPinholeRequest{Request: &signalbox.OpenPinholeRequest_Open{Open: open}}); err != nil {
+		return err
+	}
+	release := &signalbox.OpenPinholeRequest{Request: &signalbox.OpenPinholeRequest_Release{
+		Release: &signalbox.PinholeRelease{}}}
+	return each(call, func(response *signalbox.OpenPinholeResponse) {
+		fmt.Printf("%T\n", response.GetEvent())
+		if response.GetGranted() != nil {
+			err = errors.Join(err, call.Send(release))
+		}
+	})
+}
+
 // watch shows the state of the node, and changes for ten seconds.
 func watch(ctx context.Context, connection *grpc.ClientConn, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	events, err := signalbox.NewNodeClient(connection).WatchEvents(ctx,
-		&signalbox.WatchEventsRequest{InitialState: true})
+	events, err := node.NewNodeClient(connection).WatchEvents(ctx,
+		&node.WatchEventsRequest{InitialState: true})
 	if err != nil {
 		return err
 	}
-	err = each(events, func(event *signalbox.WatchEventsResponse) { fmt.Println(event) })
+	err = each(events, func(event *node.WatchEventsResponse) { fmt.Println(event) })
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -150,7 +177,7 @@ func pings(ctx context.Context, connection *grpc.ClientConn, destination string)
 	})
 }
 
-// tables shows what GIST, the QoS NSLP and RSVP hold.
+// tables shows what GIST, the QoS NSLP, RSVP and Boomerang hold.
 func tables(ctx context.Context, connection *grpc.ClientConn, _ string) error {
 	peers, err := gist.NewGistClient(connection).ListPeers(ctx, &gist.ListPeersRequest{})
 	if err == nil {
@@ -166,7 +193,13 @@ func tables(ctx context.Context, connection *grpc.ClientConn, _ string) error {
 			fmt.Println("rsvp:", page.GetNeighbors())
 		})
 	}
-	return errors.Join(err, qosErr, rsvpErr)
+	flows, loopErr := boomerang.NewBoomerangClient(connection).ListFlows(ctx, &boomerang.ListFlowsRequest{})
+	if loopErr == nil {
+		loopErr = each(flows, func(page *boomerang.ListFlowsResponse) {
+			fmt.Println("boomerang:", page.GetFlows())
+		})
+	}
+	return errors.Join(err, qosErr, rsvpErr, loopErr)
 }
 
 // sender announces a sender by RSVP, and shows the reservations of receivers for ten seconds.
