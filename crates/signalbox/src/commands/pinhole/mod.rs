@@ -28,10 +28,20 @@ use crate::print::{json_event, now_unix_us};
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
+#[command(after_help = HELP)]
 pub(crate) struct PinholeArgs {
     #[command(subcommand)]
     what: What,
 }
+
+const HELP: &str = concat!(
+    exit_status!("granted, held to the end, and closed", "refused, lost, or ended before it was granted"),
+    "EXAMPLES:\n",
+    "  at the sender:              signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004\n",
+    "  at a receiver behind a NAT: signalbox pinhole expose 198.51.100.1 --proto tcp --port 8080\n",
+    "  on any node:                signalbox show pinholes\n\n",
+    "Every firewall and NAT on the path opens what the flow needs, for as long as the command runs (RFC 5973).",
+);
 
 subcommands! {
     enum What {
