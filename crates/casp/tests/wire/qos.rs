@@ -125,7 +125,7 @@ fn a_query_field_by_field() {
     assert_eq!((partial.failures_allowed, partial.indeterminate_allowed, partial.last_hops), (1, 2, 1));
 }
 
-/// CASPQOS-A.1-05, CASPQOS-A.2-05, CASPQOS-A.2-20, CASPQOS-A.1-03: the numbers.
+/// CASPQOS-A.1-05, CASPQOS-A.2-05, CASPQOS-A.1-03: the numbers.
 #[test]
 fn code_points_are_those_of_the_specification() {
     let types = [
@@ -160,9 +160,39 @@ fn code_points_are_those_of_the_specification() {
         assert_eq!(QosClass(class).name(), Some(name));
     }
     assert_eq!(QosClass(18).name(), None);
-    assert!((1..=16).all(|code| QosErrorCode(code).name().is_some()) && QosErrorCode(17).name().is_none());
     let flags = [QosFlags::COMMIT, QosFlags::REMOVE, QosFlags::PARTIAL, QosFlags::UNSECURE, QosFlags::BRANCH];
     assert_eq!(flags.map(QosFlags::octet), [0x80, 0x40, 0x20, 0x10, 0x08]);
+}
+
+/// CASPQOS-A.2-20: each code has its number, and stands in front of the detail.
+#[test]
+fn error_codes_stand_in_front_of_their_details() {
+    let codes = [
+        QosErrorCode::BELOW_MINIMUM,
+        QosErrorCode::TOO_MANY_FAILED,
+        QosErrorCode::TOO_MANY_INDETERMINATE,
+        QosErrorCode::AUTHENTICATION,
+        QosErrorCode::POLICY,
+        QosErrorCode::MALFORMED,
+        QosErrorCode::MISSING,
+        QosErrorCode::VERSION,
+        QosErrorCode::C_TYPE,
+        QosErrorCode::TYPE,
+        QosErrorCode::NO_RESERVATION,
+        QosErrorCode::PREEMPTED,
+        QosErrorCode::NO_ANSWER,
+        QosErrorCode::TIME,
+        QosErrorCode::NOT_OWNER,
+        QosErrorCode::UNSECURE,
+    ];
+    let octets = hex(V3);
+    for (number, code) in (1..).zip(codes) {
+        let message = QosMessage { error: Some((code, 0x0203)), ..parse(&octets) };
+        let composed = composed(&message);
+        assert_eq!(composed[composed.len() - 8..], [0, 8, 12, 1, 0, number, 2, 3]);
+        assert_eq!(parse(&composed).error, Some((code, 0x0203)));
+    }
+    assert_eq!(QosErrorCode(17).name(), None);
 }
 
 /// CASPQOS-A.1-04: unused flag bits are ignored, and sent as zero.
