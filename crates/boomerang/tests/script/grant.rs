@@ -87,9 +87,16 @@ fn an_option_must_fit() {
     let too_much = || Fields { rates: vec![rates(999_999, 0)], ..request(1) };
     let sent = rig.pass(&too_much());
     assert!(sent.message().body.unwrap().options.refusal().is_some());
-    // Padding up to the largest packet.
-    let sent = rig.pass(&Fields { options: vec![0; 1500 - 60 - 72], ..too_much() });
-    assert_eq!((sent.message().is_refused(), sent.octets.len()), (true, 1440));
+    // Options of 20 octets behind a message of 72; an IP header with options and another option take 84 of 1500.
+    for (count, fits) in [(67, true), (68, false)] {
+        let mut options = Vec::new();
+        for _ in 0..count {
+            edit::append(&mut options, &Known::UserId(UserId { user: [0; 8], credential: [0; 8] }));
+        }
+        let sent = rig.pass(&Fields { options, ..too_much() });
+        let refusal = sent.message().body.unwrap().options.refusal();
+        assert_eq!((sent.message().is_refused(), refusal.is_some()), (true, fits));
+    }
     let sent = rig.pass(&Fields { options: vec![0x77, 0x77, 0, 0], ..too_much() });
     assert_eq!((sent.message().is_refused(), sent.octets.len()), (true, 76));
 }
@@ -111,10 +118,12 @@ fn an_initiating_node_numbers_its_messages() {
     assert_eq!((router.node.session_count(), router.node.flow_count()), (0, 1));
 }
 
-/// BOOM-P-03: with a release the kernel's part of the reservation goes, too.
+/// BOOM-P-03: with a release the kernel's part of the reservation goes, too. BOOM-G37-01: neither before the first message
+/// nor after the release has the data a grant.
 #[test]
 fn a_release_leaves_nothing_in_the_kernel() {
     let mut rig = Rig::new();
+    assert!(rig.resources.is_empty());
     rig.pass(&request(1));
     let id = rig.resources.reservations().next().unwrap().reservation;
     rig.pass(&Fields { rates: vec![rates(0, 0)], ..request(1) });

@@ -293,7 +293,7 @@ fn impossible_requests_are_rejected() {
     assert_eq!(rig.node.session_count(), 0);
 }
 
-/// BOOM-G37-01: after a change of routes the next message looks the route up, and reserves where it leaves.
+/// BOOM-F3.5-03: after a change of routes the next message looks the route up, and reserves where it leaves.
 #[test]
 fn a_refresh_follows_the_present_route() {
     let mut rig = Rig::new();
