@@ -164,7 +164,7 @@ fn down_cleans_up_after_a_run_that_was_killed() {
         .spawn()
         .expect("built");
     let mut progress = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(progress.any(|line| line.contains("waiting for 60s")), "the run ended early");
+    assert!(progress.any(|line| line.contains("waiting for 1m")), "the run ended early");
     run.kill().expect("ours");
     run.wait().expect("ours");
     assert_eq!(namespaces("t-killed").len(), 3);
@@ -195,7 +195,7 @@ fn an_interrupted_run_takes_its_network_down() {
         .spawn()
         .expect("built");
     let mut progress = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(progress.any(|line| line.contains("waiting for 60s")), "the run ended early");
+    assert!(progress.any(|line| line.contains("waiting for 1m")), "the run ended early");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(run.id()).expect("a pid"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("ours");
     assert!(!run.wait().expect("ours").success());
