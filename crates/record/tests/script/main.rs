@@ -306,7 +306,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (20, said.len() as u64, Time::from_millis(19))
+        (22, said.len() as u64, Time::from_millis(21))
     );
     assert_ne!(run([0; 32]).0, said);
 }
@@ -318,8 +318,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (19, Time::from_millis(18)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 21 })));
+    assert_eq!((replayed.inputs, replayed.end), (21, Time::from_millis(20)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 23 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }
