@@ -40,6 +40,7 @@ mod io;
 mod keyring;
 mod local;
 mod local_only;
+mod logged;
 mod merge;
 mod message_ids;
 pub mod neighbour;

@@ -1,7 +1,6 @@
 //! The tables: functions that find, enter and remove sessions, senders and reservations, and the lists that connect
 //! them.
 
-use core::fmt;
 use core::net::IpAddr;
 
 use signalbox_core::index::{Index, KeyedHasher};
@@ -96,31 +95,7 @@ impl<'a> Iterator for BranchList<'a> {
     }
 }
 
-/// A session of the table in a log event.
-#[derive(Debug)]
-pub(super) struct Logged(Option<wire::Session>);
-
-impl fmt::Display for Logged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(session) => session.fmt(f),
-            None => f.write_str("unknown"),
-        }
-    }
-}
-
 impl Rsvp {
-    /// A session for log events.
-    pub(super) fn logged(&self, session: Key) -> Logged {
-        Logged(self.sessions.get(session).map(|record| self.session_of(record)))
-    }
-
-    /// The session of a sender for log events.
-    pub(super) fn logged_of(&self, sender: Key) -> Logged {
-        let index = self.senders.get(sender).map(|sender| sender.session);
-        Logged(index.and_then(|index| self.sessions.get_index(index)).map(|record| self.session_of(record)))
-    }
-
     pub(super) fn find_session(&self, wanted: &wire::Session) -> Option<Key> {
         self.find_hashed(wanted, self.hash_of(wanted)?)
     }
