@@ -303,8 +303,8 @@ impl Boomerang {
 
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        // The KEY has primes of nodes that are not on the path any more, or that started anew, and no room for those of
-        // the present ones: the proof begins again.
+        // The KEY is full: it has primes of nodes that left the path or were restarted, and no room for primes of the
+        // present nodes. The proof begins again.
         let full = refusal.reason == Reason::Unsupported && session.key != KEY_FIRST;
         if full && session.loops < MAX_LOOPS {
             session.key = KEY_FIRST;

@@ -138,7 +138,7 @@ impl Casp {
         }
     }
 
-    /// The connection to an address that is being opened; a new one if there is none. `None`: there are too many.
+    /// The connection that this node is opening to an address, or a new one. `None`: the table of connections is full.
     pub(super) fn open(&mut self, address: IpAddr, local: Option<IpAddr>) -> Option<Key> {
         let name = Name { address, proved: None };
         let opening = self.peers.find(&name).and_then(|peer| self.peers.connection_to(peer));
@@ -315,7 +315,7 @@ impl Casp {
         }
     }
 
-    /// Runs the timers of connections: those that are not established in time, and those that nobody uses.
+    /// Runs the timers of connections: it closes those that are not established in time, and those that no session uses.
     pub(super) fn run_connections(&mut self) {
         for _ in 0..super::BUDGET {
             let Some(index) = self.peers.wheel.pop_due(&mut self.peers.connections, self.now) else { return };

@@ -44,7 +44,7 @@ signalbox_core::counters! {
         loops: u64 => MESSAGES_DROPPED { reason: "loop" },
         /// Messages for a multicast destination.
         multicast: u64 => MESSAGES_DROPPED { reason: "multicast" },
-        /// Scout Responses without a request, or with an address that is none of a node.
+        /// Scout Responses without a request, or with an address that no node can have.
         unexpected_responses: u64 => MESSAGES_DROPPED { reason: "unexpected_response" },
         /// Messages to a next hop that was not found.
         no_next_hop: u64 => MESSAGES_UNSENT { reason: "no_next_hop" },

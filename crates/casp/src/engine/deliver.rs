@@ -323,7 +323,7 @@ impl Casp {
             };
             match what {
                 News::Found(answer) => self.found(key, answer),
-                News::Nobody => self.nobody(key),
+                News::NoPeer => self.no_peer(key),
                 News::Connected(peer) => self.reached(key, peer),
                 News::Failed(address) => self.unreached(key, address),
             }
@@ -445,7 +445,7 @@ impl Casp {
     }
 
     /// A discovery found no node: this is the last one, unless it knew a next hop before.
-    fn nobody(&mut self, key: Key) {
+    fn no_peer(&mut self, key: Key) {
         let interval = self.sessions.get(key).map(super::session::Session::interval);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.waiting().searching = false;
@@ -528,7 +528,7 @@ impl Casp {
         }
     }
 
-    /// Sends a refresh with D over a next hop that was chosen anew.
+    /// Sends a refresh with the D flag to a new next hop.
     fn refresh_over(&mut self, key: Key, peer: Key) {
         let Some(message) = self.refresh_message(key, true) else { return };
         let mut octets = Vec::new();

@@ -27,7 +27,7 @@ pub(super) enum News {
     /// A discovery found a node.
     Found(Answer),
     /// A discovery found no node.
-    Nobody,
+    NoPeer,
     /// A connection to a node is established.
     Connected(Key),
     /// A connection to this address failed.
@@ -209,7 +209,7 @@ impl Casp {
             Some(answer) => News::Found(answer),
             None => {
                 self.counters.nobody += 1;
-                News::Nobody
+                News::NoPeer
             }
         };
         self.ready.push_back(Ready { what, sessions });

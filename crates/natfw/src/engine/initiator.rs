@@ -108,7 +108,7 @@ impl Natfw {
             return self.out.event(id, NatfwEvent::Refused(Refusal::TooMany));
         };
         self.commands.insert(id, key);
-        self.tell(key, NatfwEvent::Started { session: sid, mri });
+        self.emit(key, NatfwEvent::Started { session: sid, mri });
         self.first_request(key);
         self.rearm(key);
     }
@@ -181,7 +181,7 @@ impl Natfw {
         let granted = Granted { session: id, lifetime, external, bindings };
         if local.granted.as_ref() != Some(&granted) {
             local.granted = Some(granted.clone());
-            self.tell(key, NatfwEvent::Granted(granted));
+            self.emit(key, NatfwEvent::Granted(granted));
         }
         self.keep_route(key, seconds(lifetime));
     }
@@ -194,7 +194,7 @@ impl Natfw {
                 let primary = *primary;
                 self.secondary_failed(primary, resources);
             }
-            _ => self.tell(key, NatfwEvent::Failed(Failure::NoResponse)),
+            _ => self.emit(key, NatfwEvent::Failed(Failure::NoResponse)),
         }
         self.close(key, resources);
     }
@@ -208,7 +208,7 @@ impl Natfw {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.msn = session.msn.wrapping_add(1);
         self.send_on(key, 0, None);
-        self.tell(key, NatfwEvent::Closed);
+        self.emit(key, NatfwEvent::Closed);
         self.close(key, resources);
     }
 }

@@ -70,14 +70,14 @@ impl Natfw {
                 self.close(key, resources);
             }
             Origin::Command(_) if ends => {
-                self.tell(key, NatfwEvent::Failed(Failure::Code(info.into())));
+                self.emit(key, NatfwEvent::Failed(Failure::Code(info.into())));
                 self.close(key, resources);
             }
             // §3.7.6.1: an edge refreshes its CREATE only when the EXTERNAL is refreshed.
             Origin::Proxy(_) | Origin::Peer => {}
             // §3.9: the request again, with the same session.
             Origin::Command(_) => {
-                self.tell(key, NatfwEvent::Notified(info.into()));
+                self.emit(key, NatfwEvent::Notified(info.into()));
                 self.request_again(key);
             }
         }

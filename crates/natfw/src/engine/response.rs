@@ -142,7 +142,7 @@ impl Natfw {
         self.counters.ended += 1;
         match session.origin {
             Origin::Peer => self.answer_error(key, msn, info, lifetime),
-            Origin::Command(_) => self.tell(key, NatfwEvent::Failed(Failure::Code(info.info.into()))),
+            Origin::Command(_) => self.emit(key, NatfwEvent::Failed(Failure::Code(info.info.into()))),
             Origin::Proxy(primary) => self.secondary_failed(primary, resources),
         }
         self.close(key, resources);
@@ -168,7 +168,7 @@ impl Natfw {
             // A full queue of GIST may be empty at the next repetition.
             if no_node {
                 self.counters.ended += 1;
-                self.tell(key, NatfwEvent::Failed(Failure::NoNextNode));
+                self.emit(key, NatfwEvent::Failed(Failure::NoNextNode));
                 self.close(key, resources);
             }
             return;

@@ -137,7 +137,7 @@ impl Natfw {
     }
 
     /// Gives an event to the user of a session.
-    pub(super) fn tell(&mut self, key: Key, event: NatfwEvent) {
+    pub(super) fn emit(&mut self, key: Key, event: NatfwEvent) {
         if let Some(Session { origin: Origin::Command(id), .. }) = self.sessions.get(key) {
             self.out.event(*id, event);
         }
