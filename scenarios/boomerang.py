@@ -4,6 +4,7 @@ observer that measures how long the router keeps single messages, as the paper o
     boomerang.py generate FAR_END N...    at the initiating node: fills the router up to each N, and then makes and releases one
                                           more reservation thirty times, with pauses, beside a ping of the same size
     boomerang.py ping FAR_END N           sends Echoes as every ping does, and prints how many came back
+    boomerang.py expire FAR_END           sends a request whose TTL the first router uses up, and prints the error that comes back
     boomerang.py observe                  at the router: prints a line of JSON for each N and kind of message
 
 The wire format is that of docs/wire/boomerang.md.
@@ -114,6 +115,25 @@ def ping(far_end, count):
     print(f"{came} of {count} came back", flush=True)
 
 
+def expire(far_end):
+    link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    link.connect((far_end, 0))
+    own, there = (socket.inet_aton(address) for address in (link.getsockname()[0], far_end))
+    errors = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    link.setsockopt(socket.SOL_IP, socket.IP_TTL, 1)
+    sent = request(MEASURED, 1, 1, RATE, own, there)
+    link.send(sent)
+    while select.select([errors], [], [], 2)[0]:
+        packet, (router, _) = errors.recvfrom(2048)
+        octets = packet[4 * (packet[0] & 15):]
+        if octets[0] == 11 and checksum(octets + b"\0" * (len(octets) % 2)) == 0:
+            quoted = octets[8 + 4 * (octets[8] & 15):]
+            what = "whole" if sent.startswith(quoted) and len(quoted) >= 8 else "altered"
+            print(f"type {octets[0]} code {octets[1]} from {router}, quoted {what}", flush=True)
+            return
+    print("no error came", flush=True)
+
+
 def observe(sizes):
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(0x0003))
     # Echo Requests with the identifier of the measured ones, without IP options.
@@ -157,5 +177,7 @@ if __name__ == "__main__":
         generate(rest[0], [int(size) for size in rest[1:]])
     elif what == "ping":
         ping(rest[0], int(rest[1]))
+    elif what == "expire":
+        expire(rest[0])
     else:
         observe([int(size) for size in rest])

@@ -17,8 +17,9 @@ pub enum Entry {
     /// Packets of this IP protocol. The payload follows the IP header, its options and extension headers. The
     /// ports are 0.
     Ip(u8),
-    /// ICMP and ICMPv6 Echo Requests and Echo Replies whose data begin with these four octets (big-endian).
-    /// The payload is the whole ICMP message from its type octet on. The driver computes the checksum of sent
+    /// ICMP and ICMPv6 Echo Requests and Echo Replies whose data begin with these four octets (big-endian), and
+    /// Destination Unreachables that quote such a request; an interception rule does not apply to these. Any ICMP
+    /// message can be sent. The payload is the whole ICMP message from its type octet on. The driver computes the checksum of sent
     /// messages. The ports are 0.
     IcmpEcho(u32),
 }

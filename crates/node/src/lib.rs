@@ -123,7 +123,7 @@ pub mod rsvp {
 pub mod boomerang {
     pub use signalbox_boomerang::engine::{
         BoomerangEvent, Command, Config, ConfigError, Counters, FlowView, Reason, Refusal, Rejected, Request,
-        SessionState, SessionView,
+        SessionState, SessionView, Unreachable,
     };
     pub use signalbox_boomerang::wire::{Pass, Rates};
 }

@@ -59,6 +59,12 @@ signalbox_core::counters! {
         untrusted: u64 => PASSED { reason: "untrusted" },
         /// Messages dropped because their TTL is used up.
         hops_exceeded: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },
+        /// ICMP errors sent about messages that this node dropped.
+        errors_sent: u64 => MESSAGES_SENT { type: "icmp_error" },
+        /// Destination Unreachables about requests of this node.
+        unreachable: u64 => MESSAGES_RECEIVED { type: "unreachable" },
+        /// ICMP errors that were not sent, because their receiver was sent too many.
+        errors_limited: u64 => RATE_LIMITED { limit: "icmp_error" },
         /// Messages dropped because there is no route to their destination.
         no_route: u64 => MESSAGES_DROPPED { reason: "no_route" },
         /// Replies dropped because no session of this node waits for them.

@@ -360,7 +360,7 @@ impl Boomerang {
     }
 
     /// Gives the last event of a session to its user.
-    fn finish(&mut self, key: Key, event: Event) {
+    pub(super) fn finish(&mut self, key: Key, event: Event) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let Some(id) = session.id.take() {
             self.by_id.remove(&id);
@@ -369,7 +369,7 @@ impl Boomerang {
     }
 
     /// Releases what a session reserved, and ends it.
-    fn release(&mut self, key: Key, resources: &mut Resources) {
+    pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.state == State::Route {
             return self.forget(key);
@@ -379,7 +379,7 @@ impl Boomerang {
         self.send(key, resources);
     }
 
-    fn forget(&mut self, key: Key) {
+    pub(super) fn forget(&mut self, key: Key) {
         self.settle(key);
         self.wheel_of_sessions.cancel(&mut self.sessions, key.index());
         let Some(session) = self.sessions.remove(key) else { return };

@@ -7,7 +7,7 @@ use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_resources::{Cause, GrantId, LostWhy};
 
-use crate::wire::Rates;
+use crate::wire::{self, Rates};
 
 /// An input of the engine.
 #[derive(Debug)]
@@ -108,8 +108,8 @@ pub struct Request {
     pub user: Option<[u8; 8]>,
 }
 
-/// An event for a user. [`BoomerangEvent::Rejected`], [`BoomerangEvent::Refused`], [`BoomerangEvent::Unanswered`] or
-/// [`BoomerangEvent::Closed`] is the last one of a session.
+/// An event for a user. [`BoomerangEvent::Rejected`], [`BoomerangEvent::Refused`], [`BoomerangEvent::Unanswered`],
+/// [`BoomerangEvent::Unreachable`] or [`BoomerangEvent::Closed`] is the last one of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum BoomerangEvent {
@@ -130,8 +130,26 @@ pub enum BoomerangEvent {
     ChangeRefused(Refusal),
     /// No reply: the path or the far end does not answer. What was reserved is released.
     Unanswered,
+    /// A router of the path reported that the far end cannot be reached. What was reserved is released.
+    Unreachable(Unreachable),
     /// The session was closed by its user.
     Closed,
+}
+
+/// A Destination Unreachable about a request of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Unreachable {
+    /// The node that reported it.
+    pub node: IpAddr,
+    /// Its ICMP code.
+    pub code: u8,
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(wire::Unreachable::reason(self.code, self.node.is_ipv6()))
+    }
 }
 
 /// A refusal as the path reports it.

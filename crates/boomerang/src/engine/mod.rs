@@ -13,6 +13,7 @@
 
 mod config;
 mod counters;
+mod errors;
 mod flow;
 mod initiator;
 mod interfaces;
@@ -37,7 +38,7 @@ use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
-pub use io::{BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request};
+pub use io::{BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request, Unreachable};
 pub use session::State as SessionState;
 pub use view::{FlowView, SessionView};
 
@@ -81,6 +82,8 @@ pub struct Boomerang {
     by_interface: Shares<Iface>,
     /// Messages of each initiating node in a second.
     rates: RateShares,
+    /// ICMP errors to each source in a second.
+    errors: RateShares,
     primes: Primes,
     sessions: Slab<Session>,
     by_id: BTreeMap<u64, Key>,
@@ -117,6 +120,7 @@ impl Boomerang {
             by_source: Shares::new(config.max_flows, KeyedHasher::new(&mut rng)),
             by_interface: Shares::new(config.max_flows, KeyedHasher::new(&mut rng)),
             rates: RateShares::new(config.rate, KeyedHasher::new(&mut rng)),
+            errors: RateShares::new(errors::RATE, KeyedHasher::new(&mut rng)),
             primes: Primes::new(&mut rng),
             sessions: Slab::new(config.max_sessions),
             by_id: BTreeMap::new(),
@@ -165,7 +169,12 @@ impl Boomerang {
         for waiting in self.routes.take(dst) {
             match (waiting, oif) {
                 (Waiting::Session(key), oif) => self.routed(key, oif, resources),
-                (Waiting::Packet(_), None) => self.counters.no_route += 1,
+                (Waiting::Packet(packet), None) => {
+                    self.counters.no_route += 1;
+                    if let Some(dropped) = errors::of_route(result).filter(|_| !packet.local) {
+                        self.report_dropped(&packet.as_received(), dropped);
+                    }
+                }
                 (Waiting::Packet(packet), Some(oif)) => {
                     let received = packet.as_received();
                     let Ok(message) = Message::parse(received.payload, received.dst.is_ipv6()) else {

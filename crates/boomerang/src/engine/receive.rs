@@ -9,13 +9,19 @@ use super::interfaces::Iface;
 use super::outbox::Envelope;
 use super::path::Origin;
 use super::routes::{Packet, Waiting};
-use crate::wire::{Ends, Message, Pass, checksum_is_valid, edit};
+use crate::wire::{Dropped, Ends, Message, Pass, checksum_is_valid, edit, icmp_error};
 
 impl Boomerang {
     /// Takes a packet with the magic number.
     pub(super) fn receive(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
         let local = self.interfaces.is_local(ends.dst);
+        if icmp_error::is_unreachable(packet.payload, ends.is_ipv6()) {
+            // Errors about messages of others concern their initiating nodes only.
+            return if local {
+                self.on_unreachable(packet, resources)
+            };
+        }
         let message = Message::parse(packet.payload, ends.is_ipv6());
         let message = match message {
             _ if !checksum_is_valid(&ends, packet.payload) => {
@@ -122,16 +128,21 @@ impl Boomerang {
             let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false };
             self.out.send(envelope, packet.options, &octets);
         } else {
-            self.counters.hops_exceeded += 1;
+            self.exceeded(packet);
         }
         self.buffer = octets;
+    }
+
+    /// Drops a passing message whose TTL is used up.
+    fn exceeded(&mut self, packet: &Received<'_>) {
+        self.counters.hops_exceeded += 1;
+        self.report_dropped(packet, Dropped::TimeExceeded);
     }
 
     /// Forwards a packet as a router without Boomerang does.
     fn pass_on(&mut self, packet: &Received<'_>) {
         if packet.ttl <= 1 {
-            self.counters.hops_exceeded += 1;
-            return;
+            return self.exceeded(packet);
         }
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
         let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false };

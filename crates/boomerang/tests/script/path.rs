@@ -297,19 +297,6 @@ fn a_reservation_follows_the_route() {
 }
 
 #[test]
-fn messages_without_route_or_ttl_are_dropped() {
-    let mut rig = Rig::new();
-    rig.routes.insert(ip("198.51.100.77"), 0);
-    let mut nowhere = request(1);
-    nowhere.ends.dst = ip("198.51.100.77");
-    assert_eq!(rig.octets(1, &nowhere, &nowhere.octets()), []);
-    let last = Fields { ttl: 1, ..request(1) };
-    assert_eq!(rig.octets(1, &last, &last.octets()), []);
-    let counted = rig.node.counters();
-    assert_eq!((counted.no_route, counted.hops_exceeded, rig.node.flow_count()), (1, 1, 0));
-}
-
-#[test]
 fn messages_wait_for_their_route_in_order_and_within_a_limit() {
     let mut rig = Rig::with(Config { max_waiting: 3, ..Config::default() });
     rig.answer_lookups = false;

@@ -138,6 +138,8 @@ pub(crate) struct Rig {
     /// What the kernel was asked to remove.
     pub(crate) removed: Vec<ReservationId>,
     pub(crate) answer_lookups: bool,
+    /// The answer for destinations whose interface is 0.
+    pub(crate) no_route: NoRoute,
     pub(crate) open: Vec<(u64, IpAddr)>,
     sent: Vec<Sent>,
 }
@@ -179,6 +181,7 @@ impl Rig {
             installs: 0,
             removed: Vec::new(),
             answer_lookups: true,
+            no_route: NoRoute::Unreachable,
             open: Vec::new(),
             sent: Vec::new(),
         };
@@ -250,7 +253,7 @@ impl Rig {
     pub(crate) fn answer(&mut self, id: u64, dst: IpAddr) {
         let ifindex = IfIndex(self.routes.get(&dst).copied().unwrap_or(2));
         let route = Route { ifindex, src: ip(NODE), gateway: None, mtu: 1500, local: false };
-        let result = if ifindex.0 == 0 { Err(NoRoute::Unreachable) } else { Ok(route) };
+        let result = if ifindex.0 == 0 { Err(self.no_route) } else { Ok(route) };
         self.node.handle(self.now, Input::Route { id, result }, &mut self.resources);
     }
 

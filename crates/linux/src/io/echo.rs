@@ -5,7 +5,9 @@
 //! table belongs to a netlink socket of this process. When the daemon dies, the kernel removes it, and forwards and answers
 //! these messages as any others.
 //!
-//! Without interception, a raw socket receives the replies to this node. The kernel answers requests.
+//! Destination Unreachables about such requests are received as well, and the kernel handles them as always.
+//!
+//! Without interception, a raw socket receives the replies to this node and these errors. The kernel answers requests.
 
 mod filter;
 
@@ -63,7 +65,11 @@ impl EchoPort {
         let raw = Sockets::open(config, request, |domain| {
             let ipv6 = domain == Domain::IPV6;
             let socket = ip::open(domain, if ipv6 { ICMPV6 } else { ICMP }, false, config)?;
-            let rules = if intercept.is_none() { Rule::replies(ipv6, magic) } else { Vec::new() };
+            let mut rules = Vec::new();
+            if intercept.is_none() {
+                rules.extend(Rule::replies(ipv6, magic));
+                rules.extend(Rule::unreachables(ipv6, magic, ipv6));
+            }
             socket.attach_filter(&filter::program(&rules, false)).map_err(system)?;
             Ok(socket)
         })?;
@@ -78,8 +84,9 @@ impl EchoPort {
                 continue;
             }
             let rules = Rule::of(ipv6, magic, &intercept.matches);
-            *place = Some(listen(ipv6, &rules, config)?);
-            // From here on the packets are in the socket, so the kernel need not handle them.
+            let errors = Rule::unreachables(ipv6, magic, false);
+            *place = Some(listen(ipv6, &[rules.as_slice(), &errors].concat(), config)?);
+            // From here on the messages are in the socket, so the kernel need not handle them. Errors stay the kernel's, too.
             vetoes.push(Veto::lay(ipv6, magic, &rules)?);
         }
         let (packets, counters) = (Some(sockets), EchoCounters::default());

@@ -151,3 +151,25 @@ fn fragments_are_left_to_the_kernel() {
     assert_eq!((got.len(), got[0].src, got[0].payload.len()), (1, to, 3000), "the far end answered");
     assert_eq!(received(&mut r, Duration::from_millis(50)), []);
 }
+
+/// A Destination Unreachable about a message of this host is received, with interception and without.
+#[test]
+fn errors_about_own_messages_are_received() {
+    for (intercept, label) in [(false, "echoerr"), (true, "echoerri")] {
+        // The kernel of the router limits the rate of its errors: each run has a router of its own.
+        let net = Network::new(label);
+        let mut a = end(&net.a, intercept);
+        for (Addresses { a: from, .. }, nowhere) in families().into_iter().zip(["10.9.0.1", "fd09::1"]) {
+            let nowhere: IpAddr = nowhere.parse().unwrap();
+            for options in [Vec::new(), alert(nowhere)] {
+                let payload = echo(nowhere.is_ipv6(), false, MAGIC, 1);
+                send(&mut a, [from, nowhere], &options, &payload);
+                let got = received(&mut a, PATIENCE);
+                assert_eq!(got.len(), 1, "{nowhere} {options:?}");
+                assert_eq!((got[0].dst, got[0].payload[0]), (from, if nowhere.is_ipv6() { 1 } else { 3 }));
+                assert!(got[0].payload.windows(4).any(|word| word == MAGIC.to_be_bytes()));
+            }
+        }
+        a.close().unwrap();
+    }
+}

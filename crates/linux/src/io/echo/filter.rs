@@ -51,6 +51,33 @@ impl Rule {
         starts.into_iter().map(rule).collect()
     }
 
+    /// The rules of the Destination Unreachables about Echo Requests with the magic number: from the IP header on, or with
+    /// `headless` as a raw socket of ICMPv6 receives them, from the ICMPv6 header on.
+    pub(super) fn unreachables(ipv6: bool, magic: u32, headless: bool) -> Vec<Self> {
+        let word = |offset, mask, value| Match { offset, mask, value };
+        // Each begins with the quoted header: its conditions, and the offset of the quoted Echo Request.
+        let (error, quoted) = if ipv6 {
+            let outer = (!headless).then(|| word(4, 0x0000_ff00, 0x0000_3a00));
+            let icmp = if headless { 0 } else { 40 };
+            let error: Vec<Match> = outer.into_iter().chain([word(icmp, 0xff00_0000, 0x0100_0000)]).collect();
+            let inner = icmp + 8;
+            let plain = (vec![word(inner + 4, 0x0000_ff00, 0x0000_3a00)], inner + 40);
+            let alert = vec![word(inner + 4, 0x0000_ff00, 0), word(inner + 40, 0xffff_0000, 0x3a00_0000)];
+            (error, [plain, (alert, inner + 48)])
+        } else {
+            let whole = word(6, 0x3fff_00ff, 1);
+            let error = vec![word(0, 0xff00_0000, 0x4500_0000), whole, word(20, 0xff00_0000, 0x0300_0000)];
+            let inner = |first: u32| vec![word(28, 0xff00_0000, first), word(36, 0x00ff_0000, 0x0001_0000)];
+            (error, [(inner(0x4500_0000), 48), (inner(0x4600_0000), 52)])
+        };
+        let request = if ipv6 { 0x8000_0000 } else { 0x0800_0000 };
+        let rule = |(conditions, echo): (Vec<Match>, u16)| {
+            let about = [word(echo, 0xff00_0000, request), Match::word(echo + 8, magic)];
+            Self(error.iter().copied().chain(conditions).chain(about).collect())
+        };
+        quoted.into_iter().map(rule).collect()
+    }
+
     /// The rules of the replies that a raw socket receives: from the IPv4 header on, or from the ICMPv6 header on.
     pub(super) fn replies(ipv6: bool, magic: u32) -> Vec<Self> {
         let starts: &[u16] = if ipv6 { &[0] } else { &[20, 24] };

@@ -44,7 +44,10 @@ impl NodeEngine for Host {
         if let Output::Event(Event::Boomerang { id, event }) = &output {
             match event {
                 BoomerangEvent::Reserved { rates, .. } => drop(known.insert(*id, *rates)),
-                BoomerangEvent::Refused(_) | BoomerangEvent::Unanswered | BoomerangEvent::Closed => {
+                BoomerangEvent::Refused(_)
+                | BoomerangEvent::Unanswered
+                | BoomerangEvent::Unreachable(_)
+                | BoomerangEvent::Closed => {
                     known.remove(id);
                 }
                 BoomerangEvent::Rejected(_) | BoomerangEvent::ChangeRefused(_) => {}

@@ -2,7 +2,7 @@
 
 use signalbox_api::v1;
 use signalbox_api::v1::service::Service as ApiService;
-use signalbox_node::boomerang::{Rates, Reason as Why, Refusal, Rejected, Request};
+use signalbox_node::boomerang::{Rates, Reason as Why, Refusal, Rejected, Request, Unreachable};
 use tonic::Status;
 
 use crate::api::errors::{Reason, Wrong, not_running};
@@ -149,9 +149,20 @@ pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
     }
 }
 
+/// A router reported that the far end cannot be reached.
+pub(super) fn unreachable(report: Unreachable) -> v1::Failure {
+    v1::Failure {
+        cause: v1::Cause::NoRoute.into(),
+        message: report.to_string(),
+        node: Some(report.node.to_string()),
+        ..v1::Failure::default()
+    }
+}
+
 /// No message came back.
 pub(super) fn silence(cause: v1::Cause) -> v1::Failure {
-    let message = "no reply: the far end answers no pings, or a message was lost each time".to_owned();
+    let message =
+        "no reply: the far end or a firewall drops pings, or a message was lost each time".to_owned();
     v1::Failure { cause: cause.into(), message, ..v1::Failure::default() }
 }
 
@@ -180,6 +191,19 @@ mod tests {
         assert_eq!((many[0], many[1], many[7]), (800_000, 700_000, 100_000));
         let few: Vec<u32> = steps(5, 3).collect();
         assert!(few.is_sorted_by(|one, next| one >= next) && few.last() == Some(&3), "{few:?}");
+    }
+
+    /// BOOM-G42-03: persistent loss is reported, with what may drop pings as its cause.
+    #[test]
+    fn silence_names_its_causes() {
+        let failure = silence(v1::Cause::NoAnswer);
+        assert_eq!(failure.cause(), v1::Cause::NoAnswer);
+        assert!(failure.message.contains("firewall drops pings"), "{}", failure.message);
+        let report = unreachable(Unreachable { node: "192.0.2.9".parse().unwrap(), code: 1 });
+        assert_eq!(
+            (report.cause(), report.node.as_deref(), &report.message[..]),
+            (v1::Cause::NoRoute, Some("192.0.2.9"), "host unreachable")
+        );
     }
 
     /// BOOM-G32-02: a rate beyond 32 bits is refused here.

@@ -38,7 +38,10 @@ impl ClientProtocol for Reservations {
         match event {
             BoomerangEvent::Reserved { .. } | BoomerangEvent::ChangeRefused(_) => false,
             BoomerangEvent::Rejected(_) => !stands,
-            BoomerangEvent::Refused(_) | BoomerangEvent::Unanswered | BoomerangEvent::Closed => true,
+            BoomerangEvent::Refused(_)
+            | BoomerangEvent::Unanswered
+            | BoomerangEvent::Unreachable(_)
+            | BoomerangEvent::Closed => true,
         }
     }
 

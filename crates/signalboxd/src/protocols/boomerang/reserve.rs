@@ -94,6 +94,7 @@ impl Reservation {
             }
             BoomerangEvent::Unanswered if self.granted => Event::Lost(convert::silence(v1::Cause::Expired)),
             BoomerangEvent::Unanswered => Event::Failed(convert::silence(v1::Cause::NoAnswer)),
+            BoomerangEvent::Unreachable(report) => Event::Failed(convert::unreachable(report)),
             BoomerangEvent::Rejected(why) if self.granted => {
                 self.changing = false;
                 change_refused(v1::Cause::Protocol, &why.to_string())
