@@ -18,8 +18,8 @@ pub struct Config {
     pub keys: Vec<super::IntegrityKey>,
     /// *Kb*: lifetime of blockade state in refresh periods (RFC 2205 §3.5), at least 1. The RFC has no default.
     pub blockade_multiplier: u32,
-    /// Staged refreshes after a change; `None`: the next refresh comes after the refresh period.
-    pub staged: Option<Staged>,
+    /// Staged refreshes in a second, and in one burst, at most. Further ones are left out.
+    pub staged_rate: u32,
     /// A stronger request may reduce a reservation instead of taking all of it, and receivers of this node lower their
     /// requests to what is left (RFC 4495).
     pub reduction: bool,
@@ -55,7 +55,7 @@ impl Default for Config {
             neighbours: super::neighbour::Config::default(),
             keys: Vec::new(),
             blockade_multiplier: 4,
-            staged: None,
+            staged_rate: 1000,
             reduction: true,
             source_trees: true,
             diagnostics: 50,
@@ -96,6 +96,9 @@ pub struct InterfaceConfig {
     /// Whether there are hops without RSVP behind the interface; `None`: the TTLs of messages decide (RFC 2205 §3.8).
     /// With either value, messages may have any TTL ([`super::neighbour::Trust::distant_hops`]).
     pub non_rsvp: Option<bool>,
+    /// Staged refreshes after a change; `None`: the next refresh comes after the refresh period. Where messages have a
+    /// MESSAGE_ID, its retransmissions (RFC 2961 §6) take the place of staged refreshes.
+    pub staged: Option<Staged>,
     /// TOS octet or traffic class of messages.
     pub tos: u8,
     /// Refresh reduction, integrity and Hello at the interface; `None`: as at the others.
@@ -112,23 +115,40 @@ impl Default for InterfaceConfig {
             slew_max: 0.3,
             repair_delay: Duration::from_secs(2),
             non_rsvp: None,
+            staged: None,
             tos: 0xc0, // class selector 6, network control
             neighbours: None,
         }
     }
 }
 
-/// Staged refresh timers: a change is sent again after `first`, then after intervals that grow by `factor` up to the
-/// refresh period.
+/// Staged refresh timers (draft-pan-rsvp-timer-00): a change is sent again after `first`, then after intervals that
+/// grow by `factor` up to the refresh period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Staged {
-    /// Time to the first repetition.
+    /// *Rf*: time to the first repetition.
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub first: Duration,
-    /// Growth from one interval to the next, more than 1.
+    /// 1 + *Delta*: growth from one interval to the next, more than 1.
     pub factor: f64,
+}
+
+impl Default for Staged {
+    fn default() -> Self {
+        Self { first: Duration::from_secs(3), factor: 1.3 }
+    }
+}
+
+impl Staged {
+    fn problem(&self) -> Option<(&'static str, &'static str)> {
+        if self.first < Duration::from_millis(10) {
+            return Some(("staged.first", "under 10 ms"));
+        }
+        let grows = self.factor > 1.0 && self.factor.is_finite();
+        (!grows).then_some(("staged.factor", "not a number over 1"))
+    }
 }
 
 /// A setting that is not allowed.
@@ -166,6 +186,9 @@ impl Config {
             if one.repair_delay > longest {
                 return fault(format!("{field}.repair_delay"), "over 24 days");
             }
+            if let Some((own, problem)) = one.staged.and_then(|own| own.problem()) {
+                return fault(format!("{field}.{own}"), problem);
+            }
             if let Some((own, problem)) = one.neighbours.and_then(|own| own.problem()) {
                 return fault(format!("{field}.{own}"), problem);
             }
@@ -181,14 +204,6 @@ impl Config {
         }
         if self.blockade_multiplier == 0 {
             return fault("blockade_multiplier".to_owned(), "0: a blockade would not hold");
-        }
-        if let Some(staged) = self.staged {
-            if staged.first < Duration::from_millis(10) {
-                return fault("staged.first".to_owned(), "under 10 ms");
-            }
-            if !(staged.factor > 1.0 && staged.factor.is_finite()) {
-                return fault("staged.factor".to_owned(), "not a number over 1");
-            }
         }
         Ok(())
     }

@@ -56,6 +56,8 @@ signalbox_core::counters! {
         reservations_torn: u64 => RESERVATION_EVENTS { event: "torn_down" },
         /// Reservations that expired without a refresh, including parts of reservations.
         reservations_expired: u64 => RESERVATION_EVENTS { event: "expired" },
+        /// Staged refreshes left out because too many were due in one second.
+        staged_left_out: u64 => RATE_LIMITED { limit: "staged_refreshes" },
         /// Blockade states created.
         blockades: u64,
         /// Senders whose Paths now arrive from another previous hop.

@@ -7,8 +7,8 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
+use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Key, Time};
 
 use super::Rsvp;
 use super::interfaces::Iface;
@@ -17,6 +17,7 @@ use super::merge;
 use super::path::policy_in;
 use super::sender::{LOCAL, RESV, Sender};
 use super::session::NONE;
+use super::staged::Stage;
 use crate::wire::{FlowSpec, Style};
 
 /// Previous hops that get a Resv at once after a change of a shared reservation. The others follow in parts, so that one
@@ -329,6 +330,9 @@ impl Rsvp {
         let at = self.now + wait;
         let Some(sender) = self.senders.get(keeper) else { return };
         if !sender.has(RESV) || Stamp::after(at).min(sender.resv_at) == Stamp::after(at) {
+            if let Some(sender) = self.senders.get_mut(keeper) {
+                sender.resv_stage = Stage::CHANGE;
+            }
             self.schedule_resv(keeper, at);
         }
     }
@@ -415,20 +419,5 @@ impl Rsvp {
         self.senders_of(session)
             .find(|(_, sender)| sender.hop == hop && sender.has(RESV))
             .map_or(first, |(key, _)| key)
-    }
-
-    /// The end of a refresh interval that begins now, and whether it is a staged one.
-    pub(super) fn after_stage(&mut self, stage: u8, period_ms: u32) -> (Time, bool) {
-        let period = Duration::from_millis(u64::from(period_ms));
-        if let Some(staged) = self.config.staged {
-            let wait = staged.first.as_secs_f64() * staged.factor.powi(i32::from(stage));
-            if wait < period.as_secs_f64()
-                && let Ok(wait) = Duration::try_from_secs_f64(wait)
-            {
-                return (self.now + wait, true);
-            }
-        }
-        let wait = self.rng.jitter(period, 0.5, 1.5);
-        (self.now + wait, false)
     }
 }

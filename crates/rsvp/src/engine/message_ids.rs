@@ -235,6 +235,13 @@ impl Rsvp {
         }
     }
 
+    /// Whether the messages about a state have a MESSAGE_ID.
+    pub(super) fn has_message_ids(&self, about: &SentState) -> bool {
+        let (iface, towards) = self.next_of(about);
+        let ifindex = self.interfaces.get(iface).map_or(IfIndex::NONE, |known| known.ifindex);
+        self.neighbours.is_reliable(ifindex, towards)
+    }
+
     /// Whether any state was sent with a MESSAGE_ID.
     pub(super) fn has_sent_ids(&self) -> bool {
         !self.message_ids.by_state.is_empty()

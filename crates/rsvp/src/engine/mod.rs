@@ -62,6 +62,7 @@ mod resv_tear;
 mod route;
 mod sender;
 mod session;
+mod staged;
 mod table;
 mod timers;
 mod traffic;
@@ -184,6 +185,10 @@ pub struct Rsvp {
     answers: RateShares,
     /// Limit of the diagnostic messages that are handled in a second.
     diagnoses: TokenBucket,
+    /// Limit of the staged refreshes in a second.
+    staged_limit: TokenBucket,
+    /// The last time at which staged refreshes of a state began.
+    last_trigger: Option<Time>,
     message_ids: MessageIds,
     out: Outbox,
 }
@@ -228,6 +233,8 @@ impl Rsvp {
             errors: PassedErrors::new(KeyedHasher::new(&mut rng)),
             answers: RateShares::new(ANSWERS, KeyedHasher::new(&mut rng)),
             diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
+            staged_limit: TokenBucket::new(config.staged_rate, config.staged_rate),
+            last_trigger: None,
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
             message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)

@@ -8,6 +8,7 @@ use signalbox_resources::intserv::TSpec;
 use super::carried::Carried;
 use super::interfaces::Iface;
 use super::session::NONE;
+use super::staged::Stage;
 use crate::wire::Selector;
 
 /// Path state of one sender in a session.
@@ -47,8 +48,10 @@ pub(crate) struct Sender {
     pub(crate) gateway: u32,
     /// TTL of the last Path.
     pub(crate) ttl: u8,
-    /// Staged refreshes sent since the last change: of Paths in the low four bits, of Resvs in the high ones.
-    pub(crate) stages: u8,
+    /// Stage of its Paths, if it leaves by one interface.
+    pub(crate) path_stage: Stage,
+    /// Stage of the Resvs to the previous hop.
+    pub(crate) resv_stage: Stage,
     pub(crate) extra: Option<Box<SenderExtra>>,
 }
 
@@ -79,13 +82,21 @@ pub(crate) const LOCAL_ONLY: u16 = 1024;
 /// A Path was due while the incoming interface was down. It is sent as soon as a Path arrives again.
 pub(crate) const HELD: u16 = 2048;
 
+/// The next Path by one of several interfaces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathTime {
+    pub(crate) iface: Iface,
+    pub(crate) at: Stamp,
+    pub(crate) stage: Stage,
+}
+
 /// Fields that few senders need.
 #[derive(Debug)]
 pub(crate) struct SenderExtra {
     /// Outgoing interfaces beside the first.
     pub(crate) oifs: Vec<Iface>,
-    /// Time of the next Path by each of several interfaces: each has its own refresh period.
-    pub(crate) path_times: Vec<(Iface, Stamp)>,
+    /// The next Path by each of several interfaces: each has its own refresh period.
+    pub(crate) path_times: Vec<PathTime>,
     /// POLICY_DATA and unknown objects of its Paths.
     pub(crate) carried: Carried,
     /// The application that announced it.
@@ -163,7 +174,8 @@ impl Sender {
             flags,
             gateway: 0,
             ttl: 0,
-            stages: 0,
+            path_stage: Stage::OVER,
+            resv_stage: Stage::OVER,
             extra: None,
         }
     }
@@ -214,6 +226,11 @@ impl Sender {
     pub(crate) fn branches_out(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.oifs.iter().any(|iface| iface.is_real()))
             && self.oif.is_real()
+    }
+
+    /// The next Path by one of several interfaces.
+    pub(crate) fn path_time(&self, iface: Iface) -> Option<PathTime> {
+        self.extra.as_ref()?.path_times.iter().find(|one| one.iface == iface).copied()
     }
 
     /// Whether its data leave by this interface.

@@ -9,11 +9,11 @@ use super::Rsvp;
 use super::branch::Branch;
 use super::forward::Tears;
 use super::interfaces::Iface;
-use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESV, UNSENT};
+use super::message_ids::SentState;
+use super::sender::{LOCAL, LOCAL_ONLY, PATH, PathTime, REPAIR, RESV, Sender, UNSENT};
 use super::session::is_application;
+use super::staged::Stage;
 
-/// Highest stage that a record can count. Later intervals are the refresh period.
-const MAX_STAGE: u8 = 15;
 /// Records that one call handles at most. The driver gets control in between.
 const STEPS: u32 = 4096;
 
@@ -51,12 +51,15 @@ impl Rsvp {
         if sender.has(PATH) && sender.path_at.is_due(now) {
             if sender.branches_out() && !sender.has(REPAIR) {
                 self.refresh_due_paths(key);
-            } else {
-                if sender.has(REPAIR) {
-                    self.counters.repairs += 1;
-                    tracing::debug!(session = %self.logged_of(key), "local repair: Path follows the new route");
-                }
+            } else if sender.has(REPAIR) {
+                self.counters.repairs += 1;
+                tracing::debug!(session = %self.logged_of(key), "local repair: Path follows the new route");
                 self.refresh_path(key);
+                self.schedule_path(key, true);
+            } else {
+                if self.may_repeat(sender.path_stage) {
+                    self.refresh_path(key);
+                }
                 self.schedule_path(key, false);
             }
         }
@@ -66,7 +69,8 @@ impl Rsvp {
             && sender.resv_at.is_due(now)
         {
             seen = mates;
-            let (hop, session) = (sender.hop, self.sessions.key_of(sender.session));
+            let (hop, session, resv_stage) =
+                (sender.hop, self.sessions.key_of(sender.session), sender.resv_stage);
             if let Some(session) = session {
                 let flows = self.resv_contents(session, hop);
                 if flows.is_empty() {
@@ -74,7 +78,9 @@ impl Rsvp {
                         sender.set(RESV, false);
                     }
                 } else {
-                    self.refresh_resv(session, hop, &flows);
+                    if self.may_repeat(resv_stage) {
+                        self.refresh_resv(session, hop, &flows);
+                    }
                     self.later_resv(key);
                 }
                 self.buffers.flows = flows;
@@ -97,51 +103,56 @@ impl Rsvp {
             self.schedule_paths(key, changed, &all);
             return;
         }
-        let (oif, stages) = (sender.oif, sender.stages);
-        let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
-        let period = self.interfaces.period(oif, self.now);
-        let (at, staged) = self.after_stage(stage, period);
+        let oif = sender.oif;
+        let stage = if changed { Stage::FIRST } else { sender.path_stage.next() };
+        let (at, stage) = self.after_stage(oif, stage, &SentState::Path(key, oif));
         let Some(sender) = self.senders.get_mut(key) else { return };
         sender.path_at = Stamp::after(at);
         sender.set(PATH, true);
         sender.set(REPAIR | UNSENT, false);
-        sender.stages = sender.stages & 0xf0 | if staged { stage } else { MAX_STAGE };
+        sender.path_stage = stage;
     }
 
     /// Refreshes a sender at those of its several outgoing interfaces where it is due.
     fn refresh_due_paths(&mut self, key: Key) {
         let now = self.now;
         let Some(sender) = self.senders.get(key) else { return };
-        let path_times = sender.extra.as_ref().map_or(&[][..], |extra| &extra.path_times);
-        let waits = |way: &Iface| path_times.iter().any(|(iface, at)| iface == way && !at.is_due(now));
-        let due: Vec<Iface> = sender.egress().filter(|iface| iface.is_real() && !waits(iface)).collect();
-        for iface in &due {
-            self.refresh_path_by(key, *iface);
+        let waits = |way: &Iface| sender.path_time(*way).is_some_and(|one| !one.at.is_due(now));
+        let due: Vec<(Iface, Stage)> = sender
+            .egress()
+            .filter(|iface| iface.is_real() && !waits(iface))
+            .map(|iface| (iface, sender.path_time(iface).map_or(Stage::OVER, |one| one.stage)))
+            .collect();
+        for (iface, stage) in &due {
+            if self.may_repeat(*stage) {
+                self.refresh_path_by(key, *iface);
+            }
         }
+        let due: Vec<Iface> = due.into_iter().map(|(iface, _)| iface).collect();
         self.schedule_paths(key, false, &due);
     }
 
     /// Sets the times of the next Paths by these of several interfaces, each by its own refresh period.
     fn schedule_paths(&mut self, key: Key, changed: bool, ifaces: &[Iface]) {
-        let Some(stages) = self.senders.get(key).map(|sender| sender.stages) else { return };
-        let stage = if changed { 0 } else { (stages & 0x0f).saturating_add(1).min(MAX_STAGE) };
-        let mut any_staged = false;
         let mut path_times = Vec::with_capacity(ifaces.len());
+        let last_trigger = self.last_trigger;
         for iface in ifaces {
-            let period = self.interfaces.period(*iface, self.now);
-            let (at, staged) = self.after_stage(stage, period);
-            any_staged |= staged;
-            path_times.push((*iface, Stamp::after(at)));
+            // A change of one state at several interfaces is no burst.
+            self.last_trigger = last_trigger;
+            let Some(sender) = self.senders.get(key) else { return };
+            let before = sender.path_time(*iface).map_or(Stage::OVER, |one| one.stage);
+            let stage = if changed { Stage::FIRST } else { before.next() };
+            let (at, stage) = self.after_stage(*iface, stage, &SentState::Path(key, *iface));
+            path_times.push(PathTime { iface: *iface, at: Stamp::after(at), stage });
         }
         let Some(sender) = self.senders.get_mut(key) else { return };
         let kept = sender.extra.iter().flat_map(|extra| extra.path_times.iter().copied());
-        path_times.extend(kept.filter(|(iface, _)| !ifaces.contains(iface) && sender.leaves_by(*iface)));
-        let first = path_times.iter().map(|(_, at)| *at).reduce(Stamp::min);
+        path_times.extend(kept.filter(|one| !ifaces.contains(&one.iface) && sender.leaves_by(one.iface)));
+        let first = path_times.iter().map(|one| one.at).reduce(Stamp::min);
         sender.extra().path_times = path_times;
         sender.path_at = first.unwrap_or(sender.path_at);
         sender.set(PATH, true);
         sender.set(REPAIR | UNSENT, false);
-        sender.stages = sender.stages & 0xf0 | if any_staged { stage } else { MAX_STAGE };
     }
 
     /// Starts the Resv refreshes of a previous hop in the record of this sender.
@@ -155,16 +166,13 @@ impl Rsvp {
     /// Restarts the Resv refreshes of a previous hop after a change was sent.
     pub(super) fn resv_changed(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
-        let period = self.interfaces.period(sender.iif, self.now);
-        let started = sender.has(RESV);
-        let (at, staged) = self.after_stage(0, period);
-        let Some(sender) = self.senders.get_mut(key) else { return };
-        if staged {
-            sender.stages &= 0x0f;
-        } else if started {
+        let (started, iif, about) = (sender.has(RESV), sender.iif, self.resvs_of(sender));
+        let (at, stage) = self.after_stage(iif, Stage::FIRST, &about);
+        if started && stage.is_over() {
             return; // the running refresh stays as it is
-        } else {
-            sender.stages |= MAX_STAGE << 4;
+        }
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.resv_stage = stage;
         }
         self.schedule_resv(key, at);
     }
@@ -172,12 +180,19 @@ impl Rsvp {
     /// Sets the time of the next Resv refresh of this record.
     fn later_resv(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
-        let stage = (sender.stages >> 4).saturating_add(1).min(MAX_STAGE);
-        let period = self.interfaces.period(sender.iif, self.now);
-        let (at, staged) = self.after_stage(stage, period);
+        let (stage, iif, about) = (sender.resv_stage.next(), sender.iif, self.resvs_of(sender));
+        let (at, stage) = self.after_stage(iif, stage, &about);
         if let Some(sender) = self.senders.get_mut(key) {
             sender.resv_at = Stamp::after(at);
-            sender.stages = sender.stages & 0x0f | if staged { stage << 4 } else { MAX_STAGE << 4 };
+            sender.resv_stage = stage;
+        }
+    }
+
+    /// The requests towards the previous hop of a sender.
+    fn resvs_of(&self, sender: &Sender) -> SentState {
+        match self.sessions.key_of(sender.session) {
+            Some(session) => SentState::Resv(session, sender.hop),
+            None => SentState::Nothing,
         }
     }
 

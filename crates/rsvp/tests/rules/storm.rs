@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use signalbox_core::IfIndex;
-use signalbox_rsvp::engine::{Command, Config, FlowRequest, Input, ReserveRequest, SenderRequest, Staged};
+use signalbox_rsvp::engine::{
+    Command, Config, FlowRequest, Input, InterfaceConfig, ReserveRequest, SenderRequest, Staged,
+};
 use signalbox_rsvp::wire::{ErrorCode, Filter, RsvpHop, Selector, Session, Style};
 
 use crate::rig::{B, Path, Resv, Rig, at, group, guaranteed, load, sender, session, tspec};
@@ -188,7 +190,8 @@ proptest! {
         named in any::<bool>(),
     ) {
         let staged = staged.then_some(Staged { first: Duration::from_millis(500), factor: 2.0 });
-        let config = Config { staged, ..Config::default() };
+        let interface = InterfaceConfig { staged, ..InterfaceConfig::default() };
+        let config = Config { interface, ..Config::default() };
         let mut rig = if named { Rig::with_neighbours(config, "10mbit") } else { Rig::with(config) };
         for step in &steps {
             apply(&mut rig, step);

@@ -38,6 +38,7 @@ mod route;
 mod scope;
 mod sessions;
 mod soft;
+mod staged;
 mod trust;
 mod unexpected;
 mod unknown;

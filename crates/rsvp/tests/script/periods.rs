@@ -121,7 +121,8 @@ fn shared_state_lives_by_the_longest_period() {
 #[test]
 fn a_change_may_be_said_more_often() {
     let staged = Some(Staged { first: SECOND, factor: 2.0 });
-    let mut rig = tree(Config { staged, ..Config::default() });
+    let interface = InterfaceConfig { staged, ..InterfaceConfig::default() };
+    let mut rig = tree(Config { interface, ..Config::default() });
     let start = rig.now;
     let sent = run(&mut rig, 600);
     for (kind, oif) in [(MessageType::PATH, 3), (MessageType::PATH, 4), (MessageType::RESV, 1)] {

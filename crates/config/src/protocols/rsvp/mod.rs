@@ -34,8 +34,6 @@ pub(crate) struct Rsvp {
     engine: Config,
     everywhere: Interface,
     parts: BTreeMap<String, Interface>,
-    staged: bool,
-    stages: Staged,
     router_alert: bool,
     keys: Vec<RsvpKey>,
     secrets: Vec<rsvp::IntegrityKey>,
@@ -45,6 +43,8 @@ pub(crate) struct Rsvp {
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Interface {
     config: InterfaceConfig,
+    staged: bool,
+    stages: Staged,
     neighbors: Neighbors,
 }
 
@@ -54,8 +54,6 @@ impl Default for Rsvp {
             engine: Config::default(),
             everywhere: Interface::default(),
             parts: BTreeMap::new(),
-            staged: false,
-            stages: Staged { first: Duration::from_millis(50), factor: 2.0 },
             router_alert: true,
             keys: Vec::new(),
             secrets: Vec::new(),
@@ -98,12 +96,27 @@ impl Interface {
             duration(Duration::ZERO..=LONGEST),
             "W: from a change of routes to the Paths that follow it [3.6].",
         );
+        keys.group("staged_refresh", |keys| {
+            let meaning = "Staged refresh [draft-pan-rsvp-timer-00]: changed state is sent again after `first`, then after \
+                           intervals that grow by `factor`, up to R. Messages with a MESSAGE_ID are repeated as \
+                           `refresh_reduction` says instead.";
+            keys.key("enabled", &mut self.staged, flag(), meaning);
+            let range = Duration::from_millis(10)..=LONGEST;
+            keys.key("first", &mut self.stages.first, duration(range), "Rf: the first interval.");
+            let range = factor(1.0 + f64::EPSILON..=1e6, "above 1");
+            keys.key("factor", &mut self.stages.factor, range, "1 + Delta: the growth of the interval.");
+        });
         keys.key("dscp", &mut config.tos, code_point(), "DSCP of messages that the node sends.");
         self.neighbors.declare(keys, whole);
     }
 
     fn engine(&self) -> InterfaceConfig {
-        InterfaceConfig { neighbours: Some(self.neighbors.engine()), ..self.config }
+        InterfaceConfig { neighbours: Some(self.neighbors.engine()), ..self.alone() }
+    }
+
+    /// The settings without those for neighbors.
+    fn alone(&self) -> InterfaceConfig {
+        InterfaceConfig { staged: self.staged.then_some(self.stages), ..self.config }
     }
 }
 
@@ -116,15 +129,12 @@ impl Protocol for Rsvp {
             number(1..=u32::MAX),
             "Kb: lifetime of blockade state, in refresh periods [3.5].",
         );
-        keys.group("staged_refresh", |keys| {
-            let meaning = "Staged refresh: changed state is sent again after `first`, then after intervals that grow by \
-                           `factor`, up to the refresh period.";
-            keys.key("enabled", &mut self.staged, flag(), meaning);
-            let range = Duration::from_millis(10)..=LONGEST;
-            keys.key("first", &mut self.stages.first, duration(range), "The first interval.");
-            let range = factor(1.0 + f64::EPSILON..=1e6, "above 1");
-            keys.key("factor", &mut self.stages.factor, range, "The growth of the interval.");
-        });
+        keys.key(
+            "staged_refresh_rate",
+            &mut config.staged_rate,
+            per_second(0..=u32::MAX),
+            "Staged refreshes that the node sends; it leaves out further ones.",
+        );
         keys.key(
             "bandwidth_reduction",
             &mut config.reduction,
@@ -266,9 +276,8 @@ impl Protocol for Rsvp {
         let others = self.parts.get(ANY).unwrap_or(&self.everywhere);
         let named = self.parts.iter().filter(|(name, _)| *name != ANY);
         let mut config = Config {
-            interface: InterfaceConfig { neighbours: None, ..others.config },
+            interface: others.alone(),
             interfaces: named.map(|(name, own)| (name.clone(), own.engine())).collect(),
-            staged: self.staged.then_some(self.stages),
             keys: self.secrets.clone(),
             ..self.engine.clone()
         };

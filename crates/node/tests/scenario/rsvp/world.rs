@@ -146,7 +146,7 @@ fn rsvp_config(variant: Variant, gaps: bool) -> rsvp::Config {
     let mut config = rsvp::Config { blockade_multiplier: BLOCKADE, ..rsvp::Config::default() };
     config.interface.refresh = REFRESH;
     config.interface.repair_delay = REFRESH / 15;
-    config.staged = variant.staged.then_some(Staged { first: REFRESH / 10, factor: 2.0 });
+    config.interface.staged = variant.staged.then_some(Staged { first: REFRESH / 10, factor: 2.0 });
     let neighbours = &mut config.neighbours.interface;
     neighbours.trust.distant_hops = gaps;
     neighbours.reduction.reliable = variant.reduction;

@@ -106,7 +106,7 @@ impl Neighbours {
         let Outgoing { envelope, octets, reason, .. } = *outgoing;
         let settings = *self.config.of(envelope.ifindex);
         let reliable = settings.reduction.reliable;
-        let plain = reliable && self.reluctant.is_plain(self.now, (envelope.ifindex, envelope.towards));
+        let plain = reliable && !self.is_reliable(envelope.ifindex, envelope.towards);
         let key = match reason {
             SendReason::Trigger { state, tag } if reliable => {
                 if let Some(state) = state {
@@ -153,6 +153,13 @@ impl Neighbours {
             SendReason::Trigger { .. } => key.map(SentHandle),
             _ => None,
         }
+    }
+
+    /// Whether messages to the next router with this mark have a MESSAGE_ID.
+    #[must_use]
+    pub fn is_reliable(&self, ifindex: IfIndex, towards: u32) -> bool {
+        let reliable = self.config.of(ifindex).reduction.reliable;
+        reliable && !self.reluctant.is_plain(self.now, (ifindex, towards))
     }
 
     /// Whether messages leave an interface without objects of this layer.
