@@ -1,11 +1,11 @@
 //! `[firewall]`: how pinholes fit beside the ruleset of the operator.
 
 use signalbox_linux::pinhole::{Chain, PinholeConfig};
-use signalbox_node::natfw::Middlebox;
 
 use crate::Config;
 use crate::keys::Keys;
 use crate::kind::{chain, list, mark};
+use crate::protocols::{Opens, Protocol};
 
 pub(crate) const MEANING: &str = "How pinholes fit beside the ruleset of the operator ([natfw.md](natfw.md#the-rule-of-the-game-the-operators-ruleset-decides)). It is in force \
      where `natfw` runs with the role `firewall` or `nat`.";
@@ -49,16 +49,12 @@ impl Config {
     /// What the kernel shall let pass; `None` on a node that opens nothing.
     #[must_use]
     pub fn pinholes(&self) -> Option<PinholeConfig> {
-        let translate = match self.settings(0, false).natfw?.middlebox {
-            Middlebox::Firewall => false,
-            Middlebox::Nat => true,
-            Middlebox::None | Middlebox::TwiceNat => return None,
-        };
+        let opens = self.running().map(Protocol::opens).max().filter(|opens| *opens != Opens::Nothing)?;
         let default = PinholeConfig::default();
         Some(PinholeConfig {
             max: self.resources.0.max_pinholes.min(default.max),
             mark: self.firewall.mark,
-            translate,
+            translate: opens == Opens::Bindings,
             accept_in: self.firewall.accept_in.clone(),
             ..default
         })

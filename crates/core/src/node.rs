@@ -16,9 +16,9 @@
 //! for that id that came before it may still be answered. No reservation is installed when a node starts, and
 //! its driver removes all of them when it stops.
 //!
-//! **Pinholes** are in the kernel of a firewall or NAT. The node chooses their ids. An [`Output::OpenPinhole`] makes the
-//! pinhole of its id what it says, whether none of that id is there, another one, or the same one, which then lasts longer.
-//! The driver answers each with one [`Input::PinholeOpened`], at once or later; the answers for one id come in the order of
+//! **Pinholes** are in the kernel of a firewall or NAT. The node chooses their ids; each names the protocol that owns it.
+//! An [`Output::OpenPinhole`] makes the pinhole of its id what it says, whether none of that id is there, another one, or
+//! the same one, which then lasts longer. The driver answers each with one [`Input::PinholeOpened`], at once or later; the answers for one id come in the order of
 //! the requests. [`Output::ClosePinhole`] is not answered; requests for that id that came before it may still be answered.
 //! The kernel removes a pinhole by itself when its lifetime ends, whether the node runs or not. So pinholes of a former
 //! process can be there when a node starts; their ids mean nothing to it.
@@ -303,7 +303,7 @@ pub enum Output<'a, E> {
     },
     /// Open a pinhole, change the one that has this id, or prolong it.
     OpenPinhole {
-        /// Id of the pinhole; the node chooses it.
+        /// Id of the pinhole.
         id: PinholeId,
         /// What it does, complete.
         pinhole: Pinhole,

@@ -97,14 +97,36 @@ impl fmt::Display for Pinhole {
     }
 }
 
-/// Id of a pinhole; the node chooses it.
+signalbox_wire::code_points! {
+    /// A protocol that opens pinholes. Values from 240 are for tests and experiments.
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct OpenerId(u8) {
+        /// The NATFW application (RFC 5973).
+        NATFW = 1, "natfw";
+    }
+}
+
+impl OpenerId {
+    /// The id of a pinhole of this protocol.
+    #[must_use]
+    pub const fn pinhole(self, key: u64) -> PinholeId {
+        PinholeId { owner: self, key }
+    }
+}
+
+/// Id of a pinhole. Each protocol chooses the keys of its own pinholes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct PinholeId(pub u64);
+pub struct PinholeId {
+    /// The protocol that opens it, and that takes the kernel's answers.
+    pub owner: OpenerId,
+    /// The pinhole among those of its owner.
+    pub key: u64,
+}
 
 impl fmt::Display for PinholeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pinhole {}", self.0)
+        write!(f, "pinhole {} of {}", self.key, self.owner)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use signalbox_core::node::{Input, NodeEngine, Output, StreamId, StreamKind};
 use signalbox_core::packet::Received;
+use signalbox_core::pinhole::{PinholeError, PinholeId};
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{Entry, EntryRequest, NslpId, Time};
@@ -186,6 +187,16 @@ impl Node {
         }
     }
 
+    /// Gives the kernel's answer to a pinhole to the protocol that opens it.
+    fn opened(&mut self, id: PinholeId, result: Result<(), PinholeError>) {
+        let mut cx = Context { now: self.now, resources: &mut self.resources };
+        let mut protocols = self.protocols.iter_mut();
+        match protocols.find(|one| one.opener() == Some(id.owner)) {
+            Some(protocol) => protocol.pinhole(&mut cx, id, result),
+            None => tracing::debug!(%id, reason = "no protocol has it", "answer of the kernel discarded"),
+        }
+    }
+
     /// The protocol inside of the node that is the signaling application of a number.
     fn application(&self, nslp: NslpId) -> Option<ProtocolId> {
         self.applications.iter().find(|(_, own)| *own == nslp).map(|(protocol, _)| *protocol)
@@ -246,7 +257,7 @@ impl NodeEngine for Node {
                 }
             }
             Input::Reserved { id, result } => self.resources.installed(id, result),
-            Input::PinholeOpened { id, result } => self.each(|protocol, cx| protocol.pinhole(cx, id, result)),
+            Input::PinholeOpened { id, result } => self.opened(id, result),
             Input::Command(command) => {
                 let mut cx = Context { now, resources: &mut self.resources };
                 let refused = self.protocols.command(&mut cx, command);

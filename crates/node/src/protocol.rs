@@ -12,7 +12,7 @@ use signalbox_core::node::{
     Interface, NoRoute, Output, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
 };
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
 use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time};
@@ -131,7 +131,12 @@ pub(crate) trait Protocol: fmt::Debug {
     /// Something happened to a grant of this protocol.
     fn grant(&mut self, _: &mut Context<'_>, _: GrantInput) {}
 
-    /// The answer to a pinhole of this protocol. At most one protocol of a node opens pinholes, and chooses their ids.
+    /// The owner that it gives its pinholes; `None`: it opens no pinholes.
+    fn opener(&self) -> Option<OpenerId> {
+        None
+    }
+
+    /// The kernel's answer to a pinhole of this protocol.
     fn pinhole(&mut self, _: &mut Context<'_>, _: PinholeId, _: Result<(), PinholeError>) {}
 
     /// GIST has something for this signaling application (RFC 5971 Appendix B).

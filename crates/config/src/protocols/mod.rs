@@ -17,6 +17,16 @@ use signalbox_linux::IoConfig;
 use crate::keys::Keys;
 use crate::secrets::Secrets;
 
+/// What a protocol opens in the kernel of a firewall or NAT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Opens {
+    Nothing,
+    /// Passages of flows.
+    Passages,
+    /// Passages, and bindings that translate flows.
+    Bindings,
+}
+
 /// The section of a protocol.
 pub(crate) trait Protocol {
     /// The keys of the section.
@@ -66,6 +76,11 @@ pub(crate) trait Protocol {
     /// NSLPIDs that the protocol owns.
     fn nslps(&self) -> Vec<NslpId> {
         Vec::new()
+    }
+
+    /// What it opens in the kernel of a firewall or NAT.
+    fn opens(&self) -> Opens {
+        Opens::Nothing
     }
 
     /// How admission control names the protocol, if it reserves resources.

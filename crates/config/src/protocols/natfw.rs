@@ -8,7 +8,7 @@ use signalbox_core::NslpId;
 use signalbox_node::natfw::{Config, Mapping, Middlebox};
 use signalbox_node::resources::units::Ports;
 
-use super::{Protocol, Protocols};
+use super::{Opens, Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{address, choice, duration, flag, list, number, ports};
 use crate::openings::open;
@@ -236,6 +236,14 @@ impl Protocol for Natfw {
                 let what = "one request can open more than one flow: remove the key";
                 open(keys, &[&format!("natfw.firewall.{key}")], what);
             }
+        }
+    }
+
+    fn opens(&self) -> Opens {
+        match self.engine.middlebox {
+            Middlebox::None | Middlebox::TwiceNat => Opens::Nothing,
+            Middlebox::Firewall => Opens::Passages,
+            Middlebox::Nat => Opens::Bindings,
         }
     }
 

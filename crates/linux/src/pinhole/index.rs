@@ -159,6 +159,7 @@ mod tests {
     use super::*;
     use core::time::Duration;
     use signalbox_core::node::Prefix;
+    use signalbox_core::pinhole::OpenerId;
     use signalbox_core::pinhole::{Endpoint, Pinhole};
     use signalbox_core::traffic::FlowFilter;
 
@@ -179,33 +180,33 @@ mod tests {
         let parts = parts("10.0.0.2", 32);
         let (flow, action) = parts[0];
         let held = |seconds| Some(Held { parts: parts.clone(), until: now + Duration::from_secs(seconds) });
-        assert!(index.put(PinholeId(1), held(20)).is_none());
+        assert!(index.put(OpenerId::NATFW.pinhole(1), held(20)).is_none());
         assert!(!index.is_shared(&flow));
-        index.put(PinholeId(2), held(10));
+        index.put(OpenerId::NATFW.pinhole(2), held(10));
         assert!(index.is_shared(&flow));
         assert_eq!(index.until(&flow), Some(now + Duration::from_secs(20)));
         let end = Endpoint { address: "10.0.0.9".parse().unwrap(), port: None };
         let other = Action { destination: Some(end), ..action };
-        assert!(!index.conflicts(PinholeId(3), &flow, &action));
-        assert!(index.conflicts(PinholeId(3), &flow, &other));
-        assert_eq!(index.put(PinholeId(1), None).map(|held| held.parts), Some(parts.clone()));
+        assert!(!index.conflicts(OpenerId::NATFW.pinhole(3), &flow, &action));
+        assert!(index.conflicts(OpenerId::NATFW.pinhole(3), &flow, &other));
+        assert_eq!(index.put(OpenerId::NATFW.pinhole(1), None).map(|held| held.parts), Some(parts.clone()));
         assert_eq!(index.until(&flow), Some(now + Duration::from_secs(10)));
         // The only one may change what it does.
-        assert!(!index.conflicts(PinholeId(2), &flow, &other));
-        index.put(PinholeId(2), None);
+        assert!(!index.conflicts(OpenerId::NATFW.pinhole(2), &flow, &other));
+        index.put(OpenerId::NATFW.pinhole(2), None);
         assert_eq!((index.len(), index.flows().count(), index.until(&flow)), (0, 0, None));
         let many = u64::try_from(MOST_SHARED).unwrap();
-        (0..many).for_each(|id| drop(index.put(PinholeId(id), held(20))));
-        assert!(index.conflicts(PinholeId(many), &flow, &action));
-        assert!(!index.conflicts(PinholeId(0), &flow, &action));
+        (0..many).for_each(|id| drop(index.put(OpenerId::NATFW.pinhole(id), held(20))));
+        assert!(index.conflicts(OpenerId::NATFW.pinhole(many), &flow, &action));
+        assert!(!index.conflicts(OpenerId::NATFW.pinhole(0), &flow, &action));
     }
 
     #[test]
     fn a_packet_finds_its_pinhole() {
         let (mut index, now) = (Index::default(), Instant::now());
         assert!(!index.lets_in(&packet("10.0.0.2")));
-        index.put(PinholeId(1), Some(Held { parts: parts("10.0.0.2", 32), until: now }));
-        index.put(PinholeId(2), Some(Held { parts: parts("10.1.0.0", 16), until: now }));
+        index.put(OpenerId::NATFW.pinhole(1), Some(Held { parts: parts("10.0.0.2", 32), until: now }));
+        index.put(OpenerId::NATFW.pinhole(2), Some(Held { parts: parts("10.1.0.0", 16), until: now }));
         index.inherit(parts("10.0.0.4", 32)[0].0, now);
         index.inherit(parts("10.2.0.0", 16)[0].0, now + Duration::from_secs(1));
         let seen = |index: &Index| {
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(seen(&index), [true, false, true, true, true]);
         index.forget_expired(now);
         assert_eq!(seen(&index), [true, false, false, true, true]);
-        index.put(PinholeId(2), None);
+        index.put(OpenerId::NATFW.pinhole(2), None);
         index.disinherit(&parts("10.2.0.0", 16)[0].0);
         assert_eq!(seen(&index), [true, false, false, false, false]);
     }

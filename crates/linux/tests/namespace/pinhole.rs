@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId, Verdict};
+use signalbox_core::pinhole::{OpenerId, Pinhole, PinholeError, Verdict};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
@@ -65,12 +65,12 @@ pub(crate) fn flush(pinholes: &mut Pinholes) {
 }
 
 pub(crate) fn open(pinholes: &mut Pinholes, id: u64, pinhole: Pinhole, lifetime: Duration) {
-    pinholes.request(PinholeId(id), pinhole, lifetime);
+    pinholes.request(OpenerId::NATFW.pinhole(id), pinhole, lifetime);
     flush(pinholes);
 }
 
 pub(crate) fn close(pinholes: &mut Pinholes, id: u64) {
-    pinholes.release(PinholeId(id));
+    pinholes.release(OpenerId::NATFW.pinhole(id));
     assert_eq!(pinholes.flush(), []);
     let deadline = Instant::now() + PATIENCE;
     // Flows that have to be searched for end a moment later, at most a second.
@@ -330,7 +330,7 @@ fn a_pinhole_closes_at_its_time() {
         open(&mut pinholes, 1, pinhole.clone(), LONG);
         attempt.passes();
         attempt.passes();
-        let view = |pinholes: &mut Pinholes| pinholes.read(&[PinholeId(1)])[0];
+        let view = |pinholes: &mut Pinholes| pinholes.read(&[OpenerId::NATFW.pinhole(1)])[0];
         let seen = view(&mut pinholes).unwrap();
         assert_eq!((seen.packets, seen.octets), (2, 2 * (28 + 5)));
         assert!(seen.time_left <= LONG && seen.time_left > LONG - PATIENCE, "{seen:?}");
@@ -371,8 +371,8 @@ fn pinholes_for_the_same_packets() {
         let without_times = |text: String| -> String {
             text.lines().map(|line| line.split(" expires").next().unwrap().to_owned() + "\n").collect()
         };
-        pinholes.request(PinholeId(id), pinhole.clone(), LONG);
-        assert_eq!(pinholes.flush(), [(PinholeId(id), Err(error))]);
+        pinholes.request(OpenerId::NATFW.pinhole(id), pinhole.clone(), LONG);
+        assert_eq!(pinholes.flush(), [(OpenerId::NATFW.pinhole(id), Err(error))]);
         let after = tool(&net.r, "nft list table inet signalbox_pinholes");
         assert_eq!(without_times(before), without_times(after));
     };
@@ -389,11 +389,14 @@ fn pinholes_for_the_same_packets() {
     close(&mut pinholes, 2);
     attempt.is_blocked();
     // Many requests for one pinhole at once have one result each, and the last one counts.
-    pinholes.request(PinholeId(2), pinhole, LONG);
-    pinholes.release(PinholeId(2));
-    pinholes.request(PinholeId(2), deny, LONG);
-    pinholes.release(PinholeId(9));
-    assert_eq!(pinholes.flush(), [(PinholeId(2), Ok(())), (PinholeId(2), Ok(()))]);
+    pinholes.request(OpenerId::NATFW.pinhole(2), pinhole, LONG);
+    pinholes.release(OpenerId::NATFW.pinhole(2));
+    pinholes.request(OpenerId::NATFW.pinhole(2), deny, LONG);
+    pinholes.release(OpenerId::NATFW.pinhole(9));
+    assert_eq!(
+        pinholes.flush(),
+        [(OpenerId::NATFW.pinhole(2), Ok(())), (OpenerId::NATFW.pinhole(2), Ok(()))]
+    );
     attempt.is_blocked();
 }
 
@@ -404,14 +407,14 @@ fn an_expired_range_ends_no_other() {
     let Some((net, mut pinholes)) = firewall("expired") else { return };
     let Addresses { a, b } = families()[0];
     open(&mut pinholes, 1, wide("10.1.0.0/16", b, Some(5004)), Duration::from_secs(1));
-    until("the range expires", || pinholes.read(&[PinholeId(1)]) == [None]);
+    until("the range expires", || pinholes.read(&[OpenerId::NATFW.pinhole(1)]) == [None]);
     open(&mut pinholes, 2, wide("10.0.0.0/8", b, Some(5004)), LONG);
     close(&mut pinholes, 1);
     Attempt { from: &net.a, to: &net.b, src: at(a, 4000), dst: at(b, 5004) }.passes();
     // A closed one can be opened again at once, and prolonged after its time.
     close(&mut pinholes, 2);
     open(&mut pinholes, 3, wide("10.1.0.0/16", b, Some(5004)), Duration::from_secs(1));
-    until("the range expires", || pinholes.read(&[PinholeId(3)]) == [None]);
+    until("the range expires", || pinholes.read(&[OpenerId::NATFW.pinhole(3)]) == [None]);
     open(&mut pinholes, 3, wide("10.1.0.0/16", b, Some(5004)), LONG);
     Attempt { from: &net.a, to: &net.b, src: at(a, 4001), dst: at(b, 5004) }.passes();
 }

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use signalbox_core::pinhole::{Pinhole, PinholeId};
+use signalbox_core::pinhole::{OpenerId, Pinhole};
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
 use signalbox_linux::topology;
 
@@ -24,7 +24,7 @@ fn fill(pinholes: &mut Pinholes, ports: std::ops::Range<u16>) -> Duration {
     for first in ports.clone().step_by(100) {
         for port in first..ports.end.min(first + 100) {
             let packets = flow(UDP, at(ip("10.1.0.1"), 4000), at(ip("10.2.0.1"), PORT + port));
-            pinholes.request(PinholeId(port.into()), Pinhole::allow(packets), LONG);
+            pinholes.request(OpenerId::NATFW.pinhole(port.into()), Pinhole::allow(packets), LONG);
         }
         let results = pinholes.flush();
         assert!(results.iter().all(|(_, result)| result.is_ok()), "{results:?}");
@@ -62,10 +62,10 @@ fn many_pinholes_cost_a_packet_little_more() {
     let again = fill(&mut pinholes, 0..MANY) / MANY.into();
     let many = way(&socket, FEW);
     let spread = way(&socket, MANY);
-    let view = pinholes.read(&[PinholeId(0), PinholeId(u64::from(MANY) - 1)]);
+    let view = pinholes.read(&[OpenerId::NATFW.pinhole(0), OpenerId::NATFW.pinhole(u64::from(MANY) - 1)]);
     assert!(view.iter().flatten().all(|view| view.packets > 0), "{view:?}");
     let start = Instant::now();
-    (0..MANY).for_each(|port| pinholes.release(PinholeId(port.into())));
+    (0..MANY).for_each(|port| pinholes.release(OpenerId::NATFW.pinhole(port.into())));
     pinholes.flush();
     let closing = start.elapsed() / MANY.into();
     assert_eq!(pinholes.counters().flows_ended, u64::from(MANY));

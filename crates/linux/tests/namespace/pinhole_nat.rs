@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId};
+use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
 use signalbox_linux::topology;
@@ -127,8 +127,8 @@ fn a_firewall_has_no_bindings() {
         source: endpoint(at(outer(b), 50000)),
         ..Pinhole::allow(flow(UDP, at(a, 4000), at(b, 5004)))
     };
-    pinholes.request(PinholeId(1), pinhole, LONG);
-    assert_eq!(pinholes.flush(), [(PinholeId(1), Err(PinholeError::Unsupported))]);
+    pinholes.request(OpenerId::NATFW.pinhole(1), pinhole, LONG);
+    assert_eq!(pinholes.flush(), [(OpenerId::NATFW.pinhole(1), Err(PinholeError::Unsupported))]);
     pinholes.close().unwrap();
     assert_eq!(footprint(&net.r), before);
 }

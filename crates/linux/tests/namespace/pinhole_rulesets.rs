@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_core::pinhole::{Pinhole, PinholeId};
+use signalbox_core::pinhole::{OpenerId, Pinhole};
 use signalbox_linux::pinhole::{Chain, PinholeConfig, Pinholes};
 use signalbox_linux::topology;
 
@@ -191,7 +191,7 @@ fn a_dead_daemon_leaves_pinholes_until_their_time() {
     long.passes();
     open(&mut pinholes, 77, Pinhole::allow(flow(UDP, long.src, long.dst)), LONG);
     long.passes();
-    let seen = pinholes.read(&[PinholeId(77)])[0].unwrap();
+    let seen = pinholes.read(&[OpenerId::NATFW.pinhole(77)])[0].unwrap();
     assert!(seen.packets > 1 && seen.time_left > Duration::from_secs(300), "{seen:?}");
     assert_eq!(flows(&net), 1);
     close(&mut pinholes, 77);

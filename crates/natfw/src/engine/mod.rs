@@ -156,7 +156,7 @@ impl Natfw {
             Input::Route { id, result } => self.on_route(id, result, resources),
             Input::Opened { id, result } => {
                 self.on_opened(id, result, resources);
-                self.rearm(Key::from_u64(id.0));
+                self.rearm(Key::from_u64(id.key));
             }
             Input::Command { id, command } => self.on_command(id, command, resources),
         }

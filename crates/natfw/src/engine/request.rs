@@ -9,7 +9,7 @@ use signalbox_resources::Resources;
 
 use super::Natfw;
 use super::check::{self, Refused};
-use super::session::{Answer, Asked, Kind, Origin, Plan, State, newer};
+use super::session::{Answer, Asked, Kind, Origin, Plan, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
 
@@ -174,7 +174,7 @@ impl Natfw {
         let closes = core::mem::take(&mut session.active) || session.kernel > 0;
         session.waiting = None;
         if closes {
-            self.out.close(signalbox_core::pinhole::PinholeId(key.to_u64()));
+            self.out.close(pinhole_id(key));
         }
         self.undo(old, resources);
         self.reserve(key);

@@ -12,7 +12,7 @@ use signalbox_resources::Resources;
 use super::Natfw;
 use super::check::seconds;
 use super::event::{Failure, NatfwEvent};
-use super::session::{Answer, Kind, Origin, Session, State};
+use super::session::{Answer, Kind, Origin, Session, State, pinhole_id};
 use crate::wire::{Info, InfoClass, Information, Message};
 
 impl Natfw {
@@ -85,7 +85,7 @@ impl Natfw {
         session.kernel = session.kernel.saturating_add(1);
         let seconds = answer.lifetime;
         session.waiting = Some(Box::new(answer));
-        self.out.open(PinholeId(key.to_u64()), pinhole, lifetime);
+        self.out.open(pinhole_id(key), pinhole, lifetime);
         self.keep_route(key, seconds);
     }
 
@@ -96,7 +96,7 @@ impl Natfw {
         result: Result<(), PinholeError>,
         resources: &mut Resources,
     ) {
-        let key = Key::from_u64(id.0);
+        let key = Key::from_u64(id.key);
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.kernel > 0) else { return };
         session.kernel -= 1;
         // A later request for the same rule has its own answer.

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::Endpoint;
+use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
@@ -141,6 +141,11 @@ pub(super) struct Answer {
     pub(super) external: Option<ExternalAddress>,
     /// Port and addresses of NATFW_EXTERNAL_BINDING.
     pub(super) bindings: Option<(Option<u16>, Vec<u8>)>,
+}
+
+/// The pinhole of the session with this key.
+pub(super) const fn pinhole_id(key: Key) -> PinholeId {
+    OpenerId::NATFW.pinhole(key.to_u64())
 }
 
 /// The record of a session.

@@ -2,7 +2,6 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::pinhole::PinholeId;
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{Link, SessionChange, SessionId};
@@ -10,7 +9,7 @@ use signalbox_resources::Resources;
 
 use super::Natfw;
 use super::event::NatfwEvent;
-use super::session::{Asked, Kind, Local, Origin, Plan, Session, State};
+use super::session::{Asked, Kind, Local, Origin, Plan, Session, State, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
@@ -107,7 +106,7 @@ impl Natfw {
         let index = key.index();
         self.by_session.remove(self.hasher.hash_octets(&session.id.0), |i| i == index);
         if session.active || session.kernel > 0 {
-            self.out.close(PinholeId(key.to_u64()));
+            self.out.close(pinhole_id(key));
         }
         self.shares.release(session.source);
         self.undo(session.plan, resources);

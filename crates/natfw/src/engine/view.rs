@@ -10,7 +10,7 @@ use signalbox_core::{Mri, SessionId, Time};
 
 use super::Natfw;
 use super::response::rule;
-use super::session::{Kind, Origin, Session, State};
+use super::session::{Kind, Origin, Session, State, pinhole_id};
 
 /// The role of a node in a session (RFC 5973 §1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ impl SessionView {
             state: session.state,
             mri: session.asked.mri,
             rule: if plan.installs { rule(session) } else { None },
-            pinhole: PinholeId(key.to_u64()),
+            pinhole: pinhole_id(key),
             active: session.active,
             peer: matches!(session.origin, Origin::Peer).then_some(session.source),
             policy: plan.passage.as_ref().and_then(|passage| passage.rule.as_ref()).map(ToString::to_string),

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::Counter;
 use signalbox_core::metrics::Subsystem;
-use signalbox_core::node::{Interface, NoRoute, Output, Route, RouteQuery};
+use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, RouteQuery};
 use signalbox_core::packet::{Received, Transmit, router_alert_v4, router_alert_v6};
+use signalbox_core::pinhole::{OpenerId, Pinhole, PinholeError, PinholeId};
+use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
 
 use crate::config::ConfigError;
@@ -17,6 +19,7 @@ use crate::routes::LookupsOf;
 
 const PORT: u16 = 32_727;
 const ENTRY: Entry = Entry::Udp(PORT);
+const OPENER: OpenerId = OpenerId(240);
 /// Time between two beacons of the settings.
 const INTERVAL: Duration = Duration::from_millis(200);
 const MAGIC: u32 = u32::from_be_bytes(*b"BCN1");
@@ -37,6 +40,8 @@ pub struct Config {
 pub enum Command {
     /// Send a beacon to this address.
     Send(IpAddr),
+    /// Let packets to this address pass for one minute.
+    Open(IpAddr),
 }
 
 /// What a user gets.
@@ -47,6 +52,8 @@ pub enum Event {
     Answered(u8),
     /// No node sent it: there is no route, or the protocol does not run here.
     NotSent,
+    /// Whether the kernel lets the packets pass.
+    Opened(bool),
 }
 
 signalbox_core::counters! {
@@ -93,6 +100,7 @@ impl Beacon {
 enum Queued {
     Lookup(u64, IpAddr),
     Packet { src: IpAddr, dst: IpAddr, ttl: u8, beacon: Beacon },
+    Open(u64, IpAddr),
     Event(u64, Event),
 }
 
@@ -155,6 +163,14 @@ impl Protocol for Instance {
         });
     }
 
+    fn opener(&self) -> Option<OpenerId> {
+        Some(OPENER)
+    }
+
+    fn pinhole(&mut self, _: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
+        self.queue.push_back(Queued::Event(id.key, Event::Opened(result.is_ok())));
+    }
+
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.queue.front().map(|_| Next::Driver)
     }
@@ -184,6 +200,11 @@ impl Protocol for Instance {
                     options: &self.given.1,
                     payload: &self.given.0,
                 })
+            }
+            Queued::Open(id, dst) => {
+                let packets = FlowFilter::between(Prefix::all_like(dst), Prefix::host(dst));
+                let pinhole = Pinhole::allow(packets);
+                Output::OpenPinhole { id: OPENER.pinhole(id), pinhole, lifetime: Duration::from_secs(60) }
             }
             Queued::Event(id, event) => Output::Event(super::Event::Beacon { id, event }),
         })
@@ -221,9 +242,13 @@ impl Composed for Instance {
     }
 
     fn command(&mut self, _: &mut Context<'_>, id: u64, command: Command) {
-        let Command::Send(dst) = command;
-        self.waiting.insert(id, dst);
-        self.queue.push_back(Queued::Lookup(id, dst));
+        match command {
+            Command::Send(dst) => {
+                self.waiting.insert(id, dst);
+                self.queue.push_back(Queued::Lookup(id, dst));
+            }
+            Command::Open(dst) => self.queue.push_back(Queued::Open(id, dst)),
+        }
     }
 
     fn not_running(_: &Command) -> Option<Event> {

@@ -3,7 +3,7 @@
 use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Route};
-use signalbox_core::pinhole::{PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
 use signalbox_core::service::Indication;
 use signalbox_core::{Changes, NslpId, SessionChange, Time};
 pub(super) use signalbox_natfw::engine::{Command, Config, NatfwEvent as Event};
@@ -30,6 +30,10 @@ impl Protocol for Instance {
 
     fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
         self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
+    }
+
+    fn opener(&self) -> Option<OpenerId> {
+        Some(OpenerId::NATFW)
     }
 
     fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {

@@ -14,7 +14,7 @@ use signalbox_core::node::{
     StreamId, StreamKind, TransmitError,
 };
 use signalbox_core::packet::{Received, ReceivedOf, Transmit};
-use signalbox_core::pinhole::{PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{Entry, IfIndex, Random, Time};
 use signalbox_record::{ReadError, Reader, Recorded, Writer, replay};
@@ -105,8 +105,8 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         },
         OwnedInput::Reserved { id: ReservationId(u64::MAX), result: Ok(()) },
         OwnedInput::Reserved { id: ReservationId(1), result: Err(ReserveError::Full) },
-        OwnedInput::PinholeOpened { id: PinholeId(u64::MAX), result: Ok(()) },
-        OwnedInput::PinholeOpened { id: PinholeId(1), result: Err(PinholeError::Conflict) },
+        OwnedInput::PinholeOpened { id: OpenerId::NATFW.pinhole(u64::MAX), result: Ok(()) },
+        OwnedInput::PinholeOpened { id: OpenerId::NATFW.pinhole(1), result: Err(PinholeError::Conflict) },
     ]
 }
 

@@ -50,7 +50,7 @@ impl Driver {
             for (id, result) in pinholes.flush() {
                 results += 1;
                 if let Err(error) = result {
-                    tracing::debug!(pinhole = id.0, %error, "not opened");
+                    tracing::debug!(%id, %error, "not opened");
                 }
                 self.input(Input::PinholeOpened { id, result });
             }
