@@ -9,7 +9,7 @@ mod machine;
 mod rsvp;
 mod runs;
 
-use forward::boomerang as boomerang_forward;
+use forward::{boomerang as boomerang_forward, rsvp as rsvp_forward};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -20,6 +20,7 @@ pub use boomerang::BoomerangArgs;
 pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
+pub use forward::rsvp::RsvpForwardArgs;
 pub use rsvp::RsvpArgs;
 
 /// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
@@ -69,6 +70,8 @@ benchmarks! {
     Forward as ForwardCommand {
         /// GIST messages per second, and those of a bare forwarder in its place.
         Gist => forward::ForwardArgs,
+        /// RSVP set-ups per second, their latency, memory and refreshes, and the same packets through a bare forwarder.
+        Rsvp => rsvp_forward::RsvpForwardArgs,
         /// Boomerang refreshes per second, and the same Echoes through a bare forwarder in its place.
         Boomerang => boomerang_forward::BoomerangForwardArgs,
     }

@@ -3,6 +3,7 @@
 mod bare;
 pub(super) mod boomerang;
 mod ends;
+pub(super) mod rsvp;
 mod site;
 mod source;
 

@@ -175,6 +175,11 @@ impl Daemon {
         }
         Ok(daemon)
     }
+
+    /// Returns the daemon's process.
+    pub(super) fn process(&self) -> Result<Identity> {
+        Identity::of(self.child.id()).context("the daemon has ended")
+    }
 }
 
 impl Drop for Daemon {

@@ -1,0 +1,259 @@
+//! The neighbours of the router under test: one program that sends Paths from the source, answers them with Resvs at the
+//! sink, and takes the Resvs that arrive at the source.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use signalbox_core::metrics::Subsystem;
+use signalbox_core::node::Prefix;
+use signalbox_core::packet::{Transmit, router_alert_v4};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept};
+use signalbox_linux::netns::Namespace;
+use signalbox_linux::{Batch, Io, IoConfig, topology};
+use signalbox_resources::intserv::TSpec;
+use signalbox_rsvp::wire::{
+    Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
+    Writer,
+};
+
+use super::super::site::{SINK, SOURCE, Site};
+
+pub(super) const RSVP: Entry = Entry::Ip(46);
+const ALERT: [u8; 4] = router_alert_v4(0);
+/// The destinations of the flows, which the sink receives for.
+const DESTINATIONS: Prefix = Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 92, 0, 0)), len: 16 };
+const FIRST_DESTINATION: u32 = 0x0a5c_0001;
+/// Destinations of the flows at most; further flows have other ports.
+pub(super) const MAX_DESTINATIONS: u32 = 65_000;
+const FIRST_PORT: u32 = 1024;
+const SOURCE_PORT: u16 = 4000;
+const UDP: u8 = 17;
+const TTL: u8 = 63;
+const REFRESH_MS: u32 = 30_000;
+/// After this time without an arrival, what has no answer is sent again.
+const STALL: Duration = Duration::from_millis(300);
+/// How often that may happen in a row.
+const STALLS: u32 = 20;
+
+/// The source and the sink.
+pub(super) struct Ends {
+    source: Io,
+    sink: Io,
+    batch: Batch,
+    destinations: u32,
+    tspec: TSpec,
+    /// Where the last Path came from at the sink: the address that Resvs go to, and the handle that they carry.
+    hop: Option<RsvpHop>,
+    octets: Vec<u8>,
+}
+
+/// The entry of RSVP, with interception of Paths.
+pub(super) fn entry() -> EntryRequest {
+    let intercept = Intercept { alert: AlertRule::Value { ipv4: 0, ipv6: 1 }, matches: Vec::new() };
+    EntryRequest::local(RSVP, Subsystem::protocol("bench")).with_intercept(intercept)
+}
+
+/// Opens the sockets of an end, or of the bare forwarder.
+pub(super) fn open(namespace: &Namespace) -> Result<Io> {
+    let config = IoConfig { entries: vec![entry()], ipv6: false, ..IoConfig::default() };
+    Ok(namespace.run(|| Io::open(&config))??)
+}
+
+impl Ends {
+    /// Opens both ends; the flows go to `destinations` addresses.
+    pub(super) fn open(site: &Site, destinations: u32) -> Result<Self> {
+        topology::add_route(&site.middle, DESTINATIONS, Some(IpAddr::V4(SINK)), None)?;
+        // A Path passes the sink, which a router intercepts and a host would drop.
+        topology::set_forwarding(&site.sink, true)?;
+        Ok(Self {
+            source: open(&site.source)?,
+            sink: open(&site.sink)?,
+            batch: Batch::new(),
+            destinations,
+            tspec: TSpec::new(1_000.0, 3000.0, f32::INFINITY, 64, 1500)?,
+            hop: None,
+            octets: Vec::new(),
+        })
+    }
+
+    /// Sets the sessions `first..end` up, `window` of them at a time, and waits until the source has the Resv of each.
+    pub(super) fn set_up(&mut self, first: u32, end: u32, window: u32) -> Result<()> {
+        let mut done = vec![false; usize::try_from(end - first)?];
+        let (mut next, mut missing) = (first, end - first);
+        let (mut progress, mut stalls) = (Instant::now(), 0);
+        while missing > 0 {
+            let answered = (end - first) - missing;
+            while next < end && (next - first) - answered < window {
+                self.path(next)?;
+                next += 1;
+            }
+            self.source.flush();
+            self.answer(|_| true)?;
+            let before = missing;
+            self.arrivals(|number| {
+                let at = number.checked_sub(first).and_then(|at| done.get_mut(at as usize));
+                if let Some(done) = at.filter(|done| !**done) {
+                    *done = true;
+                    missing -= 1;
+                }
+            })?;
+            if missing < before {
+                (progress, stalls) = (Instant::now(), 0);
+            } else if progress.elapsed() > STALL {
+                ensure!(stalls < STALLS, "{missing} of {} sessions were not set up", end - first);
+                (progress, stalls) = (Instant::now(), stalls + 1);
+                let lost = (first..next).zip(&done).filter(|(_, done)| !**done).map(|(number, _)| number);
+                lost.take(window as usize).try_for_each(|number| self.path(number))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets session `number` up and returns how long its Path took to the sink, and its Resv to the source.
+    pub(super) fn time(&mut self, number: u32) -> Result<(Duration, Duration)> {
+        let start = Instant::now();
+        self.path(number)?;
+        self.source.flush();
+        let mut path = None;
+        while path.is_none() {
+            self.answer(|arrived| {
+                path = (arrived == number).then(|| start.elapsed()).or(path);
+                false
+            })?;
+            ensure!(start.elapsed() < STALL * STALLS, "a Path did not pass the router");
+        }
+        let begin = Instant::now();
+        self.resv(number)?;
+        self.sink.flush();
+        let mut resv = None;
+        while resv.is_none() {
+            self.arrivals(|arrived| resv = (arrived == number).then(|| begin.elapsed()).or(resv))?;
+            ensure!(begin.elapsed() < STALL * STALLS, "a Resv did not pass the router");
+        }
+        path.zip(resv).context("a message was lost")
+    }
+
+    /// Sends a refresh of the Path and of the Resv of `sessions` sessions in turn, each once in 30 s, for `span`, and takes
+    /// what the router sends.
+    pub(super) fn refresh(&mut self, sessions: u32, span: Duration) -> Result<()> {
+        let period = Duration::from_millis(REFRESH_MS.into());
+        let (start, mut sent) = (Instant::now(), 0_u64);
+        while start.elapsed() < span {
+            let due = u128::from(sessions) * start.elapsed().as_nanos() / period.as_nanos();
+            while u128::from(sent) < due {
+                let number = u32::try_from(sent % u64::from(sessions))?;
+                self.path(number)?;
+                self.resv(number)?;
+                sent += 1;
+            }
+            self.source.flush();
+            self.sink.flush();
+            self.answer(|_| false)?;
+            self.arrivals(|_| {})?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Takes the Paths that arrived at the sink, and answers those for which `wanted` says so.
+    fn answer(&mut self, mut wanted: impl FnMut(u32) -> bool) -> Result<()> {
+        let mut batch = std::mem::take(&mut self.batch);
+        take(&mut self.sink, &mut batch)?;
+        for received in batch.iter() {
+            let Ok(message) = Message::parse(received.payload) else { continue };
+            if message.kind != MessageType::PATH {
+                continue;
+            }
+            let (Some(session), hop @ Some(_)) = (message.session, message.hop) else { continue };
+            self.hop = hop;
+            let number = self.number(&session);
+            if wanted(number) {
+                self.resv(number)?;
+            }
+        }
+        self.sink.flush();
+        self.batch = batch;
+        Ok(())
+    }
+
+    /// Takes the Resvs that arrived at the source.
+    fn arrivals(&mut self, mut each: impl FnMut(u32)) -> Result<()> {
+        let mut batch = std::mem::take(&mut self.batch);
+        take(&mut self.source, &mut batch)?;
+        for received in batch.iter() {
+            let Ok(message) = Message::parse(received.payload) else { continue };
+            if let (MessageType::RESV, Some(session)) = (message.kind, message.session) {
+                each(self.number(&session));
+            }
+        }
+        self.batch = batch;
+        Ok(())
+    }
+
+    fn session(&self, number: u32) -> Session {
+        let dest = Ipv4Addr::from_bits(FIRST_DESTINATION + number % self.destinations);
+        let port = u16::try_from(FIRST_PORT + number / self.destinations).unwrap_or(u16::MAX);
+        Session { dest: dest.into(), protocol: UDP, kind: SessionKind::Ports, port }
+    }
+
+    fn number(&self, session: &Session) -> u32 {
+        let IpAddr::V4(dest) = session.dest else { return u32::MAX };
+        let port = u32::from(session.port).saturating_sub(FIRST_PORT);
+        port.saturating_mul(self.destinations).saturating_add(dest.to_bits().wrapping_sub(FIRST_DESTINATION))
+    }
+
+    fn path(&mut self, number: u32) -> Result<()> {
+        let session = self.session(number);
+        let filter = Filter { src: SOURCE.into(), selector: Selector::Port(SOURCE_PORT) };
+        self.octets.clear();
+        let mut w = Writer::new(&mut self.octets, MessageType::PATH, HeaderFlags::default(), TTL);
+        w.session(&session, false).hop(&RsvpHop { addr: SOURCE.into(), lih: 7 }).time_values(REFRESH_MS);
+        w.sender_template(&filter).sender_tspec(&self.tspec);
+        w.finish()?;
+        self.source.send(&packet(SOURCE.into(), session.dest, &ALERT, &self.octets));
+        Ok(())
+    }
+
+    fn resv(&mut self, number: u32) -> Result<()> {
+        let hop = self.hop.context("no Path has arrived at the sink")?;
+        let session = self.session(number);
+        let filter = Filter { src: SOURCE.into(), selector: Selector::Port(SOURCE_PORT) };
+        self.octets.clear();
+        let mut w = Writer::new(&mut self.octets, MessageType::RESV, HeaderFlags::default(), TTL);
+        w.session(&session, false).hop(&RsvpHop { addr: SINK.into(), lih: hop.lih }).time_values(REFRESH_MS);
+        w.style(Style::Ff).flowspec(&FlowSpec { tspec: self.tspec, rspec: None }).filter_spec(&filter);
+        w.finish()?;
+        self.sink.send(&packet(SINK.into(), hop.addr, &[], &self.octets));
+        Ok(())
+    }
+}
+
+/// Fills `batch` with what has arrived, without waiting.
+fn take(io: &mut Io, batch: &mut Batch) -> Result<()> {
+    io.wait(Some(Duration::ZERO)).context("an end cannot wait")?;
+    io.receive(batch).context("an end cannot receive")?;
+    Ok(())
+}
+
+/// A packet of RSVP.
+pub(super) const fn packet<'a>(
+    src: IpAddr,
+    dst: IpAddr,
+    options: &'a [u8],
+    payload: &'a [u8],
+) -> Transmit<'a> {
+    Transmit {
+        entry: RSVP,
+        src: SocketAddr::new(src, 0),
+        dst: SocketAddr::new(dst, 0),
+        ifindex: None,
+        ttl: TTL,
+        tos: 0,
+        dont_fragment: false,
+        flow_label: 0,
+        unproved: false,
+        options,
+        payload,
+    }
+}

@@ -1,0 +1,325 @@
+//! `bench forward rsvp`: the daemon as an RSVP router between two namespaces, and a forwarder without any protocol in
+//! its place.
+
+mod ends;
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::{Value, json};
+use signalbox_linux::process::Usage;
+use signalbox_linux::{Batch, Io};
+
+use super::super::{Goal, machine, print, rounded};
+use super::site::{self, Daemon, SOURCE, Site};
+use super::{MIDDLE_PROCESSOR, SOURCE_PROCESSOR};
+use ends::{Ends, MAX_DESTINATIONS};
+
+const PATIENCE: Duration = Duration::from_millis(20);
+const RATIO_GOAL: f64 = 0.7;
+const LATENCY_GOAL: f64 = 1.3;
+const OCTETS_GOAL: f64 = 350.0;
+/// Sessions that are set up before the clock starts, so that what is made once does not count.
+const WARM_UP: u32 = 64;
+/// The pauses between two set-ups whose latency is measured.
+const GAPS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
+
+/// Options of `bench forward rsvp`.
+#[derive(Debug, Clone, Args)]
+pub struct RsvpForwardArgs {
+    /// Sessions to set up
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub sessions: u32,
+    /// Addresses that the flows go to; flows to one address have different ports
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=i64::from(MAX_DESTINATIONS)))]
+    pub destinations: u32,
+    /// Set-ups that may be under way at a time
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: u32,
+    /// Set-ups whose latency is measured, one at a time, for each gap
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub timed: u32,
+    /// How often to repeat, the daemon and the forwarder in turn; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of refreshes (R = 30 s) to measure afterwards, with all sessions there
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub refresh: u64,
+    /// Let the kernel enforce the reservations
+    #[arg(long)]
+    pub enforce: bool,
+    /// Let the daemon offer refresh reduction to its neighbours, which have none
+    #[arg(long)]
+    pub refresh_reduction: bool,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The figures of one run through the daemon or the forwarder.
+struct Run {
+    /// Set-ups per second.
+    rate: f64,
+    /// Microseconds of processor time for each set-up.
+    processor: f64,
+    /// For each gap: the microseconds of Paths and of Resvs, sorted.
+    latencies: Vec<[Vec<f64>; 2]>,
+    /// Resident octets for each session, and the share of a processor that refreshes take; of the daemon only.
+    octets: f64,
+    refresh: f64,
+}
+
+/// All runs through one of both.
+struct Lane {
+    name: &'static str,
+    runs: Vec<Run>,
+}
+
+pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
+    let total = args.sessions + WARM_UP + 2 * args.timed;
+    let ports = total.div_ceil(args.destinations);
+    ensure!(ports <= 60_000, "too many sessions for one port each: use more --destinations");
+    let site = Site::build()?;
+    let mut lanes = [Lane { name: "node", runs: Vec::new() }, Lane { name: "bare", runs: Vec::new() }];
+    for _ in 0..args.runs {
+        let [node, bare] = &mut lanes;
+        node.runs.push(through_node(&site, args, total)?);
+        bare.runs.push(through_bare(&site, args)?);
+    }
+    let [node, bare] = &lanes;
+    let mut goals = vec![Goal::at_least(
+        "set-ups against bare forwarder",
+        "at least 0.7",
+        RATIO_GOAL,
+        node.rate() / bare.rate().max(1.0),
+    )];
+    for (at, name) in
+        ["latency of Path, back to back", "latency of Path, gaps of 1 ms"].into_iter().enumerate()
+    {
+        let ratio = node.latency(at, 0, 50) / bare.latency(at, 0, 50).max(0.001);
+        goals.push(Goal::at_most(name, "at most 1.3 times the bare forwarder's", LATENCY_GOAL, ratio));
+    }
+    let octets = median(node.runs.iter().map(|run| run.octets));
+    goals.push(Goal::at_most("resident octets per session", "at most 350", OCTETS_GOAL, octets));
+    if args.json {
+        let report = json!({
+            "bench": "rsvp-forward",
+            "machine": machine::describe(),
+            "sessions": args.sessions,
+            "destinations": args.destinations,
+            "enforced": args.enforce,
+            "refresh_reduction": args.refresh_reduction,
+            "node": node.json(),
+            "bare": bare.json(),
+            "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
+        });
+        print(&report.to_string());
+    } else {
+        print(&table(args, &lanes, &goals)?);
+    }
+    Ok(())
+}
+
+/// A router without limits of rates and numbers, and one source that may have everything.
+fn settings(args: &RsvpForwardArgs, total: u32) -> String {
+    let mode = if args.enforce { "required" } else { "off" };
+    // The last quarter of a table is for sources that hold little; all is of one source here.
+    let room = total.saturating_mul(2);
+    format!(
+        "node.protocols = [\"rsvp\"]\n[rsvp]\nmax_sessions = {room}\nmax_senders = {room}\nmax_reservations = {room}\n\
+         max_senders_per_session = 1024\n[rsvp.refresh_reduction]\nenabled = {}\n[admission]\nmax_reservations = {room}\n\
+         [policy]\ndefault = \"allow\"\n[enforcement]\nmode = \"{mode}\"\n[interfaces.\"*\"]\ncapacity = \"40gbit\"\n",
+        args.refresh_reduction
+    )
+}
+
+fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> {
+    let daemon = Daemon::start(site, MIDDLE_PROCESSOR, &settings(args, total))?;
+    let process = daemon.process()?;
+    let usage = || Usage::of(&process).context("the daemon has ended");
+    on_source(|| {
+        let mut ends = Ends::open(site, args.destinations)?;
+        ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
+        let (before, start) = (usage()?, Instant::now());
+        ends.set_up(0, args.sessions, args.window)?;
+        let (time, after) = (start.elapsed(), usage()?);
+        let latencies = latencies(&mut ends, args)?;
+        let refresh = if args.refresh > 0 {
+            let (before, span) = (usage()?, Duration::from_secs(args.refresh));
+            ends.refresh(args.sessions, span)?;
+            (usage()?.cpu - before.cpu).as_secs_f64() / span.as_secs_f64()
+        } else {
+            0.0
+        };
+        let sessions = f64::from(args.sessions);
+        Ok(Run {
+            rate: sessions / time.as_secs_f64(),
+            processor: micros(after.cpu - before.cpu) / sessions,
+            latencies,
+            octets: after.memory.saturating_sub(before.memory) as f64 / sessions,
+            refresh,
+        })
+    })
+}
+
+/// The same messages through the daemon's own sockets, without any protocol: each is sent on as it came.
+fn through_bare(site: &Site, args: &RsvpForwardArgs) -> Result<Run> {
+    let io = ends::open(&site.middle)?;
+    let stop = AtomicBool::new(false);
+    // Nanoseconds of processor time, which another thread can ask for at any moment.
+    let used = std::sync::atomic::AtomicU64::new(0);
+    thread::scope(|scope| {
+        let forwarder = scope.spawn(|| {
+            site::pin(MIDDLE_PROCESSOR)?;
+            forward(io, &stop, &used)
+        });
+        let run = on_source(|| {
+            let mut ends = Ends::open(site, args.destinations)?;
+            ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
+            let (before, start) = (used.load(Ordering::Relaxed), Instant::now());
+            ends.set_up(0, args.sessions, args.window)?;
+            let time = start.elapsed();
+            let processor = Duration::from_nanos(used.load(Ordering::Relaxed) - before);
+            let latencies = latencies(&mut ends, args)?;
+            let sessions = f64::from(args.sessions);
+            let rate = sessions / time.as_secs_f64();
+            Ok(Run { rate, processor: micros(processor) / sessions, latencies, octets: 0.0, refresh: 0.0 })
+        });
+        stop.store(true, Ordering::Relaxed);
+        forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
+        run
+    })
+}
+
+fn forward(mut io: Io, stop: &AtomicBool, used: &std::sync::atomic::AtomicU64) -> Result<()> {
+    let mut batch = Batch::new();
+    while !stop.load(Ordering::Relaxed) {
+        io.wait(Some(PATIENCE)).context("the bare forwarder cannot wait")?;
+        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
+        for received in batch.iter() {
+            let (src, dst) = (received.src.ip(), received.dst.ip());
+            // A Resv is addressed to the router, or to the source, which the Path names as its hop.
+            if received.options.is_empty() {
+                io.send(&ends::packet(dst, SOURCE.into(), &[], received.payload));
+            } else {
+                io.send(&ends::packet(src, dst, received.options, received.payload));
+            }
+        }
+        io.flush();
+        let time = u64::try_from(machine::processor_time()?.as_nanos())?;
+        used.store(time, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Runs on a thread of its own, bound to the processor of the source.
+fn on_source(work: impl FnOnce() -> Result<Run> + Send) -> Result<Run> {
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            site::pin(SOURCE_PROCESSOR)?;
+            work()
+        });
+        worker.join().map_err(|_| anyhow::anyhow!("the source panicked"))?
+    })
+}
+
+/// Times new sessions, one at a time, with each gap.
+fn latencies(ends: &mut Ends, args: &RsvpForwardArgs) -> Result<Vec<[Vec<f64>; 2]>> {
+    let mut next = args.sessions + WARM_UP;
+    let mut all = Vec::new();
+    for gap in GAPS {
+        let (mut paths, mut resvs) = (Vec::new(), Vec::new());
+        for _ in 0..args.timed {
+            let (path, resv) = ends.time(next)?;
+            next += 1;
+            paths.push(micros(path));
+            resvs.push(micros(resv));
+            if !gap.is_zero() {
+                thread::sleep(gap);
+            }
+        }
+        for times in [&mut paths, &mut resvs] {
+            times.sort_by(f64::total_cmp);
+        }
+        all.push([paths, resvs]);
+    }
+    Ok(all)
+}
+
+impl Lane {
+    fn rate(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.rate))
+    }
+
+    /// The median of the runs of a percentile of Paths (0) or Resvs (1).
+    fn latency(&self, gap: usize, of: usize, percent: usize) -> f64 {
+        let times = self.runs.iter().filter_map(|run| run.latencies.get(gap)?.get(of));
+        median(times.filter_map(|times| times.get(times.len().saturating_sub(1) * percent / 100).copied()))
+    }
+
+    fn json(&self) -> Value {
+        let of = |figure: fn(&Run) -> f64| {
+            let all: Vec<f64> = self.runs.iter().map(|run| rounded(figure(run))).collect();
+            json!({"median": rounded(median(all.iter().copied())), "runs": all})
+        };
+        let mut report = json!({
+            "set_ups_per_second": of(|run| run.rate),
+            "processor_us_per_set_up": of(|run| run.processor),
+            "octets_per_session": of(|run| run.octets),
+            "refresh_processor_share": of(|run| run.refresh),
+        });
+        for (gap, name) in ["back_to_back", "gaps_of_1_ms"].into_iter().enumerate() {
+            let quantiles = |of| json!({"p50": rounded(self.latency(gap, of, 50)), "p99": rounded(self.latency(gap, of, 99))});
+            report[name] = json!({"path_us": quantiles(0), "resv_us": quantiles(1)});
+        }
+        report
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn table(args: &RsvpForwardArgs, lanes: &[Lane], goals: &[Goal]) -> Result<String> {
+    let mut text = format!(
+        "{} sessions to {} addresses, one processor for what is measured; medians of {} runs; latencies in µs: p50/p99\n\n",
+        args.sessions, args.destinations, args.runs
+    );
+    writeln!(
+        text,
+        "{:<6} {:>10} {:>10} {:>13} {:>13} {:>13} {:>13}",
+        "", "set-ups/s", "µs each", "Path", "Resv", "Path, 1 ms", "Resv, 1 ms"
+    )?;
+    for lane in lanes {
+        let processor = median(lane.runs.iter().map(|run| run.processor));
+        write!(text, "{:<6} {:>10.0} {:>10.1}", lane.name, lane.rate(), processor)?;
+        for (gap, of) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let quantiles = format!("{:.0}/{:.0}", lane.latency(gap, of, 50), lane.latency(gap, of, 99));
+            write!(text, " {quantiles:>13}")?;
+        }
+        text.push('\n');
+    }
+    if let Some(node) = lanes.first() {
+        if args.refresh > 0 {
+            let share = median(node.runs.iter().map(|run| run.refresh));
+            writeln!(text, "\nrefreshes of all sessions each 30 s: {:.2} % of a processor", share * 100.0)?;
+        }
+        for run in &node.runs {
+            writeln!(text, "run: {:.0} set-ups/s, {:.0} octets per session", run.rate, run.octets)?;
+        }
+    }
+    for goal in goals {
+        write!(text, "\n{goal}")?;
+    }
+    Ok(text)
+}
