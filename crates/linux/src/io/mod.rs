@@ -212,6 +212,10 @@ impl Io {
             opened.port.flush(&mut self.failures);
         }
         let mut failures = std::mem::take(&mut self.failures);
+        if failures.iter().any(|failure| failure.error == TransmitError::TooBig(None)) {
+            // The kernel has just learned the MTU of a path, which it does not report.
+            self.routes.forget();
+        }
         for Failure { dst, error, .. } in &mut failures {
             if *error == TransmitError::TooBig(None) {
                 let mtu = self.routes.lookup(&RouteQuery::to(*dst)).ok().map(|route| route.mtu);
@@ -221,7 +225,8 @@ impl Io {
         failures
     }
 
-    /// The route that a packet would take from here.
+    /// The route that a packet would take from here, as far as the reports that [`Io::changes`] has taken show it. What the
+    /// kernel does not report is a second old at most.
     ///
     /// # Errors
     /// The reason why there is no route.

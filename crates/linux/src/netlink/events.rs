@@ -89,12 +89,14 @@ impl Events {
         loop {
             match self.socket.recv(&mut &mut self.buffer[..], 0) {
                 Ok(length) => {
+                    routes.forget();
                     for message in Messages(self.buffer.get(..length).unwrap_or(&[])) {
                         news.take(&message);
                     }
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     // Events were lost, so anything may have changed.
+                    routes.forget();
                     (news.interfaces, news.removed) = (true, true);
                     EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix));
                     news.watched.iter().flat_map(Watched::all).for_each(|route| news.multicast(route));

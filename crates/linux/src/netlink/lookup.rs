@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 
+use super::cache::Cache;
 use super::codec::{Attributes, Connection, Message, u32_of};
 use crate::sys::sockaddr;
 
@@ -25,18 +26,19 @@ const RTA_SPORT: u16 = 28;
 const RTA_DPORT: u16 = 29;
 const RTAX_MTU: u16 = 2;
 /// Mask of the DSCP without the two congestion bits, which routing must not use.
-const DSCP: u8 = 0xfc;
+pub(super) const DSCP: u8 = 0xfc;
 
 /// The lookup of routes.
 pub(crate) struct Routes {
     connection: Connection,
     /// The interfaces as last read: for MTUs, and to distinguish our own addresses from foreign ones.
     interfaces: Vec<Interface>,
+    cache: Cache,
 }
 
 /// The variant of the lookup request.
-#[derive(Clone, Copy, Default)]
-struct Question {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Question {
     src: Option<IpAddr>,
     /// The interface by which the packet comes in, so that it is routed as a forwarded one.
     iif: Option<IfIndex>,
@@ -47,7 +49,7 @@ impl Routes {
     pub(crate) fn open() -> io::Result<Self> {
         let mut connection = Connection::open()?;
         let interfaces = super::interfaces::dump(&mut connection)?;
-        Ok(Self { connection, interfaces })
+        Ok(Self { connection, interfaces, cache: Cache::new() })
     }
 
     /// The interfaces as read last.
@@ -59,6 +61,11 @@ impl Routes {
     pub(crate) fn refresh(&mut self) -> io::Result<Vec<Interface>> {
         let new = super::interfaces::dump(&mut self.connection)?;
         Ok(std::mem::replace(&mut self.interfaces, new))
+    }
+
+    /// Forgets the kernel's former answers.
+    pub(crate) const fn forget(&mut self) {
+        self.cache.clear();
     }
 
     pub(super) const fn connection(&mut self) -> &mut Connection {
@@ -75,7 +82,7 @@ impl Routes {
     /// A packet whose source is another node's is a forwarded one. For IPv4 the kernel refuses to route it as our own.
     /// Without the source the kernel could pick another member of a multipath route, or miss a rule on the source. The
     /// lookup therefore treats the packet as if it came in by the interface that leads back to its source: three
-    /// requests of a microsecond each, once per flow. Where the kernel would not forward it (a host, or a reverse path
+    /// questions, and those that the kernel answered a moment ago cost no request. Where the kernel would not forward it (a host, or a reverse path
     /// filter), the result is the route by destination.
     pub(crate) fn lookup(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
         let src = query.src.filter(|src| !src.is_unspecified() && src.is_ipv4() == query.dst.is_ipv4());
@@ -113,6 +120,16 @@ impl Routes {
     }
 
     fn ask(&mut self, query: &RouteQuery, question: Question) -> Result<Route, NoRoute> {
+        let key = self.cache.key(&mut self.connection, query, question);
+        if let Some(answer) = self.cache.get(&key) {
+            return answer;
+        }
+        let answer = self.request(query, question);
+        self.cache.put(key, &answer);
+        answer
+    }
+
+    fn request(&mut self, query: &RouteQuery, question: Question) -> Result<Route, NoRoute> {
         let ipv6 = query.dst.is_ipv6();
         let (family, length) = if ipv6 { (libc::AF_INET6, 128) } else { (libc::AF_INET, 32) };
         let src_length = if question.src.is_some() { length } else { 0 };

@@ -4,6 +4,7 @@
 //! general message library cannot do. With the hot path written, such a library would save no further code.
 
 mod batch;
+mod cache;
 pub(crate) mod codec;
 mod events;
 pub(crate) mod interfaces;

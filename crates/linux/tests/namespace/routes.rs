@@ -1,9 +1,9 @@
 //! Routes, interfaces and their changes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use signalbox_core::IfIndex;
-use signalbox_core::node::{NoRoute, RouteQuery};
+use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_linux::{Change, Io, topology};
 
 use crate::network::{Network, PATIENCE, families, ip, prefix, tool};
@@ -25,6 +25,12 @@ fn changes_until(io: &mut Io, enough: impl Fn(&[Change]) -> bool) -> Vec<Change>
     changes
 }
 
+/// Looks a route up as the daemon does, which takes the kernel's reports first.
+fn look_up(io: &mut Io, query: &RouteQuery) -> Result<Route, NoRoute> {
+    io.changes();
+    io.route(query)
+}
+
 #[test]
 fn lookups_answer_as_the_tables_stand() {
     let net = Network::new("look");
@@ -34,14 +40,14 @@ fn lookups_answer_as_the_tables_stand() {
         .into_iter()
         .zip([("10.2.0.2", "192.0.2.0/24", "10.2.0.1"), ("fd02::2", "2001:db8::/32", "fd02::1")])
     {
-        let direct = r.route(&RouteQuery::to(family.b)).unwrap();
+        let direct = look_up(&mut r, &RouteQuery::to(family.b)).unwrap();
         assert_eq!((direct.ifindex, direct.src, direct.gateway), (rb, ip(own), None));
         assert_eq!((direct.mtu, direct.local), (1500, false));
-        let local = r.route(&RouteQuery::to(ip(own))).unwrap();
+        let local = look_up(&mut r, &RouteQuery::to(ip(own))).unwrap();
         assert!(local.local);
 
         let far = prefix(far);
-        assert_eq!(r.route(&RouteQuery::to(far.addr)), Err(NoRoute::Unreachable));
+        assert_eq!(look_up(&mut r, &RouteQuery::to(far.addr)), Err(NoRoute::Unreachable));
         topology::add_route(&net.r, far, Some(ip(next)), None).unwrap();
         for src in [None, Some(family.a), Some(ip(own))] {
             let query = RouteQuery {
@@ -52,14 +58,14 @@ fn lookups_answer_as_the_tables_stand() {
                 tos: 0xb9,
                 ..RouteQuery::to(far.addr)
             };
-            let route = r.route(&query).unwrap();
+            let route = look_up(&mut r, &query).unwrap();
             assert_eq!((route.ifindex, route.gateway), (rb, Some(ip(next))), "{src:?}");
             assert_eq!((route.src, route.mtu), (ip(own), 1500), "{src:?}");
         }
         let kind = if family.a.is_ipv4() { "-4" } else { "-6" };
         let dst = format!("{}/{}", far.addr, far.len);
         tool(&net.r, &format!("ip {kind} route replace {dst} via {next} mtu 1400"));
-        assert_eq!(r.route(&RouteQuery::to(far.addr)).unwrap().mtu, 1400);
+        assert_eq!(look_up(&mut r, &RouteQuery::to(far.addr)).unwrap().mtu, 1400);
         tool(&net.r, &format!("ip {kind} route delete {dst}"));
         for (refusal, why) in [
             ("prohibit", NoRoute::Prohibited),
@@ -67,7 +73,7 @@ fn lookups_answer_as_the_tables_stand() {
             ("unreachable", NoRoute::Unreachable),
         ] {
             tool(&net.r, &format!("ip {kind} route add {refusal} {dst}"));
-            assert_eq!(r.route(&RouteQuery::to(far.addr)), Err(why), "{refusal}");
+            assert_eq!(look_up(&mut r, &RouteQuery::to(far.addr)), Err(why), "{refusal}");
             tool(&net.r, &format!("ip {kind} route delete {refusal} {dst}"));
         }
         topology::add_route(&net.r, far, Some(ip(next)), None).unwrap();
@@ -77,13 +83,61 @@ fn lookups_answer_as_the_tables_stand() {
         tool(&net.r, &format!("ip {kind} route add {dst} via {back} table 77"));
         tool(&net.r, &format!("ip {kind} rule add from {} lookup 77", family.b));
         let from_b = RouteQuery { src: Some(family.b), ..RouteQuery::to(far.addr) };
-        let route = r.route(&from_b).unwrap();
+        let route = look_up(&mut r, &from_b).unwrap();
         assert_eq!((route.ifindex, route.gateway), (ra, Some(ip(back))));
         let from_a = RouteQuery { src: Some(family.a), ..RouteQuery::to(far.addr) };
-        assert_eq!(r.route(&from_a).unwrap().ifindex, rb);
+        assert_eq!(look_up(&mut r, &from_a).unwrap().ifindex, rb);
     }
     let other = RouteQuery { src: Some(ip("fd01::1")), ..RouteQuery::to(ip("10.2.0.1")) };
-    assert_eq!(r.route(&other).unwrap().ifindex, rb);
+    assert_eq!(look_up(&mut r, &other).unwrap().ifindex, rb);
+}
+
+#[test]
+fn answers_follow_what_the_kernel_reports_and_ports_where_they_matter() {
+    let net = Network::new("kept");
+    let mut r = Network::node(&net.r);
+    let (ra, rb) = (index(&r, "ra"), index(&r, "rb"));
+    for (family, (far, over_a, over_b)) in families()
+        .into_iter()
+        .zip([("192.0.2.0/24", "10.1.0.1", "10.2.0.1"), ("2001:db8::/32", "fd01::1", "fd02::1")])
+    {
+        let (dst, kind) = (prefix(far).addr, if family.a.is_ipv4() { "-4" } else { "-6" });
+        let to_port = |port| RouteQuery {
+            src: Some(family.a),
+            protocol: Some(17),
+            src_port: Some(5000),
+            dst_port: Some(port),
+            ..RouteQuery::to(dst)
+        };
+        tool(&net.r, &format!("ip {kind} route add {far} via {over_b}"));
+        for port in [5001, 5002] {
+            assert_eq!(look_up(&mut r, &to_port(port)).unwrap().ifindex, rb);
+        }
+        tool(&net.r, &format!("ip {kind} route replace {far} via {over_a}"));
+        assert_eq!(look_up(&mut r, &to_port(5001)).unwrap().ifindex, ra, "the former answer");
+
+        tool(&net.r, &format!("ip {kind} route add {far} via {over_b} table 78"));
+        tool(&net.r, &format!("ip {kind} rule add ipproto udp dport 5002 lookup 78"));
+        assert_eq!(look_up(&mut r, &to_port(5001)).unwrap().ifindex, ra);
+        assert_eq!(look_up(&mut r, &to_port(5002)).unwrap().ifindex, rb, "the answer for another port");
+        tool(&net.r, &format!("ip {kind} rule delete ipproto udp dport 5002 lookup 78"));
+
+        // The kernel does not report that flows are split by ports from now on.
+        tool(&net.r, &format!("ip {kind} route delete {far}"));
+        tool(&net.r, &format!("ip {kind} route add {far} nexthop via {over_a} nexthop via {over_b}"));
+        let family = if family.a.is_ipv4() { "ipv4" } else { "ipv6" };
+        topology::set_sysctl(&net.r, &format!("net.{family}.fib_multipath_hash_policy"), "1").unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let ways: Vec<_> =
+                (6000..6064).map(|port| look_up(&mut r, &to_port(port)).unwrap().ifindex).collect();
+            if ways.contains(&ra) && ways.contains(&rb) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "all flows go one way");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 #[test]
