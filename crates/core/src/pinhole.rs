@@ -103,6 +103,8 @@ signalbox_wire::code_points! {
     pub struct OpenerId(u8) {
         /// The NATFW application (RFC 5973).
         NATFW = 1, "natfw";
+        /// The GIST-aware NAT gateway (RFC 5971 §7.2).
+        GIST_NAT = 2, "gist_nat";
     }
 }
 

@@ -14,7 +14,11 @@ use crate::wire::{
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg(feature = "engine")]
+mod gateway;
+#[cfg(feature = "engine")]
 pub use engine::gist_engine;
+#[cfg(feature = "engine")]
+pub use gateway::gist_gateway;
 
 /// Octets that parse are encoded to a message that parses to the same. Octets that do not parse are reported in an Error
 /// message that parses. Input: a UDP payload with magic number, or a message without it.

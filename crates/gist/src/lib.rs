@@ -47,6 +47,8 @@ pub mod wire;
 pub mod apd;
 #[cfg(feature = "engine")]
 pub mod engine;
+#[cfg(feature = "engine")]
+pub mod gateway;
 
 #[cfg(feature = "engine")]
 pub use engine::Counters;

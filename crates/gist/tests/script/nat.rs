@@ -102,8 +102,8 @@ fn the_object_comes_back_as_it_came() {
     rig.quiet();
 }
 
-/// GIST-7.2.2-06, GIST-7.2.3-09: Confirm and Data in both directions have the MRI of the Querying node inside, and the
-/// application gets the MRI of this side. A node without state until the Confirm takes both from its
+/// GIST-7.2.2-06, GIST-7.2.3-09, GISTNAT-R7.2.2-04, GISTNAT-D6.3-02: Confirm and Data in both directions have the MRI of the
+/// Querying node inside, and the application gets the MRI of this side. A node without state until the Confirm takes both from its
 /// own cookie.
 #[test]
 fn the_responding_node_translates() {
@@ -147,7 +147,7 @@ fn a_refresh_across_a_nat_changes_nothing() {
     }
 }
 
-/// GIST-7.2.3-09: neither the contents of the cookie nor the flow next to it can be replaced.
+/// GIST-7.2.3-09, GISTNAT-R8.5-01: neither the contents of the cookie nor the flow next to it can be replaced.
 #[test]
 fn a_carrying_cookie_cannot_be_changed() {
     let mut rig = Rig::new();
@@ -204,7 +204,7 @@ fn translations_end_with_their_state() {
     assert_eq!(rig.sent().message().mri.unwrap().mri, through().inverted());
 }
 
-/// GIST-7.2.3-02, GIST-7.2.3-03, GIST-A.4.4.9-06: a NAT did not translate an object with addresses: the Error names the
+/// GIST-7.2.3-02, GIST-7.2.3-03, GIST-A.4.4.9-06, GISTNAT-R7.2.3-11: a NAT did not translate an object with addresses: the Error names the
 /// object, and begins with the object of the NAT.
 #[test]
 fn objects_that_were_not_translated() {
@@ -277,7 +277,7 @@ fn errors_begin_with_the_object() {
     rig.no_state();
 }
 
-/// Q-mode Data is processed with the NAT's translation: it needs no state and creates none.
+/// GISTNAT-R7.2.2-03: Q-mode Data is processed with the NAT's translation: it needs no state and creates none.
 #[test]
 fn data_without_state_across_a_nat() {
     let original = value(&inside());

@@ -1,0 +1,232 @@
+//! The table of bindings: what this gateway asks of the kernel's NAT, for how long, and for which host.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::pinhole::Pinhole;
+use signalbox_core::shares::{Refused, Shares};
+use signalbox_core::slab::{Key, Slab};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{Random, Time};
+
+use super::leases::External;
+use super::message::MAX_OFFERS;
+use super::outbox::Waiting;
+
+/// Bindings that live as long as that of a flow: two for messages in datagrams, and those of associations.
+pub(super) const RELATED: usize = 2 + MAX_OFFERS;
+
+/// What a binding is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The packets of a flow.
+    Flow,
+    /// GIST messages in datagrams.
+    Datagrams,
+    /// A messaging association.
+    Association,
+}
+
+/// Whether the kernel has a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It is only reserved.
+    Reserved,
+    /// The kernel is asked for it.
+    Asked,
+    /// The kernel has it.
+    Active,
+}
+
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub(super) purpose: Purpose,
+    pub(super) pinhole: Pinhole,
+    /// The external port that it holds.
+    lease: Option<External>,
+    /// Whose share it counts for.
+    owner: IpAddr,
+    pub(super) state: State,
+    pub(super) until: Time,
+    /// When the kernel removes it.
+    pub(super) kernel_until: Time,
+    /// Validity time of the routing state in the last Query.
+    pub(super) validity: Duration,
+    /// A Response has come.
+    pub(super) confirmed: bool,
+    /// The Query came from inside, so that its source is translated.
+    pub(super) from_inside: bool,
+    /// The Query goes to a host inside, so that its destination is translated.
+    pub(super) to_inside: bool,
+    pub(super) related: [Option<Key>; RELATED],
+    /// The Query that waits for the kernel's answer.
+    pub(super) waiting: Option<Box<Waiting>>,
+    link: Link,
+}
+
+impl Timed for Binding {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+/// Why a binding is not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoBinding {
+    Full,
+    Share,
+    /// The same packets are translated to something else.
+    Conflict,
+}
+
+#[derive(Debug)]
+pub(super) struct Bindings {
+    slab: Slab<Binding>,
+    by_packets: Index,
+    hasher: KeyedHasher,
+    shares: Shares<IpAddr>,
+    wheel: Wheel,
+}
+
+/// What is asked of the table.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) purpose: Purpose,
+    pub(super) pinhole: Pinhole,
+    pub(super) lease: Option<External>,
+    pub(super) owner: IpAddr,
+}
+
+impl Bindings {
+    pub(super) fn new(most: u32, rng: &mut Random) -> Self {
+        Self {
+            slab: Slab::new(most),
+            by_packets: Index::new(),
+            hasher: KeyedHasher::new(rng),
+            shares: Shares::new(most, KeyedHasher::new(rng)),
+            wheel: Wheel::new(Duration::from_millis(100)),
+        }
+    }
+
+    /// The binding of these packets.
+    pub(super) fn find(&self, packets: &FlowFilter) -> Option<Key> {
+        let hash = self.hasher.hash_one(packets);
+        let is_it =
+            |index| self.slab.get_index(index).is_some_and(|b: &Binding| b.pinhole.packets == *packets);
+        self.slab.key_of(self.by_packets.find(hash, is_it)?)
+    }
+
+    /// The binding that is wanted: the one that exists, or a new one until `until`. True: it is new, and holds its lease;
+    /// otherwise the caller gives the lease back.
+    pub(super) fn make(&mut self, wanted: Wanted, until: Time) -> Result<(Key, bool), NoBinding> {
+        let Wanted { purpose, pinhole, lease, owner } = wanted;
+        if let Some(key) = self.find(&pinhole.packets) {
+            let same = self.slab.get(key).is_some_and(|binding| binding.pinhole == pinhole);
+            return if same { Ok((key, false)) } else { Err(NoBinding::Conflict) };
+        }
+        self.shares.take(owner).map_err(|refused| match refused {
+            Refused::Full => NoBinding::Full,
+            Refused::Share => NoBinding::Share,
+        })?;
+        let hash = self.hasher.hash_one(&pinhole.packets);
+        let binding = Binding {
+            purpose,
+            pinhole,
+            lease,
+            owner,
+            state: State::Reserved,
+            until,
+            kernel_until: Time::ZERO,
+            validity: Duration::ZERO,
+            confirmed: false,
+            from_inside: false,
+            to_inside: false,
+            related: [None; RELATED],
+            waiting: None,
+            link: Link::default(),
+        };
+        let Ok(key) = self.slab.insert(binding) else {
+            self.shares.release(owner);
+            return Err(NoBinding::Full);
+        };
+        let Self { slab, by_packets, hasher, wheel, .. } = self;
+        by_packets.insert(hash, key.index(), |index| {
+            slab.get_index(index).map_or(0, |b: &Binding| hasher.hash_one(&b.pinhole.packets))
+        });
+        wheel.arm(slab, key.index(), until);
+        Ok((key, true))
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&Binding> {
+        self.slab.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Binding> {
+        self.slab.get_mut(key)
+    }
+
+    /// Lets a binding live until `until` at least.
+    pub(super) fn prolong(&mut self, key: Key, until: Time) {
+        if let Some(binding) = self.slab.get_mut(key).filter(|binding| binding.until < until) {
+            // The timer is armed again when it fires.
+            binding.until = until;
+        }
+    }
+
+    /// Removes a binding, and returns it with the port that it held.
+    pub(super) fn remove(&mut self, key: Key) -> Option<(Binding, Option<External>)> {
+        let hash = self.hasher.hash_one(&self.slab.get(key)?.pinhole.packets);
+        self.wheel.cancel(&mut self.slab, key.index());
+        self.by_packets.remove(hash, |index| index == key.index());
+        let binding = self.slab.remove(key)?;
+        self.shares.release(binding.owner);
+        let lease = binding.lease;
+        Some((binding, lease))
+    }
+
+    /// The next binding whose time has come.
+    pub(super) fn expired(&mut self, now: Time) -> Option<Key> {
+        loop {
+            let index = self.wheel.pop_due(&mut self.slab, now)?;
+            let (key, until) = self.slab.entry(index).map(|(key, binding)| (key, binding.until))?;
+            if until <= now {
+                return Some(key);
+            }
+            self.wheel.arm(&mut self.slab, index, until);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.slab.len()
+    }
+
+    pub(super) const fn limit(&self) -> u32 {
+        self.slab.limit()
+    }
+
+    /// Visits the bindings from a slot on until `visit` is false, and returns the slot to go on from.
+    pub(super) fn walk(&self, from: u32, visit: impl FnMut(Key, &Binding) -> bool) -> Option<u32> {
+        self.slab.walk(from, visit)
+    }
+
+    /// The handle of a binding in the entries of this gateway: slot and generation in 32 bits.
+    pub(super) const fn handle(key: Key) -> u32 {
+        (key.index() + 1) & SLOT | key.generation() << SLOT_BITS
+    }
+
+    /// The binding of a handle, if it still exists.
+    pub(super) fn of_handle(&self, handle: u32) -> Option<Key> {
+        let key = self.slab.key_of((handle & SLOT).checked_sub(1)?)?;
+        (Self::handle(key) == handle).then_some(key)
+    }
+}
+
+/// Bits of a handle that have the slot.
+const SLOT_BITS: u32 = 20;
+const SLOT: u32 = (1 << SLOT_BITS) - 1;

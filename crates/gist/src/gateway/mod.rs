@@ -1,0 +1,327 @@
+//! A GIST-aware NAT gateway (RFC 5971 §7.2.2, §7.2.3), as an engine without clock, socket or thread.
+//!
+//! The kernel translates packets. The gateway translates what GIST messages carry: the MRI and the NLI of Queries and of
+//! Data in Q-mode, the addresses and ports of Responses, and it maintains the NAT-Traversal object. It asks the kernel for
+//! the bindings that flow, datagrams and messaging associations need. All other messages are the kernel's.
+//!
+//! A Query leaves no state behind except for its flow and for the host inside, both of which expire. What the gateway needs
+//! for the Response is in the entry that it adds to the NAT-Traversal object, with keyed hashes.
+//!
+//! **Drain invariant.** After each [`Gateway::handle`], call [`Gateway::poll`] until it returns `None`, then ask
+//! [`Gateway::next_deadline`]. The driver answers each [`Output::Open`] by one [`Input::Opened`] of the same id.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `query.rs` | messages with C=1: Queries and Data in Q-mode |
+//! | `answer.rs` | messages with a NAT-Traversal object and C=0: Responses and Errors |
+//! | `message.rs`, `entry.rs` | the octets that change |
+//! | `bindings.rs`, `leases.rs` | what the kernel is asked for, and external ports |
+//! | `refuse.rs` | Errors of the gateway |
+
+mod answer;
+mod bindings;
+mod config;
+mod counters;
+mod entry;
+mod interfaces;
+mod io;
+mod leases;
+mod message;
+mod outbox;
+mod query;
+mod refuse;
+mod view;
+
+use core::time::Duration;
+
+use signalbox_core::bucket::TokenBucket;
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::metrics::Table;
+use signalbox_core::packet::Received;
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::secret::RotatingSecret;
+use signalbox_core::shares::RateShares;
+use signalbox_core::slab::Key;
+use signalbox_core::{NslpId, Random, Time};
+
+pub use bindings::{Purpose, State};
+pub use config::{Config, ConfigError, Forward};
+pub use counters::Counters;
+pub use io::{Input, Output};
+pub use view::BindingView;
+
+use bindings::{Bindings, NoBinding, Wanted};
+use interfaces::{Interfaces, Side};
+use leases::Leases;
+use outbox::{Envelope, Outbox};
+
+use crate::wire::{HEADER_LENGTH, MAGIC, strip_magic};
+
+/// Shortest lifetime of a binding after a Response (RFC 4787 REQ-5). GISTNAT-X-10.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(120);
+/// How long a key of the entries is used. A handshake ends long before.
+const KEY_PERIOD: Duration = Duration::from_secs(300);
+
+/// The gateway of one node.
+#[derive(Debug)]
+pub struct Gateway {
+    config: Config,
+    counters: Counters,
+    /// The time of the last input.
+    now: Time,
+    rng: Random,
+    secret: RotatingSecret,
+    /// Peer identity in Errors.
+    identity: [u8; 8],
+    interfaces: Interfaces,
+    leases: Leases,
+    bindings: Bindings,
+    queries: RateShares,
+    errors: TokenBucket,
+    out: Outbox,
+}
+
+impl Gateway {
+    /// A gateway without bindings. Keys and ports are drawn from `seed`, which must be secret outside of tests.
+    ///
+    /// # Errors
+    /// A value of the configuration that is out of its range.
+    pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.validated()?;
+        let mut rng = Random::new(seed);
+        Ok(Self {
+            counters: Counters::default(),
+            now: Time::ZERO,
+            secret: RotatingSecret::new(KEY_PERIOD, &mut rng),
+            identity: rng.array(),
+            interfaces: Interfaces::default(),
+            leases: Leases::new(&config, &mut rng),
+            bindings: Bindings::new(config.max_bindings, &mut rng),
+            queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
+            errors: TokenBucket::new(config.errors, config.errors),
+            out: Outbox::default(),
+            rng,
+            config,
+        })
+    }
+
+    /// Takes one input at `now`. Drain [`Gateway::poll`] afterwards.
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.now = self.now.max(now);
+        self.out.sweep();
+        match input {
+            Input::Datagram(packet) => self.on_datagram(&packet),
+            Input::Timer => self.on_timer(),
+            Input::Interfaces(interfaces) => self.interfaces.set(interfaces, &self.config),
+            Input::Opened { id, result } => self.on_opened(id, result),
+        }
+    }
+
+    /// Whether there is an output.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// The next output. Its octets live until the next call.
+    pub fn poll(&mut self) -> Option<Output<'_>> {
+        self.out.poll()
+    }
+
+    /// When [`Input::Timer`] is due; `None` while nothing waits.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.bindings.next_deadline()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Size and limit of each table.
+    #[must_use]
+    pub fn tables(&self) -> [Table; 2] {
+        let ports = u32::from(self.config.last_port - self.config.first_port) + 1;
+        [
+            Table::new("bindings", self.bindings.len(), self.bindings.limit()),
+            Table::new("ports", self.leases.len(), ports),
+        ]
+    }
+
+    /// Whether the gateway treats this packet. Other packets are for GIST on this node, or are forwarded unchanged.
+    ///
+    /// Queries and Data in Q-mode from one side of the NAT to the other are treated, unless this node has their application
+    /// (GISTNAT-D5.3-01); of all others those with an entry that this gateway made, and those to an external port of a host
+    /// inside.
+    #[must_use]
+    pub fn takes(&self, now: Time, packet: &Received<'_>) -> bool {
+        let Some(octets) = strip_magic(packet.payload) else { return false };
+        let Some([_, _, _, _, n1, n0, kind, _]) = octets.first_chunk::<HEADER_LENGTH>().copied() else {
+            return false;
+        };
+        let Some(external) = self.interfaces.external().filter(|_| packet.dst.is_ipv4()) else {
+            return false;
+        };
+        let dst = packet.dst.ip();
+        if kind & 0x80 == 0 {
+            return self.own_entry(now.max(self.now), octets).is_some()
+                || dst == external && self.leases.inside(UDP, packet.dst.port()).is_some();
+        }
+        if self.config.hosted.contains(&NslpId(u16::from_be_bytes([n1, n0]))) {
+            return false;
+        }
+        match self.interfaces.side(packet.ifindex) {
+            Some(Side::Inside) => dst == external || !self.interfaces.has(dst),
+            Some(Side::Outside) => dst == external,
+            None => false,
+        }
+    }
+
+    fn on_datagram(&mut self, packet: &Received<'_>) {
+        let Some(octets) = strip_magic(packet.payload).filter(|_| self.takes(self.now, packet)) else {
+            return self.forward_unchanged(packet);
+        };
+        let is_q_mode = packet.payload.get(MAGIC.len() + 6).is_some_and(|kind| kind & 0x80 != 0);
+        if !is_q_mode {
+            self.on_answer(packet, octets);
+        } else if self.is_allowed(packet) {
+            self.on_q_mode(packet, octets);
+        }
+    }
+
+    /// Forwards a packet as the kernel would: to the host inside that has the external port, or unchanged as a router does.
+    /// GISTNAT-X-06, GISTNAT-X-22.
+    fn forward_unchanged(&mut self, packet: &Received<'_>) {
+        let to_external = self.interfaces.external().is_some_and(|external| packet.dst.ip() == external);
+        let inside = self.leases.inside(UDP, packet.dst.port()).filter(|_| to_external);
+        if inside.is_none() && self.interfaces.has(packet.dst.ip()) {
+            self.counters.not_for_gateway += 1;
+            return tracing::debug!(peer = %packet.src, reason = "not for the gateway", "message dropped");
+        }
+        if packet.ttl <= 1 {
+            return self.on_ttl_expired(packet);
+        }
+        self.counters.unchanged += 1;
+        let dst = inside.map_or(packet.dst, Into::into);
+        let envelope = Envelope { dst, ..envelope_of(packet) };
+        self.out.packet(envelope, packet.options, |out, _| {
+            out.extend_from_slice(packet.payload);
+            Some(())
+        });
+    }
+
+    fn on_ttl_expired(&mut self, packet: &Received<'_>) {
+        self.counters.ttl_expired += 1;
+        tracing::debug!(peer = %packet.src, reason = "IP TTL used up", "message dropped");
+    }
+
+    fn on_timer(&mut self) {
+        while let Some(key) = self.bindings.expired(self.now) {
+            self.counters.expired += 1;
+            self.remove(key);
+        }
+    }
+
+    /// Removes a binding, here and in the kernel.
+    fn remove(&mut self, key: Key) {
+        let Some((binding, lease)) = self.bindings.remove(key) else { return };
+        tracing::debug!(binding = %binding.pinhole, purpose = ?binding.purpose, "binding removed");
+        if binding.state != State::Reserved {
+            self.out.close(id_of(key));
+        }
+        if let Some((protocol, port)) = lease {
+            self.leases.release(protocol, port);
+        }
+    }
+
+    fn on_opened(&mut self, id: PinholeId, result: Result<(), PinholeError>) {
+        let Some(key) = (id.owner == OpenerId::GIST_NAT).then(|| Key::from_u64(id.key)) else { return };
+        let Some(binding) = self.bindings.get_mut(key) else { return };
+        match result {
+            Ok(()) => {
+                binding.state = State::Active;
+                if let Some(waiting) = binding.waiting.take() {
+                    let packet = waiting.as_received();
+                    self.on_q_mode(&packet, strip_magic(packet.payload).unwrap_or_default());
+                }
+            }
+            Err(error) => {
+                self.counters.refused += 1;
+                tracing::info!(binding = %binding.pinhole, %error, "binding refused by the kernel");
+                self.remove(key);
+            }
+        }
+    }
+
+    /// Makes a binding, and gives its lease back if it exists already or cannot be made.
+    fn bind(&mut self, wanted: Wanted, lifetime: Duration) -> Option<Key> {
+        let lease = wanted.lease;
+        let made = self.bindings.make(wanted, self.now + lifetime);
+        let release = |leases: &mut Leases| {
+            lease.into_iter().for_each(|(protocol, port)| leases.release(protocol, port));
+        };
+        match made {
+            Ok((key, true)) => {
+                self.counters.made += 1;
+                Some(key)
+            }
+            Ok((key, false)) => {
+                release(&mut self.leases);
+                self.bindings.prolong(key, self.now + lifetime);
+                Some(key)
+            }
+            Err(reason) => {
+                release(&mut self.leases);
+                match reason {
+                    NoBinding::Full => self.counters.bindings_full += 1,
+                    NoBinding::Share => self.counters.bindings_of_host += 1,
+                    NoBinding::Conflict => self.counters.conflicts += 1,
+                }
+                tracing::debug!(?reason, "binding not made");
+                None
+            }
+        }
+    }
+
+    /// Asks the kernel for a binding, or for a longer life of it if less than half of what is wanted is left.
+    fn activate(&mut self, key: Key) {
+        let now = self.now;
+        let Some(binding) = self.bindings.get_mut(key) else { return };
+        let lifetime = binding.until.since(now);
+        if binding.state == State::Reserved {
+            binding.state = State::Asked;
+        } else if binding.kernel_until > now + lifetime / 2 {
+            return;
+        }
+        binding.kernel_until = binding.until;
+        self.out.open(id_of(key), binding.pinhole.clone(), lifetime);
+    }
+
+    /// Lets a binding live for `lifetime` from now on, and the kernel know of it.
+    fn keep(&mut self, key: Key, lifetime: Duration) {
+        self.bindings.prolong(key, self.now + lifetime);
+        self.activate(key);
+    }
+}
+
+/// The IP protocol UDP.
+const UDP: u8 = 17;
+
+/// The id of a binding in the kernel.
+const fn id_of(key: Key) -> PinholeId {
+    OpenerId::GIST_NAT.pinhole(key.to_u64())
+}
+
+/// The headers of a packet that is forwarded.
+fn envelope_of(packet: &Received<'_>) -> Envelope {
+    Envelope {
+        src: packet.src,
+        dst: packet.dst,
+        ifindex: None,
+        ttl: packet.ttl.saturating_sub(1),
+        tos: packet.tos,
+        dont_fragment: false,
+    }
+}

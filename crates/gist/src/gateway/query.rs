@@ -1,0 +1,468 @@
+//! Messages with C=1: Queries, and Data in Q-mode (RFC 5971 §7.2.3, the list for a message with C=1).
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::time::Duration;
+
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::node::Prefix;
+use signalbox_core::packet::Received;
+use signalbox_core::pinhole::{Endpoint, Pinhole};
+use signalbox_core::shares::source;
+use signalbox_core::slab::Key;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Direction, Mri};
+
+use super::bindings::{Bindings, Purpose, State, Wanted};
+use super::entry::{Bound, Entry};
+use super::interfaces::Side;
+use super::leases::Choice;
+use super::message::{MAX_NATS, NewMri, Parts, translated};
+use super::outbox::{Envelope, Waiting};
+use super::{Gateway, SHORTEST, UDP, envelope_of};
+use crate::error::DecodeError;
+use crate::wire::{
+    GistError, Header, Info, Infos, MessageType, MrmId, Nli, ObjectType, PORT, mri_parse, object_value_info,
+};
+
+/// IP protocols whose ports the kernel translates: TCP, UDP, DCCP, SCTP.
+const WITH_PORTS: [u8; 4] = [6, UDP, 33, 132];
+/// Octets of the IPv4 header without options, and of the UDP header.
+const HEADERS: usize = 28;
+
+/// Where a message goes, and what changes in it.
+#[derive(Debug)]
+struct Way {
+    mri: NewMri,
+    binding: Option<Key>,
+    /// The Interface-Address that it leaves with; `None`: as it came.
+    interface: Option<IpAddr>,
+    src: SocketAddr,
+    dst: SocketAddr,
+    towards: Side,
+}
+
+/// Why a message is not translated.
+enum Stop {
+    /// Its sender gets an Error about the MRI: it cannot be translated faithfully.
+    Untranslatable,
+    /// Its sender gets an Error: the MRI is malformed.
+    Malformed(DecodeError),
+    /// No host inside is known for the flow.
+    NoHost,
+    /// It cannot be served now. The reason is counted.
+    Busy,
+    /// It waits for the kernel.
+    Waiting,
+}
+
+/// An end of a flow with what an exact translation needs.
+fn end_of(p: &PathCoupled, at_source: bool) -> Option<(u8, SocketAddrV4)> {
+    let protocol = p.protocol.filter(|protocol| WITH_PORTS.contains(protocol))?;
+    let (address, prefix, port) =
+        if at_source { (p.src, p.src_prefix, p.src_port) } else { (p.dst, p.dst_prefix, p.dst_port) };
+    match (address, prefix, port.filter(|port| *port > 0), p.spi) {
+        (IpAddr::V4(address), 32, Some(port), None) => Some((protocol, SocketAddrV4::new(address, port))),
+        _ => None,
+    }
+}
+
+/// The packets of a flow, without what the kernel's NAT does not compare.
+fn packets_of(p: &PathCoupled) -> FlowFilter {
+    let port = |port: Option<u16>| port.filter(|port| *port > 0);
+    FlowFilter {
+        dscp: None,
+        flow_label: None,
+        src_port: port(p.src_port),
+        dst_port: port(p.dst_port),
+        ..FlowFilter::from(p)
+    }
+}
+
+pub(super) const fn endpoint(address: Ipv4Addr, port: u16) -> Endpoint {
+    Endpoint { address: IpAddr::V4(address), port: Some(port) }
+}
+
+impl Gateway {
+    /// Translates a message with C=1, or refuses it.
+    pub(super) fn on_q_mode(&mut self, packet: &Received<'_>, octets: &[u8]) {
+        let from = self.interfaces.side(packet.ifindex);
+        let (Some(from), Some(external)) = (from, self.interfaces.external()) else {
+            self.counters.no_address += 1;
+            return;
+        };
+        let parts = match Parts::of(octets) {
+            Ok(parts) => parts,
+            Err(broken) => return self.refuse_broken(packet, octets, &broken),
+        };
+        if packet.ttl <= 1 {
+            return self.on_ttl_expired(packet);
+        }
+        // GISTNAT-R4.3.4-02
+        if parts.header.hops <= 1 {
+            self.counters.hops_exceeded += 1;
+            return self.refuse(packet, octets, (GistError::HOP_LIMIT_EXCEEDED, Infos::NONE), false);
+        }
+        if parts.nat.is_some_and(|nat| nat.replaced.len() >= MAX_NATS) {
+            self.counters.too_deep += 1;
+            let info = object_value_info(octets, ObjectType::NAT_TRAVERSAL, 6);
+            return self.refuse(
+                packet,
+                octets,
+                (GistError::VALUE_NOT_SUPPORTED, Infos::some(info, None)),
+                false,
+            );
+        }
+        let Ok(nli) = Nli::parse(&parts.nli) else { return };
+        match self.way(packet, &parts, &nli, (from, external)) {
+            Ok(way) => self.send_on(packet, &parts, &nli, &way),
+            Err(stop) => self.stop(packet, octets, &stop),
+        }
+    }
+
+    /// Whether the rate of the sender of a packet allows one more message.
+    pub(super) fn is_allowed(&mut self, packet: &Received<'_>) -> bool {
+        let allowed = self.queries.allow(self.now, &source(packet.src.ip()));
+        if !allowed {
+            self.counters.queries_limited += 1;
+            tracing::debug!(peer = %packet.src, reason = "rate limit of the source", "message dropped");
+        }
+        allowed
+    }
+
+    fn stop(&mut self, packet: &Received<'_>, octets: &[u8], stop: &Stop) {
+        let about_mri = Infos::one(Info::ObjectType(ObjectType::MRI));
+        match stop {
+            Stop::Untranslatable => {
+                self.counters.untranslatable += 1;
+                self.refuse(packet, octets, (GistError::UNTRANSLATED_OBJECT, about_mri), false);
+            }
+            Stop::Malformed(error) => {
+                self.counters.malformed += 1;
+                self.refuse_decoded(packet, octets, error);
+            }
+            // GISTNAT-X-16
+            Stop::NoHost => {
+                self.counters.no_forward += 1;
+                if self.config.silent {
+                    tracing::debug!(peer = %packet.src, reason = "no host inside", "message dropped");
+                } else {
+                    self.refuse(packet, octets, (GistError::ENDPOINT_FOUND, Infos::NONE), false);
+                }
+            }
+            Stop::Busy => tracing::debug!(peer = %packet.src, reason = "no binding", "message dropped"),
+            Stop::Waiting => {}
+        }
+    }
+
+    /// Whether a message from inside has the source that it names. Otherwise a NAT that is not GIST-aware lies between, or
+    /// the source is forged. The sender gets an Error at its IP source (RFC 5971 §7.2.1).
+    fn is_from_its_source(
+        &mut self,
+        packet: &Received<'_>,
+        parts: &Parts<'_>,
+        nli: &Nli<'_>,
+        mri: &Mri,
+    ) -> bool {
+        let named = if parts.header.s { nli.interface } else { mri.inverted().target() };
+        if packet.src.ip() == named {
+            return true;
+        }
+        self.counters.untranslated += 1;
+        let infos = Infos::one(Info::ObjectType(ObjectType::MRI));
+        self.refuse(packet, parts.octets, (GistError::UNTRANSLATED_OBJECT, infos), true);
+        false
+    }
+
+    fn way(
+        &mut self,
+        packet: &Received<'_>,
+        parts: &Parts<'_>,
+        nli: &Nli<'_>,
+        (from, external): (Side, Ipv4Addr),
+    ) -> Result<Way, Stop> {
+        let mri = match mri_parse(parts.mri.value) {
+            Ok(mri) => mri,
+            Err(_) if is_private(parts.mri.value) => {
+                return self.unknown_method(packet, nli, (from, external));
+            }
+            Err(error) if error.field == "MRM-ID" => return Err(Stop::Untranslatable),
+            Err(error) => {
+                let start = parts.mri.start;
+                let error = DecodeError { offset: error.offset + start, object_start: start, ..error };
+                return Err(Stop::Malformed(error));
+            }
+        };
+        if from == Side::Inside && !self.is_from_its_source(packet, parts, nli, &mri) {
+            return Err(Stop::Waiting);
+        }
+        match (&mri, from) {
+            (Mri::PathCoupled(p), Side::Inside) => self.outward(packet, nli, p, external),
+            (Mri::PathCoupled(p), Side::Outside) => self.inward(packet, nli, p, external),
+            // GISTNAT-X-26: the source is the address that data of the host get; there are no ports.
+            (Mri::LooseEnd(_), Side::Inside) => {
+                let source = Some((IpAddr::V4(external), None));
+                let mri = NewMri { source, destination: None };
+                self.outward_way(packet, nli, external, (mri, None), packet.dst)
+            }
+            (Mri::LooseEnd(_), Side::Outside) => Err(Stop::NoHost),
+        }
+    }
+
+    /// A routing method that this node does not know, with N=1: the MRI stays. GISTNAT-X-25.
+    fn unknown_method(
+        &mut self,
+        packet: &Received<'_>,
+        nli: &Nli<'_>,
+        (from, external): (Side, Ipv4Addr),
+    ) -> Result<Way, Stop> {
+        match from {
+            Side::Inside => self.outward_way(packet, nli, external, (NewMri::default(), None), packet.dst),
+            Side::Outside => Err(Stop::NoHost),
+        }
+    }
+
+    /// From inside: the end of the flow towards the sender becomes the external one. If the other end is the external
+    /// address too, both ends are inside (GISTNAT-X-21).
+    fn outward(
+        &mut self,
+        packet: &Received<'_>,
+        nli: &Nli<'_>,
+        p: &PathCoupled,
+        external: Ipv4Addr,
+    ) -> Result<Way, Stop> {
+        let downstream = p.direction == Direction::Downstream;
+        let (protocol, inside) = end_of(p, downstream).ok_or(Stop::Untranslatable)?;
+        let hairpin = packet.dst.ip() == external;
+        let mut destination = None;
+        if hairpin {
+            let (_, far) = end_of(p, false)
+                .filter(|(_, far)| downstream && *far.ip() == external)
+                .ok_or(Stop::Untranslatable)?;
+            destination = Some(self.leases.inside(protocol, far.port()).ok_or(Stop::NoHost)?);
+        }
+        let port = self.leases.acquire(protocol, inside, Choice::Range, &mut self.rng);
+        let Some(port) = port else {
+            self.counters.ports_full += 1;
+            return Err(Stop::Busy);
+        };
+        let outside = endpoint(external, port);
+        let mut packets = packets_of(p);
+        let mut pinhole;
+        if downstream {
+            pinhole = Pinhole { source: Some(outside), ..Pinhole::allow(packets) };
+            pinhole.destination = destination.map(|far: SocketAddrV4| endpoint(*far.ip(), far.port()));
+        } else {
+            (packets.dst, packets.dst_port) = (Prefix::host(outside.address), outside.port);
+            let destination = Some(endpoint(*inside.ip(), inside.port()));
+            pinhole = Pinhole { destination, ..Pinhole::allow(packets) };
+        }
+        let wanted = Wanted {
+            purpose: Purpose::Flow,
+            pinhole,
+            lease: Some((protocol, port)),
+            owner: source(IpAddr::V4(*inside.ip())),
+        };
+        let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
+        self.note(key, nli, (true, hairpin));
+        // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does. Packets to the inside wait for the Response.
+        if downstream && !hairpin && !self.is_active(key, packet) {
+            return Err(Stop::Waiting);
+        }
+        let end = |one: Endpoint| Some((one.address, one.port));
+        let far = destination.map(|far| (IpAddr::V4(*far.ip()), Some(far.port())));
+        let mri = if downstream {
+            NewMri { source: end(outside), destination: far }
+        } else {
+            NewMri { source: None, destination: end(outside) }
+        };
+        let dst = destination.map_or(packet.dst, |far| (*far.ip(), PORT).into());
+        self.outward_way(packet, nli, external, (mri, Some(key)), dst)
+    }
+
+    /// The way of a message from inside: its source is the external address, with the port of the sender's datagrams.
+    /// GISTNAT-X-08.
+    fn outward_way(
+        &mut self,
+        packet: &Received<'_>,
+        nli: &Nli<'_>,
+        external: Ipv4Addr,
+        (mri, binding): (NewMri, Option<Key>),
+        dst: SocketAddr,
+    ) -> Result<Way, Stop> {
+        let IpAddr::V4(interface) = nli.interface else { return Err(Stop::Untranslatable) };
+        let sender = SocketAddrV4::new(interface, packet.src.port());
+        let datagrams = self.datagrams_of(sender, external, self.config.reserve);
+        let (key, port) = datagrams.ok_or(Stop::Busy)?;
+        self.activate(key);
+        if let Some(binding) = binding.and_then(|binding| self.bindings.get_mut(binding))
+            && let Some(first) = binding.related.first_mut()
+        {
+            *first = Some(key);
+        }
+        let hairpin = dst != packet.dst;
+        Ok(Way {
+            mri,
+            binding,
+            interface: Some(IpAddr::V4(external)),
+            src: (external, port).into(),
+            dst,
+            towards: if hairpin { Side::Inside } else { Side::Outside },
+        })
+    }
+
+    /// The binding of datagrams to a host inside, and its external port. GISTNAT-D6.1-10.
+    pub(super) fn datagrams_of(
+        &mut self,
+        sender: SocketAddrV4,
+        external: Ipv4Addr,
+        lifetime: Duration,
+    ) -> Option<(Key, u16)> {
+        let port = self.leases.acquire(UDP, sender, Choice::Range, &mut self.rng);
+        let Some(port) = port else {
+            self.counters.ports_full += 1;
+            return None;
+        };
+        let any = Prefix::all_like(IpAddr::V4(external));
+        let to = Prefix::host(IpAddr::V4(external));
+        let packets =
+            FlowFilter { protocol: Some(UDP), dst_port: Some(port), ..FlowFilter::between(any, to) };
+        let destination = Some(endpoint(*sender.ip(), sender.port()));
+        let wanted = Wanted {
+            purpose: Purpose::Datagrams,
+            pinhole: Pinhole { destination, ..Pinhole::allow(packets) },
+            lease: Some((UDP, port)),
+            owner: source(IpAddr::V4(*sender.ip())),
+        };
+        Some((self.bind(wanted, lifetime)?, port))
+    }
+
+    /// From outside: the external end of the flow becomes that of a host inside, if the configuration forwards the port or
+    /// the host has it by another binding. GISTNAT-D6.2-02, GISTNAT-D7.2-01.
+    fn inward(
+        &mut self,
+        packet: &Received<'_>,
+        nli: &Nli<'_>,
+        p: &PathCoupled,
+        external: Ipv4Addr,
+    ) -> Result<Way, Stop> {
+        let downstream = p.direction == Direction::Downstream;
+        let (protocol, outside) = end_of(p, !downstream).ok_or(Stop::Untranslatable)?;
+        if *outside.ip() != external {
+            return Err(Stop::Untranslatable);
+        }
+        let inside = self.leases.inside(protocol, outside.port()).ok_or(Stop::NoHost)?;
+        let own = endpoint(*inside.ip(), inside.port());
+        let mut packets = packets_of(p);
+        let mut pinhole;
+        if downstream {
+            pinhole = Pinhole { destination: Some(own), ..Pinhole::allow(packets) };
+        } else {
+            (packets.src, packets.src_port) = (Prefix::host(own.address), own.port);
+            pinhole = Pinhole::allow(packets);
+            pinhole.source = Some(endpoint(external, outside.port()));
+        }
+        let lease = self.leases.acquire(protocol, inside, Choice::Range, &mut self.rng);
+        let wanted = Wanted {
+            purpose: Purpose::Flow,
+            pinhole,
+            lease: lease.map(|port| (protocol, port)),
+            owner: source(nli.interface),
+        };
+        let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
+        self.note(key, nli, (false, true));
+        let end = Some((own.address, own.port));
+        let mri = if downstream {
+            NewMri { source: None, destination: end }
+        } else {
+            NewMri { source: end, destination: None }
+        };
+        let dst = SocketAddr::new(own.address, PORT);
+        Ok(Way { mri, binding: Some(key), interface: None, src: packet.src, dst, towards: Side::Inside })
+    }
+
+    /// Notes a message of a flow. If a Response has confirmed the flow before, its bindings live on: a Response to a refresh
+    /// can pass over an association, where the gateway cannot read it. GISTNAT-D6.1-04, GISTNAT-R7.2.3-10.
+    fn note(&mut self, key: Key, nli: &Nli<'_>, (from_inside, to_inside): (bool, bool)) {
+        let Some(binding) = self.bindings.get_mut(key) else { return };
+        binding.validity = Duration::from_millis(nli.validity_ms.into());
+        (binding.from_inside, binding.to_inside) = (from_inside, to_inside);
+        if binding.confirmed {
+            let (related, validity) = (binding.related, binding.validity);
+            let lifetime = self.lifetime(validity);
+            for key in related.into_iter().flatten().chain([key]) {
+                self.keep(key, lifetime);
+            }
+        }
+    }
+
+    /// Lifetime of bindings after a handshake. GISTNAT-X-10.
+    pub(super) fn lifetime(&self, validity: Duration) -> Duration {
+        validity.max(SHORTEST).min(self.config.max_lifetime)
+    }
+
+    /// Whether the kernel has the binding of a flow. If not it is asked, and the packet waits. A later packet of the flow
+    /// replaces one that waits.
+    fn is_active(&mut self, key: Key, packet: &Received<'_>) -> bool {
+        let Some(binding) = self.bindings.get_mut(key) else { return false };
+        if binding.state == State::Active {
+            return true;
+        }
+        binding.waiting = Some(Waiting::of(packet));
+        if binding.state == State::Reserved {
+            self.activate(key);
+        }
+        false
+    }
+
+    fn send_on(&mut self, packet: &Received<'_>, parts: &Parts<'_>, nli: &Nli<'_>, way: &Way) {
+        let interface = way.interface.unwrap_or(nli.interface);
+        let is_own = way.interface.is_some();
+        let header = Header {
+            hops: parts.header.hops - 1,
+            // GISTNAT-X-11
+            s: if is_own { way.src.ip() == interface } else { parts.header.s },
+            ..parts.header
+        };
+        let entry = Entry {
+            link: u16::try_from(packet.ifindex.0).unwrap_or(0),
+            port: packet.src.port(),
+            binding: way.binding.map_or(0, Bindings::handle),
+            interface: nli.interface,
+        };
+        let bound = Bound {
+            session: parts.session,
+            nslp: parts.header.nslp,
+            mri: parts.original_mri(),
+            cookie: parts.cookie,
+        };
+        let sealed = entry.seal(&self.secret, self.now, &bound);
+        let mtu = usize::try_from(self.interfaces.mtu(way.towards)).unwrap_or(usize::MAX);
+        let room = mtu.saturating_sub(HEADERS + packet.options.len());
+        let envelope = Envelope { src: way.src, dst: way.dst, dont_fragment: true, ..envelope_of(packet) };
+        let sent = self.out.packet(envelope, packet.options, |out, start| {
+            let fits = bound.mri.len() <= 255 * 4
+                && translated(parts, header, &way.mri, way.interface, sealed.octets(), out)
+                && out.len() - start <= room;
+            fits.then_some(())
+        });
+        match sent {
+            Some(()) if header.kind == MessageType::QUERY => self.counters.queries += 1,
+            Some(()) => self.counters.data += 1,
+            // GISTNAT-R4.3.4-03: what the sender may use is less by what this gateway adds.
+            None => {
+                self.counters.too_large += 1;
+                let object = if parts.nat.is_some() { 0 } else { 12 + bound.mri.len() };
+                let growth = object + (2 + sealed.octets().len()).next_multiple_of(4);
+                let mtu = u16::try_from(mtu.saturating_sub(growth)).unwrap_or(u16::MAX);
+                let infos = Infos::one(Info::Mtu(mtu));
+                self.refuse(packet, parts.octets, (GistError::MESSAGE_TOO_LARGE, infos), false);
+            }
+        }
+    }
+}
+
+/// Whether an MRI is of a routing method that is not known here, with N=1.
+fn is_private(mri: &[u8]) -> bool {
+    let [method, flags, ..] = mri else { return false };
+    !matches!(MrmId(*method), MrmId::PATH_COUPLED | MrmId::LOOSE_END) && flags & 0x80 != 0
+}

@@ -1,0 +1,38 @@
+//! What users are shown.
+
+use core::time::Duration;
+
+use signalbox_core::pinhole::Pinhole;
+
+use super::Gateway;
+use super::bindings::{Purpose, State};
+
+/// A binding, as users see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingView {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Whether the kernel has it.
+    pub state: State,
+    /// A Response has confirmed it.
+    pub confirmed: bool,
+    /// The packets and their translation.
+    pub pinhole: Pinhole,
+    /// Time until it expires.
+    pub time_left: Duration,
+}
+
+impl Gateway {
+    /// Visits the bindings from a slot on until `visit` is false, and returns the slot to go on from.
+    pub fn bindings(&self, from: u32, mut visit: impl FnMut(BindingView) -> bool) -> Option<u32> {
+        self.bindings.walk(from, |_, binding| {
+            visit(BindingView {
+                purpose: binding.purpose,
+                state: binding.state,
+                confirmed: binding.confirmed,
+                pinhole: binding.pinhole.clone(),
+                time_left: binding.until.since(self.now),
+            })
+        })
+    }
+}

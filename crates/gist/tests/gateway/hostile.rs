@@ -1,0 +1,170 @@
+//! Forged objects, and hosts that want everything.
+
+use signalbox_gist::gateway::Config;
+use signalbox_gist::wire::{GistError, List, Message, NatTraversal, Replaced};
+
+use crate::rig::*;
+
+/// A Query through the gateway, and the Response of the far node.
+fn answered(rig: &mut Rig) -> (Packet, Vec<u8>) {
+    rig.outward(&query(outbound(), HOST));
+    let sent = rig.sent();
+    let answer = encode(&response(&sent.message(), FAR));
+    rig.opened();
+    (sent, answer)
+}
+
+/// GISTNAT-D6.1-05, GISTNAT-X-06, GISTNAT-X-07: a Response with another session, cookie or application, from another link,
+/// or with an entry of another gateway confirms nothing.
+#[test]
+fn forged_responses_make_no_bindings() {
+    type Change = fn(&mut Message<'_>);
+    let changes: [(Change, bool); 3] = [
+        (|message| message.session = Some(signalbox_core::SessionId([1; 16])), false),
+        (|message| message.query_cookie = Some(&[1; 8]), true),
+        (|message| message.header.nslp = signalbox_core::NslpId::QOS, false),
+    ];
+    for (change, is_own) in changes {
+        let mut rig = Rig::new();
+        let (sent, _) = answered(&mut rig);
+        let message = sent.message();
+        let mut forged = response(&message, FAR);
+        change(&mut forged);
+        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&forged));
+        assert_eq!(rig.sent().dst, at(HOST, 270), "the host judges it");
+        assert!(rig.opened().is_empty());
+        let counters = rig.counters();
+        assert_eq!(
+            (counters.foreign_cookie, counters.foreign_forged),
+            (u64::from(is_own), u64::from(!is_own))
+        );
+    }
+    let mut rig = Rig::new();
+    let (_, answer) = answered(&mut rig);
+    rig.inject(&Via::normal(INSIDE, at(SECOND, 270), at(FAR2, 4000)), &answer);
+    assert_eq!(rig.sent().dst, at(FAR2, 4000), "from another link it is plain data");
+    assert!(rig.opened().is_empty());
+    assert_eq!(rig.counters().foreign_link, 1);
+    // The same object at a gateway with other keys.
+    let mut other = Rig::between(config(), [GATE, EXTERNAL], 9);
+    other.inject(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 20_000)), &answer);
+    other.quiet();
+    assert!(other.opened().is_empty());
+}
+
+/// GISTNAT-X-06: every changed octet of the entry makes it foreign.
+#[test]
+fn a_changed_entry_is_foreign() {
+    let mut rig = Rig::new();
+    let (sent, answer) = answered(&mut rig);
+    // The entry begins behind magic number, header, object header, list and MRI.
+    let start = 4 + 8 + 4 + 4 + 20 + 4 + 2;
+    for at_octet in start..start + 22 {
+        let mut forged = answer.clone();
+        forged[at_octet] ^= 0x80;
+        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &forged);
+        rig.sent();
+        assert!(rig.opened().is_empty(), "octet {at_octet}");
+    }
+    assert_eq!(rig.counters().foreign_forged, 22);
+    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    rig.sent();
+    assert_eq!(rig.counters().activated, 1);
+}
+
+/// A Response that is repeated makes nothing new.
+#[test]
+fn a_replayed_response_changes_nothing() {
+    let mut rig = Rig::new();
+    let (sent, answer) = answered(&mut rig);
+    let via = Via::normal(OUTSIDE, at(FAR, 270), sent.src);
+    rig.inject(&via, &answer);
+    rig.sent();
+    let size = rig.gateway.tables()[0].size;
+    rig.opened();
+    for _ in 0..100 {
+        rig.inject(&via, &answer);
+        rig.sent();
+    }
+    assert_eq!(rig.gateway.tables()[0].size, size);
+    assert!(rig.opened().is_empty());
+    // After the key has changed twice it is foreign.
+    rig.until(1000);
+    rig.inject(&via, &answer);
+    rig.quiet();
+    assert_eq!(rig.gateway.tables()[0].size, 0);
+}
+
+/// Objects nested 255 deep: a Query with more than 16 entries is refused, and an answer with 255 foreign ones is plain data.
+#[test]
+fn deep_nesting_is_bounded() {
+    let mut rig = Rig::new();
+    let mri = [0; 24];
+    let entries = vec![Replaced(&[1; 30]); 255];
+    for (depth, refused) in [(15, false), (16, true), (255, true)] {
+        let nat = NatTraversal {
+            octets: &[],
+            original_mri: &mri,
+            translated: List::EMPTY,
+            replaced: List::of(&entries[..depth]),
+        };
+        let mut message = query(outbound(), HOST);
+        message.nat_traversal = Some(nat);
+        rig.outward(&message);
+        if refused {
+            let sent = rig.sent();
+            assert_eq!(sent.error(), GistError::VALUE_NOT_SUPPORTED);
+        } else {
+            assert_eq!(rig.sent().nats(), depth + 1);
+        }
+        let mut forged = response(&message, FAR);
+        forged.nat_traversal = Some(nat);
+        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 9)), &encode(&forged));
+        rig.quiet();
+    }
+    assert_eq!((rig.counters().too_deep, rig.counters().foreign_forged), (2, 0));
+}
+
+/// GISTNAT-X-24, GISTNAT-D7.1-01: a host that takes all bindings leaves their share to others, and what it took ends soon.
+#[test]
+fn one_host_cannot_take_all_bindings() {
+    let mut rig = Rig::with(Config { max_bindings: 1024, queries_of_source: 0, ..config() });
+    for port in 1..=2000 {
+        rig.outward(&query(udp((HOST, port), (FAR, 6000)), HOST));
+    }
+    let [bindings, _] = rig.gateway.tables();
+    assert_eq!(bindings.size, 768, "three quarters");
+    assert!(rig.counters().bindings_of_host > 0);
+    while rig.gateway.has_output() {
+        rig.gateway.poll();
+    }
+    let before = rig.counters().queries;
+    rig.outward(&query(udp((SECOND, 5000), (FAR, 6000)), SECOND));
+    assert_eq!(rig.counters().queries, before + 1, "another host gets its share");
+    rig.until(31);
+    assert_eq!(rig.gateway.tables().map(|table| table.size), [0, 0]);
+}
+
+/// GISTNAT-X-24: ports that are used up are counted.
+#[test]
+fn used_up_ports_are_counted() {
+    let mut rig = Rig::with(Config { first_port: 20_000, last_port: 20_003, ..config() });
+    for port in 1..=10 {
+        rig.outward(&query(udp((HOST, port), (FAR, 6000)), HOST));
+    }
+    assert_eq!(rig.gateway.tables()[1].size, 4);
+    assert!(rig.counters().ports_full >= 6);
+}
+
+/// GISTNAT-D7.1-01: the rate of Queries of one source is limited, that of others is not.
+#[test]
+fn the_rate_of_a_source_is_limited() {
+    let mut rig = Rig::with(Config { queries_of_source: 8, ..config() });
+    for _ in 0..100 {
+        rig.outward(&query(outbound(), HOST));
+    }
+    let counters = rig.counters();
+    assert_eq!((counters.queries, counters.queries_limited), (2, 98));
+    rig.outward(&query(udp((SECOND, 5000), (FAR, 6000)), SECOND));
+    assert_eq!(rig.counters().queries, 3);
+}

@@ -1,0 +1,9 @@
+//! Packet scripts of the GIST-aware NAT gateway: one gateway, or several in a row, explicit times.
+
+mod corpus;
+mod hostile;
+mod inward;
+mod nested;
+mod outward;
+mod refused;
+mod rig;
