@@ -70,7 +70,8 @@ impl IpPort {
         Ok(Self {
             sockets: Sockets::open(config, request, |domain| {
                 open(domain, protocol, value.is_some(), config)
-            })?,
+            })?
+            .with_unproved(config, |domain| open(domain, protocol, false, config))?,
             counters: IpCounters::default(),
             alerts: [alert(config.ipv4, false)?, alert(config.ipv6, true)?],
         })

@@ -8,11 +8,11 @@ use std::time::Duration;
 use signalbox_core::node::TransmitError;
 use signalbox_core::packet::Transmit;
 use signalbox_core::{Entry, EntryRequest};
-use socket2::{Domain, Socket};
+use socket2::{Domain, SockFilter, Socket};
 
 use super::entry::Failure;
 use super::queue::transmit_error;
-use super::{IoConfig, compose};
+use super::{IoConfig, compose, udp};
 use crate::error::OpenError;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, sockaddr};
@@ -22,11 +22,18 @@ const FULL: usize = 512 * 1024;
 /// Time for which a full send buffer may delay one flush.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// The operation of a socket filter that returns the number of octets to deliver.
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
 /// The raw sockets of the configured families, and the packets that wait to be sent.
 pub(super) struct Sockets {
     entry: Entry,
     sockets: [Option<Socket>; 2],
+    /// Sockets for packets to nodes that have proved nothing, if they have their own. No node may have the address of such
+    /// a packet; it then waits for a link-layer address in the send buffer of its socket.
+    unproved: [Option<Socket>; 2],
     queues: [Queue; 2],
+    unproved_queues: [Queue; 2],
     /// The name of the packets in the log.
     what: &'static str,
     done: Sent,
@@ -47,8 +54,35 @@ impl Sockets {
     ) -> Result<Self, OpenError> {
         let open = |wanted: bool, domain| wanted.then(|| open(domain)).transpose();
         let sockets = [open(config.ipv4, Domain::IPV4)?, open(config.ipv6, Domain::IPV6)?];
-        let what = request.subsystem.name;
-        Ok(Self { entry: request.entry, sockets, queues: Default::default(), what, done: Sent::default() })
+        Ok(Self {
+            entry: request.entry,
+            sockets,
+            unproved: [None, None],
+            queues: Default::default(),
+            unproved_queues: Default::default(),
+            what: request.subsystem.name,
+            done: Sent::default(),
+        })
+    }
+
+    /// The same with further sockets for packets to nodes that have proved nothing. They receive nothing.
+    pub(super) fn with_unproved(
+        mut self,
+        config: &IoConfig,
+        open: impl Fn(Domain) -> Result<Socket, OpenError>,
+    ) -> Result<Self, OpenError> {
+        let wanted = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
+        for (place, (wanted, domain)) in self.unproved.iter_mut().zip(wanted) {
+            if wanted {
+                let socket = place.insert(open(domain)?);
+                let nothing = SockFilter::new(RETURN, 0, 0, 0);
+                socket
+                    .attach_filter(&[nothing])
+                    .map_err(|error| OpenError::system("raw socket that only sends", &error))?;
+                udp::buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, udp::DOUBTFUL_BUFFER);
+            }
+        }
+        Ok(self)
     }
 
     /// The sockets that receive, IPv4's first.
@@ -68,7 +102,8 @@ impl Sockets {
             self.done.unsent += 1;
             return;
         }
-        let [v4, v6] = &mut self.queues;
+        let own = self.unproved.iter().any(Option::is_some);
+        let [v4, v6] = if transmit.unproved && own { &mut self.unproved_queues } else { &mut self.queues };
         let queue = if dst.is_ipv4() { v4 } else { v6 };
         queue.push(dst.ip(), payload, |octets| compose::control(transmit, octets));
         if queue.is_full() {
@@ -80,8 +115,10 @@ impl Sockets {
     pub(super) fn flush(&mut self, failures: &mut Vec<Failure>) {
         let entry = self.entry;
         let mut failed = |dst, error| failures.push(Failure { entry, dst, error });
-        for (socket, queue) in self.sockets.iter().zip(&mut self.queues) {
-            let done = queue.send(socket.as_ref(), self.what, &mut failed);
+        let proved = self.sockets.iter().zip(&mut self.queues).map(|pair| (pair, PATIENCE));
+        let unproved = self.unproved.iter().zip(&mut self.unproved_queues).map(|pair| (pair, Duration::ZERO));
+        for ((socket, queue), patience) in proved.chain(unproved) {
+            let done = queue.send(socket.as_ref(), patience, self.what, &mut failed);
             self.done.sent += done.sent;
             self.done.unsent += done.unsent;
         }
@@ -123,15 +160,16 @@ impl Queue {
         self.entries.len() >= BATCH || self.octets.len() >= FULL
     }
 
-    /// Sends all packets and empties the queue; `what` names the packets in the log.
+    /// Sends all packets and empties the queue. A full send buffer delays it by `patience` at most; `what` names the
+    /// packets in the log.
     fn send(
         &mut self,
         socket: Option<&Socket>,
+        mut patience: Duration,
         what: &'static str,
         failed: &mut impl FnMut(IpAddr, TransmitError),
     ) -> Sent {
         let mut done = Sent::default();
-        let mut patience = PATIENCE;
         let mut rest = self.entries.as_slice();
         while let Some(socket) = socket
             && !rest.is_empty()
@@ -153,6 +191,10 @@ impl Queue {
                 {
                     0
                 }
+                Err(error) if sys::is_full(&error) => {
+                    tracing::debug!(packets = rest.len(), "{what} packets not sent: the send buffer is full");
+                    break;
+                }
                 Err(error) => {
                     // The error concerns the first packet alone.
                     tracing::debug!(%error, "{what} packet not sent");
@@ -166,7 +208,8 @@ impl Queue {
             rest = rest.get(gone..).unwrap_or(&[]);
         }
         done.unsent += rest.len() as u64;
-        rest.iter().for_each(|entry| failed(entry.dst, TransmitError::Unreachable));
+        let error = if socket.is_some() { TransmitError::Other } else { TransmitError::Unreachable };
+        rest.iter().for_each(|entry| failed(entry.dst, error));
         self.entries.clear();
         self.octets.clear();
         done

@@ -31,7 +31,7 @@ const IPV6_TRANSPARENT: i32 = 75;
 const IPV6_ORIGDSTADDR: i32 = 74;
 /// Octets of each send buffer for datagrams that may have no receiver. The kernel counts about 800 for a small
 /// datagram, and gives up after three seconds.
-const DOUBTFUL_BUFFER: usize = 4 << 20;
+pub(super) const DOUBTFUL_BUFFER: usize = 4 << 20;
 
 signalbox_core::counters! {
     /// The counters of one UDP port.

@@ -410,3 +410,34 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
         passes(&mut a, &mut b);
     }
 }
+
+/// Packets to addresses that no node has wait for a link-layer address. Those that go to nodes that have proved nothing do
+/// not fill the buffer that others need, and their sockets receive nothing.
+#[test]
+fn packets_to_nobody_delay_no_others() {
+    let net = Network::new("rsvpnobody");
+    let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
+    for (Addresses { b: to, .. }, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
+        let nobody = |number: u32| match to {
+            IpAddr::V4(to) => IpAddr::V4((to.to_bits() & !0xff | (3 + number % 250)).into()),
+            IpAddr::V6(to) => IpAddr::V6((to.to_bits() & !0xffff | u128::from(256 + number % 250)).into()),
+        };
+        let before = r.counter("rsvp", "unsent").unwrap();
+        for round in 0..30_u8 {
+            for number in 0..1000 {
+                let lost = without_alert(path(ip(own), nobody(number), b"to nobody"));
+                r.send(&Transmit { unproved: true, ..lost });
+            }
+            let payload = [b'n', round];
+            r.send(&without_alert(path(ip(own), to, &payload)));
+            r.flush();
+            assert_eq!(receive_one(&mut b).payload, payload);
+        }
+        assert!(r.counter("rsvp", "unsent").unwrap() > before, "the buffer was not full");
+        // One packet arrives once, although each family has two sockets.
+        let back = without_alert(path(to, ip(own), b"once"));
+        send(&mut b, &back);
+        assert_eq!(receive_one(&mut r).payload, back.payload);
+        assert!(!r.wait(Some(std::time::Duration::from_millis(50))).unwrap().packets);
+    }
+}

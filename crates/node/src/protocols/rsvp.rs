@@ -86,7 +86,7 @@ impl Protocol for Instance {
                 tos,
                 dont_fragment: false,
                 flow_label: 0,
-                unproved: false,
+                unproved: true,
                 options: &[],
                 payload,
             }),

@@ -109,6 +109,8 @@ signalbox_core::counters! {
         /// Resvs, tears and errors received by another interface than that of their state, where `distant_hops` is off;
         /// dropped.
         wrong_interface: u64 => MESSAGES_DROPPED { reason: "wrong_interface" },
+        /// Paths in Bundles that are news of a sender, while the route to it leaves by another interface; dropped.
+        announced_elsewhere: u64 => MESSAGES_DROPPED { reason: "sender_elsewhere" },
         /// PathErrs and ResvErrs that would have returned to their sender; dropped.
         errors_returning: u64 => MESSAGES_DROPPED { reason: "returning_error" },
         /// PathErrs and ResvErrs above the limit of their state, or of the interface; dropped.

@@ -8,11 +8,12 @@
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Key;
+use signalbox_core::shares::source;
 
-use super::Rsvp;
 use super::interfaces::Iface;
 use super::neighbour::Incoming;
 use super::outbox::Envelope;
+use super::{Config, Rsvp};
 use crate::engine::packet::IpReceived;
 use crate::wire::{
     self, Class, DiagErrors, DiagResponse, Diagnostic, HeaderFlags, Message, MessageType, RsvpHop, Writer,
@@ -84,6 +85,12 @@ const fn least_mtu(ipv6: bool) -> usize {
     let (session_and_hop, diagnostic) = (2 * (8 + address), 32 + 3 * address);
     let response = DiagResponse::octets(ipv6) + 36 + 8 + 48 + 8 + address;
     ip_header(ipv6) + 8 + session_and_hop + diagnostic + 8 + response
+}
+
+/// The replies in a second that one requester gets: their octets are more than those of a request, and the request
+/// may be forged.
+pub(super) fn replies_each(config: &Config) -> u32 {
+    config.diagnostics.div_ceil(5)
 }
 
 impl Rsvp {
@@ -226,6 +233,12 @@ impl Rsvp {
             *pointer = u8::try_from(nodes.len() - 1).unwrap_or(u8::MAX);
             Some(last)
         });
+        let to = last.unwrap_or_else(|| draft.asked.requester.ip());
+        if !self.replies.allow(self.now, &source(to)) {
+            self.counters.diagnostics_limited += 1;
+            tracing::debug!(%to, reason = "limit of a second for its address", "DREP not sent");
+            return;
+        }
         match last {
             Some(node) => {
                 let envelope = self.envelope_back(node, iface, far);

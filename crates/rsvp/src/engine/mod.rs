@@ -16,6 +16,7 @@
 //!   change.
 //! * `unexpected` holds path state of a group from interfaces that multicast routing does not expect. `local_only`
 //!   chooses the interface by which an application receives a group.
+//! * `announced` has routing judge the senders of Paths in Bundles.
 //! * `errors` limits the errors that are passed on.
 //! * `carried` keeps POLICY_DATA and unknown objects, `policy` reads policy elements, `reduce` handles grants that were
 //!   reduced.
@@ -25,6 +26,7 @@
 //! * `packet` is a packet of IP protocol 46.
 //! * `message_ids` connects state with its MESSAGE_IDs (RFC 2961), `neighbour` is the layer below.
 
+mod announced;
 mod branch;
 mod carried;
 mod config;
@@ -91,6 +93,7 @@ pub use packet::{IpReceived, IpTransmit};
 pub use view::{ReservationView, SenderView, SessionView};
 
 use crate::wire::{FlowSpec, RsvpHop};
+use announced::Announced;
 use branch::Branch;
 use destinations::Destinations;
 use errors::PassedErrors;
@@ -183,12 +186,16 @@ pub struct Rsvp {
     errors: PassedErrors,
     /// Limits of the errors that answer Paths, for each interface.
     answers: RateShares,
+    /// Paths of Bundles that wait for the routes to their senders.
+    announced: Announced,
     /// Limit of the diagnostic messages that are handled in a second.
     diagnoses: TokenBucket,
     /// Limit of the staged refreshes in a second.
     staged_limit: TokenBucket,
     /// The last time at which staged refreshes of a state began.
     last_trigger: Option<Time>,
+    /// Limits of the replies to diagnostic messages, for each address to which they go.
+    replies: RateShares,
     message_ids: MessageIds,
     out: Outbox,
 }
@@ -230,11 +237,13 @@ impl Rsvp {
             trees: Trees::default(),
             buffers: Buffers::default(),
             policing_checks: Vec::new(),
-            errors: PassedErrors::new(KeyedHasher::new(&mut rng)),
+            errors: PassedErrors::new(KeyedHasher::new(&mut rng), config.interface.refresh),
+            announced: Announced::default(),
             answers: RateShares::new(ANSWERS, KeyedHasher::new(&mut rng)),
             diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
             staged_limit: TokenBucket::new(config.staged_rate, config.staged_rate),
             last_trigger: None,
+            replies: RateShares::new(diagnostic::replies_each(&config), KeyedHasher::new(&mut rng)),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
             message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)

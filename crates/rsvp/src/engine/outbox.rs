@@ -29,7 +29,8 @@ impl Envelope {
     /// The same for the neighbour layer, which knows the interface.
     pub(crate) const fn at(self, ifindex: IfIndex) -> neighbour::Envelope {
         let Self { src, dst, routed, ttl, tos, router_alert, towards, .. } = self;
-        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards }
+        let through = towards != 0;
+        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards, through }
     }
 }
 
@@ -124,7 +125,17 @@ impl Outbox {
             Entry::Send { envelope, start, end } => {
                 let Envelope { src, dst, ifindex, ttl, tos, router_alert, .. } = envelope;
                 let payload = self.octets(start, end);
-                Output::Send(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
+                // Only packets for other nodes leave here.
+                Output::Send(IpTransmit {
+                    src,
+                    dst,
+                    ifindex,
+                    ttl,
+                    tos,
+                    router_alert,
+                    unproved: true,
+                    payload,
+                })
             }
             Entry::Reply { src, dst, tos, start, end } => {
                 Output::Reply { src, dst, tos, payload: self.octets(start, end) }

@@ -45,6 +45,8 @@ pub struct IpTransmit<'a> {
     /// Whether to send it with a Router Alert. The value is 0 with IPv4 (Path, PathTear, ResvConf: RFC 2205
     /// §3.3) and [`ROUTER_ALERT_RSVP_V6`] with IPv6 (all RSVP messages: RFC 2711 §2.1).
     pub router_alert: bool,
+    /// Its next node has an address that others named, and that node has proved nothing.
+    pub unproved: bool,
     /// Octets after the IP header and its options.
     pub payload: &'a [u8],
 }
@@ -62,9 +64,9 @@ impl<'a> From<Received<'a>> for IpReceived<'a> {
 
 impl<'a> From<Transmit<'a>> for IpTransmit<'a> {
     fn from(packet: Transmit<'a>) -> Self {
-        let Transmit { src, dst, ifindex, ttl, tos, options, payload, .. } = packet;
+        let Transmit { src, dst, ifindex, ttl, tos, options, unproved, payload, .. } = packet;
         let router_alert = router_alert(options, dst.is_ipv6()).is_some();
-        Self { src: src.ip(), dst: dst.ip(), ifindex, ttl, tos, router_alert, payload }
+        Self { src: src.ip(), dst: dst.ip(), ifindex, ttl, tos, router_alert, unproved, payload }
     }
 }
 
@@ -97,7 +99,7 @@ const fn alert_options(router_alert: bool, dst: IpAddr) -> &'static [u8] {
 
 impl<'a> From<IpTransmit<'a>> for Transmit<'a> {
     fn from(packet: IpTransmit<'a>) -> Self {
-        let IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload } = packet;
+        let IpTransmit { src, dst, ifindex, ttl, tos, router_alert, unproved, payload } = packet;
         let options = alert_options(router_alert, dst);
         Self {
             entry: Entry::Ip(RSVP),
@@ -108,7 +110,7 @@ impl<'a> From<IpTransmit<'a>> for Transmit<'a> {
             tos,
             dont_fragment: false,
             flow_label: 0,
-            unproved: false,
+            unproved,
             options,
             payload,
         }

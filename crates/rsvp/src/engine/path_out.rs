@@ -365,8 +365,10 @@ impl Rsvp {
             tracing::debug!(%session, sender = %filter, peer = %src, reason = "it came from the previous hop", "PathErr dropped");
             return;
         }
-        // Previous hops may form a circle: each passes on a few errors a second of each state.
-        if !self.errors.allow(self.now, &key) {
+        // Previous hops may form a circle: each passes on few errors of each state.
+        let tspec = message.objects().find(|object| object.kind.class == Class::SENDER_TSPEC);
+        let contents = (previous.map(|hop| hop.addr), error, tspec.map(|object| object.octets));
+        if !self.errors.allow(self.now, &key, &contents) {
             self.counters.errors_limited += 1;
             return;
         }

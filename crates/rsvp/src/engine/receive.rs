@@ -7,7 +7,7 @@ use signalbox_resources::Resources;
 use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
 use super::message_ids::ReceivedState;
-use super::neighbour::{Arrival, Incoming, Verdict};
+use super::neighbour::{Arrival, Arrivals, Incoming, Verdict};
 use super::outbox::Envelope;
 use crate::engine::packet::IpReceived;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Session, Style};
@@ -36,7 +36,18 @@ impl Rsvp {
         }
         let mut incoming = Incoming::none(*packet);
         let mut arrivals = self.neighbours.receive(&mut incoming);
-        while let Some(arrival) = self.neighbours.next(&mut arrivals) {
+        self.take_arrivals(packet, &mut arrivals, iface, resources);
+    }
+
+    /// Handles the messages of a packet.
+    pub(super) fn take_arrivals(
+        &mut self,
+        packet: &IpReceived<'_>,
+        arrivals: &mut Arrivals<'_, '_>,
+        iface: Iface,
+        resources: &mut Resources,
+    ) {
+        while let Some(arrival) = self.neighbours.next(arrivals) {
             match arrival {
                 Arrival::Message => self.on_message(arrivals.message(), iface, resources),
                 Arrival::Refreshed { tag } => self.refresh_by_id(tag),
@@ -92,6 +103,9 @@ impl Rsvp {
     /// Handles a Path or Resv: its MESSAGE_ID may show that it repeats what is known (RFC 2961 §4.5).
     fn on_state(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut Resources) {
         let message = &incoming.message;
+        if message.kind == MessageType::PATH && !self.is_announced_well(incoming, iface) {
+            return;
+        }
         let named = message.message_id.is_some();
         let known = if named { self.known_by(message, iface) } else { None };
         let stored = known.as_ref().and_then(|what| self.message_ids.received_handle(what));

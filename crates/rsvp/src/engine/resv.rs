@@ -40,6 +40,9 @@ impl Rsvp {
             }
             return Accepted::default();
         }
+        if let Some(known) = self.interfaces.get(iface) {
+            self.neighbours.proved(hop.addr, known.ifindex);
+        }
         if let Some(refusal) = message.refusal {
             self.counters.rejected += 1;
             let failure = Failure::new(refusal.code, refusal.value);

@@ -365,8 +365,10 @@ impl Rsvp {
             self.counters.errors_returning += 1;
             return;
         }
-        // Hops may form a circle: each passes on a few errors a second of each request.
-        if !self.errors.allow(self.now, &(branch, hop)) {
+        // Hops may form a circle: each passes on few errors of each request.
+        let flowspec = message.objects().find(|object| object.kind.class == Class::FLOWSPEC);
+        let contents = (error, flowspec.map(|object| object.octets), &scope);
+        if !self.errors.allow(self.now, &(branch, hop), &contents) {
             self.counters.errors_limited += 1;
             return;
         }
@@ -384,7 +386,6 @@ impl Rsvp {
                 w.raw(object.octets);
             }
             w.style(style);
-            let flowspec = message.objects().find(|object| object.kind.class == Class::FLOWSPEC);
             if let Some(flowspec) = flowspec {
                 w.raw(flowspec.octets);
             }

@@ -86,6 +86,9 @@ impl Rsvp {
 
     /// The driver answers a route lookup.
     pub(super) fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
+        if self.on_route_to_sender(id, result, resources) {
+            return;
+        }
         let key = Key::from_u64(id);
         let Some(sender) = self.senders.get_mut(key).filter(|sender| sender.has(RESOLVING)) else { return };
         sender.set(RESOLVING, false);

@@ -520,6 +520,7 @@ fn each_interface_has_its_own_association() {
         tos: 0,
         router_alert: true,
         towards: 0,
+        through: false,
     };
     a.layer.send_alone(envelope, &octets);
     let packet = a.layer.poll().unwrap();

@@ -294,6 +294,7 @@ impl Node {
             tos: 0,
             router_alert: down,
             towards: 0,
+            through: false,
         };
         let state = self.handles.get(&port).copied();
         let reason = match what {

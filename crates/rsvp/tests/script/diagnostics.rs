@@ -371,6 +371,7 @@ fn three_ends() {
     let found = last(&drep(&reply.octets));
     assert_eq!((found.incoming, found.previous, found.outgoing), (zero, zero, at(2, 1)));
     // Without path state the response has only the error.
+    own.wait(Duration::from_secs(1));
     let sent = own.ask(&unknown);
     let reply = only_reply(&mut own, &sent);
     let found = last(&drep(&reply.octets));
@@ -407,6 +408,7 @@ fn outgoing_interface_of_the_last_hop() {
     let mut dreq = Dreq::begin();
     (dreq.asked.max_hops, dreq.iif, dreq.asked.last_hop) = (1, 3, at(3, 1));
     let ask = |rig: &mut Rig, dreq: &Dreq| {
+        rig.wait(Duration::from_secs(1));
         let sent = rig.ask(dreq);
         let reply = only_reply(rig, &sent);
         last(&drep(&reply.octets)).outgoing
@@ -595,4 +597,35 @@ fn floods_and_refusals() {
     rig.wait(Duration::from_secs(1));
     assert_eq!(rig.ask(&long), []);
     assert_eq!(rig.rsvp.counters().diagnostics_dropped, 1);
+}
+
+/// A reply has more octets than its request, whose requester may be forged: nobody gets many.
+#[test]
+fn one_requester_gets_few_replies() {
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    let mut forged = Dreq::begin();
+    forged.asked.max_hops = 1;
+    for _ in 0..20 {
+        rig.ask(&forged);
+    }
+    let (few, limited) = (rig.replies().len(), rig.rsvp.counters().diagnostics_limited);
+    assert_eq!((few, limited), (3, 17));
+    // The way back along a ROUTE has the same limit, and others get their replies.
+    let mut routed = Dreq { route: Some(vec![at(2, 7)]), ..Dreq::further() };
+    routed.asked.max_hops = 2;
+    let back = (0..20).filter(|_| rig.ask(&routed).iter().any(|one| one.dst == at(2, 7))).count();
+    assert_eq!(back, 0);
+    let mut other = forged.clone();
+    other.asked.requester = "10.0.2.8:40000".parse().unwrap();
+    rig.ask(&other);
+    assert_eq!(rig.replies().len(), 1);
+    // In the long run a fifth of the rate of all.
+    let mut replies = 0;
+    for _ in 0..100 {
+        rig.wait(Duration::from_millis(100));
+        (0..3).for_each(|_| _ = rig.ask(&forged));
+        replies += rig.replies().len();
+    }
+    assert!((95..=105).contains(&replies), "{replies} in ten seconds");
 }

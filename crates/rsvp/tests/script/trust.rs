@@ -7,7 +7,7 @@ use std::time::Duration;
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 use signalbox_rsvp::engine::IpReceived;
-use signalbox_rsvp::engine::{Config, Input, Rsvp};
+use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, ListedId, MessageType, RsvpHop, Session,
 };
@@ -397,4 +397,108 @@ fn a_wildcard_resv_goes_to_many_previous_hops_in_parts() {
         .map(|one| one.dst)
         .collect();
     assert!(last.len() >= 1000 - 64 && sent + later.len() < 3000, "{} {}", last.len(), later.len());
+}
+
+/// A Bundle of this Path, as the neighbour `k` at the interface of the Path sends it.
+fn bundled(path: &Path, rig: &mut Rig) -> Vec<Sent> {
+    let octets = compose(MessageType::BUNDLE, 255, |w| _ = w.body(&path.octets()));
+    rig.neighbourly(path.iif, path.hop.addr, &octets)
+}
+
+/// A Bundle has the source of its neighbour, so that no filter judges the senders in it: routing does.
+#[test]
+fn a_path_in_a_bundle_comes_from_where_its_sender_is() {
+    let reducing = || Rig::with_neighbours(Config::default(), "10mbit");
+    // The sender is behind eth1. A node at eth3 announces it, with its own address as the hop.
+    let forged = Path::of(session(), 1, 3);
+    let mut rig = reducing();
+    assert_eq!(kinds(&bundled(&forged, &mut rig)), []);
+    assert_eq!((rig.rsvp.senders(), rig.rsvp.counters().announced_elsewhere), (0, 1));
+    assert_eq!(kinds(&bundled(&Path::new(), &mut rig)), [(MessageType::PATH, session().dest)]);
+    // It takes nothing over either, and the state is refreshed by its own hop without another lookup.
+    assert_eq!(kinds(&bundled(&forged, &mut rig)), []);
+    assert_eq!((rig.rsvp.counters().hop_changes, rig.rsvp.counters().announced_elsewhere), (0, 2));
+    let lookups = rig.lookups;
+    bundled(&Path::new(), &mut rig);
+    assert_eq!((rig.lookups, rig.rsvp.counters().paths_refreshed), (lookups, 1));
+    // A sender that moved is announced from its new place, and a sender without route from no place.
+    rig.route("10.8.0.0", 16, 3);
+    bundled(&forged, &mut rig);
+    assert_eq!((rig.rsvp.counters().hop_changes, rig.rsvp.senders()), (1, 1));
+    rig.routes.retain(|(prefix, _)| prefix.addr != addr("10.8.0.0"));
+    assert_eq!(kinds(&bundled(&Path::of(session(), 2, 3), &mut rig)), []);
+    assert_eq!(rig.rsvp.senders(), 1);
+
+    let mut config = Config::default();
+    config.neighbours.interface.trust.any_source = true;
+    let mut rig = Rig::with_neighbours(config, "10mbit");
+    bundled(&forged, &mut rig);
+    assert_eq!(rig.rsvp.senders(), 1);
+}
+
+/// Paths that wait for routing have little room, and find it again.
+#[test]
+fn paths_in_bundles_that_wait_are_few() {
+    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let octets = compose(MessageType::BUNDLE, 255, |w| {
+        for n in 1..=200 {
+            w.body(&Path::of(session(), n, 3).octets());
+        }
+    });
+    for _ in 0..10 {
+        rig.neighbourly(3, at(3, 9), &octets);
+    }
+    assert_eq!((rig.rsvp.senders(), rig.rsvp.counters().announced_elsewhere), (0, 2000));
+    let all = rig.rsvp.counters().overload;
+    // Without answers the room ends.
+    for _ in 0..10 {
+        let packet = IpReceived {
+            src: at(3, 9),
+            dst: at(3, 1),
+            ifindex: IfIndex(3),
+            ttl: 255,
+            tos: 0,
+            router_alert: false,
+            payload: &octets,
+        };
+        rig.rsvp.handle(rig.now, Input::Packet(packet), &mut rig.resources);
+    }
+    assert_eq!(rig.rsvp.counters().overload - all, 2000 - 1024);
+}
+
+/// Whether the last packet to `dst` goes to a node that has proved nothing.
+fn unproved(rig: &mut Rig, iif: u32, src: IpAddr, dst: IpAddr, octets: &[u8], to: IpAddr) -> Option<bool> {
+    let (ifindex, ttl) = (IfIndex(iif), octets[4]);
+    let packet = IpReceived { src, dst, ifindex, ttl, tos: 0, router_alert: true, payload: octets };
+    rig.rsvp.handle(rig.now, Input::Packet(packet), &mut rig.resources);
+    let mut found = None;
+    while let Some(output) = rig.rsvp.poll() {
+        match output {
+            Output::Send(packet) if packet.dst == to => found = Some(packet.unproved),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Packets to addresses that perhaps no node has, because only a message names them, leave by a buffer of their own.
+#[test]
+fn packets_to_hops_that_have_proved_nothing_are_marked() {
+    let (mut rig, resv) = reserved();
+    // The claimed hop of a Path gets a Resv, and nothing shows that it is there.
+    let more = Resv::ff(&[(load(2.0 * B), 1)]);
+    assert_eq!(unproved(&mut rig, 2, at(2, 9), at(2, 1), &more.octets(), at(1, 9)), Some(true));
+    // The Path itself goes to the router that routing names.
+    let path = Path { tspec: crate::rig::tspec(2.0 * B), ..Path::new() };
+    let dst = session().dest;
+    assert_eq!(unproved(&mut rig, 1, sender(1).src, dst, &path.octets(), dst), Some(false));
+    // Whoever reserves with the right handle has received a Path.
+    let error = path_err(ErrorCode::ADMISSION);
+    assert_eq!(unproved(&mut rig, 2, at(2, 9), at(2, 1), &error, at(1, 9)), Some(true));
+    let error = resv.error_octets(1, ErrorCode::ADMISSION, 2, false);
+    assert_eq!(unproved(&mut rig, 1, at(1, 9), at(1, 1), &error, at(2, 9)), Some(false));
+    // What passes through.
+    let dst = addr("10.9.7.7");
+    let foreign = resv.octets();
+    assert_eq!(unproved(&mut rig, 1, at(1, 9), dst, &foreign, dst), Some(true));
 }

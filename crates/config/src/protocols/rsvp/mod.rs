@@ -159,7 +159,7 @@ impl Protocol for Rsvp {
             "diagnostic_rate",
             &mut config.diagnostics,
             per_second(0..=u32::MAX),
-            "Diagnostic messages [RFC 2745] that the node handles; `\"0/s\"`: it drops all.",
+            "Diagnostic messages [RFC 2745] that the node handles; one address gets a fifth of it in replies. `\"0/s\"`: it drops all.",
         );
         keys.key("max_sessions", &mut config.max_sessions, number(0..=u32::MAX), "Most sessions.");
         keys.key(

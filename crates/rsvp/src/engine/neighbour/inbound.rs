@@ -32,7 +32,15 @@ pub struct Arrivals<'a, 'p> {
     incoming: &'a mut Incoming<'p>,
 }
 
-impl<'p> Arrivals<'_, 'p> {
+impl<'a, 'p> Arrivals<'a, 'p> {
+    /// A message of a Bundle that waited: it is read as if it had come alone, by the rules of the Bundle.
+    #[must_use]
+    pub const fn again(incoming: &'a mut Incoming<'p>, non_rsvp: bool) -> Self {
+        let packet = incoming.packet;
+        incoming.non_rsvp = non_rsvp;
+        Self { packet, stage: Stage::Again(packet.payload), incoming }
+    }
+
     /// The message after [`Arrival::Message`].
     #[must_use]
     pub const fn message(&self) -> &Incoming<'p> {
@@ -49,6 +57,8 @@ enum Stage<'p> {
         messages: SubMessages<'p>,
         lists: Option<Lists<'p>>,
     },
+    /// A message of a Bundle that waited.
+    Again(&'p [u8]),
     /// The lists of an Srefresh.
     Lists(Lists<'p>),
     Done,
@@ -92,6 +102,8 @@ pub struct Incoming<'p> {
     pub non_rsvp: bool,
     /// The neighbour.
     pub neighbour: IpAddr,
+    /// It came in a Bundle, so that the source of its packet is that of the neighbour.
+    pub bundled: bool,
     peer: Option<Key>,
     age: Age,
 }
@@ -105,6 +117,7 @@ impl<'p> Incoming<'p> {
             packet,
             non_rsvp: false,
             neighbour: packet.src,
+            bundled: false,
             peer: None,
             age: Age::Newest,
         }
@@ -206,9 +219,22 @@ impl Neighbours {
                     }
                     // The TTL of the data is in the message; the Bundle shows how far the message came (§3.4).
                     (incoming.packet.ttl, incoming.packet.payload) = (incoming.message.send_ttl, octets);
+                    incoming.bundled = true;
                     match self.admit(incoming, true) {
                         Admission::Message => return Some(Arrival::Message),
                         Admission::Lists(new) => *lists = Some(new),
+                        Admission::Over => {}
+                    }
+                }
+                Stage::Again(octets) => {
+                    let octets = *octets;
+                    *stage = Stage::Done;
+                    if let Err(error) = incoming.read(octets, reduction) {
+                        return Some(Arrival::Malformed(error));
+                    }
+                    match self.admit(incoming, true) {
+                        Admission::Message => return Some(Arrival::Message),
+                        Admission::Lists(lists) => *stage = Stage::Lists(lists),
                         Admission::Over => {}
                     }
                 }
@@ -253,6 +279,9 @@ impl Neighbours {
         }
         if let Some(peer) = peer {
             self.start_hello(peer);
+        }
+        if self.config.of(packet.ifindex).integrity.receiving {
+            self.prove(peer);
         }
         let reduction = &self.config.of(packet.ifindex).reduction;
         if !reduction.reliable {
@@ -376,6 +405,7 @@ impl Neighbours {
             );
             return;
         }
+        self.prove(peer);
         if negative {
             self.counters.nacks_received += 1;
             tracing::debug!(id = message_id.id, "neighbour does not know a MESSAGE_ID");

@@ -295,7 +295,8 @@ impl Neighbours {
     /// The next packet to be sent; its octets live until the next call.
     pub fn poll(&mut self) -> Option<IpTransmit<'_>> {
         self.flush_ready();
-        self.out.poll()
+        let unproved = self.out.next().is_some_and(|envelope| !self.is_reached(envelope));
+        self.out.poll(unproved)
     }
 
     /// Whether [`Neighbours::poll`] has a packet.

@@ -297,16 +297,7 @@ impl Neighbours {
                 if w.finish().is_ok() {
                     self.counters.bundles_sent += 1;
                     let Envelope { routed, tos, .. } = envelope;
-                    let envelope = Envelope {
-                        src,
-                        dst: addr,
-                        ifindex,
-                        routed,
-                        ttl: TTL,
-                        tos,
-                        router_alert: false,
-                        towards: 0,
-                    };
+                    let envelope = Envelope { routed, ..Envelope::direct(src, addr, ifindex, TTL, tos) };
                     self.out.push(envelope, start);
                 }
             }
@@ -413,9 +404,7 @@ impl Neighbours {
         }
         let sent = out.len() > start;
         self.out.octets = out;
-        let envelope =
-            Envelope { src, dst: to, ifindex, routed: false, ttl, tos: TOS, router_alert: false, towards: 0 };
-        self.out.push(envelope, start);
+        self.out.push(Envelope::direct(src, to, ifindex, ttl, TOS), start);
         self.scratch = message;
         sent
     }
@@ -429,15 +418,11 @@ impl Neighbours {
     pub fn summarise(&mut self, state: SentHandle, to: &SummaryTo) -> bool {
         let (envelope, source) = match *to {
             SummaryTo::Neighbour { neighbour, src, ifindex } => {
-                let (dst, routed, ttl, tos) = (neighbour, false, TTL, TOS);
-                (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: false, towards: 0 }, None)
+                (Envelope::direct(src, neighbour, ifindex, TTL, TOS), None)
             }
             SummaryTo::Group { group, source, src, ifindex, ttl } => {
-                let (dst, routed, tos) = (group, false, TOS);
-                (
-                    Envelope { src, dst, ifindex, routed, ttl, tos, router_alert: true, towards: 0 },
-                    Some(source),
-                )
+                let direct = Envelope::direct(src, group, ifindex, ttl, TOS);
+                (Envelope { router_alert: true, ..direct }, Some(source))
             }
         };
         let settings = self.config.of(envelope.ifindex).reduction;

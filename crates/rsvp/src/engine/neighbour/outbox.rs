@@ -27,6 +27,16 @@ pub struct Envelope {
     pub router_alert: bool,
     /// A mark of the next RSVP node or router, the same for all messages to it; 0: it is not known.
     pub towards: u32,
+    /// The next node is not the destination but a router or RSVP node that this node knows.
+    pub through: bool,
+}
+
+impl Envelope {
+    /// A packet from `src` to `dst` by an interface, without Router Alert, whose next node is its destination.
+    pub(crate) const fn direct(src: IpAddr, dst: IpAddr, ifindex: IfIndex, ttl: u8, tos: u8) -> Self {
+        let (routed, router_alert) = (false, false);
+        Self { src, dst, ifindex, routed, ttl, tos, router_alert, towards: 0, through: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -61,12 +71,18 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    pub(crate) fn poll(&mut self) -> Option<IpTransmit<'_>> {
+    /// The addressing of the next packet.
+    pub(crate) fn next(&self) -> Option<&Envelope> {
+        self.queue.front().map(|(envelope, _)| envelope)
+    }
+
+    /// The next packet; `unproved`: its next node has proved nothing.
+    pub(crate) fn poll(&mut self, unproved: bool) -> Option<IpTransmit<'_>> {
         let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, .. }, span) =
             self.queue.pop_front()?;
         let payload = self.octets.get(span).unwrap_or_default();
         let ifindex = (ifindex != IfIndex::NONE && !routed).then_some(ifindex);
         let router_alert = router_alert || dst.is_ipv6(); // RFC 2711: all RSVP packets
-        Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, payload })
+        Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, unproved, payload })
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Peer {
     capable: bool,
     /// Nodes without RSVP lie between, by the TTL of its last message. A Path may then be routed past it.
     far: bool,
+    /// It has received a message of this node.
+    proved: bool,
     /// Epoch of its last MESSAGE_ID.
     epoch: Option<u32>,
     /// The largest identifier of that epoch.
@@ -80,6 +82,16 @@ impl Peer {
     /// Whether nodes without RSVP lie between.
     pub(crate) const fn is_far(&self) -> bool {
         self.far
+    }
+
+    /// Whether it has received a message of this node.
+    pub(crate) const fn is_proved(&self) -> bool {
+        self.proved
+    }
+
+    /// Notes that it has received a message of this node.
+    pub(crate) const fn prove(&mut self) {
+        self.proved = true;
     }
 
     /// Time of its last message.
@@ -195,6 +207,7 @@ impl Peers {
             ifindex,
             capable,
             far,
+            proved: false,
             epoch: None,
             largest: 0,
             refs: 0,

@@ -3,8 +3,15 @@
 //! RFC 2205 trusts every packet. This node accepts a message that changes state only if it looks as if its hop had sent
 //! it on the link. [`super::Trust`] has the exceptions for networks that need them.
 
+use core::net::IpAddr;
+
+use signalbox_core::IfIndex;
+use signalbox_core::slab::Key;
+
 use super::Neighbours;
 use super::inbound::Incoming;
+use super::outbox::Envelope;
+use super::peers::Peer;
 use crate::wire::MessageType;
 
 impl Neighbours {
@@ -12,6 +19,30 @@ impl Neighbours {
     pub(super) fn is_distant(&self, incoming: &Incoming<'_>) -> bool {
         let settings = self.config.of(incoming.packet.ifindex);
         incoming.non_rsvp && !settings.trust.distant_hops && !settings.integrity.receiving
+    }
+
+    /// Whether the next node of a packet is there for certain: a router, a group, or a neighbour that has proved it.
+    /// Messages name addresses that perhaps no node has. A packet to such an address waits in the kernel for a
+    /// link-layer address.
+    pub(super) fn is_reached(&self, envelope: &Envelope) -> bool {
+        let Envelope { dst, ifindex, through, .. } = *envelope;
+        through
+            || dst.is_multicast()
+            || self.peers.find(dst, ifindex).and_then(|key| self.peers.get(key)).is_some_and(Peer::is_proved)
+    }
+
+    /// A neighbour has shown something that only the receiver of this node's messages knows.
+    pub fn proved(&mut self, neighbour: IpAddr, ifindex: IfIndex) {
+        if let Some(key) = self.peers.find(neighbour, ifindex) {
+            self.prove(Some(key));
+        }
+    }
+
+    /// The same, of a neighbour that was found.
+    pub(super) fn prove(&mut self, peer: Option<Key>) {
+        if let Some(peer) = peer.and_then(|key| self.peers.get_mut(key)) {
+            peer.prove();
+        }
     }
 
     /// Whether a message counts as one of a neighbour. `bundled`: it came in a Bundle.
