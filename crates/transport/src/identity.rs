@@ -27,6 +27,12 @@ pub fn of_certificate(der: &[u8]) -> Option<Identity> {
     })
 }
 
+/// The last second in which a certificate is valid, since 1970; `None` if the octets are not a certificate.
+#[must_use]
+pub fn not_after(der: &[u8]) -> Option<u64> {
+    der::certificate(der).map(|names| names.not_after)
+}
+
 /// The identity of a raw public key, a SubjectPublicKeyInfo (RFC 7250).
 #[must_use]
 pub fn of_key(spki: &[u8]) -> Identity {

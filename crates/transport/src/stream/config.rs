@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
 
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
@@ -89,6 +92,9 @@ pub struct TlsSettings<'a> {
     pub wall_clock_us: u64,
 }
 
+/// The longest time for which a peer with certificates is not judged again.
+const JUDGED_AGAIN: Duration = Duration::from_secs(3600);
+
 /// The reason why the settings are refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsConfigError {
@@ -129,6 +135,7 @@ pub struct TlsConfig {
     pub(super) client: Arc<ClientConfig>,
     pub(super) server: Arc<ServerConfig>,
     pub(super) raw_keys: bool,
+    judge: Judge,
     clock: Arc<Clock>,
     key: Fingerprint,
 }
@@ -140,6 +147,13 @@ impl core::fmt::Debug for TlsConfig {
             .field("raw_keys", &self.raw_keys)
             .finish_non_exhaustive()
     }
+}
+
+/// What verifies peers, for channels that stand.
+#[derive(Debug, Clone)]
+struct Judge {
+    servers: Arc<dyn ServerCertVerifier>,
+    clients: Arc<dyn ClientCertVerifier>,
 }
 
 /// The wall clock of certificate checks, in microseconds since 1970.
@@ -166,7 +180,7 @@ impl TlsConfig {
             start_us: AtomicU64::new(settings.wall_clock_us),
             now_us: AtomicU64::new(settings.wall_clock_us),
         });
-        let (client, server, key) = match settings.credentials {
+        let (client, server, key, judge) = match settings.credentials {
             Credentials::Certificates { chain, key, anchors } => {
                 certificates(&provider, &clock, settings, [chain, key, anchors])?
             }
@@ -174,7 +188,7 @@ impl TlsConfig {
         };
         let raw_keys = matches!(settings.credentials, Credentials::RawKeys { .. });
         let (client, server) = (Arc::new(without_resumption(client)), Arc::new(no_sessions(server)));
-        Ok(Self { client, server, raw_keys, clock, key })
+        Ok(Self { client, server, raw_keys, judge, clock, key })
     }
 
     /// Fingerprint of this node's key, for the authorised peer databases of its peers.
@@ -183,9 +197,46 @@ impl TlsConfig {
         self.key
     }
 
-    /// Corrects the wall clock: Unix time in microseconds at `Time` 0. All clones have it from their next handshake on.
+    /// Corrects the wall clock: Unix time in microseconds at `Time` 0. All clones have it from their next handshake on;
+    /// channels that stand need [`Channel::judge`](super::Channel::judge).
     pub fn set_wall_clock(&self, wall_clock_us: u64) {
         self.clock.start_us.store(wall_clock_us, Ordering::Relaxed);
+    }
+
+    /// Judges a peer as a handshake would do it now.
+    ///
+    /// # Errors
+    /// Its certificate has expired, was revoked, or is of an authority that this configuration does not have.
+    pub(super) fn judge(
+        &self,
+        is_server: bool,
+        chain: &[CertificateDer<'_>],
+        now: Time,
+    ) -> Result<(), rustls::Error> {
+        self.set_time(now);
+        let Some((first, rest)) = chain.split_first() else { return Ok(()) };
+        let Some(time) = self.clock.current_time() else { return Ok(()) };
+        if is_server {
+            // Names are not compared.
+            let name = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            self.judge.servers.verify_server_cert(first, rest, &name, &[], time).map(drop)
+        } else {
+            self.judge.clients.verify_client_cert(first, rest, time).map(drop)
+        }
+    }
+
+    /// When a peer that was accepted at `now` is judged again: when the first certificate of its chain expires, and an hour
+    /// from now at the latest, because revocation lists expire as well. `None`: raw keys do not expire.
+    pub(super) fn valid_until(&self, chain: &[CertificateDer<'_>], now: Time) -> Option<Time> {
+        if self.raw_keys {
+            return None;
+        }
+        let start = self.clock.start_us.load(Ordering::Relaxed);
+        let ends = chain.iter().filter_map(|one| crate::identity::not_after(one));
+        let ends = ends.map(|second| {
+            Time::from_micros(second.saturating_add(1).saturating_mul(1_000_000).saturating_sub(start))
+        });
+        Some(ends.filter(|end| *end > now).fold(now + JUDGED_AGAIN, Time::min))
     }
 
     /// Sets the time of certificate checks.
@@ -195,7 +246,7 @@ impl TlsConfig {
     }
 }
 
-type Configs = (ClientConfig, ServerConfig, Fingerprint);
+type Configs = (ClientConfig, ServerConfig, Fingerprint, Judge);
 
 fn certificates(
     provider: &Arc<CryptoProvider>,
@@ -220,12 +271,12 @@ fn certificates(
     let lists: Vec<CertificateRevocationListDer<'static>> =
         if lists.is_empty() { Vec::new() } else { all(lists, "revocation lists", "X509 CRL")? };
     let revoked = Revoked::new(&lists, strict)?;
-    let server_verifier = AnchoredServer { anchors: roots.clone(), algorithms, revoked };
+    let servers = Arc::new(AnchoredServer { anchors: roots.clone(), algorithms, revoked });
     let client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
         .with_protocol_versions(versions)
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
         .dangerous() // names are checked by the authorised peer database, chains by the verifier
-        .with_custom_certificate_verifier(Arc::new(server_verifier))
+        .with_custom_certificate_verifier(servers.clone())
         .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.clone())));
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).with_crls(lists);
     let verifier = if strict {
@@ -234,13 +285,13 @@ fn certificates(
         verifier.allow_unknown_revocation_status()
     };
     let verifier = if settings.require_client { verifier } else { verifier.allow_unauthenticated() };
-    let verifier = verifier.build().map_err(|e| TlsConfigError::Anchor(e.to_string()))?;
+    let clients = verifier.build().map_err(|e| TlsConfigError::Anchor(e.to_string()))?;
     let server = ServerConfig::builder_with_details(provider.clone(), clock.clone())
         .with_protocol_versions(versions)
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(clients.clone())
         .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own)));
-    Ok((client, server, fingerprint))
+    Ok((client, server, fingerprint, Judge { servers, clients }))
 }
 
 fn raw_keys(
@@ -277,9 +328,9 @@ fn raw_keys(
     let server = ServerConfig::builder_with_details(provider.clone(), clock.clone())
         .with_protocol_versions(&[&TLS13])
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(verifier.clone())
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
-    Ok((client, server, fingerprint))
+    Ok((client, server, fingerprint, Judge { servers: verifier.clone(), clients: verifier }))
 }
 
 fn without_resumption(mut config: ClientConfig) -> ClientConfig {

@@ -81,7 +81,8 @@ pub enum Event {
 enum Phase {
     /// The TLS handshake, which must end before this time.
     Opening(Time),
-    Open,
+    /// The peer is judged again at this time.
+    Open(Option<Time>),
     /// The peer closed the channel, or it failed.
     Over,
 }
@@ -114,7 +115,7 @@ impl Channel {
     /// A plain channel over a connection that is up.
     #[must_use]
     pub fn plain(limits: Limits) -> Self {
-        let mut channel = Self::new(None, Phase::Open, limits);
+        let mut channel = Self::new(None, Phase::Open(None), limits);
         channel.events.push_back(Event::Connected { peer: None });
         channel
     }
@@ -179,7 +180,7 @@ impl Channel {
         if matches!(self.phase, Phase::Opening(_)) && !tls.connection.is_handshaking() {
             match tls.peer() {
                 Ok(peer) => {
-                    self.phase = Phase::Open;
+                    self.phase = Phase::Open(tls.valid_until(now));
                     tracing::debug!(authenticated = peer.is_some(), "channel connected");
                     self.events.push_back(Event::Connected { peer });
                 }
@@ -247,7 +248,7 @@ impl Channel {
         match &mut self.tls {
             None => out.append(&mut self.outgoing),
             Some(tls) => {
-                if self.phase == Phase::Open {
+                if matches!(self.phase, Phase::Open(_)) {
                     // Writing to memory cannot fail, and without a buffer limit rustls takes all octets.
                     let _ = tls.connection.writer().write_all(&self.outgoing);
                     self.outgoing.clear();
@@ -319,15 +320,48 @@ impl Channel {
     pub const fn next_deadline(&self) -> Option<Time> {
         match self.phase {
             Phase::Opening(deadline) => Some(deadline),
-            Phase::Open | Phase::Over => None,
+            Phase::Open(deadline) => deadline,
+            Phase::Over => None,
         }
     }
 
-    /// Ends a handshake that takes too long.
+    /// Ends a handshake that takes too long, or a channel whose peer has no valid certificate any more.
     pub fn handle_timer(&mut self, now: Time) {
-        if self.next_deadline().is_some_and(|deadline| deadline <= now) {
-            self.fail(ChannelError::HandshakeTimeout);
+        if self.next_deadline().is_none_or(|deadline| deadline > now) {
+            return;
         }
+        match (self.phase, &self.tls) {
+            (Phase::Open(_), Some(tls)) => {
+                let config = tls.config.clone();
+                self.judge(&config, now);
+            }
+            _ => drop(self.fail(ChannelError::HandshakeTimeout)),
+        }
+    }
+
+    /// Judges the peer of a channel again, as a handshake with this configuration would do it now. If it is not trusted any
+    /// more, the channel fails with [`ChannelError::Untrusted`]. False during the handshake, and then nothing happens.
+    pub fn judge(&mut self, config: &TlsConfig, now: Time) -> bool {
+        let Some(tls) = &mut self.tls else { return true };
+        match self.phase {
+            Phase::Opening(_) => return false,
+            Phase::Over => return true,
+            Phase::Open(_) => {}
+        }
+        let is_server = matches!(*tls.connection, Connection::Client(_));
+        let chain = tls.connection.peer_certificates().unwrap_or_default();
+        match config.judge(is_server, chain, now) {
+            Ok(()) => {
+                tls.config = config.clone();
+                self.phase = Phase::Open(tls.valid_until(now));
+            }
+            Err(error) => {
+                tls.connection.send_close_notify();
+                self.notified = true;
+                self.fail(error.into());
+            }
+        }
+        true
     }
 
     /// TLS version in use, such as 0x0304 for 1.3; `None` on plain channels and before it is negotiated.
@@ -388,6 +422,12 @@ impl Tls {
                 return Ok(Progress::More);
             }
         }
+    }
+
+    /// When the peer is judged again.
+    fn valid_until(&self, now: Time) -> Option<Time> {
+        let chain = self.connection.peer_certificates()?;
+        self.config.valid_until(chain, now)
     }
 
     fn peer(&self) -> Result<Option<Identity>, ChannelError> {

@@ -1,5 +1,7 @@
 //! The accepted peers and their identities (RFC 5971 §5.7.3).
 
+use std::time::Duration;
+
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 use signalbox_core::Time;
 use signalbox_transport::Channel;
@@ -8,7 +10,7 @@ use signalbox_transport::stream::{
     ChannelError, Event, Limits, Revocation, TlsConfig, TlsConfigError, TlsSettings, Versions,
 };
 
-use crate::pair::{Ca, Pair, WALL_CLOCK_US, config, failure, raw_config, revocations, settings, take};
+use crate::pair::{Ca, Leaf, Pair, WALL_CLOCK_US, config, failure, raw_config, revocations, settings, take};
 
 /// [GIST-5.7.3-01] TLS over a byte stream. [GIST-5.7.3-08] The client sends first. [GIST-5.7.3-09], [GIST-5.7.3-10]
 /// Both ends present certificates and get the names of the other. [GIST-5.7.3-07] The suites are AEAD ones. The
@@ -249,13 +251,84 @@ fn client_authentication_can_be_optional() {
 fn broken_settings() {
     let ca = Ca::new();
     let (leaf, other) = (ca.issue(&["a.example"]), ca.issue(&["b.example"]));
-    let swapped = crate::pair::Leaf { chain: leaf.chain.clone(), key: other.key.clone() };
+    let swapped = Leaf { chain: leaf.chain.clone(), key: other.key.clone() };
     assert!(matches!(TlsConfig::new(&settings(&swapped, &ca)), Err(TlsConfigError::Key(_))));
-    let empty = crate::pair::Leaf { chain: String::new(), key: leaf.key.clone() };
+    let empty = Leaf { chain: String::new(), key: leaf.key.clone() };
     let error = TlsConfig::new(&settings(&empty, &ca)).unwrap_err();
     assert!(matches!(error, TlsConfigError::Pem { what: "certificate chain", .. }), "{error}");
-    let keyless = crate::pair::Leaf { chain: leaf.chain.clone(), key: leaf.chain.clone() };
+    let keyless = Leaf { chain: leaf.chain.clone(), key: leaf.chain.clone() };
     let error = TlsConfig::new(&settings(&keyless, &ca)).unwrap_err();
     assert!(matches!(error, TlsConfigError::Pem { what: "private key", .. }), "{error}");
     assert!(matches!(raw_config(&KeyPair::generate().unwrap(), &[]), Err(TlsConfigError::Pem { .. })));
+}
+
+/// RFC 5971 §5.7.3.1 asks for the authentication of peers; it ends with the certificate that gave it, at its last second.
+#[test]
+fn a_standing_channel_ends_with_the_certificate_of_its_peer() {
+    let ca = Ca::new();
+    let short = ca.issue_with(&["x.example"], |params| params.not_after = date_time_ymd(2027, 1, 16));
+    let long = ca.issue(&["y.example"]);
+    let mut pair = Pair::tls(&config(&long, &ca), &config(&short, &ca));
+    pair.run();
+    assert!(pair.client.poll_event().is_some() && pair.server.poll_event().is_some());
+    // 2027-01-16 00:00:00 is valid, the next second is not.
+    let end = Time::from_micros(1_800_057_601_000_000 - WALL_CLOCK_US);
+    let mut at = pair.now;
+    while at < end {
+        let next = pair.client.next_deadline().unwrap();
+        assert!(next > at && next <= end && next <= at + Duration::from_secs(3600), "{next}");
+        at = next;
+        if at < end {
+            pair.client.handle_timer(at);
+            assert_eq!(pair.client.poll_event(), None, "at {at}");
+        }
+    }
+    pair.client.handle_timer(at);
+    let error = failure(&mut pair.client);
+    assert!(matches!(&error, Some(ChannelError::Untrusted(why)) if why.contains("expired")), "{error:?}");
+    assert_eq!(pair.client.next_deadline(), None);
+    // The peer learns that the channel was closed.
+    pair.run();
+    assert_eq!(pair.server.poll_event(), Some(Event::Closed { unsent: 0 }));
+}
+
+/// A list that is read again ends channels that stand, on either side; other channels stay.
+#[test]
+fn a_standing_channel_ends_when_the_certificate_of_its_peer_is_revoked() {
+    let ca = Ca::new();
+    let leaf =
+        |serial: u64| ca.issue_with(&["x.example"], |params| params.serial_number = Some(serial.into()));
+    let leaves = [leaf(7), leaf(8)];
+    let list = revocations(&ca, &[8]);
+    let with = |leaf: &Leaf| {
+        let revocation = Revocation { lists: list.as_bytes(), strict: true };
+        TlsConfig::new(&TlsSettings { revocation, ..settings(leaf, &ca) }).unwrap()
+    };
+    let [before, after] = [leaves.each_ref().map(|leaf| config(leaf, &ca)), leaves.each_ref().map(with)];
+    let mut pair = Pair::tls(&before[0], &before[1]);
+    let now = pair.now;
+    assert!(!pair.client.judge(&after[0], now), "the handshake goes on");
+    pair.run();
+    assert!(pair.client.poll_event().is_some() && pair.server.poll_event().is_some());
+    assert!(pair.server.judge(&after[1], now) && pair.server.poll_event().is_none(), "7 is not revoked");
+    assert!(pair.client.judge(&after[0], now));
+    let error = failure(&mut pair.client);
+    assert!(matches!(&error, Some(ChannelError::Untrusted(why)) if why.contains("evoked")), "{error:?}");
+    // A server judges its clients in the same way.
+    let mut pair = Pair::tls(&before[1], &before[0]);
+    pair.run();
+    assert!(pair.client.poll_event().is_some() && pair.server.poll_event().is_some());
+    assert!(pair.server.judge(&after[0], now));
+    assert!(matches!(failure(&mut pair.server), Some(ChannelError::Untrusted(_))));
+    // Keys that the configuration no longer has.
+    let keys = [0, 1].map(|_| KeyPair::generate().unwrap());
+    let [a, b] = &keys;
+    let mut pair = Pair::tls(&raw_config(a, &[b]).unwrap(), &raw_config(b, &[a]).unwrap());
+    pair.run();
+    assert!(pair.client.poll_event().is_some());
+    assert_eq!(pair.client.next_deadline(), None);
+    pair.client.judge(&raw_config(a, &[b]).unwrap(), now);
+    assert_eq!(pair.client.poll_event(), None);
+    pair.client.judge(&raw_config(a, &[a]).unwrap(), now);
+    assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
 }

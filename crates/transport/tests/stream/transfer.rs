@@ -1,5 +1,7 @@
 //! Octets arrive complete and in order; an orderly end differs from an abrupt one; buffers are bounded.
 
+use std::time::Duration;
+
 use signalbox_core::{Random, Time};
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event, Limits, SendError};
@@ -142,7 +144,11 @@ fn handshakes_end_in_time() {
     assert_eq!(failure(&mut server), Some(ChannelError::HandshakeTimeout));
     assert_eq!(server.next_deadline(), None);
     let mut pair = Pair::ready();
-    assert_eq!(pair.server.next_deadline(), None);
+    assert_eq!(
+        pair.server.next_deadline(),
+        Some(pair.now + Duration::from_secs(3600)),
+        "the peer is judged again"
+    );
     pair.server.handle_timer(Time::from_secs(1000));
     assert_eq!(pair.server.poll_event(), None);
 }

@@ -18,7 +18,7 @@ mod tls;
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use signalbox_core::Time;
 use signalbox_core::index::KeyedHasher;
@@ -56,6 +56,8 @@ signalbox_core::counters! {
         handshakes_failed: u64 => CHANNEL_EVENTS { event: "tls_handshake_failed" },
         /// TLS channels that failed after the handshake because of octets from the peer.
         tls_failed: u64 => CHANNEL_EVENTS { event: "tls_failed" },
+        /// TLS channels that ended because the certificate or key of the peer is not valid any more.
+        tls_distrusted: u64 => CHANNEL_EVENTS { event: "tls_distrusted" },
         /// Ports at which the node could not listen.
         listen_failed: u64 => CHANNEL_EVENTS { event: "listen_failed" },
     }
@@ -108,6 +110,8 @@ pub(crate) struct Channels {
     deadlines: BTreeSet<(Time, u64)>,
     /// Accepted TLS channels whose handshake is not done, by source: one source leaves handshakes to others.
     handshakes: Shares<IpAddr>,
+    /// TLS channels whose peers are to be judged again.
+    judged_again: VecDeque<u64>,
     /// TLS channels with messages that were not flushed yet.
     dirty: Vec<u64>,
     sctp: Option<SctpSide>,
@@ -116,16 +120,18 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Takes other keys and certificates for the handshakes from now on.
+    /// Takes other keys, certificates and revocation lists. The peers of channels that stand are judged by them, too.
     pub(crate) fn set_tls(&mut self, tls: TlsConfig) {
         self.tls = Some(tls);
+        self.judge_all();
     }
 
-    /// The wall clock was corrected. Certificates of all handshakes are judged by it.
-    pub(crate) fn set_wall_clock(&self, wall_clock_us: u64) {
+    /// The wall clock was corrected. The certificates of all channels are judged by it.
+    pub(crate) fn set_wall_clock(&mut self, wall_clock_us: u64) {
         if let Some(tls) = &self.tls {
             tls.set_wall_clock(wall_clock_us);
         }
+        self.judge_all();
     }
 
     /// `seed` is SCTP's; TLS has its secrets from the system.
@@ -158,6 +164,7 @@ impl Channels {
             records: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             handshakes: Shares::new(config.max_handshakes.max(1), hasher),
+            judged_again: VecDeque::new(),
             dirty: Vec::new(),
             sctp,
             out: Outbox::new(dscp << 2),
@@ -375,7 +382,8 @@ impl Channels {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let tls = self.deadlines.first().map(|(at, _)| *at);
         let sctp = self.sctp.as_ref().and_then(SctpSide::next_deadline);
-        [tls, sctp, self.listen_deadline()].into_iter().flatten().min()
+        let at_once = (!self.judged_again.is_empty()).then_some(Time::ZERO);
+        [tls, sctp, self.listen_deadline(), at_once].into_iter().flatten().min()
     }
 
     pub(crate) fn timer(&mut self, now: Time, upper: &mut impl Upper) {
@@ -383,6 +391,7 @@ impl Channels {
             self.set_deadline(number, None);
             self.expired_tls(now, number, upper);
         }
+        self.judge_some(now, upper);
         self.timer_sctp(now, upper);
         self.listen_again(now, upper);
     }
@@ -390,6 +399,9 @@ impl Channels {
     /// Sets or clears the deadline of a TLS channel.
     fn set_deadline(&mut self, number: u64, deadline: Option<Time>) {
         let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
+        if tls.deadline == deadline {
+            return;
+        }
         if let Some(old) = core::mem::replace(&mut tls.deadline, deadline) {
             self.deadlines.remove(&(old, number));
         }

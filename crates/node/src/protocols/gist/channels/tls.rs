@@ -12,6 +12,9 @@ use signalbox_transport::stream::{ChannelError, Event};
 use super::outbox::Down;
 use super::{Channels, LINGER, Record, Upper, reason};
 
+/// Peers that are judged in one turn: each takes some tenths of a millisecond.
+const JUDGED_AT_ONCE: usize = 16;
+
 #[derive(Debug)]
 pub(super) struct TlsRecord {
     /// `None` until the stream is connected.
@@ -21,6 +24,8 @@ pub(super) struct TlsRecord {
     pub(super) peer: SocketAddr,
     /// The handshake is done.
     up: bool,
+    /// The configuration changed during the handshake.
+    judge_later: bool,
     /// The peer has ended TLS: the number of our octets that were dropped. Whether the others have arrived is known when
     /// the stream ends.
     ending: Option<usize>,
@@ -29,7 +34,15 @@ pub(super) struct TlsRecord {
 
 impl TlsRecord {
     pub(super) const fn opened(peer: SocketAddr) -> Self {
-        Self { channel: None, accepted_at: None, peer, up: false, ending: None, deadline: None }
+        Self {
+            channel: None,
+            accepted_at: None,
+            peer,
+            up: false,
+            judge_later: false,
+            ending: None,
+            deadline: None,
+        }
     }
 
     pub(super) const fn is_up(&self) -> bool {
@@ -131,6 +144,9 @@ impl Channels {
             if !core::mem::replace(&mut tls.up, true) && tls.accepted_at.is_some() {
                 self.handshakes.release(source(tls.peer.ip()));
             }
+            if core::mem::take(&mut tls.judge_later) {
+                self.judged_again.push_back(number);
+            }
             let identity = peer.as_ref();
             upper.tell(
                 now,
@@ -177,7 +193,10 @@ impl Channels {
         let Some(Record::Tls(tls)) = self.records.get(&number) else { return };
         let (up, peer) = (tls.up, tls.peer);
         tracing::debug!(channel = number, %peer, reason = %error, handshake = !up, "TLS failed");
-        if up {
+        if up && matches!(error, ChannelError::Untrusted(_)) {
+            self.counters.tls_distrusted += 1;
+            tracing::info!(%peer, reason = %error, "TLS channel ended: its peer is not trusted any more");
+        } else if up {
             self.counters.tls_failed += 1;
         } else {
             self.counters.handshakes_failed += 1;
@@ -190,6 +209,26 @@ impl Channels {
             _ => ChannelClosed::Security,
         };
         self.end_tls(now, number, why, up || unsent > 0, upper);
+    }
+
+    /// Has the peers of all TLS channels judged again.
+    pub(super) fn judge_all(&mut self) {
+        let tls = self.records.iter().filter(|(_, record)| matches!(record, Record::Tls(_)));
+        self.judged_again = tls.map(|(number, _)| *number).collect();
+    }
+
+    /// Judges the peers of some TLS channels, by the configuration in force.
+    pub(super) fn judge_some(&mut self, now: Time, upper: &mut impl Upper) {
+        for _ in 0..JUDGED_AT_ONCE {
+            let Some(number) = self.judged_again.pop_front() else { return };
+            let (Some(Record::Tls(tls)), Some(config)) = (self.records.get_mut(&number), &self.tls) else {
+                continue;
+            };
+            tls.judge_later = !tls.channel.as_mut().is_some_and(|channel| channel.judge(config, now));
+            if !tls.judge_later {
+                self.work_tls(now, number, upper);
+            }
+        }
     }
 
     pub(super) fn expired_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {

@@ -142,3 +142,29 @@ fn back_pressure_passes_both_ways() {
     let stream = StreamId(theirs.0);
     assert_eq!(server.downs(), [Said::Read(stream, false), Said::Read(stream, true)]);
 }
+
+/// A reload ends the channels of peers that the new configuration does not know, and no others.
+#[test]
+fn peers_are_judged_again_after_a_reload() {
+    let [a, b, c] = [0, 1, 2].map(|_| KeyPair::generate().unwrap());
+    let [client, server] = [raw_key(&a, &b), raw_key(&b, &a)]
+        .map(|tls| ChannelConfig { tls: Some(tls), ..ChannelConfig::default() });
+    let mut rig = Rig::with(client, server);
+    rig.open(Transport::TlsTcp, TLS);
+    rig.client.heard();
+    let [Heard::Accepted(theirs, ..)] = rig.server.heard()[..] else { panic!() };
+    for (peer, stays) in [(&a, true), (&c, false)] {
+        let server = &mut rig.server;
+        server.channels.set_tls(raw_key(&b, peer).load(0).unwrap());
+        assert!(server.channels.next_deadline().is_some());
+        server.channels.timer(rig.now, &mut server.ear);
+        assert_eq!(server.channels.next_deadline(), None);
+        rig.run_to(TLS);
+        if stays {
+            assert_eq!((rig.client.heard(), rig.server.heard()), (Vec::new(), Vec::new()));
+        }
+    }
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Security, true)]);
+    assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, ChannelClosed::Orderly, _)]));
+    assert_eq!((rig.server.channels.len(), rig.server.channels.counters.tls_distrusted), (0, 1));
+}
