@@ -20,7 +20,7 @@ const CAPACITY: u64 = 1_250_000;
 /// The part of it that reservations may have by default.
 const SHARE: u64 = CAPACITY * 3 / 4;
 /// Packets of one run.
-const PACKETS: usize = 256;
+const PACKETS: usize = 64;
 /// Deadlines in one pause; more are an endless loop.
 const DEADLINES: u32 = 20_000;
 const SETTINGS: [u32; 3] = [40, 10, 40];
@@ -206,8 +206,8 @@ impl Node {
         }
     }
 
-    fn packet(&mut self, interface: u8, dst: IpAddr, octets: &[u8]) {
-        let src = if dst == address(interface, 1) { address(interface, 9) } else { sender(1).src };
+    fn packet(&mut self, interface: u8, dst: IpAddr, number: u8, octets: &[u8]) {
+        let src = if dst == address(interface, 1) { address(interface, 9) } else { sender(number & 3).src };
         let ifindex = IfIndex(u32::from(interface));
         let packet = IpReceived { src, dst, ifindex, ttl: 60, tos: 0, router_alert: true, payload: octets };
         self.input(Input::Packet(packet));
@@ -256,7 +256,7 @@ pub fn rsvp_engine(octets: &[u8]) {
     let Some(mut node) = Node::new(setup & 1 != 0) else { return };
     for (number, interface) in [(0, 1), (2, 1), (1, 1), (3, 1), (4 + (setup >> 1 & 7), 2), (5, 3), (9, 2)] {
         let (message, dst) = template(number, interface, node.handle(interface));
-        node.packet(interface, dst, &message);
+        node.packet(interface, dst, number, &message);
     }
     node.check();
     for _ in 0..PACKETS {
@@ -282,7 +282,7 @@ pub fn rsvp_engine(octets: &[u8]) {
             let [l1, l0] = length.to_be_bytes();
             [header[2], header[3], header[6], header[7]] = [0, 0, l1, l0];
         }
-        node.packet(interface, dst, &message);
+        node.packet(interface, dst, number, &message);
         node.check();
     }
     // After ten minutes it still works and stays within its limits.
