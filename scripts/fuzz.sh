@@ -7,7 +7,7 @@ set -eu
 cargo fuzz --version >/dev/null 2>&1 || { say "installing cargo-fuzz"; cargo install --locked cargo-fuzz; }
 # libFuzzer's coverage needs unstable compiler flags; this lets the stable compiler take them.
 export RUSTC_BOOTSTRAP=1
-# The engines have no unsafe code, in which a sanitizer could find something, and are five times as fast without. Only TLS
+# The engines have no unsafe code, in which a sanitizer could find something, and run several times as fast without. Only TLS
 # contains code in C.
 sanitizer() { if [ "$1" = tls_octets ]; then echo address; else echo none; fi; }
 targets=$(cargo fuzz list)
