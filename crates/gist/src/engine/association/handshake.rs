@@ -529,6 +529,7 @@ impl Association {
             first: NONE,
             sessions: 0,
             held: Vec::new(),
+            explicit: Vec::new(),
             incoming: Vec::new(),
             reading: true,
             queue: VecDeque::new(),

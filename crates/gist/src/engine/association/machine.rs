@@ -261,6 +261,7 @@ impl Gist {
         );
         let unsent = core::mem::take(&mut association.queue);
         let octets = core::mem::take(&mut association.queued);
+        let mut explicit = core::mem::take(&mut association.explicit);
         let refused = association.opened && !association.answered && end != End::Unused;
         let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
         let (transport, alternative, unproved) =
@@ -311,8 +312,13 @@ impl Gist {
             let reliable = self.binding(session, direction).is_some_and(|b| b.reliable);
             if reliable && lost {
                 self.notify_always(session, direction, NetworkEvent::CommunicationFailure);
+                let of = self.records.get(session).map(|record| (record.nslp, record.session));
+                explicit.retain(|(nslp, session, _)| Some((*nslp, *session)) != of);
             }
             self.association_lost(session, direction, end);
+        }
+        for (nslp, session, mri) in explicit.into_iter().filter(|_| lost) {
+            self.out.notify(nslp, mri, session, NetworkEvent::CommunicationFailure);
         }
         self.associations.remove(key);
     }

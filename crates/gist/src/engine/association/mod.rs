@@ -36,7 +36,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{Changes, IfIndex, NslpId, Time};
+use signalbox_core::{Changes, IfIndex, Mri, NslpId, SessionId, Time};
 
 use super::io::{ChannelId, Transport};
 use super::record::NONE;
@@ -126,6 +126,9 @@ pub(super) struct Association {
     sessions: u32,
     /// Sessions that moved to another association and wait until this one is drained, with the Hello-ID that they wait for.
     held: Vec<(Key, signalbox_core::Direction, u32)>,
+    /// Applications and their sessions whose reliable messages to this peer were explicitly routed: they have no routing state
+    /// that uses the association.
+    explicit: Vec<(NslpId, SessionId, Mri)>,
 
     /// Received octets: an incomplete message, or messages that wait for a blocked application.
     incoming: Vec<u8>,

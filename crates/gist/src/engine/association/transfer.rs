@@ -8,7 +8,7 @@ use signalbox_core::service::{
     MessageHandle, MessageStatus, NetworkEvent, Security, SendError, SendMessage, TransferAttributes,
 };
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, NslpId, SessionId, Time};
+use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 use signalbox_wire::Writer;
 
 use super::{Association, Associations, Transport};
@@ -26,6 +26,9 @@ pub(in crate::engine) const MAX_DATA: usize = 0xfff * 4;
 
 /// The least number of octets that a channel may buffer before messages wait for its report.
 pub(super) const LEAST_WINDOW: usize = 2 * REPORT_EVERY;
+
+/// Sessions of an association whose explicitly routed messages are remembered, at most.
+const MOST_EXPLICIT: usize = 256;
 
 /// The transport that a message needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -125,6 +128,15 @@ const fn attributes(transport: Transport, lifetime: Option<Duration>) -> Transfe
 }
 
 impl Associations {
+    /// Stores who is to be notified of the loss of a reliable message that was explicitly routed (RFC 5971 §4.1.2).
+    fn sent_explicitly(&mut self, index: u32, who: (NslpId, SessionId, Mri)) {
+        let Some(association) = self.get_mut(index) else { return };
+        let same = |(nslp, session, _): &(NslpId, SessionId, Mri)| (*nslp, *session) == (who.0, who.1);
+        if association.explicit.len() < MOST_EXPLICIT && !association.explicit.iter().any(same) {
+            association.explicit.push(who);
+        }
+    }
+
     /// Octets that one channel may buffer. When all channels together buffer much, because many peers read slowly, each has
     /// the least that the reports of channels permit, so that a driver's limit is never the first to be reached.
     pub(super) const fn window(&self) -> usize {
@@ -320,6 +332,9 @@ impl Gist {
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
         table.send(tools, self.now, index, &message, &outgoing.owner((m.nslp, m.session)))?;
         self.counters.associated_sent += 1;
+        if outgoing.reliable {
+            table.sent_explicitly(index, (m.nslp, m.session, m.mri));
+        }
         Ok(())
     }
 

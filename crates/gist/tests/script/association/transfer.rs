@@ -562,6 +562,29 @@ fn explicit_routing_uses_an_association() {
     assert!(over.channel == channel && over.message().header.e);
 }
 
+/// RFC 5971 §4.1.2: reliable messages that were explicitly routed may be lost with their association, although no routing
+/// state uses it. Their application is notified for each session once.
+#[test]
+fn the_loss_of_explicitly_routed_messages_is_notified() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    rig.octets(channel, &back(b"data"));
+    let sii = rig.delivered().sii;
+    let others = [7, 8].map(|number| signalbox_core::SessionId([number; 16]));
+    for (session, attributes) in [
+        (others[0], RELIABLE),
+        (others[0], RELIABLE),
+        (others[1], signalbox_core::service::TransferAttributes::default()),
+    ] {
+        rig.send_with(b"data", own(), |m| (m.session, m.attributes, m.sii) = (session, attributes, sii));
+    }
+    rig.out.clear();
+    rig.lost(channel, signalbox_gist::engine::ChannelClosed::Reset, true);
+    let failures =
+        rig.out.iter().filter(|(_, out)| matches!(out, Out::Notified(_, NetworkEvent::CommunicationFailure)));
+    assert_eq!(failures.count(), 2, "the session of the association, and the other one");
+}
+
 /// Random octets over channels cause neither a panic nor state.
 #[test]
 fn nonsense_does_no_harm() {
