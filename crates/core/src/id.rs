@@ -57,6 +57,8 @@ signalbox_wire::code_points! {
         RSVP = 2, "rsvp";
         /// Boomerang (draft-bergkvist-boomerang-spec-00).
         BOOMERANG = 3, "boomerang";
+        /// CASP (draft-schulzrinne-nsis-casp-qos-01).
+        CASP = 4, "casp";
     }
 }
 

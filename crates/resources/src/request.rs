@@ -147,6 +147,9 @@ pub struct GrantRequest {
     pub session: Option<Session>,
     /// Lifetime without a refresh, if known: a rule may limit it. The engine ends the reservation, not this crate.
     pub lifetime: Option<Duration>,
+    /// The resources are set aside, but the flow does not get them: the kernel does not know the reservation. A change
+    /// without it gives them to the flow. In a session the kernel gets what the other grants need.
+    pub held: bool,
     /// The queue; `None`: as configured for the service.
     pub treatment: Option<Treatment>,
     /// Code point that conforming packets get, 0–63.
@@ -191,6 +194,7 @@ impl GrantRequest {
             reducible: false,
             session: None,
             lifetime: None,
+            held: false,
             treatment: None,
             mark_dscp: None,
             excess: None,

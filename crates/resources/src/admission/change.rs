@@ -52,6 +52,7 @@ impl Resources {
             rule: plan.rule,
             since,
             policing: ask.policing,
+            held: ask.held,
             filters: if shares { ask.filters.clone() } else { Vec::new() },
         };
         let reservation = Reservation {
@@ -112,6 +113,7 @@ impl Resources {
             account: None,
             holder: holder(&ask.requester),
             defending: ask.priority.defending,
+            held: ask.held,
             announced: false,
             standing: false,
             pending: 0,
@@ -126,7 +128,7 @@ impl Resources {
             self.sessions.insert((ask.ifindex, ask.owner.protocol, session), key);
         }
         let account = self.policy.account(plan.rule, &ask.requester, ask.ifindex);
-        self.book(key, account, Some(plan.hash), true);
+        self.book(key, account, Some(plan.hash), !ask.held);
         key
     }
 
@@ -136,14 +138,19 @@ impl Resources {
         let Some(group) = self.groups.get(key) else { return };
         let shares = group.session.is_some();
         let service = service.unwrap_or(group.service);
+        let grants = || group.members.iter().filter_map(|member| self.grants.get(*member));
+        let held = grants().all(|grant| grant.held);
         let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
-        for grant in group.members.iter().filter_map(|member| self.grants.get(*member)) {
+        for grant in grants() {
             charge = charge.max(grant.charge);
             defending = defending.max(grant.priority.defending);
-            if shares {
+            // What is only set aside is no part of what the kernel gets.
+            if shares && grant.held == held {
                 let traffic = grant.conforming();
                 conforming = Some(conforming.map_or(traffic, |all| least_common(&all, &traffic)));
                 reservation.served = reservation.served.max(grant.served());
+            }
+            if shares {
                 let new = grant.filters.iter().filter(|filter| !reservation.filters.contains(filter));
                 let new: Vec<_> = new.copied().collect();
                 reservation.filters.extend(new);
@@ -155,18 +162,23 @@ impl Resources {
             self.policy.account(grant.rule, &grant.requester, reservation.ifindex)
         });
 
-        let changed = !group.booked || group.reservation != reservation;
+        let changed = !group.booked || group.reservation != reservation || group.held != held;
         let flows_change = group.reservation.filters != reservation.filters;
         self.unbook(key, flows_change);
         let Some(group) = self.groups.get_mut(key) else { return };
         if changed {
             self.outputs.preserve(key, group);
         }
+        if held && core::mem::take(&mut group.announced) {
+            group.standing = false;
+            self.outputs.remove(key);
+        }
+        group.held = held;
         group.service = service;
         group.charge = charge;
         group.defending = defending;
         group.reservation = reservation;
-        self.book(key, account, flows_change.then_some(None), changed);
+        self.book(key, account, flows_change.then_some(None), changed && !held);
     }
 
     /// Books a reservation on its link and an account. With `flows` it enters its flows, with the hash of an only one

@@ -34,6 +34,8 @@ pub(crate) struct Grant {
     pub(crate) rule: Option<u32>,
     pub(crate) since: Time,
     pub(crate) policing: Policing,
+    /// The flow does not get the resources.
+    pub(crate) held: bool,
     /// Filters of one of several grants of a session. A single grant has its filters in the reservation.
     pub(crate) filters: Vec<FlowFilter>,
 }
@@ -80,6 +82,8 @@ pub(crate) struct Group {
     pub(crate) holder: IpAddr,
     /// Defending priority of its strongest grant.
     pub(crate) defending: u16,
+    /// All its grants are set aside only, so the kernel does not have it.
+    pub(crate) held: bool,
     /// Its installation was reported to the kernel.
     pub(crate) announced: bool,
     /// The kernel's last answer confirmed it.

@@ -310,6 +310,7 @@ impl Resources {
         if let Err(error) = result
             && group.pending == 0
             && group.queued.is_none()
+            && !group.held
         {
             self.lose(key, LostWhy::KernelRefused(error));
         }

@@ -110,6 +110,7 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
         lifetime: grant.lifetime,
         mark_dscp: reservation.mark_dscp,
         policing: grant.policing,
+        held: grant.held,
         ..GrantRequest::of_all(
             grant.owner,
             grant.requester.clone(),

@@ -6,6 +6,7 @@ mod campaign;
 mod config;
 mod delay;
 mod guaranteed;
+mod held;
 mod order;
 mod passage;
 mod path;

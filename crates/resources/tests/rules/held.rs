@@ -1,0 +1,98 @@
+//! Resources that are set aside without giving them to the flow.
+
+use signalbox_core::ReserverId;
+use signalbox_resources::request::Session;
+use signalbox_resources::{GrantRequest, LostWhy, ResourceOutput};
+
+use crate::support::*;
+
+fn held(port: u16, mbit: u64) -> GrantRequest {
+    GrantRequest { held: true, ..ask(port, mbit) }
+}
+
+/// The next output that concerns the kernel: the rate in Mbit/s that it installs; 0: it removes.
+fn kernel(resources: &mut signalbox_resources::Resources) -> Option<u64> {
+    match resources.poll()? {
+        ResourceOutput::Install { id, reservation } => {
+            let rate = reservation.traffic.rate / MBIT;
+            resources.installed(id, Ok(()));
+            Some(rate)
+        }
+        ResourceOutput::Remove { .. } => Some(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is set aside is booked, and the kernel has nothing of it until a change gives it to the flow.
+#[test]
+fn held_resources_are_booked_and_not_installed() {
+    let mut resources = start(config());
+    let grant = admit(&mut resources, &held(1, 6)).grant;
+    assert_eq!((reserved(&resources), kernel(&mut resources)), (6 * MBIT, None));
+    assert!(resources.admit(NOW, &ask(2, 5)).is_err());
+    resources.modify(NOW, grant, &ask(1, 6)).unwrap();
+    assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(6), None));
+    resources.modify(NOW, grant, &held(1, 4)).unwrap();
+    assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(0), None));
+    assert_eq!(reserved(&resources), 4 * MBIT);
+    resources.modify(NOW, grant, &ask(1, 3)).unwrap();
+    assert_eq!(kernel(&mut resources), Some(3));
+    resources.release(grant);
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(0), 0));
+    // One that the kernel never had is not removed from it.
+    let grant = admit(&mut resources, &held(1, 6)).grant;
+    resources.release(grant);
+    assert_eq!(kernel(&mut resources), None);
+}
+
+/// An installation that was not polled when the flow lost the resources again never reaches the kernel.
+#[test]
+fn a_change_back_cancels_the_installation() {
+    let mut resources = start(config());
+    let grant = admit(&mut resources, &held(1, 6)).grant;
+    resources.modify(NOW, grant, &ask(1, 6)).unwrap();
+    resources.modify(NOW, grant, &held(1, 6)).unwrap();
+    assert_eq!(kernel(&mut resources), None);
+    resources.modify(NOW, grant, &ask(1, 6)).unwrap();
+    assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(6), None));
+}
+
+/// In a session the larger grant is booked, and the kernel gets what is not only set aside.
+#[test]
+fn a_session_installs_what_is_not_held() {
+    let mut resources = start(config());
+    let session = Some(Session(7));
+    let owner = |key| signalbox_resources::Owner { protocol: ReserverId(240), key };
+    let one = |key, held, mbit| GrantRequest { session, held, owner: owner(key), ..ask(1, mbit) };
+    let reserve = admit(&mut resources, &one(1, true, 4)).grant;
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (None, 4 * MBIT));
+    let commit = admit(&mut resources, &one(2, false, 3)).grant;
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(3), 4 * MBIT));
+    let change = admit(&mut resources, &one(3, true, 8)).grant;
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (None, 8 * MBIT));
+    resources.release(change);
+    resources.release(reserve);
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (None, 3 * MBIT));
+    resources.modify(NOW, commit, &one(2, true, 3)).unwrap();
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(0), 3 * MBIT));
+}
+
+/// A held reservation is lost like others, and a late answer of the kernel does not end it.
+#[test]
+fn held_resources_are_lost_like_others() {
+    let mut resources = start(config());
+    let grant = admit(&mut resources, &ask(1, 6)).grant;
+    let id = match resources.poll() {
+        Some(ResourceOutput::Install { id, .. }) => id,
+        other => panic!("{other:?}"),
+    };
+    resources.modify(NOW, grant, &held(1, 6)).unwrap();
+    resources.installed(id, Err(signalbox_core::traffic::ReserveError::Failed));
+    assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(0), 6 * MBIT));
+    resources.delete(grant);
+    match resources.poll() {
+        Some(ResourceOutput::Lost { why: LostWhy::Deleted, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(reserved(&resources), 0);
+}
