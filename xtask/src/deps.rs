@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-core", &["signalbox-wire"]),
     ("signalbox-units", &["signalbox-core"]),
     ("signalbox-boomerang", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
-    ("signalbox-casp", &["signalbox-core", "signalbox-wire"]),
+    ("signalbox-casp", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),
     ("signalbox-gist", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-ping", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-qos", &["signalbox-core", "signalbox-resources", "signalbox-wire"]),

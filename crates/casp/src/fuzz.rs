@@ -2,9 +2,13 @@
 
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "engine")]
+mod qos_client;
 
 #[cfg(feature = "engine")]
 pub use engine::casp_engine;
+#[cfg(feature = "engine")]
+pub use qos_client::casp_qos_client;
 
 use crate::wire::natfw::{NatfwMessage, NatfwValue};
 use crate::wire::qos::QosMessage;

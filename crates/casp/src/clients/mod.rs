@@ -2,3 +2,4 @@
 //! [`Request`](crate::engine::Request)s; the messaging layer depends on none of them.
 
 pub mod ping;
+pub mod qos;

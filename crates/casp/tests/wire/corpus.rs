@@ -50,3 +50,15 @@ fn the_corpus_of_the_engine_is_survived() {
     }
     assert!(files >= 12, "{files} files in {}", corpus.display());
 }
+
+#[cfg(feature = "engine")]
+#[test]
+fn the_corpus_of_the_qos_clients_sequences_is_survived() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_qos_client");
+    let mut files = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        signalbox_casp::fuzz::casp_qos_client(&fs::read(entry.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files >= 8, "{files} files in {}", corpus.display());
+}

@@ -1,0 +1,301 @@
+//! Answers, and messages that a node makes itself: Success, Error, Release, and the Commit that answers a Reserve.
+
+use signalbox_core::shares::source;
+use signalbox_core::{Key, SessionId};
+use signalbox_resources::Resources;
+
+use super::amount::{Amount, Range};
+use super::node::{Failure, Job, counters_of};
+use super::output::Message;
+use super::{QosClient, branch_of};
+use crate::wire::FlowId;
+use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
+
+/// An Error of one second for each session.
+const ERRORS: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// What an Error is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Failed {
+    /// Number of the failed request.
+    pub(super) sequence: u32,
+    /// All state of the session is removed.
+    pub(super) removes: bool,
+    pub(super) version: Option<QosVersion>,
+    pub(super) partial: Option<Partial>,
+    pub(super) why: Failure,
+}
+
+impl QosClient {
+    /// Sends a message of this node in an existing session.
+    fn send(
+        &mut self,
+        (session, flow): (SessionId, FlowId),
+        reverse: bool,
+        branch: Option<u16>,
+        message: &QosMessage<'_>,
+    ) {
+        let mut data = Vec::new();
+        if message.encode(&mut data).is_err() {
+            return;
+        }
+        self.out.send(Message {
+            tag: 0,
+            session: Some(session),
+            flow,
+            reverse,
+            hold: false,
+            tear_down: false,
+            branch,
+            data: Some(data),
+        });
+    }
+
+    /// Answers a message.
+    pub(super) fn answer(&mut self, job: &Job, message: &QosMessage<'_>) {
+        self.send((job.session, job.flow), !job.reverse, None, message);
+    }
+
+    /// Answers a request by an Error, if not too many left already.
+    pub(super) fn refuse(&mut self, job: &Job, failed: Failed) {
+        let now = self.now;
+        let allowed = match self.find(job.session).and_then(|key| self.records.get_mut(key)) {
+            Some(record) => {
+                let allowed = record.error_at.is_none_or(|at| at + ERRORS <= now);
+                if allowed {
+                    record.error_at = Some(now);
+                }
+                allowed
+            }
+            None => self.errors.allow(now, &source(job.peer)),
+        };
+        if !allowed {
+            self.counters.errors_limited += 1;
+            return;
+        }
+        self.send_error((job.session, job.flow), !job.reverse, failed);
+    }
+
+    /// Sends an Error in one direction.
+    pub(super) fn send_error(&mut self, of: (SessionId, FlowId), reverse: bool, failed: Failed) {
+        let (code, _) = failed.why;
+        let mut message = QosMessage::new(QosType::ERROR, of.1);
+        if failed.removes {
+            message.flags = QosFlags::REMOVE;
+        }
+        message.echo = Some(failed.sequence);
+        message.version = Some(failed.version.unwrap_or(QosVersion::FLOWSPEC));
+        message.partial = Some(counters_of(failed.partial, code));
+        let like = of.1.dst();
+        let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
+        message.error_node = own.or(self.local.first()).copied().or(Some(like));
+        message.error = Some(failed.why);
+        self.send(of, reverse, None, &message);
+    }
+
+    /// Sends a Release.
+    pub(super) fn send_release(&mut self, key: Key, reverse: bool, branch: Option<u16>) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (Some(session), flow, number) = (record.session, record.flow, record.number()) else { return };
+        let mut message = QosMessage::new(QosType::RELEASE, flow);
+        message.flags = QosFlags::REMOVE;
+        message.sequence = Some(number);
+        self.send((session, flow), reverse, branch, &message);
+    }
+
+    /// Sends an answer on, or ends it here.
+    fn hand_on(&mut self, job: &Job, message: &QosMessage<'_>) {
+        if job.last {
+            return self.out.consume(job.id);
+        }
+        let mut message = *message;
+        message.flow = job.flow;
+        if job.unsecure {
+            message.flags = message.flags.with(QosFlags::UNSECURE);
+        }
+        let mut data = Vec::new();
+        let data = message.encode(&mut data).is_ok().then_some(data);
+        self.out.forward(job.id, data);
+    }
+
+    /// Handles a Success: the node gives back what it holds beyond the minimum of the path.
+    pub(super) fn success(&mut self, job: &Job, message: &QosMessage<'_>, resources: &mut Resources) {
+        self.hand_on(job, message);
+        let Some(key) = self.find(job.session) else { return };
+        let amount = Amount::of_answer(message);
+        let echo = message.echo.unwrap_or(0);
+        self.settle(key, echo, true, resources);
+        let query = self.records.get(key).is_some_and(|record| !record.has_state());
+        if let Some(amount) = amount.filter(|_| !query && message.age.is_some()) {
+            self.trim(key, &amount, resources);
+        }
+        self.enter_answer(key, job);
+        if job.last {
+            self.own_success(key, echo, amount, resources);
+        }
+        self.arm(key);
+    }
+
+    /// Handles an Error: with R it removes the reservation, else what the failed request replaced comes back.
+    pub(super) fn error(&mut self, job: &Job, message: &QosMessage<'_>, resources: &mut Resources) {
+        let Some(key) = self.find(job.session) else { return self.hand_on(job, message) };
+        if !self.comes_from_hop(key, job) {
+            return;
+        }
+        self.hand_on(job, message);
+        self.enter_answer(key, job);
+        let removes = message.flags.contains(QosFlags::REMOVE);
+        if removes {
+            self.counters.released += 1;
+            self.release_all(key, resources);
+        } else {
+            self.settle(key, message.echo.unwrap_or(0), false, resources);
+        }
+        let own = self.records.get(key).is_some_and(|record| record.own.is_some());
+        if job.last && own {
+            self.own_error(key, message, resources);
+        } else if removes {
+            self.end(key, None, resources);
+        }
+        self.arm(key);
+    }
+
+    /// Handles a Release.
+    pub(super) fn release_received(
+        &mut self,
+        job: &Job,
+        message: &QosMessage<'_>,
+        resources: &mut Resources,
+    ) {
+        let sequence = message.sequence.unwrap_or(0);
+        let known = self.find(job.session);
+        let mut version = QosVersion::FLOWSPEC;
+        if let Some(key) = known {
+            if !self.comes_from_hop(key, job) {
+                return;
+            }
+            let branch = branch_of(job.branch, job.peer);
+            if let Some(record) = self.records.get_mut(key) {
+                let side = record.side(job.reverse);
+                let other = side.last().is_some_and(|last| *last != branch);
+                if other {
+                    // An old branch ends; another one leads to this node.
+                    side.retain(|one| *one != branch);
+                    return self.out.consume(job.id);
+                }
+                let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
+                version = amount.map_or(version, |amount| amount.version());
+            }
+            self.counters.released += 1;
+            self.end(key, Some(QosErrorCode::NO_RESERVATION), resources);
+        }
+        if !job.last {
+            return self.hand_on(job, message);
+        }
+        self.out.consume(job.id);
+        if known.is_none() {
+            let why = (QosErrorCode::NO_RESERVATION, 0);
+            return self.refuse(job, Failed { sequence, removes: false, version: None, partial: None, why });
+        }
+        let mut answer = QosMessage::new(QosType::SUCCESS, job.flow);
+        answer.echo = Some(sequence);
+        answer.version = Some(version);
+        self.answer(job, &answer);
+    }
+
+    /// Whether a message comes from a hop of its session; others end here.
+    fn comes_from_hop(&mut self, key: Key, job: &Job) -> bool {
+        let branch = branch_of(job.branch, job.peer);
+        let known = self.records.get_mut(key).is_some_and(|record| record.knows(job.reverse, branch));
+        if !known {
+            self.counters.strangers += 1;
+            self.out.consume(job.id);
+        }
+        known
+    }
+
+    /// Enters the branch by which an answer came.
+    fn enter_answer(&mut self, key: Key, job: &Job) {
+        if let Some(record) = self.records.get_mut(key) {
+            let branch = branch_of(job.branch, job.peer);
+            if !record.side(job.reverse).contains(&branch) {
+                record.enter(job.reverse, branch);
+            }
+        }
+    }
+
+    /// Answers a Reserve with C by a Commit.
+    pub(super) fn commit_back(
+        &mut self,
+        key: Key,
+        job: &Job,
+        message: &QosMessage<'_>,
+        most: Amount,
+        resources: &mut Resources,
+    ) {
+        let (age, echo) = (message.age.unwrap_or(0), message.sequence.unwrap_or(0));
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (number, until) = (record.number(), self.now + record.lifetime);
+        let done = match record.commit.now.as_mut().filter(|level| level.age == age) {
+            Some(level) => {
+                level.until = until;
+                Ok(most)
+            }
+            None => {
+                let step = (QosType::COMMIT, age, number);
+                self.admit(key, step, &Range::only(most), &None, resources)
+            }
+        };
+        self.settle(key, number, true, resources);
+        if let Err(code) = done {
+            let (version, partial) = (message.version, message.partial);
+            let why = (code, 0);
+            return self.refuse(job, Failed { sequence: echo, removes: false, version, partial, why });
+        }
+        self.trim(key, &most, resources);
+        let mut commit = QosMessage::new(QosType::COMMIT, job.flow);
+        commit.sequence = Some(number);
+        commit.echo = Some(echo);
+        commit.age = Some(age);
+        Range::only(most).write(&mut commit);
+        self.answer(job, &commit);
+    }
+
+    /// A message could not be sent on: this node fails in the place of the next one.
+    pub(super) fn undelivered(&mut self, session: SessionId, resources: &mut Resources) {
+        let Some(key) = self.find(session) else { return };
+        if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+            return self.no_answer(key, resources);
+        }
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(last) = record.last.take() else { return };
+        let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
+        let (version, flow) = (amount.map(|amount| amount.version()), record.flow);
+        self.settle(key, last.sequence, false, resources);
+        let why = (QosErrorCode::NO_ANSWER, 0);
+        let failed =
+            Failed { sequence: last.sequence, removes: last.first, version, partial: last.partial, why };
+        self.send_error((session, flow), !last.reverse, failed);
+        if last.first {
+            self.end(key, None, resources);
+        }
+    }
+
+    /// Reports a reservation that was taken back, in both directions.
+    pub(super) fn report_lost(&mut self, key: Key) {
+        let Some(record) = self.records.get(key) else { return };
+        let Some(session) = record.session else { return };
+        let (flow, last) = (record.flow, record.last);
+        let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
+        let version = amount.map(|amount| amount.version());
+        let sequence = last.map_or(0, |last| last.sequence);
+        let [near, far] = [!record.sides[0].is_empty(), !record.sides[1].is_empty()];
+        let why = (QosErrorCode::PREEMPTED, 0);
+        let failed = Failed { sequence, removes: true, version, partial: Some(Partial::default()), why };
+        for (there, reverse) in [(near, true), (far, false)] {
+            if there {
+                self.send_error((session, flow), reverse, failed);
+            }
+        }
+    }
+}

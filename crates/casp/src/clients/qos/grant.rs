@@ -1,0 +1,235 @@
+//! The reservations of a session. All of them share one reservation in the kernel: the larger one counts, and the flow gets
+//! what was committed.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use signalbox_core::security::Identity;
+use signalbox_core::{IfIndex, Key};
+use signalbox_resources::{
+    Cause, GrantId, GrantRequest, Neighbour, Owner, RequestedBy, Requester, Resources,
+};
+
+use super::amount::{Amount, Range};
+use super::record::Level;
+use super::{PROTOCOL, QosClient};
+use crate::wire::qos::{QosErrorCode, QosType};
+
+/// Steps of the search for the largest amount that fits.
+const STEPS: u32 = 12;
+
+/// Who asks, as far as it is proved; `None`: a user of this node.
+pub(super) type Asker = Option<(IpAddr, Option<Arc<Identity>>)>;
+
+impl QosClient {
+    /// Reserves or commits as much of `range` as there is, under a new AGE. What the session has stays until the request
+    /// with number `sequence` is answered.
+    pub(super) fn admit(
+        &mut self,
+        key: Key,
+        (kind, age, sequence): (QosType, u64, u32),
+        range: &Range,
+        asker: &Asker,
+        resources: &mut Resources,
+    ) -> Result<Amount, QosErrorCode> {
+        let request = self.grant_request(key, kind, asker).ok_or(QosErrorCode::NO_RESERVATION)?;
+        let fitted = match &request {
+            Some(request) => self.fit(request, range, resources).map(|(amount, grant)| (amount, Some(grant))),
+            None => Ok((range.most, None)),
+        };
+        let (amount, grant) = fitted.inspect_err(|_| self.counters.refused += 1)?;
+        self.counters.granted += 1;
+        let Some(record) = self.records.get_mut(key) else { return Err(QosErrorCode::NO_RESERVATION) };
+        let until = self.now + record.lifetime;
+        let part = record.part(kind);
+        let older = part.before.take();
+        part.before = Some((sequence, part.now.replace(Level { age, amount, grant, until })));
+        self.drop_level(older.and_then(|(_, level)| level), resources);
+        Ok(amount)
+    }
+
+    /// The request to admission control without its amount. Inside, `None`: the data end here.
+    fn grant_request(&self, key: Key, kind: QosType, asker: &Asker) -> Option<Option<GrantRequest>> {
+        let record = self.records.get(key)?;
+        if record.egress == IfIndex::NONE {
+            return Some(None);
+        }
+        let (requested_by, peer) = match asker {
+            Some((address, identity)) => {
+                let authenticated = identity.is_some();
+                (RequestedBy::Neighbour(Neighbour { address: *address, authenticated }), identity.clone())
+            }
+            None => (RequestedBy::LocalUser, None),
+        };
+        let requester = Requester { requested_by, peer, ..Requester::at(record.flow.src()) };
+        let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
+        let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
+        Some(Some(GrantRequest {
+            session: Some(record.share),
+            lifetime: Some(record.lifetime),
+            held: kind != QosType::COMMIT,
+            ..GrantRequest::new(owner, requester, record.egress, record.flow.filter(), traffic)
+        }))
+    }
+
+    /// The request for an amount.
+    fn of_amount(request: &GrantRequest, amount: &Amount) -> Result<GrantRequest, QosErrorCode> {
+        let (traffic, service, guaranteed) = amount.asked().map_err(|_| QosErrorCode::MALFORMED)?;
+        Ok(GrantRequest { traffic, service, guaranteed, ..request.clone() })
+    }
+
+    /// Grants the largest amount of a range that there is.
+    fn fit(
+        &self,
+        request: &GrantRequest,
+        range: &Range,
+        resources: &mut Resources,
+    ) -> Result<(Amount, GrantId), QosErrorCode> {
+        let amount = self.largest(request, range, resources)?;
+        let request = Self::of_amount(request, &amount)?;
+        let admitted = resources.admit(self.now, &request).map_err(|_| QosErrorCode::BELOW_MINIMUM)?;
+        Ok((amount, admitted.grant))
+    }
+
+    /// The largest amount of a range that would be granted.
+    fn largest(
+        &self,
+        request: &GrantRequest,
+        range: &Range,
+        resources: &Resources,
+    ) -> Result<Amount, QosErrorCode> {
+        let fits = |amount: &Amount| -> Result<bool, QosErrorCode> {
+            let request = Self::of_amount(request, amount)?;
+            match resources.dry_run(self.now, &request).result {
+                Ok(_) => Ok(true),
+                Err(refusal) => match refusal.cause() {
+                    Cause::Policy | Cause::Token => Err(QosErrorCode::POLICY),
+                    _ => Ok(false),
+                },
+            }
+        };
+        // The rules may allow less than the upper bound.
+        if matches!(fits(&range.most), Ok(true)) {
+            return Ok(range.most);
+        }
+        if !fits(&range.least)? {
+            return Err(QosErrorCode::BELOW_MINIMUM);
+        }
+        let (mut low, mut high) = (range.least.rate(), range.most.rate());
+        let mut best = range.least;
+        for _ in 0..STEPS {
+            let middle = low + (high - low) / 2.0;
+            let amount = range.most.lowered(&range.least, middle);
+            if matches!(fits(&amount), Ok(true)) {
+                (low, best) = (middle, amount);
+            } else {
+                high = middle;
+            }
+        }
+        Ok(best)
+    }
+
+    /// The largest amount of a range that the node could reserve now; nothing changes.
+    pub(super) fn could(
+        &self,
+        key: Key,
+        range: &Range,
+        asker: &Asker,
+        resources: &Resources,
+    ) -> Result<Amount, QosErrorCode> {
+        match self.grant_request(key, QosType::RESERVE, asker).ok_or(QosErrorCode::NO_RESERVATION)? {
+            Some(request) => self.largest(&request, range, resources),
+            None => Ok(range.most),
+        }
+    }
+
+    /// Gives back what the session holds beyond the minimum of the path.
+    pub(super) fn trim(&mut self, key: Key, amount: &Amount, resources: &mut Resources) {
+        for kind in [QosType::RESERVE, QosType::COMMIT] {
+            let Some(record) = self.records.get_mut(key) else { return };
+            let Some(level) = record.part(kind).now else { continue };
+            if amount.version() != level.amount.version() || amount.rate() >= level.amount.rate() {
+                continue;
+            }
+            if let Some(grant) = level.grant
+                && let Some(Some(request)) = self.grant_request(key, kind, &None)
+                && let Ok(request) = Self::of_amount(&request, amount)
+                && resources.modify(self.now, grant, &request).is_err()
+            {
+                continue;
+            }
+            if let Some(now) = self.records.get_mut(key).and_then(|record| record.part(kind).now.as_mut()) {
+                now.amount = *amount;
+            }
+        }
+    }
+
+    /// The flow of the session changed: its packets are what is reserved for.
+    pub(super) fn refilter(&mut self, key: Key, resources: &mut Resources) {
+        for kind in [QosType::RESERVE, QosType::COMMIT] {
+            let Some(record) = self.records.get_mut(key) else { return };
+            let levels: Vec<Level> = record.part(kind).levels().copied().collect();
+            let Some(Some(request)) = self.grant_request(key, kind, &None) else { continue };
+            for level in levels {
+                if let (Some(grant), Ok(request)) = (level.grant, Self::of_amount(&request, &level.amount)) {
+                    // What is refused keeps its former packets, and expires.
+                    let _ = resources.modify(self.now, grant, &request);
+                }
+            }
+        }
+    }
+
+    /// The request with this number was answered: what it replaced goes, or comes back.
+    pub(super) fn settle(&mut self, key: Key, sequence: u32, succeeded: bool, resources: &mut Resources) {
+        for kind in [QosType::RESERVE, QosType::COMMIT] {
+            let Some(record) = self.records.get_mut(key) else { return };
+            let part = record.part(kind);
+            if part.before.is_none_or(|(by, _)| by != sequence) {
+                continue;
+            }
+            let before = part.before.take().and_then(|(_, level)| level);
+            let gone = if succeeded { before } else { core::mem::replace(&mut part.now, before) };
+            self.drop_level(gone, resources);
+        }
+    }
+
+    /// Removes the Reserve state of a session.
+    pub(super) fn drop_reserve(&mut self, key: Key, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let part = core::mem::take(&mut record.reserve);
+        part.levels().for_each(|level| self.drop_level(Some(*level), resources));
+    }
+
+    /// Removes both states of a session.
+    pub(super) fn release_all(&mut self, key: Key, resources: &mut Resources) {
+        self.drop_reserve(key, resources);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let part = core::mem::take(&mut record.commit);
+        part.levels().for_each(|level| self.drop_level(Some(*level), resources));
+    }
+
+    /// Removes what no message refreshed.
+    pub(super) fn expire(&mut self, key: Key, resources: &mut Resources) {
+        for kind in [QosType::RESERVE, QosType::COMMIT] {
+            let Some(record) = self.records.get_mut(key) else { return };
+            let (now, part) = (self.now, record.part(kind));
+            let old = part.before.and_then(|(_, level)| level).filter(|level| level.until <= now);
+            let over = part.now.filter(|level| level.until <= now);
+            if old.is_some() {
+                part.before = None;
+            }
+            if over.is_some() {
+                part.now = None;
+                self.counters.expired += 1;
+            }
+            self.drop_level(old, resources);
+            self.drop_level(over, resources);
+        }
+    }
+
+    fn drop_level(&mut self, level: Option<Level>, resources: &mut Resources) {
+        if let Some(grant) = level.and_then(|level| level.grant) {
+            resources.release(grant);
+        }
+    }
+}

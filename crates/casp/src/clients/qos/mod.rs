@@ -1,0 +1,358 @@
+//! The QoS client (draft-schulzrinne-nsis-casp-qos-01): reservations for the flow of a session, at the nodes that it passes.
+//!
+//! Call [`QosClient::poll`] until it returns `None` after each other call. Admission control is [`Resources`]: Reserve sets
+//! resources aside, Commit gives them to the flow, and both share one reservation, so that the larger one counts.
+//!
+//! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
+//! * `originate` is the node that asks for a reservation.
+//! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
+
+mod amount;
+mod answer;
+mod grant;
+mod node;
+mod originate;
+mod output;
+mod record;
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+
+use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::shares::{RateShares, Shares};
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time};
+use signalbox_resources::Resources;
+
+use crate::engine::Indication;
+use crate::wire::FlowId;
+use crate::wire::qos::{Partial, QosErrorCode};
+
+pub use amount::{Amount, Range};
+pub use output::{QosEvent, QosOutput};
+
+use node::Job;
+use output::Outputs;
+use record::{Branch, Record};
+
+/// The owner of this client's grants.
+pub const PROTOCOL: ReserverId = ReserverId::CASP;
+
+/// Messages and requests that wait for the interface of their flow at most.
+const MAX_WAITING: usize = 1024;
+/// Errors about sessions without a record in a second, for each source.
+const ERRORS: u32 = 10;
+
+/// Requests that were not answered, by reason.
+const REQUESTS: Family =
+    Family::counter("casp_qos_requests", &["result"], "Requests of the QoS client, by result.");
+
+signalbox_core::counters! {
+    /// Counters of the QoS client.
+    pub struct Counters {
+        /// Requests that reserved or committed something here.
+        granted: u64 => RESERVATION_EVENTS { event: "granted" },
+        /// Requests that admission control refused.
+        refused: u64 => RESERVATION_EVENTS { event: "refused" },
+        /// Requests that only restarted timers.
+        refreshed: u64 => RESERVATION_EVENTS { event: "refreshed" },
+        /// Reservations removed by a message.
+        released: u64 => RESERVATION_EVENTS { event: "torn_down" },
+        /// Reserve or Commit state that no message refreshed.
+        expired: u64 => RESERVATION_EVENTS { event: "expired" },
+        /// Reservations that admission control took back.
+        lost: u64 => RESERVATION_EVENTS { event: "lost" },
+        /// Requests of this node that were not answered in time.
+        unanswered: u64 => REQUESTS { result: "unanswered" },
+        /// Messages without a readable header or number.
+        unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
+        /// Releases and errors of nodes that are no hop of their session.
+        strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
+        /// Messages whose flow differs from that of the messaging layer.
+        other_flow: u64 => REQUESTS { result: "other_flow" },
+        /// Errors that were not sent.
+        errors_limited: u64 => RATE_LIMITED { limit: "errors" },
+        /// Sessions refused.
+        sessions_full: u64 => TABLE_FULL { table: "sessions" },
+        /// Messages that could not wait for the interface of their flow.
+        waiting_full: u64 => TABLE_FULL { table: "waiting" },
+    }
+}
+
+/// Settings of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Config {
+    /// Most sessions with state of this client.
+    pub max_sessions: u32,
+    /// Requests that crossed a hop without channel security are refused.
+    pub refuse_unsecure: bool,
+    /// A known session may come by a further previous hop that is not authenticated.
+    pub merge_unauthenticated: bool,
+    /// The last node answers for a receiver that does not speak CASP.
+    pub proxy: bool,
+    /// Lifetime of the reservations of this node, seconds: that of its sessions.
+    pub lifetime: u32,
+    /// Microseconds since 1970 at [`Time::ZERO`]. The node sets it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wall_clock_us: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_sessions: 100_000,
+            refuse_unsecure: false,
+            merge_unauthenticated: false,
+            proxy: false,
+            lifetime: 90,
+            wall_clock_us: 0,
+        }
+    }
+}
+
+/// A reservation or query that a user asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QosRequest {
+    /// The data flow.
+    pub flow: FlowId,
+    /// The session of a Query of the other end; then this node reserves as the receiver of the data. `None`: a new session.
+    pub session: Option<SessionId>,
+    /// The least and the most that is asked for.
+    pub range: Range,
+    /// The receiver commits at once (flag C).
+    pub at_once: bool,
+    /// Nodes without a reservation are acceptable: how many that fail, and how many that do not speak CASP-QoS.
+    pub partial: Option<(u16, u16)>,
+}
+
+/// What waits for the interface of its flow.
+#[derive(Debug)]
+enum Waiting {
+    Message(Box<Job>),
+    /// A reservation or query of this node, in its record.
+    Own(Key),
+}
+
+/// The QoS client of one node.
+#[derive(Debug)]
+pub struct QosClient {
+    config: Config,
+    counters: Counters,
+    rng: Random,
+    now: Time,
+    local: Vec<IpAddr>,
+    records: Slab<Record>,
+    by_session: HashMap<SessionId, Key, KeyedHasher>,
+    /// Reservations and queries of this node, by the identifier of their user.
+    by_user: BTreeMap<u64, Key>,
+    holders: Shares<IpAddr>,
+    /// Limits of the Errors about sessions without a record.
+    errors: RateShares,
+    wheel: Wheel,
+    waiting: BTreeMap<u64, Waiting>,
+    next_lookup: u64,
+    /// The last AGE that this node made.
+    age: u64,
+    out: Outputs,
+}
+
+impl QosClient {
+    /// A client without sessions; its random numbers come from `seed`.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut rng = Random::new(seed);
+        Self {
+            counters: Counters::default(),
+            now: Time::ZERO,
+            local: Vec::new(),
+            records: Slab::new(config.max_sessions),
+            by_session: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
+            by_user: BTreeMap::new(),
+            errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
+            holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
+            wheel: Wheel::default(),
+            waiting: BTreeMap::new(),
+            next_lookup: 1,
+            age: 0,
+            out: Outputs::default(),
+            rng,
+            config,
+        }
+    }
+
+    /// Takes over the node's interfaces.
+    pub fn interfaces(&mut self, list: &[Interface]) {
+        self.local = list.iter().filter(|one| one.up).flat_map(|one| one.addresses.iter().copied()).collect();
+        self.local.retain(|address| !address.is_loopback());
+    }
+
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
+    pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.config.wall_clock_us = wall_clock_us;
+    }
+
+    /// Takes an indication of the messaging layer.
+    pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        match indication {
+            Indication::Opened { tag, session } => self.opened(*tag, *session),
+            Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
+            Indication::Received(arrival) => self.received(arrival, resources),
+            Indication::Error { session, .. } => {
+                // An error of the messaging layer ends the wait of the originator and changes no state.
+                if let Some(key) = self.find(*session) {
+                    self.no_answer(key, resources);
+                }
+            }
+            Indication::Undelivered { session, .. } => self.undelivered(*session, resources),
+            Indication::Branch { session, previous, id, ended, .. } => {
+                if *ended && let Some(record) = self.find(*session).and_then(|key| self.records.get_mut(key))
+                {
+                    record.side(!*previous).retain(|branch| branch.id != *id);
+                }
+            }
+            Indication::Ended { session, .. } => {
+                if let Some(key) = self.find(*session) {
+                    self.end(key, Some(QosErrorCode::NO_ANSWER), resources);
+                }
+            }
+        }
+    }
+
+    /// Takes the answer to [`QosOutput::RouteLookup`].
+    pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let egress = result.ok().map(|route| if route.local { IfIndex::NONE } else { route.ifindex });
+        match self.waiting.remove(&id) {
+            Some(Waiting::Message(job)) => self.request(&job, egress, resources),
+            Some(Waiting::Own(key)) => self.begin(key, egress, resources),
+            None => {}
+        }
+    }
+
+    /// Admission control took a grant back.
+    pub fn lost(&mut self, now: Time, key: u64, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let key = Key::from_u64(key);
+        if self.records.get(key).is_none_or(|record| !record.has_state()) {
+            return;
+        }
+        self.counters.lost += 1;
+        self.report_lost(key);
+        self.end(key, Some(QosErrorCode::PREEMPTED), resources);
+    }
+
+    /// Handles what is due.
+    pub fn timer(&mut self, now: Time, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+            if let Some(key) = self.records.key_of(index) {
+                self.step(key, resources);
+            }
+        }
+    }
+
+    /// When [`QosClient::timer`] is due; `None`: nothing waits.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<QosOutput<'_>> {
+        self.out.poll()
+    }
+
+    /// Number of sessions with state.
+    #[must_use]
+    pub const fn sessions(&self) -> u32 {
+        self.records.len()
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn find(&self, session: SessionId) -> Option<Key> {
+        self.by_session.get(&session).copied()
+    }
+
+    fn is_local(&self, address: IpAddr) -> bool {
+        self.local.contains(&address)
+    }
+
+    /// Asks by which interface the data of a flow leave.
+    fn look_up(&mut self, flow: &FlowId, what: Waiting) {
+        let id = self.next_lookup;
+        self.next_lookup += 1;
+        self.waiting.insert(id, what);
+        let ports = flow.ports();
+        let query = RouteQuery {
+            protocol: flow.protocol(),
+            src_port: ports.map(|(src, _)| src),
+            dst_port: ports.map(|(_, dst)| dst),
+            ..RouteQuery::to(flow.dst())
+        };
+        self.out.look_up(id, query);
+    }
+
+    /// Sets the timer of a record for what is due next.
+    fn arm(&mut self, key: Key) {
+        if let Some(at) = self.records.get(key).and_then(Record::deadline) {
+            self.wheel.arm(&mut self.records, key.index(), at);
+        }
+    }
+
+    /// Ends what expired, and does what is due for the originator.
+    fn step(&mut self, key: Key, resources: &mut Resources) {
+        self.expire(key, resources);
+        self.own_due(key, resources);
+        let Some(record) = self.records.get(key) else { return };
+        let idle = !record.has_state() && record.own.is_none() && record.used + record.lifetime <= self.now;
+        if idle {
+            self.end(key, None, resources);
+        } else {
+            self.arm(key);
+        }
+    }
+
+    /// Removes a session. `why`: its user is told.
+    fn end(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
+        self.release_all(key, resources);
+        self.wheel.cancel(&mut self.records, key.index());
+        let Some(record) = self.records.remove(key) else { return };
+        if let Some(session) = record.session {
+            self.by_session.remove(&session);
+        }
+        if let Some(holder) = record.holder {
+            self.holders.release(holder);
+        }
+        if let Some(own) = record.own {
+            self.by_user.remove(&own.id);
+            if let Some(code) = why {
+                self.out.event(own.id, QosEvent::Lost { code });
+            }
+        }
+    }
+}
+
+/// How many failures a partial reservation still allows, as an object.
+fn allowance((failures_allowed, indeterminate_allowed): (u16, u16)) -> Partial {
+    Partial { failures_allowed, indeterminate_allowed, ..Partial::default() }
+}
+
+/// The time that this many seconds stand for.
+const fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(seconds as u64)
+}
+
+/// The branch by which a message came.
+const fn branch_of(id: u16, peer: IpAddr) -> Branch {
+    Branch { id, peer }
+}

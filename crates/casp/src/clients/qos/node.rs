@@ -1,0 +1,423 @@
+//! A node of the path: it admits what requests ask for, and sends them on.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use signalbox_core::security::Identity;
+use signalbox_core::shares::source;
+use signalbox_core::{IfIndex, Key, SessionId};
+use signalbox_resources::Resources;
+use signalbox_resources::request::Session as Share;
+
+use super::amount::{Amount, Range};
+use super::answer::Failed;
+use super::grant::Asker;
+use super::output::QosEvent;
+use super::record::{Last, Level, Record};
+use super::{MAX_WAITING, QosClient, Waiting, branch_of, seconds};
+use crate::engine::Arrival;
+use crate::wire::FlowId;
+use crate::wire::qos::{Partial, QosClass, QosErrorCode, QosFlags, QosMessage, QosType};
+
+/// A message that arrived, with owned octets.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) id: u64,
+    pub(super) session: SessionId,
+    pub(super) flow: FlowId,
+    pub(super) reverse: bool,
+    pub(super) unsecure: bool,
+    pub(super) hops: u8,
+    pub(super) peer: IpAddr,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) branch: u16,
+    pub(super) last: bool,
+    pub(super) timeout: u32,
+    pub(super) data: Vec<u8>,
+}
+
+/// Why a request fails here: code and detail. Only a lack of resources may be tolerated.
+pub(super) type Failure = (QosErrorCode, u16);
+
+impl Job {
+    fn of(arrival: &Arrival<'_>) -> Self {
+        Self {
+            id: arrival.id,
+            session: arrival.session,
+            flow: arrival.flow,
+            reverse: arrival.reverse,
+            unsecure: arrival.unsecure,
+            hops: arrival.hops,
+            peer: arrival.peer,
+            identity: arrival.identity.clone(),
+            branch: arrival.branch,
+            last: arrival.last,
+            timeout: arrival.timeout,
+            data: arrival.data.to_vec(),
+        }
+    }
+
+    fn asker(&self) -> Asker {
+        Some((self.peer, self.identity.clone()))
+    }
+}
+
+impl QosClient {
+    /// Takes a message of the client.
+    pub(super) fn received(&mut self, arrival: &Arrival<'_>, resources: &mut Resources) {
+        let message = match QosMessage::parse(arrival.data) {
+            Ok(message) => message,
+            Err(fault) => {
+                match fault.sequence {
+                    Some(sequence) => {
+                        let (job, why) = (Job::of(arrival), (fault.code, fault.detail));
+                        let (removes, version, partial) = (false, None, None);
+                        self.refuse(&job, Failed { sequence, removes, version, partial, why });
+                    }
+                    None => self.counters.unreadable += 1,
+                }
+                return self.out.consume(arrival.id);
+            }
+        };
+        if message.flow != arrival.flow {
+            self.counters.other_flow += 1;
+        }
+        let job = Job::of(arrival);
+        match message.kind {
+            QosType::RELEASE => self.release_received(&job, &message, resources),
+            QosType::SUCCESS => self.success(&job, &message, resources),
+            QosType::ERROR => self.error(&job, &message, resources),
+            _ if self.is_local(job.flow.dst()) => self.request(&job, Some(IfIndex::NONE), resources),
+            _ if self.waiting.len() >= MAX_WAITING => {
+                self.counters.waiting_full += 1;
+                self.out.consume(job.id);
+            }
+            _ => {
+                let flow = job.flow;
+                self.look_up(&flow, Waiting::Message(Box::new(job)));
+            }
+        }
+    }
+
+    /// Handles a Query, Reserve or Commit. `egress`: where the data leave; `None`: there is no route.
+    pub(super) fn request(&mut self, job: &Job, egress: Option<IfIndex>, resources: &mut Resources) {
+        // It was parsed before.
+        let Ok(mut message) = QosMessage::parse(&job.data) else { return self.out.consume(job.id) };
+        let sequence = message.sequence.unwrap_or(0);
+        message.flow = job.flow;
+        if job.unsecure {
+            message.flags = message.flags.with(QosFlags::UNSECURE);
+        }
+        let range = match self.acceptable(job, &message) {
+            Ok(range) => range,
+            Err(why) => {
+                let known = self.find(job.session).and_then(|key| self.records.get(key));
+                let removes = message.kind != QosType::QUERY && known.is_none_or(|one| !one.has_state());
+                self.refuse(job, failed(&message, removes, why));
+                return self.out.consume(job.id);
+            }
+        };
+        let Some(key) = self.record_of(job) else {
+            self.refuse(job, failed(&message, false, (QosErrorCode::BELOW_MINIMUM, 0)));
+            return self.out.consume(job.id);
+        };
+        self.branches(key, job, &message);
+        let moved = self.records.get(key).is_some_and(|record| record.flow != job.flow);
+        let first = self.update(key, job, egress);
+        if moved {
+            self.refilter(key, resources);
+        }
+        let done = match egress {
+            Some(_) => self.carry_out(key, job, &message, &range, resources),
+            None => Err((QosErrorCode::BELOW_MINIMUM, 0)),
+        };
+        let counted = message.partial.as_mut().map(|partial| partial.count_indeterminate(job.hops));
+        let result =
+            done.or_else(|failure| self.tolerate(key, &mut message, &range, failure)).and_then(|most| {
+                let indeterminate = message.partial.map_or(0, |partial| partial.indeterminate);
+                let over = counted == Some(false) && message.flags.contains(QosFlags::PARTIAL);
+                if over { Err((QosErrorCode::TOO_MANY_INDETERMINATE, indeterminate)) } else { Ok(most) }
+            });
+        match result {
+            Ok(most) => {
+                let last = Last { sequence, reverse: job.reverse, first, partial: message.partial };
+                if let Some(record) = self.records.get_mut(key) {
+                    record.last = Some(last);
+                }
+                // A refresh that asks for more than what stands gets what stands.
+                let least = if range.least.rate() > most.rate() { most } else { range.least };
+                Range { least, most }.write(&mut message);
+                self.pass_on(key, job, &message, &range, most, resources);
+            }
+            Err(failure) => {
+                // What was there before stays; the first reservation goes altogether.
+                self.settle(key, sequence, false, resources);
+                let removes = first && message.kind != QosType::QUERY;
+                if removes {
+                    self.release_all(key, resources);
+                }
+                let failed = failed(&message, removes, failure);
+                self.refuse(job, failed);
+                if let Some(echo) = message.echo.filter(|_| message.kind == QosType::COMMIT) {
+                    // The Reserve that asked for this Commit failed too.
+                    let failed = Failed { sequence: echo, ..failed };
+                    self.send_error((job.session, job.flow), job.reverse, failed);
+                }
+                self.out.consume(job.id);
+            }
+        }
+        self.arm(key);
+    }
+
+    /// Whether the node may handle a request at all; its bounds.
+    fn acceptable(&mut self, job: &Job, message: &QosMessage<'_>) -> Result<Range, Failure> {
+        let range = Range::of(message)?;
+        if message.time.is_some() {
+            return Err((QosErrorCode::TIME, 0));
+        }
+        if let Some((_, also)) = message.reverse_flow {
+            let c_type = if also { 1 } else { 2 };
+            return Err((QosErrorCode::C_TYPE, u16::from_be_bytes([QosClass::REVERSE_FLOW.0, c_type])));
+        }
+        if self.config.refuse_unsecure && message.flags.contains(QosFlags::UNSECURE) {
+            return Err((QosErrorCode::UNSECURE, 0));
+        }
+        let strange = self
+            .find(job.session)
+            .and_then(|key| self.records.get_mut(key))
+            .is_some_and(|record| !record.knows(job.reverse, branch_of(job.branch, job.peer)));
+        if strange && job.identity.is_none() && !self.config.merge_unauthenticated {
+            return Err((QosErrorCode::NOT_OWNER, 0));
+        }
+        Ok(range)
+    }
+
+    /// The record of the session of a message; `None`: there are too many.
+    fn record_of(&mut self, job: &Job) -> Option<Key> {
+        if let Some(key) = self.find(job.session) {
+            return Some(key);
+        }
+        let holder = source(job.peer);
+        let key = self.make_record(Some(job.session), job.flow, Some(holder))?;
+        self.by_session.insert(job.session, key);
+        Some(key)
+    }
+
+    /// A new record; `None`: there are too many.
+    pub(super) fn make_record(
+        &mut self,
+        session: Option<SessionId>,
+        flow: FlowId,
+        holder: Option<IpAddr>,
+    ) -> Option<Key> {
+        if let Some(holder) = holder
+            && self.holders.take(holder).is_err()
+        {
+            self.counters.sessions_full += 1;
+            return None;
+        }
+        let share = Share(u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64()));
+        let record = Record::new(session, flow, share, holder, self.now);
+        match self.records.insert(record) {
+            Ok(key) => Some(key),
+            Err(_) => {
+                holder.into_iter().for_each(|holder| self.holders.release(holder));
+                self.counters.sessions_full += 1;
+                None
+            }
+        }
+    }
+
+    /// Enters the branch by which a request came. A request by a new branch is a merge: the old ones are released if it says
+    /// so, else they stay until they expire.
+    fn branches(&mut self, key: Key, job: &Job, message: &QosMessage<'_>) {
+        let branch = branch_of(job.branch, job.peer);
+        let Some(record) = self.records.get_mut(key) else { return };
+        if record.side(job.reverse).contains(&branch) {
+            return;
+        }
+        let others = record.enter(job.reverse, branch);
+        if others.is_empty() {
+            return;
+        }
+        if !message.flags.contains(QosFlags::BRANCH) {
+            return self.out.keep_branches(job.session, job.flow);
+        }
+        for old in others {
+            self.send_release(key, !job.reverse, Some(old.id));
+            if let Some(record) = self.records.get_mut(key) {
+                record.side(job.reverse).retain(|one| one.id != old.id);
+            }
+        }
+    }
+
+    /// Takes over flow, interface and lifetime of a request. Whether the session has no reservation yet.
+    fn update(&mut self, key: Key, job: &Job, egress: Option<IfIndex>) -> bool {
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return true };
+        record.flow = job.flow;
+        record.egress = egress.unwrap_or(record.egress);
+        record.lifetime = seconds(job.timeout.max(1));
+        record.used = now;
+        !record.has_state()
+    }
+
+    /// Carries out a request at this node. The result is the upper bound that is left.
+    fn carry_out(
+        &mut self,
+        key: Key,
+        job: &Job,
+        message: &QosMessage<'_>,
+        range: &Range,
+        resources: &mut Resources,
+    ) -> Result<Amount, Failure> {
+        let (age, sequence) = (message.age.unwrap_or(0), message.sequence.unwrap_or(0));
+        let plain = |code| (code, 0);
+        if message.kind == QosType::QUERY {
+            return self.could(key, range, &job.asker(), resources).map_err(plain);
+        }
+        let lifetime = seconds(job.timeout.max(1));
+        let Some(record) = self.records.get_mut(key) else { return Err(plain(QosErrorCode::NO_RESERVATION)) };
+        if message.kind == QosType::COMMIT && record.skipped == Some(age) {
+            return Ok(range.most);
+        }
+        let stands = [record.reserve.now, record.commit.now];
+        let of_other_kind =
+            |level: &Level| level.age == age && level.amount.version() != range.most.version();
+        if stands.iter().flatten().any(of_other_kind) {
+            return Err((QosErrorCode::MALFORMED, 8));
+        }
+        let until = self.now + lifetime;
+        let reserved = record.reserve.now.filter(|level| level.age == age);
+        if let Some(level) = record.part(message.kind).now.as_mut().filter(|level| level.age == age) {
+            // A refresh: no new decision.
+            level.until = until;
+            let held = level.amount;
+            self.counters.refreshed += 1;
+            let most = if held.rate() < range.most.rate() { held } else { range.most };
+            if message.kind == QosType::COMMIT {
+                self.trim(key, &most, resources);
+            }
+            return Ok(most);
+        }
+        let range = match reserved.filter(|_| message.kind == QosType::COMMIT) {
+            // What was reserved is committed, as far as the whole path has it.
+            Some(level) if level.amount.rate() < range.most.rate() => Range::only(level.amount),
+            Some(_) => Range::only(range.most),
+            None => *range,
+        };
+        let step = (message.kind, age, sequence);
+        let most = self.admit(key, step, &range, &job.asker(), resources).map_err(plain)?;
+        if message.kind == QosType::COMMIT {
+            match reserved {
+                Some(_) => self.trim(key, &most, resources),
+                // Another reservation takes the place of the one that was reserved.
+                None => self.drop_reserve(key, resources),
+            }
+        } else if let Some(record) = self.records.get_mut(key) {
+            record.skipped = None;
+        }
+        Ok(most)
+    }
+
+    /// Counts a failure that the originator tolerates. The result is the upper bound, which stays.
+    fn tolerate(
+        &mut self,
+        key: Key,
+        message: &mut QosMessage<'_>,
+        range: &Range,
+        (code, detail): Failure,
+    ) -> Result<Amount, Failure> {
+        if code != QosErrorCode::BELOW_MINIMUM {
+            return Err((code, detail));
+        }
+        let partial = message.flags.contains(QosFlags::PARTIAL);
+        match message.partial.as_mut() {
+            Some(counters) => {
+                let allowed = counters.count_failed();
+                if !partial {
+                    return Err((code, detail));
+                }
+                if !allowed {
+                    return Err((QosErrorCode::TOO_MANY_FAILED, counters.failed));
+                }
+            }
+            None if partial => {}
+            None => return Err((code, detail)),
+        }
+        if let Some(record) = self.records.get_mut(key) {
+            record.skipped = message.age;
+        }
+        Ok(range.most)
+    }
+
+    /// Sends a request on, or answers it where it ends.
+    fn pass_on(
+        &mut self,
+        key: Key,
+        job: &Job,
+        message: &QosMessage<'_>,
+        asked: &Range,
+        most: Amount,
+        resources: &mut Resources,
+    ) {
+        if let Some(echo) = message.echo.filter(|_| message.kind == QosType::COMMIT && !job.last) {
+            self.settle(key, echo, true, resources);
+        }
+        if !job.last {
+            let mut data = Vec::new();
+            return match message.encode(&mut data) {
+                Ok(()) => self.out.forward(job.id, Some(data)),
+                Err(_) => self.out.forward(job.id, None),
+            };
+        }
+        self.out.consume(job.id);
+        let sequence = message.sequence.unwrap_or(0);
+        if message.kind == QosType::COMMIT && self.committed_by_answer(key, message, most, resources) {
+            return;
+        }
+        let end = if job.reverse { job.flow.src() } else { job.flow.dst() };
+        if !self.is_local(end) && !self.config.proxy {
+            self.settle(key, sequence, false, resources);
+            let first =
+                self.records.get(key).is_some_and(|record| record.last.is_some_and(|last| last.first));
+            let removes = first && message.kind != QosType::QUERY;
+            if removes {
+                self.release_all(key, resources);
+            }
+            return self.refuse(job, failed(message, removes, (QosErrorCode::NO_ANSWER, 0)));
+        }
+        self.settle(key, sequence, true, resources);
+        if message.kind == QosType::QUERY && !job.reverse {
+            let range = Range { most, ..*asked };
+            if let Some(record) = self.records.get_mut(key) {
+                record.suggested = Some(range);
+            }
+            let (session, flow) = (job.session, job.flow);
+            self.out.event(0, QosEvent::Suggested { session, flow, range });
+        }
+        if message.kind == QosType::RESERVE && message.flags.contains(QosFlags::COMMIT) {
+            return self.commit_back(key, job, message, most, resources);
+        }
+        let mut answer = QosMessage::new(QosType::SUCCESS, job.flow);
+        answer.echo = Some(sequence);
+        answer.age = message.age;
+        answer.version = Some(most.version());
+        if asked.is_open() || message.kind == QosType::QUERY {
+            most.answer(&mut answer);
+        }
+        self.answer(job, &answer);
+    }
+}
+
+/// An Error about a request.
+fn failed(message: &QosMessage<'_>, removes: bool, why: Failure) -> Failed {
+    let (version, partial) = (message.version, message.partial);
+    Failed { sequence: message.sequence.unwrap_or(0), removes, version, partial, why }
+}
+
+/// The counters of an Error: those of the request, or those of one that has no such object.
+pub(super) fn counters_of(partial: Option<Partial>, code: QosErrorCode) -> Partial {
+    let own = u16::from(code == QosErrorCode::BELOW_MINIMUM);
+    partial.unwrap_or(Partial { failed: own, ..Partial::default() })
+}

@@ -1,0 +1,404 @@
+//! The node that asks for a reservation: Reserve, Commit and their refreshes, Query, Release.
+
+use core::time::Duration;
+
+use signalbox_core::{IfIndex, Key, SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::amount::{Amount, Range};
+use super::output::{Message, QosEvent};
+use super::record::{Own, Stage};
+use super::{QosClient, QosRequest, Waiting, allowance};
+use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
+
+/// Seconds from 1900 to 1970.
+const NTP_OFFSET: u64 = 2_208_988_800;
+
+impl QosClient {
+    /// Asks for a reservation. The events have the identifier `id`, which no other request of a user has.
+    pub fn reserve(&mut self, now: Time, id: u64, request: &QosRequest, resources: &mut Resources) {
+        self.start(now, id, request, Stage::Reserve, resources);
+    }
+
+    /// Asks what the path could reserve. The session stays until [`QosClient::release`], and a later
+    /// [`QosClient::change`] reserves in it.
+    pub fn query(&mut self, now: Time, id: u64, request: &QosRequest, resources: &mut Resources) {
+        self.start(now, id, request, Stage::Query, resources);
+    }
+
+    /// Asks for another amount. If that fails, the reservation stays as it was.
+    pub fn change(&mut self, now: Time, id: u64, range: Range, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let Some(key) = self.by_user.get(&id).copied() else { return };
+        let age = self.next_age();
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        own.before = own.told.then_some((own.age, own.range));
+        (own.range, own.age, own.stage, own.told) = (range, age, Stage::Reserve, false);
+        self.send_own(key, resources);
+        self.arm(key);
+    }
+
+    /// Releases a reservation. The last event is [`QosEvent::Released`].
+    pub fn release(&mut self, now: Time, id: u64, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let Some(key) = self.by_user.get(&id).copied() else { return };
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(own) = record.own.as_mut() else { return };
+        own.stage = Stage::Release;
+        if record.session.is_none() {
+            self.out.event(id, QosEvent::Released);
+            return self.end(key, None, resources);
+        }
+        self.release_all(key, resources);
+        self.send_own(key, resources);
+        self.arm(key);
+    }
+
+    fn start(&mut self, now: Time, id: u64, request: &QosRequest, stage: Stage, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let refuse = |client: &mut Self, code| {
+            client.out.event(id, QosEvent::Refused { code, detail: 0, node: None });
+        };
+        if self.by_user.contains_key(&id) {
+            return refuse(self, QosErrorCode::POLICY);
+        }
+        let found = match request.session {
+            Some(session) => self.find(session),
+            None => self.make_record(None, request.flow, None),
+        };
+        let Some(key) = found else { return refuse(self, QosErrorCode::NO_RESERVATION) };
+        let age = self.next_age();
+        let (due, lifetime) =
+            (self.now + Duration::from_secs(self.config.lifetime.into()), self.config.lifetime);
+        let Some(record) = self.records.get_mut(key) else { return };
+        if record.own.is_some() {
+            return refuse(self, QosErrorCode::NOT_OWNER);
+        }
+        // The side that reserves stays within the bounds that the other one suggested.
+        let range = match record.suggested {
+            Some(suggested) => request.range.within(&suggested),
+            None => Some(request.range),
+        };
+        let Some(range) = range else { return refuse(self, QosErrorCode::BELOW_MINIMUM) };
+        let mut flags = QosFlags::NONE;
+        if request.at_once {
+            flags = flags.with(QosFlags::COMMIT);
+        }
+        if request.partial.is_some() {
+            flags = flags.with(QosFlags::PARTIAL);
+        }
+        if request.session.is_none() {
+            record.lifetime = Duration::from_secs(lifetime.into());
+        }
+        record.own = Some(Own {
+            id,
+            reverse: request.session.is_some(),
+            range,
+            age,
+            before: None,
+            flags,
+            partial: request.partial.map(allowance),
+            stage,
+            waits: None,
+            due,
+            told: false,
+        });
+        self.by_user.insert(id, key);
+        if self.is_local(request.flow.dst()) {
+            return self.begin(key, Some(IfIndex::NONE), resources);
+        }
+        self.look_up(&request.flow, Waiting::Own(key));
+        self.arm(key);
+    }
+
+    /// The interface of the flow is known: the first request leaves.
+    pub(super) fn begin(&mut self, key: Key, egress: Option<IfIndex>, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        if record.own.is_none() {
+            return;
+        }
+        match egress {
+            Some(egress) => {
+                record.egress = egress;
+                self.send_own(key, resources);
+                self.arm(key);
+            }
+            None => self.own_refused(key, (QosErrorCode::BELOW_MINIMUM, 0), resources),
+        }
+    }
+
+    /// Sends the request of the present stage.
+    fn send_own(&mut self, key: Key, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (number, flow, session, until) =
+            (record.number(), record.flow, record.session, self.now + record.lifetime);
+        let Some(own) = record.own.as_mut() else { return };
+        (own.waits, own.due) = (Some(number), until);
+        let own = *own;
+        let kind = match own.stage {
+            Stage::Query => QosType::QUERY,
+            Stage::Commit => QosType::COMMIT,
+            Stage::Release => QosType::RELEASE,
+            Stage::Reserve | Stage::Standing => QosType::RESERVE,
+        };
+        let mut message = QosMessage::new(kind, flow);
+        message.sequence = Some(number);
+        if kind == QosType::RELEASE {
+            message.flags = QosFlags::REMOVE;
+        } else {
+            let range = match self.own_part(key, kind, &own, number, resources) {
+                Ok(range) => range,
+                Err(code) => return self.own_refused(key, (code, 0), resources),
+            };
+            message.flags = match kind {
+                QosType::RESERVE => own.flags,
+                _ if own.partial.is_some() => QosFlags::PARTIAL,
+                _ => QosFlags::NONE,
+            };
+            message.age = (kind != QosType::QUERY).then_some(own.age);
+            message.partial = own.partial;
+            range.write(&mut message);
+        }
+        let mut data = Vec::new();
+        if message.encode(&mut data).is_ok() {
+            self.out.send(Message {
+                tag: key.to_u64(),
+                session,
+                flow,
+                reverse: own.reverse,
+                hold: true,
+                tear_down: false,
+                branch: None,
+                data: Some(data),
+            });
+        }
+    }
+
+    /// Does at this node what its own request asks for. The result is the bounds that go to the next one.
+    fn own_part(
+        &mut self,
+        key: Key,
+        kind: QosType,
+        own: &Own,
+        number: u32,
+        resources: &mut Resources,
+    ) -> Result<Range, QosErrorCode> {
+        if kind == QosType::QUERY {
+            let most = self.could(key, &own.range, &None, resources)?;
+            return Ok(Range { most, ..own.range });
+        }
+        let Some(record) = self.records.get_mut(key) else { return Err(QosErrorCode::NO_RESERVATION) };
+        let until = self.now + record.lifetime;
+        let reserved = record.reserve.now.filter(|level| level.age == own.age);
+        if let Some(level) = record.part(kind).now.as_mut().filter(|level| level.age == own.age) {
+            level.until = until;
+            let most = level.amount;
+            let least = if kind == QosType::COMMIT { most } else { own.range.least };
+            return Ok(Range { least, most });
+        }
+        let range = match reserved.filter(|_| kind == QosType::COMMIT) {
+            Some(level) => Range::only(level.amount),
+            None => own.range,
+        };
+        let most = self.admit(key, (kind, own.age, number), &range, &None, resources)?;
+        Ok(Range { most, ..range })
+    }
+
+    /// The messaging layer named a session of this node.
+    pub(super) fn opened(&mut self, tag: u64, session: SessionId) {
+        let key = Key::from_u64(tag);
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.session = Some(session);
+        if let Some(own) = record.own {
+            self.by_session.insert(session, key);
+            self.out.event(own.id, QosEvent::Opened { session });
+        }
+    }
+
+    /// Handles a Success for a request of this node.
+    pub(super) fn own_success(
+        &mut self,
+        key: Key,
+        echo: u32,
+        amount: Option<Amount>,
+        resources: &mut Resources,
+    ) {
+        let interval = self.interval(key);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let held = record.commit.now.or(record.reserve.now).map(|level| level.amount);
+        let Some(own) = record.own.as_mut().filter(|own| own.waits == Some(echo)) else { return };
+        (own.waits, own.due) = (None, self.now + interval);
+        let (id, told, range) = (own.id, own.told, own.range);
+        let amount_held = held.unwrap_or(range.most);
+        match own.stage {
+            Stage::Query => {
+                own.stage = Stage::Standing;
+                self.out.event(id, QosEvent::Available { amount });
+            }
+            Stage::Reserve => {
+                own.stage = Stage::Commit;
+                if !told {
+                    self.out.event(id, QosEvent::Reserved { amount: amount_held });
+                }
+                self.send_own(key, resources);
+            }
+            Stage::Commit => self.stands(key, amount_held),
+            Stage::Release => self.released(key, resources),
+            Stage::Standing => {}
+        }
+    }
+
+    /// The flow has its resources.
+    fn stands(&mut self, key: Key, amount: Amount) {
+        let interval = self.interval(key);
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        (own.stage, own.waits, own.due) = (Stage::Standing, None, self.now + interval);
+        own.before = None;
+        if !core::mem::replace(&mut own.told, true) {
+            self.out.event(own.id, QosEvent::Committed { amount });
+        }
+    }
+
+    /// Handles a Commit that answers a Reserve of this node. False: it does not.
+    pub(super) fn committed_by_answer(
+        &mut self,
+        key: Key,
+        message: &QosMessage<'_>,
+        most: Amount,
+        resources: &mut Resources,
+    ) -> bool {
+        let Some(echo) = message.echo else { return false };
+        let waits = self.records.get(key).and_then(|record| record.own).and_then(|own| own.waits);
+        if waits != Some(echo) {
+            return false;
+        }
+        self.settle(key, echo, true, resources);
+        self.settle(key, message.sequence.unwrap_or(0), true, resources);
+        self.stands(key, most);
+        true
+    }
+
+    /// Handles an Error for a request of this node, or for its whole reservation.
+    pub(super) fn own_error(&mut self, key: Key, message: &QosMessage<'_>, resources: &mut Resources) {
+        let removes = message.flags.contains(QosFlags::REMOVE);
+        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        let about = own.waits.is_some() && own.waits == message.echo;
+        let (code, detail) = message.error.unwrap_or((QosErrorCode::BELOW_MINIMUM, 0));
+        if about && own.stage == Stage::Release {
+            return self.released(key, resources);
+        }
+        if removes && !about {
+            return self.end(key, Some(code), resources);
+        }
+        if about {
+            self.out.event(own.id, QosEvent::Refused { code, detail, node: message.error_node });
+            self.after_failure(key, removes, resources);
+        }
+    }
+
+    /// A request of this node failed: what stood before it stands on, or the session ends.
+    fn after_failure(&mut self, key: Key, removes: bool, resources: &mut Resources) {
+        let interval = self.interval(key);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(own) = record.own.as_mut() else { return };
+        let stood = own.told || own.before.is_some();
+        if removes || !stood {
+            self.tear_down(key);
+            return self.end(key, None, resources);
+        }
+        if let Some((age, range)) = own.before.take() {
+            (own.age, own.range) = (age, range);
+        }
+        (own.stage, own.waits, own.due, own.told) = (Stage::Standing, None, self.now + interval, true);
+    }
+
+    /// This node itself cannot do what it asks for.
+    fn own_refused(&mut self, key: Key, (code, detail): (QosErrorCode, u16), resources: &mut Resources) {
+        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        self.out.event(own.id, QosEvent::Refused { code, detail, node: None });
+        self.after_failure(key, false, resources);
+        self.arm(key);
+    }
+
+    /// The messaging layer does not take the request.
+    pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
+        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        self.out.event(own.id, QosEvent::Refused { code: QosErrorCode::NO_ANSWER, detail: 0, node: None });
+        self.end(key, None, resources);
+    }
+
+    /// The wait of the originator for an answer is over.
+    pub(super) fn no_answer(&mut self, key: Key, resources: &mut Resources) {
+        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        let Some(number) = own.waits else { return };
+        self.counters.unanswered += 1;
+        if own.stage == Stage::Release {
+            return self.released(key, resources);
+        }
+        self.settle(key, number, false, resources);
+        self.out.event(own.id, QosEvent::Refused { code: QosErrorCode::NO_ANSWER, detail: 0, node: None });
+        self.after_failure(key, false, resources);
+        self.arm(key);
+    }
+
+    /// The Release was answered: the session ends in the messaging layer too.
+    fn released(&mut self, key: Key, resources: &mut Resources) {
+        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        self.out.event(own.id, QosEvent::Released);
+        self.tear_down(key);
+        self.end(key, None, resources);
+    }
+
+    /// Ends the session in the messaging layer. The receiver of the data leaves that to their source, which opened it.
+    fn tear_down(&mut self, key: Key) {
+        let Some(record) = self.records.get(key) else { return };
+        let (Some(session), Some(own)) = (record.session, record.own) else { return };
+        if own.reverse {
+            return;
+        }
+        let flow = record.flow;
+        self.out.send(Message {
+            tag: 0,
+            session: Some(session),
+            flow,
+            reverse: false,
+            hold: false,
+            tear_down: true,
+            branch: None,
+            data: None,
+        });
+    }
+
+    /// Does what is due for the originator.
+    pub(super) fn own_due(&mut self, key: Key, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (has_state, lifetime) = (record.has_state(), record.lifetime);
+        let Some(own) = record.own.as_mut().filter(|own| own.due <= self.now) else { return };
+        match own.stage {
+            Stage::Standing if has_state => {
+                own.stage = Stage::Reserve;
+                self.send_own(key, resources);
+            }
+            // Only the path was laid; the messaging layer keeps it.
+            Stage::Standing => own.due = self.now + lifetime,
+            // The interface of the flow was never found.
+            _ if own.waits.is_none() => self.own_failed(key, resources),
+            Stage::Query | Stage::Reserve | Stage::Commit | Stage::Release => self.no_answer(key, resources),
+        }
+    }
+
+    /// The time to the next refresh: a third of the lifetime, from half to one and a half times that.
+    fn interval(&mut self, key: Key) -> Duration {
+        let lifetime = self.records.get(key).map_or(Duration::ZERO, |record| record.lifetime);
+        self.rng.jitter(lifetime / 3, 0.5, 1.5)
+    }
+
+    /// A new AGE: the time as an NTP timestamp, greater than the last one.
+    fn next_age(&mut self) -> u64 {
+        let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
+        let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
+        let fraction = ((us % 1_000_000) << 32) / 1_000_000;
+        self.age = (seconds << 32 | fraction).max(self.age.wrapping_add(1));
+        self.age
+    }
+}

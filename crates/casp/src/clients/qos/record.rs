@@ -1,0 +1,221 @@
+//! The state of a session at a node.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{IfIndex, SessionId, Time};
+use signalbox_resources::GrantId;
+use signalbox_resources::request::Session as Share;
+
+use super::amount::{Amount, Range};
+use crate::wire::FlowId;
+use crate::wire::qos::{Partial, QosFlags, QosType};
+
+/// Most branches of a session that are kept on each side. The oldest one is forgotten first.
+const BRANCHES: usize = 8;
+
+/// A reservation: what was reserved or committed under one AGE.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Level {
+    pub(super) age: u64,
+    pub(super) amount: Amount,
+    /// `None`: the data end here, so there is no interface to reserve at.
+    pub(super) grant: Option<GrantId>,
+    pub(super) until: Time,
+}
+
+/// Reserve state or Commit state.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) now: Option<Level>,
+    /// What a request with this number replaced, if anything. It comes back if the request fails further on.
+    pub(super) before: Option<(u32, Option<Level>)>,
+}
+
+/// The request that was sent on last, for failures that this node notices itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Last {
+    pub(super) sequence: u32,
+    /// The request travels against the data.
+    pub(super) reverse: bool,
+    /// There was no reservation before it.
+    pub(super) first: bool,
+    pub(super) partial: Option<Partial>,
+}
+
+/// A branch of the session on one side of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Branch {
+    pub(super) id: u16,
+    pub(super) peer: IpAddr,
+}
+
+/// What the node waits for as originator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The answer to a Query.
+    Query,
+    /// The answer to a Reserve.
+    Reserve,
+    /// The answer to a Commit.
+    Commit,
+    /// The answer to a Release.
+    Release,
+    /// Nothing: the reservation stands.
+    Standing,
+}
+
+/// The part of a record that only the originator has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    /// The user's identifier.
+    pub(super) id: u64,
+    /// The originator is the receiver of the data.
+    pub(super) reverse: bool,
+    pub(super) range: Range,
+    pub(super) age: u64,
+    /// AGE and bounds of the reservation that stood before a change.
+    pub(super) before: Option<(u64, Range)>,
+    /// [`QosFlags::COMMIT`], [`QosFlags::PARTIAL`].
+    pub(super) flags: QosFlags,
+    pub(super) partial: Option<Partial>,
+    pub(super) stage: Stage,
+    /// Number of the request that waits for its answer.
+    pub(super) waits: Option<u32>,
+    /// When the wait ends, or the next refresh is due.
+    pub(super) due: Time,
+    /// The user was told that the reservation stands.
+    pub(super) told: bool,
+}
+
+/// The state of one session.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) link: Link,
+    /// `None`: the messaging layer has not named it yet.
+    pub(super) session: Option<SessionId>,
+    pub(super) flow: FlowId,
+    /// The name by which admission control merges the reservations of the session.
+    pub(super) share: Share,
+    /// Whose share of the table the record takes.
+    pub(super) holder: Option<IpAddr>,
+    /// The interface by which the data leave; [`IfIndex::NONE`]: they end here.
+    pub(super) egress: IfIndex,
+    pub(super) reserve: Part,
+    pub(super) commit: Part,
+    /// AGE of a partial reservation in which this node has no part.
+    pub(super) skipped: Option<u64>,
+    pub(super) lifetime: Duration,
+    /// When a request was handled last.
+    pub(super) used: Time,
+    pub(super) last: Option<Last>,
+    /// Branches towards the source of the data, and towards their destination; the newest last.
+    pub(super) sides: [Vec<Branch>; 2],
+    /// Number of the next request of this node.
+    pub(super) next_sequence: u32,
+    /// When the last Error left.
+    pub(super) error_at: Option<Time>,
+    /// What the other end suggested.
+    pub(super) suggested: Option<Range>,
+    pub(super) own: Option<Own>,
+}
+
+impl Timed for Record {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Part {
+    /// All grants of the part.
+    pub(super) fn levels(&self) -> impl Iterator<Item = &Level> {
+        self.now.iter().chain(self.before.iter().filter_map(|(_, level)| level.as_ref()))
+    }
+}
+
+impl Record {
+    pub(super) fn new(
+        session: Option<SessionId>,
+        flow: FlowId,
+        share: Share,
+        holder: Option<IpAddr>,
+        now: Time,
+    ) -> Self {
+        Self {
+            link: Link::default(),
+            session,
+            flow,
+            share,
+            holder,
+            egress: IfIndex::NONE,
+            reserve: Part::default(),
+            commit: Part::default(),
+            skipped: None,
+            lifetime: Duration::from_secs(90),
+            used: now,
+            last: None,
+            sides: [Vec::new(), Vec::new()],
+            next_sequence: 1,
+            error_at: None,
+            suggested: None,
+            own: None,
+        }
+    }
+
+    /// Reserve state or Commit state.
+    pub(super) const fn part(&mut self, kind: QosType) -> &mut Part {
+        match kind {
+            QosType::COMMIT => &mut self.commit,
+            _ => &mut self.reserve,
+        }
+    }
+
+    pub(super) fn has_state(&self) -> bool {
+        self.reserve.now.is_some() || self.commit.now.is_some()
+    }
+
+    /// The branches on the side that messages of this direction come from.
+    pub(super) const fn side(&mut self, reverse: bool) -> &mut Vec<Branch> {
+        let [near, far] = &mut self.sides;
+        if reverse { far } else { near }
+    }
+
+    /// Whether a message by this branch comes from a hop of the session. On a side without messages up to now, the first
+    /// one shows the hop.
+    pub(super) fn knows(&mut self, reverse: bool, branch: Branch) -> bool {
+        let side = self.side(reverse);
+        side.is_empty() || side.contains(&branch)
+    }
+
+    /// Enters a branch as the most recent one. The result is the others.
+    pub(super) fn enter(&mut self, reverse: bool, branch: Branch) -> Vec<Branch> {
+        let side = self.side(reverse);
+        side.retain(|one| one.id != branch.id);
+        let others = side.clone();
+        if side.len() >= BRANCHES {
+            side.remove(0);
+        }
+        side.push(branch);
+        others
+    }
+
+    /// The number of the next request: from 1, and 1 again after the largest.
+    pub(super) const fn number(&mut self) -> u32 {
+        let number = self.next_sequence;
+        self.next_sequence = match number.wrapping_add(1) {
+            0 => 1,
+            next => next,
+        };
+        number
+    }
+
+    /// When something is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let parts = self.reserve.levels().chain(self.commit.levels()).map(|level| level.until);
+        let own = self.own.as_ref().map(|own| own.due);
+        // What the other end suggested is kept like a reservation, so that a record never stays.
+        let rest = parts.chain(own).min();
+        rest.or(Some(self.used + self.lifetime))
+    }
+}

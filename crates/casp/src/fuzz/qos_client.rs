@@ -1,0 +1,260 @@
+//! A node with the QoS client that receives any messages and requests in any order.
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::{IfIndex, SessionId, Time};
+use signalbox_resources::config::LinkConfig;
+use signalbox_resources::{Rate, ResourceOutput, Resources};
+
+use crate::clients::qos::{Amount, Config, PROTOCOL, QosClient, QosOutput, QosRequest, Range};
+use crate::engine::{Arrival, Indication, Request, Verdict};
+use crate::wire::FlowId;
+use crate::wire::qos::{Bandwidth, Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
+
+const MAX_SESSIONS: u32 = 16;
+/// Steps of one run.
+const STEPS: usize = 200;
+/// Deadlines in one pause; more are an endless loop.
+const DEADLINES: u32 = 10_000;
+const ETH: IfIndex = IfIndex(2);
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Octets a second of the link.
+const CAPACITY: u64 = 1_000_000;
+
+struct Node {
+    client: QosClient,
+    resources: Resources,
+    now: Time,
+    /// Messages without a verdict.
+    waiting: BTreeSet<u64>,
+    next_id: u64,
+    next_session: u8,
+}
+
+impl Node {
+    fn new(setup: u8) -> Option<Self> {
+        let link =
+            LinkConfig { reservable: "100%".parse().ok()?, ..LinkConfig::new("eth0", Some(Rate(CAPACITY))) };
+        let links = signalbox_resources::Config { links: vec![link], ..Default::default() };
+        let mut resources = Resources::new(links, 0, [1; 32]).ok()?;
+        let config = Config {
+            max_sessions: MAX_SESSIONS,
+            refuse_unsecure: setup & 1 != 0,
+            merge_unauthenticated: setup & 2 != 0,
+            proxy: setup & 4 != 0,
+            ..Config::default()
+        };
+        let interface = Interface {
+            ifindex: ETH,
+            name: "eth0".to_owned(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec![OWN.into()],
+        };
+        resources.interfaces(core::slice::from_ref(&interface));
+        let mut client = QosClient::new(config, [1; 32]);
+        client.interfaces(&[interface]);
+        let (now, waiting) = (Time::from_secs(10), BTreeSet::new());
+        Some(Self { client, resources, now, waiting, next_id: 1, next_session: 100 })
+    }
+
+    /// Takes all outputs; the messaging layer and the kernel do what they are asked.
+    fn drain(&mut self) {
+        loop {
+            let mut lost = Vec::new();
+            while let Some(output) = self.resources.poll() {
+                match output {
+                    ResourceOutput::Install { id, .. } => self.resources.installed(id, Ok(())),
+                    ResourceOutput::Lost { owner, .. } if owner.protocol == PROTOCOL => lost.push(owner.key),
+                    ResourceOutput::Lost { .. }
+                    | ResourceOutput::Reduced { .. }
+                    | ResourceOutput::Remove { .. } => {}
+                }
+            }
+            for key in lost {
+                self.client.lost(self.now, key, &mut self.resources);
+            }
+            let mut named = None;
+            match self.client.poll() {
+                None => return,
+                Some(QosOutput::Event { .. }) => {}
+                Some(QosOutput::RouteLookup { id, query }) => {
+                    let local = query.dst == IpAddr::from(OWN);
+                    let route = Route { ifindex: ETH, src: OWN.into(), gateway: None, mtu: 1500, local };
+                    let unreachable = query.dst_port == Some(3);
+                    let result = if unreachable { Err(NoRoute::Unreachable) } else { Ok(route) };
+                    self.client.route(self.now, id, result, &mut self.resources);
+                }
+                Some(QosOutput::Request(Request::Verdict { id, verdict })) => {
+                    assert!(self.waiting.remove(&id), "a second verdict");
+                    if let Verdict::Replace(data) = verdict {
+                        assert!(QosMessage::parse(data).is_ok(), "what goes on can be read");
+                    }
+                }
+                Some(QosOutput::Request(Request::Send(send))) => {
+                    if let Some(data) = send.data {
+                        assert!(QosMessage::parse(data).is_ok(), "what is sent can be read");
+                    }
+                    named = send.session.is_none().then_some(send.tag);
+                }
+                Some(QosOutput::Request(_)) => {}
+            }
+            if let Some(tag) = named {
+                self.next_session = self.next_session.wrapping_add(1);
+                let opened = Indication::Opened { tag, session: SessionId([self.next_session; 16]) };
+                self.client.indication(self.now, &opened, &mut self.resources);
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.waiting.is_empty(), "a message without verdict");
+        assert!(self.client.sessions() <= MAX_SESSIONS);
+        let reserved: u64 = self.resources.links().map(|link| link.reserved).sum();
+        assert!(reserved <= CAPACITY, "{reserved} are booked");
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..DEADLINES {
+            let Some(next) = self.client.next_deadline().filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            self.client.timer(self.now, &mut self.resources);
+            self.drain();
+        }
+        panic!("the timers make no progress");
+    }
+
+    fn arrive(&mut self, [what, which, more]: [u8; 3], data: &[u8]) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.waiting.insert(id);
+        let arrival = Arrival {
+            id,
+            session: SessionId([which & 7; 16]),
+            flow: flow(which >> 3),
+            reverse: what & 1 != 0,
+            tear_down: false,
+            unsecure: what & 2 != 0,
+            ttd: 60,
+            hops: more >> 4,
+            peer: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2 + (more & 3))),
+            identity: None,
+            branch: u16::from(more & 3),
+            last: what & 4 != 0,
+            timeout: u32::from(more) + 1,
+            data,
+        };
+        self.client.indication(self.now, &Indication::Received(arrival), &mut self.resources);
+        self.drain();
+    }
+}
+
+fn flow(number: u8) -> FlowId {
+    let dst = if number & 4 == 0 { Ipv4Addr::new(10, 8, 0, 7) } else { OWN };
+    let (src, dst_port) = (Ipv4Addr::new(10, 9, 0, 1), u16::from(number & 3));
+    FlowId::V4Ports { src, dst, src_port: 1, dst_port, protocol: 17 }
+}
+
+fn range(number: u8) -> Range {
+    let rate = |steps: u8| Amount::Rate(f32::from(steps) * 50_000.0 + 1.0);
+    let least = number & 15;
+    Range { least: rate(least), most: rate(least.saturating_add(number >> 4)) }
+}
+
+/// A message with these choices.
+fn message([what, which, more]: [u8; 3]) -> Vec<u8> {
+    let mut message = QosMessage::new(QosType(what & 7), flow(which >> 3));
+    message.flags = QosFlags::from_octet(more);
+    message.sequence = message.kind.is_request().then_some(u32::from(more & 15));
+    message.echo = (what & 8 != 0 || !message.kind.is_request()).then_some(u32::from(which & 15));
+    message.age = (what & 16 == 0).then_some(u64::from(which & 3));
+    message.version = Some(QosVersion(u32::from(what >> 7)));
+    message.version = (what & 32 == 0).then_some(QosVersion::BANDWIDTH).or(message.version);
+    let (Amount::Rate(lower), Amount::Rate(upper)) = (range(more).least, range(more).most) else {
+        return Vec::new();
+    };
+    message.bandwidth = Some(Bandwidth { upper, lower });
+    message.partial = (what & 64 != 0 || message.kind == QosType::ERROR)
+        .then(|| Partial { failures_allowed: 1, ..Partial::default() });
+    message.error_node = (message.kind == QosType::ERROR).then_some(OWN.into());
+    message.error = (message.kind == QosType::ERROR).then_some((QosErrorCode::BELOW_MINIMUM, 0));
+    let mut octets = Vec::new();
+    // What cannot be composed is a message without octets.
+    let _ = message.encode(&mut octets);
+    octets
+}
+
+/// Plays a run that the octets describe: four for each step.
+///
+/// # Panics
+/// If a message gets no verdict or two, more is booked than the link has, or something stays for ever.
+pub fn casp_qos_client(octets: &[u8]) {
+    let Some((setup, steps)) = octets.split_first() else { return };
+    let Some(mut node) = Node::new(*setup) else { return };
+    for step in steps.chunks_exact(4).take(STEPS) {
+        let [action, what, which, more] = *step else { return };
+        let (now, id) = (node.now, u64::from(which & 7));
+        let Node { client, resources, .. } = &mut node;
+        match action & 7 {
+            0 => node.wait(Duration::from_millis(u64::from(what) * 400 + u64::from(more))),
+            1 => {
+                let request = QosRequest {
+                    flow: flow(which >> 3),
+                    session: (what & 1 != 0).then_some(SessionId([which & 7; 16])),
+                    range: range(more),
+                    at_once: what & 2 != 0,
+                    partial: (what & 4 != 0).then_some((1, 1)),
+                };
+                if what & 8 == 0 {
+                    client.reserve(now, id, &request, resources);
+                } else {
+                    client.query(now, id, &request, resources);
+                }
+            }
+            2 if what & 1 == 0 => client.change(now, id, range(more), resources),
+            2 => client.release(now, id, resources),
+            3 => {
+                // A session of this node, or of another one.
+                let number = if what & 1 == 0 { which & 7 } else { 101 + (which & 7) };
+                let (session, flow) = (SessionId([number; 16]), flow(which >> 3));
+                let indication = match more & 3 {
+                    0 => Indication::Ended { session, flow, torn_down: what & 2 != 0 },
+                    1 => Indication::Undelivered { session, flow },
+                    2 => Indication::Error { session, flow, code: crate::wire::ErrorCode(1) },
+                    _ => Indication::Branch { session, flow, previous: what & 2 != 0, id: 0, ended: true },
+                };
+                client.indication(now, &indication, resources);
+            }
+            4 => {
+                let first = resources.reservations().next().map(|one| one.grant);
+                if let Some(grant) = first {
+                    resources.delete(grant);
+                }
+            }
+            5 => {
+                let octets = message([what, which, more]);
+                let raw = octets.get(usize::from(which)..).unwrap_or_default();
+                node.arrive([action >> 3, which, more], raw);
+            }
+            _ => node.arrive([action >> 3, which, more], &message([what, which, more])),
+        }
+        node.drain();
+        node.check();
+    }
+    for id in 0..8 {
+        let Node { client, resources, now, .. } = &mut node;
+        client.release(*now, id, resources);
+        node.drain();
+    }
+    node.wait(Duration::from_secs(2000));
+    assert_eq!(node.client.sessions(), 0, "sessions stay");
+    assert_eq!(node.resources.reservations().count(), 0, "reservations stay");
+}

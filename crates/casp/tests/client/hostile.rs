@@ -1,0 +1,74 @@
+//! Bounds: what a peer can make a node keep.
+
+use signalbox_casp::clients::qos::{Config, Range};
+use signalbox_casp::wire::qos::QosType;
+use signalbox_core::SessionId;
+
+use crate::rig::{Packet, Rig, mbit};
+
+/// One source cannot fill the table of sessions.
+#[test]
+fn sessions_have_fair_shares() {
+    let mut rig = Rig::with(3, Config { max_sessions: 100, ..Config::default() });
+    let request = rig.request(Range::only(mbit(0.001)));
+    rig.reserve(0, 1, &request);
+    let reserve = rig.last(1, QosType::RESERVE);
+    for n in 10..200 {
+        let session = SessionId([n; 16]);
+        rig.inject(Packet { session, ..reserve.clone() });
+    }
+    assert!(rig.nodes[1].client.sessions() <= 76, "{}", rig.nodes[1].client.sessions());
+    assert!(rig.nodes[1].client.counters().sessions_full > 100);
+    // What failed keeps nothing for longer than a lifetime.
+    rig.release(0, 1);
+    rig.wait(core::time::Duration::from_secs(400));
+    assert_eq!(rig.nodes[1].client.sessions(), 0);
+}
+
+/// Branches of a session are bounded.
+#[test]
+fn branches_are_bounded() {
+    let mut rig = Rig::with(3, Config { merge_unauthenticated: true, ..Config::default() });
+    let request = rig.request(Range::only(mbit(1.0)));
+    rig.reserve(0, 1, &request);
+    let reserve = rig.last(1, QosType::RESERVE);
+    for branch in 1..100 {
+        rig.inject(Packet { branch, ..reserve.clone() });
+    }
+    assert_eq!((rig.booked(1), rig.given(1)), (1.0, 1.0));
+    assert_eq!(rig.nodes[1].client.sessions(), 1);
+}
+
+/// The octets of any message, cut at each length and changed at each place: no panic, and nothing is booked that no
+/// session has.
+#[test]
+fn damaged_messages_do_no_harm() {
+    let mut rig = Rig::new(3);
+    let request = rig.request(Range::only(mbit(1.0)));
+    rig.reserve(0, 1, &request);
+    let all = rig.seen.clone();
+    for packet in all {
+        for at in 0..packet.data.len() {
+            let mut changed = packet.clone();
+            changed.data[at] ^= 0x41;
+            rig.inject(changed);
+            rig.inject(Packet { data: packet.data[..at].to_vec(), ..packet.clone() });
+        }
+    }
+    rig.wait(core::time::Duration::from_secs(1000));
+    for n in 0..3 {
+        assert!(rig.booked(n) <= 10.0, "node {n}");
+    }
+}
+
+/// Random runs of requests, messages, pauses and losses: each message gets one verdict, no more is booked than there is,
+/// and nothing stays.
+#[test]
+fn random_runs_leave_nothing() {
+    let mut rng = signalbox_core::Random::from_number(5971);
+    for _ in 0..300 {
+        let mut octets = vec![0; 801];
+        rng.fill(&mut octets);
+        signalbox_casp::fuzz::casp_qos_client(&octets);
+    }
+}

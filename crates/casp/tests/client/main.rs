@@ -1,0 +1,10 @@
+//! The QoS client at the nodes of a path, over a messaging layer that the test plays.
+
+mod errors;
+mod flows;
+mod hostile;
+mod path;
+mod range;
+mod reroute;
+mod rig;
+mod timers;

@@ -1,0 +1,446 @@
+//! A path of nodes with the QoS client. The first one is the source of the data, the last one their destination; each has
+//! an interface of 10 Mbit/s towards the next one, of which all can be reserved.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_casp::clients::qos::{
+    Amount, Config, PROTOCOL, QosClient, QosEvent, QosOutput, QosRequest, Range,
+};
+use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
+use signalbox_casp::wire::FlowId;
+use signalbox_casp::wire::qos::{Bandwidth, Flowspec, QosErrorCode, QosMessage, QosType, QosVersion};
+use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::traffic::{Reservation, ReservationId};
+use signalbox_core::{IfIndex, SessionId, Time};
+use signalbox_resources::config::LinkConfig;
+use signalbox_resources::{Rate, ResourceOutput, Resources};
+
+pub(crate) const ETH: IfIndex = IfIndex(2);
+/// One Mbit/s in octets a second.
+pub(crate) const MBIT: f32 = 125_000.0;
+/// Lifetime of the sessions of the messaging layer, seconds.
+pub(crate) const LIFETIME: u32 = 90;
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// The address of node `n`.
+pub(crate) fn at(n: usize) -> IpAddr {
+    ip(&format!("10.0.{n}.1"))
+}
+
+/// The flow from the first of `nodes` nodes to the last one.
+pub(crate) fn flow(nodes: usize) -> FlowId {
+    to_port(nodes, 600)
+}
+
+/// The same to another port.
+pub(crate) fn to_port(nodes: usize, dst_port: u16) -> FlowId {
+    let v4 = |n| match at(n) {
+        IpAddr::V4(v4) => v4,
+        IpAddr::V6(_) => unreachable!(),
+    };
+    FlowId::V4Ports { src: v4(0), dst: v4(nodes - 1), src_port: 5000, dst_port, protocol: 17 }
+}
+
+pub(crate) fn mbit(mbit: f32) -> Amount {
+    Amount::Rate(mbit * MBIT)
+}
+
+pub(crate) fn flowspec(mbit: f32) -> Flowspec {
+    Flowspec {
+        rate: mbit * MBIT,
+        bucket: 3000.0,
+        peak: f32::INFINITY,
+        min_policed: 64,
+        max_packet: 1500,
+        guaranteed: None,
+    }
+}
+
+pub(crate) fn between(least: f32, most: f32) -> Range {
+    Range { least: mbit(least), most: mbit(most) }
+}
+
+/// Writes a rate into a request.
+pub(crate) fn with_rate(message: &mut QosMessage<'_>, mbit: f32) {
+    message.version = Some(QosVersion::BANDWIDTH);
+    message.bandwidth = Some(Bandwidth { upper: mbit * MBIT, lower: mbit * MBIT });
+}
+
+/// A message that is under way.
+#[derive(Debug, Clone)]
+pub(crate) struct Packet {
+    pub(crate) session: SessionId,
+    pub(crate) flow: FlowId,
+    pub(crate) reverse: bool,
+    /// The node that gets it.
+    pub(crate) to: usize,
+    pub(crate) from: usize,
+    pub(crate) hops: u8,
+    pub(crate) branch: u16,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Packet {
+    pub(crate) fn message(&self) -> QosMessage<'_> {
+        QosMessage::parse(&self.data).unwrap()
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) client: QosClient,
+    pub(crate) resources: Resources,
+    /// What the kernel has.
+    pub(crate) installed: BTreeMap<ReservationId, Reservation>,
+    pub(crate) events: Vec<(u64, QosEvent)>,
+    /// Branches of which the client keeps the old ones.
+    pub(crate) kept: u32,
+    pub(crate) torn_down: u32,
+    /// Messages that wait for a verdict.
+    held: BTreeMap<u64, Packet>,
+}
+
+pub(crate) struct Rig {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) now: Time,
+    /// Messages that arrived, in order: the type, and the node that got it.
+    pub(crate) seen: Vec<Packet>,
+    /// Messages to this node are lost.
+    pub(crate) deaf: Option<usize>,
+    pub(crate) unsecure: bool,
+    pub(crate) no_route: bool,
+    /// Tag of the last request that a node sent.
+    pub(crate) last_tag: u64,
+    queue: VecDeque<Packet>,
+    next_id: u64,
+    next_session: u8,
+}
+
+impl Rig {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self::with(nodes, Config::default())
+    }
+
+    pub(crate) fn with(nodes: usize, config: Config) -> Self {
+        let links = || {
+            let all = LinkConfig {
+                reservable: "100%".parse().unwrap(),
+                ..LinkConfig::new("eth0", Some(Rate(1_250_000)))
+            };
+            signalbox_resources::Config { links: vec![all], ..signalbox_resources::Config::default() }
+        };
+        let node = |n: usize| {
+            let mut resources = Resources::new(links(), 0, [1; 32]).unwrap();
+            let interface = Interface {
+                ifindex: ETH,
+                name: "eth0".to_owned(),
+                up: true,
+                mtu: 1500,
+                tunnel: false,
+                addresses: vec![at(n)],
+            };
+            resources.interfaces(std::slice::from_ref(&interface));
+            let mut client = QosClient::new(config, [u8::try_from(n).unwrap(); 32]);
+            client.interfaces(&[interface]);
+            client.set_wall_clock(1_700_000_000_000_000);
+            Node {
+                client,
+                resources,
+                installed: BTreeMap::new(),
+                events: Vec::new(),
+                kept: 0,
+                torn_down: 0,
+                held: BTreeMap::new(),
+            }
+        };
+        Self {
+            nodes: (0..nodes).map(node).collect(),
+            now: Time::from_secs(10),
+            seen: Vec::new(),
+            deaf: None,
+            unsecure: false,
+            no_route: false,
+            last_tag: 0,
+            queue: VecDeque::new(),
+            next_id: 1,
+            next_session: 1,
+        }
+    }
+
+    /// A request of the first node to the last one.
+    pub(crate) fn request(&self, range: Range) -> QosRequest {
+        QosRequest { flow: flow(self.nodes.len()), session: None, range, at_once: false, partial: None }
+    }
+
+    pub(crate) fn reserve(&mut self, node: usize, id: u64, request: &QosRequest) {
+        let Node { client, resources, .. } = &mut self.nodes[node];
+        client.reserve(self.now, id, request, resources);
+        self.run();
+    }
+
+    pub(crate) fn query(&mut self, node: usize, id: u64, request: &QosRequest) {
+        let Node { client, resources, .. } = &mut self.nodes[node];
+        client.query(self.now, id, request, resources);
+        self.run();
+    }
+
+    pub(crate) fn change(&mut self, node: usize, id: u64, range: Range) {
+        let Node { client, resources, .. } = &mut self.nodes[node];
+        client.change(self.now, id, range, resources);
+        self.run();
+    }
+
+    pub(crate) fn release(&mut self, node: usize, id: u64) {
+        let Node { client, resources, .. } = &mut self.nodes[node];
+        client.release(self.now, id, resources);
+        self.run();
+    }
+
+    /// A reservation of the first node that stands.
+    pub(crate) fn standing(nodes: usize, range: Range) -> Self {
+        let mut rig = Self::new(nodes);
+        let request = rig.request(range);
+        rig.reserve(0, 1, &request);
+        assert!(
+            matches!(rig.nodes[0].events.last(), Some((1, QosEvent::Committed { .. }))),
+            "{:?}",
+            rig.nodes[0].events
+        );
+        rig.clear();
+        rig
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.seen.clear();
+        self.nodes.iter_mut().for_each(|node| node.events.clear());
+    }
+
+    /// Gives a message of a peer to a node.
+    pub(crate) fn inject(&mut self, packet: Packet) {
+        self.queue.push_back(packet);
+        self.run();
+    }
+
+    pub(crate) fn indicate(&mut self, node: usize, indication: &Indication<'_>) {
+        let Node { client, resources, .. } = &mut self.nodes[node];
+        client.indication(self.now, indication, resources);
+        self.run();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..100_000 {
+            let next = self.nodes.iter().filter_map(|node| node.client.next_deadline()).min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            for node in &mut self.nodes {
+                node.client.timer(self.now, &mut node.resources);
+            }
+            self.run();
+        }
+        panic!("the timers make no progress");
+    }
+
+    /// Carries messages until none is left.
+    pub(crate) fn run(&mut self) {
+        loop {
+            for n in 0..self.nodes.len() {
+                while self.drain(n) {}
+            }
+            let Some(packet) = self.queue.pop_front() else { return };
+            self.deliver(packet);
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let n = packet.to;
+        if self.deaf == Some(n) {
+            return;
+        }
+        self.seen.push(packet.clone());
+        let id = self.next_id;
+        self.next_id += 1;
+        let last = if packet.reverse { n == 0 } else { n + 1 == self.nodes.len() };
+        let arrival = Arrival {
+            id,
+            session: packet.session,
+            flow: packet.flow,
+            reverse: packet.reverse,
+            tear_down: false,
+            unsecure: self.unsecure,
+            ttd: 60,
+            hops: packet.hops,
+            peer: at(packet.from),
+            identity: None,
+            branch: packet.branch,
+            last,
+            timeout: LIFETIME,
+            data: &packet.data,
+        };
+        let node = &mut self.nodes[n];
+        node.client.indication(self.now, &Indication::Received(arrival), &mut node.resources);
+        node.held.insert(id, packet);
+    }
+
+    /// Takes one output of a node. False: there is none.
+    fn drain(&mut self, n: usize) -> bool {
+        self.kernel(n);
+        let (count, no_route, now) = (self.nodes.len(), self.no_route, self.now);
+        let Node { client, resources, events, kept, torn_down, held, .. } = &mut self.nodes[n];
+        let Some(output) = client.poll() else { return false };
+        match output {
+            QosOutput::Event { id, event } => events.push((id, event)),
+            QosOutput::RouteLookup { id, query } => {
+                let route =
+                    Route { ifindex: ETH, src: at(n), gateway: None, mtu: 1500, local: query.dst == at(n) };
+                let result = if no_route { Err(NoRoute::Unreachable) } else { Ok(route) };
+                client.route(now, id, result, resources);
+            }
+            QosOutput::Request(Request::KeepBranches { .. }) => *kept += 1,
+            QosOutput::Request(Request::Send(send)) => {
+                let Some(data) = send.data else {
+                    assert!(send.tear_down);
+                    *torn_down += 1;
+                    return true;
+                };
+                let to = if send.reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < count) };
+                let (tag, flow, reverse, branch) = (send.tag, send.flow, send.reverse, send.branch);
+                let (named, data) = (send.session, data.to_vec());
+                self.last_tag = tag;
+                let session = named.unwrap_or_else(|| {
+                    self.next_session += 1;
+                    SessionId([self.next_session; 16])
+                });
+                if named.is_none() {
+                    client.indication(now, &Indication::Opened { tag, session }, resources);
+                }
+                if let Some(to) = to {
+                    let branch = branch.unwrap_or(0);
+                    self.queue.push_back(Packet {
+                        session,
+                        flow,
+                        reverse,
+                        to,
+                        from: n,
+                        hops: 1,
+                        branch,
+                        data,
+                    });
+                } else {
+                    client.indication(now, &Indication::Undelivered { session, flow }, resources);
+                }
+            }
+            QosOutput::Request(Request::Verdict { id, verdict }) => {
+                let packet = held.remove(&id).expect("one verdict for each message");
+                let data = match verdict {
+                    Verdict::Consume => return true,
+                    Verdict::Forward => packet.data.clone(),
+                    Verdict::Replace(data) => data.to_vec(),
+                };
+                let to = if packet.reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < count) };
+                let to = to.expect("the last node ends the message");
+                self.queue.push_back(Packet {
+                    to,
+                    from: n,
+                    hops: packet.hops + 1,
+                    data,
+                    branch: 0,
+                    ..packet
+                });
+            }
+            QosOutput::Request(other) => panic!("{other:?}"),
+        }
+        true
+    }
+
+    /// The kernel of a node.
+    fn kernel(&mut self, n: usize) {
+        let Node { client, resources, installed, .. } = &mut self.nodes[n];
+        let mut lost = Vec::new();
+        while let Some(output) = resources.poll() {
+            match output {
+                ResourceOutput::Install { id, reservation } => {
+                    installed.insert(id, reservation.clone());
+                    resources.installed(id, Ok(()));
+                }
+                ResourceOutput::Remove { id } => drop(installed.remove(&id)),
+                ResourceOutput::Lost { owner, .. } if owner.protocol == PROTOCOL => lost.push(owner.key),
+                ResourceOutput::Lost { .. } | ResourceOutput::Reduced { .. } => {}
+            }
+        }
+        for key in lost {
+            client.lost(self.now, key, resources);
+        }
+    }
+
+    /// Mbit/s that are booked at node `n`.
+    pub(crate) fn booked(&self, n: usize) -> f64 {
+        let booked: u64 = self.nodes[n].resources.links().map(|link| link.reserved).sum();
+        (booked as f64 / 125_000.0 * 100.0).round() / 100.0
+    }
+
+    /// Mbit/s that flows have at node `n`.
+    pub(crate) fn given(&self, n: usize) -> f64 {
+        let given: u64 = self.nodes[n].installed.values().map(|one| one.traffic.rate).sum();
+        (given as f64 / 125_000.0 * 100.0).round() / 100.0
+    }
+
+    /// Types of the messages that arrived at node `n`.
+    pub(crate) fn kinds(&self, n: usize) -> Vec<QosType> {
+        self.seen.iter().filter(|one| one.to == n).map(|one| one.message().kind).collect()
+    }
+
+    /// The last message of a type that arrived at node `n`.
+    pub(crate) fn last(&self, n: usize, kind: QosType) -> Packet {
+        let of = |one: &&Packet| one.to == n && one.message().kind == kind;
+        self.seen.iter().rev().find(of).cloned().unwrap_or_else(|| panic!("no {kind} at {n}"))
+    }
+
+    pub(crate) fn events(&self, n: usize) -> Vec<QosEvent> {
+        self.nodes[n].events.iter().map(|(_, event)| event.clone()).collect()
+    }
+
+    /// The error that the user of node `n` got.
+    pub(crate) fn refused(&self, n: usize) -> (QosErrorCode, u16) {
+        match self.events(n).last() {
+            Some(QosEvent::Refused { code, detail, .. }) => (*code, *detail),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Takes Mbit/s of node `n` for others.
+    pub(crate) fn occupy(&mut self, n: usize, mbit: f32) {
+        use signalbox_core::node::Prefix;
+        use signalbox_core::traffic::{FlowFilter, TrafficSpec};
+        use signalbox_resources::{GrantRequest, Owner, Requester};
+        let rate = format!("{}", (mbit * MBIT).round()).parse().unwrap();
+        let traffic = TrafficSpec { rate, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
+        let filter = FlowFilter::between(Prefix::host(ip("192.0.2.1")), Prefix::host(ip("192.0.2.2")));
+        let owner = Owner { protocol: signalbox_core::ReserverId(240), key: 1 };
+        let ask = GrantRequest::new(owner, Requester::at(ip("192.0.2.1")), ETH, filter, traffic);
+        self.nodes[n].resources.admit(self.now, &ask).unwrap();
+        self.run();
+    }
+
+    /// A message of the QoS client as a packet to node `to`.
+    pub(crate) fn packet(
+        &self,
+        to: usize,
+        from: usize,
+        session: SessionId,
+        message: &QosMessage<'_>,
+    ) -> Packet {
+        let mut data = Vec::new();
+        message.encode(&mut data).unwrap();
+        let flow = flow(self.nodes.len());
+        Packet { session, flow, reverse: from > to, to, from, hops: 1, branch: 0, data }
+    }
+}
