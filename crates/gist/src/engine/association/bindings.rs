@@ -101,10 +101,18 @@ impl Gist {
         if let Some(after) = table.bindings.get_mut(next as usize) {
             after.prev = place;
         }
-        // GIST-4.4.5-07: reliable messages over the old association must arrive first.
-        if let Some(old) = old.filter(|old| old.reliable && old.association != NONE) {
+        // GIST-4.4.5-07: reliable messages over the old association must arrive first. Where the route has changed, the old
+        // peer is another one: it takes no further messages, and may be unreachable.
+        if let Some(old) = old.filter(|old| old.reliable && old.association != NONE)
+            && !self.have_different_peers(old.association, index)
+        {
             self.hold_until_drained(key, direction, old.association);
         }
+    }
+
+    fn have_different_peers(&self, one: u32, other: u32) -> bool {
+        let peer = |index| self.associations.get(index).and_then(|association| association.peer.as_ref());
+        peer(one).zip(peer(other)).is_some_and(|(one, other)| one.identity != other.identity)
     }
 
     /// Unbinds a direction of a session from its association; with `forget` it leaves connection mode.

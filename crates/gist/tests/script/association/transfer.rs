@@ -3,7 +3,7 @@
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::{Direction, NslpId};
 use signalbox_gist::engine::{AssociationState, Config, Input, Transport};
-use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message, MessageType};
+use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message, MessageType, Nli};
 
 use super::kit::*;
 use crate::rig::*;
@@ -391,6 +391,39 @@ fn a_session_moves_when_its_old_association_is_drained() {
         rig.status();
     }
     rig.quiet();
+    assert_eq!(rig.held(old).unwrap().sessions, 0);
+}
+
+/// A changed route leads to another peer: messages to it do not wait for the former one, which may be unreachable.
+#[test]
+fn another_peer_does_not_wait_for_the_former_one() {
+    let mut rig = Rig::with(tcp_only());
+    let old = rig.associated();
+    let gateway = Some(ip("10.2.0.3"));
+    rig.route = Some(Ok(signalbox_core::node::Route { gateway, ..ROUTE }));
+    rig.handle(Input::RouteChanged(signalbox_core::node::Prefix { addr: ip(DST), len: 32 }));
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Tentative));
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.respond_with(&query, |m| {
+        m.header.s = false; // it comes from `DOWN` nevertheless
+        let (proposal, configuration) = peer_tcp();
+        m.nli = Some(Nli { validity_ms: 40_000_000, ..nli(b"new", "10.2.0.3") });
+        (m.stack_proposal, m.stack_configuration) = (Some(proposal), Some(configuration));
+    });
+    let new = core::iter::repeat_with(|| rig.next()).find_map(|(_, out)| match out {
+        Out::Opened(channel, ..) => Some(channel),
+        _ => None,
+    });
+    let new = new.unwrap();
+    rig.out.clear();
+    rig.reliably(b"next", own());
+    rig.connected(new);
+    let over =
+        rig.out.drain(..).filter_map(|(_, out)| if let Out::Over(over) = out { Some(over) } else { None });
+    let sent: Vec<_> = over.filter(|over| over.channel == new).collect();
+    let kinds: Vec<_> = sent.iter().map(|over| over.message().header.kind).collect();
+    assert_eq!(kinds, [MessageType::CONFIRM, MessageType::DATA]);
+    assert_eq!(sent[1].message().nslp_data, Some(&b"next"[..]));
     assert_eq!(rig.held(old).unwrap().sessions, 0);
 }
 
