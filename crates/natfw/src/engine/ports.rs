@@ -1,7 +1,8 @@
 //! External ports of a NAT: which are free, and which host inside has which.
 //!
 //! Ports are kept in pairs (an even one and the following), so that a host can have two ports in a row (RFC 5973
-//! §4.2.4). Pairs are drawn in a random order: nobody can guess the next port.
+//! §4.2.4). Pairs are drawn in a random order: nobody can guess the next port. A port at an end of the range whose pair is
+//! not in the range is given alone.
 
 use core::net::IpAddr;
 
@@ -48,24 +49,31 @@ pub(super) struct Ports {
 pub(super) struct NoPort;
 
 impl Ports {
-    /// The ports from `first` to `last` that are whole pairs.
+    /// The ports from `first` to `last`, without 0.
     pub(super) fn new(first: u16, last: u16, rng: &mut Random) -> Self {
+        let range = first.max(1)..=last;
         let mut pairs: Vec<u16> =
-            (first..=last).filter(|port| port % 2 == 0 && *port > 0 && *port < last).collect();
+            range.clone().filter(|port| port % 2 == 0 && range.contains(&(port | 1))).collect();
         for at in (1..pairs.len()).rev() {
             let other = usize::try_from(rng.range(0..at as u64 + 1)).unwrap_or(0);
             pairs.swap(at, other);
         }
-        let most = u32::try_from(pairs.len() * 2).unwrap_or(0);
-        Self {
+        let singles: Vec<u16> = range.clone().filter(|port| !range.contains(&(port ^ 1))).collect();
+        let most = u32::try_from(range.len()).unwrap_or(0);
+        let mut ports = Self {
             pairs,
-            singles: Vec::new(),
+            singles: singles.clone(),
             used: vec![0; 1 << 10].into(),
             leases: Slab::new(most),
             by_inside: Index::new(),
             hasher: KeyedHasher::new(rng),
             shares: Shares::new(most.max(1), KeyedHasher::new(rng)),
+        };
+        // The neighbour of a port that is given alone is never free.
+        for port in singles {
+            ports.set_used(port ^ 1, true);
         }
+        ports
     }
 
     /// A lease for the end of a flow: the one that it has, or a new one. The caller holds it until it calls
@@ -200,6 +208,25 @@ mod tests {
         let greedy = (0..999).filter(|n| ports.acquire(inside(1, *n, false)).is_ok()).count();
         assert_eq!(greedy, 192, "three quarters");
         assert!(ports.acquire(inside(2, 1, false)).is_ok());
+    }
+
+    #[test]
+    fn a_range_is_used_to_its_ends() {
+        for (first, last) in [(40000, 40000), (40001, 40001), (1, 2), (40001, 40004), (65534, 65535), (0, 1)]
+        {
+            let mut ports = ports(first, last);
+            for _ in 0..2 {
+                let hosts = 1..=u8::MAX;
+                let held: Vec<_> =
+                    hosts.filter_map(|host| ports.acquire(inside(host, 5000, false)).ok()).collect();
+                let given: BTreeSet<u16> = held.iter().map(|(_, port)| *port).collect();
+                assert_eq!(held.len(), given.len());
+                assert_eq!(given, (first.max(1)..=last).collect());
+                held.into_iter().for_each(|(key, _)| ports.release(key));
+            }
+        }
+        assert_eq!(ports(1, 0).limit(), 0);
+        assert!(ports(40001, 40002).acquire(inside(1, 5000, true)).is_err(), "no two ports in a row");
     }
 
     proptest! {
