@@ -65,7 +65,7 @@ impl Natfw {
         }
         if message.deletes() {
             self.on_deletion(key, received, message, msn, resources);
-        } else if same_flow {
+        } else if same_flow && same_peer {
             self.on_refresh(key, received, message, msn);
         } else {
             self.on_update(key, received, message, msn, asked, resources);
@@ -143,8 +143,8 @@ impl Natfw {
         self.proceed(key, received, message);
     }
 
-    /// A request with the same session for another flow (§3.10). It is judged like an initial one, and replaces the rule
-    /// when it succeeds.
+    /// A request with the same session for another flow (§3.10), or of another peer (§3.9). It is judged like an initial one,
+    /// and replaces the rule when it succeeds. The rule stays if it is the same one.
     fn on_update(
         &mut self,
         key: Key,
@@ -160,6 +160,14 @@ impl Natfw {
                 return self.refuse(received, msn, info, object, lifetime);
             }
         };
+        if let Some(session) = self.sessions.get_mut(key).filter(|session| session.asked == asked)
+            && session.plan.is_like(&plan)
+        {
+            let mut former = plan;
+            core::mem::swap(&mut session.plan.passage, &mut former.passage);
+            self.undo(former, resources);
+            return self.on_refresh(key, received, message, msn);
+        }
         self.unreserve(key);
         let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
         let old = core::mem::replace(&mut session.plan, plan);

@@ -120,6 +120,15 @@ impl Plan {
             reserved: None,
         }
     }
+
+    /// Whether packets and messages are processed in the same way by another plan.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.mri == other.mri
+            && self.terminal == other.terminal
+            && self.lease == other.lease
+            && self.reserved == other.reserved
+            && (self.answers, self.forwards, self.installs) == (other.answers, other.forwards, other.installs)
+    }
 }
 
 /// Who a session belongs to at this node.

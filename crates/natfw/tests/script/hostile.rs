@@ -60,6 +60,41 @@ fn a_session_belongs_to_its_peer() {
     assert_eq!(rig.receive(BEFORE, INSIDE, flow(), &create(3, 0)), [], "the old peer");
 }
 
+/// A peer that is not allowed to open a flow cannot take the session of it over either, although it knows the session.
+#[test]
+fn a_session_is_not_taken_over_by_a_stranger() {
+    let mut rig = Rig::with_rules(boxed(Middlebox::Firewall), |_| {});
+    rig.established(1000);
+    for (msn, lifetime) in [(2, 1000), (9, u32::MAX)] {
+        let data = octets(&create(msn, lifetime));
+        let received = rig.received(OTHER, INSIDE, flow(), &data);
+        let stranger = RecvMessage { peer_address: Some(addr("10.0.1.66")), ..received };
+        assert_eq!(only(rig.indicate(stranger)).message(), error(msn, Info::AUTHORIZATION));
+    }
+    assert_eq!(rig.receive(OTHER, INSIDE, flow(), &create(10, 0)), []);
+    assert_eq!((rig.holes.len(), rig.kernel.len(), rig.resources.passage_count()), (1, 0, 1));
+    // It still belongs to its peer, which has not used these numbers.
+    assert_eq!(only(rig.by_inside(flow(), &create(2, 0))).message(), create(2, 0));
+    assert_eq!((rig.holes.len(), rig.resources.passage_count()), (0, 0));
+}
+
+/// By another peer of the same flow the rule and the external port stay.
+#[test]
+fn a_session_that_moves_to_another_peer_keeps_its_rule() {
+    for middlebox in [Middlebox::Firewall, Middlebox::Nat] {
+        let mut rig = Rig::with(boxed(middlebox));
+        rig.established(1000);
+        let before = rig.holes.clone();
+        let sent = only(rig.receive(OTHER, INSIDE, flow(), &create(2, 1000)));
+        assert_eq!((&rig.holes, rig.kernel.len()), (&before, 0));
+        only(rig.answer(&sent, &success(2, 1000)));
+        assert_eq!((&rig.holes, rig.resources.passage_count()), (&before, 1));
+        only(rig.receive(OTHER, INSIDE, flow(), &create(3, 0)));
+        let ports = rig.natfw.tables()[1].size;
+        assert_eq!((rig.holes.len(), rig.resources.passage_count(), ports), (0, 0, 0));
+    }
+}
+
 /// NATFW-3.3-01, NATFW-3.3-03, NATFW-4.1-05
 #[test]
 fn a_malformed_request_is_refused_and_not_sent_on() {
