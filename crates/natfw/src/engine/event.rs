@@ -96,6 +96,8 @@ pub enum Refusal {
     Address,
     /// Ports without a protocol, or a second port without ports.
     Ports,
+    /// Senders with IPv6 addresses, in a message that has no place for them: that of the loose-end method.
+    Senders,
     /// More than 255 types of ICMP messages, or types of another protocol.
     IcmpTypes,
     /// The lifetime is 0 or too long.
@@ -111,6 +113,9 @@ impl fmt::Display for Refusal {
             Self::NoRoute => "no route to the destination",
             Self::Address => "not two addresses of hosts of one IP version",
             Self::Ports => "ports need a protocol, and a second port needs a port",
+            Self::Senders => {
+                "senders with IPv6 addresses can be named on the reverse path of their packets only (path-coupled)"
+            }
             Self::IcmpTypes => "at most 255 types of ICMP messages",
             Self::Lifetime => "a lifetime of 1 s to 136 years is wanted",
         })

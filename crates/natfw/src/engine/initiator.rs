@@ -283,7 +283,10 @@ fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Resu
     }
     let given = |port: u16| (port != 0).then_some(port);
     let ports = Ports { receiver: given(expose.port), sender: expose.from_port };
-    // §3.7.2: no address if the sender is not known. The object has no IPv6 form; the MRI has the sender then.
+    // §3.7.2: no address if the sender is not known. The object has no IPv6 form; a path-coupled MRI has the sender then.
+    if !expose.path_coupled && from.is_some_and(|from| from.addr.is_ipv6() && from.len > 0) {
+        return Err(Refusal::Senders);
+    }
     let sender = match from {
         Some(Prefix { addr: IpAddr::V4(v4), len }) => (v4, len),
         _ => (core::net::Ipv4Addr::UNSPECIFIED, 0),

@@ -296,6 +296,12 @@ fn what_makes_no_sense_is_refused() {
     );
     assert_eq!(refused(with(Options { icmp_types: vec![0; 256], ..Options::default() })), Refusal::IcmpTypes);
     assert_eq!(refused(Command::Expose(ExposeRequest { protocol: 50, ..expose() })), Refusal::Ports);
+    let senders = Prefix { addr: addr("2001:db8::"), len: 32 };
+    let v6 = ExposeRequest { address: Some(addr("fd00::2")), towards: addr("fd00::1"), ..expose() };
+    let named = ExposeRequest { from: Some(senders), ..v6 };
+    assert_eq!(refused(Command::Expose(named.clone())), Refusal::Senders);
+    let sent = started(&mut Rig::host(), Command::Expose(ExposeRequest { path_coupled: true, ..named }));
+    assert!(matches!(sent.mri, Mri::PathCoupled(flow) if flow.src == senders.addr && flow.src_prefix == 32));
     let mut rig = Rig::host();
     started(&mut rig, Command::Open(open()));
     rig.command(Command::Open(open()));

@@ -105,7 +105,7 @@ fn inward(
 /// The status for a request that the application refuses.
 pub(super) fn refused(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::Address | Refusal::Ports => Wrong::new("open.flow", refusal).into(),
+        Refusal::Address | Refusal::Ports | Refusal::Senders => Wrong::new("open.flow", refusal).into(),
         Refusal::IcmpTypes => Wrong::new("open.icmp_types", refusal).into(),
         Refusal::Lifetime => Wrong::new("open.lifetime_us", refusal).into(),
         Refusal::TooMany => Reason::TableFull.status(refusal),
