@@ -14,6 +14,7 @@ const SUBSYSTEM: u16 = 1; // NFNL_SUBSYS_CTNETLINK
 const CT_GET: u16 = SUBSYSTEM << 8 | 1;
 const CT_DELETE: u16 = SUBSYSTEM << 8 | 2;
 const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_STATUS: u16 = 3;
 const CTA_MARK: u16 = 8;
 const CTA_ID: u16 = 12;
 const CTA_MARK_MASK: u16 = 21;
@@ -26,12 +27,17 @@ const CTA_IP_V6_DST: u16 = 4;
 const CTA_PROTO_NUM: u16 = 1;
 const CTA_PROTO_SRC_PORT: u16 = 2;
 const CTA_PROTO_DST_PORT: u16 = 3;
+/// The other side has answered.
+const SEEN_REPLY: u32 = 1 << 1; // IPS_SEEN_REPLY
 /// Identifier, type and code, of ICMP and of ICMPv6.
 const CTA_PROTO_ICMP: [[u16; 3]; 2] = [[4, 5, 6], [7, 8, 9]];
 
-/// A flow that has our mark.
-struct Marked {
+/// A flow of connection tracking.
+struct Tracked {
     family: u8,
+    /// It has our mark.
+    marked: bool,
+    answered: bool,
     /// The attributes that identify it to the kernel.
     tuple: Vec<u8>,
     id: Vec<u8>,
@@ -62,6 +68,16 @@ impl Flows {
 
     /// Notes the flow that this packet began for deletion, if a pinhole let it in.
     pub(super) fn end(&mut self, tuple: &Tuple) -> io::Result<()> {
+        self.note(tuple, |flow| flow.marked)
+    }
+
+    /// Notes the flow that this packet began for deletion, if no pinhole let it in and it has no answer: it would never get a
+    /// binding, because the kernel decides about the translation of a flow only once.
+    pub(super) fn begin_anew(&mut self, tuple: &Tuple) -> io::Result<()> {
+        self.note(tuple, |flow| !flow.marked && !flow.answered)
+    }
+
+    fn note(&mut self, tuple: &Tuple, wanted: impl Fn(&Tracked) -> bool) -> io::Result<()> {
         let (mark, deletions) = (self.mark, &mut self.deletions);
         let family = if tuple.src.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
         // The kernel marks its one answer as one of several. Only the acknowledgement shows the end.
@@ -70,7 +86,9 @@ impl Flows {
             .attribute(CTA_TUPLE_ORIG | NESTED, &compose(tuple));
         let result = self.connection.transact(|message| {
             // The kernel also finds flows in which this packet is an answer.
-            if let Some(flow) = parse(message, mark).filter(|flow| flow.first == Some(*tuple)) {
+            if let Some(flow) = parse(message, mark).filter(|flow| flow.first == Some(*tuple))
+                && wanted(&flow)
+            {
                 delete(deletions, &flow);
             }
         });
@@ -105,7 +123,9 @@ impl Flows {
     pub(super) fn step(&mut self, keep: impl Fn(&Tuple) -> bool) -> io::Result<()> {
         let (mark, deletions) = (self.mark, &mut self.deletions);
         let result = self.walk.receive(&mut |message: &Message<'_>| {
-            if let Some(flow) = parse(message, mark).filter(|flow| !flow.first.as_ref().is_some_and(&keep)) {
+            if let Some(flow) = parse(message, mark).filter(|flow| !flow.first.as_ref().is_some_and(&keep))
+                && flow.marked
+            {
                 delete(deletions, &flow);
             }
         });
@@ -121,20 +141,27 @@ impl Flows {
     }
 }
 
-fn delete(deletions: &mut Batch, flow: &Marked) {
+fn delete(deletions: &mut Batch, flow: &Tracked) {
     deletions
         .begin(CT_DELETE, 0, &about(flow.family))
         .attribute(CTA_TUPLE_ORIG | NESTED, &flow.tuple)
         .attribute(CTA_ID, &flow.id);
 }
 
-/// The flow of a message, if it has our mark.
-fn parse(message: &Message<'_>, mark: u32) -> Option<Marked> {
+/// The flow of a message.
+fn parse(message: &Message<'_>, mark: u32) -> Option<Tracked> {
     let (fixed, attributes) = message.split::<4>()?;
-    let marked = u32::from_be_bytes(*find(attributes, CTA_MARK)?.first_chunk()?);
+    // The kernel leaves out a mark of 0.
+    let bits = |kind| {
+        find(attributes, kind)
+            .and_then(|value| value.first_chunk())
+            .map_or(0, |bits| u32::from_be_bytes(*bits))
+    };
     let (tuple, id) = (find(attributes, CTA_TUPLE_ORIG)?, find(attributes, CTA_ID)?);
-    (marked & mark == mark).then(|| Marked {
+    Some(Tracked {
         family: fixed[0],
+        marked: bits(CTA_MARK) & mark == mark,
+        answered: bits(CTA_STATUS) & SEEN_REPLY != 0,
         tuple: tuple.to_vec(),
         id: id.to_vec(),
         first: first_packet(tuple),

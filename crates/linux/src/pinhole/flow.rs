@@ -60,6 +60,13 @@ pub(super) struct Action {
     pub(super) destination: Option<Endpoint>,
 }
 
+impl Action {
+    /// Whether an address or a port changes.
+    pub(super) const fn translates(&self) -> bool {
+        self.source.is_some() || self.destination.is_some()
+    }
+}
+
 /// The first packet of a flow, as connection tracking has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tuple {

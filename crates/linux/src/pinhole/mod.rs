@@ -98,6 +98,8 @@ struct Step {
     changes: Vec<(Entry, Change)>,
     /// The flows that no pinhole is open for any more.
     gone: Vec<Flow>,
+    /// The flows that are translated from now on.
+    translated: Vec<Flow>,
     /// The former pinhole of that id.
     former: Option<Held>,
     /// Whether a former process left something for these packets.
@@ -288,7 +290,9 @@ impl Pinholes {
             self.add(part, until - now, stands, &mut changes);
         }
         let inherits = parts.iter().any(|(flow, _)| self.index.is_inherited(flow));
-        Ok(Step { operation: operation.clone(), changes, gone, former, inherits })
+        let new = parts.iter().filter(|part| !old.contains(part) && part.1.translates());
+        let translated = new.map(|(flow, _)| *flow).collect();
+        Ok(Step { operation: operation.clone(), changes, gone, translated, former, inherits })
     }
 
     /// Notes the elements of a part of a pinhole, which may stand already.
@@ -387,6 +391,12 @@ impl Pinholes {
                     }
                 }
                 None => self.walk = true,
+            }
+        }
+        // A flow of any port or sender may stand untranslated until it pauses: a search would visit all flows of the node.
+        for tuple in step.translated.iter().filter_map(Flow::tuple) {
+            if let Err(error) = self.flows.begin_anew(&tuple) {
+                tracing::debug!(%error, "a flow that stood before its binding was not found");
             }
         }
         match (step.operation, step.former) {

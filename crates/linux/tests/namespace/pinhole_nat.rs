@@ -81,6 +81,31 @@ fn a_binding_leads_inside() {
     }
 }
 
+/// A sender that does not wait for the binding: the kernel has its flow already, as one to the router itself. The binding
+/// translates its next packet all the same.
+#[test]
+fn a_flow_that_stood_before_its_binding_is_translated() {
+    let Some((net, mut pinholes)) = nat("early") else { return };
+    for (id, Addresses { a, b }) in families().into_iter().enumerate() {
+        let (external, inside, outside) = (at(outer(b), 45000), at(a, 20230), at(b, 6000));
+        let (server, client) = (bind(&net.a, inside), bind(&net.b, outside));
+        client.send_to(b"early", external).unwrap();
+        let seen = || tracked(&net).lines().filter(|line| line.contains("dport=45000")).count();
+        crate::network::until("the kernel has the flow", || seen() > id);
+        let pinhole =
+            Pinhole { destination: endpoint(inside), ..Pinhole::allow(flow(UDP, outside, external)) };
+        open(&mut pinholes, id as u64, pinhole.clone(), LONG);
+        client.send_to(b"question", external).unwrap();
+        assert_eq!(received(&server, PATIENCE), Some(outside), "{}", tracked(&net));
+        server.send_to(b"answer", outside).unwrap();
+        assert_eq!(received(&client, PATIENCE), Some(external));
+        // A binding that is prolonged does not begin its flows anew.
+        let flows = tracked(&net);
+        open(&mut pinholes, id as u64, pinhole, LONG);
+        assert_eq!(tracked(&net).lines().count(), flows.lines().count());
+    }
+}
+
 /// NATFW-3.1-01: the binding of a flow that leaves has the external address and port that were reserved, before the
 /// operator's own translation; source and destination together are translated too, also with TCP.
 #[test]
