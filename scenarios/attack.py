@@ -393,4 +393,5 @@ def main():
         send(attack(target, *rest), float(seconds), float(rate))
 
 
-main()
+if __name__ == "__main__":
+    main()
