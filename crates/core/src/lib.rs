@@ -10,6 +10,7 @@
 //! * [`traffic`] is a reservation and [`pinhole`] a passage through a firewall or NAT, as the kernel implements them.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: with small ids, with growth
 //!   that copies no records, and without allocation per message.
+//! * [`handover`] is what a node that ends leaves to the node that starts in its place.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
 //! * [`shares`] limits what one source takes of a table or of a rate.
 //! * [`counter`] and [`metrics`] are the counters of engines, and the names by which monitoring systems see them.
@@ -42,6 +43,7 @@ pub mod bucket;
 pub mod changes;
 pub mod counter;
 pub mod entry;
+pub mod handover;
 pub mod id;
 pub mod index;
 pub mod intern;

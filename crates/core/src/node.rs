@@ -168,6 +168,9 @@ pub enum InputOf<O, L, X, C> {
         /// Whether the kernel has it as requested. If it has not, the previous pinhole of that id stays.
         result: Result<(), PinholeError>,
     },
+    /// What the node that ran before in this place left ([`crate::handover`]). It comes at most once, after the first
+    /// [`InputOf::Interfaces`].
+    Handover(#[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))] O),
     /// A command from a user of the node.
     Command(C),
 }
@@ -197,6 +200,7 @@ impl<C> OwnedInput<C> {
             }
             Self::Reserved { id, result } => take(Input::Reserved { id, result }),
             Self::PinholeOpened { id, result } => take(Input::PinholeOpened { id, result }),
+            Self::Handover(octets) => take(Input::Handover(&octets)),
             Self::Command(command) => take(Input::Command(command)),
         }
     }

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
+use signalbox_core::handover::{self, Entries};
 use signalbox_core::node::{Input, NodeEngine, Output, StreamId, StreamKind};
 use signalbox_core::packet::Received;
 use signalbox_core::pinhole::{PinholeError, PinholeId};
@@ -197,6 +198,28 @@ impl Node {
         }
     }
 
+    /// What the node that starts in place of this one needs, so that neighbours set up their state again at once. It walks
+    /// over all state, so it is for a node that ends.
+    #[must_use]
+    pub fn hand_over(&self, now: Time) -> Vec<u8> {
+        let mut octets = Vec::new();
+        for (id, protocol) in self.protocols.named() {
+            let mut entries = Entries::default();
+            protocol.hand_over(now, &mut entries);
+            handover::write_part(&mut octets, id.name(), &entries);
+        }
+        octets
+    }
+
+    /// Gives each protocol what its predecessor wrote.
+    fn take_over(&mut self, octets: &[u8]) {
+        for (name, entries) in handover::parts(octets) {
+            if let Some(id) = ProtocolId::ALL.iter().find(|id| id.name() == name) {
+                self.one(*id, |protocol, cx| protocol.take_over(cx, entries));
+            }
+        }
+    }
+
     /// The protocol inside of the node that is the signaling application of a number.
     fn application(&self, nslp: NslpId) -> Option<ProtocolId> {
         self.applications.iter().find(|(_, own)| *own == nslp).map(|(protocol, _)| *protocol)
@@ -258,6 +281,7 @@ impl NodeEngine for Node {
             }
             Input::Reserved { id, result } => self.resources.installed(id, result),
             Input::PinholeOpened { id, result } => self.opened(id, result),
+            Input::Handover(octets) => self.take_over(octets),
             Input::Command(command) => {
                 let mut cx = Context { now, resources: &mut self.resources };
                 let refused = self.protocols.command(&mut cx, command);

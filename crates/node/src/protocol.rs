@@ -7,6 +7,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Counter;
+use signalbox_core::handover::Entries;
 use signalbox_core::metrics::Gauge;
 use signalbox_core::node::{
     Interface, NoRoute, Output, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
@@ -147,6 +148,12 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// A signaling application of this number runs inside of the node. Only GIST takes it.
     fn register(&mut self, _: NslpId) {}
+
+    /// Writes what the node that starts in place of this one needs, when this one ends as planned.
+    fn hand_over(&self, _now: Time, _: &mut Entries) {}
+
+    /// Takes what the protocol of the node before this one wrote.
+    fn take_over(&mut self, _: &mut Context<'_>, _: Entries) {}
 
     /// Who takes the next output; `None`: there is none. An answer other than [`Next::Worked`] stands until
     /// [`Protocol::poll`], [`Protocol::pass`] or the next input.

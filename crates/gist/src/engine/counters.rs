@@ -56,6 +56,8 @@ signalbox_core::counters! {
         data_early: u64 => MESSAGES_DROPPED { reason: "early_data" },
         /// Error messages sent.
         errors_sent: u64 => MESSAGES_SENT { type: "error" },
+        /// Error messages sent after a planned restart, about sessions of the node before it.
+        peers_informed: u64 => ROUTING_STATE_EVENTS { event: "missing_after_restart" },
         /// Error messages not sent because of the rate limit.
         errors_suppressed: u64 => RATE_LIMITED { limit: "errors" },
         /// Error messages that could not be sent: no address to send to, or too large.

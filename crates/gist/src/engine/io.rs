@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use signalbox_core::handover::Entries;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::security::Identity;
@@ -46,6 +47,9 @@ pub enum Input<'a> {
         /// Whether it cannot take messages.
         blocked: bool,
     },
+    /// What [`Gist::hand_over`](super::Gist::hand_over) of the engine before this one wrote. It comes after the first
+    /// [`Input::Interfaces`].
+    Handover(Entries),
     /// The authorised peer database was changed: associations are validated again (RFC 5971 §4.4.2).
     AuthorisedPeers(&'a Apd),
     /// Whether the port of a transport is open. At first it is. A transport whose port is not open is not proposed to

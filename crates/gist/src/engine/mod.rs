@@ -13,6 +13,7 @@
 //!   which records share.
 //! * `route_index` finds the sessions that a route change concerns, `reroute` repairs them, and `hold_down` delays
 //!   further changes of routes that flap. `lookup` looks routes up.
+//! * `handover` makes the peers set up their sessions again after a planned restart.
 //! * `association` is connection mode: the messaging associations (RFC 5971 §6.4). The driver owns the channels (TCP,
 //!   TLS, SCTP); the engine decides what to open, send and close.
 //!
@@ -34,6 +35,7 @@ mod counters;
 mod errors;
 mod flow;
 mod forward;
+mod handover;
 mod hold_down;
 mod interfaces;
 mod io;
@@ -72,6 +74,7 @@ use std::collections::VecDeque;
 use applications::Departed;
 use association::Associations;
 use checks::Check;
+use handover::Inherited;
 use hold_down::HoldDowns;
 use interfaces::Interfaces;
 use lookup::Lookup;
@@ -135,6 +138,7 @@ pub struct Gist {
     scratch: Vec<u8>,
     associations: Associations,
     nat: Translations,
+    inherited: Inherited,
     out: Outbox,
 }
 
@@ -192,6 +196,7 @@ impl Gist {
             scratch: Vec::new(),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
             nat: Translations::default(),
+            inherited: Inherited::default(),
             out: Outbox::default(),
             rng,
             config,
@@ -222,6 +227,7 @@ impl Gist {
             Input::Request(request @ Request::SendMessage(_)) => return self.request(request),
             Input::Request(request) => self.request(request),
             Input::Blocked { nslp, blocked } => self.block(nslp, blocked),
+            Input::Handover(entries) => self.inherit(entries),
             Input::AuthorisedPeers(apd) => self.authorised_peers_changed(apd),
             Input::Listening { transport, on } => self.associations.set_listening(transport, on),
             Input::ChannelAccepted { channel, transport, local, peer, identity } => {
@@ -262,6 +268,7 @@ impl Gist {
             self.lookup_deadline(),
             self.peers.deadline(self.now),
             self.associations.next_deadline(),
+            self.inherited.deadline(),
         ]
         .into_iter()
         .flatten()
@@ -323,6 +330,7 @@ impl Gist {
         self.run_association_timers();
         self.run_sweeps();
         self.run_departures();
+        self.run_inherited();
         self.expire_checks();
         self.expire_lookups();
         self.peers.expire(self.now);

@@ -58,6 +58,11 @@ impl Translations {
         self.entries.get(&(key.to_u64(), side(direction)))
     }
 
+    /// Whether there is a NAT between this node and the peer of one direction of a session.
+    pub(super) fn has(&self, key: Key, direction: Direction) -> bool {
+        self.entry(key, direction).is_some()
+    }
+
     /// Removes the entry of one direction of a session.
     pub(super) fn forget(&mut self, key: Key, direction: Direction) {
         let Some(old) = self.entries.remove(&(key.to_u64(), side(direction))) else { return };

@@ -244,7 +244,7 @@ impl Gist {
         state: Option<(Key, Direction)>,
     ) {
         let sender = self.sender(a, message, subject, state);
-        self.hand_over(a, message, subject, data, Delivery { state, sender, unchecked: false, check: None });
+        self.indicate(a, message, subject, data, Delivery { state, sender, unchecked: false, check: None });
     }
 
     /// Delivers a payload that is explicitly routed or without state. Routing state is used only to find the sender.
@@ -261,7 +261,7 @@ impl Gist {
             let key = self.find(&subject.mri, subject.session, subject.nslp);
             sender = self.sender(a, message, subject, key.map(|key| (key, direction)));
         }
-        self.hand_over(
+        self.indicate(
             a,
             message,
             subject,
@@ -270,7 +270,7 @@ impl Gist {
         );
     }
 
-    fn hand_over(
+    fn indicate(
         &mut self,
         a: &Arrival<'_>,
         message: &Message<'_>,
@@ -331,7 +331,7 @@ impl Gist {
         let state = key.filter(|key| self.state(*key, direction).is_established());
         let state = state.map(|key| (key, direction));
         let sender = self.sender(a, message, subject, state);
-        self.hand_over(a, message, subject, data, Delivery { state, sender, unchecked: false, check });
+        self.indicate(a, message, subject, data, Delivery { state, sender, unchecked: false, check });
     }
 }
 

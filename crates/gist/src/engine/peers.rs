@@ -192,6 +192,11 @@ impl Peers {
         self.sources.find(&source(address)).map_or(0, |id| self.sources.references(id))
     }
 
+    /// Whether a peer is at the same source as an address, or was there a short time ago.
+    pub(crate) fn is_known(&self, address: IpAddr) -> bool {
+        self.shares.held(&source(address)) > 0
+    }
+
     /// Releases a reference.
     pub(crate) fn release(&mut self, id: u32) {
         self.forget_source(id);

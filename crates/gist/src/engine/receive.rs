@@ -154,7 +154,7 @@ impl Gist {
     fn dispatch(&mut self, a: &Arrival<'_>, message: &Message<'_>) {
         if message.header.kind == MessageType::ERROR {
             if let Some(error) = &message.error {
-                self.rx_error(error, message.nat_traversal.as_ref());
+                self.rx_error(a, error, message.nat_traversal.as_ref());
             }
             return;
         }

@@ -6,14 +6,22 @@ use signalbox_core::{Direction, Mri};
 
 use super::Gist;
 use super::association::Need;
-use super::record::State;
+use super::receive::Arrival;
+use super::record::{NONE, State};
 use crate::wire::{ErrorCode, ErrorObject, Header, MessageType, NatTraversal};
 
 impl Gist {
     /// Takes an Error (RFC 5971 §5.6). It contains the application (GIST-5.6-10), flow and session of the message that it is
     /// about. An Error that matches no state is discarded (GIST-4.4.6-04, GIST-4.4.6-07, GIST-6.1-09). An Error without
     /// flow and session is only counted. The reaction depends on the error, not on its class (GIST-A.4.3-02).
-    pub(super) fn rx_error(&mut self, error: &ErrorObject<'_>, nat: Option<&NatTraversal<'_>>) {
+    ///
+    /// "No Routing State" ends established state, so it must come from the peer.
+    pub(super) fn rx_error(
+        &mut self,
+        a: &Arrival<'_>,
+        error: &ErrorObject<'_>,
+        nat: Option<&NatTraversal<'_>>,
+    ) {
         let subject = error.original().zip(error.mri()).zip(error.session);
         let found = subject.and_then(|((header, mri), session)| {
             Some((header, self.find_in_error(nat, &mri, session, header.nslp)?))
@@ -24,6 +32,9 @@ impl Gist {
             return;
         };
         let handled = match error.error.code {
+            ErrorCode::NO_ROUTING_STATE if !self.is_of_peer(a, key, mri.direction()) => {
+                self.er_of_former_peer(a, key, mri.direction())
+            }
             ErrorCode::NO_ROUTING_STATE => self.er_no_routing_state(key, mri.direction()),
             // The peer has the association but not the session over it: its routing state is lost as well.
             ErrorCode::INCORRECTLY_DELIVERED
@@ -42,6 +53,34 @@ impl Gist {
             self.counters.errors_stray += 1;
             tracing::debug!(session = ?error.session, error = ?error.error, reason = "does not fit the state", "Error dropped");
         }
+    }
+
+    /// Whether an Error about established state comes from the peer: over the association of the session while there is one,
+    /// otherwise from the address of the peer. The address of a peer behind a NAT is translated on the way.
+    fn is_of_peer(&self, a: &Arrival<'_>, key: Key, direction: Direction) -> bool {
+        if !self.state(key, direction).is_established() {
+            return true;
+        }
+        match self.association_of(key, direction) {
+            Some(_) => a.association != NONE && self.may_arrive_over(key, direction, a.association),
+            None if a.association != NONE || self.nat.has(key, direction) => true,
+            None => {
+                let peer =
+                    self.records.get(key).and_then(|record| self.peers.peer(record.half(direction).peer));
+                peer.is_some_and(|peer| peer.address.ip() == a.src.ip())
+            }
+        }
+    }
+
+    /// "No Routing State" of another peer of this node. It may be back in the path after a restart, when the Queries passed it
+    /// meanwhile and found the node behind it. The state stays, and a Query shows which node is the peer.
+    fn er_of_former_peer(&mut self, a: &Arrival<'_>, key: Key, direction: Direction) -> bool {
+        let known = a.association == NONE && self.peers.is_known(a.src.ip());
+        if !known || self.state(key, direction) != State::Established {
+            return false;
+        }
+        self.start_refresh(key, direction);
+        true
     }
 
     /// `er_NoRSM` (RFC 5971 §6.2, §6.3) about a message of this node in `direction`.

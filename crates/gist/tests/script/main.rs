@@ -15,6 +15,7 @@ mod querying;
 mod refresh;
 mod repair;
 mod responding;
+mod restart;
 mod rfc5972;
 mod rig;
 mod robust;

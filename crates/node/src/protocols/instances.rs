@@ -24,8 +24,13 @@ impl Instances {
 
     /// How much state each protocol has that the node runs.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (ProtocolId, Size)> {
+        self.named().map(|(id, protocol)| (id, protocol.size()))
+    }
+
+    /// Those that the node runs with their identifiers, in the order of the table.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (ProtocolId, &dyn Protocol)> {
         let slots = ProtocolId::ALL.iter().zip(self.slots());
-        slots.filter_map(|(id, slot)| Some((*id, slot?.size())))
+        slots.filter_map(|(id, slot)| Some((*id, slot?)))
     }
 
     /// The instance of GIST, which has peers and associations to watch.

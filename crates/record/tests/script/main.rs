@@ -105,6 +105,7 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         },
         OwnedInput::Reserved { id: ReservationId(u64::MAX), result: Ok(()) },
         OwnedInput::Reserved { id: ReservationId(1), result: Err(ReserveError::Full) },
+        OwnedInput::Handover(vec![0, 1, 0xff]),
         OwnedInput::PinholeOpened { id: OpenerId::NATFW.pinhole(u64::MAX), result: Ok(()) },
         OwnedInput::PinholeOpened { id: OpenerId::NATFW.pinhole(1), result: Err(PinholeError::Conflict) },
     ]

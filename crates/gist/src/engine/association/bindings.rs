@@ -51,7 +51,7 @@ impl Gist {
     }
 
     /// Whether messages of a session may arrive over an association: its current or its previous one.
-    pub(super) fn may_arrive_over(&self, key: Key, direction: Direction, index: u32) -> bool {
+    pub(in crate::engine) fn may_arrive_over(&self, key: Key, direction: Direction, index: u32) -> bool {
         self.binding(key, direction).is_some_and(|binding| {
             binding.association == index || self.channel(index) == Some(binding.former)
         })

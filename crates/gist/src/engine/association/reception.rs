@@ -210,7 +210,7 @@ impl Gist {
         }
         self.ma_rx_message(index);
         if let Some(error) = &message.error {
-            return self.rx_error(error, message.nat_traversal.as_ref());
+            return self.rx_error(&a, error, message.nat_traversal.as_ref());
         }
         let (Some(mri), Some(session)) = (message.mri, message.session) else { return };
         self.dispatch_associated(key, &a, &message, &mri.mri, session);

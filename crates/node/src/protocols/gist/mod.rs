@@ -9,6 +9,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
 
 use signalbox_core::Counter;
+use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{ASSOCIATIONS, Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, StreamId, TransmitError};
 use signalbox_core::packet::Received;
@@ -138,6 +139,14 @@ impl Protocol for Instance {
             let addresses = [packet.src.ip(), packet.dst.ip()];
             self.channels.sctp_packet(cx.now, addresses, packet.payload, &mut self.engine);
         }
+    }
+
+    fn hand_over(&self, _: Time, to: &mut Entries) {
+        self.engine.hand_over(to);
+    }
+
+    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
+        self.engine.handle(cx.now, Input::Handover(entries));
     }
 
     fn transmit_failed(&mut self, cx: &mut Context<'_>, entry: Entry, dst: IpAddr, error: TransmitError) {

@@ -117,7 +117,8 @@ fn kind(input: &Input<'_, signalbox_node::Command>) -> String {
         | Input::StreamDrained { .. }
         | Input::StreamClosed { .. }
         | Input::ListenFailed { .. }
-        | Input::Multicast { .. } => "event of the driver".to_owned(),
+        | Input::Multicast { .. }
+        | Input::Handover(_) => "event of the driver".to_owned(),
     }
 }
 

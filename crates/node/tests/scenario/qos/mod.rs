@@ -6,4 +6,5 @@ mod change;
 mod net;
 mod path;
 mod reroute;
+mod restart;
 mod stale;
