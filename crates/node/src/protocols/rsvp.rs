@@ -1,6 +1,7 @@
 //! RSVP (RFC 2205).
 
 use signalbox_core::Counter;
+use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
@@ -68,6 +69,14 @@ impl Protocol for Instance {
             GrantInput::Reduced { key, grant, rate } => Input::Reduced { key, grant, rate },
         };
         self.engine.handle(cx.now, input, cx.resources);
+    }
+
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        self.engine.hand_over(now, to);
+    }
+
+    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
+        self.engine.handle(cx.now, Input::Handover(entries), cx.resources);
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {

@@ -22,6 +22,8 @@ signalbox_core::counters! {
         paths_taken: u64 => UPDATES { type: "path", effect: "changed" },
         /// Paths received that refreshed path state.
         paths_refreshed: u64 => UPDATES { type: "path", effect: "refreshed" },
+        /// Paths that arrived before a planned restart and were handled again after it.
+        paths_restored: u64 => UPDATES { type: "path", effect: "restored" },
         /// Resvs received that created or changed reservation state.
         resvs_taken: u64 => UPDATES { type: "resv", effect: "changed" },
         /// Flow descriptors of Resvs received that refreshed reservation state.

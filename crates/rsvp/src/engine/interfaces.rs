@@ -287,6 +287,13 @@ impl Interfaces {
         let most = known.config.max_lifetime.max(lifetime(cleanup, known.period.target_ms));
         lifetime(cleanup, period_ms).min(most)
     }
+
+    /// The refresh period of state that ends after this time, milliseconds: the inverse of [`Self::lifetime`].
+    pub(crate) fn period_of(&self, iface: Iface, left: Duration) -> u32 {
+        let cleanup = self.get(iface).map_or(3, |known| known.config.cleanup);
+        let period = left.as_micros() / ((u128::from(cleanup) * 2 + 1) * 750);
+        u32::try_from(period).unwrap_or(u32::MAX).max(1)
+    }
 }
 
 /// Lifetime of state that a neighbour refreshes every `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100

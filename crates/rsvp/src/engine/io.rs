@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use signalbox_core::IfIndex;
+use signalbox_core::handover::Entries;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{GrantId, LostWhy};
@@ -66,6 +67,9 @@ pub enum Input<'a> {
         /// The rate that is left, octets a second.
         rate: u64,
     },
+    /// What [`Rsvp::hand_over`](super::Rsvp::hand_over) of the engine before this one wrote. It comes after the first
+    /// [`Input::Interfaces`].
+    Handover(Entries),
     /// An interface gets another refresh period R. The period shrinks at once and grows by `slew_max` at a time.
     Refresh {
         /// The interface.

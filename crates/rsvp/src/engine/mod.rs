@@ -24,6 +24,7 @@
 //! * `route` looks up routes, `trees` keeps those of groups, `timers` does what is due, `local` is the interface to applications.
 //! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
 //! * `packet` is a packet of IP protocol 46.
+//! * `handover` brings path state back after a planned restart.
 //! * `message_ids` connects state with its MESSAGE_IDs (RFC 2961), `neighbour` is the layer below.
 
 mod announced;
@@ -36,6 +37,7 @@ mod diagnostic;
 mod errors;
 mod finding;
 mod forward;
+mod handover;
 mod holders;
 mod interfaces;
 mod io;
@@ -76,6 +78,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use signalbox_core::bucket::TokenBucket;
+use signalbox_core::handover::Entries;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::intern::Interner;
 use signalbox_core::shares::RateShares;
@@ -197,6 +200,8 @@ pub struct Rsvp {
     /// Limits of the replies to diagnostic messages, for each address to which they go.
     replies: RateShares,
     message_ids: MessageIds,
+    /// Paths of the node before this one that are not handled yet.
+    inherited: Entries,
     out: Outbox,
 }
 
@@ -248,6 +253,7 @@ impl Rsvp {
             message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)
             }),
+            inherited: Entries::default(),
             out: Outbox::default(),
             rng,
             config,
@@ -265,19 +271,32 @@ impl Rsvp {
         }
         match input {
             Input::Packet(packet) => self.receive(&packet, resources),
-            Input::Timer => {}
+            // Not with each input: the answers to the lookups of one part are inputs too, and would bring the next part into the
+            // same turn of the driver.
+            Input::Timer => {
+                self.run_inherited(resources);
+                self.run_route_checks();
+            }
             Input::Interfaces(list) => {
                 self.on_interfaces(list);
                 self.advertise(resources);
+                self.run_route_checks();
             }
             Input::Route { id, result } => self.on_route(id, result, resources),
-            Input::RouteChanged(prefix) => self.on_route_changed(prefix),
+            Input::RouteChanged(prefix) => {
+                self.on_route_changed(prefix);
+                self.run_route_checks();
+            }
             Input::Multicast { group, source, iif, oifs } => {
                 self.on_multicast(group, source, iif, oifs);
             }
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
             Input::Reduced { key, grant, rate } => self.on_reduced(Key::from_u64(key), grant, rate),
+            Input::Handover(entries) => {
+                self.inherit(entries);
+                self.run_inherited(resources);
+            }
             Input::Refresh { ifindex, period } => {
                 self.interfaces.set_period(ifindex, period);
             }
@@ -285,7 +304,6 @@ impl Rsvp {
         while let Some(id) = self.pending.pop() {
             self.apply_reserve(id, resources);
         }
-        self.run_route_checks();
         self.follow_trees(resources);
         self.neighbours.tick();
         self.run_timers(resources);
@@ -314,10 +332,18 @@ impl Rsvp {
         let walk = walk.then_some(self.now);
         let neighbours = self.neighbours.next_deadline();
         let lost = self.next_to_lost();
-        [lost, self.sender_wheel.next_deadline(), self.branch_wheel.next_deadline(), neighbours, walk]
-            .into_iter()
-            .flatten()
-            .min()
+        let inherited = self.next_inherited();
+        [
+            lost,
+            inherited,
+            self.sender_wheel.next_deadline(),
+            self.branch_wheel.next_deadline(),
+            neighbours,
+            walk,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The logical interface handle of this node's RSVP_HOPs at an interface (RFC 2205 §3.3); `None`: the interface is

@@ -31,6 +31,7 @@ mod ports;
 mod reduce;
 mod reduction;
 mod repair;
+mod restart;
 mod resv;
 mod rig;
 mod ring;

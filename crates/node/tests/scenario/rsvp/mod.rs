@@ -4,5 +4,6 @@ mod campaign;
 mod net;
 mod oracle;
 mod reroute;
+mod restart;
 mod spec;
 mod world;
