@@ -1,6 +1,7 @@
 //! Routes of senders: lookups, changes (RFC 2205 §3.6, §3.11.4), multicast routes.
 
 use core::net::IpAddr;
+use std::collections::VecDeque;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::stamp::Stamp;
@@ -17,20 +18,33 @@ use super::session::NONE;
 use super::trees::{Pair, Tree};
 use crate::wire::{Selector, Style};
 
-/// Sessions that one call checks when routes change. The driver gets control in between.
+/// Senders or sessions that one call checks when routes change. The driver gets control in between.
 const STEPS: u32 = 1024;
 /// Ranges that wait at most; more are replaced by one range over all destinations.
 const MAX_RANGES: usize = 256;
 
-/// Destinations whose routes have to be looked up again.
+/// Destinations and links whose routes have to be looked up again.
 #[derive(Debug, Default)]
 pub(super) struct RouteChecks {
-    ranges: std::collections::VecDeque<Range>,
+    ranges: VecDeque<Range>,
+    /// Changed interfaces, each with the next of the senders that leave by it.
+    links: VecDeque<(Iface, u32)>,
 }
 
 impl RouteChecks {
     pub(super) fn is_idle(&self) -> bool {
-        self.ranges.is_empty()
+        self.ranges.is_empty() && self.links.is_empty()
+    }
+
+    /// The senders that leave by `iface`, from the first one on.
+    fn push_link(&mut self, iface: Iface, first: u32) {
+        self.links.retain(|(waiting, _)| *waiting != iface);
+        self.links.push_back((iface, first));
+    }
+
+    /// A sender leaves the list of its interface, in which `next` is after it.
+    pub(super) fn unlinked(&mut self, sender: u32, next: u32) {
+        self.links.iter_mut().filter(|(_, at)| *at == sender).for_each(|(_, at)| *at = next);
     }
 
     fn push(&mut self, prefix: Prefix) {
@@ -304,11 +318,8 @@ impl Rsvp {
         }
         self.settle_neighbours();
         for iface in changes.altered {
-            let mut next = self.interfaces.get(iface).map_or(NONE, |known| known.first_leaving);
-            while let Some(key) = self.senders.key_of(next) {
-                next = self.senders.get(key).map_or(NONE, |sender| sender.leaving[1]);
-                self.look_up_again(key);
-            }
+            let first = self.interfaces.get(iface).map_or(NONE, |known| known.first_leaving);
+            self.route_checks.push_link(iface, first);
         }
         for address in changes.addresses {
             self.route_checks.push(Prefix::host(address));
@@ -324,9 +335,20 @@ impl Rsvp {
         }
     }
 
-    /// Looks up the routes of some of the sessions that a change may concern.
+    /// Looks up the routes of some of the senders and sessions that a change may concern.
     pub(super) fn run_route_checks(&mut self) {
         let mut left = STEPS;
+        while left > 0
+            && let Some((_, next)) = self.route_checks.links.front_mut()
+        {
+            let Some((key, sender)) = self.senders.entry(*next) else {
+                self.route_checks.links.pop_front();
+                continue;
+            };
+            *next = sender.leaving[1];
+            left -= 1;
+            self.look_up_again(key);
+        }
         while left > 0 && !self.route_checks.is_idle() {
             let Some(range) = self.route_checks.ranges.front_mut() else { return };
             let Some(index) = self.destinations.step(range) else {

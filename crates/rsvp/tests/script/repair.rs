@@ -245,3 +245,32 @@ fn what_is_due_at_once_is_done_in_parts() {
     }
     assert!(calls >= 3);
 }
+
+/// A link that changes concerns all senders whose data leave by it. Their routes are looked up in parts, and other messages are
+/// handled between them: here the tear of the sender that is next.
+#[test]
+fn the_senders_of_a_changed_link_are_checked_in_parts() {
+    let port =
+        |port: u16| Path { session: signalbox_rsvp::wire::Session { port, ..session() }, ..Path::new() };
+    let mut rig = Rig::new();
+    for number in 1..=5000 {
+        rig.path(&port(number));
+    }
+    let start = rig.lookups;
+    let mut list = rig.interfaces.clone();
+    list.iter_mut().filter(|one| one.ifindex.0 == 2).for_each(|one| one.up = false);
+    rig.input(Input::Interfaces(&list));
+    let first = rig.lookups - start;
+    assert!((100..=1100).contains(&first), "{first}");
+    // The last sender that was announced is the first in the list.
+    rig.path_tear(&port(5000 - u16::try_from(first).unwrap()));
+    let mut before = rig.lookups;
+    let mut parts = 1;
+    while rig.rsvp.next_deadline().is_some_and(|next| next <= rig.now) {
+        rig.input(Input::Timer);
+        assert!(rig.lookups - before <= 1100, "{}", rig.lookups - before);
+        (before, parts) = (rig.lookups, parts + 1);
+        assert!(parts < 100);
+    }
+    assert_eq!(rig.lookups - start, 4999);
+}
