@@ -22,6 +22,7 @@ mod policy;
 mod privileges;
 mod protocols;
 mod reload;
+mod restart;
 mod secret;
 mod secrets;
 mod show;
@@ -39,6 +40,7 @@ pub use access::{Access, Role};
 pub use findings::{Finding, Level};
 pub use general::{Control, DEFAULT_SOCKET, Log, LogFormat, Metrics, Node, Record};
 pub use reload::Reload;
+pub use restart::Restart;
 
 use enforcement::Enforcement;
 use findings::Findings;
@@ -71,6 +73,8 @@ pub struct Config {
     /// Recording of the node's inputs.
     pub record: Record,
     privileges: Privileges,
+    /// What a planned restart keeps.
+    pub restart: Restart,
     protocols: Protocols,
     resources: policy::Admission,
     enforcement: Enforcement,
@@ -167,6 +171,7 @@ impl Config {
             self.record.declare(keys)
         });
         keys.table("privileges", privileges::MEANING, |keys| self.privileges.declare(keys));
+        keys.table("restart", restart::MEANING, |keys| self.restart.declare(keys));
         for (name, meaning, section) in self.protocols.each_mut() {
             let runs = keys.samples() || !keys.lists() || self.node.runs(name);
             if runs {

@@ -48,6 +48,12 @@ pub fn unix_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Microseconds since the machine was started, sleep included. All processes see the same clock, and nobody sets it.
+#[must_use]
+pub fn since_boot_us() -> u64 {
+    sys::since_boot().map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
 /// A seed for an engine's own generator.
 ///
 /// # Errors
@@ -68,5 +74,7 @@ mod tests {
         let clock = Clock::start();
         assert!(clock.now() <= clock.now());
         assert!(clock.start_unix_us() > 1_600_000_000_000_000);
+        let since_boot = since_boot_us();
+        assert!(since_boot > 0 && since_boot_us() >= since_boot);
     }
 }

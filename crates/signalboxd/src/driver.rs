@@ -312,6 +312,17 @@ impl Driver {
         self.report();
     }
 
+    /// Gives the node what the daemon before this one left.
+    pub(crate) fn take_over(&mut self, octets: &[u8]) {
+        self.input(Input::Handover(octets));
+        self.flush();
+    }
+
+    /// What the next daemon needs. The node does nothing more for its clients.
+    pub(crate) fn hand_over(&self) -> Vec<u8> {
+        self.engine.node.hand_over(self.clock.now())
+    }
+
     /// Removes from the kernel what the daemon has set up there.
     pub(crate) fn close(self) -> Result<()> {
         let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");

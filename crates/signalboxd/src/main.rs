@@ -10,15 +10,18 @@
 //!   is what the services share, and those that belong to no protocol.
 //! * [`access`] is what the users of this host may do over the control socket.
 //! * [`metrics`] are the numbers that monitoring systems read.
+//! * [`handover`] is the file that a planned stop leaves to the next start.
 //! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
 mod access;
 mod api;
 mod clients;
 mod driver;
+mod handover;
 mod log;
 mod metrics;
 mod notify;
+mod own_file;
 mod protocols;
 mod record;
 mod report;
@@ -47,6 +50,7 @@ use signalbox_node::Node;
 
 use api::{Current, Names};
 use driver::{Driver, Enforced};
+use handover::HandoverFile;
 use log::LogLevel;
 use notify::Notifier;
 use record::Recorder;
@@ -139,6 +143,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let pinholes = config.pinholes().map(|pinholes| Pinholes::open(&pinholes)).transpose();
     let pinholes = pinholes.context("cannot open pinholes")?;
     let seed = clock::seed().context("the kernel gives no random numbers")?;
+    let (handover, predecessor) = handover(config);
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // What the kernel must open is open. Messages of others, clients and files come later.
     let nft = enforcer.as_ref().is_some_and(Enforcer::uses_nft);
@@ -149,6 +154,11 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let waker = io.waker();
     let names = Names::default();
     let mut driver = Driver::new(node, io, kernel, clock, recorder, names.clone(), notifier.clone());
+
+    if let Some(octets) = predecessor {
+        tracing::info!(octets = octets.len(), "the daemon before this one left its sessions");
+        driver.take_over(&octets);
+    }
 
     let current = Current::new(path, config.clone());
     let (mut server, mut requests) =
@@ -164,11 +174,30 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     notifier.send("STOPPING=1");
 
     driver.end_clients();
+    if let Some(Err(error)) = handover.map(|file| file.leave(&driver.hand_over())) {
+        tracing::warn!("{error:#}; reservations come back with the refreshes of neighbours");
+    }
     drop(requests);
     server.stop();
     let closed = driver.close();
     tracing::info!("stopped");
     result.and(closed)
+}
+
+/// Opens the file for the next daemon, and reads that of the daemon before this one. Without it the daemon works as well.
+fn handover(config: &Config) -> (Option<HandoverFile>, Option<Vec<u8>>) {
+    if !config.restart.handover {
+        return (None, None);
+    }
+    match HandoverFile::open(&config.control.socket) {
+        Ok((file, before)) => (Some(file), before),
+        Err(error) => {
+            tracing::warn!(
+                "{error:#}; after a planned restart reservations come back with the refreshes of neighbours"
+            );
+            (None, None)
+        }
+    }
 }
 
 /// Gives up the privileges that the daemon does not need after its start.

@@ -1,13 +1,10 @@
 //! Recording of all inputs of the node, for `signalbox replay`.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{BufWriter, Read, Seek};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use nix::fcntl::OFlag;
-use nix::unistd::Uid;
 use signalbox_config::Record;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
@@ -56,31 +53,14 @@ impl Recorder {
 /// The first octets of each recording.
 const HEADER: &[u8] = b"{\"signalbox-recording\":";
 
-/// An empty file at `path` that only its owner may read: a new one, or a former recording of this user. The daemon may run
-/// as root in a directory of somebody else: it follows no link, and overwrites nothing but recordings.
+/// An empty file at `path` that only its owner may read: a new one, or a former recording of this user. It overwrites nothing
+/// but recordings.
 fn own_file(path: &Path) -> Result<File> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(path)?;
-    // The metadata are those of the open file: the name may lead to another one a moment later.
-    let about = file.metadata()?;
-    if !about.is_file() || about.nlink() != 1 {
-        bail!("it is no regular file with one name");
-    }
-    if about.uid() != Uid::effective().as_raw() {
-        bail!("it belongs to another user");
-    }
+    let mut file = crate::own_file::open(path)?;
     let mut start = [0; HEADER.len()];
-    if about.len() > 0 && (file.read_exact(&mut start).is_err() || start != HEADER) {
+    if file.metadata()?.len() > 0 && (file.read_exact(&mut start).is_err() || start != HEADER) {
         bail!("it holds something else than a recording; remove it yourself if you do not need it");
     }
-    // The mode above holds for new files only.
-    file.set_permissions(Permissions::from_mode(0o600))?;
     file.set_len(0)?;
     file.rewind()?;
     Ok(file)
@@ -88,8 +68,10 @@ fn own_file(path: &Path) -> Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::io::BufReader;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::time::Duration;
 
     use signalbox_core::NslpId;

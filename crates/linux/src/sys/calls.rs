@@ -11,6 +11,15 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// The time since the machine was started, sleep included.
+pub(crate) fn since_boot() -> io::Result<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live structure, which the kernel fills.
+    check(unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) })?;
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Ok(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
 /// Sets a socket option whose value is one `int`.
 pub(crate) fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
