@@ -5,6 +5,7 @@ observer that measures how long the router keeps single messages, as the paper o
                                           more reservation thirty times, with pauses, beside a ping of the same size
     boomerang.py ping FAR_END N           sends Echoes as every ping does, and prints how many came back
     boomerang.py expire FAR_END           sends a request whose TTL the first router uses up, and prints the error that comes back
+    boomerang.py replay FAR_END           at the initiating node: records its requests until a release, and then sends the first again
     boomerang.py observe                  at the router: prints a line of JSON for each N and kind of message
 
 The wire format is that of docs/wire/boomerang.md.
@@ -134,6 +135,23 @@ def expire(far_end):
     print("no error came", flush=True)
 
 
+def replay(far_end):
+    link = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.ntohs(0x0003))
+    again = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    print("recording", flush=True)
+    first, rates = None, None
+    while rates != bytes(8):
+        packet, address = link.recvfrom(2048)
+        octets = packet[4 * (packet[0] & 15):]
+        own = address[2] == 4 and address[1] == 0x0800  # PACKET_OUTGOING
+        if own and packet[9] == 1 and octets[0] == 8 and octets[8:12] == struct.pack("!I", MAGIC):
+            first, rates = first or packet, octets[64:72]
+    for _ in range(3):
+        time.sleep(0.2)
+        again.sendto(first, (far_end, 0))
+    print("sent again", flush=True)
+
+
 def observe(sizes):
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(0x0003))
     # Echo Requests with the identifier of the measured ones, without IP options.
@@ -177,6 +195,8 @@ if __name__ == "__main__":
         generate(rest[0], [int(size) for size in rest[1:]])
     elif what == "ping":
         ping(rest[0], int(rest[1]))
+    elif what == "replay":
+        replay(rest[0])
     elif what == "expire":
         expire(rest[0])
     else:

@@ -5,6 +5,13 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use signalbox_node::resources::Secret;
+
+use crate::keys::Keys;
+
+/// Octets of the longest shared secret.
+const LONGEST: u64 = 1024;
+
 /// Others may read, write or execute it, or the group may write it.
 const TOO_OPEN: u32 = 0o027;
 
@@ -38,4 +45,22 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
 pub(crate) fn line(content: &[u8]) -> &[u8] {
     let line = content.strip_suffix(b"\n").unwrap_or(content);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The shared secret in a file; what is wrong with the file is reported at `key`.
+pub(crate) fn shared(file: &Path, key: &str, report: &mut Keys<'_>) -> Option<Secret> {
+    let content = match read(file, LONGEST + 2) {
+        Ok(content) => content,
+        Err(message) => {
+            report.fault(&[key], &message);
+            return None;
+        }
+    };
+    let problem = match line(&content) {
+        [] => "the file is empty: write the secret into it, such as openssl rand -hex 32 makes",
+        line if line.len() as u64 > LONGEST => "the secret has more than 1024 octets: take a shorter one",
+        line => return Some(Secret::new(line)),
+    };
+    report.fault(&[key], problem);
+    None
 }

@@ -1,4 +1,4 @@
-//! `[[keys]]`: keys of RSVP and of authorization tokens. The secrets are in files of their own.
+//! `[[keys]]`: keys of RSVP, Boomerang and of authorization tokens. The secrets are in files of their own.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::keys::Keys;
 use crate::kind::{address, choice, date, number, path, text};
 use crate::secret;
 
-const MEANING: &str = "A key that this node shares with others: with RSVP neighbors [RFC 2747], or with an authorizing entity whose tokens it \
-     verifies [RFC 5981]. For RSVP, a key for a neighbor is preferred to one for an interface, and that to one for all. \
+const MEANING: &str = "A key that this node shares with others: with RSVP neighbors [RFC 2747], with the Boomerang nodes of its domain, or \
+     with an authorizing entity whose tokens it verifies [RFC 5981]. For RSVP, a key for a neighbor is preferred to one for an interface, and that to one for all. \
      Two keys may have one `id` only if they differ in direction, interface or neighbor. Senders change to the newer key \
      in the middle of the time in which both are valid. The last key stays in use after its end, with a warning in the \
      counters.";
@@ -23,6 +23,7 @@ const LONGEST: u64 = 128 + 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Rsvp,
+    Boomerang,
     Tokens,
 }
 
@@ -63,18 +64,18 @@ impl Secrets {
         self.0.iter().filter_map(|entry| entry.secret_file.clone())
     }
 
-    /// These keys of RSVP and the keys of tokens of `new`. The order is that of a list that has both already.
+    /// These keys of messages and the keys of tokens of `new`. The order is that of a list that has both already.
     pub(crate) fn with_tokens_of(&self, new: &Self) -> Self {
-        let of = |all: &Self, usage| -> Vec<KeyEntry> {
-            all.0.iter().filter(|entry| entry.usage == Some(usage)).cloned().collect()
+        let of = |all: &Self, tokens| -> Vec<KeyEntry> {
+            all.0.iter().filter(|entry| (entry.usage == Some(Use::Tokens)) == tokens).cloned().collect()
         };
-        let (rsvp, tokens) = (of(self, Use::Rsvp), of(new, Use::Tokens));
-        if rsvp == of(new, Use::Rsvp) {
+        let (messages, tokens) = (of(self, false), of(new, true));
+        if messages == of(new, false) {
             new.clone()
-        } else if tokens == of(self, Use::Tokens) {
+        } else if tokens == of(self, true) {
             self.clone()
         } else {
-            Self(rsvp.into_iter().chain(tokens).collect())
+            Self(messages.into_iter().chain(tokens).collect())
         }
     }
 
@@ -123,21 +124,21 @@ impl KeyEntry {
         keys.needed(
             "use",
             &mut self.usage,
-            choice(&[("rsvp", Use::Rsvp), ("tokens", Use::Tokens)]),
-            "What the key is for: RSVP messages of neighbors, or authorization tokens.",
+            choice(&[("rsvp", Use::Rsvp), ("boomerang", Use::Boomerang), ("tokens", Use::Tokens)]),
+            "What the key is for: RSVP messages of neighbors, Boomerang messages of a domain, or authorization tokens.",
         );
         keys.needed(
             "id",
             &mut self.id,
             number(0..=u64::MAX),
-            "Key Identifier, the same at both ends: below 2^48 for RSVP, below 2^32 for tokens.",
+            "Key Identifier, the same at both ends: below 2^48 for RSVP, below 2^32 for Boomerang and tokens.",
         );
         keys.needed(
             "secret_file",
             &mut self.secret_file,
             path("rsvp-1.key"),
             "File of the secret, relative to the configuration: its octets without one final end of line, 1 to 1024 for \
-             RSVP, 16 to 128 for tokens. Other users must not be able to read or write it (`chmod 600`). `openssl rand \
+             RSVP and Boomerang, 16 to 128 for tokens. Other users must not be able to read or write it (`chmod 600`). `openssl rand \
              -hex 32` makes a good one.",
         );
         let meaning = "Start of its validity, by the clock at the daemon's start.";
@@ -153,7 +154,7 @@ impl KeyEntry {
             "direction",
             &mut self.direction,
             choice(&[("both", KeyUse::Both), ("send", KeyUse::Send), ("receive", KeyUse::Receive)]),
-            "For RSVP: whether the key signs, verifies, or both.",
+            "For RSVP and Boomerang: whether the key signs, verifies, or both.",
         );
         keys.option("interface", &mut self.interface, text(64), "all", "For RSVP: interface of the key.");
         let meaning = "For RSVP: address of the neighbor in its RSVP_HOP.";
@@ -168,6 +169,7 @@ impl KeyEntry {
         keys.check(whole, &["length"], "neither 16 nor 32: write one of them");
         let other: &[&str] = match self.usage {
             Some(Use::Rsvp) => &["entity", "length"],
+            Some(Use::Boomerang) => &["algorithm", "entity", "interface", "length", "neighbor"],
             Some(Use::Tokens) => &["algorithm", "direction", "interface", "neighbor"],
             None => &[],
         };

@@ -607,6 +607,38 @@ fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
     assert!(keys.len() == 1 && keys[0].starts_with("node.toml:5:"), "{relaxed:?}");
 }
 
+/// The keys of a domain: their files, their use and what is missing.
+#[test]
+fn boomerang_has_keys_of_a_domain() {
+    let directory = Directory::new("boomerang-keys");
+    let head = "version = 1\n[node]\nprotocols = [\"boomerang\"]\n[boomerang]\nprove_return = true\n";
+    let key = |id: &str| format!("[[keys]]\nuse = \"boomerang\"\nid = {id}\nsecret_file = \"domain.key\"\n");
+    let on = "[boomerang.integrity]\nenabled = true\nwindow = \"3s\"\n";
+    directory.write("domain.key", 0o600, "of the domain\n");
+    let first = |text: String| {
+        let file = directory.write("node.toml", 0o644, &text);
+        errors(load(&file).unwrap().usable().unwrap_err()).remove(0)
+    };
+    assert!(first(format!("{head}{on}")).contains("there is no key for sign"));
+    assert!(first(format!("{head}{}", key("1"))).contains("it is not used: write enabled = true"));
+    assert!(first(format!("{head}{on}{}direction = \"send\"\n", key("1"))).contains("no key for require"));
+    assert!(first(format!("{head}{on}{}", key("4294967296"))).contains("32 bits"));
+    assert!(first(format!("{head}{on}{}{}", key("1"), key("1"))).contains("another key with it"));
+    assert!(first(format!("{head}{on}{}interface = \"lan\"\n", key("1"))).contains("not a key of this use"));
+    let file = directory.write(
+        "node.toml",
+        0o644,
+        &format!("{head}{on}{}direction = \"send\"\n{}", key("1"), key("2")),
+    );
+    let (config, _) = load(&file).unwrap().usable().unwrap();
+    let integrity = config.settings(0, false).boomerang.unwrap().integrity;
+    assert!(integrity.sign && integrity.require);
+    assert_eq!(integrity.window, Duration::from_secs(3));
+    let keys: Vec<_> = integrity.keys.iter().map(|key| (key.id, key.signs, key.verifies)).collect();
+    assert_eq!(keys, [(1, true, false), (2, true, true)]);
+    assert_eq!(integrity.keys[0].secret, signalbox_node::resources::Secret::new(*b"of the domain"));
+}
+
 #[test]
 fn boomerang_has_whole_seconds_rules_and_a_warning() {
     let runs = "node.protocols = [\"boomerang\"]\n";

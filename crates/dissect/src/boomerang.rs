@@ -82,7 +82,8 @@ fn options(options: &Options<'_>) -> Vec<Value> {
         }),
         Known::Refusal(one) => json!({ "address": one.address.to_string(), "cause": one.cause }),
         Known::Authentication(one) => {
-            json!({ "key": one.key, "time_us": one.time_us, "digest": hex(&one.digest) })
+            let most = [one.most.forward, one.most.reverse];
+            json!({ "key": one.key, "time_us": one.time_us, "most_bits_per_s": most, "digest": hex(&one.digest) })
         }
     };
     let placed = options.iter().map(|placed| {

@@ -43,7 +43,7 @@ The node is made from the configuration and the seed in the recording's first li
 the time it had then. What it does is printed, nothing is sent: the same lines every time, unless the engine
 has been changed since. That makes a recording a test.
 
-Keys by which RSVP messages are signed are not in a recording. To replay that of a node that has some, give the files
+Keys by which messages of RSVP and Boomerang are signed are not in a recording. To replay that of a node that has some, give the files
 in which they are with --key.
 
 With --json, \"type\" tells the lines apart; t is in microseconds on the node's clock:
@@ -111,6 +111,15 @@ fn node<R: BufRead>(recording: &Reader<R, Command>, keys: &[Secret]) -> Result<N
                  --key FILE",
                 key.id,
                 key.interface.as_ref().map(|name| format!(" at {name}")).unwrap_or_default(),
+            );
+        }
+    }
+    for key in config.boomerang.iter_mut().flat_map(|boomerang| &mut boomerang.integrity.keys) {
+        if !keys.iter().any(|secret| key.secret.reveal(secret)) {
+            bail!(
+                "line 1: config: the node had the Boomerang key {}, which a recording does not hold; give its file with \
+                 --key FILE",
+                key.id,
             );
         }
     }

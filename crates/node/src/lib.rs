@@ -122,15 +122,15 @@ pub mod rsvp {
 /// The types of Boomerang that users of this crate need.
 pub mod boomerang {
     pub use signalbox_boomerang::engine::{
-        BoomerangEvent, Command, Config, ConfigError, Counters, FlowView, Reason, Refusal, Rejected, Request,
-        SessionState, SessionView, Unreachable,
+        BoomerangEvent, Command, Config, ConfigError, Counters, DomainKey, FlowView, Integrity, Reason,
+        Refusal, Rejected, Request, SessionState, SessionView, Unreachable,
     };
     pub use signalbox_boomerang::wire::{Pass, Rates};
 }
 
 /// The types of admission control that users of this crate need.
 pub mod resources {
-    pub use signalbox_resources::{Cause, Config, ConfigError, GrantId, Rate, Refusal, Resources};
+    pub use signalbox_resources::{Cause, Config, ConfigError, GrantId, Rate, Refusal, Resources, Secret};
     pub use signalbox_resources::{config, intserv, request, token, units, view};
 }
 

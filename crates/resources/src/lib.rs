@@ -51,6 +51,7 @@ pub mod passage;
 mod policy;
 pub mod refusal;
 pub mod request;
+mod secret;
 pub mod token;
 pub mod units;
 pub mod view;
@@ -64,4 +65,5 @@ pub use request::{
     Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing, Priority,
     RequestedBy, Requester, ResourceOutput,
 };
+pub use secret::Secret;
 pub use units::Rate;

@@ -248,6 +248,19 @@ mod tests {
             tos: 0x20,
             prove: true,
             same_source: true,
+            integrity: boomerang::Integrity {
+                sign: true,
+                require: true,
+                window: Duration::from_millis(7001),
+                keys: vec![boomerang::DomainKey {
+                    id: 9,
+                    secret: rsvp::Secret::new(*b"nobody shall know this either"),
+                    signs: true,
+                    verifies: true,
+                    from: 1_000_000_001,
+                    until: Some(2_000_000_001),
+                }],
+            },
             trusted: [("eth7".to_owned(), false)].into(),
             trusted_elsewhere: false,
             // The node sets it at its start.
@@ -372,6 +385,10 @@ mod tests {
             let keys = |config: &NodeConfig| config.rsvp.clone().map_or_else(Vec::new, |rsvp| rsvp.keys);
             if let Some(key) = read.rsvp.as_mut().and_then(|rsvp| rsvp.keys.first_mut()) {
                 assert!(key.secret.reveal(&keys(&config)[0].secret));
+            }
+            let keys = |config: &NodeConfig| config.boomerang.clone().map(|one| one.integrity.keys);
+            if let Some(key) = read.boomerang.as_mut().and_then(|one| one.integrity.keys.first_mut()) {
+                assert!(key.secret.reveal(&keys(&config).unwrap()[0].secret));
             }
             assert_eq!(read, config);
             assert_eq!(Node::new(read, seed).err(), None);

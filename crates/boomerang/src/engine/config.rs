@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::domain::Integrity;
+
 /// Settings of a [`Boomerang`](super::Boomerang).
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -31,6 +33,8 @@ pub struct Config {
     pub prove: bool,
     /// A request is refused whose flow has another source than the packet.
     pub same_source: bool,
+    /// The HMAC with a key of the domain.
+    pub integrity: Integrity,
     /// Whether messages that come in by an interface of this name are interpreted; otherwise they are passed on.
     pub trusted: BTreeMap<String, bool>,
     /// The same for interfaces without an entry.
@@ -55,6 +59,7 @@ impl Default for Config {
             tos: 0,
             prove: false,
             same_source: false,
+            integrity: Integrity::default(),
             trusted: BTreeMap::new(),
             trusted_elsewhere: true,
             wall_clock_us: 0,
@@ -91,6 +96,6 @@ impl Config {
         if self.router_alert_v6.is_some_and(|value| !(65_503..=65_534).contains(&value)) {
             return fault("router_alert_v6", "not one of the experimental values 65503 to 65534 (RFC 5350)");
         }
-        Ok(())
+        self.integrity.validated()
     }
 }

@@ -47,6 +47,10 @@ signalbox_core::counters! {
         refused: u64 => UPDATES { effect: "refused" },
         /// Messages of initiating nodes that have to prove first that they receive the replies.
         unproved: u64 => UPDATES { effect: "unproved" },
+        /// Messages without effect, because a newer one of the same reservation was received: duplicates and replays.
+        stale: u64 => UPDATES { effect: "stale" },
+        /// Messages refused because their authentication is missing or wrong, or their time is not near.
+        unauthenticated: u64 => UPDATES { effect: "unauthenticated" },
         /// Reservations that expired.
         expired: u64 => RESERVATION_EVENTS { event: "expired" },
         /// Reservations lost: preempted, or their interface or the kernel failed.

@@ -7,6 +7,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_resources::GrantId;
 
+use super::domain::Stamp;
 use super::interfaces::Iface;
 use crate::wire::{Classifier, FlowSpec, Pass};
 
@@ -144,8 +145,8 @@ pub(super) struct Flow {
     pub(super) grant: GrantId,
     /// Rate, bit/s.
     pub(super) rate: u32,
-    /// Prime that the KEY of further messages must be divisible by; 0: any KEY is accepted.
-    pub(super) prime: u32,
+    /// What further messages must have.
+    pub(super) proof: u32,
     /// Interface that the data leave by.
     pub(super) oif: Iface,
     /// Interface that the first message came in by.
@@ -156,6 +157,9 @@ pub(super) struct Flow {
     pub(super) refresh: u8,
     /// Data packets must carry the code point of `tos`.
     pub(super) marked: bool,
+    /// `proof` is the stamp of the last message of the reservation, which must be authenticated and newer each time.
+    /// Otherwise it is a prime that divides the KEY, or 0 if any message is accepted.
+    pub(super) signed: bool,
 }
 
 impl Timed for Flow {
@@ -165,6 +169,11 @@ impl Timed for Flow {
 }
 
 impl Flow {
+    /// The stamp of its last message, if its messages are authenticated.
+    pub(super) const fn stamp(&self) -> Option<Stamp> {
+        if self.signed { Some(Stamp(self.proof)) } else { None }
+    }
+
     pub(super) fn filter(&self) -> FlowFilter {
         self.key.filter(self.marked.then_some(self.tos >> 2))
     }

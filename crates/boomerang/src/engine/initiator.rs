@@ -35,8 +35,9 @@ impl Boomerang {
     pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
         let known = self.by_id.get(&id).copied();
         match (command, known) {
-            (Command::Open(request), None) => self.open(id, &request, resources),
-            (Command::Open(_), Some(_)) => self.reject(id, Rejected::NameTaken),
+            (Command::Open(request), None) => self.open(id, &request, false, resources),
+            (Command::Query(request), None) => self.open(id, &request, true, resources),
+            (Command::Open(_) | Command::Query(_), Some(_)) => self.reject(id, Rejected::NameTaken),
             (Command::Change(rates), Some(key)) => self.change(id, key, rates, resources),
             (Command::Close, Some(key)) => {
                 self.finish(key, Event::Closed);
@@ -50,7 +51,7 @@ impl Boomerang {
         self.out.event(id, Event::Rejected(why));
     }
 
-    fn open(&mut self, id: u64, request: &Request, resources: &mut Resources) {
+    fn open(&mut self, id: u64, request: &Request, query: bool, resources: &mut Resources) {
         if let Err(why) = check(request) {
             return self.reject(id, why);
         }
@@ -65,6 +66,7 @@ impl Boomerang {
         let mut session =
             Session::new(id, ends, flow_of(request, unspecified), request.rates.clone(), refresh);
         session.user = request.user;
+        session.query = query;
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.sessions_full += 1;
             return self.reject(id, Rejected::Full);
@@ -104,7 +106,9 @@ impl Boomerang {
         let Some(session) = self.sessions.get_mut(key).filter(|one| one.state == State::Route) else {
             return;
         };
-        let source = oif.and_then(|oif| Some((oif, self.interfaces.address(oif, session.ends.dst)?)));
+        let dst = session.ends.dst;
+        let address = |oif| self.routes.source(dst).or_else(|| self.interfaces.address(oif, dst));
+        let source = oif.and_then(|oif| Some((oif, address(oif)?)));
         let Some((oif, source)) = source else {
             if let Some(id) = session.id {
                 self.reject(id, Rejected::NoRoute);
@@ -123,7 +127,9 @@ impl Boomerang {
     }
 
     fn change(&mut self, id: u64, key: Key, rates: Rates, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key).filter(|session| !session.query) else {
+            return self.reject(id, Rejected::NoSession);
+        };
         if rates.is_zero() {
             return self.reject(id, Rejected::Rates);
         }
@@ -195,10 +201,11 @@ impl Boomerang {
             sequence: self.sequence,
             transaction,
             format: Format::of(family, qos.format()),
-            flags: Flags::default(),
+            // Both signs of a refusal make the message a query: nodes only write what they have.
+            flags: if session.query { Flags::NACK } else { Flags::default() },
             refresh: session.refresh,
             padding: 0,
-            key: session.key,
+            key: if session.query { 0 } else { session.key },
             body: Some(Body { flow: session.flow, qos, options: Options::none() }),
         };
         let ends = session.ends;
@@ -207,6 +214,14 @@ impl Boomerang {
         message.encode(&ends, &mut octets);
         if let Some(user) = session.user {
             edit::append(&mut octets, &Known::UserId(UserId { user, credential: [0; 8] }));
+        }
+        let most = rates.first().copied().unwrap_or_default();
+        let option = self.domain.option(&self.config.integrity, self.now, most);
+        session.signed = option.is_some();
+        if let Some(option) = option {
+            let at = octets.len();
+            edit::append(&mut octets, &Known::Authentication(option));
+            self.domain.sign(&self.config.integrity, &mut octets, ends.is_ipv6(), at, option.key);
         }
         let wait = session.sent(transaction);
         if session.state == State::Setup {
@@ -250,8 +265,13 @@ impl Boomerang {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let body =
             message.body.filter(|body| body.flow == session.flow && packet.src.ip() == session.ends.dst);
+        let authentic = !session.signed
+            || body.and_then(|body| body.options.authentication()).is_some_and(|option| {
+                let ipv6 = packet.dst.is_ipv6();
+                self.domain.is_right(&self.config.integrity, packet.payload, ipv6, option)
+            });
         let is_multiple = message.key == 0 || message.key.is_multiple_of(session.key.max(1));
-        let (Some(body), true) = (body, is_multiple) else {
+        let (Some(body), true) = (body, is_multiple && authentic) else {
             self.counters.invalid_replies += 1;
             return;
         };
@@ -260,6 +280,10 @@ impl Boomerang {
             return;
         };
         if session.state == State::Closing {
+            return self.forget(key);
+        }
+        if session.query {
+            self.finish(key, Event::Available(offer));
             return self.forget(key);
         }
         let sent = session.key;
@@ -371,7 +395,7 @@ impl Boomerang {
     /// Releases what a session reserved, and ends it.
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.state == State::Route {
+        if session.state == State::Route || session.query {
             return self.forget(key);
         }
         session.state = State::Closing;

@@ -75,6 +75,8 @@ pub enum Output<'a> {
 pub enum Command {
     /// Opens a session: this node is its initiating node.
     Open(Request),
+    /// Asks what the path could reserve. Nothing is reserved.
+    Query(Request),
     /// Asks for other rates.
     Change(Rates),
     /// Releases the reservation and ends the session.
@@ -108,8 +110,8 @@ pub struct Request {
     pub user: Option<[u8; 8]>,
 }
 
-/// An event for a user. [`BoomerangEvent::Rejected`], [`BoomerangEvent::Refused`], [`BoomerangEvent::Unanswered`],
-/// [`BoomerangEvent::Unreachable`] or [`BoomerangEvent::Closed`] is the last one of a session.
+/// An event for a user. [`BoomerangEvent::Rejected`], [`BoomerangEvent::Available`], [`BoomerangEvent::Refused`],
+/// [`BoomerangEvent::Unanswered`], [`BoomerangEvent::Unreachable`] or [`BoomerangEvent::Closed`] is the last one of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum BoomerangEvent {
@@ -124,6 +126,8 @@ pub enum BoomerangEvent {
         /// Messages that it took.
         loops: u8,
     },
+    /// What the path could reserve: the answer to a query.
+    Available(Rates),
     /// A node of the path refused. What other nodes reserved is released.
     Refused(Refusal),
     /// A node of the path refused a change; the former reservation stands.
@@ -183,10 +187,12 @@ pub enum Reason {
     Full,
     /// A field of the request is not valid.
     BadRequest,
+    /// The request has no authentication that holds here.
+    Unauthenticated,
 }
 
 impl Reason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Unknown,
         Self::Resources,
         Self::Policy,
@@ -194,6 +200,7 @@ impl Reason {
         Self::Conflict,
         Self::Full,
         Self::BadRequest,
+        Self::Unauthenticated,
     ];
 
     /// Its number in the refusal option.
@@ -207,6 +214,7 @@ impl Reason {
             Self::Conflict => 4,
             Self::Full => 5,
             Self::BadRequest => 6,
+            Self::Unauthenticated => 7,
         }
     }
 
@@ -239,6 +247,7 @@ impl fmt::Display for Reason {
             Self::Conflict => "another reservation has the flow",
             Self::Full => "a table is full",
             Self::BadRequest => "bad request",
+            Self::Unauthenticated => "not authenticated by a key of the domain",
         })
     }
 }

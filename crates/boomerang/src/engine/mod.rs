@@ -13,6 +13,7 @@
 
 mod config;
 mod counters;
+mod domain;
 mod errors;
 mod flow;
 mod initiator;
@@ -38,11 +39,13 @@ use signalbox_resources::Resources;
 
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use domain::{DomainKey, Integrity};
 pub use io::{BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request, Unreachable};
 pub use session::State as SessionState;
 pub use view::{FlowView, SessionView};
 
 use crate::wire::{MAGIC, Message, MessageType, VERSION};
+use domain::Domain;
 use flow::Flow;
 use interfaces::{Iface, Interfaces};
 use outbox::Outbox;
@@ -85,6 +88,7 @@ pub struct Boomerang {
     /// ICMP errors to each source in a second.
     errors: RateShares,
     primes: Primes,
+    domain: Domain,
     sessions: Slab<Session>,
     by_id: BTreeMap<u64, Key>,
     by_transaction: ByTransaction,
@@ -122,6 +126,7 @@ impl Boomerang {
             rates: RateShares::new(config.rate, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(errors::RATE, KeyedHasher::new(&mut rng)),
             primes: Primes::new(&mut rng),
+            domain: Domain::new(&config.integrity, config.wall_clock_us),
             sessions: Slab::new(config.max_sessions),
             by_id: BTreeMap::new(),
             by_transaction: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
@@ -163,8 +168,8 @@ impl Boomerang {
         // The address of an interface that is down still belongs to this node.
         let own = result.is_ok_and(|route| route.local);
         let oif = result.ok().and_then(|route| self.interfaces.iface(route.ifindex));
-        if let Some(oif) = oif.filter(|_| !own) {
-            self.routes.store(dst, oif);
+        if let (Some(oif), Ok(route), false) = (oif, result, own) {
+            self.routes.store(dst, oif, route.src);
         }
         for waiting in self.routes.take(dst) {
             match (waiting, oif) {
@@ -188,6 +193,11 @@ impl Boomerang {
                 }
             }
         }
+    }
+
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
+    pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.domain.wall_clock_us = wall_clock_us;
     }
 
     /// The next output, if any; its octets live until the next call.

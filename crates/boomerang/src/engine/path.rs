@@ -14,6 +14,7 @@ use signalbox_resources::{
     Admitted, GrantId, GrantRequest, LostWhy, Neighbour, Owner, RequestedBy, Requester, Resources,
 };
 
+use super::domain::{Proven, Stamp};
 use super::flow::{Flow, FlowKey, demanded_dscp};
 use super::interfaces::Iface;
 use super::io::Reason;
@@ -50,8 +51,29 @@ struct Asked<'a> {
     marked: bool,
     refresh: u8,
     body: &'a Body<'a>,
-    /// Prime that divides the KEY, of a confirmation.
-    prime: u32,
+    /// What the initiating node proved.
+    proof: Proof,
+}
+
+/// What the initiating node of a message proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// Nothing is demanded.
+    Nothing,
+    /// It receives replies: this prime divides the KEY.
+    Prime(u32),
+    /// It is a member of the domain.
+    Member(Stamp),
+}
+
+/// A message that is not granted because of what it does not prove.
+enum Unproved {
+    /// It has to prove that it receives replies, by this prime.
+    Prime(u32),
+    /// It is not authenticated.
+    Member,
+    /// A newer message of the reservation was received.
+    Stale,
 }
 
 /// This node cannot reserve: the reason, and the largest rate that it could, bit/s.
@@ -130,9 +152,28 @@ impl Boomerang {
         }
         let hash = self.hasher.hash_octets(key.octets());
         let found = self.find(hash, &key);
-        let prime = match self.proof(found, &key, initiator, message.key, origin.iif) {
-            Ok(prime) => prime,
-            Err(prime) => {
+        let proven = match origin.iif {
+            None => Proven::Nothing,
+            Some(_) => {
+                let (integrity, ipv6) = (&self.config.integrity, origin.ends.is_ipv6());
+                let option = body.options.authentication();
+                self.domain.proven(integrity, self.now, octets, ipv6, option)
+            }
+        };
+        let proof = match self.proof(found, hash, &key, message, &origin, rate, proven) {
+            Ok(proof) => proof,
+            Err(Unproved::Member) => {
+                self.counters.unauthenticated += 1;
+                if rate == 0 && found.is_none() {
+                    return shortened;
+                }
+                return self.refuse(octets, message, &origin, Reason::Unauthenticated);
+            }
+            Err(Unproved::Stale) => {
+                self.counters.stale += 1;
+                return shortened;
+            }
+            Err(Unproved::Prime(prime)) => {
                 self.counters.unproved += 1;
                 if rate == 0 && found.is_none() {
                     return shortened;
@@ -145,7 +186,7 @@ impl Boomerang {
             }
         };
         let marked = demanded_dscp(&body.flow.classifier, &body.flow.mask).is_some();
-        let asked = Asked { key, rate, tos, marked, refresh, body, prime };
+        let asked = Asked { key, rate, tos, marked, refresh, body, proof };
         match self.reserve(hash, found, asked, message, &origin, resources) {
             Ok((granted, effect)) => {
                 self.count(&effect);
@@ -177,24 +218,48 @@ impl Boomerang {
         self.by_flow.find(hash, is_it).and_then(|index| self.flows.key_of(index))
     }
 
-    /// The prime of a flow that was confirmed, 0 if none is demanded; an error is the prime to multiply into the KEY.
+    /// What a message proved, if that is enough here.
+    #[expect(clippy::too_many_arguments, reason = "one place decides about all kinds of proofs")]
     fn proof(
         &self,
         found: Option<Key>,
+        hash: u64,
         flow: &FlowKey,
-        initiator: IpAddr,
-        key: u64,
-        iif: Option<Iface>,
-    ) -> Result<u32, u32> {
-        if let Some(standing) = found.and_then(|found| self.flows.get(found)) {
-            let fits = standing.prime == 0 || divides(standing.prime, key);
-            return if fits { Ok(standing.prime) } else { Err(standing.prime) };
+        message: &Message<'_>,
+        origin: &Origin,
+        rate: u32,
+        proven: Proven,
+    ) -> Result<Proof, Unproved> {
+        let standing = found.and_then(|found| self.flows.get(found));
+        match proven {
+            Proven::Wrong => return Err(Unproved::Member),
+            Proven::Member { most, .. } if rate > most.of(message.pass) => return Err(Unproved::Member),
+            Proven::Member { stamp, .. } => {
+                let newer = match standing.map(Flow::stamp) {
+                    Some(last) => last.is_none_or(|last| stamp.is_after(last)),
+                    None => self.domain.is_new(hash, stamp),
+                };
+                return if newer { Ok(Proof::Member(stamp)) } else { Err(Unproved::Stale) };
+            }
+            Proven::Nothing => {}
         }
-        if !self.config.prove || iif.is_none() {
-            return Ok(0);
+        if origin.iif.is_none() {
+            return Ok(Proof::Nothing);
         }
-        let confirmed = self.primes.confirmed(self.now, flow, initiator, key);
-        confirmed.ok_or_else(|| self.primes.current(self.now, flow, initiator))
+        if self.config.integrity.require || standing.is_some_and(|flow| flow.signed) {
+            return Err(Unproved::Member);
+        }
+        match standing.map(|flow| flow.proof) {
+            Some(0) => return Ok(Proof::Nothing),
+            Some(prime) if divides(prime, message.key) => return Ok(Proof::Prime(prime)),
+            Some(prime) => return Err(Unproved::Prime(prime)),
+            None if !self.config.prove => return Ok(Proof::Nothing),
+            None => {}
+        }
+        let initiator = origin.initiator(message.pass);
+        let confirmed = self.primes.confirmed(self.now, flow, initiator, message.key);
+        let prime = || Unproved::Prime(self.primes.current(self.now, flow, initiator));
+        confirmed.map(Proof::Prime).ok_or_else(prime)
     }
 
     /// Steps 6 to 8. The result is the rate that is reserved now.
@@ -209,6 +274,7 @@ impl Boomerang {
     ) -> Result<(u32, Effect), Refused> {
         if asked.rate == 0 {
             let Some(key) = found else { return Ok((0, Effect::Nothing)) };
+            self.note_proof(key, asked.proof);
             self.remove(key, Some(resources));
             return Ok((0, Effect::Released));
         }
@@ -220,6 +286,7 @@ impl Boomerang {
                 && flow.marked == asked.marked
         });
         if let Some((key, _)) = unchanged {
+            self.note_proof(key, asked.proof);
             self.hold(key, asked.refresh);
             return Ok((asked.rate, Effect::Refreshed));
         }
@@ -238,12 +305,14 @@ impl Boomerang {
         if rate == 0 {
             // A list that ends with 0 in this direction is satisfied by nothing.
             if let Some((key, ..)) = standing {
+                self.note_proof(key, asked.proof);
                 self.remove(key, Some(resources));
             }
             return Ok((0, Effect::Released));
         }
         let Some((key, grant, oif)) = standing else {
             let key = self.create(hash, &asked, rate, message, origin, resources)?;
+            self.note_proof(key, asked.proof);
             self.hold(key, asked.refresh);
             return Ok((rate, Effect::Created));
         };
@@ -264,6 +333,7 @@ impl Boomerang {
             (flow.grant, flow.rate, flow.oif) = (grant, rate, origin.oif);
             (flow.tos, flow.marked) = (asked.tos, asked.marked);
         }
+        self.note_proof(key, asked.proof);
         self.hold(key, asked.refresh);
         Ok((rate, Effect::Changed))
     }
@@ -288,12 +358,13 @@ impl Boomerang {
             link: Link::default(),
             grant: GrantId(0),
             rate,
-            prime: asked.prime,
+            proof: 0,
             oif: origin.oif,
             iif,
             tos: asked.tos,
             refresh: asked.refresh,
             marked: asked.marked,
+            signed: false,
         };
         let Ok(key) = self.flows.insert(flow) else {
             self.give_place_back(asked.key.initiator(), iif);
@@ -333,10 +404,13 @@ impl Boomerang {
         let initiator = origin.initiator(message.pass);
         let requested_by = if origin.iif.is_none() {
             RequestedBy::LocalUser
-        } else if asked.prime != 0 {
-            RequestedBy::Neighbour(Neighbour { address: initiator, authenticated: false })
         } else {
-            RequestedBy::Unknown
+            let address = initiator;
+            match asked.proof {
+                Proof::Member(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: true }),
+                Proof::Prime(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: false }),
+                Proof::Nothing => RequestedBy::Unknown,
+            }
         };
         let user = asked.body.options.user();
         let names = user.and_then(|uid| Some(Arc::new(vec![uid.name()?.to_owned()])));
@@ -379,12 +453,25 @@ impl Boomerang {
         }
     }
 
+    /// Notes what the last message of a reservation proved.
+    fn note_proof(&mut self, key: Key, proof: Proof) {
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        (flow.proof, flow.signed) = match proof {
+            Proof::Nothing => (0, false),
+            Proof::Prime(prime) => (prime, false),
+            Proof::Member(Stamp(stamp)) => (stamp, true),
+        };
+    }
+
     /// Removes a reservation, and with `resources` its grant.
     fn remove(&mut self, key: Key, resources: Option<&mut Resources>) {
         self.wheel.cancel(&mut self.flows, key.index());
         let Some(flow) = self.flows.remove(key) else { return };
         let hash = self.hasher.hash_octets(flow.key.octets());
         self.by_flow.remove(hash, |index| index == key.index());
+        if let Some(stamp) = flow.stamp() {
+            self.domain.note_end(hash, stamp);
+        }
         self.give_place_back(flow.key.initiator(), flow.iif);
         if let Some(resources) = resources {
             resources.release(flow.grant);

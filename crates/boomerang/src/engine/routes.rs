@@ -16,6 +16,8 @@ struct Known {
     dst: IpAddr,
     generation: u32,
     oif: Iface,
+    /// The address of this node that routing chooses for packets to the destination.
+    src: IpAddr,
 }
 
 /// A packet that waits for a route.
@@ -106,8 +108,18 @@ impl Routes {
 
     /// The interface by which packets to `dst` leave, if it is known.
     pub(super) fn find(&self, dst: IpAddr) -> Option<Iface> {
+        self.known(dst).map(|known| known.oif)
+    }
+
+    /// The address of this node that routing chooses for packets to `dst`, if the route is known.
+    pub(super) fn source(&self, dst: IpAddr) -> Option<IpAddr> {
+        let usable = |src: &IpAddr| !src.is_unspecified() && src.is_ipv4() == dst.is_ipv4();
+        self.known(dst).map(|known| known.src).filter(usable)
+    }
+
+    fn known(&self, dst: IpAddr) -> Option<&Known> {
         let known = self.places.get(self.place(dst))?.as_ref()?;
-        (known.dst == dst && known.generation == self.generation).then_some(known.oif)
+        (known.dst == dst && known.generation == self.generation).then_some(known)
     }
 
     /// Routes may have changed: all are looked up again.
@@ -136,9 +148,9 @@ impl Routes {
         Some(self.lookups.swap_remove(at).1)
     }
 
-    /// Stores the interface by which packets to `dst` leave.
-    pub(super) fn store(&mut self, dst: IpAddr, oif: Iface) {
-        let known = Known { dst, generation: self.generation, oif };
+    /// Stores the interface by which packets to `dst` leave, and the source of those of this node.
+    pub(super) fn store(&mut self, dst: IpAddr, oif: Iface, src: IpAddr) {
+        let known = Known { dst, generation: self.generation, oif, src };
         let at = self.place(dst);
         if let Some(place) = self.places.get_mut(at) {
             *place = Some(known);

@@ -50,6 +50,10 @@ pub(super) struct Session {
     /// The user waits for the answer to a set-up or a change.
     pub(super) asked: bool,
     pub(super) user: Option<[u8; 8]>,
+    /// It only asks what the path has.
+    pub(super) query: bool,
+    /// Its last message had an authentication.
+    pub(super) signed: bool,
     /// Sends since the last reply; their transaction numbers.
     outstanding: [Option<u32>; 3],
     sends: u8,
@@ -78,6 +82,8 @@ impl Session {
             looks_up: false,
             asked: true,
             user: None,
+            query: false,
+            signed: false,
             outstanding: [None; 3],
             sends: 0,
             loops: 0,

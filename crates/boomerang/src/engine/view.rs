@@ -30,7 +30,7 @@ pub struct FlowView {
     pub ifindex: IfIndex,
     /// Refresh interval, seconds.
     pub refresh: u8,
-    /// Whether the initiating node proved that it receives replies.
+    /// Whether its messages are authenticated, or the initiating node proved that it receives replies.
     pub proved: bool,
     /// When it ends without a refresh.
     pub expires: Option<Time>,
@@ -84,7 +84,7 @@ impl Boomerang {
             dscp: flow.tos >> 2,
             ifindex: self.interfaces.ifindex(flow.oif),
             refresh: flow.refresh,
-            proved: flow.prime != 0,
+            proved: flow.proof != 0 || flow.signed,
             expires: self.wheel.due(&flow.link),
             grant: flow.grant,
         }

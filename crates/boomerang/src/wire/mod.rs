@@ -11,6 +11,7 @@ pub mod icmp_error;
 mod message;
 mod option;
 mod qos;
+pub mod signed;
 
 pub use crate::error::DecodeError;
 pub use checksum::{Ends, checksum, checksum_is_valid};

@@ -6,6 +6,7 @@ use signalbox_wire::{Reader, Short, Writer};
 
 use super::code_points::{Family, OptionType};
 use super::flow::FlowSpec;
+use super::qos::Rates;
 use crate::error::DecodeError;
 
 /// Octets of the digest of an authentication option.
@@ -58,7 +59,9 @@ pub struct Authentication {
     pub key: u32,
     /// When the initiating node sent the message, microseconds since 1970 by its own clock.
     pub time_us: u64,
-    /// The first half of HMAC-SHA-256.
+    /// The largest rates that the message may reserve, bit/s: nodes may lower those in front of the option.
+    pub most: Rates,
+    /// The first half of HMAC-SHA-256 over [`signed::parts`](super::signed::parts).
     pub digest: [u8; DIGEST_OCTETS],
 }
 
@@ -120,6 +123,7 @@ impl Known {
             Self::Authentication(authentication) => {
                 w.u32(authentication.key);
                 w.u64(authentication.time_us);
+                w.bytes(&authentication.most.octets());
                 w.bytes(&authentication.digest);
             }
         }
@@ -140,9 +144,12 @@ impl Known {
                 let [cause, ..] = r.array::<4>()?;
                 Self::Refusal(Refusal { address, cause })
             }
-            OptionType::AUTHENTICATION => {
-                Self::Authentication(Authentication { key: r.u32()?, time_us: r.u64()?, digest: r.array()? })
-            }
+            OptionType::AUTHENTICATION => Self::Authentication(Authentication {
+                key: r.u32()?,
+                time_us: r.u64()?,
+                most: Rates { forward: r.u32()?, reverse: r.u32()? },
+                digest: r.array()?,
+            }),
             _ => return Ok(None),
         }))
     }

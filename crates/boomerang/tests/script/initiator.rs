@@ -336,3 +336,32 @@ fn a_full_key_begins_again() {
     rig.echo(&first, refuse);
     assert!(matches!(rig.last_event(), Event::Refused(_)));
 }
+
+/// BOOM-G18-01: a query has both signs of a refusal. Nothing is reserved, also not here, and the answer has the least of the
+/// path.
+#[test]
+fn a_query_reserves_nothing() {
+    let mut rig = Rig::new();
+    let sent = rig.command(1, Command::Query(Request { rates: vec![rates(900_000, 0)], ..wish() })).remove(0);
+    let message = sent.message();
+    assert_eq!((message.flags.0, message.key, sent.rates()), (1, 0, rates(200_000, 0)));
+    assert_eq!(rig.node.flow_count(), 0);
+    rig.echo(&sent, |octets| edit::set_octets(octets, 64, 48_000_u32.to_be_bytes()));
+    assert_eq!(rig.events, [(1, Event::Available(rates(48_000, 0)))]);
+    assert_eq!(rig.node.session_count(), 0);
+    assert_eq!(rig.wait(seconds(60.0)), []);
+    rig.command(2, Command::Query(wish()));
+    let repeated = rig.wait(seconds(60.0));
+    assert_eq!((repeated.len(), rig.last_event()), (2, &Event::Unanswered), "there is nothing to release");
+    assert_eq!(rig.node.session_count(), 0);
+}
+
+/// The source of the requests is the address that routing chooses.
+#[test]
+fn routing_chooses_the_source() {
+    let mut rig = Rig::new();
+    rig.source = ip("198.51.100.77");
+    let sent = open(&mut rig, wish());
+    assert_eq!(sent.ends.src, ip("198.51.100.77"));
+    assert_eq!(sent.message().body.unwrap().flow.classifier.src, ip("198.51.100.77"));
+}

@@ -1,5 +1,6 @@
 //! Boomerang nodes with messages and times in, and messages and times out.
 
+mod domain;
 mod errors;
 mod grant;
 mod initiator;

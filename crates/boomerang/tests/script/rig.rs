@@ -138,6 +138,8 @@ pub(crate) struct Rig {
     /// What the kernel was asked to remove.
     pub(crate) removed: Vec<ReservationId>,
     pub(crate) answer_lookups: bool,
+    /// The source that routing chooses; unspecified: it is left to the node.
+    pub(crate) source: IpAddr,
     /// The answer for destinations whose interface is 0.
     pub(crate) no_route: NoRoute,
     pub(crate) open: Vec<(u64, IpAddr)>,
@@ -181,6 +183,7 @@ impl Rig {
             installs: 0,
             removed: Vec::new(),
             answer_lookups: true,
+            source: ip("0.0.0.0"),
             no_route: NoRoute::Unreachable,
             open: Vec::new(),
             sent: Vec::new(),
@@ -194,6 +197,12 @@ impl Rig {
         rig.resources.interfaces(&all);
         rig.input(Input::Interfaces(&all));
         rig
+    }
+
+    /// Gives the node another address, which routing chooses as its source.
+    pub(crate) fn be(&mut self, address: &str) {
+        self.source = ip(address);
+        self.input(Input::Interfaces(&[interface(2, &["198.51.100.1", address])]));
     }
 
     pub(crate) fn input(&mut self, input: Input<'_>) {
@@ -252,7 +261,7 @@ impl Rig {
 
     pub(crate) fn answer(&mut self, id: u64, dst: IpAddr) {
         let ifindex = IfIndex(self.routes.get(&dst).copied().unwrap_or(2));
-        let route = Route { ifindex, src: ip(NODE), gateway: None, mtu: 1500, local: false };
+        let route = Route { ifindex, src: self.source, gateway: None, mtu: 1500, local: false };
         let result = if ifindex.0 == 0 { Err(self.no_route) } else { Ok(route) };
         self.node.handle(self.now, Input::Route { id, result }, &mut self.resources);
     }

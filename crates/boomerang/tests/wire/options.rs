@@ -1,6 +1,6 @@
 //! Options: any order, unknown ones, padding, extensions.
 
-use signalbox_boomerang::wire::{Authentication, DecodeError, Known, OptionType, Refusal, edit};
+use signalbox_boomerang::wire::{Authentication, DecodeError, Known, OptionType, Rates, Refusal, edit};
 
 use crate::support::*;
 
@@ -57,12 +57,17 @@ fn our_extensions_are_read_as_they_are_written() {
     let mut octets = with(&[ALICE]);
     edit::append(&mut octets, &Known::Refusal(refusal));
     assert_eq!(octets[92..], hex("80010000 c000024d 03000000"));
-    let proof = Authentication { key: 9, time_us: 0x0102_0304_0506_0708, digest: [0xab; 16] };
+    let proof = Authentication {
+        key: 9,
+        time_us: 0x0102_0304_0506_0708,
+        most: Rates { forward: 64_000, reverse: 0 },
+        digest: [0xab; 16],
+    };
     edit::append(&mut octets, &Known::Authentication(proof));
     let options = parse(&octets).body.unwrap().options;
     assert_eq!(options.refusal(), Some(refusal));
     assert_eq!(options.authentication(), Some((104, proof)));
-    assert_eq!(octets.len() - 104, 32);
+    assert_eq!(octets.len() - 104, 40);
     // An implementation without the extensions stops at them, and passes them on.
     assert!(matches!(OptionType::REFUSAL.0, 0x8000..));
 }

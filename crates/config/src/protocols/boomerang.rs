@@ -1,16 +1,20 @@
 //! `[boomerang]`, and `boomerang` in tables of interfaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
-use signalbox_node::boomerang::Config;
+use signalbox_node::boomerang::{Config, DomainKey, Integrity};
+use signalbox_node::rsvp::neighbour::KeyUse;
 
-use super::Protocol;
+use super::{Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{code_point, duration, flag, number, per_second, real};
 use crate::openings::open;
+use crate::secret;
+use crate::secrets::{KeyEntry, Secrets, Use};
 
 pub(super) const MEANING: &str = "Boomerang: reservations in ICMP Echo ([boomerang.md](boomerang.md)). With `kernel.intercept` the node interprets the \
      messages that it forwards; without it the node only begins reservations of its own.";
@@ -28,6 +32,11 @@ pub(crate) struct Boomerang {
     max_refresh: Duration,
     intercept: bool,
     parts: BTreeMap<String, Part>,
+    /// Whether `sign` and `require` are in force.
+    protects: bool,
+    integrity: Integrity,
+    /// The keys of `[[keys]]` for Boomerang, with their paths in the file.
+    keys: Vec<(String, KeyEntry)>,
 }
 
 /// `[interfaces.NAME.boomerang]`
@@ -41,7 +50,16 @@ impl Default for Boomerang {
         let engine = Config::default();
         let seconds = |seconds: u8| Duration::from_secs(seconds.into());
         let (refresh, max_refresh) = (seconds(engine.refresh), seconds(engine.max_refresh));
-        Self { engine, refresh, max_refresh, intercept: true, parts: BTreeMap::new() }
+        Self {
+            engine,
+            refresh,
+            max_refresh,
+            intercept: true,
+            parts: BTreeMap::new(),
+            protects: false,
+            integrity: Integrity { sign: true, require: true, ..Integrity::default() },
+            keys: Vec::new(),
+        }
     }
 }
 
@@ -94,6 +112,19 @@ impl Protocol for Boomerang {
                            experimental ones [RFC 5350] belong to others.";
             keys.option("ipv6", &mut config.router_alert_v6, number(EXPERIMENTAL), "no Router Alert", meaning);
         });
+        keys.group("integrity", |keys| {
+            let meaning = "Whether `sign` and `require` are in force. The keys are in `[[keys]]`, with `use = \"boomerang\"`.";
+            keys.key("enabled", &mut self.protects, flag(), meaning);
+            let meaning = "Own requests are signed. Nodes without the key forward the signature.";
+            keys.key("sign", &mut self.integrity.sign, flag(), meaning);
+            let meaning = "Requests without a signature by a key of this node are refused. `false`: they are granted as the \
+                           policy allows, and reservations that were signed obey signed messages only.";
+            keys.key("require", &mut self.integrity.require, flag(), meaning);
+            let range = Duration::from_millis(100)..=Duration::from_secs(3600);
+            let meaning = "Largest difference between the time in a message and the clock of this node. Within it a recorded \
+                           message can be repeated to routers that did not receive it.";
+            keys.key("window", &mut self.integrity.window, duration(range), meaning);
+        });
         keys.key("dscp", &mut config.tos, code_point(), "DSCP of messages that the node sends.");
         keys.key(
             "source_rate",
@@ -142,8 +173,55 @@ impl Protocol for Boomerang {
         }
     }
 
+    fn take_keys(&mut self, secrets: &Secrets) {
+        self.keys = secrets.of(Use::Boomerang).map(|(at, entry)| (at, entry.clone())).collect();
+    }
+
+    fn check(&self, _: &Protocols, keys: &mut Keys<'_>) {
+        let has = |other: KeyUse| self.keys.iter().any(|(_, entry)| entry.direction != other);
+        let lacking = match (self.protects, &self.integrity) {
+            (true, integrity) if integrity.sign && !has(KeyUse::Receive) => "sign",
+            (true, integrity) if integrity.require && !has(KeyUse::Send) => "require",
+            (false, _) if !self.keys.is_empty() => {
+                let message = "it is not used: write enabled = true in [boomerang.integrity]";
+                return self.keys.iter().for_each(|(at, _)| keys.fault(&[&format!("{at}.id")], message));
+            }
+            _ => return,
+        };
+        let message = format!(
+            "there is no key for {lacking}: write [[keys]] with use = \"boomerang\", or {lacking} = false"
+        );
+        keys.fault(&["boomerang.integrity"], &message);
+    }
+
+    fn read_files(&mut self, directory: &Path, keys: &mut Keys<'_>) {
+        let mut ids = BTreeSet::new();
+        for (at, entry) in &self.keys {
+            let (Some(id), Some(file)) = (entry.id, &entry.secret_file) else { continue };
+            let Ok(id) = u32::try_from(id) else {
+                keys.fault(&[&format!("{at}.id")], "out of range: an identifier of Boomerang has 32 bits");
+                continue;
+            };
+            if !ids.insert(id) {
+                keys.fault(&[&format!("{at}.id")], "there is another key with it: write another id");
+            }
+            let Some(secret) = secret::shared(&directory.join(file), &format!("{at}.secret_file"), keys)
+            else {
+                continue;
+            };
+            self.integrity.keys.push(DomainKey {
+                id,
+                secret,
+                signs: entry.direction != KeyUse::Receive,
+                verifies: entry.direction != KeyUse::Send,
+                from: entry.valid_from.unwrap_or(0),
+                until: entry.valid_until,
+            });
+        }
+    }
+
     fn openings(&self, keys: &mut Keys<'_>) {
-        if !self.engine.prove {
+        if !(self.engine.prove || self.protects && self.integrity.require) {
             let what = "messages prove nothing, not even their source address, and policy rules with `from` compare that: write \
                         prove_return = true where hosts are connected that you do not trust";
             open(keys, &["boomerang.prove_return", "boomerang", "node.protocols"], what);
@@ -154,6 +232,7 @@ impl Protocol for Boomerang {
         let named = self.parts.iter().filter(|(name, _)| *name != ANY);
         node.boomerang = Some(Config {
             trusted: named.map(|(name, part)| (name.clone(), part.trusted)).collect(),
+            integrity: if self.protects { self.integrity.clone() } else { Integrity::default() },
             trusted_elsewhere: self.parts.get(ANY).is_none_or(|part| part.trusted),
             ..self.engine.clone()
         });

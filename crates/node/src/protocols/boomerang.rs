@@ -29,6 +29,10 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
     }
 
+    fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.engine.set_wall_clock(wall_clock_us);
+    }
+
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
         self.engine.handle(cx.now, Input::Packet(packet), cx.resources);
     }

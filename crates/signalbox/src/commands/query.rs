@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use signalbox_api::v1;
 use signalbox_api::v1::query_response::Answer;
 use signalbox_api::v1::reservations_client::ReservationsClient;
@@ -23,6 +24,9 @@ pub(crate) struct QueryArgs {
     /// The answer is yes already if this rate is available.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     at_least: Option<u64>,
+    /// The signaling protocol.
+    #[arg(long, value_name = "PROTOCOL", default_value = "qos", value_parser = signaling())]
+    signaling: Signaling,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -36,8 +40,10 @@ const HELP: &str = concat!(
     ),
     "EXAMPLES:\n",
     "  signalbox query 192.0.2.9 --rate 20mbit && start-the-stream\n",
-    "  signalbox query host.example --rate 1gbit --at-least 100mbit --service guaranteed --json\n\n",
-    "Nothing is reserved. Each hop shows what that node could give. The QoS NSLP has queries, RSVP has none.\n",
+    "  signalbox query host.example --rate 1gbit --at-least 100mbit --service guaranteed --json\n",
+    "  signalbox query 192.0.2.9 --rate 1mbit --signaling boomerang\n\n",
+    "Nothing is reserved. With the QoS NSLP each hop shows what that node could give; Boomerang has the least of the path. RSVP\n",
+    "has no queries.\n",
     "JSON: one line of the type available or failed (docs/schema/query.json).",
 );
 
@@ -47,14 +53,25 @@ impl Run for QueryArgs {
     }
 }
 
+/// The protocols that have queries.
+fn signaling() -> impl TypedValueParser<Value = Signaling> {
+    PossibleValuesParser::new(["qos", "boomerang"]).try_map(|name| Signaling::from_str(&name, false))
+}
+
 /// Asks the nodes of a path which resources they could give, and prints the answer.
 async fn query(arguments: &QueryArgs) -> Result<Exit> {
     let wanted = &arguments.request;
     let authority = &wanted.authority;
     let foreign = [(authority.user.is_some(), "--user"), (authority.policy_data.is_some(), "--policy-data")];
-    Signaling::Qos.refuse(&foreign, "it belongs to RSVP")?;
+    match arguments.signaling {
+        Signaling::Qos | Signaling::Rsvp => arguments.signaling.refuse(&foreign, "it belongs to RSVP")?,
+        Signaling::Boomerang => {
+            let foreign = [(authority.policy_data.is_some(), "--policy-data")];
+            arguments.signaling.refuse(&foreign, "it belongs to RSVP")?;
+        }
+    }
     let request = v1::QueryRequest {
-        protocol: v1::Protocol::Qos.into(),
+        protocol: arguments.signaling.protocol().into(),
         flow: Some(wanted.flow()?),
         traffic: Some(wanted.traffic()),
         service: wanted.service()?,

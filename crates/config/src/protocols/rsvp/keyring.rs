@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use signalbox_node::rsvp::IntegrityKey;
 use signalbox_node::rsvp::neighbour::KeyUse;
-use signalbox_node::rsvp::{IntegrityKey, Secret};
 
 use crate::keys::Keys;
 use crate::secret;
 use crate::secrets::{KeyEntry, Secrets, Use};
-
-/// Octets of the longest secret and an end of line.
-const LONGEST: u64 = 1024 + 2;
 
 /// A key of `[[keys]]` for RSVP.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,26 +54,8 @@ pub(super) fn read(keys: &[RsvpKey], directory: &Path, report: &mut Keys<'_>) ->
             let message = "there is another key with it for the same direction, interface and neighbor";
             report.fault(&[&format!("{at}.id")], message);
         }
-        let path = format!("{at}.secret_file");
-        let secret = match secret::read(&directory.join(file), LONGEST) {
-            Ok(content) => match secret::line(&content) {
-                line @ [_, ..] if line.len() <= 1024 => Secret::new(line),
-                [] => {
-                    report.fault(
-                        &[&path],
-                        "the file is empty: write the secret into it, such as openssl rand -hex 32 makes",
-                    );
-                    continue;
-                }
-                _ => {
-                    report.fault(&[&path], "the secret has more than 1024 octets: take a shorter one");
-                    continue;
-                }
-            },
-            Err(message) => {
-                report.fault(&[&path], &message);
-                continue;
-            }
+        let Some(secret) = secret::shared(&directory.join(file), &format!("{at}.secret_file"), report) else {
+            continue;
         };
         all.push(IntegrityKey {
             id,

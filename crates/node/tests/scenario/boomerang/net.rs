@@ -50,7 +50,9 @@ impl NodeEngine for Host {
                 | BoomerangEvent::Closed => {
                     known.remove(id);
                 }
-                BoomerangEvent::Rejected(_) | BoomerangEvent::ChangeRefused(_) => {}
+                BoomerangEvent::Rejected(_)
+                | BoomerangEvent::ChangeRefused(_)
+                | BoomerangEvent::Available(_) => {}
             }
         }
         kernel.is_told(*name, &output, |ifindex| shares[&ifindex]);

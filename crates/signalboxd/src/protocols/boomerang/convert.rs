@@ -62,6 +62,12 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
     })
 }
 
+/// The query that a client makes: a request in the direction of its flow.
+pub(super) fn query(query: &v1::QueryRequest) -> Result<Request, Wrong> {
+    let v1::QueryRequest { flow, traffic, service, authority, .. } = query.clone();
+    request(&v1::ReserveOpen { flow, traffic, service, authority, ..v1::ReserveOpen::default() })
+}
+
 /// The rates in both directions.
 pub(super) const fn pair(rate: u32, bidirectional: bool) -> Rates {
     Rates { forward: rate, reverse: if bidirectional { rate } else { 0 } }
@@ -134,7 +140,7 @@ pub(super) fn path_grant(rates: Rates, dscp: u8, rerouted: bool) -> v1::PathGran
 pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
     let cause = match refusal.reason {
         Why::Resources | Why::Full => v1::Cause::Admission,
-        Why::Policy => v1::Cause::Policy,
+        Why::Policy | Why::Unauthenticated => v1::Cause::Policy,
         Why::Conflict => v1::Cause::Conflict,
         Why::Unsupported | Why::BadRequest => v1::Cause::Protocol,
         // The drafts have one reason.

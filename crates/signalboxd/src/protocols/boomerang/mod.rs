@@ -41,7 +41,8 @@ impl ClientProtocol for Reservations {
             BoomerangEvent::Refused(_)
             | BoomerangEvent::Unanswered
             | BoomerangEvent::Unreachable(_)
-            | BoomerangEvent::Closed => true,
+            | BoomerangEvent::Closed
+            | BoomerangEvent::Available(_) => true,
         }
     }
 

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use signalbox_api::v1;
+use signalbox_api::v1::query_response::Answer;
 use signalbox_api::v1::reserve_response::Event;
 use signalbox_core::ReserverId;
 use signalbox_node::boomerang::{BoomerangEvent, Command as BoomerangCommand};
@@ -13,7 +14,7 @@ use tonic::Status;
 
 use super::{Reservations, convert};
 use crate::api::Api;
-use crate::api::errors::{Wrong, stopping};
+use crate::api::errors::stopping;
 use crate::api::reserver::{Reserver, Standing, change_refused};
 use crate::requests::{LoopHandle, Opened};
 
@@ -74,8 +75,21 @@ impl Reserver for Boomerang {
         Ok((Event::Started(started), Box::new(standing)))
     }
 
-    async fn query(&self, _: &Api, _: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
-        Err(Wrong::new("protocol", "a query by Boomerang is not built: use qos").into())
+    async fn query(&self, api: &Api, query: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+        let request = convert::query(&query)?;
+        let dscp = request.dscp;
+        let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Query(request)).await?;
+        let answer = match opened.events.next().await.ok_or_else(stopping)?? {
+            BoomerangEvent::Available(rates) => Answer::Available(convert::path_grant(rates, dscp, false)),
+            BoomerangEvent::Unanswered => Answer::Failed(convert::silence(v1::Cause::NoAnswer)),
+            BoomerangEvent::Unreachable(report) => Answer::Failed(convert::unreachable(report)),
+            BoomerangEvent::Refused(refusal) | BoomerangEvent::ChangeRefused(refusal) => {
+                Answer::Failed(convert::failure(&refusal))
+            }
+            BoomerangEvent::Rejected(why) => return Err(convert::rejected(why)),
+            BoomerangEvent::Reserved { .. } | BoomerangEvent::Closed => return Err(stopping()),
+        };
+        Ok(v1::QueryResponse { answer: Some(answer) })
     }
 }
 
@@ -100,7 +114,10 @@ impl Reservation {
                 change_refused(v1::Cause::Protocol, &why.to_string())
             }
             BoomerangEvent::Rejected(why) => return Err(convert::rejected(why)),
-            BoomerangEvent::Closed => Event::Released(v1::ReserveReleased { confirmed: false }),
+            // A reservation asks for no answer of a query.
+            BoomerangEvent::Closed | BoomerangEvent::Available(_) => {
+                Event::Released(v1::ReserveReleased { confirmed: false })
+            }
         })
     }
 
