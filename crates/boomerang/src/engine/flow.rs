@@ -137,13 +137,18 @@ pub(super) const fn demanded_dscp(classifier: &Classifier, mask: &Classifier) ->
     if mask.tos & 0xfc == 0 { Some(classifier.tos >> 2) } else { None }
 }
 
+/// Data packets must carry the code point of the reservation.
+pub(super) const IS_MARKED: u8 = 1;
+/// The reservation has IntServ parameters, which its grant has.
+pub(super) const IS_INTSERV: u8 = 2;
+
 /// A reservation at one interface. With index, generation and timer it takes 96 octets at most.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) key: FlowKey,
     pub(super) link: Link,
     pub(super) grant: GrantId,
-    /// Rate, bit/s.
+    /// Rate, bit/s; with [`IS_INTSERV`] the tag of the parameters.
     pub(super) rate: u32,
     /// What further messages must have.
     pub(super) proof: u32,
@@ -155,8 +160,8 @@ pub(super) struct Flow {
     pub(super) tos: u8,
     /// Refresh interval that this node left in the last message, seconds.
     pub(super) refresh: u8,
-    /// Data packets must carry the code point of `tos`.
-    pub(super) marked: bool,
+    /// [`IS_MARKED`], [`IS_INTSERV`].
+    pub(super) marks: u8,
     /// `proof` is the stamp of the last message of the reservation, which must be authenticated and newer each time.
     /// Otherwise it is a prime that divides the KEY, or 0 if any message is accepted.
     pub(super) signed: bool,
@@ -174,8 +179,13 @@ impl Flow {
         if self.signed { Some(Stamp(self.proof)) } else { None }
     }
 
+    /// Whether it has a mark.
+    pub(super) const fn has(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
     pub(super) fn filter(&self) -> FlowFilter {
-        self.key.filter(self.marked.then_some(self.tos >> 2))
+        self.key.filter(self.has(IS_MARKED).then_some(self.tos >> 2))
     }
 }
 

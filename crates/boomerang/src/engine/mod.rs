@@ -11,6 +11,7 @@
 //! * State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
 //! * `routes` finds the interface by which a message leaves. `proof` is the proof that replies are received.
 
+mod answer;
 mod config;
 mod counters;
 mod domain;
@@ -24,6 +25,7 @@ mod path;
 mod proof;
 mod receive;
 mod routes;
+mod service;
 mod session;
 mod view;
 

@@ -15,12 +15,13 @@ use signalbox_resources::{
 };
 
 use super::domain::{Proven, Stamp};
-use super::flow::{Flow, FlowKey, demanded_dscp};
+use super::flow::{Flow, FlowKey, IS_INTSERV, IS_MARKED, demanded_dscp};
 use super::interfaces::Iface;
 use super::io::Reason;
 use super::proof::{divides, multiplied};
+use super::service::Demand;
 use super::{Boomerang, PROTOCOL};
-use crate::wire::{Body, Ends, FlowSpec, Known, Message, Pass, Qos, Rates, Refusal, edit};
+use crate::wire::{Body, Ends, FlowSpec, Message, Pass, Qos, edit};
 
 /// Where a message comes from and where it goes.
 #[derive(Debug, Clone, Copy)]
@@ -46,13 +47,30 @@ impl Origin {
 /// What a message asks for at this node.
 struct Asked<'a> {
     key: FlowKey,
-    rate: u32,
+    demand: Demand,
     tos: u8,
     marked: bool,
     refresh: u8,
     body: &'a Body<'a>,
     /// What the initiating node proved.
     proof: Proof,
+}
+
+impl Asked<'_> {
+    fn service(&self) -> ServiceClass {
+        self.demand.service(self.tos >> 2)
+    }
+
+    /// What a reservation stores of its demand, of which it was granted `rate`.
+    fn tag(&self, rate: u32) -> u32 {
+        self.demand.intserv.map_or(rate, |intserv| intserv.tag)
+    }
+
+    /// The marks of a reservation.
+    const fn marks(&self) -> u8 {
+        (if self.marked { IS_MARKED } else { 0 })
+            | (if self.demand.intserv.is_some() { IS_INTSERV } else { 0 })
+    }
 }
 
 /// What the initiating node of a message proved.
@@ -129,18 +147,17 @@ impl Boomerang {
         if message.refresh == 0 {
             return self.refuse(octets, message, &origin, Reason::BadRequest);
         }
-        // 4. IntServ parameters are read, but not granted.
-        let rates = match body.qos {
-            Qos::BitRate(_) | Qos::Downgrade(_) => body.qos.rates().unwrap_or_default(),
-            Qos::IntServ(specs) if specs.of(message.pass).len() <= 4 => Rates::default(),
-            Qos::IntServ(_) => return self.refuse(octets, message, &origin, Reason::Unsupported),
+        let demand = match Demand::read(&body.qos, message.pass, &self.hasher) {
+            Ok(demand) => demand,
+            Err(reason) => return self.refuse(octets, message, &origin, reason),
         };
-        let rate = rates.of(message.pass);
+        let rate = demand.rate;
         let tos = body.flow.classifier.tos & 0xfc;
+        let service = demand.service(tos >> 2);
         // 5. After a refusal the message is a query.
         if message.is_refused() {
             self.counters.without_effect += 1;
-            let available = self.available(&origin, tos, None, resources);
+            let available = self.available(&origin, service, None, resources);
             return self.lower(octets, message, available) || shortened;
         }
         let Ok(key) = FlowKey::of(&body.flow, message.pass) else {
@@ -186,7 +203,7 @@ impl Boomerang {
             }
         };
         let marked = demanded_dscp(&body.flow.classifier, &body.flow.mask).is_some();
-        let asked = Asked { key, rate, tos, marked, refresh, body, proof };
+        let asked = Asked { key, demand, tos, marked, refresh, body, proof };
         match self.reserve(hash, found, asked, message, &origin, resources) {
             Ok((granted, effect)) => {
                 self.count(&effect);
@@ -272,7 +289,8 @@ impl Boomerang {
         origin: &Origin,
         resources: &mut Resources,
     ) -> Result<(u32, Effect), Refused> {
-        if asked.rate == 0 {
+        let Demand { rate: wanted, intserv } = asked.demand;
+        if wanted == 0 {
             let Some(key) = found else { return Ok((0, Effect::Nothing)) };
             self.note_proof(key, asked.proof);
             self.remove(key, Some(resources));
@@ -280,27 +298,29 @@ impl Boomerang {
         }
         let standing = found.and_then(|key| Some((key, self.flows.get(key)?)));
         let unchanged = standing.filter(|(_, flow)| {
-            flow.rate == asked.rate
+            flow.rate == asked.demand.tag()
+                && flow.has(IS_INTSERV) == intserv.is_some()
                 && flow.oif == origin.oif
                 && flow.tos == asked.tos
-                && flow.marked == asked.marked
+                && flow.has(IS_MARKED) == asked.marked
         });
         if let Some((key, _)) = unchanged {
             self.note_proof(key, asked.proof);
             self.hold(key, asked.refresh);
-            return Ok((asked.rate, Effect::Refreshed));
+            return Ok((wanted, Effect::Refreshed));
         }
-        let held = standing.filter(|(_, flow)| flow.oif == origin.oif).map(|(_, flow)| flow.rate);
+        let here = standing.filter(|(_, flow)| flow.oif == origin.oif && !flow.has(IS_INTSERV));
+        let held = here.map(|(_, flow)| flow.rate);
         let standing = standing.map(|(key, flow)| (key, flow.grant, flow.oif));
-        let available = self.available(origin, asked.tos, held, resources);
+        let available = self.available(origin, asked.service(), held, resources);
         // Of a list, the first element that fits.
         let rate = match asked.body.qos {
             Qos::Downgrade(list) => list
                 .pairs()
                 .map(|pair| pair.of(message.pass))
                 .find(|rate| *rate <= available)
-                .unwrap_or(asked.rate),
-            Qos::BitRate(_) | Qos::IntServ(_) => asked.rate,
+                .unwrap_or(wanted),
+            Qos::BitRate(_) | Qos::IntServ(_) => wanted,
         };
         if rate == 0 {
             // A list that ends with 0 in this direction is satisfied by nothing.
@@ -330,8 +350,8 @@ impl Boomerang {
         let Admitted { grant, .. } =
             admitted.map_err(|refusal| Refused { reason: Reason::of_cause(refusal.cause()), available })?;
         if let Some(flow) = self.flows.get_mut(key) {
-            (flow.grant, flow.rate, flow.oif) = (grant, rate, origin.oif);
-            (flow.tos, flow.marked) = (asked.tos, asked.marked);
+            (flow.grant, flow.rate, flow.oif) = (grant, asked.tag(rate), origin.oif);
+            (flow.tos, flow.marks) = (asked.tos, asked.marks());
         }
         self.note_proof(key, asked.proof);
         self.hold(key, asked.refresh);
@@ -357,13 +377,13 @@ impl Boomerang {
             key: asked.key,
             link: Link::default(),
             grant: GrantId(0),
-            rate,
+            rate: asked.tag(rate),
             proof: 0,
             oif: origin.oif,
             iif,
             tos: asked.tos,
             refresh: asked.refresh,
-            marked: asked.marked,
+            marks: asked.marks(),
             signed: false,
         };
         let Ok(key) = self.flows.insert(flow) else {
@@ -386,7 +406,7 @@ impl Boomerang {
             Err(refusal) => {
                 self.flows.remove(key);
                 self.give_place_back(asked.key.initiator(), iif);
-                let available = self.available(origin, asked.tos, None, resources);
+                let available = self.available(origin, asked.service(), None, resources);
                 Err(Refused { reason: Reason::of_cause(refusal.cause()), available })
             }
         }
@@ -425,18 +445,25 @@ impl Boomerang {
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         let ifindex = self.interfaces.ifindex(origin.oif);
         let hold = self.holding_time(asked.refresh);
-        GrantRequest {
-            service: ServiceClass::Dscp(dscp),
+        let mut ask = GrantRequest {
             lifetime: Some(hold),
             mark_dscp: Some(dscp),
             ..GrantRequest::new(owner, requester, ifindex, filter, traffic)
-        }
+        };
+        asked.demand.complete(&mut ask, dscp);
+        ask
     }
 
     /// The largest rate that the interface could give, `held` included, bit/s.
-    fn available(&self, origin: &Origin, tos: u8, held: Option<u32>, resources: &Resources) -> u32 {
+    fn available(
+        &self,
+        origin: &Origin,
+        service: ServiceClass,
+        held: Option<u32>,
+        resources: &Resources,
+    ) -> u32 {
         let ifindex = self.interfaces.ifindex(origin.oif);
-        let free = resources.available(ifindex, ServiceClass::Dscp(tos >> 2));
+        let free = resources.available(ifindex, service);
         bits(free.map_or(0, |free| free.rate)).saturating_add(held.unwrap_or(0))
     }
 
@@ -512,57 +539,6 @@ impl Boomerang {
     fn give_place_back(&mut self, initiator: IpAddr, iif: Iface) {
         self.by_source.release(source(initiator));
         self.by_interface.release(iif);
-    }
-
-    /// Writes a refusal of this node: both signs, and which node and why if an option can be added.
-    fn refuse(
-        &mut self,
-        octets: &mut Vec<u8>,
-        message: &Message<'_>,
-        origin: &Origin,
-        reason: Reason,
-    ) -> bool {
-        self.counters.refused += 1;
-        if message.is_refused() {
-            return false;
-        }
-        edit::refuse(octets, message.flags);
-        let Some(body) = &message.body else { return true };
-        let address = self.interfaces.address(origin.oif, origin.ends.dst);
-        let family = body.flow.classifier.src.is_ipv6() == origin.ends.is_ipv6();
-        let room = usize::try_from(self.interfaces.mtu(origin.oif)).unwrap_or(0);
-        // The IP header with its options has at most 60 octets, the option 24.
-        let fits = octets.len() + 84 <= room;
-        if let Some(address) = address.filter(|_| fits && family && body.options.tail() == 0) {
-            edit::append(octets, &Known::Refusal(Refusal { address, cause: reason.number() }));
-        }
-        true
-    }
-
-    /// Lowers the rates of the pass to what is available. Whether any changed.
-    fn lower(&self, octets: &mut [u8], message: &Message<'_>, available: u32) -> bool {
-        let (family, pass) = (message.format.family(), message.pass);
-        let mut changed = false;
-        let mut one = |element, rates: Rates| {
-            if rates.of(pass) > available {
-                edit::set_rate(octets, family, element, pass, available);
-                changed = true;
-            }
-        };
-        match message.body.map(|body| body.qos) {
-            Some(Qos::BitRate(rates)) => one(None, rates),
-            Some(Qos::Downgrade(list)) => {
-                (0..).zip(list.pairs()).for_each(|(element, rates)| one(Some(element), rates));
-            }
-            Some(Qos::IntServ(_)) | None => {}
-        }
-        changed
-    }
-
-    /// Writes the rate that was granted over the elements of a list in front of it. Whether any changed.
-    fn write_grant(&self, octets: &mut [u8], message: &Message<'_>, granted: u32) -> bool {
-        let Some(Qos::Downgrade(_)) = message.body.map(|body| body.qos) else { return false };
-        self.lower(octets, message, granted)
     }
 }
 

@@ -8,7 +8,7 @@ use signalbox_core::{IfIndex, Time};
 use signalbox_resources::GrantId;
 
 use super::Boomerang;
-use super::flow::Flow;
+use super::flow::{Flow, IS_INTSERV};
 use super::initiator::filter_of;
 use super::session::{Session, State as SessionState};
 use crate::wire::{Pass, Rates};
@@ -22,8 +22,8 @@ pub struct FlowView {
     pub filter: FlowFilter,
     /// The side of the initiating node.
     pub initiator: IpAddr,
-    /// Rate, bit/s.
-    pub rate: u32,
+    /// Rate, bit/s; `None`: its grant has IntServ parameters.
+    pub rate: Option<u32>,
     /// Code point of the PHB.
     pub dscp: u8,
     /// Interface that the data leave by.
@@ -80,7 +80,7 @@ impl Boomerang {
             pass: flow.key.pass(),
             filter: flow.filter(),
             initiator: flow.key.initiator(),
-            rate: flow.rate,
+            rate: (!flow.has(IS_INTSERV)).then_some(flow.rate),
             dscp: flow.tos >> 2,
             ifindex: self.interfaces.ifindex(flow.oif),
             refresh: flow.refresh,

@@ -7,12 +7,12 @@ use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::packet::Received;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::config::Action;
-use signalbox_resources::{Rate, ResourceOutput, Resources};
+use signalbox_resources::{Rate, ResourceOutput, Resources, Secret};
 
-use crate::engine::{Boomerang, Command, Config, ENTRY, Input, Output, Request};
+use crate::engine::{Boomerang, Command, Config, DomainKey, ENTRY, Input, Integrity, Output, Request};
 use crate::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, Message, Options, Pass, Qos, Rates, checksum_is_valid,
-    edit,
+    Body, Classifier, Dropped, Ends, Flags, FlowSpec, Format, Message, Options, Pass, Qos, Rates,
+    checksum_is_valid, edit, icmp_error,
 };
 
 /// Capacity of each link, octets a second, and the part of it that reservations may have.
@@ -37,8 +37,18 @@ struct Node {
 }
 
 impl Node {
-    fn new(prove: bool) -> Option<Self> {
-        let config = Config { max_flows: MAX_FLOWS, prove, ..Config::default() };
+    fn new(setup: u8) -> Option<Self> {
+        let key = DomainKey {
+            id: 1,
+            secret: Secret::new(*b"of the domain"),
+            signs: true,
+            verifies: true,
+            from: 0,
+            until: None,
+        };
+        let keys = if setup & 2 == 0 { Vec::new() } else { vec![key] };
+        let integrity = Integrity { sign: !keys.is_empty(), keys, ..Integrity::default() };
+        let config = Config { max_flows: MAX_FLOWS, prove: setup & 1 != 0, integrity, ..Config::default() };
         let mut links = signalbox_resources::Config::of_link("*", Rate(CAPACITY));
         links.default = Action::Allow;
         let mut node = Self {
@@ -182,6 +192,23 @@ fn message(number: u8) -> (Ends, Vec<u8>) {
     (ends, octets)
 }
 
+/// The error of a router about a request.
+fn unreachable(request: &[u8], ends: Ends) -> Vec<u8> {
+    let packet = Received {
+        entry: ENTRY,
+        src: SocketAddr::new(ends.src, 0),
+        dst: SocketAddr::new(ends.dst, 0),
+        ifindex: IfIndex(2),
+        ttl: 1,
+        tos: 0,
+        options: &[],
+        payload: request,
+    };
+    let mut octets = Vec::new();
+    icmp_error::compose(Dropped::NoRoute, &packet, &mut octets);
+    octets
+}
+
 fn wish() -> Request {
     Request {
         far_end: FAR,
@@ -198,8 +225,8 @@ fn wish() -> Request {
 }
 
 /// A node handles all messages and stays within its limits. Input: the first octet selects the settings. Then triples
-/// follow: what happens (0: a message; 1: time passes; 2: a user opens or closes a session; 3: the far end answers the last
-/// request of this node), which message or how long, and the number of changes (low three bits), each an offset and a
+/// follow: what happens (0: a message; 1: time passes; 2: a user opens or closes a session, or asks what the path has; 3: the
+/// far end answers the last request of this node, or a router reports it as unreachable), which message or how long, and the number of changes (low three bits), each an offset and a
 /// value. Checksums are corrected.
 ///
 /// # Panics
@@ -207,7 +234,7 @@ fn wish() -> Request {
 pub fn boomerang_engine(octets: &[u8]) {
     let mut octets = octets.iter().copied();
     let Some(setup) = octets.next() else { return };
-    let Some(mut node) = Node::new(setup & 1 != 0) else { return };
+    let Some(mut node) = Node::new(setup) else { return };
     for _ in 0..MESSAGES {
         let (Some(what), Some(which), Some(changes)) = (octets.next(), octets.next(), octets.next()) else {
             break;
@@ -215,16 +242,22 @@ pub fn boomerang_engine(octets: &[u8]) {
         match what & 3 {
             1 => node.wait(Duration::from_millis(u64::from(which) * 200)),
             2 => {
-                let command = if which & 1 == 0 { Command::Open(wish()) } else { Command::Close };
+                let command = match which & 9 {
+                    0 => Command::Open(wish()),
+                    8 => Command::Query(wish()),
+                    _ => Command::Close,
+                };
                 node.input(Input::Command { id: u64::from(which >> 1 & 3), command });
             }
             kind => {
                 let (ends, mut message) = if kind == 0 {
                     message(which)
+                } else if which & 1 != 0 {
+                    (Ends { src: FAR, dst: NODE }, unreachable(&node.last, Ends { src: NODE, dst: FAR }))
                 } else {
                     let mut reply = node.last.clone();
                     edit::turn_round(&mut reply, false);
-                    (Ends { src: FAR, dst: IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1)) }, reply)
+                    (Ends { src: FAR, dst: NODE }, reply)
                 };
                 for _ in 0..changes & 7 {
                     let (Some(at), Some(value)) = (octets.next(), octets.next()) else { break };

@@ -5,7 +5,9 @@ use signalbox_wire::Writer;
 
 use super::checksum::{Ends, checksum};
 use super::code_points::{Family, Flags, Pass};
+use super::intserv::{PEAK_RATE, TOKEN_RATE};
 use super::option::Known;
+use super::qos::IntServ;
 
 const CHECKSUM: usize = 2;
 const FLAGS: usize = 18;
@@ -17,6 +19,11 @@ fn put<const N: usize>(message: &mut [u8], at: usize, octets: [u8; N]) {
     if let Some(to) = message.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) {
         *to = octets;
     }
+}
+
+/// Offset of the QoS specification.
+fn qos(family: Family) -> usize {
+    FLOW + if family == Family::IPV6 { 80 } else { 32 }
 }
 
 /// Writes both signs of a refusal: NACK, and a KEY of 0.
@@ -38,13 +45,27 @@ pub fn set_key(message: &mut [u8], key: u64) {
 /// Writes the rate of element `element` of a DOWNGRADE list (0: the first), or with `None` that of a QOSFMT_BITRATE
 /// specification, in the direction of the pass.
 pub fn set_rate(message: &mut [u8], family: Family, element: Option<usize>, pass: Pass, rate: u32) {
-    let flow = if family == Family::IPV6 { 80 } else { 32 };
     let pair = element.map_or(0, |element| 4 + 8 * element);
     let side = match pass {
         Pass::Request => 0,
         Pass::Reply => 4,
     };
-    put(message, FLOW + flow + pair + side, rate.to_be_bytes());
+    put(message, qos(family) + pair + side, rate.to_be_bytes());
+}
+
+/// Lowers the token rate and the peak rate of the IntServ message in the direction of the pass to `rate`, octets a second.
+/// Whether any changed.
+pub fn lower_intserv(message: &mut [u8], family: Family, specs: &IntServ<'_>, pass: Pass, rate: f32) -> bool {
+    let start = qos(family) + if pass == Pass::Reply { specs.forward.len() } else { 0 };
+    let mut changed = false;
+    for at in [TOKEN_RATE, PEAK_RATE] {
+        let octets = specs.of(pass).get(at..).and_then(<[u8]>::first_chunk::<4>);
+        if octets.is_some_and(|octets| f32::from_be_bytes(*octets) > rate) {
+            put(message, start + at, rate.to_be_bytes());
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// Turns a request into the reply of its far end.

@@ -4,12 +4,13 @@
 use core::ops::Range;
 
 use super::code_points::{Family, Format, QosFormat};
+use super::intserv::{PEAK_RATE, TOKEN_RATE};
 
 /// Offset of the digest in the option, header included.
 pub const DIGEST: usize = 24;
 
-/// Octets of an IntServ message up to and with its peak rate; the token rate begins at 12, the peak rate at 20.
-const RATES: usize = 24;
+/// Octets of an IntServ message up to and with its peak rate.
+const RATES: usize = PEAK_RATE + 4;
 
 /// The parts of a message or list of this length that begins at `at`, without what nodes may change in it.
 fn kept(format: QosFormat, at: usize, length: usize) -> [Range<usize>; 3] {
@@ -17,7 +18,7 @@ fn kept(format: QosFormat, at: usize, length: usize) -> [Range<usize>; 3] {
     match format {
         QosFormat::BITRATE => [end..end, end..end, end..end],
         QosFormat::DOWNGRADE => [at..at + 4, end..end, end..end],
-        _ if length >= RATES => [at..at + 12, at + 16..at + 20, at + RATES..end],
+        _ if length >= RATES => [at..at + TOKEN_RATE, at + TOKEN_RATE + 4..at + PEAK_RATE, at + RATES..end],
         _ => [at..end, end..end, end..end],
     }
 }

@@ -4,6 +4,7 @@ mod domain;
 mod errors;
 mod grant;
 mod initiator;
+mod intserv;
 mod path;
 mod proof;
 mod rig;

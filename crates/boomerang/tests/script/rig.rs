@@ -325,7 +325,8 @@ impl Rig {
 
     /// Rates of the reservations, by direction and interface.
     pub(crate) fn reserved(&self) -> Vec<(Pass, u32, u32)> {
-        let mut all: Vec<_> = self.node.flows().map(|flow| (flow.pass, flow.ifindex.0, flow.rate)).collect();
+        let mut all: Vec<_> =
+            self.node.flows().map(|flow| (flow.pass, flow.ifindex.0, flow.rate.unwrap_or(0))).collect();
         all.sort_unstable();
         all
     }

@@ -1,0 +1,64 @@
+//! What this node writes into a passing message.
+
+use super::Boomerang;
+use super::io::Reason;
+use super::path::Origin;
+use crate::wire::{Known, Message, Qos, Rates, Refusal, edit};
+
+impl Boomerang {
+    /// Writes a refusal of this node: both signs, and which node and why if an option can be added.
+    pub(super) fn refuse(
+        &mut self,
+        octets: &mut Vec<u8>,
+        message: &Message<'_>,
+        origin: &Origin,
+        reason: Reason,
+    ) -> bool {
+        self.counters.refused += 1;
+        if message.is_refused() {
+            return false;
+        }
+        edit::refuse(octets, message.flags);
+        let Some(body) = &message.body else { return true };
+        let address = self.interfaces.address(origin.oif, origin.ends.dst);
+        let family = body.flow.classifier.src.is_ipv6() == origin.ends.is_ipv6();
+        let room = usize::try_from(self.interfaces.mtu(origin.oif)).unwrap_or(0);
+        // The IP header with its options has at most 60 octets, the option 24.
+        let fits = octets.len() + 84 <= room;
+        if let Some(address) = address.filter(|_| fits && family && body.options.tail() == 0) {
+            edit::append(octets, &Known::Refusal(Refusal { address, cause: reason.number() }));
+        }
+        true
+    }
+
+    /// Lowers the rates of the pass to what is available. Whether any changed.
+    pub(super) fn lower(&self, octets: &mut [u8], message: &Message<'_>, available: u32) -> bool {
+        let (family, pass) = (message.format.family(), message.pass);
+        if let Some(Qos::IntServ(specs)) = message.body.map(|body| body.qos) {
+            #[expect(clippy::cast_precision_loss, reason = "the parameters are floats")]
+            let rate = (available / 8) as f32;
+            return edit::lower_intserv(octets, family, &specs, pass, rate);
+        }
+        let mut changed = false;
+        let mut one = |element, rates: Rates| {
+            if rates.of(pass) > available {
+                edit::set_rate(octets, family, element, pass, available);
+                changed = true;
+            }
+        };
+        match message.body.map(|body| body.qos) {
+            Some(Qos::BitRate(rates)) => one(None, rates),
+            Some(Qos::Downgrade(list)) => {
+                (0..).zip(list.pairs()).for_each(|(element, rates)| one(Some(element), rates));
+            }
+            Some(Qos::IntServ(_)) | None => {}
+        }
+        changed
+    }
+
+    /// Writes the rate that was granted over the elements of a list in front of it. Whether any changed.
+    pub(super) fn write_grant(&self, octets: &mut [u8], message: &Message<'_>, granted: u32) -> bool {
+        let Some(Qos::Downgrade(_)) = message.body.map(|body| body.qos) else { return false };
+        self.lower(octets, message, granted)
+    }
+}
