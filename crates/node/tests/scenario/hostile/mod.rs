@@ -3,4 +3,5 @@
 mod adversary;
 mod amplification;
 mod catalogue;
+mod named;
 mod net;
