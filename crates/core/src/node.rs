@@ -14,7 +14,7 @@
 //! installed reservation changes it. The driver answers each with one [`Input::Reserved`], at once or later;
 //! the answers for one id come in the order of the requests. [`Output::Release`] is not answered; requests
 //! for that id that came before it may still be answered. No reservation is installed when a node starts, and
-//! its driver removes all of them when it stops.
+//! its driver removes all of them when it stops, or keeps them for a bounded time for the node that comes after it.
 //!
 //! **Pinholes** are in the kernel of a firewall or NAT. The node chooses their ids; each names the protocol that owns it.
 //! An [`Output::OpenPinhole`] makes the pinhole of its id what it says, whether none of that id is there, another one, or

@@ -59,6 +59,8 @@ struct shapes {
 	__u32 count;
 	__u32 link_header;
 	struct signaling signaling;
+	__u32 pad;
+	__u64 until; // by ktime: afterwards everything is best effort; 0: always in force
 	struct key masks[SHAPES];
 };
 
@@ -271,6 +273,9 @@ SECTION("classifier") int classify(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	struct shapes *kinds = map_lookup(&shapes, &version);
 	if (!kinds || (kinds->count == 0 && !kinds->signaling.mark))
+		return TC_ACT_UNSPEC;
+	// The daemon that made the reservations has ended, and no other one came in time.
+	if (kinds->until && now_ns() > kinds->until)
 		return TC_ACT_UNSPEC;
 	__u32 at = kinds->link_header;
 

@@ -1,6 +1,6 @@
 //! Time and randomness from the kernel, for the drivers of engines. Engines themselves read neither.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use signalbox_core::Time;
 
@@ -51,7 +51,13 @@ pub fn unix_us() -> u64 {
 /// Microseconds since the machine was started, sleep included. All processes see the same clock, and nobody sets it.
 #[must_use]
 pub fn since_boot_us() -> u64 {
-    sys::since_boot().map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    sys::time_of(libc::CLOCK_BOOTTIME).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The time of CLOCK_MONOTONIC, which eBPF programs read too.
+#[must_use]
+pub fn monotonic() -> Duration {
+    sys::time_of(libc::CLOCK_MONOTONIC).unwrap_or_default()
 }
 
 /// A seed for an engine's own generator.

@@ -11,11 +11,11 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The time since the machine was started, sleep included.
-pub(crate) fn since_boot() -> io::Result<Duration> {
+/// The time of a clock.
+pub(crate) fn time_of(clock: libc::clockid_t) -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live structure, which the kernel fills.
-    check(unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) })?;
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) })?;
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Ok(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
 }

@@ -16,7 +16,7 @@ pub(crate) mod sockaddr;
 pub(crate) use calls::{
     check, eventfd, get_option_octets, getrandom, interface_index, is_full, page_size, pidfd_open,
     pidfd_signal, poll, poll_fd, receive_error, receive_record, set_mark, set_option, set_option_octets,
-    since_boot, wait_for_room,
+    time_of, wait_for_room,
 };
 
 /// The path of the program `name`, in `PATH` or in the usual directories of administrators' programs, which the `PATH`

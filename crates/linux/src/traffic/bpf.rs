@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use signalbox_core::traffic::{FlowFilter, ReserveError, TrafficSpec};
 
@@ -15,7 +16,7 @@ use super::{Flow, Statistics};
 use crate::sys::bpf::{Map, MapKind, load_classifier};
 
 // Octets of the structures in bpf/traffic.c.
-const SHAPES_SIZE: usize = 20 + SHAPES * KEY;
+const SHAPES_SIZE: usize = 32 + SHAPES * KEY;
 const POLICY: usize = 64;
 const STATE: usize = 64;
 /// Number of tokens for one octet.
@@ -51,6 +52,8 @@ pub(super) struct Program {
     link_header: u32,
     /// `struct signaling`.
     signaling: [u8; 12],
+    /// The end of all reservations, nanoseconds of CLOCK_MONOTONIC; 0: there is none.
+    until: u64,
     most_flows: usize,
     /// The shapes in use for each IP version, the most specific first.
     used: [Vec<Used>; 2],
@@ -89,11 +92,30 @@ impl Program {
             policies.update(&(most + kind as u32).to_ne_bytes(), &policy(&flow))?;
         }
         let signaling = if config.signaling == 0 { [0; 12] } else { signaling_of(signaling, most) };
-        let program =
-            Self { fd, shapes, flows, policies, states, link_header, signaling, most_flows, used, owners };
+        let program = Self {
+            fd,
+            shapes,
+            flows,
+            policies,
+            states,
+            link_header,
+            signaling,
+            until: 0,
+            most_flows,
+            used,
+            owners,
+        };
         program.write_shapes(false)?;
         program.write_shapes(true)?;
         Ok(program)
+    }
+
+    /// Ends the effect of the program at a time of CLOCK_MONOTONIC, whether this process runs or not: packets are best effort
+    /// from then on.
+    pub(super) fn end_at(&mut self, until: Duration) -> io::Result<()> {
+        self.until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+        self.write_shapes(false)?;
+        self.write_shapes(true)
     }
 
     /// The descriptor of the program.
@@ -243,6 +265,8 @@ impl Program {
         value.extend_from_slice(&u32::try_from(used.len()).unwrap_or(0).to_ne_bytes());
         value.extend_from_slice(&self.link_header.to_ne_bytes());
         value.extend_from_slice(&self.signaling);
+        value.extend_from_slice(&[0; 4]);
+        value.extend_from_slice(&self.until.to_ne_bytes());
         used.iter().take(SHAPES).for_each(|used| value.extend_from_slice(&used.shape.numbered(used.number)));
         value.resize(SHAPES_SIZE, 0);
         self.shapes.update(&u32::from(ipv6).to_ne_bytes(), &value)

@@ -90,6 +90,13 @@ pub(super) fn shared(service: ServiceClass) -> u16 {
     }
 }
 
+/// Whether `queue` is a class that reservations of this treatment can have at a link with `classes` own queues.
+pub(super) const fn is_for_reservations(queue: u16, classes: u16) -> bool {
+    matches!(queue, GUARANTEED | CONTROLLED_LOAD)
+        || queue >= DSCP && queue < DSCP + 64
+        || queue >= POOL && queue - POOL < classes
+}
+
 /// The number of a class, as packets carry it.
 pub(super) const fn class_id(minor: u16) -> u32 {
     MAJOR | minor as u32
@@ -257,7 +264,7 @@ impl Queues {
             });
     }
 
-    /// Attaches a classifier to the qdisc.
+    /// Attaches a classifier to the qdisc. The one that is there is replaced: no packet passes without a classifier.
     pub(super) fn classify(&self, connection: &mut Connection, program: i32) -> io::Result<()> {
         let mut options = Vec::new();
         let class = class_id(BEST_EFFORT);
@@ -274,7 +281,7 @@ impl Queues {
         let mut fixed = message(self.ifindex, 1, MAJOR);
         let (preference, protocol) = (1_u32, u32::from(ETH_P_ALL.to_be()));
         fixed[16..20].copy_from_slice(&(preference << 16 | protocol).to_ne_bytes());
-        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE;
         connection
             .begin(libc::RTM_NEWTFILTER, flags, &fixed)
             .attribute(TCA_KIND, b"bpf\0")

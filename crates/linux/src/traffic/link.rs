@@ -1,6 +1,7 @@
 //! One outgoing interface: its queues, its classifier, and the places of its reservations.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use signalbox_core::IfIndex;
 use signalbox_core::traffic::{Excess, Reservation, ReserveError, ServiceClass, Treatment};
@@ -61,19 +62,24 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Makes the queues of an interface, after the removal of those that an earlier process of ours left.
+    /// Makes the queues of an interface, after the removal of those that an earlier process of ours left. If it left them in
+    /// force with the reservations `left`, and all are there, the link adopts them instead, and returns these reservations.
     pub(super) fn open(
         connection: &mut Connection,
         config: &LinkConfig,
         interface: (u32, u32),
         (enforcement, ebpf): (Enforcement, bool),
         signaling: Signaling,
-    ) -> Result<Self, OpenError> {
+        left: Vec<(u16, Reservation)>,
+    ) -> Result<(Self, Vec<(Reservation, Place)>), OpenError> {
         let (ifindex, link_header) = interface;
-        match htb::root(connection, ifindex)
-            .map_err(|error| system("reading the queueing disciplines", error))?
-        {
+        let queues = Queues::new(ifindex, config.rate);
+        let reading = |error| system("reading the queueing disciplines", error);
+        let adopts =
+            !left.is_empty() && ebpf && queues.are_whole(connection, config.classes).map_err(reading)?;
+        match htb::root(connection, ifindex).map_err(reading)? {
             Root::Default => {}
+            Root::Ours if adopts => {}
             Root::Ours => {
                 htb::remove(connection, ifindex).map_err(|error| system("removing old queues", error))?;
             }
@@ -102,32 +108,30 @@ impl Link {
             }
             lacking.push(missing);
         }
-        let queues = Queues::new(ifindex, config.rate);
-        queues.make(config, link_header).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EOPNOTSUPP) => OpenError::new(
-                "missing-htb",
-                format!("the kernel makes no HTB queues at {} ({error})", config.name),
-                "load the modules sch_htb and sch_fifo, or set enforcement.mode = \"best-effort\" or \"off\"",
-            ),
-            _ => system("making the queues", error),
-        })?;
         let classifier = match program {
-            Ok(program) => queues
-                .classify(connection, program.raw())
-                .map(|()| Classifier::Bpf(program))
-                .map_err(|error| system("hanging the eBPF program on the queues", error)),
-            Err(_) => Maps::open(ifindex, config, signaling).map(Classifier::Nft),
+            Ok(program) => Some(program),
+            Err(_) if adopts => {
+                htb::remove(connection, ifindex).map_err(|error| system("removing old queues", error))?;
+                None
+            }
+            Err(_) => None,
         };
-        let classifier = classifier.inspect_err(|_| {
-            // The first error is the one to report.
-            let _ = htb::remove(connection, ifindex);
-        })?;
-        Ok(Self {
+        if !(adopts && classifier.is_some()) {
+            queues.make(config, link_header).map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOENT | libc::EOPNOTSUPP) => OpenError::new(
+                    "missing-htb",
+                    format!("the kernel makes no HTB queues at {} ({error})", config.name),
+                    "load the modules sch_htb and sch_fifo, or set enforcement.mode = \"best-effort\" or \"off\"",
+                ),
+                _ => system("making the queues", error),
+            })?;
+        }
+        let link = |classifier| Self {
             ifindex,
             config: config.clone(),
             link_header,
             signaling,
-            queues,
+            queues: queues.clone(),
             classifier,
             strict: enforcement == Enforcement::Required,
             free_queues: (0..config.classes).rev().map(htb::own).collect(),
@@ -136,7 +140,70 @@ impl Link {
             shares: BTreeMap::new(),
             lacking,
             fault: None,
+        };
+        let opened = match classifier {
+            Some(program) => {
+                let raw = program.raw();
+                let mut link = link(Classifier::Bpf(program));
+                let adopted = if adopts { link.adopt(left) } else { Vec::new() };
+                let classified = queues.classify(connection, raw);
+                classified
+                    .map(|()| (link, adopted))
+                    .map_err(|error| system("hanging the eBPF program on the queues", error))
+            }
+            None => {
+                Maps::open(ifindex, config, signaling).map(|maps| (link(Classifier::Nft(maps)), Vec::new()))
+            }
+        };
+        opened.inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = htb::remove(connection, ifindex);
         })
+    }
+
+    /// Installs the reservations of the process before in the classifier, at the queues that they have. What does not fit is
+    /// left out: its queue is served until another reservation gets it.
+    fn adopt(&mut self, left: Vec<(u16, Reservation)>) -> Vec<(Reservation, Place)> {
+        let mut adopted = Vec::with_capacity(left.len());
+        for (queue, reservation) in left {
+            let own = is_own(queue);
+            let free = !own || self.free_queues.contains(&queue);
+            let fits = htb::is_for_reservations(queue, self.config.classes)
+                && free
+                && self.fresh < self.config.max_reservations
+                && reservation.ifindex.0 == self.ifindex;
+            let Classifier::Bpf(program) = &self.classifier else { return adopted };
+            let Some(filters) = fits.then(|| program.encode(&reservation.filters, &[]).ok()).flatten() else {
+                continue;
+            };
+            let share = if own { 0 } else { reservation.rate() };
+            let place = Place { slot: self.fresh, queue, share, filters: Filters::Bpf(filters) };
+            if self.install(&reservation, &place, None).is_err() {
+                continue;
+            }
+            self.fresh += 1;
+            if own {
+                self.free_queues.retain(|one| *one != queue);
+            } else {
+                let sum = self.shares.entry(queue).or_default();
+                *sum = sum.saturating_add(share);
+            }
+            adopted.push((reservation, place));
+        }
+        adopted
+    }
+
+    /// Makes the reservations end at a time of CLOCK_MONOTONIC, if the classifier can do that by itself.
+    pub(super) fn end_at(&mut self, until: Duration) -> std::io::Result<bool> {
+        match &mut self.classifier {
+            Classifier::Bpf(program) => program.end_at(until).map(|()| true),
+            Classifier::Nft(_) => Ok(false),
+        }
+    }
+
+    /// The settings that the queues were made with.
+    pub(super) const fn config(&self) -> &LinkConfig {
+        &self.config
     }
 
     /// Allocates a place for a reservation, which replaces `old`, and appends the requests for its queue. The kernel is
@@ -410,6 +477,11 @@ impl Place {
     /// Whether both are in the same queue.
     pub(super) const fn has_queue_of(&self, other: &Self) -> bool {
         self.queue == other.queue
+    }
+
+    /// The minor number of its class.
+    pub(super) const fn queue(&self) -> u16 {
+        self.queue
     }
 
     /// The common class of which the place has a share, if any.

@@ -5,6 +5,7 @@
 //! * `bpf` finds a packet's reservation by hashing (`filter`), polices and marks the packet, and selects its queue. The
 //!   program is `bpf/traffic.c`; `object` reads its compiled form.
 //! * `nft` finds the queue where eBPF is not allowed, with fewer capabilities.
+//! * `kept` leaves the queues in force at a planned end, and adopts those of the process before.
 //! * `link` holds the state of one interface, [`Enforcer`] all links and reservations.
 //!
 //! Everything depends on one qdisc at the interface, which has a fixed number, and is removed with it: see
@@ -14,6 +15,7 @@ mod bpf;
 mod config;
 mod filter;
 mod htb;
+mod kept;
 mod link;
 mod nft;
 mod object;
@@ -30,6 +32,8 @@ use signalbox_core::metrics::Family;
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError, TrafficSpec};
 
 pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig};
+use kept::Adopted;
+pub use kept::{Kept, KeptLink};
 use link::{Link, Place};
 pub use signaling::Signaling;
 
@@ -89,6 +93,10 @@ signalbox_core::counters! {
         unenforced: u64 => ENFORCEMENT_EVENTS { event: "unenforced" },
         /// Links whose queues or filters were made again, because another program had removed a part of them.
         restored: u64 => ENFORCEMENT_EVENTS { event: "restored" },
+        /// Reservations that the process before this one left in force, and that this one adopted.
+        adopted: u64 => ENFORCEMENT_EVENTS { event: "adopted" },
+        /// Adopted reservations that ended because they were not asked for again in time.
+        abandoned: u64 => ENFORCEMENT_EVENTS { event: "abandoned" },
         /// Reservations that share a queue because no free queue was left.
         spilled: u64 => ENFORCEMENT_EVENTS { event: "spilled" },
     }
@@ -134,6 +142,7 @@ pub struct Enforcer {
     closed: BTreeMap<String, String>,
     wanted: Vec<Operation>,
     held: HashMap<ReservationId, Held>,
+    adopted: Adopted,
     counters: TrafficCounters,
 }
 
@@ -142,9 +151,17 @@ impl Enforcer {
     /// at any interface is removed first.
     ///
     /// # Errors
+    /// See [`Self::open_with`].
+    pub fn open(config: &TrafficConfig) -> Result<Self, OpenError> {
+        Self::open_with(config, None)
+    }
+
+    /// The same, but links that the process before left in force are adopted, if they are configured as before.
+    ///
+    /// # Errors
     /// A fault of the configuration. Under [`Enforcement::Required`], what is missing at the first link that cannot be
     /// opened; everything made before is removed then.
-    pub fn open(config: &TrafficConfig) -> Result<Self, OpenError> {
+    pub fn open_with(config: &TrafficConfig, kept: Option<Kept>) -> Result<Self, OpenError> {
         let mut names = BTreeSet::new();
         for link in &config.links {
             let twice = || (!names.insert(&link.name)).then(|| format!("{}: configured twice", link.name));
@@ -161,10 +178,12 @@ impl Enforcer {
             closed: BTreeMap::new(),
             wanted: Vec::new(),
             held: HashMap::new(),
+            adopted: Adopted::default(),
             counters: TrafficCounters::default(),
         };
-        enforcer.sweep()?;
-        let opened = enforcer.refresh();
+        let kept = enforcer.usable(kept);
+        enforcer.sweep(&kept)?;
+        let opened = enforcer.open_links(kept);
         if let (Enforcement::Required, Some((_, error))) = (config.enforcement, opened.into_iter().next()) {
             return Err(error); // dropping the value closes the open links
         }
@@ -174,6 +193,10 @@ impl Enforcer {
     /// Updates the links after a change of interfaces: opens configured links that are new, and removes links that are
     /// gone together with their reservations. Returns the links that could not be opened.
     pub fn refresh(&mut self) -> Vec<(String, OpenError)> {
+        self.open_links(Kept::default())
+    }
+
+    fn open_links(&mut self, mut kept: Kept) -> Vec<(String, OpenError)> {
         if self.config.enforcement == Enforcement::Off {
             return Vec::new();
         }
@@ -189,7 +212,9 @@ impl Enforcer {
         let gone =
             |held: &Held| held.place.is_some() && !self.links.contains_key(&held.reservation.ifindex.0);
         self.held.retain(|_, held| !gone(held));
+        self.adopted.by_flow.retain(|(ifindex, _), _| self.links.contains_key(&ifindex.0));
         let mut failed = Vec::new();
+        let mut adopted = Vec::new();
         for config in &self.config.links {
             let Some(found) = links.iter().find(|link| link.name == config.name) else {
                 self.closed.insert(config.name.clone(), "there is no such interface".to_owned());
@@ -200,8 +225,13 @@ impl Enforcer {
             }
             let interface = (found.ifindex, found.link_header);
             let TrafficConfig { enforcement, ebpf, signaling, .. } = self.config;
-            match Link::open(&mut self.connection, config, interface, (enforcement, ebpf), signaling) {
-                Ok(link) => {
+            let here = kept.links.iter().position(|link| link.ifindex.0 == found.ifindex);
+            let here = here.map(|at| kept.links.swap_remove(at)).filter(|link| link.config == *config);
+            let left = here.map_or_else(Vec::new, |link| link.reservations);
+            let modes = (enforcement, ebpf);
+            match Link::open(&mut self.connection, config, interface, modes, signaling, left) {
+                Ok((link, reservations)) => {
+                    adopted.extend(reservations);
                     self.closed.remove(&config.name);
                     self.links.insert(found.ifindex, link);
                 }
@@ -210,6 +240,9 @@ impl Enforcer {
                     failed.push((config.name.clone(), error));
                 }
             }
+        }
+        if !adopted.is_empty() {
+            self.adopt(adopted, kept.until);
         }
         failed
     }
@@ -227,12 +260,13 @@ impl Enforcer {
     /// Whether there are queued requests.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.wanted.is_empty()
+        self.wanted.is_empty() && !self.adopted.is_due()
     }
 
     /// Carries out the queued requests in order, and returns one result for each [`Self::reserve`]. A change that
     /// failed leaves the previous state.
     pub fn flush(&mut self) -> Vec<(ReservationId, Result<(), ReserveError>)> {
+        self.end_adopted();
         let mut results = Vec::new();
         let mut wanted = std::mem::take(&mut self.wanted).into_iter().peekable();
         let mut seen = HashSet::new();
@@ -243,6 +277,7 @@ impl Enforcer {
                 std::iter::from_fn(|| wanted.next_if(|operation| seen.insert(operation.id()))).collect();
             self.carry_out(group, &mut results);
         }
+        self.end_failed(&results);
         for (_, result) in &results {
             match result {
                 Ok(()) => self.counters.reserved += 1,
@@ -271,6 +306,7 @@ impl Enforcer {
                     }
                 }
                 Operation::Reserve(id, reservation) => {
+                    self.take_adopted(id, &reservation);
                     let before = self.requests.len();
                     match self.plan(id, &reservation) {
                         Ok(Some((place, old))) => {
@@ -478,15 +514,16 @@ impl Enforcer {
         if uses_nft { result.and(nft::remove()) } else { result }
     }
 
-    /// Removes what an earlier process of ours left.
-    fn sweep(&mut self) -> Result<(), OpenError> {
+    /// Removes what an earlier process of ours left, except the queues of these links.
+    fn sweep(&mut self, kept: &Kept) -> Result<(), OpenError> {
         let told = |what: &str, error: &io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin(what, error),
             _ => OpenError::system(what, error),
         };
         let ours = htb::ours(&mut self.connection)
             .map_err(|error| told("reading the queueing disciplines", &error))?;
-        for ifindex in &ours {
+        let kept = |ifindex: &u32| kept.links.iter().any(|link| link.ifindex.0 == *ifindex);
+        for ifindex in ours.iter().filter(|ifindex| !kept(ifindex)) {
             tracing::info!(ifindex, "removing the queues of an earlier run");
             htb::remove(&mut self.connection, *ifindex)
                 .map_err(|error| told("removing old queues", &error))?;

@@ -34,12 +34,14 @@ impl Enforcer {
 
     /// Gives the new queues of these links the rates of their reservations.
     fn serve_again(&mut self, made: &BTreeSet<u32>) {
-        let Self { links, requests, held, .. } = self;
-        for held in held.values() {
-            let ifindex = held.reservation.ifindex.0;
-            let (Some(link), Some(place)) = (links.get(&ifindex), &held.place) else { continue };
+        let Self { links, requests, held, adopted, .. } = self;
+        let held = held.values().filter_map(|held| Some((&held.reservation, held.place.as_ref()?)));
+        let adopted = adopted.by_flow.values().map(|(reservation, place)| (reservation, place));
+        for (reservation, place) in held.chain(adopted) {
+            let ifindex = reservation.ifindex.0;
+            let Some(link) = links.get(&ifindex) else { continue };
             if made.contains(&ifindex) && place.shared().is_none() {
-                link.restore(&held.reservation, place, requests);
+                link.restore(reservation, place, requests);
             }
         }
         made.iter().filter_map(|ifindex| links.get(ifindex)).for_each(|link| link.share_all(requests));

@@ -26,4 +26,5 @@ mod traffic;
 mod traffic_cost;
 mod traffic_flows;
 mod traffic_integrated;
+mod traffic_kept;
 mod traffic_signaling;
