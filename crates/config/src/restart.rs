@@ -1,7 +1,9 @@
 //! `[restart]`: what a planned restart keeps.
 
+use std::time::Duration;
+
 use crate::keys::Keys;
-use crate::kind::flag;
+use crate::kind::{duration, flag};
 
 pub(crate) const MEANING: &str =
     "What a planned stop leaves to the next start ([operation.md](operation.md#planned-restart)).";
@@ -11,11 +13,13 @@ pub(crate) const MEANING: &str =
 pub struct Restart {
     /// Leave a file with the sessions of neighbours, and read that of the daemon before this one.
     pub handover: bool,
+    /// How long a stop leaves the queues of reservations in force for the next start; zero: it removes them.
+    pub keep_queues: Duration,
 }
 
 impl Default for Restart {
     fn default() -> Self {
-        Self { handover: true }
+        Self { handover: true, keep_queues: Duration::ZERO }
     }
 }
 
@@ -28,5 +32,17 @@ impl Restart {
             "At a stop, write the sessions of neighbours to a file beside the control socket (its path and `.handover`). A \
              start within a minute reads it, so that the reservations come back at once and not with the next refresh.",
         );
+        keys.key(
+            "keep_queues",
+            &mut self.keep_queues,
+            duration(Duration::ZERO..=Duration::from_secs(60)),
+            "How long a stop leaves the queues of reservations in force for the next start, which adopts them: no packet of a \
+             reserved flow is best effort meanwhile ([enforcement.md](enforcement.md#start-stop-crash)). It needs eBPF and \
+             `handover`. `\"0s\"`: a stop removes the queues.",
+        );
+        let message = "without effect: set handover = true, or remove the key";
+        if !self.handover && !self.keep_queues.is_zero() {
+            keys.warn(&["keep_queues"], message);
+        }
     }
 }

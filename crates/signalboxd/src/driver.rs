@@ -16,7 +16,7 @@ use signalbox_core::{Counter, Time};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::pinhole::{PinholeCounters, Pinholes};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
-use signalbox_linux::traffic::{Enforcer, TrafficCounters};
+use signalbox_linux::traffic::{Enforcer, Kept, TrafficCounters};
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
@@ -224,7 +224,8 @@ impl Driver {
         let next = next.into_iter().flatten().min();
         let wait = next.map(|next| next.since(self.clock.now()));
         let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);
-        [wait, pinholes].into_iter().flatten().min()
+        let adopted = self.engine.enforcer.as_ref().and_then(Enforcer::wait_time);
+        [wait, pinholes, adopted].into_iter().flatten().min()
     }
 
     /// Serves requests of the control thread. The result is false when the daemon shall stop.
@@ -321,6 +322,20 @@ impl Driver {
     /// What the next daemon needs. The node does nothing more for its clients.
     pub(crate) fn hand_over(&self) -> Vec<u8> {
         self.engine.node.hand_over(self.clock.now())
+    }
+
+    /// Leaves the queues of reservations in force for some time; zero: they are removed.
+    pub(crate) fn keep_queues(&mut self, time: Duration) -> Option<Kept> {
+        if time.is_zero() {
+            return None;
+        }
+        match self.engine.enforcer.take()?.keep(time) {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::warn!(%error, "queues are not kept");
+                None
+            }
+        }
     }
 
     /// Removes from the kernel what the daemon has set up there.

@@ -4,6 +4,8 @@
 //! leaves it empty. Keeping it current for a crash would cost a write for each change of a session, and what it saves is
 //! one refresh.
 
+pub(crate) mod kept;
+
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -139,11 +139,11 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let clock = Clock::start();
     let settings = config.settings(clock.start_unix_us(), kernel_speaks_sctp());
     let io = open(config, &settings)?;
-    let enforcer = enforcer(config)?;
+    let (handover, predecessor) = handover(config);
+    let enforcer = enforcer(config, predecessor.as_deref())?;
     let pinholes = config.pinholes().map(|pinholes| Pinholes::open(&pinholes)).transpose();
     let pinholes = pinholes.context("cannot open pinholes")?;
     let seed = clock::seed().context("the kernel gives no random numbers")?;
-    let (handover, predecessor) = handover(config);
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // What the kernel must open is open. Messages of others, clients and files come later.
     let nft = enforcer.as_ref().is_some_and(Enforcer::uses_nft);
@@ -174,7 +174,14 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     notifier.send("STOPPING=1");
 
     driver.end_clients();
-    if let Some(Err(error)) = handover.map(|file| file.leave(&driver.hand_over())) {
+    let left = handover.map(|file| {
+        let mut octets = driver.hand_over();
+        if let Some(kept) = driver.keep_queues(config.restart.keep_queues) {
+            handover::kept::write(&mut octets, &kept);
+        }
+        file.leave(&octets)
+    });
+    if let Some(Err(error)) = left {
         tracing::warn!("{error:#}; reservations come back with the refreshes of neighbours");
     }
     drop(requests);
@@ -217,10 +224,11 @@ fn confine(confinement: &Confinement) -> Result<()> {
     Ok(())
 }
 
-/// Makes the queues at the links that can be reserved at, on a node with a protocol that reserves.
-fn enforcer(config: &Config) -> Result<Option<Enforcer>> {
+/// Makes the queues at the links that can be reserved at, on a node with a protocol that reserves, or adopts those that the daemon
+/// before this one left in force.
+fn enforcer(config: &Config, predecessor: Option<&[u8]>) -> Result<Option<Enforcer>> {
     let Some(traffic) = config.traffic() else { return Ok(None) };
-    let enforcer = Enforcer::open(&traffic)
+    let enforcer = Enforcer::open_with(&traffic, predecessor.and_then(handover::kept::read))
         .context("cannot enforce reservations (enforcement.mode says whether that is needed)")?;
     // The driver reports links that are not there yet, when they come.
     for link in
