@@ -237,6 +237,10 @@ impl fmt::Display for LostReason {
             Self::Damaged => f.write_str("the reply has other padding than the request"),
             Self::Overload => f.write_str("GIST has no room for it now"),
             Self::Refused => f.write_str("GIST refused it"),
+            // RFC 5971 §7.2.1: an address in a message differs from that of its packet.
+            Self::Peer { code: 9, subcode: 4 } => f.write_str(
+                "a NAT on the path does not translate GIST messages (GIST error 9/4): signal between nodes on one side of it",
+            ),
             Self::Peer { code, subcode } => {
                 write!(f, "the next node refused it with GIST error {code}/{subcode}")
             }

@@ -290,3 +290,12 @@ fn padding_has_to_come_back_as_it_went() {
     assert_eq!(outputs, [lost(1, LostReason::Damaged), lifetime(mixed.session), done(2, 1)]);
     assert_eq!(rig.ping.counters().damaged_replies, 1);
 }
+
+/// A message with addresses that a NAT did not translate is refused with 9/4 (RFC 5971 §7.2.1). The user reads that a NAT is
+/// on the path.
+#[test]
+fn a_nat_on_the_path_is_named() {
+    let text = |code, subcode| LostReason::from(SendError::Peer { code, subcode }).to_string();
+    assert!(text(9, 4).starts_with("a NAT on the path does not translate GIST messages"), "{}", text(9, 4));
+    assert_eq!(text(10, 1), "the next node refused it with GIST error 10/1");
+}
