@@ -12,12 +12,12 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 
-use super::bindings::{Purpose, RELATED, Wanted};
+use super::bindings::{Purpose, RELATED, State, Wanted};
 use super::entry::{Bound, Entry};
 use super::interfaces::Side;
 use super::leases::Choice;
 use super::message::{Echo, MAX_OFFERS, Offer, offers, patch, patch_end, unwound};
-use super::outbox::Envelope;
+use super::outbox::{Envelope, Waiting};
 use super::query::endpoint;
 use super::{Gateway, UDP, envelope_of};
 use crate::wire::{
@@ -102,6 +102,9 @@ impl Gateway {
         if let (MessageType::RESPONSE, Some(key), Some(nli)) = (own.header.kind, key, &nli) {
             if own.of_query {
                 ports = self.on_response(&own, octets, key, nli, (from_inside, to_inside));
+                if !self.is_ready(key, packet) {
+                    return;
+                }
             } else {
                 self.counters.foreign_cookie += 1;
                 tracing::debug!(peer = %packet.src, reason = "another Query-Cookie", "no bindings made");
@@ -133,6 +136,27 @@ impl Gateway {
             (interface.map(|(object, _)| object), external),
             ports,
         );
+    }
+
+    /// Whether the kernel has all bindings of a flow. If not, the Response waits: the next message of the Querying node
+    /// would not pass.
+    fn is_ready(&mut self, flow: Key, packet: &Received<'_>) -> bool {
+        let Some(related) = self.bindings.get(flow).map(|binding| binding.related) else { return true };
+        let asked = |gateway: &Self, key| {
+            gateway.bindings.get(key).is_some_and(|binding| binding.state == State::Asked)
+        };
+        let Some(awaited) = related.into_iter().flatten().chain([flow]).find(|key| asked(self, *key)) else {
+            return true;
+        };
+        if let Some(binding) = self.bindings.get_mut(awaited) {
+            binding.awaited_by = Some(flow);
+        }
+        if let Some(binding) = self.bindings.get_mut(flow)
+            && !binding.wait(Waiting::of(packet))
+        {
+            self.counters.waiting_full += 1;
+        }
+        false
     }
 
     /// Queues an answer without the entry of this gateway. The MRI and the Error object stay. GISTNAT-R7.2.3-06,
@@ -276,6 +300,11 @@ impl Gateway {
             owner: source(IpAddr::V4(*querying.ip())),
         };
         let key = self.bind(wanted, lifetime)?;
+        let pair = (*querying.ip(), responding);
+        if let Some(binding) = self.bindings.get_mut(key) {
+            binding.pair = Some(pair);
+        }
+        self.pairs.insert(pair, key);
         Some((key, port))
     }
 }

@@ -1,6 +1,6 @@
 //! The table of bindings: what this gateway asks of the kernel's NAT, for how long, and for which host.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use signalbox_core::index::{Index, KeyedHasher};
@@ -17,6 +17,11 @@ use super::outbox::Waiting;
 
 /// Bindings that live as long as that of a flow: two for messages in datagrams, and those of associations.
 pub(super) const RELATED: usize = 2 + MAX_OFFERS;
+
+/// Addresses of a Querying and a Responding node, as the gateway sees them when a Response passes.
+pub(super) type Pair = (Ipv4Addr, Ipv4Addr);
+/// Messages that wait for the kernel's answer about one binding.
+const MOST_WAITING: usize = 16;
 
 /// What a binding is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +66,29 @@ pub(super) struct Binding {
     /// The Query goes to a host inside, so that its destination is translated.
     pub(super) to_inside: bool,
     pub(super) related: [Option<Key>; RELATED],
-    /// The Query that waits for the kernel's answer.
-    pub(super) waiting: Option<Box<Waiting>>,
+    /// Messages that wait for the kernel's answer.
+    pub(super) waiting: Vec<Waiting>,
+    /// The flow whose Response waits for the kernel's answer to this binding.
+    pub(super) awaited_by: Option<Key>,
+    /// The nodes of an association: Querying and Responding node.
+    pub(super) pair: Option<Pair>,
     link: Link,
 }
 
 impl Timed for Binding {
     fn link(&mut self) -> &mut Link {
         &mut self.link
+    }
+}
+
+impl Binding {
+    /// Keeps a message until the kernel has answered; false if too many wait.
+    pub(super) fn wait(&mut self, message: Waiting) -> bool {
+        let has_room = self.waiting.len() < MOST_WAITING;
+        if has_room {
+            self.waiting.push(message);
+        }
+        has_room
     }
 }
 
@@ -144,7 +164,9 @@ impl Bindings {
             from_inside: false,
             to_inside: false,
             related: [None; RELATED],
-            waiting: None,
+            waiting: Vec::new(),
+            awaited_by: None,
+            pair: None,
             link: Link::default(),
         };
         let Ok(key) = self.slab.insert(binding) else {

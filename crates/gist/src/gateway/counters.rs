@@ -78,6 +78,8 @@ signalbox_core::counters! {
         bindings_full: u64 => TABLE_FULL { table: "bindings" },
         /// Bindings not made because what is left of the table is for other hosts.
         bindings_of_host: u64 => TABLE_FULL { table: "bindings_of_host" },
+        /// Messages dropped because too many wait for the kernel's answer about one binding.
+        waiting_full: u64 => TABLE_FULL { table: "waiting" },
         /// Bindings not made because no external port was found.
         ports_full: u64 => TABLE_FULL { table: "ports" },
     }

@@ -33,6 +33,7 @@ mod refuse;
 mod view;
 
 use core::time::Duration;
+use std::collections::HashMap;
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::KeyedHasher;
@@ -50,12 +51,12 @@ pub use counters::Counters;
 pub use io::{Input, Output};
 pub use view::BindingView;
 
-use bindings::{Bindings, NoBinding, Wanted};
+use bindings::{Bindings, NoBinding, Pair, Wanted};
 use interfaces::{Interfaces, Side};
 use leases::Leases;
 use outbox::{Envelope, Outbox};
 
-use crate::wire::{HEADER_LENGTH, MAGIC, strip_magic};
+use crate::wire::{HEADER_LENGTH, strip_magic};
 
 /// Shortest lifetime of a binding after a Response (RFC 4787 REQ-5). GISTNAT-X-10.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(120);
@@ -76,6 +77,8 @@ pub struct Gateway {
     interfaces: Interfaces,
     leases: Leases,
     bindings: Bindings,
+    /// Bindings of associations, by their nodes. Each has one entry at most.
+    pairs: HashMap<Pair, Key, KeyedHasher>,
     queries: RateShares,
     errors: TokenBucket,
     out: Outbox,
@@ -97,6 +100,7 @@ impl Gateway {
             interfaces: Interfaces::default(),
             leases: Leases::new(&config, &mut rng),
             bindings: Bindings::new(config.max_bindings, &mut rng),
+            pairs: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
             errors: TokenBucket::new(config.errors, config.errors),
             out: Outbox::default(),
@@ -183,11 +187,16 @@ impl Gateway {
         let Some(octets) = strip_magic(packet.payload).filter(|_| self.takes(self.now, packet)) else {
             return self.forward_unchanged(packet);
         };
-        let is_q_mode = packet.payload.get(MAGIC.len() + 6).is_some_and(|kind| kind & 0x80 != 0);
-        if !is_q_mode {
-            self.on_answer(packet, octets);
-        } else if self.is_allowed(packet) {
+        if !is_q_mode(octets) || self.is_allowed(packet) {
+            self.dispatch(packet, octets);
+        }
+    }
+
+    fn dispatch(&mut self, packet: &Received<'_>, octets: &[u8]) {
+        if is_q_mode(octets) {
             self.on_q_mode(packet, octets);
+        } else {
+            self.on_answer(packet, octets);
         }
     }
 
@@ -234,24 +243,27 @@ impl Gateway {
         if let Some((protocol, port)) = lease {
             self.leases.release(protocol, port);
         }
+        if let Some(pair) = binding.pair.filter(|pair| self.pairs.get(pair) == Some(&key)) {
+            self.pairs.remove(&pair);
+        }
     }
 
     fn on_opened(&mut self, id: PinholeId, result: Result<(), PinholeError>) {
         let Some(key) = (id.owner == OpenerId::GIST_NAT).then(|| Key::from_u64(id.key)) else { return };
         let Some(binding) = self.bindings.get_mut(key) else { return };
+        let flow = binding.awaited_by.take().unwrap_or(key);
         match result {
-            Ok(()) => {
-                binding.state = State::Active;
-                if let Some(waiting) = binding.waiting.take() {
-                    let packet = waiting.as_received();
-                    self.on_q_mode(&packet, strip_magic(packet.payload).unwrap_or_default());
-                }
-            }
+            Ok(()) => binding.state = State::Active,
             Err(error) => {
                 self.counters.refused += 1;
                 tracing::info!(binding = %binding.pinhole, %error, "binding refused by the kernel");
                 self.remove(key);
             }
+        }
+        let Some(flow) = self.bindings.get_mut(flow) else { return };
+        for waiting in core::mem::take(&mut flow.waiting) {
+            let packet = waiting.as_received();
+            self.dispatch(&packet, strip_magic(packet.payload).unwrap_or_default());
         }
     }
 
@@ -304,6 +316,11 @@ impl Gateway {
         self.bindings.prolong(key, self.now + lifetime);
         self.activate(key);
     }
+}
+
+/// Whether a message has the C-flag.
+fn is_q_mode(octets: &[u8]) -> bool {
+    octets.get(6).is_some_and(|kind| kind & 0x80 != 0)
 }
 
 /// The IP protocol UDP.

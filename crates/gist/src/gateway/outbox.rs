@@ -46,8 +46,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn of(packet: &Received<'_>) -> Box<Self> {
-        Box::new(Self {
+    pub(super) fn of(packet: &Received<'_>) -> Self {
+        Self {
             src: packet.src,
             dst: packet.dst,
             ifindex: packet.ifindex,
@@ -55,7 +55,7 @@ impl Waiting {
             tos: packet.tos,
             options: packet.options.to_vec(),
             payload: packet.payload.to_vec(),
-        })
+        }
     }
 
     pub(super) fn as_received(&self) -> Received<'_> {

@@ -263,7 +263,8 @@ impl Gateway {
             owner: source(IpAddr::V4(*inside.ip())),
         };
         let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
-        self.note(key, nli, (true, hairpin));
+        let far = packet.dst.ip();
+        self.note(key, nli, (true, hairpin), far);
         // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does. Packets to the inside wait for the Response.
         if downstream && !hairpin && !self.is_active(key, packet) {
             return Err(Stop::Waiting);
@@ -369,7 +370,7 @@ impl Gateway {
             owner: source(nli.interface),
         };
         let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
-        self.note(key, nli, (false, true));
+        self.note(key, nli, (false, true), IpAddr::V4(*inside.ip()));
         let end = Some((own.address, own.port));
         let mri = if downstream {
             NewMri { source: None, destination: end }
@@ -382,16 +383,24 @@ impl Gateway {
 
     /// Notes a message of a flow. If a Response has confirmed the flow before, its bindings live on: a Response to a refresh
     /// can pass over an association, where the gateway cannot read it. GISTNAT-D6.1-04, GISTNAT-R7.2.3-10.
-    fn note(&mut self, key: Key, nli: &Nli<'_>, (from_inside, to_inside): (bool, bool)) {
+    ///
+    /// The same holds for a new flow if its Querying and Responding node have an association.
+    fn note(&mut self, key: Key, nli: &Nli<'_>, (from_inside, to_inside): (bool, bool), far: IpAddr) {
+        let associated = match (nli.interface, far) {
+            (IpAddr::V4(querying), IpAddr::V4(far)) => self.pairs.get(&(querying, far)).copied(),
+            _ => None,
+        };
         let Some(binding) = self.bindings.get_mut(key) else { return };
-        binding.validity = Duration::from_millis(nli.validity_ms.into());
+        let validity = Duration::from_millis(nli.validity_ms.into());
+        binding.validity = validity;
         (binding.from_inside, binding.to_inside) = (from_inside, to_inside);
-        if binding.confirmed {
-            let (related, validity) = (binding.related, binding.validity);
-            let lifetime = self.lifetime(validity);
-            for key in related.into_iter().flatten().chain([key]) {
-                self.keep(key, lifetime);
-            }
+        if !binding.confirmed && associated.is_none() {
+            return;
+        }
+        let related = binding.related;
+        let lifetime = self.lifetime(validity);
+        for key in related.into_iter().flatten().chain(associated).chain([key]) {
+            self.keep(key, lifetime);
         }
     }
 
@@ -400,15 +409,18 @@ impl Gateway {
         validity.max(SHORTEST).min(self.config.max_lifetime)
     }
 
-    /// Whether the kernel has the binding of a flow. If not it is asked, and the packet waits. A later packet of the flow
-    /// replaces one that waits.
+    /// Whether the kernel has the binding of a flow. If not it is asked, and the packet waits.
     fn is_active(&mut self, key: Key, packet: &Received<'_>) -> bool {
         let Some(binding) = self.bindings.get_mut(key) else { return false };
         if binding.state == State::Active {
+            self.activate(key);
             return true;
         }
-        binding.waiting = Some(Waiting::of(packet));
-        if binding.state == State::Reserved {
+        let asks = binding.state == State::Reserved;
+        if !binding.wait(Waiting::of(packet)) {
+            self.counters.waiting_full += 1;
+        }
+        if asks {
             self.activate(key);
         }
         false

@@ -167,6 +167,36 @@ fn bindings_live_as_long_as_the_handshakes() {
     drop(sent);
 }
 
+/// Queries of several sessions of one flow wait for the kernel, and all of them leave when it has answered.
+#[test]
+fn queries_wait_for_the_kernel() {
+    let mut rig = Rig::new();
+    rig.slow = true;
+    for number in 0..20 {
+        let mut message = query(outbound(), HOST);
+        message.session = Some(signalbox_core::SessionId([number; 16]));
+        rig.outward(&message);
+    }
+    rig.quiet();
+    while rig.answer() {}
+    assert_eq!((rig.counters().queries, rig.counters().waiting_full), (16, 4));
+}
+
+/// The kernel keeps the binding of a flow as long as its Queries come, without a Response too.
+#[test]
+fn queries_keep_an_unconfirmed_binding_in_the_kernel() {
+    let mut rig = Rig::new();
+    for time in [0, 20, 40, 60] {
+        rig.until(time);
+        rig.outward(&query(outbound(), HOST));
+        rig.sent();
+    }
+    let lasts = |open: &Open| open.pinhole.packets.src_port == Some(5000);
+    assert_eq!(rig.opened().iter().filter(|open| lasts(open)).count(), 4);
+    rig.until(91);
+    assert!(rig.standing.is_empty());
+}
+
 /// GISTNAT-R7.2.3-10: a refresh is translated as the first Query was.
 #[test]
 fn a_refresh_is_translated_like_the_first_query() {

@@ -214,6 +214,9 @@ pub(crate) struct Rig {
     opened: Vec<Open>,
     /// Bindings that the kernel has.
     pub(crate) standing: Vec<Open>,
+    /// The kernel has not answered yet: the answers wait in `asked`.
+    pub(crate) slow: bool,
+    asked: Vec<Open>,
     /// The kernel's answer.
     pub(crate) refusal: Option<PinholeError>,
 }
@@ -256,6 +259,8 @@ impl Rig {
             sent: VecDeque::new(),
             opened: Vec::new(),
             standing: Vec::new(),
+            slow: false,
+            asked: Vec::new(),
             refusal: None,
         };
         let all = [interface(INSIDE, inside, 1500), interface(OUTSIDE, outside, 1500)];
@@ -318,6 +323,9 @@ impl Rig {
             if asked.is_empty() {
                 return;
             }
+            if self.slow {
+                return self.asked.extend(asked);
+            }
             for open in asked {
                 let result = self.refusal.map_or(Ok(()), Err);
                 let id = open.id;
@@ -329,6 +337,18 @@ impl Rig {
                 self.gateway.handle(self.now, Input::Opened { id, result });
             }
         }
+    }
+
+    /// Gives the kernel's answer to the oldest request that waits; false if there is none.
+    pub(crate) fn answer(&mut self) -> bool {
+        let Some(open) = (!self.asked.is_empty()).then(|| self.asked.remove(0)) else { return false };
+        let result = self.refusal.map_or(Ok(()), Err);
+        if result.is_ok() {
+            self.standing.push(open.clone());
+        }
+        self.gateway.handle(self.now, Input::Opened { id: open.id, result });
+        self.drain();
+        true
     }
 
     /// Goes on to a time, with the timers on the way.
