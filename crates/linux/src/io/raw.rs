@@ -170,6 +170,7 @@ impl Queue {
         failed: &mut impl FnMut(IpAddr, TransmitError),
     ) -> Sent {
         let mut done = Sent::default();
+        let waits = !patience.is_zero();
         let mut rest = self.entries.as_slice();
         while let Some(socket) = socket
             && !rest.is_empty()
@@ -191,7 +192,7 @@ impl Queue {
                 {
                     0
                 }
-                Err(error) if sys::is_full(&error) => {
+                Err(error) if sys::is_full(&error) && !waits => {
                     tracing::debug!(packets = rest.len(), "{what} packets not sent: the send buffer is full");
                     break;
                 }
