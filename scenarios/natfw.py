@@ -23,6 +23,7 @@ CREATE, EXTERNAL, ANSWER, NOTIFY = 1, 2, 3, 4
 LIFETIME, ACTION, INFO, NUMBER, TERMINAL = 0x0C, 0x0F, 0x10, 0x12, 0x13
 ALLOW, DENY = 1, 2
 LONGEST = 0xFFFFFFFF
+CLOSE = 271  # the port at which `many` waits for `close`
 SCOPED = 0x80  # S: the source of the packet is the node's own address
 
 
@@ -249,6 +250,63 @@ def ports(own, far, count):
         results[result] = results.get(result, 0) + 1
     for result, number in sorted(results.items()):
         report(f"ports with {result}", number)
+
+
+def many(own, far, ports):
+    """Opens a pinhole for each of some destination ports, like 10000+50 for 50 from 10000 on, holds them until `close` is called, and closes them.
+
+    So many sessions are set up at a time that no socket overflows. A step that is not answered is repeated."""
+    node, at_once, patience = Node(own), 200, 2
+    control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    control.bind((own, CLOSE))
+    first, count = map(int, ports.split("+"))
+    sessions = [Session(node, flow(own, None, far, first + n), far) for n in range(count)]
+    waiting, at_work, begin, granted = list(reversed(sessions)), {}, time.monotonic(), 0
+
+    def step(session):
+        if session.peer:
+            node.data(session, create(session.number, 3600))
+        else:
+            node.query(session)
+        at_work[session.id] = (session, time.monotonic() + patience)
+
+    while waiting or at_work:
+        while waiting and len(at_work) < at_once:
+            session = waiting.pop()
+            session.number = 1
+            step(session)
+        for peer, kind, objects in node.received(patience):
+            session, _ = at_work.get(objects.get(1), (None, None))
+            if session is None:
+                continue
+            if kind == RESPONSE and 6 in objects and not session.peer:
+                node.confirm(session, peer, objects[6])
+                step(session)
+            elif kind == DATA:
+                info = objects_of(objects.get(8, b""), 4).get(INFO, b"")
+                if info[:2] != b"\2\1":
+                    sys.exit(f"refused: {info.hex()}")
+                granted += 1
+                del at_work[session.id]
+        now = time.monotonic()
+        for session, until in list(at_work.values()) if len(at_work) == at_once or not waiting else ():
+            if until < now:
+                session.number += 1
+                step(session)
+    took = time.monotonic() - begin
+    print(f"{granted} pinholes in {took:.1f} s, {granted / took:.0f} a second", flush=True)
+    control.recv(16)
+    # Deletions have no answer. A repeated one does nothing.
+    for number, session in enumerate(sessions * 2):
+        node.data(session, create(session.number + 1, 0))
+        if number % 50 == 49:
+            time.sleep(0.02)
+    print("closed")
+
+
+def close(own):
+    """Makes `many` close its pinholes."""
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"close", (own, CLOSE))
 
 
 def main():
