@@ -88,6 +88,8 @@ pub struct PingClient {
     /// Tags by session: each ping has one of its own.
     by_session: BTreeMap<SessionId, u64>,
     next_tag: u64,
+    /// Microseconds since 1970 at [`Time::ZERO`].
+    wall_clock_us: u64,
     requests: VecDeque<Queued>,
     events: VecDeque<(u64, PingEvent)>,
     /// The octets of the request that was polled last.
@@ -105,10 +107,16 @@ impl PingClient {
             waiting: BTreeMap::new(),
             by_session: BTreeMap::new(),
             next_tag: 1,
+            wall_clock_us: 0,
             requests: VecDeque::new(),
             events: VecDeque::new(),
             octets: Vec::new(),
         }
+    }
+
+    /// Sets the wall clock: microseconds since 1970 at [`Time::ZERO`]. Without it entries have the time since the start.
+    pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.wall_clock_us = wall_clock_us;
     }
 
     /// Takes over the node's interfaces.
@@ -195,7 +203,8 @@ impl PingClient {
                 if let Some(address) =
                     own.or_else(|| self.local.first().copied()).filter(|_| ping.entries.len() < MAX_ENTRIES)
                 {
-                    ping.entries.push(Entry { address, hops: arrival.hops, time_us: self.now.as_micros() });
+                    let time_us = self.wall_clock_us.saturating_add(self.now.as_micros());
+                    ping.entries.push(Entry { address, hops: arrival.hops, time_us });
                 }
                 if arrival.last {
                     ping.kind = PingType::REPLY;

@@ -107,6 +107,8 @@ impl Casp {
             return Delivery::Blocked;
         }
         let protected = connection.protected;
+        // A cookie is good for one address only. A connection from another one proves this node's address by itself.
+        let answer = answer.filter(|answer| answer.local == connection.local);
         let result = if connection.transport.is_stream() {
             if !core::mem::replace(&mut connection.dirty, true) {
                 self.peers.dirty.push(key);
@@ -158,6 +160,7 @@ impl Casp {
             self.counters.connections_full += 1;
             return None;
         };
+        self.set_local(key, local);
         self.out.open(stream, transport, local, SocketAddr::new(address, port));
         let at = self.now + self.config.connect;
         self.peers.wheel.arm(&mut self.peers.connections, key.index(), at);
@@ -182,7 +185,7 @@ impl Casp {
         &mut self,
         stream: StreamId,
         transport: Transport,
-        address: IpAddr,
+        [local, address]: [IpAddr; 2],
         identity: Option<Arc<Identity>>,
     ) {
         let known = self.config.peers.is_empty() || self.config.peers.iter().any(|one| one.contains(address));
@@ -200,7 +203,14 @@ impl Casp {
             self.counters.connections_full += 1;
             return self.out.close(stream);
         };
+        self.set_local(key, Some(local));
         self.established(key, identity);
+    }
+
+    fn set_local(&mut self, key: Key, local: Option<IpAddr>) {
+        if let Some(connection) = self.peers.connections.get_mut(key) {
+            connection.local = local;
+        }
     }
 
     /// [`Output::Open`](super::Output::Open) succeeded.

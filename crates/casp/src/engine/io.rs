@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use signalbox_core::SessionId;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, StreamId};
+use signalbox_core::octets::Octets;
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::security::Identity;
 
@@ -70,6 +71,8 @@ pub enum Input<'a> {
         stream: StreamId,
         /// Its transport.
         transport: Transport,
+        /// The address of this node that the peer connected to.
+        local: IpAddr,
         /// The address of the peer.
         peer: SocketAddr,
         /// Its authenticated identity.
@@ -163,17 +166,39 @@ pub enum Output<'a> {
     },
 }
 
-/// A request of a client to the messaging layer.
+/// Who takes the next output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request<'a> {
+pub enum Next {
+    /// The driver: [`Output::Send`] or [`Output::RouteLookup`].
+    Driver,
+    /// This stream: [`Output::Write`].
+    Write(StreamId),
+    /// The streams: [`Output::Open`] or [`Output::Close`].
+    Stream,
+    /// A mechanism outside of the engine: [`Output::Discover`].
+    Discover,
+    /// This client: [`Output::Indication`].
+    Client(ClientType),
+}
+
+/// A request of a client inside of the process, which lends its octets.
+pub type Request<'a> = RequestOf<&'a [u8]>;
+/// A request of a client of another process.
+pub type OwnedRequest = RequestOf<Octets>;
+
+/// A request of a client to the messaging layer; `D` is how it holds octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum RequestOf<D> {
     /// Sends a message.
-    Send(SendRequest<'a>),
+    Send(SendRequestOf<D>),
     /// The verdict on a message that [`Indication::Received`] announced.
     Verdict {
         /// Its id.
         id: u64,
         /// The verdict.
-        verdict: Verdict<'a>,
+        verdict: VerdictOf<D>,
     },
     /// The client needs a session of this node, or needs it no longer. Sessions that a client needs are refreshed.
     Hold {
@@ -203,9 +228,14 @@ pub enum Request<'a> {
     },
 }
 
+/// A message of a client inside of the process.
+pub type SendRequest<'a> = SendRequestOf<&'a [u8]>;
+
 /// A message that a client sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SendRequest<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct SendRequestOf<D> {
     /// Given back with [`Indication::Opened`] and [`Indication::Refused`].
     pub tag: u64,
     /// The session; `None`: a new one.
@@ -225,13 +255,13 @@ pub struct SendRequest<'a> {
     /// How many nodes the message may reach; `None`: 64.
     pub ttd: Option<u8>,
     /// The client's octets; `None`: a message that only concerns state.
-    pub data: Option<&'a [u8]>,
+    pub data: Option<D>,
 }
 
-impl<'a> SendRequest<'a> {
+impl<D> SendRequestOf<D> {
     /// A message with data, along the flow, of a session that may not exist yet.
     #[must_use]
-    pub const fn new(session: Option<SessionId>, flow: FlowId, data: &'a [u8]) -> Self {
+    pub const fn new(session: Option<SessionId>, flow: FlowId, data: D) -> Self {
         Self {
             tag: 0,
             session,
@@ -247,20 +277,64 @@ impl<'a> SendRequest<'a> {
     }
 }
 
+impl OwnedRequest {
+    /// The request with its octets lent.
+    #[must_use]
+    pub fn lend(&self) -> Request<'_> {
+        match self {
+            Self::Send(send) => Request::Send(SendRequest {
+                tag: send.tag,
+                session: send.session,
+                flow: send.flow,
+                reverse: send.reverse,
+                tear_down: send.tear_down,
+                discover: send.discover,
+                hold: send.hold,
+                branch: send.branch,
+                ttd: send.ttd,
+                data: send.data.as_ref().map(Octets::as_slice),
+            }),
+            Self::Verdict { id, verdict } => Request::Verdict {
+                id: *id,
+                verdict: match verdict {
+                    VerdictOf::Forward => Verdict::Forward,
+                    VerdictOf::Replace(data) => Verdict::Replace(data.as_slice()),
+                    VerdictOf::Consume => Verdict::Consume,
+                },
+            },
+            Self::Hold { session, flow, on } => Request::Hold { session: *session, flow: *flow, on: *on },
+            Self::Move { session, from, to } => Request::Move { session: *session, from: *from, to: *to },
+            Self::KeepBranches { session, flow } => Request::KeepBranches { session: *session, flow: *flow },
+        }
+    }
+}
+
+/// A decision of a client inside of the process.
+pub type Verdict<'a> = VerdictOf<&'a [u8]>;
+
 /// What a client decides about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum VerdictOf<D> {
     /// It goes on.
     Forward,
     /// It goes on with these octets instead of the client's.
-    Replace(&'a [u8]),
+    Replace(D),
     /// It ends here.
     Consume,
 }
 
-/// What the messaging layer reports to a client.
+/// What the messaging layer reports, with its octets lent.
+pub type Indication<'a> = IndicationOf<&'a [u8]>;
+/// What the messaging layer reports to a client of another process.
+pub type OwnedIndication = IndicationOf<Octets>;
+
+/// What the messaging layer reports to a client; `D` is how it holds octets.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Indication<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum IndicationOf<D> {
     /// A session was opened by [`Request::Send`].
     Opened {
         /// The tag of the request.
@@ -276,7 +350,7 @@ pub enum Indication<'a> {
         why: Refused,
     },
     /// A message for the client.
-    Received(Arrival<'a>),
+    Received(ArrivalOf<D>),
     /// An error came back.
     Error {
         /// The session.
@@ -284,6 +358,7 @@ pub enum Indication<'a> {
         /// The flow.
         flow: FlowId,
         /// Its code.
+        #[cfg_attr(feature = "serde", serde(with = "number"))]
         code: ErrorCode,
     },
     /// A session has a further hop, or lost one that was not the last.
@@ -317,9 +392,94 @@ pub enum Indication<'a> {
     },
 }
 
+impl Indication<'_> {
+    /// The indication with octets of its own.
+    #[must_use]
+    pub fn own(&self) -> OwnedIndication {
+        match self {
+            Self::Opened { tag, session } => IndicationOf::Opened { tag: *tag, session: *session },
+            Self::Refused { tag, why } => IndicationOf::Refused { tag: *tag, why: *why },
+            Self::Received(arrival) => IndicationOf::Received(ArrivalOf {
+                id: arrival.id,
+                session: arrival.session,
+                flow: arrival.flow,
+                reverse: arrival.reverse,
+                tear_down: arrival.tear_down,
+                unsecure: arrival.unsecure,
+                ttd: arrival.ttd,
+                hops: arrival.hops,
+                peer: arrival.peer,
+                identity: arrival.identity.clone(),
+                branch: arrival.branch,
+                last: arrival.last,
+                timeout: arrival.timeout,
+                data: Octets::from(arrival.data),
+            }),
+            Self::Error { session, flow, code } => {
+                IndicationOf::Error { session: *session, flow: *flow, code: *code }
+            }
+            Self::Branch { session, flow, previous, id, ended } => IndicationOf::Branch {
+                session: *session,
+                flow: *flow,
+                previous: *previous,
+                id: *id,
+                ended: *ended,
+            },
+            Self::Undelivered { session, flow } => {
+                IndicationOf::Undelivered { session: *session, flow: *flow }
+            }
+            Self::Ended { session, flow, torn_down } => {
+                IndicationOf::Ended { session: *session, flow: *flow, torn_down: *torn_down }
+            }
+        }
+    }
+}
+
+/// An identity, which all messages of a connection share.
+#[cfg(feature = "serde")]
+mod whom {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use signalbox_core::security::Identity;
+
+    pub(super) fn serialize<S: Serializer>(
+        identity: &Option<Arc<Identity>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        identity.as_deref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<Identity>>, D::Error> {
+        Ok(Option::<Identity>::deserialize(deserializer)?.map(Arc::new))
+    }
+}
+
+/// The number of a code.
+#[cfg(feature = "serde")]
+mod number {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use crate::wire::ErrorCode;
+
+    pub(super) fn serialize<S: Serializer>(code: &ErrorCode, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(code.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorCode, D::Error> {
+        u32::deserialize(deserializer).map(ErrorCode)
+    }
+}
+
+/// A message for a client inside of the process.
+pub type Arrival<'a> = ArrivalOf<&'a [u8]>;
+
 /// A message for a client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Arrival<'a> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ArrivalOf<D> {
     /// Id for the verdict; 0: none is asked for.
     pub id: u64,
     /// The session.
@@ -339,6 +499,7 @@ pub struct Arrival<'a> {
     /// Address of the hop that sent it.
     pub peer: IpAddr,
     /// The authenticated identity of that hop.
+    #[cfg_attr(feature = "serde", serde(with = "whom"))]
     pub identity: Option<Arc<Identity>>,
     /// The branch by which it came.
     pub branch: u16,
@@ -347,11 +508,13 @@ pub struct Arrival<'a> {
     /// Lifetime of the session without refresh, seconds.
     pub timeout: u32,
     /// The client's octets.
-    pub data: &'a [u8],
+    pub data: D,
 }
 
 /// Why a request of a client cannot be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Refused {
     /// No session of this name exists.
     NoSession,

@@ -50,8 +50,11 @@ use signalbox_core::{Changes, Entry, EntryRequest, Random, SessionChange, Slab, 
 
 pub use config::{Config, ConfigError, Mechanism};
 pub use counters::Counters;
-pub use io::{Arrival, Indication, Input, Output, Refused, Request, SendRequest, Transport, Verdict};
-pub use view::{BranchView, SessionView};
+pub use io::{
+    Arrival, ArrivalOf, Indication, IndicationOf, Input, Next, Output, OwnedIndication, OwnedRequest,
+    Refused, Request, RequestOf, SendRequest, SendRequestOf, Transport, Verdict, VerdictOf,
+};
+pub use view::{BranchView, ConnectionView, PeerView, SessionView};
 
 use cookies::Cookies;
 use discovery::Ready;
@@ -62,6 +65,8 @@ use peers::Peers;
 use route::Sweep;
 use search::Searches;
 use session::Sessions;
+
+use crate::wire::ClientType;
 
 /// A message may make a node discover the next hop of a session again once in this time.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
@@ -156,9 +161,10 @@ impl Casp {
             // Only the type counts: the other fields of the header are not processed.
             matches: vec![Match { offset: 0, mask: 0xff, value: 2 }],
         };
-        let scout = EntryRequest::local(Entry::Udp(config.scout_port), Subsystem::part("casp_scout", "casp"));
+        let scout =
+            EntryRequest::local(Entry::Udp(config.scout_port), Subsystem::part("casp_scout_io", "casp"));
         [
-            EntryRequest::local(Entry::Udp(config.port), Subsystem::protocol("casp")),
+            EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp")),
             scout.with_intercept(requests),
         ]
     }
@@ -180,8 +186,8 @@ impl Casp {
             Input::RouteChanged(prefix) => self.on_route_changed(prefix),
             Input::Unreachable { quoted } => self.on_unreachable(quoted),
             Input::Discovered { id, address } => self.on_discovered(id, address),
-            Input::Accepted { stream, transport, peer, identity } => {
-                self.on_accepted(stream, transport, peer.ip(), identity);
+            Input::Accepted { stream, transport, local, peer, identity } => {
+                self.on_accepted(stream, transport, [local, peer.ip()], identity);
             }
             Input::Connected { stream, identity } => self.on_connected(stream, identity),
             Input::Octets { stream, octets } => self.on_octets(stream, octets),
@@ -197,9 +203,25 @@ impl Casp {
         self.flush();
     }
 
+    /// The node has this client from now on.
+    pub fn register(&mut self, client: ClientType) {
+        self.config.clients.insert(client.0);
+    }
+
+    /// The node has this client no longer. Its messages pass on.
+    pub fn unregister(&mut self, client: ClientType) {
+        self.config.clients.remove(&client.0);
+    }
+
     /// The next output, if any; its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
+    }
+
+    /// Who takes the output that [`Casp::poll`] gives next; `None`: it gives none.
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        self.out.next()
     }
 
     /// Whether [`Casp::poll`] has an output.

@@ -8,7 +8,7 @@ use signalbox_core::Entry;
 use signalbox_core::node::{RouteQuery, StreamId};
 use signalbox_core::packet::Transmit;
 
-use super::io::{Arrival, Indication, Output, Transport};
+use super::io::{Arrival, Indication, Next, Output, Transport};
 use crate::wire::ClientType;
 
 /// A datagram without its octets.
@@ -100,6 +100,17 @@ impl Outbox {
     /// Whether no output is queued.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// Who takes the next output.
+    pub(super) fn next(&self) -> Option<Next> {
+        Some(match self.queue.front()? {
+            Queued::Send { .. } | Queued::Lookup(..) => Next::Driver,
+            Queued::Write(stream, _) => Next::Write(*stream),
+            Queued::Open { .. } | Queued::Close(_) => Next::Stream,
+            Queued::Discover { .. } => Next::Discover,
+            Queued::Received(client, ..) | Queued::Indication(client, _) => Next::Client(*client),
+        })
     }
 
     /// The next output.

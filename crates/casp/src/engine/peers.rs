@@ -45,6 +45,8 @@ pub(super) struct Connection {
     link: Link,
     pub(super) stream: StreamId,
     pub(super) peer: Key,
+    /// The address of this node; `None`: the driver chose it.
+    pub(super) local: Option<IpAddr>,
     pub(super) transport: Transport,
     pub(super) up: bool,
     pub(super) protected: bool,
@@ -62,6 +64,13 @@ pub(super) struct Connection {
     pub(super) used: Time,
     /// Sessions with messages that wait until it is established.
     pub(super) waiting: VecDeque<Key>,
+}
+
+impl Peer {
+    /// How many branches, sessions and connections name it.
+    pub(super) const fn uses(&self) -> u32 {
+        self.uses
+    }
 }
 
 impl Timed for Connection {
@@ -191,6 +200,7 @@ impl Peers {
             link: Link::default(),
             stream,
             peer,
+            local: None,
             transport,
             up: false,
             protected: false,

@@ -148,6 +148,10 @@ impl Casp {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let until = if session.held { Time::from_micros(u64::MAX) } else { now + session.lifetime() };
+        if session.held && session.refresh_at.as_micros() == u64::MAX {
+            // No message may ever reach a next hop: then the refresh is the next try.
+            session.refresh_at = now + session.interval();
+        }
         if let Some(branch) = session.previous.last_mut().filter(|branch| branch.is_local()) {
             branch.until = until;
         }

@@ -3,10 +3,14 @@
 use core::net::IpAddr;
 
 use signalbox_core::metrics::Table;
+use signalbox_core::node::StreamId;
+use signalbox_core::security::Fingerprint;
 use signalbox_core::{SessionId, Time};
 
 use super::Casp;
 use super::branch::{Branch, Side};
+use super::io::Transport;
+use super::peers::{Connection, Peer};
 use super::session::Session;
 use crate::wire::FlowId;
 
@@ -46,6 +50,34 @@ pub struct SessionView {
     pub waiting: usize,
 }
 
+/// A connection with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionView {
+    /// Its stream.
+    pub stream: StreamId,
+    /// What it runs over.
+    pub transport: Transport,
+    /// It is established.
+    pub up: bool,
+    /// Octets that wait to be sent.
+    pub unsent: usize,
+    /// When the last message was sent or received.
+    pub used: Time,
+}
+
+/// A node that this node exchanges messages with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerView {
+    /// Its address.
+    pub address: IpAddr,
+    /// The key that it proved.
+    pub proved: Option<Fingerprint>,
+    /// Branches of sessions with it, and sessions that it made here.
+    pub uses: u32,
+    /// Its connections, the oldest first.
+    pub connections: Vec<ConnectionView>,
+}
+
 impl Casp {
     fn side(&self, side: &Side) -> Vec<BranchView> {
         let newest = side.last().map(|branch| branch.id);
@@ -81,6 +113,25 @@ impl Casp {
     /// All sessions of this node. For tests.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView> {
         self.sessions.slab.iter().map(|(_, session)| self.view(session))
+    }
+
+    fn peer_view(&self, peer: &Peer) -> PeerView {
+        let view = |one: &Connection| ConnectionView {
+            stream: one.stream,
+            transport: one.transport,
+            up: one.up,
+            unsent: one.unsent + one.written,
+            used: one.used,
+        };
+        let connections = peer.streams.iter().filter_map(|key| self.peers.connections.get(*key));
+        let connections: Vec<ConnectionView> = connections.map(view).collect();
+        let uses = peer.uses().saturating_sub(u32::try_from(connections.len()).unwrap_or(u32::MAX));
+        PeerView { address: peer.name.address, proved: peer.name.proved, uses, connections }
+    }
+
+    /// Visits the nodes that this node exchanges messages with, as [`Casp::walk`] visits sessions.
+    pub fn walk_peers(&self, from: u32, mut visit: impl FnMut(PeerView) -> bool) -> Option<u32> {
+        self.peers.peers.walk(from, |_, peer| visit(self.peer_view(peer)))
     }
 
     /// Number of sessions; one with two flows counts twice.

@@ -186,7 +186,8 @@ impl Node {
         self.next_stream += 2;
         self.streams.insert(stream);
         let peer = SocketAddr::new(address(which % 8 + 2), 40000);
-        self.input(Input::Accepted { stream, transport: Transport::Tcp, peer, identity: None });
+        let local = address(1);
+        self.input(Input::Accepted { stream, transport: Transport::Tcp, local, peer, identity: None });
     }
 
     fn stream(&self, which: u8) -> Option<StreamId> {

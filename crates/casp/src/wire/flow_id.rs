@@ -17,6 +17,8 @@ const LABEL: u32 = 0x000f_ffff;
 
 /// The data flow. Unused bits of the octets do not reach this type, so that equal flows are equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FlowId {
     /// C-Type 1: IPv4 with ports.
     V4Ports {

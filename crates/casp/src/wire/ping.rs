@@ -20,6 +20,7 @@ pub const MAX_ENTRIES: usize = 64;
 
 /// A node that the request reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// An address of the node.
     pub address: IpAddr,

@@ -196,3 +196,33 @@ fn answers_with_impossible_addresses_are_ignored() {
     rig.say(up, &message());
     assert!(rig.opened.is_empty() && rig.state().next.is_empty());
 }
+
+/// CASP-G-06: a session of this node whose first discovery finds no node is tried again, as long as its client holds it.
+#[test]
+fn a_held_session_without_a_first_node_is_tried_again() {
+    let mut rig = Rig::new();
+    rig.answering.clear();
+    rig.open(true);
+    rig.wait(seconds(20.0));
+    assert!(rig.state().next.is_empty(), "no node answered");
+    rig.answering.push(ip(DOWN));
+    rig.wait(seconds(80.0));
+    assert_eq!(rig.state().next.first().and_then(|branch| branch.peer), Some(ip(DOWN)));
+}
+
+/// CASP-G-45, CASP-G-38: a cookie is good for the address of its request. Over a connection between other addresses the message
+/// leaves without it.
+#[test]
+fn a_cookie_stays_with_its_address() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    // The connection has the address of the request: FAR.
+    let said = rig.say(up, &Signaling { session: session(2), ..message() });
+    assert_eq!(cookie_of(&only(&said, down)), Some(COOKIE));
+    // A connection that the next hop opened to another address of this node.
+    let mut rig = Rig::new();
+    let stream = rig.accept_at(DOWN, NEAR);
+    let up = rig.accept(UP);
+    let said = rig.say(up, &message());
+    assert_eq!(cookie_of(&only(&said, stream)), None);
+}

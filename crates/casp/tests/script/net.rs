@@ -245,6 +245,7 @@ impl Net {
                     Input::Accepted {
                         stream,
                         transport: signalbox_casp::engine::Transport::Tcp,
+                        local: address(to),
                         peer: SocketAddr::new(address(from), 40000),
                         identity: None,
                     },

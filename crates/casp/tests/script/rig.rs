@@ -333,7 +333,17 @@ impl Rig {
         let stream = StreamId(self.next_stream);
         self.next_stream += 2;
         let peer = SocketAddr::new(ip(from), 40000);
-        self.input(Input::Accepted { stream, transport, peer, identity });
+        let local = ip(if from.starts_with("10.0.1.") { FAR } else { NEAR });
+        self.input(Input::Accepted { stream, transport, local, peer, identity });
+        stream
+    }
+
+    /// A node connects by TCP to this address of the node.
+    pub(crate) fn accept_at(&mut self, from: &str, local: &str) -> StreamId {
+        let stream = StreamId(self.next_stream);
+        self.next_stream += 2;
+        let (local, peer) = (ip(local), SocketAddr::new(ip(from), 40000));
+        self.input(Input::Accepted { stream, transport: Transport::Tcp, local, peer, identity: None });
         stream
     }
 
