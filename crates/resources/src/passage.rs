@@ -41,6 +41,8 @@ pub struct Passage {
     pub max_lifetime: Option<Duration>,
     account: Option<AccountId>,
     source: IpAddr,
+    /// The number of changes of the rules before.
+    reloads: u32,
 }
 
 impl Resources {
@@ -87,7 +89,7 @@ impl Resources {
         if found.is_none() && !own && !ask.invited && !self.policy().trusts(ask.requester) {
             return Err(refused(Rule::Default));
         }
-        let source = source(ask.requester.address);
+        let (source, reloads) = (source(ask.requester.address), self.reloads());
         let (accounts, policy, shares) = self.passages();
         let key = found.and_then(|rule| policy.account(Some(rule), ask.requester, IfIndex::NONE));
         if let (Some(rule), Some(key)) = (found, &key) {
@@ -103,7 +105,15 @@ impl Resources {
             max_lifetime: found.and_then(|rule| policy.max_lifetime(rule)),
             account,
             source,
+            reloads,
         })
+    }
+
+    /// Whether the rules have changed since the passage was allowed. Who holds it should give it back and ask again when
+    /// the requester refreshes it.
+    #[must_use]
+    pub const fn is_outdated(&self, passage: &Passage) -> bool {
+        passage.reloads != self.reloads()
     }
 
     /// Ends a passage.

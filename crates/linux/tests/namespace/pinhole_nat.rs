@@ -47,7 +47,7 @@ fn to_any_sender(dst: SocketAddr) -> FlowFilter {
     }
 }
 
-/// NATFW-3.1-01, NATFW-D.3-01, NATFW-4.2.4-05: a host outside reaches a host inside at the external address and port of the
+/// NATFW-3.1-01, NATFW-3.7.1-08, NATFW-D.3-01, NATFW-4.2.4-05: a host outside reaches a host inside at the external address and port of the
 /// binding, with the next port beside it, and at no other port. The answer comes from the external address. At the end
 /// nothing passes, and the kernel forgets the flow.
 #[test]
@@ -106,7 +106,7 @@ fn a_flow_that_stood_before_its_binding_is_translated() {
     }
 }
 
-/// NATFW-3.1-01: the binding of a flow that leaves has the external address and port that were reserved, before the
+/// NATFW-3.1-01, NATFW-3.7.1-08: the binding of a flow that leaves has the external address and port that were reserved, before the
 /// operator's own translation; source and destination together are translated too, also with TCP.
 #[test]
 fn a_binding_leads_outside() {

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
+use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
 
 /// A command of a user.
@@ -16,6 +17,8 @@ pub enum Command {
     Expose(ExposeRequest),
     /// End a request. Nothing happens if it does not run.
     Close,
+    /// End a session for an administrator, whoever asked for it. Nothing happens if there is none.
+    Delete(SessionId),
 }
 
 /// Options that all requests have.

@@ -207,7 +207,14 @@ impl Natfw {
         let lifetime = core::time::Duration::from_secs(lifetime.into());
         let ask = PassageRequest { requester: &requester, opening, packets, lifetime, invited };
         resources.open_passage(self.now, &ask).map_err(|refusal| {
-            tracing::info!(session = %received.session, peer = ?received.sii, reason = %refusal, "passage refused");
+            tracing::info!(
+                session = %received.session,
+                requester = %requester.address,
+                %opening,
+                %packets,
+                reason = %refusal,
+                "passage refused"
+            );
             match refusal.rule {
                 signalbox_resources::refusal::Rule::TableFull { .. } => Info::NO_RESOURCES.into(),
                 _ => Info::AUTHORIZATION.into(),

@@ -30,8 +30,10 @@ pub(super) struct Lookup {
 
 impl Natfw {
     pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
-        if matches!(command, Command::Close) {
-            return self.close_request(id, resources);
+        match command {
+            Command::Close => return self.close_request(id, resources),
+            Command::Delete(session) => return self.delete(session, resources),
+            Command::Open(_) | Command::Expose(_) => {}
         }
         let waits = self.lookups.iter().any(|lookup| lookup.id == id);
         if waits || self.commands.contains_key(&id) {
@@ -45,7 +47,7 @@ impl Natfw {
                 ..RouteQuery::to(open.dst)
             },
             Command::Expose(expose) if expose.address.is_none() => RouteQuery::to(expose.towards),
-            Command::Open(_) | Command::Expose(_) | Command::Close => {
+            Command::Open(_) | Command::Expose(_) | Command::Close | Command::Delete(_) => {
                 return self.start(id, command, None, resources);
             }
         };
@@ -79,7 +81,7 @@ impl Natfw {
             }
             Command::Expose(expose) => external(expose, own, sid)
                 .map(|asked| (Kind::External, asked, &expose.options, expose.bindings)),
-            Command::Close => return,
+            Command::Close | Command::Delete(_) => return,
         };
         let lifetime = self.config.lifetime();
         let checked = wanted.and_then(|(kind, asked, options, bindings)| {

@@ -14,6 +14,7 @@
 //! | `proxy.rs` | §3.7.6.1 |
 //! | `response.rs` | §3.4, §3.7.1: RESPONSE, and rules that become active |
 //! | `notify.rs`, `sweep.rs` | §3.7.5, §3.9, aggregated messages |
+//! | `ending.rs` | sessions that this node ends by itself |
 //! | `initiator.rs` | §3.4, §3.5: the user's side |
 //! | `check.rs` | values that are refused |
 //! | `ports.rs` | the external ports of a NAT |
@@ -24,6 +25,7 @@ mod compose;
 mod config;
 mod counters;
 mod create;
+mod ending;
 mod event;
 mod external;
 mod initiator;
@@ -152,7 +154,13 @@ impl Natfw {
                     self.on_network(&mri, session, event);
                 }
             }
-            Input::Interfaces(interfaces) => self.interfaces.set(interfaces, &self.config),
+            Input::Interfaces(interfaces) => {
+                let former = self.interfaces.external();
+                self.interfaces.set(interfaces, &self.config);
+                if let Some(former) = former.filter(|former| self.interfaces.external() != Some(*former)) {
+                    self.on_moved(former);
+                }
+            }
             Input::Route { id, result } => self.on_route(id, result, resources),
             Input::Opened { id, result } => {
                 self.on_opened(id, result, resources);

@@ -227,6 +227,13 @@ impl Session {
         self.local.is_some()
     }
 
+    /// Whether this NAT translates one end of its flow into this address, or from it.
+    pub(super) fn is_bound_to(&self, address: IpAddr) -> bool {
+        let (before, after) = (&self.asked.mri, &self.plan.mri);
+        let translated = before != after && (after.src() == address || before.dst() == address);
+        translated || self.plan.reserved.is_some_and(|reserved| reserved.address == address)
+    }
+
     /// Whether a RESPONSE with this number answers a request that waits for one.
     pub(super) fn awaits(&self, msn: u32) -> bool {
         self.unanswered.is_some_and(|oldest| !newer(oldest, msn) && !newer(msn, self.msn))

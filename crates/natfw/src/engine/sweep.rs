@@ -1,8 +1,9 @@
-//! Aggregated messages: one that ends all sessions of a peer (RFC 5973 §3.7.4, §3.7.5).
+//! What concerns many sessions: aggregated messages, which end all sessions of a peer (RFC 5973 §3.7.4, §3.7.5), and
+//! another external address of a NAT.
 //!
 //! The table is visited in parts, one at each turn of the engine, so that one message never costs a whole walk.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use signalbox_core::Mri;
 use signalbox_core::service::{RecvMessage, SiiHandle};
@@ -10,16 +11,15 @@ use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
 use super::Natfw;
-use super::session::Origin;
+use super::session::{Origin, Session};
 use crate::wire::{Info, Message};
 
 /// Sweeps that wait at one time. Each is of one peer.
 const MOST: usize = 64;
 
-/// A message for all sessions of a peer, and how far it has come.
+/// What concerns many sessions, and how far it has come.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    peer: SiiHandle,
     what: What,
     /// Slot of the table where it goes on.
     from: u32,
@@ -27,10 +27,25 @@ pub(super) struct Sweep {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// Deletes the sessions that this initiator made.
-    Delete(IpAddr),
+    /// Deletes the sessions that this initiator made, whose previous peer it is.
+    Delete(SiiHandle, IpAddr),
     /// An event of the sessions whose next peer it is.
-    Event(Info),
+    Event(SiiHandle, Info),
+    /// Ends the sessions with bindings to an address that this NAT had.
+    Moved(Ipv4Addr),
+}
+
+impl What {
+    fn concerns(self, session: &Session) -> bool {
+        let of_peer = matches!(session.origin, Origin::Peer);
+        match self {
+            Self::Delete(peer, source) => {
+                of_peer && session.previous == Some(peer) && initiator(&session.asked.mri) == source
+            }
+            Self::Event(peer, _) => session.next == Some(peer),
+            Self::Moved(former) => of_peer && session.is_bound_to(former.into()),
+        }
+    }
 }
 
 impl Natfw {
@@ -52,63 +67,63 @@ impl Natfw {
         if received.peer_address != Some(from) {
             return self.refuse(received, msn, Info::AUTHORIZATION, None, None);
         }
-        self.sweep(Sweep { peer, what: What::Delete(from), from: 0 });
+        self.sweep(What::Delete(peer, from));
     }
 
     /// NOTIFY for all sessions that lead to a peer (§3.7.5).
     pub(super) fn on_aggregate_notify(&mut self, received: &RecvMessage<'_>, info: Info) {
         match received.sii {
-            Some(peer) => self.sweep(Sweep { peer, what: What::Event(info), from: 0 }),
+            Some(peer) => self.sweep(What::Event(peer, info)),
             None => self.counters.stray_notifies += 1,
         }
     }
 
-    fn sweep(&mut self, sweep: Sweep) {
-        let waits =
-            self.sweeps.iter().any(|one| one.peer == sweep.peer && one.what == sweep.what && one.from == 0);
-        if waits {
+    /// The external address of this NAT is another one than `former`: what was bound to it cannot stay. The initiators are
+    /// notified as of a change of the route, and ask again (§3.9).
+    pub(super) fn on_moved(&mut self, former: Ipv4Addr) {
+        tracing::info!(%former, "the external address changed: bindings to the former one end");
+        self.sweep(What::Moved(former));
+    }
+
+    fn sweep(&mut self, what: What) {
+        if self.sweeps.iter().any(|one| one.what == what && one.from == 0) {
             return;
         }
         if self.sweeps.len() >= MOST {
             self.counters.overload += 1;
             return;
         }
-        self.sweeps.push_back(sweep);
+        self.sweeps.push_back(Sweep { what, from: 0 });
     }
 
     /// Does the next part of a sweep.
     pub(super) fn step_sweep(&mut self, resources: &mut Resources) {
-        let Some(Sweep { peer, what, from }) = self.sweeps.pop_front() else { return };
+        let Some(Sweep { what, from }) = self.sweeps.pop_front() else { return };
         let mut found: Vec<Key> = Vec::new();
         let next = self.sessions.walk(from, |key, session| {
-            let concerned = match what {
-                What::Delete(source) => {
-                    session.previous == Some(peer) && initiator(&session.asked.mri) == source
-                }
-                What::Event(_) => session.next == Some(peer),
-            };
-            if concerned && (matches!(session.origin, Origin::Peer) || session.next == Some(peer)) {
+            if what.concerns(session) {
                 found.push(key);
             }
             true
         });
         for key in found {
             match what {
-                What::Delete(_) => {
+                What::Delete(..) => {
                     self.counters.deleted += 1;
                     // §3.7.4: the aggregated message is not sent on, but one for each session may be. Only the initiator
                     // numbers messages (§3.5), so a NOTIFY reports the end to the nodes beyond.
                     self.notify(key, Info::TERMINATED, true);
                     self.close(key, resources);
                 }
-                What::Event(info) => {
+                What::Event(_, info) => {
                     self.notified(key, info, false, resources);
                     self.rearm(key);
                 }
+                What::Moved(_) => self.end(key, Info::ROUTE_CHANGE, resources),
             }
         }
         if let Some(from) = next {
-            self.sweeps.push_back(Sweep { peer, what, from });
+            self.sweeps.push_back(Sweep { what, from });
         }
     }
 }

@@ -108,6 +108,12 @@ impl Natfw {
         self.sessions.len()
     }
 
+    /// Whether there is a session of this identifier.
+    #[must_use]
+    pub fn has_session(&self, session: SessionId) -> bool {
+        self.find(session).is_some()
+    }
+
     /// One session.
     #[must_use]
     pub fn view_of(&self, now: Time, session: SessionId) -> Option<SessionView> {

@@ -137,7 +137,7 @@ fn an_initiator_deletes_all_its_sessions_at_once() {
     assert_eq!(sent.len(), 3, "but the nodes beyond learn of the end");
 }
 
-/// NATFW-3.7.4-05, NATFW-3.7.4-06
+/// NATFW-3.6-02, NATFW-3.7.4-05, NATFW-3.7.4-06
 #[test]
 fn an_aggregated_deletion_of_others_is_refused() {
     let mut rig = Rig::firewall();

@@ -93,6 +93,19 @@ pub(crate) fn udp(src: &str, src_port: u16, dst: &str, dst_port: u16) -> PathCou
     }
 }
 
+/// The interfaces of the node, with this address outside.
+fn interfaces(outside: &str) -> [Interface; 2] {
+    let interface = |ifindex: IfIndex, name: &str, address: &str| Interface {
+        ifindex,
+        name: name.to_owned(),
+        up: true,
+        mtu: 1500,
+        tunnel: false,
+        addresses: vec![addr(address)],
+    };
+    [interface(INSIDE, "lan", "10.0.1.1"), interface(OUTSIDE, "wan", outside)]
+}
+
 /// The flow of most tests, from the inside to the outside.
 pub(crate) fn flow() -> Mri {
     Mri::PathCoupled(udp(HOST, 5000, FAR, 6000))
@@ -180,15 +193,7 @@ impl Rig {
     }
 
     pub(crate) fn with_rules(config: Config, change: impl FnOnce(&mut signalbox_resources::Config)) -> Self {
-        let interface = |ifindex: IfIndex, name: &str, address: &str| Interface {
-            ifindex,
-            name: name.to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![addr(address)],
-        };
-        let interfaces = [interface(INSIDE, "lan", "10.0.1.1"), interface(OUTSIDE, "wan", EDGE)];
+        let interfaces = interfaces(EDGE);
         let mut rules = signalbox_resources::Config::default();
         change(&mut rules);
         let mut resources = Resources::new(rules, 0, [1; 32]).unwrap();
@@ -384,6 +389,12 @@ impl Rig {
             session: SESSION,
             event,
         }))
+    }
+
+    /// The node has another address outside.
+    pub(crate) fn moved(&mut self, outside: &str) -> Vec<Sent> {
+        let sent = self.input(Input::Interfaces(&interfaces(outside)));
+        sent.into_iter().chain(self.pass(Duration::ZERO)).collect()
     }
 
     /// Lets time pass, with all timers on the way.

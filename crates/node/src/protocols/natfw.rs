@@ -120,7 +120,7 @@ impl Composed for Instance {
     fn not_running(command: &Command) -> Option<Event> {
         match command {
             Command::Open(_) | Command::Expose(_) => Some(Event::Refused(Refusal::NoApplication)),
-            Command::Close => None,
+            Command::Close | Command::Delete(_) => None,
         }
     }
 }

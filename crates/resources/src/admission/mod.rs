@@ -43,6 +43,8 @@ pub struct Resources {
     config: Config,
     wall_clock_us: u64,
     policy: Policy,
+    /// Changes of the rules since the start.
+    reloads: u32,
     keys: Keys,
     links: BTreeMap<IfIndex, Link>,
     grants: Slab<Grant>,
@@ -77,6 +79,7 @@ impl Resources {
         let mut hasher = || KeyedHasher::new(&mut rng);
         Ok(Self {
             policy: Policy::new(&config),
+            reloads: 0,
             keys: Keys::new(&config.keys)?,
             links: BTreeMap::new(),
             grants: Slab::new(most),
@@ -349,6 +352,10 @@ impl Resources {
 
     pub(crate) const fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    pub(crate) const fn reloads(&self) -> u32 {
+        self.reloads
     }
 
     /// The accounts of passages, the rules, and what each source holds.

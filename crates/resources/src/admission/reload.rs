@@ -12,7 +12,8 @@ use crate::token::Keys;
 impl Resources {
     /// Takes other settings. The new rules judge each reservation again, the oldest first: one that they refuse, or that is
     /// beyond a limit of its rule, is lost. Then the weakest reservations are lost at links that have less to give.
-    /// Standing reservations keep their queues and their treatment. `max_reservations` stays as it is, because tables
+    /// Standing reservations keep their queues and their treatment. Passages are judged again at their next refresh
+    /// ([`Resources::is_outdated`](crate::Resources::is_outdated)). `max_reservations` stays as it is, because tables
     /// have their size from the start.
     ///
     /// The work grows with the number of reservations; only an administrator causes it.
@@ -29,6 +30,7 @@ impl Resources {
             self.unbook(*group, false);
         }
         self.policy = Policy::new(&config);
+        self.reloads = self.reloads.wrapping_add(1);
         self.keys = keys;
         let Config { max_reservations, max_pinholes, .. } = self.config;
         self.config = Config { max_reservations, max_pinholes, ..config };
