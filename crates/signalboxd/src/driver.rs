@@ -18,7 +18,7 @@ use signalbox_linux::pinhole::{PinholeCounters, Pinholes};
 use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, Kept, TrafficCounters};
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
-use signalbox_node::{Command, Node};
+use signalbox_node::{Command, Node, natfw};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::api::{Names, held};
@@ -256,6 +256,17 @@ impl Driver {
                     if there {
                         tracing::info!(reservation = %held::id(grant), "deleted by an administrator");
                         self.command(Command::DeleteReservation { grant });
+                    }
+                    // A client that is gone needs no answer.
+                    let _ = answer.send(there);
+                }
+                Ok(LoopRequest::DeletePinhole(session, answer)) => {
+                    let natfw = self.engine.node.natfw();
+                    let there = natfw.is_some_and(|natfw| natfw.has_session(session));
+                    if there {
+                        // No client has this identifier.
+                        let command = natfw::Command::Delete(session);
+                        self.command(Command::Natfw { id: 0, command });
                     }
                     // A client that is gone needs no answer.
                     let _ = answer.send(there);

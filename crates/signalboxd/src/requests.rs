@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use signalbox_core::SessionId;
 use signalbox_node::resources::{self, GrantId};
 use signalbox_node::{Command, Tls};
 use tokio::sync::{mpsc, oneshot};
@@ -38,6 +39,8 @@ pub(crate) enum LoopRequest {
     Command(Command, Option<oneshot::Sender<bool>>),
     /// Ends a reservation, also one of another client or node. The answer is whether there was one.
     DeleteReservation(GrantId, oneshot::Sender<bool>),
+    /// Ends a session of the NATFW application, also one of another client or host. The answer is whether there was one.
+    DeletePinhole(SessionId, oneshot::Sender<bool>),
     /// Gives admission control other settings. The answer is the number of reservations that ended by it.
     SetResources(Box<resources::Config>, oneshot::Sender<u64>),
     /// Gives TLS other keys, certificates and revocation lists.
@@ -146,6 +149,16 @@ impl LoopHandle {
     pub(crate) async fn delete_reservation(&self, grant: GrantId) -> Result<bool, Status> {
         let (answer, answered) = oneshot::channel();
         self.send(LoopRequest::DeleteReservation(grant, answer)).await?;
+        answered.await.map_err(|_| stopping())
+    }
+
+    /// Ends a session of the NATFW application, also one of another client or host. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The event loop has ended.
+    pub(crate) async fn delete_pinhole(&self, session: SessionId) -> Result<bool, Status> {
+        let (answer, answered) = oneshot::channel();
+        self.send(LoopRequest::DeletePinhole(session, answer)).await?;
         answered.await.map_err(|_| stopping())
     }
 

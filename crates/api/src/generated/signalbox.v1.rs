@@ -1122,7 +1122,7 @@ pub mod reservations_client {
         }
         /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
-        /// admitted again; with boomerang nobody is informed, and the next refresh asks again.
+        /// admitted again; with boomerang no message leaves, and the next refresh asks again.
         pub async fn delete_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteReservationRequest>,
@@ -1231,7 +1231,7 @@ pub mod reservations_server {
         >;
         /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
-        /// admitted again; with boomerang nobody is informed, and the next refresh asks again.
+        /// admitted again; with boomerang no message leaves, and the next refresh asks again.
         async fn delete_reservation(
             &self,
             request: tonic::Request<super::DeleteReservationRequest>,
@@ -2204,7 +2204,7 @@ impl ::prost::Name for PeerAppeared {
         "/signalbox.v1.PeerAppeared".into()
     }
 }
-/// No routing state points to the peer any more, and nobody can send to it by its SII handle. `routing_states` is 0.
+/// No routing state points to the peer any more, and its SII handle can no longer be used to send to it. `routing_states` is 0.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PeerRemoved {
     #[prost(message, optional, tag = "1")]
@@ -3490,6 +3490,34 @@ impl ::prost::Name for ListPinholesResponse {
         "/signalbox.v1.ListPinholesResponse".into()
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeletePinholeRequest {
+    /// Session identifier, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for DeletePinholeRequest {
+    const NAME: &'static str = "DeletePinholeRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.DeletePinholeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.DeletePinholeRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeletePinholeResponse {}
+impl ::prost::Name for DeletePinholeResponse {
+    const NAME: &'static str = "DeletePinholeResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.DeletePinholeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.DeletePinholeResponse".into()
+    }
+}
 /// A session at this node, and what it opened.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pinhole {
@@ -3809,6 +3837,32 @@ pub mod pinholes_client {
                 .insert(GrpcMethod::new("signalbox.v1.Pinholes", "ListPinholes"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
+        /// the host that asked gets `failed`. It may ask again: the rules of this node decide.
+        pub async fn delete_pinhole(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeletePinholeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeletePinholeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Pinholes/DeletePinhole",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "DeletePinhole"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3853,6 +3907,15 @@ pub mod pinholes_server {
             request: tonic::Request<super::ListPinholesRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ListPinholesStream>,
+            tonic::Status,
+        >;
+        /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
+        /// the host that asked gets `failed`. It may ask again: the rules of this node decide.
+        async fn delete_pinhole(
+            &self,
+            request: tonic::Request<super::DeletePinholeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeletePinholeResponse>,
             tonic::Status,
         >;
     }
@@ -4022,6 +4085,51 @@ pub mod pinholes_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Pinholes/DeletePinhole" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeletePinholeSvc<T: Pinholes>(pub Arc<T>);
+                    impl<
+                        T: Pinholes,
+                    > tonic::server::UnaryService<super::DeletePinholeRequest>
+                    for DeletePinholeSvc<T> {
+                        type Response = super::DeletePinholeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeletePinholeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Pinholes>::delete_pinhole(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeletePinholeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -5,12 +5,15 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use signalbox_api::v1;
+use signalbox_api::v1::pinholes_client::PinholesClient;
 use signalbox_api::v1::reservations_client::ReservationsClient;
+use tonic::transport::Channel;
 
 use super::{Run, subcommands};
 use crate::arguments::NodeArgs;
-use crate::client::{self, answer, block_on};
-use crate::exit::{Exit, exit_status};
+use crate::client::{self, answer, block_on, refusal};
+use crate::exit::{Exit, Refusal, exit_status, usage};
+use crate::print::hex;
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -23,14 +26,18 @@ subcommands! {
     enum What {
         /// End a reservation at this node. Its protocol informs the other nodes.
         Reservation(ReservationArgs),
+        /// End a session through firewalls and NATs, and close what this node opened for it. The other nodes close it too.
+        Pinhole(PinholeArgs),
     }
 }
 
 const HELP: &str = concat!(
-    exit_status!("ended", "there is no such reservation"),
+    exit_status!("ended", "there is no such reservation or session"),
     "EXAMPLES:\n",
     "  signalbox show reservations\n",
-    "  signalbox clear reservation 17",
+    "  signalbox clear reservation 17\n",
+    "  signalbox show pinholes\n",
+    "  signalbox clear pinhole 5d41402abc4b2a76",
 );
 
 impl Run for ClearArgs {
@@ -62,5 +69,58 @@ impl Run for ReservationArgs {
             writeln!(std::io::stdout(), "reservation {} is ended", self.id)?;
         }
         Ok(Exit::Yes)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+struct PinholeArgs {
+    /// The session that `show pinholes` lists: its first hexadecimal digits, as many as distinguish it.
+    session: String,
+    /// Print errors as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Run for PinholeArgs {
+    fn run(self) -> Result<Exit> {
+        if self.session.is_empty() || !self.session.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            usage!("{}: use the hexadecimal digits that `signalbox show pinholes` lists", self.session);
+        }
+        let session = block_on(async {
+            let mut client = PinholesClient::new(client::channel(&self.node.socket).await?);
+            let session = self.find(&mut client).await?;
+            let request = v1::DeletePinholeRequest { session_id: session.clone() };
+            answer(client.delete_pinhole(request).await)?;
+            Ok(session)
+        })?;
+        if !self.json {
+            writeln!(std::io::stdout(), "session {} is ended", hex(&session))?;
+        }
+        Ok(Exit::Yes)
+    }
+}
+
+impl PinholeArgs {
+    /// The only session that begins with the digits.
+    async fn find(&self, client: &mut PinholesClient<Channel>) -> Result<Vec<u8>> {
+        let digits = self.session.to_ascii_lowercase();
+        let mut pages = answer(client.list_pinholes(v1::ListPinholesRequest::default()).await)?;
+        let mut found = None;
+        while let Some(page) = pages.message().await.map_err(refusal)? {
+            for session in page.pinholes.into_iter().map(|pinhole| pinhole.session_id) {
+                if !hex(&session).starts_with(&digits) {
+                    continue;
+                }
+                if found.replace(session).is_some() {
+                    usage!("{digits}: several sessions begin with these digits: give more of them");
+                }
+            }
+        }
+        let message =
+            format!("no session begins with {digits}: `signalbox show pinholes` lists those that stand");
+        found.ok_or_else(|| Refusal { exit: Exit::No, reason: "no_pinhole".to_owned(), message }.into())
     }
 }

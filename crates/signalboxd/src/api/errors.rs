@@ -61,6 +61,8 @@ reasons! {
     ClientTooSlow, "CLIENT_TOO_SLOW", ResourceExhausted;
     /// There is no such reservation, or it ended.
     NoReservation, "NO_RESERVATION", NotFound;
+    /// There is no such session of the NATFW application, or it ended.
+    NoPinhole, "NO_PINHOLE", NotFound;
     /// The configuration file cannot be read.
     ConfigUnreadable, "CONFIG_UNREADABLE", FailedPrecondition;
     /// The user has no role that allows the call.

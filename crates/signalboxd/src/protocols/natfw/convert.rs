@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
+use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{self, Verdict};
 use signalbox_linux::pinhole::PinholeView;
@@ -100,6 +101,14 @@ fn inward(
         bindings: open.bindings,
         options,
     }))
+}
+
+/// The session that a client names.
+pub(super) fn session(octets: &[u8]) -> Result<SessionId, Wrong> {
+    octets
+        .try_into()
+        .map(SessionId)
+        .map_err(|_| Wrong::new("session_id", "the 16 octets that ListPinholes gives"))
 }
 
 /// The status for a request that the application refuses.
@@ -207,5 +216,31 @@ fn rule(rule: &pinhole::Pinhole, active: bool, seen: Option<PinholeView>) -> v1:
         active,
         packet_count: seen.map(|seen| seen.packets),
         octet_count: seen.map(|seen| seen.octets),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NATFW-A-01
+    #[test]
+    fn an_external_travels_towards_the_sender_if_it_is_known() {
+        let flow = v1::FlowSpec {
+            source: Some("203.0.113.7".to_owned()),
+            ip_protocol: Some(17),
+            destination_port: Some(5004),
+            ..v1::FlowSpec::default()
+        };
+        let expose = v1::PinholeOpen {
+            action: v1::PinholeAction::Expose.into(),
+            flow: Some(flow),
+            ..v1::PinholeOpen::default()
+        };
+        for (towards, expected) in [(None, "203.0.113.7"), (Some("198.51.100.1"), "198.51.100.1")] {
+            let open = v1::PinholeOpen { towards: towards.map(str::to_owned), ..expose.clone() };
+            let Ok(Command::Expose(request)) = request(&open) else { panic!("an EXTERNAL") };
+            assert_eq!(request.towards.to_string(), expected);
+        }
     }
 }

@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Passages, convert};
-use crate::api::errors::{Wrong, already_open, must_open, stopping};
+use crate::api::errors::{Reason, Wrong, already_open, must_open, stopping};
 use crate::api::pages::{Portion, Range, page, pages};
 use crate::api::{Api, types};
 use crate::clients::EventReader;
@@ -90,6 +90,19 @@ impl Pinholes for PinholeService {
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from, most| portion(view, from, most, address));
         list.map(Response::new)
+    }
+
+    async fn delete_pinhole(
+        &self,
+        request: Request<v1::DeletePinholeRequest>,
+    ) -> Result<Response<v1::DeletePinholeResponse>, Status> {
+        self.api.must_run(ProtocolId::Natfw)?;
+        let session = convert::session(&request.into_inner().session_id)?;
+        if self.api.handle.delete_pinhole(session).await? {
+            return Ok(Response::new(v1::DeletePinholeResponse {}));
+        }
+        let text = format!("there is no session {session}, or it ended: ListPinholes lists those that stand");
+        Err(Reason::NoPinhole.status(text))
     }
 }
 

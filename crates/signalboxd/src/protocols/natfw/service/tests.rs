@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
 use crate::clients::Delivery;
+use crate::requests::LoopRequest;
 use crate::rig::{Rig, reason};
 
 /// A host with the application.
@@ -151,4 +152,25 @@ async fn what_cannot_be_asked_names_its_field() {
     opened.event(Event::Natfw { id: opened.id, event: NatfwEvent::Refused(Refusal::NoRoute) });
     let status = call.await.unwrap().unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "NO_ROUTE"));
+}
+
+/// An administrator names a session of the list; what cannot be a session, and what is none, is refused.
+#[tokio::test]
+async fn an_administrator_ends_a_session() {
+    let mut rig = Rig::new(NATFW).await;
+    for (there, expected) in [(true, None), (false, Some("NO_PINHOLE"))] {
+        let mut client = PinholesClient::new(rig.channel.clone());
+        let request = v1::DeletePinholeRequest { session_id: vec![7; 16] };
+        let call = tokio::spawn(async move { client.delete_pinhole(request).await });
+        let Some(LoopRequest::DeletePinhole(session, answer)) = rig.requests.recv().await else {
+            panic!("a session is deleted")
+        };
+        assert_eq!(session, SessionId([7; 16]));
+        answer.send(there).unwrap();
+        let status = call.await.unwrap().err();
+        assert_eq!(status.map(|status| reason(&status)), expected.map(str::to_owned));
+    }
+    let mut client = PinholesClient::new(rig.channel.clone());
+    let status = client.delete_pinhole(v1::DeletePinholeRequest { session_id: vec![7] }).await.unwrap_err();
+    assert!(status.message().starts_with("session_id: "), "{status}");
 }
