@@ -1,8 +1,10 @@
 //! `signalbox pinhole`: passages through firewalls and NATs along the path of a flow.
 
+mod call;
 mod print;
 
-pub(crate) use print::endpoint;
+pub(crate) use call::Call;
+pub(crate) use print::{endpoint, text};
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -11,21 +13,17 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use signalbox_api::v1;
-use signalbox_api::v1::open_pinhole_request::Request;
 use signalbox_api::v1::open_pinhole_response::Event;
-use signalbox_api::v1::pinholes_client::PinholesClient;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Run, subcommands};
 use crate::arguments::values::{ip_protocol, prefix, time};
 use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
-use crate::client::{self, Stop, answer, block_on, refusal, wait_until};
+use crate::client::{Stop, block_on, wait_until};
 use crate::exit::{Exit, exit_status};
 use crate::print::{json_event, now_unix_us};
 
 /// How long the daemon may take to report that a passage is closed.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -223,16 +221,12 @@ enum Wake {
 /// Opens a passage, holds it until the command is stopped, closes it, and prints each event.
 async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
     let mut stop = Stop::new(None)?;
-    let mut client = PinholesClient::new(client::channel(&common.node.socket).await?);
-    let (requests, stream) = mpsc::channel(2);
-    // The channel has room for it.
-    let _ = requests.try_send(v1::OpenPinholeRequest { request: Some(Request::Open(open)) });
-    let mut events = answer(client.open_pinhole(ReceiverStream::new(stream)).await)?;
+    let mut call = Call::open(&common.node.socket, open).await?;
     let mut out = std::io::stdout();
     let (mut started, mut granted, mut deadline) = (false, false, None);
     loop {
         let wake = tokio::select! {
-            response = events.message() => match response.map_err(refusal)? {
+            response = call.next() => match response? {
                 Some(response) => Wake::Response(response),
                 None => Wake::Ended,
             },
@@ -243,9 +237,7 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
             Wake::Response(response) => response,
             Wake::Ended => bail!("the daemon ended before the passage was closed"),
             Wake::Stop if started && deadline.is_none() => {
-                let release = Request::Release(v1::PinholeRelease {});
-                // If the daemon ended the call, its events show that.
-                let _ = requests.send(v1::OpenPinholeRequest { request: Some(release) }).await;
+                call.release().await;
                 deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
                 continue;
             }
@@ -260,7 +252,10 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
         if common.output.json {
             json_event(&mut out, &response)?;
         } else {
-            print::text(&mut out, event, common.lifetime_of_all.hold)?;
+            text(&mut out, event)?;
+            if matches!(event, Event::Granted(_)) {
+                print::held(&mut out, common.lifetime_of_all.hold)?;
+            }
         }
         out.flush()?;
         match event {

@@ -11,7 +11,7 @@ use crate::print::style::{Tone, paint};
 use crate::print::{duration, flow, hex, path};
 
 /// Prints an event.
-pub(super) fn text(out: &mut impl Write, event: &Event, hold: Option<Duration>) -> io::Result<()> {
+pub(crate) fn text(out: &mut impl Write, event: &Event) -> io::Result<()> {
     match event {
         Event::Started(started) => {
             let flow = started.flow.as_ref().map(flow).unwrap_or_default();
@@ -26,18 +26,21 @@ pub(super) fn text(out: &mut impl Write, event: &Event, hold: Option<Duration>) 
             for nat in &granted.bindings {
                 writeln!(out, "  further NAT: {nat}")?;
             }
-            match hold {
-                Some(hold) => {
-                    writeln!(out, "held for {}; Ctrl-C closes it earlier", duration(microseconds(hold)))
-                }
-                None => writeln!(out, "held until Ctrl-C"),
-            }
+            Ok(())
         }
         Event::Notified(failure) => {
             writeln!(out, "a node reports: {}; asked again", path::failure_text(failure))
         }
         Event::Failed(failure) => path::failure(out, "refused", failure),
         Event::Released(_) => writeln!(out, "closed"),
+    }
+}
+
+/// Prints how long the command holds what was granted.
+pub(super) fn held(out: &mut impl Write, hold: Option<Duration>) -> io::Result<()> {
+    match hold {
+        Some(hold) => writeln!(out, "held for {}; Ctrl-C closes it earlier", duration(microseconds(hold))),
+        None => writeln!(out, "held until Ctrl-C"),
     }
 }
 
@@ -59,7 +62,8 @@ mod tests {
             bindings: vec!["10.9.0.1".into()],
         };
         let mut out = Vec::new();
-        text(&mut out, &Event::Granted(granted), None).unwrap();
+        text(&mut out, &Event::Granted(granted)).unwrap();
+        held(&mut out, None).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(

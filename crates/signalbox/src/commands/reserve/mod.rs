@@ -2,6 +2,7 @@
 
 mod many;
 mod one;
+mod passage;
 mod print;
 
 use std::time::Duration;
@@ -50,6 +51,12 @@ pub(crate) struct ReserveArgs {
     /// the same command takes it over. With another --rate or --burst it also changes it.
     #[arg(long, value_name = "HEX", value_parser = request_id, conflicts_with = "flows")]
     request_id: Option<RequestId>,
+    /// First open the path of the flow through firewalls and NATs, as `signalbox pinhole open` does, and close it at the end.
+    #[arg(long, conflicts_with_all = ["flows", "request_id"])]
+    pinhole: bool,
+    /// With --pinhole: the far end does not run the application, and the last node that does answers for it.
+    #[arg(long, requires = "pinhole")]
+    proxy: bool,
     /// Reserve for N flows, to ports from --dport on; all are granted, or no reservation is held.
     #[arg(long, value_name = "N", requires = "destination_port", value_parser = clap::value_parser!(u16).range(1..))]
     flows: Option<u16>,
@@ -81,13 +88,16 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n",
+    "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --sport 5004 --dport 5004 --pinhole\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --bidirectional --proto udp --dport 5004 --signaling boomerang\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
     "The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the\n",
     "daemon releases it. With rsvp this host announces a sender, and a receiver reserves; see signalbox rsvp --help.\n\n",
-    "JSON: docs/schema/reserve.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted; the\n",
+    "With --pinhole the reservation is requested when the whole path is open. Both end together.\n\n",
+    "JSON: docs/schema/reserve.json. With --pinhole, the events up to the first granted, and the one after the last of\n",
+    "reserve.json, are those of docs/schema/open.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted; the\n",
     "first failed or lost ends all; released has flows, and confirmed (of all).",
 );
 
@@ -255,6 +265,8 @@ mod tests {
             ("192.0.2.9 --rate 1mbit --delay 5ms", "needs --service guaranteed"),
             ("192.0.2.9 --rate 1mbit --user ann", "no meaning with --signaling qos"),
             ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
+            ("192.0.2.9 --rate 1mbit --proxy", "--pinhole"),
+            ("192.0.2.9 --rate 1mbit --proto udp --dport 9 --pinhole --flows 2", "cannot be used with"),
             ("192.0.2.9 --rate 1mbit --signaling udp", "[possible values: qos, rsvp, boomerang]"),
         ] {
             let error = open(line).unwrap_err();

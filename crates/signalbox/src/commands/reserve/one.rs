@@ -7,6 +7,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::reservations_client::ReservationsClient;
 use signalbox_api::v1::reserve_response::Event;
 
+use super::passage::Passage;
 use super::{Call, RELEASE_TIMEOUT, ReserveArgs, print};
 use crate::client::{self, Stop, refusal, wait_until};
 use crate::exit::Exit;
@@ -19,30 +20,66 @@ enum Wake {
     Ended,
     /// The command is to end.
     Stop,
+    /// A node on the path does not hold the passage any more.
+    Closed,
     /// The daemon has not reported the tear in time.
     Timeout,
 }
 
-/// Reserves, holds the reservation until the command is stopped, releases it, and prints each event.
+/// Opens the path if `--pinhole` asks for it, reserves, and closes the path again.
 pub(super) async fn run(arguments: &ReserveArgs, open: v1::ReserveOpen) -> Result<Exit> {
     let mut stop = Stop::new(None)?;
+    if !arguments.pinhole {
+        return hold(arguments, open, &mut stop, None).await;
+    }
+    let Some(mut passage) = Passage::open(arguments, &mut stop).await? else { return Ok(Exit::No) };
+    let exit = hold(arguments, open, &mut stop, Some(&mut passage)).await;
+    passage.close().await?;
+    exit
+}
+
+/// Reserves, holds the reservation until the command is stopped or the passage is lost, releases it, and prints each event.
+async fn hold(
+    arguments: &ReserveArgs,
+    open: v1::ReserveOpen,
+    stop: &mut Stop,
+    mut passage: Option<&mut Passage>,
+) -> Result<Exit> {
     let mut client = ReservationsClient::new(client::channel(&arguments.node.socket).await?);
     let mut call = Call::open(&mut client, open).await?;
     let mut out = std::io::stdout();
     let mut progress = Progress::new(arguments.signaling.confirms());
-    let mut deadline = None;
+    let (mut deadline, mut closed) = (None, false);
     loop {
+        let lost = async {
+            match passage.as_deref_mut() {
+                Some(passage) => passage.lost().await,
+                None => std::future::pending().await,
+            }
+        };
         let wake = tokio::select! {
             response = call.events.message() => match response.map_err(refusal)? {
                 Some(response) => Wake::Response(response),
                 None => Wake::Ended,
             },
             () = stop.wait() => Wake::Stop,
+            lost = lost, if !closed => {
+                lost?;
+                Wake::Closed
+            }
             () = wait_until(deadline) => Wake::Timeout,
         };
         let response = match wake {
             Wake::Response(response) => response,
             Wake::Ended => bail!("the daemon ended before the reservation was released"),
+            Wake::Closed => {
+                closed = true;
+                if deadline.is_none() {
+                    call.release().await;
+                    deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
+                }
+                continue;
+            }
             Wake::Stop if progress.started && deadline.is_none() => {
                 call.release().await;
                 deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
@@ -63,7 +100,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: v1::ReserveOpen) -> Resul
         }
         out.flush()?;
         if let Some(exit) = progress.follow(event) {
-            return Ok(exit);
+            return Ok(if closed { Exit::No } else { exit });
         }
     }
 }
