@@ -69,6 +69,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-dissect",
             "signalbox-json",
             "signalbox-linux",
+            // For a benchmark of the engine alone.
+            "signalbox-natfw",
             "signalbox-node",
             "signalbox-record",
             // For a benchmark of the engine alone.
@@ -77,6 +79,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-show",
             "signalbox-sim",
             "signalbox-units",
+            "signalbox-wire",
         ],
     ),
     (

@@ -6,6 +6,7 @@ mod boomerang;
 mod engine;
 mod forward;
 mod machine;
+mod natfw;
 mod rsvp;
 mod runs;
 
@@ -21,6 +22,7 @@ pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
+pub use natfw::NatfwArgs;
 pub use rsvp::RsvpArgs;
 
 /// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
@@ -65,6 +67,8 @@ benchmarks! {
         Rsvp => rsvp::RsvpArgs,
         /// A Boomerang router: time per new, refreshed, changed and released reservation, memory of each.
         Boomerang => boomerang::BoomerangArgs,
+        /// A NAT that runs the NATFW application: time per CREATE, RESPONSE and refresh, memory per session.
+        Natfw => natfw::NatfwArgs,
     }
     /// A node on real sockets between two namespaces.
     Forward as ForwardCommand {

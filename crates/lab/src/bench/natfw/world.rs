@@ -1,0 +1,238 @@
+//! A NAT between a firewall inside and a peer outside, whose messages are made here, before the clock starts.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::node::Interface;
+use signalbox_core::service::{
+    AddressValidation, Indication, MessageStatus, RecvMessage, Request, Security, SiiHandle, StateHandle,
+    TransferAttributes,
+};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_natfw::engine::{Config, Input, Middlebox, Natfw, Output};
+use signalbox_natfw::wire::{FlowInfo, Info, Message, MessageType};
+use signalbox_resources::config::{Action, Opening, RuleConfig};
+use signalbox_resources::{self as resources, Resources};
+use signalbox_wire::Writer;
+
+use super::super::machine;
+
+/// The firewall that sends the requests on.
+const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
+const NAT_INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
+const NAT_OUTSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const OUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+const INSIDE: IfIndex = IfIndex(1);
+const OUTSIDE: IfIndex = IfIndex(2);
+/// First host inside, and number of hosts. Each has one port, so that all find an external one.
+const FIRST_HOST: u32 = 0x0a01_0001;
+const HOSTS: u32 = 16_384;
+/// First destination. Each turn of the hosts has one of its own.
+const FIRST_FAR: u32 = 0xcb00_7101;
+const PORT: u16 = 5004;
+const UDP: u8 = 17;
+const LIFETIME: u32 = 1575;
+/// Messages between two looks at the clock.
+pub(super) const BATCH: u32 = 512;
+/// Virtual time that a batch takes: a million sessions are refreshed long before they would expire.
+const BATCH_TIME: Duration = Duration::from_millis(5);
+
+/// A kind of message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The first CREATE of a session, and its RESPONSE.
+    Create,
+    Response,
+    /// The next CREATE, and its RESPONSE.
+    Refresh,
+    RefreshResponse,
+    Deletion,
+}
+
+impl Kind {
+    const fn is_response(self) -> bool {
+        matches!(self, Self::Response | Self::RefreshResponse)
+    }
+
+    /// Its octets.
+    fn octets(self) -> Vec<u8> {
+        let (msn, lifetime) = match self {
+            Self::Create | Self::Response => (1, LIFETIME),
+            Self::Refresh | Self::RefreshResponse => (2, LIFETIME),
+            Self::Deletion => (3, 0),
+        };
+        let (lifetime, msn) = (Some(lifetime), Some(msn));
+        let message = if self.is_response() {
+            let info = Some(Info::PROCESSED.into());
+            Message { lifetime, msn, info, ..Message::new(MessageType::RESPONSE) }
+        } else {
+            Message { lifetime, msn, efi: Some(FlowInfo::ALLOW), ..Message::new(MessageType::CREATE) }
+        };
+        let mut octets = Vec::new();
+        message.encode(&mut Writer::new(&mut octets));
+        octets
+    }
+
+    /// Whether a message is to leave towards the responder.
+    const fn goes_on(self) -> bool {
+        !self.is_response()
+    }
+}
+
+/// The NAT.
+pub(super) struct World {
+    natfw: Natfw,
+    resources: Resources,
+    now: Time,
+    /// MRI of the messages that left in the batch.
+    sent: Vec<Mri>,
+    /// MRI of each session beyond the NAT, from which the RESPONSEs of this batch are made.
+    onward: Vec<Mri>,
+}
+
+fn session(number: u32) -> SessionId {
+    let mut id = [7; 16];
+    for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
+        *to = from;
+    }
+    SessionId(id)
+}
+
+fn flow(number: u32) -> Mri {
+    let src = IpAddr::V4(Ipv4Addr::from_bits(FIRST_HOST + number % HOSTS));
+    let dst = IpAddr::V4(Ipv4Addr::from_bits(FIRST_FAR + number / HOSTS));
+    Mri::PathCoupled(PathCoupled {
+        protocol: Some(UDP),
+        src_port: Some(PORT),
+        dst_port: Some(PORT),
+        ..PathCoupled::between(src, dst)
+    })
+}
+
+/// Returns a policy with one rule, which allows everything from the inside.
+fn policy(sessions: u32) -> Result<Resources> {
+    let rule = RuleConfig {
+        opens: vec![Opening::Outward],
+        from: vec!["10.0.0.0/8".parse()?],
+        ..RuleConfig::new("hosts inside", Action::Allow)
+    };
+    // The last quarter of a table is for sources that hold little; all is of one source here.
+    let max_pinholes = sessions.saturating_mul(2);
+    let config = resources::Config { rules: vec![rule], max_pinholes, ..resources::Config::default() };
+    Ok(Resources::new(config, 0, [1; 32])?)
+}
+
+impl World {
+    pub(super) fn new(sessions: u32) -> Result<Self> {
+        let interface = |ifindex: IfIndex, name: &str, address| Interface {
+            ifindex,
+            name: name.to_owned(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec![address],
+        };
+        let interfaces =
+            [interface(INSIDE, "inside", NAT_INSIDE), interface(OUTSIDE, "outside", NAT_OUTSIDE)];
+        let config = Config {
+            middlebox: Middlebox::Nat,
+            inside: vec!["inside".to_owned()],
+            outside: vec!["outside".to_owned()],
+            max_sessions: sessions.saturating_mul(2),
+            ..Config::default()
+        };
+        let mut resources = policy(sessions)?;
+        resources.interfaces(&interfaces);
+        let mut natfw = Natfw::new(config, [9; 32]);
+        natfw.handle(Time::ZERO, Input::Interfaces(&interfaces), &mut resources);
+        Ok(Self { natfw, resources, now: Time::ZERO, sent: Vec::new(), onward: Vec::new() })
+    }
+
+    /// Sessions of the engine, and passages of the policy.
+    pub(super) fn held(&self) -> (u32, u32) {
+        (self.natfw.session_count(), self.resources.passage_count())
+    }
+
+    /// Gives the NAT one message for each session from `first` on; returns the processor time. The RESPONSEs of a batch
+    /// follow its requests.
+    pub(super) fn take(&mut self, kind: Kind, first: u32, count: u32) -> Result<Duration> {
+        let octets = kind.octets();
+        self.now = self.now + BATCH_TIME;
+        if kind.is_response() {
+            self.onward = std::mem::take(&mut self.sent);
+        }
+        self.sent.clear();
+        let at_begin = *self.natfw.counters();
+        let mut answered = 0;
+        let start = machine::processor_time()?;
+        for (at, number) in (first..first + count).enumerate() {
+            let (mri, ifindex, peer) = if kind.is_response() {
+                let onward = self.onward.get(at).context("no request was sent on")?;
+                (onward.inverted(), OUTSIDE, OUTER)
+            } else {
+                (flow(number), INSIDE, INNER)
+            };
+            let message = RecvMessage {
+                data: &octets,
+                nslp: NslpId::NATFW,
+                session: session(number),
+                mri,
+                check: None,
+                state: Some(StateHandle(number.into())),
+                sii: Some(SiiHandle(ifindex.0.into())),
+                peer: None,
+                peer_address: Some(peer),
+                attributes: TransferAttributes { reliable: true, stateless: false, security: Security::None },
+                validation: AddressValidation { return_routable: true, ..AddressValidation::default() },
+                ip_ttl: 64,
+                ip_distance: 1,
+                hops: 9,
+                ifindex,
+                at_flow_end: false,
+            };
+            let input = Input::Indication(Indication::RecvMessage(message));
+            self.natfw.handle(self.now, input, &mut self.resources);
+            answered += self.drain();
+        }
+        let time = machine::processor_time()?.saturating_sub(start);
+        let refused = self.natfw.counters().refused - at_begin.refused;
+        ensure!(refused == 0, "{refused} messages were refused");
+        let on = if kind.goes_on() { self.sent.len() } else { usize::try_from(count)? };
+        ensure!(on == usize::try_from(count)?, "{on} messages went on instead of {count}");
+        let opened = if kind.is_response() { count } else { 0 };
+        ensure!(answered == opened, "{answered} rules were made instead of {opened}");
+        Ok(time)
+    }
+
+    /// Acts as GIST that sends all, and as a kernel that opens all. Returns the number of rules that were opened.
+    fn drain(&mut self) -> u32 {
+        let mut opened = 0;
+        loop {
+            let input = match self.natfw.poll() {
+                Some(Output::Request(Request::SendMessage(message))) => {
+                    if message.mri.direction() == signalbox_core::Direction::Downstream {
+                        self.sent.push(message.mri);
+                    }
+                    let Some(handle) = message.handle else { continue };
+                    let status = MessageStatus::Sent(message.attributes);
+                    let session = message.session;
+                    Input::Indication(Indication::MessageStatus {
+                        nslp: NslpId::NATFW,
+                        handle,
+                        session,
+                        status,
+                    })
+                }
+                Some(Output::Open { id, .. }) => {
+                    opened += 1;
+                    Input::Opened { id, result: Ok(()) }
+                }
+                Some(_) => continue,
+                None => return opened,
+            };
+            self.natfw.handle(self.now, input, &mut self.resources);
+        }
+    }
+}
