@@ -212,6 +212,7 @@ mod tests {
             methods.map(|method| format!("/{}/{}", method.parent_service().full_name(), method.name()));
         let mut administered: Vec<_> = paths.filter(|path| needed(path) == Some(Role::Administer)).collect();
         administered.sort_unstable();
-        assert_eq!(administered, ["/signalbox.v1.Node/ReloadConfig", DELETE]);
+        let pinholes = "/signalbox.v1.Pinholes/DeletePinhole";
+        assert_eq!(administered, ["/signalbox.v1.Node/ReloadConfig", pinholes, DELETE]);
     }
 }
