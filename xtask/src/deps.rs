@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox-node",
         &[
             "signalbox-boomerang",
+            "signalbox-casp",
             "signalbox-core",
             "signalbox-gist",
             "signalbox-natfw",

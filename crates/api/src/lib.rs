@@ -69,6 +69,14 @@ pub mod boomerang {
     );
 }
 
+/// CASP (draft-schulzrinne-nsis-casp-01).
+pub mod casp {
+    package!(
+        /// Version 1.
+        v1, "signalbox.casp.v1.rs"
+    );
+}
+
 /// The Ping NSLP.
 pub mod ping {
     package!(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use signalbox_config::{Config, Finding, Level, defaults, document, load, load_here, parse};
+use signalbox_node::casp::{Mechanism, Transport};
 use signalbox_node::resources::Rate;
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 
@@ -660,6 +661,36 @@ fn boomerang_has_whole_seconds_rules_and_a_warning() {
         ("router_alert.ipv6 = 1", "65503 to 65534"),
     ] {
         let found = read(&format!("{runs}[boomerang]\n{wrong}\n")).unwrap_err();
+        assert!(found.iter().any(|one| one.contains(part)), "{wrong}: {found:?}");
+    }
+}
+
+#[test]
+fn casp_has_ports_transports_and_mechanisms_by_prefix() {
+    let runs = "node.protocols = [\"casp\"]\n";
+    let bare = warnings(runs);
+    assert!(bare.len() == 1 && bare[0].contains("casp.peers: open to strangers"), "{bare:?}");
+    let text = "[casp]\npeers = [\"10.0.0.0/8\"]\nrefresh = \"5s\"\ntransport = \"udp\"\nsctp = true\n\
+                neighbors = [\"10.0.0.2\"]\nports = { messages = 7000, scout = 7001 }\ndiscovery = [\"scout\"]\n\
+                [[casp.towards]]\nto = [\"10.9.0.0/16\"]\ndiscovery = [\"static\", \"scout\"]\nnext = \"10.0.0.9\"\n\
+                transport = \"sctp\"\n";
+    assert_eq!(warnings(&format!("{runs}{text}")), Vec::<String>::new());
+    let config = settings(&format!("{runs}{text}")).casp.unwrap();
+    let engine = &config.engine;
+    assert_eq!((engine.refresh.as_secs(), engine.port, engine.scout_port), (5, 7000, 7001));
+    assert_eq!((engine.transport, engine.mechanisms.len(), config.sctp), (Transport::Udp, 1, true));
+    assert_eq!(engine.transports[0].1, Transport::Sctp);
+    let next = "10.0.0.9".parse().unwrap();
+    assert_eq!(engine.discovery[0].1, [Mechanism::Static(next), Mechanism::Scout]);
+    for (wrong, part) in [
+        ("transport = \"tls\"", "[casp.tls]"),
+        ("transport = \"sctp\"", "sctp = true"),
+        ("ports = { messages = 7, scout = 7 }", "three different ports"),
+        ("discovery = []", "write one mechanism"),
+        ("[[casp.towards]]\nto = [\"10.0.0.0/8\"]\ndiscovery = [\"static\"]", "belong together"),
+        ("router_alert_ipv6 = 1", "65503 to 65534"),
+    ] {
+        let found = read(&format!("{runs}[casp]\n{wrong}\n")).unwrap_err();
         assert!(found.iter().any(|one| one.contains(part)), "{wrong}: {found:?}");
     }
 }

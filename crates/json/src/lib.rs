@@ -19,7 +19,7 @@ use prost::{Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use serde::ser::Error as _;
 use serde_json::Error;
-use signalbox_api::{boomerang, gist, ping, qos, rsvp, v1};
+use signalbox_api::{boomerang, casp, gist, ping, qos, rsvp, v1};
 
 use object::{Line, Object};
 pub use schema::schemas;
@@ -72,6 +72,8 @@ lines! {
         "rsvp_session" => rsvp::v1::Session,
         "rsvp_neighbor" => rsvp::v1::Neighbor,
         "boomerang_flow" => boomerang::v1::Flow,
+        "casp_session" => casp::v1::Session,
+        "casp_peer" => casp::v1::Peer,
     }
     streams {
         "reserve" => v1::ReserveResponse,

@@ -32,11 +32,13 @@ pub(crate) fn configure(node: &PlannedNode, config: &mut toml::Table) {
     let entries =
         [("key_file", key), ("certificate_file", certificate), ("anchors_file", ANCHORS.to_owned())];
     let tls: toml::Table = entries.map(|(key, file)| (key.to_owned(), file.into())).into_iter().collect();
-    let inside = ["tls", "gist"].into_iter().fold(tls, |table, key| {
-        let table = toml::Value::Table(table);
-        [(key.to_owned(), table)].into_iter().collect()
-    });
-    merge(config, &inside);
+    for protocol in ["gist", "casp"].into_iter().filter(|name| node.protocols.contains(name)) {
+        let inside = ["tls", protocol].into_iter().fold(tls.clone(), |table, key| {
+            let table = toml::Value::Table(table);
+            [(key.to_owned(), table)].into_iter().collect()
+        });
+        merge(config, &inside);
+    }
 }
 
 /// Makes the files of all nodes that have a certificate.

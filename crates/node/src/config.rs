@@ -58,6 +58,9 @@ pub enum ConfigError {
     /// Boomerang's settings.
     #[error("boomerang.{0}")]
     Boomerang(#[from] signalbox_boomerang::engine::ConfigError),
+    /// CASP's settings.
+    #[error("casp.{0}")]
+    Casp(#[from] signalbox_casp::engine::ConfigError),
     /// Links and rules.
     #[error("resources.{0}")]
     Resources(#[from] signalbox_resources::ConfigError),

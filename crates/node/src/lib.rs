@@ -46,6 +46,7 @@
 //! ```
 
 mod changes;
+mod channels;
 mod config;
 mod node;
 mod protocol;
@@ -55,12 +56,13 @@ mod streams;
 mod view;
 
 pub use changes::Change;
+pub use channels::{ChannelConfig, Credentials, Tls};
 pub use config::ConfigError;
 pub use node::Node;
 pub use protocol::Size;
 pub use protocols::{
-    ApplicationCommand, ApplicationEvent, ApplicationView, ChannelConfig, Command, Config, Credentials,
-    Event, GistConfig, ProtocolId, RegisterError, Tls,
+    ApplicationCommand, ApplicationEvent, ApplicationView, Command, Config, Event, GistConfig, ProtocolId,
+    RegisterError,
 };
 
 /// The types of GIST that users of this crate need.
@@ -126,6 +128,21 @@ pub mod boomerang {
         Refusal, Rejected, Request, SessionState, SessionView, Unreachable,
     };
     pub use signalbox_boomerang::wire::{Pass, Rates};
+}
+
+/// The types of CASP that users of this crate need.
+pub mod casp {
+    pub use crate::protocols::casp::{
+        CaspConfig as Config, ClientEvent, Command, Event, Lost, MIN_INTERVAL, PingRefusal, PingRequest,
+        RegisterError, SeriesEvent,
+    };
+    pub use signalbox_casp::engine::{
+        ArrivalOf, BranchView, Casp, Config as EngineConfig, ConfigError, ConnectionView, IndicationOf,
+        Mechanism, OwnedIndication, OwnedRequest, PeerView, Refused, RequestOf, SendRequestOf, SessionView,
+        Transport, VerdictOf,
+    };
+    pub use signalbox_casp::wire::FlowId;
+    pub use signalbox_casp::wire::ping::Entry;
 }
 
 /// The types of admission control that users of this crate need.

@@ -19,8 +19,9 @@ use signalbox_core::service::{Indication, Request};
 use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
+use crate::channels::Tls;
 use crate::config::ConfigError;
-use crate::protocols::{Event, ProtocolId, Tls};
+use crate::protocols::{Event, ProtocolId};
 use crate::routes::LookupsOf;
 
 /// What a protocol works with while it handles one input.

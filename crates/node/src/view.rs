@@ -116,6 +116,12 @@ impl Node {
         self.protocols.boomerang().map(|boomerang| &boomerang.engine)
     }
 
+    /// CASP's messaging layer, read only; `None` if the node does not run CASP.
+    #[must_use]
+    pub fn casp(&self) -> Option<&signalbox_casp::engine::Casp> {
+        self.protocols.casp().map(|casp| &casp.engine)
+    }
+
     /// The protocols that the node runs.
     pub fn protocols(&self) -> impl Iterator<Item = ProtocolId> {
         self.protocols.ids()

@@ -3,6 +3,7 @@
 //! The daemon answers its clients with these messages, and the simulator compares them with what a scenario expects. Requests of
 //! clients are read in the daemon only.
 
+pub mod casp;
 pub mod gist;
 pub mod held;
 pub mod ping;

@@ -585,6 +585,7 @@ pub(crate) mod tests {
         config.rsvp = Some(Default::default());
         config.boomerang = Some(Default::default());
         config.natfw = Some(Default::default());
+        config.casp = Some(Default::default());
         let link = "version = 1\n[interfaces.eth7]\ncapacity = \"8mbit\"\nreservable = \"50%\"\n";
         let loaded = signalbox_config::parse(std::path::Path::new("node.toml"), link);
         config.resources = loaded.config.unwrap().settings(0, false).resources;

@@ -82,7 +82,7 @@ mod tests {
     };
     use signalbox_node::transport::{SctpConfig, Versions};
     use signalbox_node::{
-        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, gist, natfw, ping, rsvp,
+        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, casp, gist, natfw, ping, rsvp,
     };
     use signalbox_record::Reader;
 
@@ -140,6 +140,7 @@ mod tests {
             rsvp: Some(unusual_rsvp()),
             boomerang: Some(unusual_boomerang()),
             natfw: Some(unusual_natfw(prefix.addr)),
+            casp: Some(unusual_casp(prefix)),
             resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: Some(GistConfig {
@@ -266,6 +267,48 @@ mod tests {
             // The node sets it at its start.
             wall_clock_us: 0,
         }
+    }
+
+    fn unusual_casp(prefix: Prefix) -> casp::Config {
+        let seconds = Duration::from_secs;
+        let engine = casp::EngineConfig {
+            max_sessions: 71,
+            max_connections: 72,
+            max_searches: 73,
+            max_waiting: 74,
+            max_held: 75,
+            max_message: 76_000,
+            max_unsent: 77_000,
+            rate: 78,
+            answer_rate: 79,
+            total_answer_rate: 80,
+            refresh: seconds(81),
+            max_timeout: 82,
+            send_timeout: false,
+            rediscover: false,
+            verdict: seconds(83),
+            connect: seconds(84),
+            idle: seconds(85),
+            port: 8600,
+            tls_port: 8700,
+            scout_port: 8800,
+            router_alert_v6: 65_505,
+            scout_tos: 0x20,
+            transports: vec![(prefix, casp::Transport::Sctp)],
+            transport: casp::Transport::Udp,
+            discovery: vec![(prefix, vec![casp::Mechanism::Static(prefix.addr)])],
+            mechanisms: vec![casp::Mechanism::External(9)],
+            neighbours: [prefix.addr].into(),
+            proxy: vec![prefix],
+            peers: vec![prefix],
+            protected: vec![prefix],
+            // The node adds its own.
+            clients: [254].into(),
+            remove_unsecure: true,
+            private_flows: true,
+            private_errors: true,
+        };
+        casp::Config { engine, channels: ChannelConfig::default(), sctp: true }
     }
 
     fn unusual_natfw(inside: IpAddr) -> natfw::Config {
@@ -414,6 +457,8 @@ mod tests {
             "/rsvp/neighbours/interface/integrity",
             "/rsvp/keys/0",
             "/boomerang",
+            "/casp",
+            "/casp/engine",
         ] {
             let mut more = header.clone();
             more.pointer_mut(place).unwrap()["novelty"] = 1.into();

@@ -11,7 +11,7 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 41] = [
+pub(crate) const TROUBLE: [(&str, &str); 47] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -53,6 +53,12 @@ pub(crate) const TROUBLE: [(&str, &str); 41] = [
     ("rsvp", "wrong_interface"),
     ("rsvp_neighbors", "distant"),
     ("rsvp_neighbors", "wrong_source"),
+    ("casp", "malformed"),
+    ("casp", "bad_cookies"),
+    ("casp", "loops"),
+    ("casp", "sessions_full"),
+    ("casp", "connections_full"),
+    ("casp", "framing"),
 ];
 
 /// The counts that were logged last.

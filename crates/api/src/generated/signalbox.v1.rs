@@ -339,6 +339,8 @@ pub enum Protocol {
     Boomerang = 5,
     /// The NATFW NSLP (RFC 5973).
     Natfw = 6,
+    /// CASP (draft-schulzrinne-nsis-casp-01).
+    Casp = 7,
 }
 impl Protocol {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -354,6 +356,7 @@ impl Protocol {
             Self::Rsvp => "PROTOCOL_RSVP",
             Self::Boomerang => "PROTOCOL_BOOMERANG",
             Self::Natfw => "PROTOCOL_NATFW",
+            Self::Casp => "PROTOCOL_CASP",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -366,6 +369,7 @@ impl Protocol {
             "PROTOCOL_RSVP" => Some(Self::Rsvp),
             "PROTOCOL_BOOMERANG" => Some(Self::Boomerang),
             "PROTOCOL_NATFW" => Some(Self::Natfw),
+            "PROTOCOL_CASP" => Some(Self::Casp),
             _ => None,
         }
     }

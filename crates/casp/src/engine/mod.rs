@@ -161,8 +161,10 @@ impl Casp {
             // Only the type counts: the other fields of the header are not processed.
             matches: vec![Match { offset: 0, mask: 0xff, value: 2 }],
         };
-        let scout =
-            EntryRequest::local(Entry::Udp(config.scout_port), Subsystem::part("casp_scout_io", "casp"));
+        let scout = EntryRequest::local(
+            Entry::Udp(config.scout_port),
+            Subsystem::part("casp_scout_io", "casp_scout"),
+        );
         [
             EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp")),
             scout.with_intercept(requests),

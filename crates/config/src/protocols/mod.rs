@@ -3,11 +3,13 @@
 #[cfg(feature = "test-protocol")]
 mod beacon;
 mod boomerang;
+mod casp;
 pub(crate) mod gist;
 mod natfw;
 mod ping;
 mod qos;
 pub(crate) mod rsvp;
+mod tls;
 
 use std::path::{Path, PathBuf};
 
@@ -125,6 +127,7 @@ protocols! {
     rsvp: rsvp::Rsvp, rsvp::MEANING;
     boomerang: boomerang::Boomerang, boomerang::MEANING;
     natfw: natfw::Natfw, natfw::MEANING;
+    casp: casp::Casp, casp::MEANING;
     #[cfg(feature = "test-protocol")]
     beacon: beacon::Beacon, beacon::MEANING;
 }

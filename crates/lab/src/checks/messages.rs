@@ -48,7 +48,7 @@ impl Check for Messages {
     const NAME: &'static str = "messages";
     const MEANING: &'static str = "Messages of a protocol with these values passed the links, at least `min` and at most `max`; with `have`, all of them have these values.";
     const KEYS: &'static [Key] = &[
-        key("protocol", "protocol", "the protocol of the messages: gist, rsvp, boomerang"),
+        key("protocol", "protocol", "the protocol of the messages: gist, rsvp, boomerang, casp"),
         key("from", "node", "only messages from this node to its neighbor `to`").optional(),
         key("to", "node", "the neighbor").optional(),
         key("links", "links", "\"all\", \"path h1 h2\", a link, a list of links, or a list of nodes that follow each other; messages of both directions").optional(),

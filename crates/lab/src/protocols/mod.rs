@@ -5,6 +5,7 @@
 //! wire must not rest on the code that is checked.
 
 pub(crate) mod boomerang;
+pub(crate) mod casp;
 pub(crate) mod gist;
 pub(crate) mod natfw;
 pub(crate) mod ping;
@@ -25,7 +26,7 @@ use crate::report::Section;
 
 /// All protocols, in the order in which the report shows them.
 const PROTOCOLS: &[&dyn Protocol] =
-    &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp, &boomerang::Boomerang, &natfw::Natfw];
+    &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp, &boomerang::Boomerang, &natfw::Natfw, &casp::Casp];
 
 /// Names of protocols.
 pub(crate) type Set = BTreeSet<&'static str>;

@@ -7,16 +7,14 @@ mod instances;
 #[cfg(feature = "test-protocol")]
 pub(crate) mod beacon;
 mod boomerang;
+pub(crate) mod casp;
 mod gist;
 mod natfw;
 mod ping;
 mod qos;
 mod rsvp;
 
-pub use gist::{
-    ApplicationCommand, ApplicationEvent, ApplicationView, ChannelConfig, Credentials, GistConfig,
-    RegisterError, Tls,
-};
+pub use gist::{ApplicationCommand, ApplicationEvent, ApplicationView, GistConfig, RegisterError};
 
 // Module, variant, in words. Outputs are taken in this order.
 protocols! {
@@ -26,5 +24,6 @@ protocols! {
     rsvp: Rsvp, "RSVP (RFC 2205)";
     boomerang: Boomerang, "Boomerang (draft-bergkvist-boomerang-spec-00)";
     natfw: Natfw, "the NATFW application (RFC 5973)";
+    casp: Casp, "CASP (draft-schulzrinne-nsis-casp-01)";
     #[cfg(feature = "test-protocol")] beacon: Beacon, "the test protocol";
 }

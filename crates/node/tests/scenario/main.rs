@@ -7,6 +7,7 @@ mod beacon;
 mod boomerang;
 mod bypass;
 mod campaign;
+mod casp;
 mod chain;
 mod cmode;
 mod cost;

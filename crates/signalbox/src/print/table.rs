@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets;
-use signalbox_api::{boomerang, gist, qos, rsvp, v1};
+use signalbox_api::{boomerang, casp, gist, qos, rsvp, v1};
 use signalbox_json::Row;
 use tonic::{Response, Status, Streaming};
 
@@ -47,6 +47,8 @@ pages! {
     rsvp::v1::ListSessionsResponse: rsvp::v1::Session, sessions;
     rsvp::v1::ListNeighborsResponse: rsvp::v1::Neighbor, neighbors;
     boomerang::v1::ListFlowsResponse: boomerang::v1::Flow, flows;
+    casp::v1::ListSessionsResponse: casp::v1::Session, sessions;
+    casp::v1::ListPeersResponse: casp::v1::Peer, peers;
 }
 
 /// Prints rows as they arrive: as lines of JSON, or as a table, where `cells` makes any number of its rows of each.

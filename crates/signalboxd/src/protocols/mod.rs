@@ -6,6 +6,7 @@
 
 pub(crate) mod applications;
 pub(crate) mod boomerang;
+pub(crate) mod casp;
 pub(crate) mod gist;
 pub(crate) mod natfw;
 pub(crate) mod ping;
@@ -33,6 +34,7 @@ pub(crate) fn services(api: &Api) -> Result<Services> {
         Route::to(qos::service::server(api)),
         Route::to(rsvp::service::server(api)),
         Route::to(boomerang::service::server(api)),
+        Route::to(casp::service::server(api)),
         api::standard::health(),
         api::standard::reflection()?,
     ];

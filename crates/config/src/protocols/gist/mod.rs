@@ -3,7 +3,6 @@
 mod associations;
 mod part;
 mod peers;
-mod tls;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +15,17 @@ use signalbox_node::resources::units::Net;
 use signalbox_node::{GistConfig, gist};
 
 use super::Protocol;
+use super::tls::TlsSection;
 use crate::keys::Keys;
 use crate::kind::{choice, duration, flag, list, network, number, per_second, size, text};
 use crate::openings::open;
 
 pub(super) const MEANING: &str = "GIST [RFC 5971]. Sections in brackets are those of the RFC.";
+
+/// What `[gist.tls]` is.
+const TLS_MEANING: &str = "What `tls_port` needs: PEM files, with paths relative to the directory of the configuration. Either certificates and \
+     their trust anchors, or raw public keys. The files are read at the start, by `--check`, and at each reload (SIGHUP): \
+     the associations that are set up afterwards use what they hold then.";
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -30,7 +35,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(crate) struct Gist {
     engine: gist::Config,
     streams: StreamConfig,
-    tls: tls::TlsSection,
+    tls: TlsSection,
     peer_rules: Vec<peers::PeerRule>,
     parts: BTreeMap<String, part::Part>,
 }
@@ -262,7 +267,7 @@ impl Protocol for Gist {
             associations::declare(&mut self.engine.associations, &mut self.streams, keys);
         });
         let tls_port = self.engine.associations.tls_port.is_some();
-        keys.table("tls", tls::MEANING, |keys| self.tls.declare(keys));
+        keys.table("tls", TLS_MEANING, |keys| self.tls.declare(keys));
         let message = "needs keys and certificates: write key_file and others in [gist.tls]";
         keys.check(!tls_port || self.tls.is_complete(), &["associations.tls_port"], message);
         keys.array("peer_rules", peers::MEANING, &mut self.peer_rules, Default::default, |keys, rule| {
@@ -310,7 +315,7 @@ impl Protocol for Gist {
     }
 
     fn read_files(&mut self, directory: &Path, keys: &mut Keys<'_>) {
-        self.tls.read(directory, keys);
+        self.tls.read("gist.tls", directory, keys);
     }
 
     fn files(&self) -> Vec<PathBuf> {

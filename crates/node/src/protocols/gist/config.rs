@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_gist::engine;
 
-use super::channels::ChannelConfig;
+use crate::channels::ChannelConfig;
 use crate::config::ConfigError;
 
 /// Settings of GIST on a node.

@@ -20,14 +20,13 @@ use signalbox_core::{
 use signalbox_gist::engine::{self as gist, Gist, Input, Output as Out};
 
 pub use self::applications::{ApplicationCommand, ApplicationEvent, ApplicationView, RegisterError};
-pub use self::channels::{ChannelConfig, Credentials, Tls};
 pub use self::config::GistConfig;
 
 pub(super) use self::applications::{ApplicationCommand as Command, ApplicationEvent as Event};
 pub(super) use self::config::GistConfig as Config;
 
 use self::applications::Applications;
-use self::channels::Channels;
+use crate::channels::{Channels, SCTP, Tls};
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size, StreamInput};
 use crate::routes::LookupsOf;
@@ -70,7 +69,9 @@ impl Instance {
                 tracing::debug!(nslp = nslp.0, reason = "the application has left", "indication discarded");
                 drop(self.engine.poll());
             }
-            gist::Next::ChannelSend(channel) if self.channels.is_plain(channel) => return Some(Next::Driver),
+            gist::Next::ChannelSend(channel) if self.channels.is_plain(StreamId(channel.0)) => {
+                return Some(Next::Driver);
+            }
             gist::Next::ChannelSend(_) | gist::Next::Channel => {
                 if self.drive_channel(now) {
                     return Some(Next::Worked);
@@ -85,15 +86,16 @@ impl Instance {
         let Self { engine, channels, .. } = self;
         match engine.poll() {
             Some(Out::ChannelOpen { channel, transport, local, peer }) => {
-                channels.open(now, channel, transport, [local, peer.ip()], peer.port(), engine);
+                let (transport, ends) = (channels::below(transport), [local, peer.ip()]);
+                channels.open(now, StreamId(channel.0), transport, ends, peer.port(), engine);
                 return true;
             }
             Some(Out::ChannelSend { channel, stream, lifetime, octets }) => {
-                let sent = channels.send(now, channel, (stream, lifetime), octets);
-                channels.after_send(now, channel, sent, engine);
+                let sent = channels.send(now, StreamId(channel.0), (stream, lifetime), octets);
+                channels.after_send(now, StreamId(channel.0), sent, engine);
             }
-            Some(Out::ChannelRead { channel, on }) => channels.read(now, channel, on, engine),
-            Some(Out::ChannelClose { channel, abort }) => channels.close(now, channel, abort),
+            Some(Out::ChannelRead { channel, on }) => channels.read(now, StreamId(channel.0), on, engine),
+            Some(Out::ChannelClose { channel, abort }) => channels.close(now, StreamId(channel.0), abort),
             Some(Out::Transmit(_) | Out::RouteLookup { .. } | Out::Indication(_)) | None => {
                 debug_assert!(false, "the engine gives another output than it announced");
             }
@@ -135,7 +137,7 @@ impl Protocol for Instance {
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
         if packet.entry == ENTRY {
             self.engine.handle(cx.now, Input::Datagram(packet));
-        } else if packet.entry == channels::SCTP && !is_group(packet.dst.ip()) {
+        } else if packet.entry == SCTP && !is_group(packet.dst.ip()) {
             let addresses = [packet.src.ip(), packet.dst.ip()];
             self.channels.sctp_packet(cx.now, addresses, packet.payload, &mut self.engine);
         }
@@ -271,7 +273,7 @@ impl Protocol for Instance {
 
     fn counters(&self, to: &mut Vec<Counter>) {
         to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("gist"))));
-        to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::shared("channels"))));
+        to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::part("channels", "gist"))));
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
         to.extend(sctp.map(Counter::of(Subsystem::protocol("sctp"))));
         to.extend(self.applications.counters.iter().map(Counter::of(Subsystem::shared("applications"))));
@@ -309,7 +311,7 @@ impl Composed for Instance {
         let mut entries =
             vec![EntryRequest::local(ENTRY, Subsystem::part("gist_io", "gist")).with_intercept(intercept)];
         if config.engine.associations.sctp_port.is_some() && !config.channels.kernel_sctp {
-            entries.push(EntryRequest::local(channels::SCTP, Subsystem::part("sctp_io", "sctp")));
+            entries.push(EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp")));
         }
         entries
     }
@@ -318,10 +320,10 @@ impl Composed for Instance {
         let GistConfig { mut engine, channels } = config;
         let declared = (setup.slowest_link > 0).then_some(setup.slowest_link);
         engine.slowest_link = setup.slowest_link;
-        let (associations, dscp) = (engine.associations.clone(), engine.dscp);
+        let (ports, dscp) = (channels::ports(&engine.associations), engine.dscp);
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
         let engine = Gist::new(engine, setup.rng.array())?;
-        let channels = Channels::new(channels, tls, &associations, dscp, setup.rng.array());
+        let channels = Channels::new(channels, tls, ports, dscp, setup.rng.array());
         let (inside, events) = (Vec::new(), VecDeque::new());
         let (applications, wall_clock_us) = (Applications::default(), setup.wall_clock_us);
         Ok(Self { engine, channels, applications, wall_clock_us, declared, inside, events })

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use signalbox_api::casp::v1::casp_client::CaspClient;
 use signalbox_api::ping::v1;
 use signalbox_api::ping::v1::ping_client::PingClient;
 use signalbox_api::ping::v1::ping_response::Event;
@@ -17,6 +18,15 @@ use crate::arguments::{FlowArgs, NodeArgs, OutputArgs, microseconds};
 use crate::client::{self, Stop, answer, block_on, refusal};
 use crate::exit::{Exit, exit_status};
 use crate::print::{hex, json_event, now_unix_us};
+
+/// A protocol with a Ping application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Carrier {
+    /// The Ping NSLP over GIST.
+    Gist,
+    /// The Ping client of CASP: probes have no padding, and replies no nodes of the way back.
+    Casp,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -32,6 +42,9 @@ pub(crate) struct PingArgs {
     /// How long to wait for each reply.
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = time)]
     timeout: Duration,
+    /// Protocol that carries the probes.
+    #[arg(long, value_enum, default_value = "gist")]
+    signaling: Carrier,
     /// Octets of padding in each probe, a multiple of 4; the reply must bring them back unchanged.
     #[arg(short = 's', long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=16_000))]
     size: u16,
@@ -49,6 +62,7 @@ const HELP: &str = concat!(
     "  signalbox ping 192.0.2.9\n",
     "  signalbox ping host.example --count 5 --interval 200ms\n",
     "  signalbox ping 192.0.2.9 --size 15000 --count 4\n",
+    "  signalbox ping 192.0.2.9 --signaling casp\n",
     "  signalbox ping 192.0.2.9 --proto udp --dport 5004 --count 1 --json\n\n",
     "Every node of the path that runs the Ping application shows as a hop. The time beside a hop is from the\n",
     "node before it, by the two nodes' own clocks, and is as exact as they agree.\n\n",
@@ -74,8 +88,11 @@ async fn ping(arguments: &PingArgs) -> Result<Exit> {
         padding_octets: arguments.size.into(),
     };
     let mut stop = Stop::new(None)?;
-    let mut client = PingClient::new(client::channel(&arguments.node.socket).await?);
-    let mut events = answer(client.ping(request).await)?;
+    let channel = client::channel(&arguments.node.socket).await?;
+    let mut events = answer(match arguments.signaling {
+        Carrier::Gist => PingClient::new(channel).ping(request).await,
+        Carrier::Casp => CaspClient::new(channel).ping(request).await,
+    })?;
     let mut out = std::io::stdout();
     loop {
         let response = tokio::select! {
@@ -183,7 +200,8 @@ mod tests {
         assert_eq!(ping.interval, Duration::from_millis(250));
         assert_eq!(ping.timeout, Duration::from_millis(1500));
         assert_eq!((ping.flow.ip_protocol, ping.flow.destination_port), (Some(17), Some(9)));
-        assert!(parse("2001:db8::1 --proto 132").is_ok());
+        assert_eq!(ping.signaling, Carrier::Gist);
+        assert_eq!(parse("2001:db8::1 --proto 132 --signaling casp").unwrap().signaling, Carrier::Casp);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `signalbox show`: the state of the node. Each view is a file with a `mod` line and a line in the table below.
 
 mod boomerang;
+mod casp;
 mod config;
 mod counters;
 mod gist;
@@ -50,7 +51,7 @@ const HELP: &str = concat!(
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
     "JSON: one row a line, with the types node, interface, metric, config, reservation, pinhole, gist_session, gist_peer, gist_association,\n",
-    "qos_session, rsvp_session, rsvp_neighbor, boomerang_flow; docs/schema/ describes each.",
+    "qos_session, rsvp_session, rsvp_neighbor, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -92,6 +93,9 @@ views! {
     /// State of Boomerang.
     #[command(subcommand)]
     Boomerang(boomerang::BoomerangView) => boomerang::show,
+    /// State of CASP: sessions, peers.
+    #[command(subcommand)]
+    Casp(casp::CaspView) => casp::show,
 }
 
 /// No arguments.

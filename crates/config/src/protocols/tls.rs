@@ -1,4 +1,4 @@
-//! `[gist.tls]`: keys and certificates of TLS associations.
+//! `[gist.tls]` and `[casp.tls]`: keys and certificates.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +10,10 @@ use crate::keys::Keys;
 use crate::kind::{choice, duration, flag, list, number, path};
 use crate::secret;
 
-pub(super) const MEANING: &str = "What `tls_port` needs: PEM files, with paths relative to the directory of the configuration. Either certificates and \
-     their trust anchors, or raw public keys. The files are read at the start, by `--check`, and at each reload (SIGHUP): \
-     the associations that are set up afterwards use what they hold then.";
-
 /// Longest file of a private key.
 const LONGEST_KEY: u64 = 1 << 20;
 
-/// `[gist.tls]`
+/// Such a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TlsSection {
     key: Option<PathBuf>,
@@ -162,8 +158,8 @@ impl TlsSection {
         all.into_iter().flatten().cloned().collect()
     }
 
-    /// Reads the files; their paths are relative to `directory`.
-    pub(super) fn read(&mut self, directory: &Path, keys: &mut Keys<'_>) {
+    /// Reads the files that `table` names; their paths are relative to `directory`.
+    pub(super) fn read(&mut self, table: &str, directory: &Path, keys: &mut Keys<'_>) {
         let Some(key) = &self.key else { return };
         let mut read = |name: &str, path: &Path, secret: bool| {
             let path = directory.join(path);
@@ -175,7 +171,7 @@ impl TlsSection {
                 std::fs::read_to_string(&path)
                     .map_err(|error| format!("cannot read {}: {error}; {why}", path.display()))
             };
-            text.map_err(|message| keys.fault(&[&format!("gist.tls.{name}")], &message)).ok()
+            text.map_err(|message| keys.fault(&[&format!("{table}.{name}")], &message)).ok()
         };
         let key = read("key_file", key, true);
         let credentials = match (&self.certificate, &self.anchors, &self.peer_keys) {
@@ -208,7 +204,7 @@ impl TlsSection {
         // Only to check them: the node reads them again, with its own clock.
         match tls.load(0) {
             Ok(_) => self.tls = Some(tls),
-            Err(error) => keys.fault(&["gist.tls.key_file"], &error.to_string()),
+            Err(error) => keys.fault(&[&format!("{table}.key_file")], &error.to_string()),
         }
     }
 

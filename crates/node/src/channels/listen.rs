@@ -1,14 +1,13 @@
 //! The ports that peers connect to. The driver is asked for them at the start, and again after a pause if it could not
-//! open one. GIST does not propose a transport whose port is not open.
+//! open one. The user of the channels is informed, so that it does not propose a transport whose port is not open.
 
 use core::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_core::node::StreamKind;
-use signalbox_gist::engine::{Input as Told, Transport};
 
 use super::outbox::Down;
-use super::{Channels, Upper};
+use super::{Channels, Report, Transport, Upper};
 
 /// Pause before the second attempt. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -65,7 +64,7 @@ impl Channels {
         tracing::warn!(?kind, port, retry = ?listener.pause, "peers cannot connect: the port is not open");
         listener.state = State::Waits(now + listener.pause);
         listener.pause = (listener.pause * 2).min(LONGEST_PAUSE);
-        upper.tell(now, Told::Listening { transport: listener.transport, on: false });
+        upper.tell(now, Report::Listening { transport: listener.transport, on: false });
     }
 
     pub(super) fn listen_deadline(&self) -> Option<Time> {
@@ -86,7 +85,7 @@ impl Channels {
                 }
                 State::Tried(at) if at <= now => {
                     (listener.state, listener.pause) = (State::Up, FIRST_PAUSE);
-                    upper.tell(now, Told::Listening { transport: listener.transport, on: true });
+                    upper.tell(now, Report::Listening { transport: listener.transport, on: true });
                 }
                 _ => {}
             }

@@ -14,16 +14,16 @@ pub(super) const TCP: u16 = 270;
 pub(super) const TLS: u16 = 271;
 pub(super) const SCTP: u16 = 272;
 const WALL_US: u64 = 1_800_000_000_000_000;
-pub(super) const CHANNEL: ChannelId = ChannelId(1);
+pub(super) const CHANNEL: StreamId = StreamId(1);
 
-/// An event that GIST received.
+/// An event that the user received.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Heard {
-    Accepted(ChannelId, Transport, Option<Identity>),
-    Connected(ChannelId, Option<Identity>),
-    Octets(ChannelId, Vec<u8>),
-    Drained(ChannelId, usize),
-    Closed(ChannelId, ChannelClosed, bool),
+    Accepted(StreamId, Transport, Option<Identity>),
+    Connected(StreamId, Option<Identity>),
+    Octets(StreamId, Vec<u8>),
+    Drained(StreamId, usize),
+    Closed(StreamId, Closed, bool),
     Listening(Transport, bool),
 }
 
@@ -31,19 +31,18 @@ pub(super) enum Heard {
 pub(super) struct Ear(Vec<Heard>);
 
 impl Upper for Ear {
-    fn tell(&mut self, _: Time, what: Told<'_>) {
+    fn tell(&mut self, _: Time, what: Report<'_>) {
         self.0.push(match what {
-            Told::ChannelAccepted { channel, transport, identity, .. } => {
+            Report::Accepted { channel, transport, identity, .. } => {
                 Heard::Accepted(channel, transport, identity.cloned())
             }
-            Told::ChannelConnected { channel, identity } => Heard::Connected(channel, identity.cloned()),
-            Told::ChannelOctets { channel, octets } => Heard::Octets(channel, octets.to_vec()),
-            Told::ChannelDrained { channel, unsent } => Heard::Drained(channel, unsent),
-            Told::ChannelClosed { channel, reason, unacknowledged } => {
+            Report::Connected { channel, identity } => Heard::Connected(channel, identity.cloned()),
+            Report::Octets { channel, octets } => Heard::Octets(channel, octets.to_vec()),
+            Report::Drained { channel, unsent } => Heard::Drained(channel, unsent),
+            Report::Closed { channel, reason, unacknowledged } => {
                 Heard::Closed(channel, reason, unacknowledged)
             }
-            Told::Listening { transport, on } => Heard::Listening(transport, on),
-            other => panic!("{other:?}"),
+            Report::Listening { transport, on } => Heard::Listening(transport, on),
         });
     }
 }
@@ -68,10 +67,10 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn new(config: ChannelConfig, seed: u8) -> Self {
         let tls = config.tls.as_ref().map(|tls| tls.load(WALL_US).unwrap());
-        Self { channels: Channels::new(config, tls, &associations(), 0, [seed; 32]), ear: Ear::default() }
+        Self { channels: Channels::new(config, tls, PORTS, 0, [seed; 32]), ear: Ear::default() }
     }
 
-    /// The events that GIST received since the last call.
+    /// The events that the user received since the last call.
     pub(super) fn heard(&mut self) -> Vec<Heard> {
         core::mem::take(&mut self.ear.0)
     }
@@ -102,14 +101,8 @@ impl Side {
     }
 }
 
-pub(super) fn associations() -> AssociationConfig {
-    AssociationConfig {
-        tcp_port: Some(TCP),
-        tls_port: Some(TLS),
-        sctp_port: Some(SCTP),
-        ..AssociationConfig::default()
-    }
-}
+pub(super) const PORTS: Ports =
+    Ports { tcp: Some(TCP), tls: Some(TLS), sctp: Some(SCTP), max_unsent: 256 << 10, largest: 4 * 0xffff };
 
 pub(super) fn raw_key(own: &KeyPair, peer: &KeyPair) -> Tls {
     let credentials = Credentials::RawKeys { key: own.serialize_pem(), peers: peer.public_key_pem() };

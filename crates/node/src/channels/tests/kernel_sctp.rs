@@ -28,7 +28,7 @@ fn an_association_is_a_stream_whose_messages_keep_their_sctp_streams() {
     }
     rig.client.channels.close(rig.now, CHANNEL, false);
     rig.run();
-    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Orderly, false)]);
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, Closed::Orderly, false)]);
     assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
     assert!(rig.client.channels.sctp_counters().is_none());
 }

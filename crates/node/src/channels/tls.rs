@@ -5,12 +5,11 @@ use core::net::SocketAddr;
 use signalbox_core::Time;
 use signalbox_core::node::{StreamError, StreamId};
 use signalbox_core::shares::source;
-use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event};
 
 use super::outbox::Down;
-use super::{Channels, LINGER, Record, Upper, reason};
+use super::{Channels, Closed, LINGER, Record, Report, Transport, Upper, reason};
 
 /// Peers that are judged in one turn: each takes some tenths of a millisecond.
 const JUDGED_AT_ONCE: usize = 16;
@@ -54,7 +53,7 @@ impl TlsRecord {
         self.accepted_at.is_some() && !self.up
     }
 
-    /// Whether the channel was reported to GIST, or GIST opened it.
+    /// Whether the channel was reported, or the user opened it.
     const fn is_known(&self) -> bool {
         self.accepted_at.is_none() || self.up
     }
@@ -125,7 +124,7 @@ impl Channels {
             }
             Some(Err(_)) | None => {
                 self.out.push(Down::Close { stream, abort: true });
-                self.end_tls(now, stream.0, ChannelClosed::Security, false, upper);
+                self.end_tls(now, stream.0, Closed::Security, false, upper);
             }
         }
     }
@@ -134,7 +133,7 @@ impl Channels {
     pub(super) fn work_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
         let Some(channel) = &mut tls.channel else { return };
-        let id = ChannelId(number);
+        let id = StreamId(number);
         let mut end = None;
         while let Some(event) = channel.poll_event() {
             let Event::Connected { peer } = event else {
@@ -151,16 +150,16 @@ impl Channels {
             upper.tell(
                 now,
                 match tls.accepted_at {
-                    None => Told::ChannelConnected { channel: id, identity },
+                    None => Report::Connected { channel: id, identity },
                     Some(local) => {
                         let (transport, peer) = (Transport::TlsTcp, tls.peer);
-                        Told::ChannelAccepted { channel: id, transport, local, peer, identity }
+                        Report::Accepted { channel: id, transport, local, peer, identity }
                     }
                 },
             );
         }
         if tls.up && !channel.received().is_empty() {
-            upper.tell(now, Told::ChannelOctets { channel: id, octets: channel.received() });
+            upper.tell(now, Report::Octets { channel: id, octets: channel.received() });
             channel.consume(channel.received().len());
         }
         self.out.write(StreamId(number), |octets| {
@@ -204,9 +203,9 @@ impl Channels {
         // An orderly close, so that a TLS alert still reaches the peer.
         self.out.push(Down::Close { stream: StreamId(number), abort: false });
         let why = match error {
-            ChannelError::HandshakeTimeout => ChannelClosed::TimedOut,
-            ChannelError::Truncated | ChannelError::Lost(_) => ChannelClosed::Reset,
-            _ => ChannelClosed::Security,
+            ChannelError::HandshakeTimeout => Closed::TimedOut,
+            ChannelError::Truncated | ChannelError::Lost(_) => Closed::Reset,
+            _ => Closed::Security,
         };
         self.end_tls(now, number, why, up || unsent > 0, upper);
     }
@@ -235,7 +234,7 @@ impl Channels {
         let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
         if tls.ending.is_some() {
             self.out.push(Down::Close { stream: StreamId(number), abort: false });
-            return self.end_tls(now, number, ChannelClosed::Orderly, true, upper);
+            return self.end_tls(now, number, Closed::Orderly, true, upper);
         }
         if let Some(channel) = &mut tls.channel {
             channel.handle_timer(now);
@@ -256,9 +255,9 @@ impl Channels {
         self.counters.handshakes_failed += u64::from(!tls.up && tls.channel.is_some());
         let why = match error {
             Some(error) => reason(error),
-            None if tls.ending.is_some() => ChannelClosed::Orderly,
+            None if tls.ending.is_some() => Closed::Orderly,
             // The stream ended without an end of TLS: an attacker may have cut it.
-            None => ChannelClosed::Reset,
+            None => Closed::Reset,
         };
         self.end_tls(now, number, why, unacknowledged || dropped, upper);
     }
@@ -267,13 +266,13 @@ impl Channels {
         &mut self,
         now: Time,
         number: u64,
-        reason: ChannelClosed,
+        reason: Closed,
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
         let Some(Record::Tls(tls)) = self.forget(number) else { return };
         if tls.is_known() {
-            upper.tell(now, Told::ChannelClosed { channel: ChannelId(number), reason, unacknowledged });
+            upper.tell(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }
     }
 }

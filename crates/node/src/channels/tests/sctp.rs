@@ -3,7 +3,7 @@
 use super::super::*;
 use super::rig::{CHANNEL, Heard, Rig, SCTP, Said};
 
-fn up() -> (Rig, ChannelId) {
+fn up() -> (Rig, StreamId) {
     let mut rig = Rig::plain();
     rig.open(Transport::Sctp, SCTP);
     assert_eq!(rig.client.heard(), [Heard::Connected(CHANNEL, None)]);
@@ -94,7 +94,7 @@ fn streams(rig: &mut Rig) -> Vec<u16> {
     found
 }
 
-/// [SCTP-3.2-02] One number of GIST, one stream. [SCTP-3.2-01], [SCTP-5.2-01] The stream depends on that number only, so
+/// [SCTP-3.2-02] One number of the user, one stream. [SCTP-3.2-01], [SCTP-5.2-01] The stream depends on that number only, so
 /// it is the same in both directions; other numbers take other streams. [SCTP-3.2-03] There are more numbers than streams.
 #[test]
 fn messages_of_one_number_keep_their_stream() {
@@ -160,20 +160,20 @@ fn ends_are_told_by_their_reason() {
     rig.client_sends(b"last");
     rig.client.channels.close(rig.now, CHANNEL, false);
     pass(&mut rig, Duration::from_secs(60));
-    let end = Heard::Closed(theirs, ChannelClosed::Orderly, false);
+    let end = Heard::Closed(theirs, Closed::Orderly, false);
     assert_eq!(rig.server.heard(), [Heard::Octets(theirs, b"last".to_vec()), end]);
     assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
 
     let (mut rig, theirs) = up();
     rig.client.channels.close(rig.now, CHANNEL, true);
     pass(&mut rig, Duration::from_secs(60));
-    assert!(matches!(rig.server.heard()[..], [Heard::Closed(t, ChannelClosed::Reset, _)] if t == theirs));
+    assert!(matches!(rig.server.heard()[..], [Heard::Closed(t, Closed::Reset, _)] if t == theirs));
     assert!(rig.client.heard().is_empty(), "the side that closes receives no further event");
 
     let mut rig = Rig::plain();
     rig.open(Transport::Sctp, SCTP + 1);
     pass(&mut rig, Duration::from_secs(60));
-    assert_eq!(rig.client.heard(), [Heard::Closed(CHANNEL, ChannelClosed::Refused, false)]);
+    assert_eq!(rig.client.heard(), [Heard::Closed(CHANNEL, Closed::Refused, false)]);
     assert_eq!(rig.client.channels.len(), 0);
 }
 
@@ -186,6 +186,6 @@ fn a_peer_that_does_not_answer_is_given_up() {
         client.channels.timer(deadline, &mut client.ear);
         let _ = client.downs();
     }
-    assert_eq!(client.heard(), [Heard::Closed(CHANNEL, ChannelClosed::TimedOut, false)]);
+    assert_eq!(client.heard(), [Heard::Closed(CHANNEL, Closed::TimedOut, false)]);
     assert_eq!(client.channels.len(), 0);
 }

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::{CHANNEL, Heard, Rig, Said, TLS, raw_key};
 
 /// A rig whose channel is up, and its name at the server.
-fn up() -> (Rig, ChannelId) {
+fn up() -> (Rig, StreamId) {
     let mut rig = Rig::tls();
     rig.open(Transport::TlsTcp, TLS);
     let [Heard::Connected(CHANNEL, Some(_))] = rig.client.heard()[..] else { panic!() };
@@ -67,7 +67,7 @@ fn the_end_of_a_channel_is_orderly_after_all_octets() {
     rig.client.channels.close(rig.now, CHANNEL, false);
     rig.run();
     let heard = rig.server.heard();
-    let end = Heard::Closed(theirs, ChannelClosed::Orderly, false);
+    let end = Heard::Closed(theirs, Closed::Orderly, false);
     assert_eq!(heard, [Heard::Octets(theirs, b"last".to_vec()), end]);
     assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
     assert_eq!(rig.server.channels.next_deadline(), None);
@@ -83,7 +83,7 @@ fn a_stream_that_stays_after_the_end_of_tls_is_closed_by_us() {
     let deadline = rig.server.channels.next_deadline().unwrap();
     let server = &mut rig.server;
     server.channels.timer(deadline, &mut server.ear);
-    assert_eq!(server.heard(), [Heard::Closed(theirs, ChannelClosed::Orderly, true)]);
+    assert_eq!(server.heard(), [Heard::Closed(theirs, Closed::Orderly, true)]);
     assert!(matches!(server.downs()[..], [.., Said::Close(_, false)]));
     assert_eq!((server.channels.len(), server.channels.next_deadline()), (0, None));
 }
@@ -93,7 +93,7 @@ fn a_stream_cut_without_the_end_of_tls_is_a_loss() {
     let (mut rig, theirs) = up();
     let server = &mut rig.server;
     server.channels.closed(rig.now, StreamId(theirs.0), None, true, &mut server.ear);
-    assert_eq!(server.heard(), [Heard::Closed(theirs, ChannelClosed::Reset, true)]);
+    assert_eq!(server.heard(), [Heard::Closed(theirs, Closed::Reset, true)]);
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn a_key_that_is_not_trusted_is_refused_by_either_end() {
         rig.open(Transport::TlsTcp, TLS);
         let heard = rig.client.heard();
         let end = heard.last().cloned();
-        assert!(matches!(end, Some(Heard::Closed(CHANNEL, ChannelClosed::Security, _))), "{heard:?}");
-        assert!(rig.server.heard().is_empty(), "GIST receives no event of it");
+        assert!(matches!(end, Some(Heard::Closed(CHANNEL, Closed::Security, _))), "{heard:?}");
+        assert!(rig.server.heard().is_empty(), "the user receives no event of it");
         assert_eq!(rig.server.channels.counters.handshakes_failed, 1);
         assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
         assert_eq!(rig.server.channels.next_deadline(), None);
@@ -122,10 +122,10 @@ fn octets_changed_on_the_way_break_the_channel() {
     let mut changed = octets.clone();
     *changed.last_mut().unwrap() ^= 1;
     rig.carry(true, Said::Write(*stream, changed), TLS);
-    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Security, true)]);
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, Closed::Security, true)]);
     assert_eq!(rig.server.channels.counters.tls_failed, 1);
     rig.run();
-    assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, ChannelClosed::Security, true)]));
+    assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, Closed::Security, true)]));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn peers_are_judged_again_after_a_reload() {
             assert_eq!((rig.client.heard(), rig.server.heard()), (Vec::new(), Vec::new()));
         }
     }
-    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, ChannelClosed::Security, true)]);
-    assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, ChannelClosed::Orderly, _)]));
+    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, Closed::Security, true)]);
+    assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, Closed::Orderly, _)]));
     assert_eq!((rig.server.channels.len(), rig.server.channels.counters.tls_distrusted), (0, 1));
 }

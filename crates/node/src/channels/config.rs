@@ -6,18 +6,18 @@ use core::time::Duration;
 use signalbox_transport::sctp;
 use signalbox_transport::stream::{self, Revocation, TlsConfig, TlsConfigError, TlsSettings, Versions};
 
-/// Settings of channels. Which transports there are follows from the ports in GIST's own settings.
+/// Settings of channels. Which transports there are follows from the ports in the settings of their protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ChannelConfig {
-    /// Keys and certificates; needed where GIST has a TLS port.
+    /// Keys and certificates; needed where the protocol has a TLS port.
     pub tls: Option<Tls>,
     /// Time that a TLS handshake may take, at least 1 s; default 10 s.
     pub handshake: Duration,
     /// Most TLS handshakes with peers that connected, at one time; more are reset. At least 1; default 256.
     pub max_handshakes: u32,
-    /// Settings of the SCTP endpoints of this process. Their port is in GIST's settings.
+    /// Settings of the SCTP endpoints of this process. Their port is in the settings of the protocol.
     pub sctp: sctp::Config,
     /// Use the kernel's SCTP, whose associations are streams of the driver. [`ChannelConfig::sctp`] has no effect then.
     pub kernel_sctp: bool,

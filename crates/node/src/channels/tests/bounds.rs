@@ -38,7 +38,7 @@ fn handshakes_that_nobody_goes_on_with_are_few_and_end_in_time() {
     server.channels.timer(deadline, &mut server.ear);
     assert_eq!((server.channels.len(), server.channels.handshakes.total()), (0, 0));
     assert_eq!((server.channels.next_deadline(), server.channels.counters.handshakes_failed), (None, 256));
-    assert!(server.heard().is_empty(), "GIST receives no event of them");
+    assert!(server.heard().is_empty(), "the user receives no event of them");
     let _ = server.downs();
     // And now there is room again.
     rig.open(Transport::TlsTcp, TLS);

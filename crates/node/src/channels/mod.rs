@@ -1,16 +1,17 @@
-//! GIST's channels: TCP streams of the driver, TLS over such streams, and SCTP associations.
+//! Channels between the nodes of a protocol: TCP streams of the driver, TLS over such streams, and SCTP associations.
 //!
 //! SCTP is the kernel's if the configuration asks for it: then an association is a stream of the driver. Otherwise the
 //! endpoints are in this process.
 //!
 //! A channel over a stream has the stream's number. Octets of plain streams pass unchanged. A TLS channel that a peer
-//! opened is reported to GIST once its handshake is done, and the messages that GIST sends for one input leave in as
+//! opened is reported once its handshake is done, and the messages that are sent for one input leave in as
 //! few TLS records as possible. Back-pressure needs no buffer here: the unsent octets of the driver are those of the
-//! channel, and a channel that GIST does not read is a stream that the driver does not read.
+//! channel, and a channel that its user does not read is a stream that the driver does not read.
 
 mod config;
 mod listen;
 mod outbox;
+mod report;
 mod sctp;
 #[cfg(test)]
 mod tests;
@@ -26,20 +27,20 @@ use signalbox_core::metrics::Family;
 use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_core::rng::Random;
 use signalbox_core::shares::{Shares, source};
-use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, Input as Told, Transport};
 use signalbox_transport::stream::{Limits, TlsConfig};
 
 pub use self::config::{ChannelConfig, Credentials, Tls};
 use self::listen::Listener;
 use self::outbox::Down;
 pub(crate) use self::outbox::{Outbox, SCTP};
+pub(crate) use self::report::{Closed, Report, Transport, Upper};
 use self::sctp::{SctpRecord, SctpSide};
 use self::tls::TlsRecord;
 
 /// Changes of channels.
 const CHANNEL_EVENTS: Family = Family::counter(
     "channel_events",
-    &["event"],
+    &["protocol", "event"],
     "Changes of the channels of messaging associations: plain TCP, TLS and SCTP.",
 );
 
@@ -63,15 +64,19 @@ signalbox_core::counters! {
     }
 }
 
-/// The user of the channels: GIST, or a test in its place.
-pub(crate) trait Upper {
-    fn tell(&mut self, now: Time, what: Told<'_>);
-}
-
-impl Upper for Gist {
-    fn tell(&mut self, now: Time, what: Told<'_>) {
-        self.handle(now, what);
-    }
+/// The ports of a protocol at which peers connect, and what its user sends over one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ports {
+    /// Port of plain TCP; `None`: it is not used.
+    pub(crate) tcp: Option<u16>,
+    /// Port of TLS over TCP.
+    pub(crate) tls: Option<u16>,
+    /// Port of SCTP.
+    pub(crate) sctp: Option<u16>,
+    /// Octets that the user sends over a channel before it waits for a report.
+    pub(crate) max_unsent: usize,
+    /// Octets of the largest message.
+    pub(crate) largest: usize,
 }
 
 /// What became of a message that was given to a channel.
@@ -104,7 +109,7 @@ pub(crate) struct Channels {
     /// Port of the kernel's SCTP, if that is used.
     kernel_sctp_port: Option<u16>,
     listeners: Vec<Listener>,
-    /// Channels by number. GIST, the driver and this module choose the numbers; no peer does.
+    /// Channels by number. Their user, the driver and this module choose the numbers; no peer does.
     records: BTreeMap<u64, Record>,
     /// Deadlines of TLS channels.
     deadlines: BTreeSet<(Time, u64)>,
@@ -139,16 +144,17 @@ impl Channels {
     pub(crate) fn new(
         config: ChannelConfig,
         tls: Option<TlsConfig>,
-        associations: &AssociationConfig,
+        ports: Ports,
         dscp: u8,
         seed: [u8; 32],
     ) -> Self {
         let mut rng = Random::new(seed);
         let (hasher, seed) = (KeyedHasher::new(&mut rng), rng.array());
         let kernel = config.kernel_sctp;
-        let ours = associations.sctp_port.filter(|_| !kernel);
-        // Whatever GIST sends before it waits for a report has a place, and one message more.
-        let window = associations.max_unsent.saturating_add(sctp::UNDER_WAY + LARGEST);
+        let ours = ports.sctp.filter(|_| !kernel);
+        // Whatever the user sends before it waits for a report has a place, and two messages more: one of an application and
+        // one of the protocol itself.
+        let window = ports.max_unsent.saturating_add(sctp::UNDER_WAY + 2 * ports.largest);
         let most = signalbox_transport::sctp::Config {
             max_buffered: config.sctp.max_buffered.max(window),
             ..config.sctp
@@ -157,9 +163,9 @@ impl Channels {
         Self {
             tls,
             limits: Limits { handshake: config.handshake, ..Limits::default() },
-            tcp_port: associations.tcp_port,
-            tls_port: associations.tls_port,
-            kernel_sctp_port: associations.sctp_port.filter(|_| kernel),
+            tcp_port: ports.tcp,
+            tls_port: ports.tls,
+            kernel_sctp_port: ports.sctp.filter(|_| kernel),
             listeners: Vec::new(),
             records: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -185,7 +191,7 @@ impl Channels {
     pub(crate) fn open(
         &mut self,
         now: Time,
-        channel: ChannelId,
+        channel: StreamId,
         transport: Transport,
         [local, peer]: [IpAddr; 2],
         port: u16,
@@ -205,11 +211,11 @@ impl Channels {
             Transport::TlsTcp => Record::Tls(Box::new(TlsRecord::opened(address))),
         };
         self.records.insert(channel.0, record);
-        self.out.push(Down::Open { stream: StreamId(channel.0), kind, local, peer: address });
+        self.out.push(Down::Open { stream: channel, kind, local, peer: address });
     }
 
     /// Whether a channel is a plain stream: then what it sends is written to the stream as it is.
-    pub(crate) fn is_plain(&self, channel: ChannelId) -> bool {
+    pub(crate) fn is_plain(&self, channel: StreamId) -> bool {
         matches!(self.records.get(&channel.0), Some(Record::Tcp))
     }
 
@@ -217,7 +223,7 @@ impl Channels {
     pub(crate) fn send(
         &mut self,
         now: Time,
-        channel: ChannelId,
+        channel: StreamId,
         (sctp_stream, lifetime): (u16, Option<Duration>),
         octets: &[u8],
     ) -> Sent {
@@ -225,24 +231,22 @@ impl Channels {
             Some(Record::Tls(tls)) => {
                 if !tls.send(octets) {
                     // The buffer is full of messages of this input: they leave first.
-                    self.out.write(StreamId(channel.0), |octets| tls.flush(octets));
+                    self.out.write(channel, |octets| tls.flush(octets));
                     tls.send_or_drop(octets);
                 }
                 self.dirty.push(channel.0);
             }
             Some(Record::Sctp(_)) => return self.send_sctp(now, channel.0, (sctp_stream, lifetime), octets),
             // RFC 6084 §3.2: all messages of a session take one SCTP stream.
-            Some(Record::KernelSctp) => {
-                self.out.message(StreamId(channel.0), (sctp_stream, lifetime), octets)
-            }
-            Some(Record::Tcp) => self.out.write(StreamId(channel.0), |out| out.extend_from_slice(octets)),
+            Some(Record::KernelSctp) => self.out.message(channel, (sctp_stream, lifetime), octets),
+            Some(Record::Tcp) => self.out.write(channel, |out| out.extend_from_slice(octets)),
             None => {}
         }
         Sent::Done
     }
 
-    /// Reports to GIST what followed from [`Channels::send`].
-    pub(crate) fn after_send(&mut self, now: Time, channel: ChannelId, sent: Sent, upper: &mut impl Upper) {
+    /// Reports what followed from [`Channels::send`].
+    pub(crate) fn after_send(&mut self, now: Time, channel: StreamId, sent: Sent, upper: &mut impl Upper) {
         match sent {
             Sent::Done => {}
             Sent::Sctp => self.sent_sctp(now, channel.0, upper),
@@ -250,18 +254,18 @@ impl Channels {
         }
     }
 
-    pub(crate) fn read(&mut self, now: Time, channel: ChannelId, on: bool, upper: &mut impl Upper) {
+    pub(crate) fn read(&mut self, now: Time, channel: StreamId, on: bool, upper: &mut impl Upper) {
         match self.records.get(&channel.0) {
             Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {
-                self.out.push(Down::Read { stream: StreamId(channel.0), on });
+                self.out.push(Down::Read { stream: channel, on });
             }
             Some(Record::Sctp(_)) => self.read_sctp(now, channel.0, on, upper),
             None => {}
         }
     }
 
-    pub(crate) fn close(&mut self, now: Time, channel: ChannelId, abort: bool) {
-        let stream = StreamId(channel.0);
+    pub(crate) fn close(&mut self, now: Time, channel: StreamId, abort: bool) {
+        let stream = channel;
         match self.records.get_mut(&channel.0) {
             Some(Record::Tcp | Record::KernelSctp) => self.out.push(Down::Close { stream, abort }),
             Some(Record::Tls(tls)) => {
@@ -311,8 +315,7 @@ impl Channels {
         if let Some((record, transport)) = plain {
             tracing::debug!(channel = stream.0, %peer, ?transport, "channel accepted");
             self.records.insert(stream.0, record);
-            let channel = ChannelId(stream.0);
-            upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
+            upper.tell(now, Report::Accepted { channel: stream, transport, local, peer, identity: None });
         } else if kind == StreamKind::Sctp {
             tracing::debug!(%peer, reason = "no such port", "SCTP association reset");
             self.out.push(Down::Close { stream, abort: true });
@@ -328,7 +331,7 @@ impl Channels {
     pub(crate) fn connected(&mut self, now: Time, stream: StreamId, upper: &mut impl Upper) {
         match self.records.get(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
-                upper.tell(now, Told::ChannelConnected { channel: ChannelId(stream.0), identity: None });
+                upper.tell(now, Report::Connected { channel: stream, identity: None });
             }
             Some(Record::Tls(_)) => self.connected_tls(now, stream, upper),
             Some(Record::Sctp(_)) | None => {}
@@ -338,7 +341,7 @@ impl Channels {
     pub(crate) fn octets(&mut self, now: Time, stream: StreamId, octets: &[u8], upper: &mut impl Upper) {
         match self.records.get_mut(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
-                upper.tell(now, Told::ChannelOctets { channel: ChannelId(stream.0), octets });
+                upper.tell(now, Report::Octets { channel: stream, octets });
             }
             Some(Record::Tls(tls)) => {
                 tls.receive(now, octets);
@@ -354,7 +357,7 @@ impl Channels {
             Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {}
             Some(Record::Sctp(_)) | None => return,
         }
-        upper.tell(now, Told::ChannelDrained { channel: ChannelId(stream.0), unsent });
+        upper.tell(now, Report::Drained { channel: stream, unsent });
     }
 
     pub(crate) fn closed(
@@ -365,13 +368,12 @@ impl Channels {
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
-        let channel = ChannelId(stream.0);
         match self.records.get_mut(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
                 self.forget(stream.0);
-                let reason = error.map_or(ChannelClosed::Orderly, reason);
+                let reason = error.map_or(Closed::Orderly, reason);
                 tracing::debug!(channel = stream.0, ?reason, unacknowledged, "channel closed");
-                upper.tell(now, Told::ChannelClosed { channel, reason, unacknowledged });
+                upper.tell(now, Report::Closed { channel: stream, reason, unacknowledged });
             }
             Some(Record::Tls(_)) => self.closed_tls(now, stream.0, error, unacknowledged, upper),
             Some(Record::Sctp(_)) | None => {}
@@ -420,19 +422,16 @@ impl Channels {
     }
 }
 
-/// The largest GIST message, twice: one of an application and those of GIST itself.
-const LARGEST: usize = 2 * 4 * 0xffff;
-
 /// Time to wait for the end of the stream after the end of TLS.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The reason for the end of a channel whose stream failed with this error.
-const fn reason(error: StreamError) -> ChannelClosed {
+const fn reason(error: StreamError) -> Closed {
     match error {
-        StreamError::Refused => ChannelClosed::Refused,
-        StreamError::TimedOut => ChannelClosed::TimedOut,
+        StreamError::Refused => Closed::Refused,
+        StreamError::TimedOut => Closed::TimedOut,
         StreamError::Reset | StreamError::Unreachable | StreamError::AddressInUse | StreamError::Other => {
-            ChannelClosed::Reset
+            Closed::Reset
         }
     }
 }

@@ -5,13 +5,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
-use signalbox_core::node::REPORT_EVERY;
-use signalbox_gist::engine::{ChannelClosed, ChannelId, Input as Told, Transport};
+use signalbox_core::node::{REPORT_EVERY, StreamId};
 use signalbox_transport::sctp::{
     AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
 };
 
-use super::{Channels, Record, Sent, Upper};
+use super::{Channels, Closed, Record, Report, Sent, Transport, Upper};
 
 /// Numbers of accepted channels begin here and are even. Drivers number their streams from 2 on.
 const FIRST_ACCEPTED: u64 = 1 << 63;
@@ -34,7 +33,7 @@ pub(super) struct SctpRecord {
     peer: SocketAddr,
     /// Number of streams in both directions; 0 until the association is up.
     streams: u16,
-    /// Unsent octets as last reported to GIST, and octets that GIST sent since then.
+    /// Unsent octets as last reported, and octets that the user sent since then.
     held: usize,
     written: usize,
     /// A message came after the end of the association, so it is lost.
@@ -70,7 +69,7 @@ impl Channels {
     pub(super) fn open_sctp(
         &mut self,
         now: Time,
-        channel: ChannelId,
+        channel: StreamId,
         local: IpAddr,
         peer: SocketAddr,
         upper: &mut impl Upper,
@@ -87,8 +86,8 @@ impl Channels {
                 self.work_sctp(now, upper);
             }
             None => {
-                let reason = ChannelClosed::Refused;
-                upper.tell(now, Told::ChannelClosed { channel, reason, unacknowledged: false });
+                let reason = Closed::Refused;
+                upper.tell(now, Report::Closed { channel, reason, unacknowledged: false });
             }
         }
     }
@@ -165,7 +164,7 @@ impl Channels {
         }
     }
 
-    /// Reports events to GIST and queues packets for the driver.
+    /// Reports events and queues packets for the driver.
     fn work_sctp(&mut self, now: Time, upper: &mut impl Upper) {
         while let Some(event) = self.sctp.as_mut().and_then(|side| side.sctp.poll_event()) {
             self.event_sctp(now, event, upper);
@@ -192,36 +191,36 @@ impl Channels {
                 tracing::debug!(channel = number, peer = %remote, "SCTP association accepted");
                 let record = SctpRecord::new(event.association, remote, streams);
                 self.records.insert(number, Record::Sctp(Box::new(record)));
-                let (channel, transport, peer) = (ChannelId(number), Transport::Sctp, remote);
-                upper.tell(now, Told::ChannelAccepted { channel, transport, local, peer, identity: None });
+                let (channel, transport, peer) = (StreamId(number), Transport::Sctp, remote);
+                upper.tell(now, Report::Accepted { channel, transport, local, peer, identity: None });
             }
             (EventKind::Connected { streams, .. }, Some(number)) => {
                 if let Some(Record::Sctp(record)) = self.records.get_mut(&number) {
                     record.streams = streams;
                 }
-                upper.tell(now, Told::ChannelConnected { channel: ChannelId(number), identity: None });
+                upper.tell(now, Report::Connected { channel: StreamId(number), identity: None });
             }
             (EventKind::Message { octets, .. }, Some(number)) => {
-                upper.tell(now, Told::ChannelOctets { channel: ChannelId(number), octets: &octets });
+                upper.tell(now, Report::Octets { channel: StreamId(number), octets: &octets });
             }
             (EventKind::Closed, Some(number)) => {
                 let late = matches!(self.records.get(&number), Some(Record::Sctp(record)) if record.late);
-                self.end_sctp(now, number, ChannelClosed::Orderly, late, upper);
+                self.end_sctp(now, number, Closed::Orderly, late, upper);
             }
             (EventKind::Lost { reason, unsent }, Some(number)) => {
                 let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
                 let why = match reason {
-                    LossReason::Aborted if record.streams == 0 => ChannelClosed::Refused,
-                    LossReason::NoAnswer | LossReason::TimedOut => ChannelClosed::TimedOut,
+                    LossReason::Aborted if record.streams == 0 => Closed::Refused,
+                    LossReason::NoAnswer | LossReason::TimedOut => Closed::TimedOut,
                     LossReason::Aborted
                     | LossReason::Local
                     | LossReason::Restarted
-                    | LossReason::Violation => ChannelClosed::Reset,
+                    | LossReason::Violation => Closed::Reset,
                 };
                 tracing::debug!(channel = number, peer = %record.peer, ?reason, "SCTP association lost");
                 self.end_sctp(now, number, why, unsent > 0, upper);
             }
-            // GIST has closed the channel.
+            // The user has closed the channel.
             (_, None) => {}
         }
     }
@@ -231,7 +230,7 @@ impl Channels {
             side.sctp.abort(record.association);
         }
         tracing::debug!(channel = number, reason = "a message cannot be sent", "SCTP association aborted");
-        self.end_sctp(now, number, ChannelClosed::Reset, true, upper);
+        self.end_sctp(now, number, Closed::Reset, true, upper);
         self.transmit_sctp();
     }
 
@@ -239,12 +238,12 @@ impl Channels {
         &mut self,
         now: Time,
         number: u64,
-        reason: ChannelClosed,
+        reason: Closed,
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
         if self.forget_sctp(number).is_some() {
-            upper.tell(now, Told::ChannelClosed { channel: ChannelId(number), reason, unacknowledged });
+            upper.tell(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }
     }
 
@@ -257,7 +256,7 @@ impl Channels {
         Some(record)
     }
 
-    /// Reports the unsent octets of a channel to GIST if they changed, or if GIST sent [`REPORT_EVERY`] octets since the
+    /// Reports the unsent octets of a channel if they changed, or if the user sent [`REPORT_EVERY`] octets since the
     /// last report.
     fn report_unsent(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
@@ -273,6 +272,6 @@ impl Channels {
         } else {
             side.holding.remove(&entry);
         }
-        upper.tell(now, Told::ChannelDrained { channel: ChannelId(number), unsent });
+        upper.tell(now, Report::Drained { channel: StreamId(number), unsent });
     }
 }

@@ -1,0 +1,279 @@
+//! `[casp]` and the tables below it.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use signalbox_core::{Entry, EntryRequest};
+use signalbox_linux::IoConfig;
+use signalbox_node::casp::{Config, EngineConfig, Mechanism, Transport};
+use signalbox_node::resources::units::Net;
+
+use super::Protocol;
+use super::tls::TlsSection;
+use crate::keys::Keys;
+use crate::kind::{address, choice, duration, flag, list, network, number, per_second, size};
+use crate::openings::open;
+
+pub(super) const MEANING: &str = "CASP (draft-schulzrinne-nsis-casp-01, [casp.md](casp.md)). Without `kernel.intercept` the node takes no Scout Requests of \
+     others, but finds its own next nodes.";
+
+/// What `[casp.tls]` is.
+const TLS_MEANING: &str = "What the transport `\"tls\"` needs, as in `[gist.tls]`. With it the node takes TLS connections at `ports.tls`. The files \
+     are read at the start and by `--check`.";
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Experimental values of the Router Alert with IPv6 (RFC 5350).
+const EXPERIMENTAL: std::ops::RangeInclusive<u16> = 65_503..=65_534;
+
+const TRANSPORTS: &[(&str, Transport)] =
+    &[("tcp", Transport::Tcp), ("tls", Transport::Tls), ("sctp", Transport::Sctp), ("udp", Transport::Udp)];
+
+/// A mechanism of the configuration; `Static` has its address in a key of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Static,
+    Routing,
+    Scout,
+}
+
+const WAYS: &[(&str, Way)] = &[("static", Way::Static), ("routing", Way::Routing), ("scout", Way::Scout)];
+
+/// `[casp]`
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Casp {
+    engine: EngineConfig,
+    discovery: Vec<Way>,
+    towards: Vec<Towards>,
+    sctp: bool,
+    intercept: bool,
+    tls: TlsSection,
+}
+
+/// `[[casp.towards]]`
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Towards {
+    to: Vec<Net>,
+    discovery: Vec<Way>,
+    next: Option<IpAddr>,
+    transport: Option<Transport>,
+}
+
+impl Default for Casp {
+    fn default() -> Self {
+        let engine = EngineConfig::default();
+        let discovery = vec![Way::Routing, Way::Scout];
+        Self {
+            engine,
+            discovery,
+            towards: Vec::new(),
+            sctp: false,
+            intercept: true,
+            tls: TlsSection::default(),
+        }
+    }
+}
+
+impl Towards {
+    fn declare(&mut self, keys: &mut Keys<'_>) {
+        let meaning = "Prefixes: of a flow's destination for `discovery`, of the next node for `transport`.";
+        keys.key("to", &mut self.to, list(network()), meaning);
+        let meaning = "Mechanisms for these destinations, in their order; empty: those of `casp.discovery`.";
+        keys.key("discovery", &mut self.discovery, list(choice(WAYS)), meaning);
+        keys.option(
+            "next",
+            &mut self.next,
+            address(),
+            "none",
+            "The next node of the mechanism `\"static\"`.",
+        );
+        let fits = self.next.is_some() == self.discovery.contains(&Way::Static);
+        keys.check(fits, &["next", "discovery"], "`next` and the mechanism \"static\" belong together");
+        let meaning = "Transport of messages to nodes with these addresses.";
+        keys.option(
+            "transport",
+            &mut self.transport,
+            choice(TRANSPORTS),
+            "that of `casp.transport`",
+            meaning,
+        );
+    }
+
+    fn mechanisms(&self) -> Vec<Mechanism> {
+        let one = |way: &Way| match way {
+            Way::Static => self.next.map(Mechanism::Static),
+            Way::Routing => Some(Mechanism::Routing),
+            Way::Scout => Some(Mechanism::Scout),
+        };
+        self.discovery.iter().filter_map(one).collect()
+    }
+}
+
+impl Casp {
+    fn uses(&self, transport: Transport) -> bool {
+        let mut others = self.towards.iter().filter_map(|towards| towards.transport);
+        self.engine.transport == transport || others.any(|one| one == transport)
+    }
+
+    fn times(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
+        let meaning = "Refresh interval of the sessions of this node. State expires after three of them.";
+        keys.key("refresh", &mut config.refresh, duration(SECOND..=DAY), meaning);
+        let mut longest = Duration::from_secs(config.max_timeout.into());
+        let meaning = "Longest lifetime without refresh that this node grants, in whole seconds.";
+        keys.key("max_lifetime", &mut longest, duration(SECOND..=DAY), meaning);
+        config.max_timeout = u32::try_from(longest.as_secs()).unwrap_or(u32::MAX);
+        let meaning = "Messages of own sessions contain their lifetime. Without it the lifetime is 30 s.";
+        keys.key("send_lifetime", &mut config.send_timeout, flag(), meaning);
+        let meaning = "Refreshes of own sessions make each node of the path discover its next node again.";
+        keys.key("rediscover", &mut config.rediscover, flag(), meaning);
+        let meaning = "How long a client may take to decide about a message, after which it goes on.";
+        keys.key("decision_timeout", &mut config.verdict, duration(Duration::from_millis(10)..=DAY), meaning);
+        let meaning = "How long a connection may take to be established.";
+        keys.key("connect_timeout", &mut config.connect, duration(SECOND..=DAY), meaning);
+        let meaning = "How long a connection is kept without messages.";
+        keys.key("idle_after", &mut config.idle, duration(SECOND..=DAY), meaning);
+    }
+
+    fn ports(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
+        keys.group("ports", |keys| {
+            let port = || number(1..=u16::MAX);
+            keys.key("messages", &mut config.port, port(), "Port of messages over TCP, SCTP and UDP.");
+            keys.key("tls", &mut config.tls_port, port(), "Port of messages over TLS.");
+            keys.key("scout", &mut config.scout_port, port(), "UDP port of scout.");
+        });
+        let [messages, tls, scout] = [config.port, config.tls_port, config.scout_port];
+        let distinct = messages != tls && messages != scout;
+        let names = ["ports.messages", "ports.tls", "ports.scout"];
+        keys.check(distinct, &names, "used twice: write three different ports");
+        let meaning =
+            "Value of the Router Alert of Scout Requests over IPv6, an experimental one [RFC 5350].";
+        keys.key("router_alert_ipv6", &mut config.router_alert_v6, number(EXPERIMENTAL), meaning);
+    }
+
+    fn limits(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
+        let any = || per_second(0..=u32::MAX);
+        let meaning = "Messages of one source over UDP; more are dropped. `\"0/s\"`: no limit.";
+        keys.key("source_rate", &mut config.rate, any(), meaning);
+        let meaning = "Scout Requests of one source that are answered. `\"0/s\"`: no limit.";
+        keys.key("answer_rate", &mut config.answer_rate, any(), meaning);
+        let meaning = "Scout Requests of all sources that are answered. `\"0/s\"`: no limit.";
+        keys.key("total_answer_rate", &mut config.total_answer_rate, any(), meaning);
+        let many = || number(1..=u32::MAX);
+        let meaning = "Most sessions of which this node has state. One with two flows counts twice.";
+        keys.key("max_sessions", &mut config.max_sessions, many(), meaning);
+        keys.key("max_connections", &mut config.max_connections, many(), "Most connections.");
+        keys.key("max_searches", &mut config.max_searches, many(), "Most discoveries at one time.");
+        let meaning = "Octets of messages that wait for a next node or a connection, of all sessions.";
+        keys.key("max_waiting_size", &mut config.max_waiting, size(1..=u32::MAX), meaning);
+        let meaning = "Most messages that wait for the decision of a client.";
+        keys.key("max_held", &mut config.max_held, many(), meaning);
+        let meaning = "Longest message.";
+        keys.key("max_message_size", &mut config.max_message, size(1024..=1 << 24), meaning);
+        let meaning = "Octets that a connection may hold. Further messages to its node are dropped.";
+        keys.key("max_unsent_size", &mut config.max_unsent, size(32 << 10..=usize::MAX), meaning);
+    }
+}
+
+impl Protocol for Casp {
+    fn declare(&mut self, keys: &mut Keys<'_>) {
+        self.times(keys);
+        self.ports(keys);
+        let meaning = "Transport of messages to other nodes. Nodes accept each other's connections over TCP, over TLS with \
+                       `[casp.tls]`, and over SCTP with `sctp`. `\"udp\"`: datagrams for messages of at most 512 octets, \
+                       TCP for others.";
+        keys.key("transport", &mut self.engine.transport, choice(TRANSPORTS), meaning);
+        let meaning = "Nodes may connect by SCTP, which runs in the daemon. GIST cannot use SCTP of the daemon at the same \
+                       time.";
+        keys.key("sctp", &mut self.sctp, flag(), meaning);
+        let meaning = "How the next node towards a destination is found, in this order. `\"routing\"`: the next hop of the \
+                       routing table, if it is one of `neighbors`. `\"scout\"`: a Scout Request, which the first node \
+                       with CASP on the way answers.";
+        let common = &WAYS[1..];
+        keys.key("discovery", &mut self.discovery, list(choice(common)), meaning);
+        keys.check(
+            !self.discovery.is_empty(),
+            &["discovery"],
+            "empty: write one mechanism, such as [\"scout\"]",
+        );
+        let mut neighbours: Vec<IpAddr> = self.engine.neighbours.iter().copied().collect();
+        let meaning = "CASP nodes that are neighbors. Over UDP they need no cookie.";
+        keys.key("neighbors", &mut neighbours, list(address()), meaning);
+        self.engine.neighbours = neighbours.into_iter().collect();
+        for (name, own, meaning) in [
+            ("proxy", &mut self.engine.proxy, "Destinations for which this node is the end of the path."),
+            ("peers", &mut self.engine.peers, "Nodes whose connections are accepted; empty: all."),
+            (
+                "protected",
+                &mut self.engine.protected,
+                "Nodes whose packets are protected by IPsec. Their channels count as secure.",
+            ),
+        ] {
+            let mut nets: Vec<Net> = own.iter().copied().map(Net).collect();
+            keys.key(name, &mut nets, list(network()), meaning);
+            *own = nets.into_iter().map(|net| net.0).collect();
+        }
+        let meaning = "`false`: the kernel forwards Scout Requests of others. `kernel.intercept = false` has the same \
+                       effect for all protocols.";
+        keys.key("intercept", &mut self.intercept, flag(), meaning);
+        let meaning = "An old branch is removed even if the new one crossed a hop without channel security.";
+        keys.key("remove_unsecure", &mut self.engine.remove_unsecure, flag(), meaning);
+        let meaning =
+            "Flows over IPv6 with ports or an SPI are sent and accepted: C-Types 129 and 130 of this suite.";
+        keys.key("private_flows", &mut self.engine.private_flows, flag(), meaning);
+        let meaning = "Errors of this suite are sent to nodes.";
+        keys.key("private_errors", &mut self.engine.private_errors, flag(), meaning);
+        self.limits(keys);
+        let meaning = "Rules for parts of the network; the first one whose prefixes match counts.";
+        keys.array("towards", meaning, &mut self.towards, Default::default, |keys, one| one.declare(keys));
+        keys.table("tls", TLS_MEANING, |keys| self.tls.declare(keys));
+        let fits = !self.uses(Transport::Tls) || self.tls.is_complete();
+        keys.check(
+            fits,
+            &["transport"],
+            "needs keys and certificates: write key_file and others in [casp.tls]",
+        );
+        let fits = !self.uses(Transport::Sctp) || self.sctp;
+        keys.check(fits, &["transport"], "SCTP is switched off: write sctp = true");
+    }
+
+    fn openings(&self, keys: &mut Keys<'_>) {
+        if self.engine.peers.is_empty() && !self.tls.is_complete() {
+            let what = "any node can connect and make state: name the nodes in casp.peers, or use TLS";
+            open(keys, &["casp.peers", "casp", "node.protocols"], what);
+        }
+    }
+
+    fn read_files(&mut self, directory: &Path, keys: &mut Keys<'_>) {
+        self.tls.read("casp.tls", directory, keys);
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.tls.files()
+    }
+
+    fn install(&self, node: &mut signalbox_node::Config) {
+        let mut engine = self.engine.clone();
+        let common = Towards { discovery: self.discovery.clone(), ..Towards::default() };
+        engine.mechanisms = common.mechanisms();
+        for towards in &self.towards {
+            for net in &towards.to {
+                if !towards.discovery.is_empty() {
+                    engine.discovery.push((net.0, towards.mechanisms()));
+                }
+                engine.transports.extend(towards.transport.map(|transport| (net.0, transport)));
+            }
+        }
+        node.casp = Some(Config { engine, channels: self.tls.channels(), sctp: self.sctp });
+    }
+
+    fn adapt(&self, _: &mut IoConfig, entries: &mut [EntryRequest]) {
+        if !self.intercept {
+            let scout = Entry::Udp(self.engine.scout_port);
+            entries.iter_mut().filter(|one| one.entry == scout).for_each(|one| one.intercept = None);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Settings of CASP and of what its connections run over.
+
+use core::time::Duration;
+
+use signalbox_casp::engine::{self, Transport};
+
+use crate::channels::{ChannelConfig, Ports};
+use crate::config::ConfigError;
+
+/// Settings of CASP on a node.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct CaspConfig {
+    /// Settings of the messaging layer. The node sets its list of clients.
+    pub engine: engine::Config,
+    /// Settings of the channels that connections run over. With keys and certificates the node takes TLS connections.
+    pub channels: ChannelConfig,
+    /// Nodes may connect by SCTP.
+    pub sctp: bool,
+}
+
+impl CaspConfig {
+    /// Checks every range. Keys and certificates are read by [`Node::new`](crate::Node::new).
+    pub(super) fn validated(&self) -> Result<(), ConfigError> {
+        self.engine.validated()?;
+        let wrong = |field, problem| Err(engine::ConfigError { field, problem }.into());
+        let mut used = self.engine.transports.iter().map(|(_, one)| *one).chain([self.engine.transport]);
+        if self.channels.tls.is_none() && used.clone().any(|one| one == Transport::Tls) {
+            return wrong("transport", "TLS needs keys and certificates");
+        }
+        if !self.sctp && used.any(|one| one == Transport::Sctp) {
+            return wrong("transport", "SCTP is switched off");
+        }
+        if self.channels.handshake < Duration::from_secs(1) {
+            return wrong("channels.handshake", "less than 1 s");
+        }
+        if self.channels.max_handshakes == 0 {
+            return wrong("channels.max_handshakes", "less than 1");
+        }
+        Ok(())
+    }
+
+    /// The ports at which nodes connect.
+    pub(super) fn ports(&self) -> Ports {
+        Ports {
+            tcp: Some(self.engine.port),
+            tls: self.channels.tls.is_some().then_some(self.engine.tls_port),
+            sctp: self.sctp.then_some(self.engine.port),
+            max_unsent: self.engine.max_unsent,
+            largest: self.engine.max_message as usize,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Many small networks, each from its own seed. Users open, move and close sessions under faults: loss, reordering,
+//! duplication, nodes that restart or fail, route changes. `SIGNALBOX_SEEDS` in the environment is the number of networks;
+//! `SIGNALBOX_SEED` runs one of them alone.
+//!
+//! After the faults, state of each live session stands at every node of its present path within [`REFRESHED`], and each
+//! node's most recent hops are the next and the previous node of the path. After [`HOLD`] more, no node keeps state of a
+//! session that ended, of an address that its initiator left, or beside the path. When all users have left, no state is left.
+
+use core::time::Duration;
+
+use signalbox_sim::seed_from_environment;
+
+use super::world::{REFRESH, Storm, World};
+
+/// Number of seeds, unless the environment variable is set.
+const SEEDS: u64 = 300;
+/// Time from the end of the faults until every session has been refreshed: TCP tries again after a pause that doubles, a
+/// minute at most, and a discovery takes up to 15.5 s.
+const REFRESHED: Duration = Duration::from_secs(80);
+/// Time until state without refreshes has expired at all nodes of a path, one lifetime after the other.
+const HOLD: Duration = Duration::from_secs(6 * 3 * REFRESH.as_secs() + 20);
+
+/// Counts of events in a campaign, so that it cannot pass without any of them.
+#[derive(Debug, Default)]
+struct Met {
+    sessions: u64,
+    moved: u64,
+    expired: u64,
+    torn_down: u64,
+    branches: u64,
+    disconnected: u64,
+}
+
+fn run(seed: u64, storm: Storm, met: &mut Met) {
+    let mut world = World::new(seed, storm);
+    for _ in 0..3 {
+        world.open();
+    }
+    for _ in 0..10 {
+        world.pause();
+        world.trouble();
+        world.whim();
+    }
+    world.pause();
+    world.heal();
+    let mut missing = Some("nothing was judged".to_owned());
+    for _ in 0..REFRESHED.as_secs() {
+        world.sim.run_for(Duration::from_secs(1));
+        missing = world.missing();
+        if missing.is_none() {
+            break;
+        }
+    }
+    if let Some(fault) = missing {
+        panic!("{}", world.says(&fault));
+    }
+    world.sim.run_for(HOLD);
+    if let Some(fault) = world.missing().or_else(|| world.surplus()) {
+        panic!("{}", world.says(&fault));
+    }
+    met.sessions += world.live() as u64;
+    met.moved += world.moved;
+    for node in &world.hosts {
+        let counters = world.sim.engine(*node).and_then(signalbox_node::Node::casp).unwrap().counters();
+        met.expired += counters.expired;
+        met.torn_down += counters.torn_down;
+        met.branches += counters.next_branches + counters.previous_branches;
+        met.disconnected += counters.disconnected;
+    }
+    world.close();
+    world.sim.run_for(HOLD);
+    if let Some(fault) = world.surplus() {
+        panic!("{}", world.says(&fault));
+    }
+}
+
+/// Every third seed, so that tests share the work.
+fn campaign(part: u64, storm: Storm) {
+    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
+    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
+    let mut met = Met::default();
+    if let Some(seed) = alone {
+        if seed % 3 == part {
+            run(seed, storm, &mut met);
+        }
+        return;
+    }
+    let seeds = seeds.unwrap_or(SEEDS);
+    (0..seeds).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm, &mut met));
+    eprintln!("{storm:?}: {met:?}");
+    if seeds >= SEEDS {
+        let Met { sessions, moved, expired, torn_down, branches, disconnected } = met;
+        let idle = [sessions, moved, expired, torn_down, disconnected];
+        assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");
+        assert!(storm != Storm::Routes || branches > 10, "no path changed");
+    }
+}
+
+#[test]
+fn nodes_that_start_anew_leave_what_sessions_hold() {
+    campaign(0, Storm::Restarts);
+}
+
+#[test]
+fn nodes_that_die_leave_what_sessions_hold() {
+    campaign(1, Storm::Crashes);
+}
+
+#[test]
+fn paths_that_change_leave_what_sessions_hold() {
+    campaign(2, Storm::Routes);
+}

@@ -1,0 +1,5 @@
+//! CASP in networks of nodes, routers and plain hosts.
+
+mod campaign;
+mod path;
+mod world;

@@ -1,0 +1,93 @@
+//! The service `Casp`.
+
+use signalbox_api::casp::v1;
+use signalbox_api::casp::v1::casp_server::{Casp, CaspServer};
+use signalbox_api::ping::v1::{PingRequest, PingResponse};
+use signalbox_node::ProtocolId;
+use signalbox_node::casp::Command;
+use signalbox_show::casp as show;
+use tonic::{Request, Response, Status};
+
+use super::{Pings, convert};
+use crate::api::pages::{Range, page, pages};
+use crate::api::{Api, types};
+use crate::requests::Replies;
+
+page!(10: v1::ListSessionsResponse, sessions: v1::Session);
+page!(11: v1::ListPeersResponse, peers: v1::Peer);
+
+/// The service; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct CaspService {
+    api: Api,
+}
+
+/// The generated server with this service.
+pub(crate) fn server(api: &Api) -> CaspServer<CaspService> {
+    CaspServer::new(CaspService { api: api.clone() })
+}
+
+#[tonic::async_trait]
+impl Casp for CaspService {
+    type PingStream = Replies<PingResponse>;
+
+    /// Starts probes, which stop when the stream of their events is dropped.
+    async fn ping(&self, request: Request<PingRequest>) -> Result<Response<Self::PingStream>, Status> {
+        self.api.must_run(ProtocolId::Casp)?;
+        let request = convert::request(request.get_ref())?;
+        let start_us =
+            self.api.handle.query(|view| types::unix_us().saturating_sub(view.now.as_micros())).await?;
+        let opened = self.api.handle.open::<Pings>(Command::Ping(request)).await?;
+        Ok(Response::new(opened.replies(move |event| convert::response(event, start_us))))
+    }
+
+    type ListSessionsStream = Replies<v1::ListSessionsResponse>;
+
+    async fn list_sessions(
+        &self,
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<Self::ListSessionsStream>, Status> {
+        self.api.must_run(ProtocolId::Casp)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from: u32, most| {
+            let mut rows = Vec::new();
+            let next = view.node.casp().and_then(|casp| {
+                casp.walk(from, |row| {
+                    if address.is_none_or(|address| [row.flow.src(), row.flow.dst()].contains(&address)) {
+                        rows.push(show::session(&row, view.now));
+                    }
+                    rows.len() < most
+                })
+            });
+            (rows, next)
+        });
+        list.map(Response::new)
+    }
+
+    type ListPeersStream = Replies<v1::ListPeersResponse>;
+
+    async fn list_peers(
+        &self,
+        request: Request<v1::ListPeersRequest>,
+    ) -> Result<Response<Self::ListPeersStream>, Status> {
+        self.api.must_run(ProtocolId::Casp)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, move |view, from: u32, most| {
+            let mut rows = Vec::new();
+            let next = view.node.casp().and_then(|casp| {
+                casp.walk_peers(from, |row| {
+                    if address.is_none_or(|address| row.address == address) {
+                        rows.push(show::peer(&row, view.now));
+                    }
+                    rows.len() < most
+                })
+            });
+            (rows, next)
+        });
+        list.map(Response::new)
+    }
+}
