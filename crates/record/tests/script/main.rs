@@ -307,7 +307,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (22, said.len() as u64, Time::from_millis(21))
+        (23, said.len() as u64, Time::from_millis(22))
     );
     assert_ne!(run([0; 32]).0, said);
 }
@@ -319,8 +319,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (21, Time::from_millis(20)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 23 })));
+    assert_eq!((replayed.inputs, replayed.end), (22, Time::from_millis(21)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 24 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }
