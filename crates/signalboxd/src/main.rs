@@ -10,7 +10,7 @@
 //!   is what the services share, and those that belong to no protocol.
 //! * [`access`] is what the users of this host may do over the control socket.
 //! * [`metrics`] are the numbers that monitoring systems read.
-//! * [`handover`] is the file that a planned stop leaves to the next start.
+//! * [`mod@handover`] is the file that a planned stop leaves to the next start.
 //! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
 mod access;
