@@ -48,7 +48,7 @@ pub fn unix_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Microseconds since the machine was started, sleep included. All processes see the same clock, and nobody sets it.
+/// Microseconds since the machine was started, sleep included. All processes see the same clock, which is never set.
 #[must_use]
 pub fn since_boot_us() -> u64 {
     sys::time_of(libc::CLOCK_BOOTTIME).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))

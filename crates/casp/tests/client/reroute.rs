@@ -108,7 +108,7 @@ fn strangers_end_nothing() {
     }
     assert_eq!((rig.booked(1), rig.given(1)), (2.0, 2.0));
     assert_eq!(rig.nodes[1].client.counters().strangers, 2);
-    // An Error without R, and a Success, for a number that nobody waits for.
+    // An Error without R, and a Success, for a number that no request has.
     let mut success = QosMessage::new(QosType::SUCCESS, flow(4));
     (success.echo, success.version) = (Some(77), Some(QosVersion::BANDWIDTH));
     let harmless = QosMessage { flags: QosFlags::NONE, echo: Some(77), ..error };

@@ -290,7 +290,7 @@ impl Rig {
         node.held.insert(id, packet);
     }
 
-    /// Takes one output of a node. False: there is none.
+    /// Takes one output of a node. False: no output waits.
     fn drain(&mut self, n: usize) -> bool {
         self.kernel(n);
         let (count, no_route, now) = (self.nodes.len(), self.no_route, self.now);

@@ -339,7 +339,7 @@ impl Rig {
         }
     }
 
-    /// Gives the kernel's answer to the oldest request that waits; false if there is none.
+    /// Gives the kernel's answer to the oldest request that waits; false if no request waits.
     pub(crate) fn answer(&mut self) -> bool {
         let Some(open) = (!self.asked.is_empty()).then(|| self.asked.remove(0)) else { return false };
         let result = self.refusal.map_or(Ok(()), Err);

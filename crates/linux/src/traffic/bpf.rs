@@ -52,7 +52,7 @@ pub(super) struct Program {
     link_header: u32,
     /// `struct signaling`.
     signaling: [u8; 12],
-    /// The end of all reservations, nanoseconds of CLOCK_MONOTONIC; 0: there is none.
+    /// The end of all reservations, nanoseconds of CLOCK_MONOTONIC; 0: no end.
     until: u64,
     most_flows: usize,
     /// The shapes in use for each IP version, the most specific first.

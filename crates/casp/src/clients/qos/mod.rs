@@ -322,7 +322,7 @@ impl QosClient {
         }
     }
 
-    /// Removes a session. `why`: its user is told.
+    /// Removes a session. `why`: its user is informed.
     fn end(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
         self.release_all(key, resources);
         self.wheel.cancel(&mut self.records, key.index());

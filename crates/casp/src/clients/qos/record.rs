@@ -85,7 +85,7 @@ pub(super) struct Own {
     pub(super) waits: Option<u32>,
     /// When the wait ends, or the next refresh is due.
     pub(super) due: Time,
-    /// The user was told that the reservation stands.
+    /// The user was informed that the reservation stands.
     pub(super) told: bool,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct CaspMessage {
     pub(super) error: Option<u32>,
 }
 
-/// Reads a message without Length Header; `None` if it is none.
+/// Reads a message without Length Header; `None` if the octets are no message.
 pub(super) fn read(frame: &Frame, ip: &Ip<'_>, way: Way, octets: &[u8]) -> Option<CaspMessage> {
     let [flags, ttd, hops, kind] = *octets.first_chunk::<4>()?;
     if !(1..=3).contains(&kind) {
