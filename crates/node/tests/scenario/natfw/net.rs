@@ -92,19 +92,39 @@ impl Net {
 
     /// Nodes in a row whose settings a test changes.
     pub(crate) fn with(seed: u64, kinds: &[Kind], change: impl Fn(usize, &mut Config)) -> Self {
-        let mut sim = Sim::new(seed);
-        let mut nodes = Vec::new();
-        for (n, kind) in kinds.iter().enumerate() {
-            let mut config = kind.config();
-            change(n, &mut config);
-            let node = sim
-                .add_engine(format!("n{n}"), move |boot: Boot| Node::new(config.clone(), boot.seed).unwrap());
-            sim.set_drops(node, kind.drops());
-            nodes.push(node);
+        let mut net = Self { sim: Sim::new(seed), nodes: Vec::new(), links: Vec::new(), sent: 0 };
+        for kind in kinds {
+            net.node(*kind, &change);
         }
-        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
-        links.iter().for_each(|link| sim.capture(*link));
-        Self { sim, nodes, links, sent: 0 }
+        net.links = topology::chain(&mut net.sim, &net.nodes, &LinkConfig::default());
+        net.links.iter().for_each(|link| net.sim.capture(*link));
+        net
+    }
+
+    /// Another node, on the way between two nodes of the row. Its first interface leads to the first of them.
+    pub(crate) fn beside(
+        &mut self,
+        kind: Kind,
+        between: [usize; 2],
+        link: &LinkConfig,
+        change: impl Fn(usize, &mut Config),
+    ) {
+        let node = self.node(kind, &change);
+        for other in between {
+            let link = self.sim.link(self.nodes[other], node, link);
+            self.sim.capture(link);
+            self.links.push(link);
+        }
+    }
+
+    fn node(&mut self, kind: Kind, change: &impl Fn(usize, &mut Config)) -> NodeId {
+        let (n, mut config) = (self.nodes.len(), kind.config());
+        change(n, &mut config);
+        let made = move |boot: Boot| Node::new(config.clone(), boot.seed).unwrap();
+        let node = self.sim.add_engine(format!("n{n}"), made);
+        self.sim.set_drops(node, kind.drops());
+        self.nodes.push(node);
+        node
     }
 
     pub(crate) fn address(&self, node: usize, family: Family) -> IpAddr {
