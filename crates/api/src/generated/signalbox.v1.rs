@@ -3338,6 +3338,10 @@ pub struct PinholeOpen {
     /// With `expose`: report the addresses of all NATs.
     #[prost(bool, tag = "11")]
     pub bindings: bool,
+    /// 16 random octets. If a call breaks, a call with the same request and octets within 10 s takes the passage over: it stands
+    /// in the meantime. Absent: the passage ends with its call.
+    #[prost(bytes = "vec", optional, tag = "12")]
+    pub request_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
 impl ::prost::Name for PinholeOpen {
     const NAME: &'static str = "PinholeOpen";
@@ -3409,6 +3413,9 @@ pub struct PinholeStarted {
     pub session_id: ::prost::alloc::vec::Vec<u8>,
     #[prost(message, optional, tag = "3")]
     pub flow: ::core::option::Option<FlowSpec>,
+    /// An earlier call with the same `request_id` was taken over.
+    #[prost(bool, tag = "4")]
+    pub taken_over: bool,
 }
 impl ::prost::Name for PinholeStarted {
     const NAME: &'static str = "PinholeStarted";

@@ -87,6 +87,20 @@ pub(crate) fn octets(text: &str) -> Result<Octets, String> {
     octets.filter(|_| hexadecimal).map(Octets).ok_or("use @FILE, or pairs of hexadecimal digits".to_owned())
 }
 
+/// Octets by which a later call finds a reservation or passage.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestId(pub(crate) [u8; 16]);
+
+/// Parses the hexadecimal digits of a request's octets.
+pub(crate) fn request_id(text: &str) -> Result<RequestId, String> {
+    let octets = octets(text)?;
+    octets
+        .0
+        .try_into()
+        .map(RequestId)
+        .map_err(|_| "use 32 hexadecimal digits, as of `openssl rand -hex 16`".to_owned())
+}
+
 /// Parses priorities: SETUP, or SETUP/DEFENDING.
 pub(crate) fn priority(text: &str) -> Result<v1::Priority, String> {
     let (setup, defending) = text.split_once('/').map_or((text, None), |(one, two)| (one, Some(two)));

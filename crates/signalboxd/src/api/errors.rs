@@ -51,9 +51,9 @@ reasons! {
     Stateless, "STATELESS", FailedPrecondition;
     /// Another application of this node has the NSLPID.
     NslpIdTaken, "NSLP_ID_TAKEN", AlreadyExists;
-    /// Another reservation of the user has the `request_id`.
+    /// Another reservation or passage of the user has the `request_id`.
     RequestIdTaken, "REQUEST_ID_TAKEN", AlreadyExists;
-    /// Another call took the reservation over.
+    /// Another call took the reservation or passage over.
     TakenOver, "TAKEN_OVER", Aborted;
     /// A table of the node has no room.
     TableFull, "TABLE_FULL", ResourceExhausted;

@@ -1,5 +1,6 @@
 //! What the gRPC services of all protocols share. The services of one protocol are in its folder below `protocols`.
 
+pub(crate) mod call;
 pub(crate) mod errors;
 pub(crate) mod held;
 pub(crate) mod node;

@@ -1,8 +1,7 @@
 //! The service `Reservations`: the same calls for every protocol that reserves.
 
-mod call;
+mod held;
 mod policy;
-mod takeover;
 
 use std::net::IpAddr;
 
@@ -10,18 +9,17 @@ use signalbox_api::v1;
 use signalbox_api::v1::reservations_server::{Reservations, ReservationsServer};
 use signalbox_api::v1::reserve_request::Request as ReserveMessage;
 use signalbox_node::resources::view::ReservationView;
-use tonic::transport::server::UdsConnectInfo;
-use tonic::{Extensions, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
+use super::call::{Attached, Place, Takeovers, run, user};
 use super::errors::{Reason, Wrong, must_open, not_running};
 use super::pages::{Portion, Range, page, pages};
 use super::reserver::Reserver;
-use super::{Api, held, types};
+use super::{Api, held as grants, types};
 use crate::protocols::RESERVERS;
 use crate::requests::Replies;
 use crate::view::View;
-use call::Attached;
-use takeover::Takeovers;
+use held::Reservation;
 
 page!(7: v1::ListReservationsResponse, reservations: v1::Reservation);
 
@@ -32,7 +30,7 @@ const ROWS: usize = 64;
 #[derive(Clone)]
 pub(crate) struct ReservationService {
     api: Api,
-    takeovers: Takeovers,
+    takeovers: Takeovers<Reservation>,
 }
 
 /// The generated server with this service.
@@ -62,11 +60,6 @@ impl ReservationService {
     }
 }
 
-/// The user of a call; `None` if the kernel does not give it.
-fn user(extensions: &Extensions) -> Option<u32> {
-    extensions.get::<UdsConnectInfo>()?.peer_cred.map(|peer| peer.uid())
-}
-
 #[tonic::async_trait]
 impl Reservations for ReservationService {
     type ReserveStream = Replies<v1::ReserveResponse>;
@@ -84,18 +77,16 @@ impl Reservations for ReservationService {
         };
         let reserver = self.reserver(open.protocol)?;
         let (attached, replies) = Attached::new(requests);
-        let Some(place) = self.takeovers.place(user, &open)? else {
-            let (started, standing) = reserver.open(&self.api, &open).await?;
-            tokio::spawn(call::run(started, standing, attached, None));
-            return Ok(Response::new(replies));
-        };
-        match place {
-            takeover::Place::Taken(earlier) => earlier.attach(attached).await?,
-            takeover::Place::New(seat) => {
-                let (started, standing) = reserver.open(&self.api, &open).await?;
-                tokio::spawn(call::run(started, standing, attached, Some(seat)));
+        let seat = match self.takeovers.place(user, &open)? {
+            Some(Place::Taken(earlier)) => {
+                earlier.attach(attached).await?;
+                return Ok(Response::new(replies));
             }
-        }
+            Some(Place::New(seat)) => Some(seat),
+            None => None,
+        };
+        let (started, standing) = reserver.open(&self.api, &open).await?;
+        tokio::spawn(run(started, Reservation(standing), attached, seat));
         Ok(Response::new(replies))
     }
 
@@ -129,7 +120,7 @@ impl Reservations for ReservationService {
     ) -> Result<Response<v1::DeleteReservationResponse>, Status> {
         self.must_reserve()?;
         let id = request.into_inner().id;
-        if self.api.handle.delete_reservation(held::grant(&id)?).await? {
+        if self.api.handle.delete_reservation(grants::grant(&id)?).await? {
             return Ok(Response::new(v1::DeleteReservationResponse {}));
         }
         let text =
@@ -172,7 +163,7 @@ fn portion(view: &mut View<'_>, from: u32, most: usize, filter: &Filter) -> Port
     let (node, kernel) = (view.node, &mut *view.kernel);
     let next = node.resources().walk(from, |row| {
         if filter.fits(&row) {
-            rows.push(held::reservation(node, &row, &mut *kernel));
+            rows.push(grants::reservation(node, &row, &mut *kernel));
         }
         rows.len() < most.min(ROWS)
     });

@@ -41,14 +41,6 @@ pub(crate) trait Standing: Send {
     async fn close(self: Box<Self>);
 }
 
-/// Whether no event follows this one.
-pub(crate) const fn is_last(event: &Event) -> bool {
-    match event {
-        Event::Failed(_) | Event::Lost(_) | Event::Released(_) => true,
-        Event::Started(_) | Event::Granted(_) | Event::ChangeRefused(_) | Event::Interrupted(_) => false,
-    }
-}
-
 /// A change that was not granted, with a cause that this node found.
 pub(crate) fn change_refused(cause: v1::Cause, message: &str) -> Event {
     Event::ChangeRefused(v1::Failure {

@@ -16,7 +16,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 
 use super::{Run, subcommands};
-use crate::arguments::values::{ip_protocol, prefix, time};
+use crate::arguments::values::{RequestId, ip_protocol, prefix, request_id, time};
 use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
 use crate::client::{Stop, block_on, wait_until};
 use crate::exit::{Exit, exit_status};
@@ -73,6 +73,10 @@ struct CommonArgs {
     /// With --proxy, the edge also sends the request on.
     #[arg(long, requires = "proxy")]
     extend: bool,
+    /// 16 octets in hexadecimal digits that identify the request. If this command dies, the passage stands 10 s more, and the
+    /// same command takes it over.
+    #[arg(long, value_name = "HEX", value_parser = request_id)]
+    request_id: Option<RequestId>,
     #[command(flatten)]
     lifetime_of_all: HoldArgs,
     #[command(flatten)]
@@ -100,9 +104,11 @@ const OPEN_HELP: &str = concat!(
     "EXAMPLES:\n",
     "  signalbox pinhole open host.example --proto udp --sport 5004 --dport 5004\n",
     "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --hold 2h --json\n",
-    "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --second-port --proxy\n\n",
+    "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --second-port --proxy\n",
+    "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "A NAT on the path needs a source port. The passage is held until Ctrl-C, SIGTERM or the end of --hold, and then closed.\n",
-    "If this command dies, the daemon closes it; if the daemon dies, each node closes it at the end of its lifetime.\n\n",
+    "If this command dies, the daemon closes it, with --request-id after 10 s unless the same command takes it over; if the\n",
+    "daemon dies, each node closes it at the end of its lifetime.\n\n",
     "JSON: docs/schema/open.json.",
 );
 
@@ -202,6 +208,7 @@ impl CommonArgs {
             second_port: self.second_port,
             proxy: self.proxy,
             extend: self.extend,
+            request_id: self.request_id.map(|id| id.0.to_vec()),
             ..v1::PinholeOpen::default()
         }
     }
@@ -252,7 +259,7 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
         if common.output.json {
             json_event(&mut out, &response)?;
         } else {
-            text(&mut out, event)?;
+            text(&mut out, event, granted)?;
             if matches!(event, Event::Granted(_)) {
                 print::held(&mut out, common.lifetime_of_all.hold)?;
             }

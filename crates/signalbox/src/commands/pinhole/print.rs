@@ -10,8 +10,8 @@ use crate::arguments::microseconds;
 use crate::print::style::{Tone, paint};
 use crate::print::{duration, flow, hex, path};
 
-/// Prints an event.
-pub(crate) fn text(out: &mut impl Write, event: &Event) -> io::Result<()> {
+/// Prints an event. `granted`: the passage was granted before.
+pub(crate) fn text(out: &mut impl Write, event: &Event, granted: bool) -> io::Result<()> {
     match event {
         Event::Started(started) => {
             let flow = started.flow.as_ref().map(flow).unwrap_or_default();
@@ -31,7 +31,7 @@ pub(crate) fn text(out: &mut impl Write, event: &Event) -> io::Result<()> {
         Event::Notified(failure) => {
             writeln!(out, "a node reports: {}; asked again", path::failure_text(failure))
         }
-        Event::Failed(failure) => path::failure(out, "refused", failure),
+        Event::Failed(failure) => path::failure(out, if granted { "lost" } else { "refused" }, failure),
         Event::Released(_) => writeln!(out, "closed"),
     }
 }
@@ -62,7 +62,7 @@ mod tests {
             bindings: vec!["10.9.0.1".into()],
         };
         let mut out = Vec::new();
-        text(&mut out, &Event::Granted(granted)).unwrap();
+        text(&mut out, &Event::Granted(granted), false).unwrap();
         held(&mut out, None).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
@@ -71,5 +71,16 @@ mod tests {
             ["  external address: 203.0.113.5 port 40000", "  further NAT: 10.9.0.1", "held until Ctrl-C"]
         );
         assert!(lines[0].starts_with("granted for 42"), "{text}");
+    }
+
+    #[test]
+    fn the_end_of_what_stood_is_a_loss() {
+        let failed =
+            Event::Failed(v1::Failure { message: "session terminated".into(), ..v1::Failure::default() });
+        for (granted, word) in [(false, "refused"), (true, "lost")] {
+            let mut out = Vec::new();
+            text(&mut out, &failed, granted).unwrap();
+            assert!(String::from_utf8(out).unwrap().starts_with(word));
+        }
     }
 }

@@ -17,7 +17,7 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 
 use super::Run;
-use crate::arguments::values::{octets, rate};
+use crate::arguments::values::{RequestId, rate, request_id};
 use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, Signaling, microseconds};
 use crate::client::{answer, block_on};
 use crate::exit::{Exit, exit_status, usage};
@@ -64,19 +64,6 @@ pub(crate) struct ReserveArgs {
     output: OutputArgs,
     #[command(flatten)]
     node: NodeArgs,
-}
-
-/// Octets by which a later call finds a reservation.
-#[derive(Debug, Clone, Copy)]
-struct RequestId([u8; 16]);
-
-fn request_id(text: &str) -> Result<RequestId, String> {
-    let octets = octets(text)?;
-    octets
-        .0
-        .try_into()
-        .map(RequestId)
-        .map_err(|_| "use 32 hexadecimal digits, as of `openssl rand -hex 16`".to_owned())
 }
 
 const HELP: &str = concat!(

@@ -15,6 +15,7 @@ use crate::print::json_event;
 pub(super) struct Passage {
     call: Call,
     json: bool,
+    granted: bool,
     ended: bool,
 }
 
@@ -22,7 +23,7 @@ impl Passage {
     /// Opens the path of the flow. `None`: it was refused, or the command was stopped.
     pub(super) async fn open(arguments: &ReserveArgs, stop: &mut Stop) -> Result<Option<Self>> {
         let call = Call::open(&arguments.node.socket, request(arguments)?).await?;
-        let mut passage = Self { call, json: arguments.output.json, ended: false };
+        let mut passage = Self { call, json: arguments.output.json, granted: false, ended: false };
         loop {
             let event = tokio::select! {
                 event = passage.next() => event?,
@@ -65,9 +66,10 @@ impl Passage {
             if self.json {
                 json_event(&mut out, &response)?;
             } else {
-                text(&mut out, event)?;
+                text(&mut out, event, self.granted)?;
             }
             out.flush()?;
+            self.granted |= matches!(event, Event::Granted(_));
             self.ended = matches!(event, Event::Failed(_) | Event::Released(_));
             return Ok(event.clone());
         }

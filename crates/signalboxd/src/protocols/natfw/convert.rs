@@ -131,6 +131,7 @@ pub(super) fn event(id: u64, event: NatfwEvent) -> Result<Event, Status> {
             id: id.to_string(),
             session_id: types::session_id(session),
             flow: Some(types::flow(&mri)),
+            taken_over: false,
         }),
         NatfwEvent::Granted(granted) => Event::Granted(grant(&granted)),
         NatfwEvent::Notified(code) => Event::Notified(failure(Failure::Code(code))),

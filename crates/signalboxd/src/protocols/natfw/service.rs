@@ -6,16 +6,15 @@ use signalbox_api::v1::open_pinhole_response::Event;
 use signalbox_api::v1::pinholes_server::{Pinholes, PinholesServer};
 use signalbox_node::natfw::{Command as NatfwCommand, NatfwEvent};
 use signalbox_node::{Command, ProtocolId};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Passages, convert};
+use crate::api::call::{Attached, Held, Meaning, Place, Takeovers, run, user};
 use crate::api::errors::{Reason, Wrong, already_open, must_open, stopping};
 use crate::api::pages::{Portion, Range, page, pages};
 use crate::api::{Api, types};
 use crate::clients::EventReader;
-use crate::requests::{LoopHandle, Opened, Replies};
+use crate::requests::{Lease, LoopHandle, Opened, Replies};
 use crate::view::View;
 
 page!(8: v1::ListPinholesResponse, pinholes: v1::Pinhole);
@@ -27,11 +26,12 @@ const ROWS: usize = 64;
 #[derive(Clone)]
 pub(crate) struct PinholeService {
     api: Api,
+    takeovers: Takeovers<Passage>,
 }
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> PinholesServer<PinholeService> {
-    PinholesServer::new(PinholeService { api: api.clone() })
+    PinholesServer::new(PinholeService { api: api.clone(), takeovers: Takeovers::default() })
 }
 
 #[tonic::async_trait]
@@ -43,6 +43,7 @@ impl Pinholes for PinholeService {
         request: Request<Streaming<v1::OpenPinholeRequest>>,
     ) -> Result<Response<Self::OpenPinholeStream>, Status> {
         self.api.must_run(ProtocolId::Natfw)?;
+        let user = user(request.extensions());
         let mut requests = request.into_inner();
         let Some(v1::OpenPinholeRequest { request: Some(OpenMessage::Open(open)) }) =
             requests.message().await?
@@ -54,8 +55,17 @@ impl Pinholes for PinholeService {
             return Err(Wrong::new("open.protocol", "one that opens firewalls: natfw").into());
         }
         let command = convert::request(&open)?;
+        let (attached, replies) = Attached::new(requests);
+        let seat = match self.takeovers.place(user, &open)? {
+            Some(Place::Taken(earlier)) => {
+                earlier.attach(attached).await?;
+                return Ok(Response::new(replies));
+            }
+            Some(Place::New(seat)) => Some(seat),
+            None => None,
+        };
         let Opened { lease, mut events } = self.api.handle.open::<Passages>(command).await?;
-        let first = match events.next().await.ok_or_else(stopping)?? {
+        let started = match events.next().await.ok_or_else(stopping)?? {
             NatfwEvent::Refused(refusal) => return Err(convert::refused(refusal)),
             event @ (NatfwEvent::Started { .. }
             | NatfwEvent::Granted(_)
@@ -63,19 +73,9 @@ impl Pinholes for PinholeService {
             | NatfwEvent::Failed(_)
             | NatfwEvent::Closed) => convert::event(lease.id, event)?,
         };
-        let (out, stream) = mpsc::channel(1);
-        let call = Call { handle: self.api.handle.clone(), id: lease.id, out };
-        tokio::spawn(async move {
-            call.send(Ok(first)).await;
-            tokio::select! {
-                () = call.pass_requests(requests) => {}
-                () = call.pass_events(events) => {}
-                () = call.out.closed() => {}
-            }
-            // The passage is closed when the client reads the end of the call.
-            lease.close().await;
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+        let passage = Passage { handle: self.api.handle.clone(), lease, events };
+        tokio::spawn(run(started, passage, attached, seat));
+        Ok(Response::new(replies))
     }
 
     type ListPinholesStream = Replies<v1::ListPinholesResponse>;
@@ -128,48 +128,72 @@ fn portion(
     (rows.collect(), next)
 }
 
-/// The call of a client whose passage is open.
-struct Call {
+/// A passage, as its call holds it.
+struct Passage {
     handle: LoopHandle,
-    id: u64,
-    out: mpsc::Sender<Result<v1::OpenPinholeResponse, Status>>,
+    lease: Lease,
+    events: EventReader<Passages>,
 }
 
-impl Call {
-    async fn send(&self, event: Result<Event, Status>) {
-        let time_unix_us = types::unix_us();
-        let response = event.map(|event| v1::OpenPinholeResponse { time_unix_us, event: Some(event) });
-        // If the client is gone, the call ends elsewhere.
-        let _ = self.out.send(response).await;
+#[tonic::async_trait]
+impl Held for Passage {
+    const NAME: &'static str = "passage";
+    type Open = v1::PinholeOpen;
+    type Request = v1::OpenPinholeRequest;
+    type Response = v1::OpenPinholeResponse;
+    type Event = Event;
+
+    fn request_id(open: &v1::PinholeOpen) -> Option<&[u8]> {
+        open.request_id.as_deref()
     }
 
-    /// Passes requests to the event loop, until the client is gone or sends a request that cannot be.
-    async fn pass_requests(&self, mut requests: Streaming<v1::OpenPinholeRequest>) {
-        loop {
-            let sent = match requests.message().await {
-                Ok(Some(v1::OpenPinholeRequest { request: Some(OpenMessage::Release(_)) })) => {
-                    self.handle.post(Command::Natfw { id: self.id, command: NatfwCommand::Close }).await
-                }
-                Ok(Some(v1::OpenPinholeRequest { request: Some(OpenMessage::Open(_)) })) => {
-                    Err(already_open("open"))
-                }
-                // A request of a client that is newer than this daemon.
-                Ok(Some(v1::OpenPinholeRequest { request: None })) => Ok(()),
-                // The client has no more requests, and goes on to read events.
-                Ok(None) => std::future::pending().await,
-                Err(_) => return,
-            };
-            if let Err(status) = sent {
-                return self.send(Err(status)).await;
+    /// A passage does not change.
+    fn change(
+        former: &v1::PinholeOpen,
+        open: &v1::PinholeOpen,
+    ) -> Result<Option<v1::OpenPinholeRequest>, ()> {
+        if former == open { Ok(None) } else { Err(()) }
+    }
+
+    fn taken_over(started: Event) -> Event {
+        match started {
+            Event::Started(start) => Event::Started(v1::PinholeStarted { taken_over: true, ..start }),
+            event @ (Event::Granted(_) | Event::Notified(_) | Event::Failed(_) | Event::Released(_)) => event,
+        }
+    }
+
+    fn meaning(event: &Event) -> Meaning {
+        match event {
+            Event::Failed(_) | Event::Released(_) => Meaning::Last,
+            // The request is repeated, and what was granted before stands.
+            Event::Notified(_) => Meaning::Answer,
+            Event::Started(_) | Event::Granted(_) => Meaning::State,
+        }
+    }
+
+    fn response(event: Event) -> v1::OpenPinholeResponse {
+        v1::OpenPinholeResponse { time_unix_us: types::unix_us(), event: Some(event) }
+    }
+
+    async fn next(&mut self) -> Result<Event, Status> {
+        let event = self.events.next().await.ok_or_else(stopping)??;
+        convert::event(self.lease.id, event)
+    }
+
+    async fn ask(&mut self, request: v1::OpenPinholeRequest) -> Result<Option<Event>, Status> {
+        match request.request {
+            Some(OpenMessage::Release(_)) => {
+                let close = Command::Natfw { id: self.lease.id, command: NatfwCommand::Close };
+                self.handle.post(close).await.map(|()| None)
             }
+            Some(OpenMessage::Open(_)) => Err(already_open("open")),
+            // A request of a client that is newer than this daemon.
+            None => Ok(None),
         }
     }
 
-    /// Passes events to the client until there are no more.
-    async fn pass_events(&self, mut events: EventReader<Passages>) {
-        while let Some(event) = events.next().await {
-            self.send(event.and_then(|event| convert::event(self.id, event))).await;
-        }
+    async fn close(self) {
+        self.lease.close().await;
     }
 }
 

@@ -87,6 +87,65 @@ async fn a_passage_lives_as_long_as_its_call() {
     assert_eq!(events.message().await.unwrap(), None);
 }
 
+/// A call with the octets of one that broke gets its passage, which the event loop does not notice.
+#[tokio::test]
+async fn a_broken_call_with_a_request_id_is_taken_over() {
+    let mut rig = Rig::new(NATFW).await;
+    let client = PinholesClient::new(rig.channel.clone());
+    let with_id = || v1::PinholeOpen { request_id: Some(vec![7; 16]), ..open() };
+    let call = |open: v1::PinholeOpen| {
+        let mut client = client.clone();
+        let (requests, stream) = mpsc::channel(2);
+        requests.try_send(message(Request::Open(open))).unwrap();
+        let reply = tokio::spawn(async move { client.open_pinhole(ReceiverStream::new(stream)).await });
+        (requests, reply)
+    };
+    let (requests, first) = call(with_id());
+    let mut opened = rig.open().await;
+    let id = opened.id;
+    opened.done();
+    opened.event(Event::Natfw { id, event: started() });
+    let mut events = first.await.unwrap().unwrap().into_inner();
+    events.message().await.unwrap();
+    let granted = Granted {
+        session: SessionId([7; 16]),
+        lifetime: Duration::from_secs(42),
+        external: None,
+        bindings: Vec::new(),
+    };
+    opened.event(Event::Natfw { id, event: NatfwEvent::Granted(granted) });
+    events.message().await.unwrap();
+    drop((requests, events));
+
+    let (requests, second) = call(with_id());
+    let mut events = second.await.unwrap().unwrap().into_inner();
+    let Some(Report::Started(start)) = events.message().await.unwrap().unwrap().event else {
+        panic!("it has started")
+    };
+    assert!(start.taken_over);
+    let grant = events.message().await.unwrap().unwrap().event;
+    assert!(matches!(grant, Some(Report::Granted(_))), "what stands is read again");
+    assert!(rig.requests.try_recv().is_err(), "the event loop did not notice");
+
+    // Another request cannot have the same octets, and octets of another number are none.
+    for (other, code, why) in [
+        (v1::PinholeOpen { second_port: true, ..with_id() }, Code::AlreadyExists, "REQUEST_ID_TAKEN"),
+        (v1::PinholeOpen { request_id: Some(vec![1]), ..open() }, Code::InvalidArgument, "INVALID_FIELD"),
+    ] {
+        let (_requests, reply) = call(other);
+        let status = reply.await.unwrap().unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), (code, why));
+    }
+
+    // The client that took over closes it.
+    requests.send(message(Request::Release(v1::PinholeRelease {}))).await.unwrap();
+    assert_eq!(rig.command().await.0, Command::Natfw { id, command: natfw::Command::Close });
+    assert_eq!(opened.event(Event::Natfw { id, event: NatfwEvent::Closed }), Delivery::Last);
+    let last = events.message().await.unwrap().unwrap().event;
+    assert_eq!(last, Some(Report::Released(v1::PinholeReleased {})));
+    assert_eq!(rig.closed().await, id);
+}
+
 /// The cause of a failure, for programs, follows from class and code (RFC 5973 §4.2.5).
 #[tokio::test]
 async fn a_failure_has_a_cause_and_the_code_of_the_protocol() {
