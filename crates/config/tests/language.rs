@@ -143,6 +143,8 @@ fn mistakes_have_their_place() {
         ("[control]\nsocket = \"run/x\"\n", "3:10", "absolute"),
         ("[ping]\nnslp_id = 1\n", "3:11", "belongs to another application"),
         ("[qos]\nnslp_id = 32704\n", "3:11", "is ping.nslp_id"),
+        ("[ping]\nnsis_nslp_id = 33\n", "3:16", "32704 to 32767"),
+        ("[ping]\nnsis_nslp_id = 32704\n", "3:16", "an NSLPID of its own"),
         ("[qos]\nrefresh = \"1ms\"\n", "3:11", "1s to 1d"),
         ("[kernel]\nmark = 0\n", "3:8", "0 is out of range"),
         ("[kernel]\nmark = 5\nown_mark = 5\n", "4:12", "the same as kernel.mark"),

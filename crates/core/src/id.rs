@@ -32,6 +32,9 @@ signalbox_wire::code_points! {
         /// Our Ping application: first value of the range for private and experimental use
         /// (RFC 5971 §9), configurable.
         PING = 32704, "Ping";
+        /// The format of the NSIS Ping tool (draft-juchem-nsis-ping-tool-02), which gives no number: a value of the same
+        /// range, configurable.
+        NSIS_PING = 32705, "NSIS Ping";
     }
 }
 

@@ -218,6 +218,12 @@ fn nslp_data(nslp: NslpId, data: &[u8]) -> Value {
             Err(error) => fields["ping_error"] = error.to_string().into(),
         }
     }
+    if nslp == NslpId::NSIS_PING && !data.is_empty() {
+        match ping::nsis::Message::parse(data) {
+            Ok(message) => fields["nsis_ping"] = nsis_ping_message(&message),
+            Err(error) => fields["nsis_ping_error"] = error.to_string().into(),
+        }
+    }
     if nslp == NslpId::QOS && !data.is_empty() {
         match signalbox_qos::wire::Message::parse(data) {
             Ok(message) => fields["qos"] = crate::qos::json(&message),
@@ -254,5 +260,17 @@ fn ping_message(message: &ping::Message<'_>) -> Value {
         "there": records(message.there),
         "back": records(message.back),
         "padding": message.padding.map(<[u8]>::len),
+    })
+}
+
+fn nsis_ping_message(message: &ping::nsis::Message<'_>) -> Value {
+    let object = |object: ping::nsis::Object| json!({ "type": object.kind.0, "name": object.kind.name(), "octets": object.octets });
+    let record = |record: ping::nsis::Record| json!({ "address": record.address.map(|a| a.to_string()), "time_us": record.time_us });
+    json!({
+        "hops": message.hops,
+        "sequence": message.sequence,
+        "octets": message.octets(),
+        "objects": message.objects().map(object).collect::<Vec<_>>(),
+        "records": message.records().map(record).collect::<Vec<_>>(),
     })
 }

@@ -28,10 +28,16 @@ fn line(message: &Message<'_>) -> String {
         parts.push(error.error.to_string());
     }
     if let Some(data) = message.nslp_data {
-        parts.push(match ping::Message::parse(data) {
-            Ok(ping) if header.nslp == NslpId::PING => format!("{} {}", ping.kind, ping.sequence),
-            _ => format!("{} octets of data", data.len()),
-        });
+        let probe = match header.nslp {
+            NslpId::PING => {
+                ping::Message::parse(data).ok().map(|ping| format!("{} {}", ping.kind, ping.sequence))
+            }
+            NslpId::NSIS_PING => {
+                ping::nsis::Message::parse(data).ok().map(|ping| format!("NSIS Ping {}", ping.sequence))
+            }
+            _ => None,
+        };
+        parts.push(probe.unwrap_or_else(|| format!("{} octets of data", data.len())));
     }
     if let Some(object) = &message.mri {
         parts.push(format!("{} {}", object.mri, object.mri.direction()));

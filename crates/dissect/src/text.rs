@@ -178,6 +178,12 @@ fn nslp_data(f: &mut String, nslp: NslpId, data: &[u8]) -> fmt::Result {
             Err(error) => writeln!(f, ", no NATFW NSLP message ({error}): {}", hex(data)),
         };
     }
+    if nslp == NslpId::NSIS_PING && !data.is_empty() {
+        return match ping::nsis::Message::parse(data) {
+            Ok(message) => nsis_ping(f, &message),
+            Err(error) => writeln!(f, ", no message of the NSIS Ping tool ({error}): {}", hex(data)),
+        };
+    }
     if nslp != NslpId::PING || data.is_empty() {
         return writeln!(f, "{}{}", if data.is_empty() { "" } else { ", " }, hex(data));
     }
@@ -196,6 +202,20 @@ fn nslp_data(f: &mut String, nslp: NslpId, data: &[u8]) -> fmt::Result {
         }
     }
     message.padding.map_or(Ok(()), |padding| writeln!(f, "    padding: {} octets", padding.len()))
+}
+
+fn nsis_ping(f: &mut String, message: &ping::nsis::Message<'_>) -> fmt::Result {
+    let (hops, sequence, octets) = (message.hops, message.sequence, message.octets());
+    writeln!(f, "\n    NSIS Ping {sequence}, processed {hops} times, {octets} octets")?;
+    for object in message.objects() {
+        writeln!(f, "    each record has {}: {} octets", object.kind, object.octets)?;
+    }
+    for record in message.records() {
+        let address = record.address.map_or_else(|| "unknown node".to_owned(), |a| a.to_string());
+        let at = record.time_us.map_or_else(|| "unknown time".to_owned(), time);
+        writeln!(f, "    record: {address} at {at}")?;
+    }
+    Ok(())
 }
 
 /// Returns microseconds since 1970 as seconds.

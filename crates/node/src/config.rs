@@ -40,8 +40,8 @@ pub enum ConfigError {
     /// GIST's settings.
     #[error(transparent)]
     Gist(#[from] signalbox_gist::engine::ConfigError),
-    /// Ping's number is another application's.
-    #[error("ping.nslp: {0} belongs to another application; 32704 to 32767 are for private use")]
+    /// A number of Ping is another application's, or both are the same.
+    #[error("ping.nslp: {0} belongs to another application or format; 32704 to 32767 are for private use")]
     PingNslp(NslpId),
     /// QoS's number is another application's.
     #[error("qos.nslp: {0} is another application's; {qos} is registered for QoS", qos = NslpId::QOS)]

@@ -160,6 +160,6 @@ pub mod beacon {
 /// The types of the Ping application that users of this crate need.
 pub mod ping {
     pub use signalbox_ping::engine::{
-        Command, Config, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply,
+        Command, Config, Format, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply,
     };
 }

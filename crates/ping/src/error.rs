@@ -70,3 +70,38 @@ impl DecodeError {
         }
     }
 }
+
+/// Why octets are not a message of the NSIS Ping tool (draft-juchem-nsis-ping-tool-02 §2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NsisDecodeError {
+    /// The message ends inside a field.
+    #[error("{field}: {short}")]
+    Short {
+        /// The field where it ends.
+        field: &'static str,
+        /// The offset, and how many octets are missing.
+        short: Short,
+    },
+    /// An unknown version.
+    #[error("version {found}, known is 1")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// The message is longer than what carries it.
+    #[error("length {found}, but the payload has {payload} octets")]
+    Length {
+        /// The length found.
+        found: u8,
+        /// Octets of the payload.
+        payload: usize,
+    },
+    /// The records are not whole.
+    #[error("{octets} octets of records, not a multiple of {each}")]
+    Records {
+        /// Octets behind the object headers.
+        octets: usize,
+        /// Octets of one record: the sum of the announced lengths.
+        each: usize,
+    },
+}

@@ -102,5 +102,6 @@ fn hop(entry: &Entry) -> ping::Hop {
         received_unix_us: entry.time_us,
         sent_unix_us: entry.time_us,
         ip_hops: None,
+        round_trip_us: None,
     }
 }

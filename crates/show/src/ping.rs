@@ -55,5 +55,6 @@ fn hop(hop: &Hop) -> v1::Hop {
         received_unix_us: hop.received_us,
         sent_unix_us: hop.sent_us,
         ip_hops: Some(hop.ip_distance.into()),
+        round_trip_us: hop.round_trip.map(micros),
     }
 }

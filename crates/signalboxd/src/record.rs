@@ -226,6 +226,7 @@ mod tests {
             }),
             ping: Some(ping::Config {
                 nslp: NslpId(32_705),
+                nsis: Some(NslpId(32_709)),
                 max_pings: 23,
                 max_watched: 24,
                 relay_timeout: us(25),

@@ -17,6 +17,9 @@ pub struct PingRequest {
     /// Padding in each probe, a multiple of 4, at most 16,000.
     #[prost(uint32, tag = "5")]
     pub padding_octets: u32,
+    /// The octets of the probes; absent: ours.
+    #[prost(enumeration = "PingFormat", tag = "6")]
+    pub format: i32,
 }
 impl ::prost::Name for PingRequest {
     const NAME: &'static str = "PingRequest";
@@ -132,6 +135,9 @@ pub struct Hop {
     /// IP hops from the node before it; absent if not known.
     #[prost(uint32, optional, tag = "4")]
     pub ip_hops: ::core::option::Option<u32>,
+    /// From the first to the second visit of the probe, by its own clock; only in the format of the NSIS Ping tool.
+    #[prost(uint64, optional, tag = "5")]
+    pub round_trip_us: ::core::option::Option<u64>,
 }
 impl ::prost::Name for Hop {
     const NAME: &'static str = "Hop";
@@ -182,6 +188,38 @@ impl ::prost::Name for PingDone {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.ping.v1.PingDone".into()
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PingFormat {
+    Unspecified = 0,
+    /// Ours (docs/wire/ping.md).
+    Signalbox = 1,
+    /// That of the NSIS Ping tool (docs/wire/nsis-ping.md): without padding, and complete with up to four nodes after the
+    /// initiator only.
+    Nsis = 2,
+}
+impl PingFormat {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PING_FORMAT_UNSPECIFIED",
+            Self::Signalbox => "PING_FORMAT_SIGNALBOX",
+            Self::Nsis => "PING_FORMAT_NSIS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PING_FORMAT_UNSPECIFIED" => Some(Self::Unspecified),
+            "PING_FORMAT_SIGNALBOX" => Some(Self::Signalbox),
+            "PING_FORMAT_NSIS" => Some(Self::Nsis),
+            _ => None,
+        }
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -86,14 +86,14 @@ impl Composed for Instance {
     type Event = Event;
 
     fn validate(config: &Config) -> Result<(), ConfigError> {
-        if matches!(config.nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW) {
-            return Err(ConfigError::PingNslp(config.nslp));
-        }
-        Ok(())
+        let taken = |nslp: &NslpId| matches!(*nslp, NslpId::NONE | NslpId::QOS | NslpId::NATFW);
+        let nsis_is_ours = config.nsis.filter(|nsis| *nsis == config.nslp);
+        let wrong = [Some(config.nslp), config.nsis].into_iter().flatten().find(taken).or(nsis_is_ours);
+        wrong.map_or(Ok(()), |nslp| Err(ConfigError::PingNslp(nslp)))
     }
 
     fn claims(config: &Config) -> Vec<NslpId> {
-        vec![config.nslp]
+        [Some(config.nslp), config.nsis].into_iter().flatten().collect()
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {

@@ -20,6 +20,7 @@ mod large;
 mod limits;
 mod natfw;
 mod net;
+mod nsis_ping;
 mod qos;
 mod rsvp;
 mod seeds;

@@ -11,6 +11,9 @@ use signalbox_core::NslpId;
 pub struct Config {
     /// The NSLPID of the application. All nodes must have the same.
     pub nslp: NslpId,
+    /// The NSLPID of messages in the format of the NSIS Ping tool (draft-juchem-nsis-ping-tool-02), other than `nslp`: the
+    /// draft gives none, so all nodes must have the same. `None`: the node does not take part in them.
+    pub nsis: Option<NslpId>,
     /// Most pings that this node runs as initiator at one time.
     pub max_pings: u32,
     /// Most messages at one time whose status this node waits for: those that GIST keeps until it has found the next
@@ -30,6 +33,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             nslp: NslpId::PING,
+            nsis: Some(NslpId::NSIS_PING),
             max_pings: 1024,
             max_watched: 1024,
             relay_timeout: Duration::from_secs(3),

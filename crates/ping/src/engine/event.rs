@@ -19,6 +19,19 @@ pub enum Command {
     Stop,
 }
 
+/// The octets of the messages of a ping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Format {
+    /// Ours ([`crate::wire`]).
+    #[default]
+    Signalbox,
+    /// That of the NSIS Ping tool ([`crate::wire::nsis`]). Its length has 8 bits: records of a path with more than four
+    /// nodes after the initiator are not complete. It has no padding.
+    Nsis,
+}
+
 /// A ping that a user wants: messages along the flow from `src` to `dst`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -45,6 +58,9 @@ pub struct PingRequest {
     /// contains the same padding; with other padding the message counts as lost.
     #[cfg_attr(feature = "serde", serde(default))]
     pub padding: u16,
+    /// The octets of its messages.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub format: Format,
     /// Time between two messages, at least [`MIN_INTERVAL`].
     #[cfg_attr(feature = "serde", serde(default = "default_interval"))]
     pub interval: Duration,
@@ -76,6 +92,7 @@ impl PingRequest {
             dst_port: None,
             count: None,
             padding: 0,
+            format: Format::Signalbox,
             interval: default_interval(),
             timeout: default_timeout(),
         }
@@ -148,6 +165,10 @@ pub struct Hop {
     pub sent_us: u64,
     /// Routers without the application between the node before it and this one; 0: no router, or not known.
     pub ip_distance: u8,
+    /// From its record on the way there to that on the way back, by its own clock; zero for the node that sent the message
+    /// back. Only in the format of the NSIS Ping tool, and only if the message had room for both records.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub round_trip: Option<Duration>,
 }
 
 /// The reason why a ping does not run.
@@ -168,6 +189,8 @@ pub enum Refusal {
     Ports,
     /// Padding that is not a multiple of 4 octets, or too long.
     Padding,
+    /// The node does not run the format that the ping wants.
+    Format,
     /// Count is zero, or interval or timeout is shorter than [`MIN_INTERVAL`].
     Timing,
 }
@@ -181,7 +204,12 @@ impl fmt::Display for Refusal {
             Self::NoRoute => "no route to the destination",
             Self::Address => "source and destination must be unicast addresses of the same IP version",
             Self::Ports => "ports need a protocol",
-            Self::Padding => "padding must be a multiple of 4 octets, at most 16000",
+            Self::Padding => {
+                "padding must be a multiple of 4 octets, at most 16000, and the format of the NSIS Ping tool has none"
+            }
+            Self::Format => {
+                "this node does not run the format of the NSIS Ping tool: give it an NSLPID with ping.nsis_nslp_id"
+            }
             Self::Timing => "count must be at least 1, interval and timeout at least 1 ms",
         })
     }

@@ -6,9 +6,11 @@ use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
 
 use super::Ping;
-use super::event::{Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
+use super::event::{Format, Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
 use super::outbox::Origin;
 use super::session::{Probe, Session, flow};
+use super::trace::Trace;
+use crate::wire::nsis::{self, Stamp};
 use crate::wire::{Flags, Message, Records};
 
 impl Ping {
@@ -25,8 +27,12 @@ impl Ping {
         if self.key_of(id).is_some() || self.is_waiting(id) {
             return Err(Refusal::IdInUse);
         }
+        let nslp = match request.format {
+            Format::Signalbox => self.config.nslp,
+            Format::Nsis => self.config.nsis.ok_or(Refusal::Format)?,
+        };
         let session = self.rng.session_id();
-        let record = Session::new(id, session, mri, self.rng.u64(), request, self.now);
+        let record = Session::new(id, session, nslp, mri, self.rng.u64(), request, self.now);
         let key = self.sessions.insert(record).map_err(|_| Refusal::TooMany)?;
         let sessions = &self.sessions;
         let rehash = |index| sessions.get_index(index).map_or(0, |s: &Session| hash(s.session));
@@ -61,11 +67,10 @@ impl Ping {
     pub(super) fn receive_reply(&mut self, received: &RecvMessage<'_>, message: &Message<'_>) -> bool {
         let Some(key) = self.find(received.session) else { return false };
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        let probe =
-            (message.identifier == session.identifier).then(|| session.settle(message.sequence)).flatten();
+        let ours = session.nslp == received.nslp && message.identifier == session.identifier;
+        let probe = ours.then(|| session.settle(message.sequence)).flatten();
         let Some(probe) = probe else {
-            self.counters.unexpected_replies += 1;
-            tracing::debug!(session = %received.session, seq = message.sequence, reason = "no request waits", "reply dropped");
+            self.unexpected(received, message.sequence);
             return true;
         };
         let sent_padding = padding(session.identifier, probe.seq, session.request.padding);
@@ -76,9 +81,6 @@ impl Ping {
             return true;
         }
         let reached_end = message.flags.contains(Flags::END_REACHED);
-        session.state = received.state;
-        session.received = session.received.wrapping_add(u32::from(reached_end));
-        self.counters.probes_answered += 1;
         let truncated =
             message.flags.contains(Flags::THERE_TRUNCATED) || message.flags.contains(Flags::BACK_TRUNCATED);
         let reply = Reply {
@@ -91,10 +93,54 @@ impl Ping {
             truncated,
             padding: session.request.padding,
         };
-        tracing::trace!(session = %received.session, seq = probe.seq, rtt = ?reply.rtt, "reply received");
+        self.report_reply(key, received, reply);
+        true
+    }
+
+    /// Takes a reply in the format of the NSIS Ping tool, if this node started the session. False if it did not.
+    pub(super) fn receive_nsis_reply(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &nsis::Message<'_>,
+    ) -> bool {
+        let Some(key) = self.find(received.session) else { return false };
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let ours = session.nslp == received.nslp;
+        let Some(probe) = ours.then(|| session.settle(message.sequence)).flatten() else {
+            self.unexpected(received, message.sequence);
+            return true;
+        };
+        let trace = Trace::of(message);
+        let reply = Reply {
+            seq: probe.seq,
+            sent_us: probe.sent_us,
+            rtt: self.now.since(probe.sent),
+            // The message has no flag for it: the node where the flow ends writes the flow's destination.
+            reached_end: trace.there.last().is_some_and(|hop| hop.address == session.mri.dst())
+                && trace.turned,
+            hops: trace.there,
+            back: trace.back,
+            truncated: trace.truncated,
+            padding: 0,
+        };
+        self.report_reply(key, received, reply);
+        true
+    }
+
+    /// Counts and reports the answer to a request of this node, whose routing state the next request uses.
+    fn report_reply(&mut self, key: Key, received: &RecvMessage<'_>, reply: Reply) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.state = received.state;
+        session.received = session.received.wrapping_add(u32::from(reply.reached_end));
+        self.counters.probes_answered += 1;
+        tracing::trace!(session = %received.session, seq = reply.seq, rtt = ?reply.rtt, "reply received");
         self.out.event(session.id, PingEvent::Reply(reply));
         self.step(key);
-        true
+    }
+
+    fn unexpected(&mut self, received: &RecvMessage<'_>, seq: u32) {
+        self.counters.unexpected_replies += 1;
+        tracing::debug!(session = %received.session, seq, reason = "no request waits", "reply dropped");
     }
 
     /// Handles the failure of a request that this node started.
@@ -123,20 +169,29 @@ impl Ping {
 
     fn send_probe(&mut self, key: Key, probe: Probe) {
         let Some(session) = self.sessions.get(key) else { return };
-        let padding = padding(session.identifier, probe.seq, session.request.padding);
-        let request = Message::request(probe.seq, session.identifier, probe.sent_us);
-        let message = Message { padding: padding.as_deref(), ..request };
         let origin = Origin::Probe(key, probe.seq);
         let parcel = Parcel {
             state: session.state,
             // The status from GIST must arrive before the timeout of the ping.
             timeout: Some(session.request.timeout / 8 * 7),
-            ..Parcel::new(Vec::new(), self.config.nslp, session.session, session.mri, origin)
+            ..Parcel::new(Vec::new(), session.nslp, session.session, session.mri, origin)
         };
         self.counters.probes_sent += 1;
         tracing::trace!(session = %session.session, seq = probe.seq, "request sent");
         // If the table of messages is full, the request times out.
-        self.out.send(&mut self.counters, parcel, |w| message.encode(None, w));
+        match session.request.format {
+            Format::Signalbox => {
+                let padding = padding(session.identifier, probe.seq, session.request.padding);
+                let request = Message::request(probe.seq, session.identifier, probe.sent_us);
+                let message = Message { padding: padding.as_deref(), ..request };
+                self.out.send(&mut self.counters, parcel, |w| message.encode(None, w));
+            }
+            Format::Nsis => {
+                let message = nsis::Message::request(probe.seq);
+                let own = Stamp { address: session.mri.src(), time_us: probe.sent_us };
+                self.out.send(&mut self.counters, parcel, |w| message.encode(Some(own), w));
+            }
+        }
     }
 
     fn report_lost(&mut self, key: Key, probe: Probe, reason: LostReason) {
@@ -154,7 +209,7 @@ impl Ping {
             session = %session.session, sent = session.sent, received = session.received, "ping ended"
         );
         // GIST then stops the refreshes of this session, and the state on the path expires.
-        self.out.end_session(session.mri, session.session);
+        self.out.end_session(session.nslp, session.mri, session.session);
         self.out.event(session.id, PingEvent::Done { sent: session.sent, received: session.received });
     }
 
@@ -194,6 +249,7 @@ fn hops(records: Records<'_>) -> Vec<Hop> {
         received_us: record.received_us,
         sent_us: record.sent_us(),
         ip_distance: record.ip_distance,
+        round_trip: None,
     };
     records.iter().map(hop).collect()
 }

@@ -5,7 +5,8 @@
 //!
 //! * `initiator` is the node that starts a ping. `session` is the state of one ping, `routes` is the list of pings that
 //!   wait for the route to their destination.
-//! * `relay` is a node on the path.
+//! * `relay` is a node on the path. `nsis` is one for messages of the NSIS Ping tool, and `trace` reads such a message that
+//!   came back.
 //! * `outbox` holds outputs until they are polled, `interfaces` the addresses of this node.
 
 mod config;
@@ -14,23 +15,25 @@ mod event;
 mod initiator;
 mod interfaces;
 mod io;
+mod nsis;
 mod outbox;
 mod relay;
 mod routes;
 mod session;
+mod trace;
 mod view;
 
+use signalbox_core::Time;
 use signalbox_core::index::Index;
 use signalbox_core::metrics::Table;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next, RecvMessage};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{NslpId, Time};
 
 pub use config::Config;
 pub use counters::Counters;
-pub use event::{Command, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply};
+pub use event::{Command, Format, Hop, LostReason, MIN_INTERVAL, PingEvent, PingRequest, Refusal, Reply};
 pub use io::{Input, Output};
 
 use interfaces::Interfaces;
@@ -146,12 +149,6 @@ impl Ping {
         &self.config
     }
 
-    /// The NSLPID of its messages.
-    #[must_use]
-    pub const fn nslp(&self) -> NslpId {
-        self.config.nslp
-    }
-
     /// Takes a message that GIST received (RFC 5971 B.2).
     fn receive(&mut self, message: &RecvMessage<'_>) {
         if let Some(check) = message.check {
@@ -160,7 +157,11 @@ impl Ping {
         if message.data.is_empty() {
             return; // a Query without payload
         }
-        self.receive_data(message);
+        if self.config.nsis == Some(message.nslp) {
+            self.receive_nsis(message);
+        } else {
+            self.receive_data(message);
+        }
     }
 
     /// The time now in microseconds since 1970.

@@ -6,7 +6,7 @@ use signalbox_core::node::RouteQuery;
 use signalbox_core::outbox::{Outbox as Messages, Parcel};
 use signalbox_core::service::{CheckId, MessageHandle, Next, Peering, Request, StateHandle};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId};
 use signalbox_wire::Writer;
 
 use super::config::Config;
@@ -30,7 +30,7 @@ pub(super) enum Origin {
 enum Queued {
     Message(Key),
     Peering(CheckId),
-    Lifetime(Box<(Mri, SessionId)>),
+    Lifetime(Box<(NslpId, Mri, SessionId)>),
     Lookup(Box<(u64, RouteQuery)>),
     Event(u64, Box<PingEvent>),
 }
@@ -80,8 +80,8 @@ impl Outbox {
     }
 
     /// Limits the lifetime of a session's routing state to [`Config::linger`] (RFC 5971 B.5).
-    pub(super) fn end_session(&mut self, mri: Mri, session: SessionId) {
-        self.queue.push_back(Queued::Lifetime(Box::new((mri, session))));
+    pub(super) fn end_session(&mut self, nslp: NslpId, mri: Mri, session: SessionId) {
+        self.queue.push_back(Queued::Lifetime(Box::new((nslp, mri, session))));
     }
 
     pub(super) fn look_up(&mut self, id: u64, query: RouteQuery) {
@@ -122,9 +122,9 @@ impl Outbox {
                 Some(Output::Request(Request::Peering { check, decision: Peering::Accept(None) }))
             }
             Queued::Lifetime(of) => {
-                let (mri, session) = *of;
+                let (nslp, mri, session) = *of;
                 Some(Output::Request(Request::SetStateLifetime {
-                    nslp: config.nslp,
+                    nslp,
                     mri,
                     session: Some(session),
                     lifetime: config.linger,

@@ -61,18 +61,31 @@ impl Ping {
         list: List,
         origin: Origin,
     ) -> bool {
-        if received.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(session = %received.session, reason = "GIST hop count is 0", "message dropped");
+        if self.has_no_hops(received) {
             return false;
         }
         let address = self.interfaces.on(received.ifindex, received.mri.dst());
         let record = self.record(received, address);
+        let parcel = self.onward_by_hop(received, origin);
+        tracing::trace!(session = %received.session, seq = message.sequence, "message forwarded");
+        self.out.send(&mut self.counters, parcel, |w| message.encode(Some((list, record)), w))
+    }
+
+    /// Whether GIST forbids to send a message on. It is counted then.
+    pub(super) fn has_no_hops(&mut self, received: &RecvMessage<'_>) -> bool {
+        if received.hops == 0 {
+            self.counters.hop_limit += 1;
+            tracing::debug!(session = %received.session, reason = "GIST hop count is 0", "message dropped");
+        }
+        received.hops == 0
+    }
+
+    /// A message for the next node of the direction of `received`, which uses one of its hops.
+    pub(super) fn onward_by_hop(&self, received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
         let mut parcel = onward(received, origin);
         parcel.hops = Some(received.hops);
         parcel.timeout = Some(self.config.relay_timeout);
-        tracing::trace!(session = %received.session, seq = message.sequence, "message forwarded");
-        self.out.send(&mut self.counters, parcel, |w| message.encode(Some((list, record)), w))
+        parcel
     }
 
     /// Answers a request that has reached the end of its flow.
@@ -91,6 +104,7 @@ impl Ping {
     pub(super) fn not_sent(&mut self, parcel: Parcel<Origin>, error: SendError) {
         match parcel.purpose {
             Origin::Probe(key, seq) => self.probe_not_sent(key, seq, error),
+            Origin::Request(back) if self.config.nsis == Some(parcel.nslp) => self.turn_nsis(back, &parcel),
             Origin::Request(back) => {
                 let flag = match error {
                     SendError::NoNextNode => Flags::NO_NEXT_NODE,
@@ -130,7 +144,7 @@ impl Ping {
 }
 
 /// A message for the peer beyond this node, with the session and flow of `received`.
-fn onward(received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
+pub(super) fn onward(received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
     let mut parcel = Parcel::new(Vec::new(), received.nslp, received.session, received.mri, origin);
     parcel.state = received.state;
     parcel

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::service::StateHandle;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Mri, SessionId, Time};
+use signalbox_core::{Mri, NslpId, SessionId, Time};
 
-use super::event::{MIN_INTERVAL, PingRequest, Refusal};
+use super::event::{Format, MIN_INTERVAL, PingRequest, Refusal};
 use crate::wire::MAX_PADDING;
 
 /// Most requests of one ping without reply at one time. The next request waits until one of them is answered or lost.
@@ -27,6 +27,8 @@ pub(super) struct Session {
     /// The user's identifier of the ping.
     pub(super) id: u64,
     pub(super) session: SessionId,
+    /// The NSLPID of its messages, which follows from the format.
+    pub(super) nslp: NslpId,
     pub(super) mri: Mri,
     pub(super) identifier: u64,
     pub(super) request: PingRequest,
@@ -49,6 +51,7 @@ impl Session {
     pub(super) fn new(
         id: u64,
         session: SessionId,
+        nslp: NslpId,
         mri: Mri,
         identifier: u64,
         request: PingRequest,
@@ -57,6 +60,7 @@ impl Session {
         Self {
             id,
             session,
+            nslp,
             mri,
             identifier,
             request,
@@ -128,7 +132,11 @@ pub(super) fn flow(request: &PingRequest) -> Result<Mri, Refusal> {
     if request.protocol.is_none() && (request.src_port.is_some() || request.dst_port.is_some()) {
         return Err(Refusal::Ports);
     }
-    if usize::from(request.padding) > MAX_PADDING || !request.padding.is_multiple_of(4) {
+    let most = match request.format {
+        Format::Signalbox => MAX_PADDING,
+        Format::Nsis => 0,
+    };
+    if usize::from(request.padding) > most || !request.padding.is_multiple_of(4) {
         return Err(Refusal::Padding);
     }
     if request.count == Some(0) || request.interval < MIN_INTERVAL || request.timeout < MIN_INTERVAL {

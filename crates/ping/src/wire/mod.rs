@@ -3,8 +3,11 @@
 //! One message travels from the initiator to the end of the flow and back. It starts with 24 octets. Every node
 //! that has the application appends one [`Record`]. [`Message`] is a view of received octets; it is encoded with one
 //! additional record, so that a node on the path copies the octets once and allocates nothing.
+//!
+//! [`nsis`] is the format of another tool.
 
 mod message;
+pub mod nsis;
 mod record;
 
 pub use crate::error::DecodeError;

@@ -1,6 +1,7 @@
 //! The application against a scripted GIST.
 
 mod initiator;
+mod nsis;
 mod relay;
 mod rig;
 mod routes;

@@ -32,12 +32,14 @@ pub(crate) enum Out {
 /// A message that Ping sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sent {
+    pub(crate) nslp: NslpId,
     pub(crate) data: Vec<u8>,
     pub(crate) handle: Option<MessageHandle>,
     pub(crate) session: SessionId,
     pub(crate) mri: Mri,
     pub(crate) state: Option<StateHandle>,
     pub(crate) hops: Option<u8>,
+    pub(crate) attributes: TransferAttributes,
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -82,15 +84,16 @@ impl Rig {
                 Output::RouteLookup { id, query } => Out::Lookup(id, query),
                 Output::Event { id, event } => Out::Event(id, event),
                 Output::Request(Request::SendMessage(m)) => {
-                    assert_eq!(m.nslp, NslpId::PING);
                     assert_eq!(m.data.len() % 4, 0);
                     Out::Send(Sent {
+                        nslp: m.nslp,
                         data: m.data.to_vec(),
                         handle: m.handle,
                         session: m.session,
                         mri: m.mri,
                         state: m.state,
                         hops: m.hops,
+                        attributes: m.attributes,
                         timeout: m.timeout,
                     })
                 }
@@ -127,7 +130,7 @@ impl Rig {
 
     pub(crate) fn status(&mut self, sent: &Sent, status: MessageStatus) -> Vec<Out> {
         let handle = sent.handle.unwrap();
-        let nslp = NslpId::PING;
+        let nslp = sent.nslp;
         self.input(Input::Indication(Indication::MessageStatus {
             nslp,
             handle,

@@ -3,4 +3,5 @@
 
 mod corpus;
 mod damaged;
+mod nsis;
 mod vectors;

@@ -21,6 +21,12 @@ pub(super) const FIELDS: &[Field<Message>] = &[
         meaning: "session identifier, hexadecimal",
         get: |m| Some(hex(&m.session?).into()),
     },
+    Field {
+        name: "nslpid",
+        meaning: "number of the signaling application",
+        // The common header has it behind version, hop count and length (RFC 5971 A.1).
+        get: |m| Some(u16_at(&m.octets, 4)?.into()),
+    },
     Field { name: "hops", meaning: "GIST hop count", get: |m| Some(m.hops.into()) },
     Field { name: "c", meaning: "C-flag", get: |m| Some(m.c_flag.into()) },
     Field {

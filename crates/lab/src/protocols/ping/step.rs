@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use signalbox_api::ping::v1::{PingResponse, ping_response};
 use signalbox_core::Random;
-use signalbox_node::ping::{self, PingRequest};
+use signalbox_node::ping::{self, Format, PingRequest};
 use signalbox_node::{Command, Event};
 use signalbox_show::ping as show;
 use signalbox_units::Span;
@@ -52,6 +52,8 @@ pub(crate) struct Ping {
     within: Span,
     #[serde(default = "no_octets")]
     size: Spanned<u16>,
+    #[serde(default)]
+    format: Format,
     #[serde(default)]
     background: bool,
 }
@@ -130,6 +132,7 @@ impl Step for Ping {
         key("spread", "time", "the sessions start at random within this time").or("\"0ms\""),
         key("within", "time", "all sessions have to end within this time").or("\"30s\""),
         key("size", "octets", "padding of each probe, a multiple of 4 up to 16000").or("0"),
+        key("format", "`signalbox` or `nsis`", "octets of the probes").or("\"signalbox\""),
         key(
             "background",
             "boolean",
@@ -144,6 +147,9 @@ impl Step for Ping {
         if *self.size.as_ref() > SIZE_MAX || !self.size.as_ref().is_multiple_of(4) {
             let what = format!("`size` is a multiple of 4 between 0 and {SIZE_MAX}");
             return Err(Mistake::new(self.size.span(), what));
+        }
+        if self.format == Format::Nsis && *self.size.as_ref() > 0 {
+            return Err(Mistake::new(self.size.span(), "the format `nsis` has no padding: leave `size` out"));
         }
         if (1..=SESSIONS_MAX).contains(self.sessions.as_ref()) {
             return Ok(());
@@ -164,6 +170,7 @@ impl Step for Ping {
                 count: Some(self.count),
                 interval: self.interval.0,
                 padding: *self.size.as_ref(),
+                format: self.format,
                 ..PingRequest::to(destination)
             };
             let command = |id| Command::Ping { id, command: ping::Command::Start(request) };
@@ -185,8 +192,9 @@ impl Step for Ping {
         let sessions = *self.sessions.as_ref();
         let (name, far) = (self.from.as_ref(), self.to.as_ref());
         run.progress(&format!("{sessions} Ping session(s) from {name} to {far}"));
-        let (count, interval, size) = (self.count, self.interval.0, *self.size.as_ref());
-        let order = Order { id: id.to_owned(), from, to, destination, count, interval, size };
+        let (count, interval) = (self.count, self.interval.0);
+        let (size, format) = (*self.size.as_ref(), self.format);
+        let order = Order { id: id.to_owned(), from, to, destination, count, interval, size, format };
         let deadline = Instant::now() + self.within.0;
         let mut pings = Pings::new();
         let begin = Instant::now();
@@ -316,6 +324,7 @@ struct Order {
     interval: Duration,
     /// Octets of padding.
     size: u16,
+    format: Format,
 }
 
 impl Pings {
@@ -333,10 +342,13 @@ impl Pings {
             .arg(order.destination.to_string())
             .args(["--count", &order.count.to_string()])
             .args(["--interval", &format!("{}us", order.interval.as_micros())])
-            .args(["--size", &order.size.to_string()])
             .arg("--json")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        match order.format {
+            Format::Signalbox => command.args(["--size", &order.size.to_string()]),
+            Format::Nsis => command.args(["--format", "nsis"]),
+        };
         let namespace = kernel::namespace(&node.namespace)?;
         let mut child = namespace.spawn(&mut command).context("cannot start the ping command")?;
         let number = self.runs.len();

@@ -28,6 +28,15 @@ enum Carrier {
     Casp,
 }
 
+/// The octets of the probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Ours: any length of path that fits, both times of each node, padding.
+    Signalbox,
+    /// That of the NSIS Ping tool, for nodes with other implementations: complete up to four nodes after this one.
+    Nsis,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct PingArgs {
@@ -48,6 +57,9 @@ pub(crate) struct PingArgs {
     /// Octets of padding in each probe, a multiple of 4; the reply must bring them back unchanged.
     #[arg(short = 's', long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=16_000))]
     size: u16,
+    /// Octets of the probes over GIST.
+    #[arg(long, value_enum, default_value = "signalbox", conflicts_with_all = ["size"])]
+    format: Format,
     #[command(flatten)]
     flow: FlowArgs,
     #[command(flatten)]
@@ -63,9 +75,11 @@ const HELP: &str = concat!(
     "  signalbox ping host.example --count 5 --interval 200ms\n",
     "  signalbox ping 192.0.2.9 --size 15000 --count 4\n",
     "  signalbox ping 192.0.2.9 --signaling casp\n",
+    "  signalbox ping 192.0.2.9 --format nsis\n",
     "  signalbox ping 192.0.2.9 --proto udp --dport 5004 --count 1 --json\n\n",
     "Every node of the path that runs the Ping application shows as a hop. The time beside a hop is from the\n",
     "node before it, by the two nodes' own clocks, and is as exact as they agree.\n\n",
+    "With --format nsis the times are round trips instead: for a node from its first to its second visit, by its clock.\n\n",
     "Probes with --size above some 300 octets need messaging associations between all nodes of the path.\n\n",
     "JSON: docs/schema/ping.json. The last line has the type done.",
 );
@@ -86,6 +100,11 @@ async fn ping(arguments: &PingArgs) -> Result<Exit> {
         interval_us: Some(microseconds(arguments.interval)),
         timeout_us: Some(microseconds(arguments.timeout)),
         padding_octets: arguments.size.into(),
+        format: match (arguments.signaling, arguments.format) {
+            (Carrier::Casp, Format::Signalbox) => v1::PingFormat::Unspecified.into(),
+            (Carrier::Gist, Format::Signalbox) => v1::PingFormat::Signalbox.into(),
+            (Carrier::Gist | Carrier::Casp, Format::Nsis) => v1::PingFormat::Nsis.into(),
+        },
     };
     let mut stop = Stop::new(None)?;
     let channel = client::channel(&arguments.node.socket).await?;
@@ -200,7 +219,8 @@ mod tests {
         assert_eq!(ping.interval, Duration::from_millis(250));
         assert_eq!(ping.timeout, Duration::from_millis(1500));
         assert_eq!((ping.flow.ip_protocol, ping.flow.destination_port), (Some(17), Some(9)));
-        assert_eq!(ping.signaling, Carrier::Gist);
+        assert_eq!((ping.signaling, ping.format), (Carrier::Gist, Format::Signalbox));
+        assert_eq!(parse("192.0.2.9 --format nsis").unwrap().format, Format::Nsis);
         assert_eq!(parse("2001:db8::1 --proto 132 --signaling casp").unwrap().signaling, Carrier::Casp);
     }
 
@@ -214,6 +234,7 @@ mod tests {
             ("192.0.2.9 --proto sctpp", "tcp, udp"),
             ("192.0.2.9 --proto 300", "0 to 255"),
             ("192.0.2.9 --size 20000", "16000"),
+            ("192.0.2.9 --size 8 --format nsis", "cannot be used with"),
             ("", "DESTINATION"),
         ] {
             let error = parse(line).unwrap_err();

@@ -27,6 +27,9 @@ pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
     if request.padding_octets != 0 {
         return Err(Wrong::new("padding_octets", "probes of CASP have none: leave it out"));
     }
+    if request.format() != v1::PingFormat::Unspecified {
+        return Err(Wrong::new("format", "it is one of Ping over GIST: leave it out"));
+    }
     let time = |value: Option<u64>| value.map_or(DEFAULT, Duration::from_micros);
     Ok(PingRequest {
         src,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use signalbox_api::ping::v1;
-use signalbox_node::ping::{PingEvent, PingRequest, Refusal};
+use signalbox_node::ping::{Format, PingEvent, PingRequest, Refusal};
 use signalbox_show::ping as show;
 use tonic::Status;
 
@@ -24,6 +24,11 @@ pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
             return Err(Wrong::new(format!("flow.{name}"), "a ping has none"));
         }
     }
+    let format = match v1::PingFormat::try_from(request.format) {
+        Ok(v1::PingFormat::Unspecified | v1::PingFormat::Signalbox) => Format::Signalbox,
+        Ok(v1::PingFormat::Nsis) => Format::Nsis,
+        Err(_) => return Err(Wrong::new("format", "no format that this daemon knows")),
+    };
     let time = |value: Option<u64>| value.map_or(DEFAULT, Duration::from_micros);
     Ok(PingRequest {
         src,
@@ -33,6 +38,7 @@ pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
         count: request.count,
         interval: time(request.interval_us),
         timeout: time(request.timeout_us),
+        format,
         padding: types::number("padding_octets", request.padding_octets, 0, 16_000)?,
         ..PingRequest::to(dst)
     })
@@ -48,6 +54,7 @@ fn refused(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Address | Refusal::Ports => Wrong::new("flow", refusal).into(),
         Refusal::Padding => Wrong::new("padding_octets", refusal).into(),
+        Refusal::Format => Wrong::new("format", refusal).into(),
         Refusal::Timing => Wrong::new("count", refusal).into(),
         Refusal::TooMany => Reason::TableFull.status(refusal),
         Refusal::NoRoute => Reason::NoRoute.status(refusal),

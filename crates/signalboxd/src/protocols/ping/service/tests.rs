@@ -107,6 +107,7 @@ async fn wrong_requests_do_not_reach_the_loop() {
         (with(|flow| flow.dscp = Some(7)), "flow.dscp"),
         (with(|flow| flow.source_port = Some(7)), "flow.source_port"),
         (v1::PingRequest { padding_octets: 16_001, ..ping_to("192.0.2.9") }, "padding_octets"),
+        (v1::PingRequest { format: 99, ..ping_to("192.0.2.9") }, "format"),
         (v1::PingRequest::default(), "flow"),
     ] {
         let status = client.ping(request).await.unwrap_err();
