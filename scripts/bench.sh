@@ -9,5 +9,7 @@ say "the engine in memory"
 "$bin/signalbox" bench engine gist
 say "RSVP in memory"
 "$bin/signalbox" bench engine rsvp
+say "the share of each routine"
+"$bin/signalbox" bench profile
 say "a node on the wire, and a bare forwarder"
 "$bin/signalbox" bench forward gist

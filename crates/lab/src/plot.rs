@@ -17,7 +17,7 @@ const PANEL: f64 = 130.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 62.0;
 const GAP: f64 = 34.0;
-const COLOURS: [&str; 4] = ["#0b6fb8", "#c2570c", "#2f8f4e", "#7a4fa3"];
+pub(crate) const COLOURS: [&str; 4] = ["#0b6fb8", "#c2570c", "#2f8f4e", "#7a4fa3"];
 /// The number of intervals between the ticks of an axis, at most.
 const INTERVALS: f64 = 4.0;
 const INTERVALS_OF_TIME: f64 = 10.0;
@@ -172,7 +172,7 @@ fn pieces(points: &[(Duration, Option<f64>)]) -> Vec<Vec<(Duration, f64)>> {
 }
 
 /// Returns round ticks from 0 to at most `most`, in steps of 1, 2 or 5 times a power of ten.
-fn ticks(most: f64, intervals: f64) -> Vec<f64> {
+pub(crate) fn ticks(most: f64, intervals: f64) -> Vec<f64> {
     if most <= 0.0 {
         return vec![0.0];
     }
@@ -190,7 +190,7 @@ const fn to_f64(number: usize) -> f64 {
     number as f64
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

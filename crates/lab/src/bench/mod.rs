@@ -5,12 +5,18 @@
 mod boomerang;
 mod engine;
 mod forward;
+mod growth;
+mod instructions;
+mod list;
 mod machine;
 mod natfw;
+mod profile;
+mod row;
 mod rsvp;
 mod runs;
 
 use forward::{boomerang as boomerang_forward, rsvp as rsvp_forward};
+use row::{casp, qos};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -22,19 +28,31 @@ pub use engine::EngineArgs;
 pub use forward::ForwardArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
+pub use growth::GrowthArgs;
+pub use instructions::InstructionsArgs;
+pub use list::ListArgs;
 pub use natfw::NatfwArgs;
+pub use profile::ProfileArgs;
+pub use row::RowArgs;
 pub use rsvp::RsvpArgs;
+pub use runs::Repeats;
 
 /// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
-/// module and its options.
+/// module and its options. What is not about one protocol stands alone.
 macro_rules! benchmarks {
-    ($( $(#[doc = $what:literal])+ $group:ident as $set:ident {
-        $( $(#[doc = $about:literal])+ $name:ident => $module:ident::$options:ident, )*
-    } )*) => {
+    (
+        $( $(#[doc = $what:literal])+ $group:ident as $set:ident {
+            $( $(#[doc = $about:literal])+ $name:ident => $module:ident::$options:ident, )*
+        } )*
+        alone {
+            $( $(#[doc = $text:literal])+ $alone:ident => $place:ident::$settings:ident, )*
+        }
+    ) => {
         /// What can be measured.
         #[derive(Debug, Clone, Subcommand)]
         pub enum BenchCommand {
             $( $(#[doc = $what])+ #[command(subcommand)] $group($set), )*
+            $( $(#[doc = $text])+ $alone($settings), )*
         }
 
         $(
@@ -52,6 +70,7 @@ macro_rules! benchmarks {
         pub fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
             match command {
                 $( $( BenchCommand::$group($set::$name(options)) => $module::run(&options)?, )* )*
+                $( BenchCommand::$alone(options) => return $place::run(&options), )*
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -69,6 +88,10 @@ benchmarks! {
         Boomerang => boomerang::BoomerangArgs,
         /// A NAT that runs the NATFW application: time per CREATE, RESPONSE and refresh, memory per session.
         Natfw => natfw::NatfwArgs,
+        /// A router with GIST and the QoS application: time per set-up, refresh period and release.
+        Qos => qos::RowArgs,
+        /// A router with CASP: time per set-up, refresh period and release of a client's session.
+        Casp => casp::RowArgs,
     }
     /// A node on real sockets between two namespaces.
     Forward as ForwardCommand {
@@ -78,6 +101,16 @@ benchmarks! {
         Rsvp => rsvp_forward::RsvpForwardArgs,
         /// Boomerang refreshes per second, and the same Echoes through a bare forwarder in its place.
         Boomerang => boomerang_forward::BoomerangForwardArgs,
+    }
+    alone {
+        /// How the time of a message and the memory of a session grow with the number of sessions, with plots.
+        Growth => growth::GrowthArgs,
+        /// The instructions of fixed workloads, which repeat where times do not; compared with a record on demand.
+        Instructions => instructions::InstructionsArgs,
+        /// The share of each routine in the instructions of a message, for each engine.
+        Profile => profile::ProfileArgs,
+        /// The benchmarks, with a line about each.
+        List => list::ListArgs,
     }
 }
 
@@ -119,6 +152,13 @@ impl std::fmt::Display for Goal {
 /// Rounds to three digits after the point; no measurement here is more exact.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
+}
+
+/// Returns the middle one of the values, in order.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// Prints a text. A reader that went away is no error.

@@ -5,9 +5,21 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{Goal, machine, print, rounded};
+use super::{Goal, machine, median, print, rounded};
+
+/// Options of every benchmark of an engine.
+#[derive(Debug, Clone, Args)]
+pub struct Repeats {
+    /// How often to repeat with each number of sessions; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// A figure of each run.
 pub(super) struct Column {
@@ -64,28 +76,47 @@ pub(super) struct Bench<'a> {
     pub(super) limits: &'static [Limit],
     /// Further options, which runs in other processes get as well.
     pub(super) options: &'a [(&'static str, u32)],
-    pub(super) json: bool,
+    pub(super) repeats: &'a Repeats,
 }
 
-/// One number of sessions, and the figures in the order of the columns.
+/// One number of sessions.
 struct Run {
     sessions: u32,
-    figures: Vec<f64>,
+    /// The figures in the order of the columns, those of all repetitions, the least first.
+    figures: Vec<Vec<f64>>,
+}
+
+impl Run {
+    fn medians(&self) -> Vec<f64> {
+        self.figures.iter().map(|all| median(all.iter().copied())).collect()
+    }
+
+    /// Returns the least and the largest value of each figure.
+    fn spread(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.figures
+            .iter()
+            .map(|all| (all.first().copied().unwrap_or_default(), all.last().copied().unwrap_or_default()))
+    }
 }
 
 impl Bench<'_> {
     /// Measures with each number of sessions and prints the result.
     pub(super) fn run(&self, sessions: &[u32], measure: impl Fn(u32) -> Result<Vec<f64>>) -> Result<()> {
+        let watch = machine::Watch::start();
         let runs = match sessions {
-            [sessions] => vec![Run { sessions: *sessions, figures: measure(*sessions)? }],
+            [sessions] if self.repeats.runs == 1 => {
+                let figures = measure(*sessions)?.into_iter().map(|figure| vec![figure]).collect();
+                vec![Run { sessions: *sessions, figures }]
+            }
             // A process of its own for each number: memory given back by one run would hide what the next takes.
-            many => many.iter().map(|sessions| self.in_child(*sessions)).collect::<Result<_>>()?,
+            many => many.iter().map(|sessions| self.repeated(*sessions)).collect::<Result<_>>()?,
         };
         let goals = self.goals(&runs);
-        if self.json {
+        if self.repeats.json {
             let mut report = json!({
                 "bench": self.name,
-                "machine": machine::describe(),
+                "machine": watch.describe(),
+                "repeated": self.repeats.runs,
                 "runs": runs.iter().map(|run| self.to_json(run)).collect::<Vec<_>>(),
                 "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
             });
@@ -94,15 +125,33 @@ impl Bench<'_> {
             }
             print(&report.to_string());
         } else {
-            print(&self.table(&runs, &goals)?);
+            print(&self.table(&watch, &runs, &goals)?);
         }
         Ok(())
     }
 
-    fn in_child(&self, sessions: u32) -> Result<Run> {
+    fn repeated(&self, sessions: u32) -> Result<Run> {
+        let mut figures = vec![Vec::new(); self.columns.len()];
+        for _ in 0..self.repeats.runs {
+            for (all, figure) in figures.iter_mut().zip(self.in_child(sessions)?) {
+                all.push(figure);
+            }
+        }
+        for all in &mut figures {
+            all.sort_by(f64::total_cmp);
+        }
+        Ok(Run { sessions, figures })
+    }
+
+    fn in_child(&self, sessions: u32) -> Result<Vec<f64>> {
         let program = std::env::current_exe().context("cannot find the own program")?;
         let mut command = Command::new(program);
-        command.arg("bench").args(self.command).args(["--json", "--sessions", &sessions.to_string()]);
+        command.arg("bench").args(self.command).args([
+            "--json",
+            "--runs=1",
+            "--sessions",
+            &sessions.to_string(),
+        ]);
         for (name, value) in self.options {
             command.args([format!("--{name}"), value.to_string()]);
         }
@@ -115,15 +164,16 @@ impl Bench<'_> {
         let report: Value = serde_json::from_slice(&output.stdout).context("the run printed no JSON")?;
         let run = &report["runs"][0];
         let figures = self.columns.iter().map(|column| run[column.key].as_f64());
-        let figures = figures.collect::<Option<_>>().context("the run printed no result")?;
-        Ok(Run { sessions, figures })
+        figures.collect::<Option<_>>().context("the run printed no result")
     }
 
     fn to_json(&self, run: &Run) -> Value {
-        let figures = self.columns.iter().zip(&run.figures);
-        let mut object: Map<String, Value> =
-            figures.map(|(column, figure)| (column.key.to_owned(), json!(rounded(*figure)))).collect();
+        let keys = || self.columns.iter().map(|column| column.key.to_owned());
+        let medians = run.medians().into_iter().map(|figure| json!(rounded(figure)));
+        let spread = run.spread().map(|(least, most)| json!([rounded(least), rounded(most)]));
+        let mut object: Map<String, Value> = keys().zip(medians).collect();
         object.insert("sessions".to_owned(), json!(run.sessions));
+        object.insert("spread".to_owned(), Value::Object(keys().zip(spread).collect()));
         Value::Object(object)
     }
 
@@ -135,25 +185,38 @@ impl Bench<'_> {
         limits
             .filter_map(|limit| {
                 let at = self.columns.iter().position(|column| column.key == limit.key)?;
-                let (most, least) = (most.figures.get(at)?, least.figures.get(at)?);
-                let measured = if limit.growth { most / least } else { *most };
+                let (most, least) = (*most.medians().get(at)?, *least.medians().get(at)?);
+                let measured = if limit.growth { most / least } else { most };
                 Some(Goal::at_most(limit.name, limit.wanted, limit.limit, measured))
             })
             .collect()
     }
 
-    fn table(&self, runs: &[Run], goals: &[Goal]) -> Result<String> {
-        let shown = |column: &&Column| !column.head.is_empty();
+    fn table(&self, watch: &machine::Watch, runs: &[Run], goals: &[Goal]) -> Result<String> {
+        let shown: Vec<_> = self.columns.iter().map(|column| !column.head.is_empty()).collect();
         let width = |column: &Column| column.head.len().max(8);
-        let mut text = format!("{:>9}", "sessions");
-        for column in self.columns.iter().filter(shown) {
+        let line = |text: &mut String, figures: &[f64]| -> Result<()> {
+            let columns = self.columns.iter().zip(figures).zip(&shown);
+            for ((column, figure), _) in columns.filter(|(_, shown)| **shown) {
+                write!(text, "  {figure:>width$.digits$}", width = width(column), digits = column.digits)?;
+            }
+            Ok(())
+        };
+        let mut text =
+            format!("{}\nmedians of {} runs, least and most below\n", watch.line(), self.repeats.runs);
+        write!(text, "\n{:>9}", "sessions")?;
+        for column in self.columns.iter().filter(|column| !column.head.is_empty()) {
             write!(text, "  {:>width$}", column.head, width = width(column))?;
         }
         for run in runs {
             write!(text, "\n{:>9}", run.sessions)?;
-            for (column, figure) in self.columns.iter().zip(&run.figures).filter(|(column, _)| shown(column))
-            {
-                write!(text, "  {figure:>width$.digits$}", width = width(column), digits = column.digits)?;
+            line(&mut text, &run.medians())?;
+            if self.repeats.runs > 1 {
+                let (least, most): (Vec<_>, Vec<_>) = run.spread().unzip();
+                for (name, figures) in [("least", least), ("most", most)] {
+                    write!(text, "\n{name:>9}")?;
+                    line(&mut text, &figures)?;
+                }
             }
         }
         text.push('\n');

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use signalbox_linux::memory;
 
-use super::runs::{Bench, Column, Limit};
+use super::runs::{Bench, Column, Limit, Repeats};
 use world::{BATCH, Kind, World};
 
 const MAX_RESERVATIONS: u32 = 10_000_000;
@@ -23,9 +23,9 @@ pub struct BoomerangArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 60_000, 1_000_000, 10_000_000],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RESERVATIONS)))]
     pub sessions: Vec<u32>,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its documentation would be the help text of the command")]
+    pub repeats: Repeats,
 }
 
 /// Nanoseconds of processor time for each message with all that comes of it, admission control included; octets of the
@@ -51,10 +51,15 @@ const LIMITS: &[Limit] = &[
 ];
 
 pub(super) fn run(args: &BoomerangArgs) -> Result<()> {
-    let json = args.json;
     let command = ["engine", "boomerang"];
-    let bench =
-        Bench { name: "boomerang-engine", command, columns: COLUMNS, limits: LIMITS, options: &[], json };
+    let bench = Bench {
+        name: "boomerang-engine",
+        command,
+        columns: COLUMNS,
+        limits: LIMITS,
+        options: &[],
+        repeats: &args.repeats,
+    };
     bench.run(&args.sessions, measure)
 }
 
@@ -66,23 +71,23 @@ fn measure(reservations: u32) -> Result<Vec<f64>> {
     let of_admission = memory::resident()?.saturating_sub(bare) as f64 / f64::from(sample);
     let mut world = World::new(reservations)?;
     // One reservation is made and released first: what is allocated once does not count.
-    for kind in [Kind::New, Kind::Release] {
-        world.take(kind, 0, 1)?;
+    for (part, kind) in [("new", Kind::New), ("release", Kind::Release)] {
+        world.take(part, kind, 0, 1)?;
     }
     let before = memory::resident()?;
-    let mut phase = |kind, held| -> Result<f64> {
+    let mut phase = |part, kind, held| -> Result<f64> {
         let mut time = Duration::ZERO;
         for first in (0..reservations).step_by(BATCH as usize) {
-            time += world.take(kind, first, BATCH.min(reservations - first))?;
+            time += world.take(part, kind, first, BATCH.min(reservations - first))?;
         }
         ensure!(world.held() == (held, held), "{:?} reservations instead of {held}", world.held());
         Ok(time.as_nanos() as f64 / f64::from(reservations))
     };
-    let new = phase(Kind::New, reservations)?;
+    let new = phase("new", Kind::New, reservations)?;
     let with_all = memory::resident()?;
-    let refresh = phase(Kind::New, reservations)?;
-    let change = phase(Kind::Change, reservations)?;
-    let release = phase(Kind::Release, 0)?;
+    let refresh = phase("refresh", Kind::New, reservations)?;
+    let change = phase("change", Kind::Change, reservations)?;
+    let release = phase("release", Kind::Release, 0)?;
     drop(admission);
     let bytes = with_all.saturating_sub(before) as f64 / f64::from(reservations);
     Ok(vec![bytes - of_admission, of_admission, new, refresh, change, release])

@@ -14,7 +14,7 @@ use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::{IfIndex, ReserverId, Time};
 use signalbox_resources::{self as resources, GrantRequest, Owner, Requester, Resources};
 
-use super::super::machine;
+use super::super::machine::timed;
 
 const ROUTER_UP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 const ROUTER_DOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
@@ -136,31 +136,33 @@ impl World {
         (self.engine.flow_count(), self.resources.len())
     }
 
-    /// Gives the router one message for each reservation from `first` on; returns the processor time.
-    pub(super) fn take(&mut self, kind: Kind, first: u32, count: u32) -> Result<Duration> {
+    /// Gives the router one message for each reservation from `first` on; returns the processor time. `part` is the name of
+    /// these messages.
+    pub(super) fn take(&mut self, part: &str, kind: Kind, first: u32, count: u32) -> Result<Duration> {
         let (octets, length) = made(kind, first, count)?;
         self.now = self.now + BATCH_TIME;
         self.sent = 0;
-        let start = machine::processor_time()?;
-        for (number, payload) in (first..).zip(octets.chunks_exact(length)) {
-            let packet = Received {
-                entry: ENTRY,
-                src: SocketAddr::new(INITIATOR, 0),
-                dst: SocketAddr::new(far_end(number), 0),
-                ifindex: UP,
-                ttl: 60,
-                tos: 0,
-                options: &[],
-                payload,
-            };
-            self.engine.handle(self.now, Input::Packet(packet), &mut self.resources);
-            self.drain();
-        }
-        let time = machine::processor_time()?.saturating_sub(start);
+        let meter = timed(part, || {
+            for (number, payload) in (first..).zip(octets.chunks_exact(length)) {
+                let packet = Received {
+                    entry: ENTRY,
+                    src: SocketAddr::new(INITIATOR, 0),
+                    dst: SocketAddr::new(far_end(number), 0),
+                    ifindex: UP,
+                    ttl: 60,
+                    tos: 0,
+                    options: &[],
+                    payload,
+                };
+                self.engine.handle(self.now, Input::Packet(packet), &mut self.resources);
+                self.drain();
+            }
+            Ok(count.into())
+        })?;
         ensure!(self.sent == count, "{} messages left instead of {count}", self.sent);
         let refused = self.engine.counters().refused;
         ensure!(refused == 0, "{refused} messages were refused");
-        Ok(time)
+        Ok(meter.time)
     }
 
     /// Acts as a driver that answers route lookups at once.

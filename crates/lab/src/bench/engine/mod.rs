@@ -8,8 +8,9 @@ use clap::Args;
 use signalbox_core::rng::Random;
 use signalbox_linux::memory;
 
-use super::runs::{Bench, Column, Limit};
-use world::{Flow, Meter, SetUp, World};
+use super::machine::Meter;
+use super::runs::{Bench, Column, Limit, Repeats};
+use world::{Flow, SetUp, World};
 
 /// Sessions that are set up at once.
 const BATCH: usize = 512;
@@ -27,9 +28,9 @@ pub struct EngineArgs {
     /// Data messages that are measured with each number of sessions
     #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub messages: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its documentation would be the help text of the command")]
+    pub repeats: Repeats,
 }
 
 const COLUMNS: &[Column] = &[
@@ -59,7 +60,7 @@ pub(super) fn is_data(payload: &[u8]) -> bool {
 }
 
 pub(super) fn run(args: &EngineArgs) -> Result<()> {
-    let (json, messages) = (args.json, args.messages);
+    let messages = args.messages;
     let options = &[("messages", messages)];
     let bench = Bench {
         name: "gist-engine",
@@ -67,7 +68,7 @@ pub(super) fn run(args: &EngineArgs) -> Result<()> {
         columns: COLUMNS,
         limits: LIMITS,
         options,
-        json,
+        repeats: &args.repeats,
     };
     bench.run(&args.sessions, |sessions| measure(sessions, messages))
 }
@@ -97,8 +98,7 @@ fn measure(sessions: u32, messages: u32) -> Result<Vec<f64>> {
         let mut cost = Meter::default();
         let picked = chunk.iter().filter_map(|number| rest.get(usize::try_from(*number).ok()?)).copied();
         world.data(picked, &mut made, &mut cost)?;
-        all.time += cost.time;
-        all.messages += cost.messages;
+        all.add(cost);
         best = best.min(cost.ns_each());
         left = left.saturating_sub(chunk.len());
         if left == 0 {

@@ -38,6 +38,17 @@ impl Kind {
     /// All kinds, in the order of the messages of one session.
     pub(super) const ALL: [Self; 5] = [Self::Query, Self::Response, Self::Confirm, Self::Data, Self::Other];
 
+    /// Returns the name of such a message while a session is set up.
+    pub(super) const fn in_a_handshake(self) -> &'static str {
+        match self {
+            Self::Query => "Query",
+            Self::Response => "Response",
+            Self::Confirm => "Confirm",
+            Self::Data => "first Data",
+            Self::Other => "other",
+        }
+    }
+
     /// The type octet follows the magic number and six octets of header; its top bit is the C-flag.
     pub(super) fn of(payload: &[u8]) -> Self {
         match payload.get(10).map(|octet| octet & 0x7f) {

@@ -12,7 +12,7 @@ use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_node::ping::{self, PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, GistConfig, Node};
 
-use super::super::machine;
+use super::super::machine::{Meter, timed};
 use super::post::{Kind, Post};
 
 const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
@@ -56,19 +56,6 @@ impl Flow {
     fn ports(&self) -> [u8; 4] {
         let ([a, b], [c, d]) = (self.src_port.to_be_bytes(), self.dst_port.to_be_bytes());
         [a, b, c, d]
-    }
-}
-
-/// Processor time spent in the middle node, and on how many messages.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Meter {
-    pub(super) time: Duration,
-    pub(super) messages: u64,
-}
-
-impl Meter {
-    pub(super) fn ns_each(&self) -> f64 {
-        self.time.as_nanos() as f64 / self.messages.max(1) as f64
     }
 }
 
@@ -186,17 +173,17 @@ impl World {
                 (DOWN, &self.to_middle_from_down, &mut cost.from_down),
             ];
             for (ifindex, post, meters) in sides {
-                let start = machine::processor_time()?;
-                let mut messages = 0;
-                for (_, received) in post.arriving(ifindex).filter(|(found, _)| *found == kind) {
-                    self.middle.handle(self.now, Input::Packet(received));
-                    drain_middle(&mut self.middle, self.now, &mut self.sent);
-                    messages += 1;
-                }
-                if let Some(meter) = meters.get_mut(place).filter(|_| messages > 0) {
-                    meter.time += machine::processor_time()?.saturating_sub(start);
-                    meter.messages += messages;
-                }
+                let Some(meter) = meters.get_mut(place) else { continue };
+                let (middle, sent, now) = (&mut self.middle, &mut self.sent, self.now);
+                meter.add(timed(kind.in_a_handshake(), || {
+                    let mut messages = 0;
+                    for (_, received) in post.arriving(ifindex).filter(|(found, _)| *found == kind) {
+                        middle.handle(now, Input::Packet(received));
+                        drain_middle(middle, now, sent);
+                        messages += 1;
+                    }
+                    Ok(messages)
+                })?);
             }
         }
         self.to_middle_from_up.clear();
@@ -269,24 +256,24 @@ impl World {
             put(template.ports_at, &flow.ports());
         }
         self.sent.clear();
-        let start = machine::processor_time()?;
-        for payload in made.chunks_exact(size) {
-            let received = Received {
-                entry: signalbox_core::Entry::Udp(270),
-                src: template.src,
-                dst: template.dst,
-                ifindex: UP,
-                ttl: template.ttl,
-                tos: template.tos,
-                options: &[],
-                payload,
-            };
-            self.middle.handle(self.now, Input::Packet(received));
-            drain_middle(&mut self.middle, self.now, &mut self.sent);
-        }
-        cost.time += machine::processor_time()?.saturating_sub(start);
         let count = made.len() / size.max(1);
-        cost.messages += u64::try_from(count)?;
+        cost.add(timed("Data", || {
+            for payload in made.chunks_exact(size) {
+                let received = Received {
+                    entry: signalbox_core::Entry::Udp(270),
+                    src: template.src,
+                    dst: template.dst,
+                    ifindex: UP,
+                    ttl: template.ttl,
+                    tos: template.tos,
+                    options: &[],
+                    payload,
+                };
+                self.middle.handle(self.now, Input::Packet(received));
+                drain_middle(&mut self.middle, self.now, &mut self.sent);
+            }
+            Ok(u64::try_from(count)?)
+        })?);
         let onward = self
             .sent
             .arriving(UP)

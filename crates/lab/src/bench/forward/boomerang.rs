@@ -57,11 +57,12 @@ pub struct BoomerangForwardArgs {
 }
 
 pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
+    let watch = machine::Watch::start();
     let site = Site::build()?;
     site.silence()?;
     let messages = messages(args.flows);
     let node = {
-        let _daemon = Daemon::start(&site, MIDDLE_PROCESSOR, SETTINGS)?;
+        let _daemon = Daemon::start(&site, SETTINGS)?;
         set_up(&site, &messages)?;
         Lane { name: "node", steps: sweep(&site, args, &messages)? }
     };
@@ -75,7 +76,7 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
     if args.json {
         let report = json!({
             "bench": "boomerang-forward",
-            "machine": machine::describe(),
+            "machine": watch.describe(),
             "flows": args.flows,
             "message_octets": size,
             "node": node.json(),
@@ -85,6 +86,7 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
         });
         print(&report.to_string());
     } else {
+        print(&watch.line());
         let [first, second] = goals;
         print(&format!("{}\n{second}", table(size, &[node, bare], &first)?));
     }

@@ -4,7 +4,7 @@ mod bare;
 pub(super) mod boomerang;
 mod ends;
 pub(super) mod rsvp;
-mod site;
+pub(super) mod site;
 mod source;
 
 use std::fmt::Write as _;
@@ -75,6 +75,7 @@ struct Lane {
 }
 
 pub(super) fn run(args: &ForwardArgs) -> Result<()> {
+    let watch = machine::Watch::start();
     let site = Site::build()?;
     let (node, recorded) = through_node(&site, args)?;
     let bare = through_bare(&site, args, &recorded)?;
@@ -85,7 +86,7 @@ pub(super) fn run(args: &ForwardArgs) -> Result<()> {
     if args.json {
         let report = json!({
             "bench": "gist-forward",
-            "machine": machine::describe(),
+            "machine": watch.describe(),
             "sessions": args.sessions,
             "message_octets": size,
             "node": node.json(),
@@ -97,13 +98,14 @@ pub(super) fn run(args: &ForwardArgs) -> Result<()> {
         });
         print(&report.to_string());
     } else {
+        print(&watch.line());
         print(&table(size, &[node, bare, segmented], &goal)?);
     }
     Ok(())
 }
 
 fn through_node(site: &Site, args: &ForwardArgs) -> Result<(Lane, Recorded)> {
-    let _daemon = Daemon::start(site, MIDDLE_PROCESSOR, SETTINGS)?;
+    let _daemon = Daemon::start(site, SETTINGS)?;
     let recorded = ends::establish(site, args.sessions)?;
     let steps = sweep(site, args, &recorded)?;
     Ok((Lane { name: "node", steps }, recorded))

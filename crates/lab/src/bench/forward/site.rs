@@ -1,8 +1,9 @@
 //! The network of the benchmark: three namespaces in a row, and the daemon in the middle one.
 
-use std::fs;
-use std::io::Read;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::process::Identity;
 use signalbox_linux::topology;
 
+use super::MIDDLE_PROCESSOR;
+
 /// The names of the benchmark's namespaces begin with it.
 const PREFIX: &str = "sbx-bench-";
 pub(super) const PORT: u16 = 270;
@@ -22,11 +25,16 @@ const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
 const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
 pub(super) const SINK: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 2);
 const PREFIX_LEN: u8 = 24;
-/// The time that the daemon may take to start, and to stop.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time that the daemon may take to start, and to stop; under callgrind it is fifty times slower.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for its notice before looking whether it has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// Files of a daemon.
+const SOCKET: &str = "control";
+const LOG: &str = "log";
 
 /// Three namespaces: source, middle, sink. Dropping it removes them.
-pub(super) struct Site {
+pub(in super::super) struct Site {
     pub(super) source: Namespace,
     pub(super) middle: Namespace,
     pub(super) sink: Namespace,
@@ -34,7 +42,7 @@ pub(super) struct Site {
 
 impl Site {
     /// Makes the namespaces and links; removes what an earlier run left before.
-    pub(super) fn build() -> Result<Self> {
+    pub(in super::super) fn build() -> Result<Self> {
         ensure!(netns::is_permitted(), "making network namespaces is not permitted: run it as root");
         sweep()?;
         let make = |name: &str| {
@@ -130,55 +138,79 @@ pub(super) fn pin(processor: usize) -> Result<()> {
 }
 
 /// The daemon under test. Dropping it ends it.
-pub(super) struct Daemon {
+pub(in super::super) struct Daemon {
     child: Child,
     directory: PathBuf,
 }
 
 impl Daemon {
-    /// Starts it in the middle, on one processor, and waits until it listens.
+    /// Starts it in the middle, on the processor for what is measured, and waits until it is ready.
     /// `settings` are the protocols of the node, and their sections.
-    pub(super) fn start(site: &Site, processor: usize, settings: &str) -> Result<Self> {
+    pub(super) fn start(site: &Site, settings: &str) -> Result<Self> {
+        Self::start_below(site, Vec::new(), settings)
+    }
+
+    /// Starts it by another program, whose words stand before its own.
+    pub(in super::super) fn start_below(
+        site: &Site,
+        mut words: Vec<OsString>,
+        settings: &str,
+    ) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("signalbox-bench-{}", std::process::id()));
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        let socket = directory.join("control");
         let config = directory.join("signalboxd.toml");
         let text = format!(
             "version = 1\nnode.name = \"middle\"\ncontrol.socket = \"{}\"\nlog.level = \"warn\"\n{settings}",
-            socket.display()
+            directory.join(SOCKET).display()
         );
         fs::write(&config, text).with_context(|| config.display().to_string())?;
-        let program = program()?;
+        words.extend([program()?.into(), "--config".into(), config.into()]);
+        let name = words.remove(0);
+        let place = directory.join("notify");
+        let _ = fs::remove_file(&place);
+        let notes = UnixDatagram::bind(&place).with_context(|| place.display().to_string())?;
+        notes.set_read_timeout(Some(LOOK))?;
+        let errors = File::create(directory.join(LOG))?;
         let started = site.middle.run(|| -> Result<Child> {
-            pin(processor)?;
-            let mut command = Command::new(&program);
-            command
-                .arg("--config")
-                .arg(&config)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped());
-            command.spawn().with_context(|| format!("cannot start {}", program.display()))
+            pin(MIDDLE_PROCESSOR)?;
+            let mut command = Command::new(&name);
+            command.args(words).env("NOTIFY_SOCKET", &place);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+            command.spawn().with_context(|| format!("cannot start {}", name.display()))
         })?;
         let mut daemon = Self { child: started?, directory };
         let deadline = Instant::now() + PATIENCE;
-        while !socket.exists() {
+        let mut note = [0; 64];
+        // Its control socket exists long before it is ready.
+        while !notes.recv(&mut note).is_ok_and(|length| note[..length].starts_with(b"READY=1")) {
             if daemon.child.try_wait()?.is_some() {
-                let mut said = String::new();
-                if let Some(mut pipe) = daemon.child.stderr.take() {
-                    pipe.read_to_string(&mut said)?;
-                }
-                bail!("signalboxd did not start: {}", said.trim());
+                bail!("signalboxd did not start: {}", daemon.said().trim());
             }
             ensure!(Instant::now() < deadline, "signalboxd did not start within {} s", PATIENCE.as_secs());
-            std::thread::sleep(Duration::from_millis(10));
         }
         Ok(daemon)
     }
 
     /// Returns the daemon's process.
-    pub(super) fn process(&self) -> Result<Identity> {
+    pub(in super::super) fn process(&self) -> Result<Identity> {
         Identity::of(self.child.id()).context("the daemon has ended")
+    }
+
+    /// Returns the path of its control socket.
+    pub(in super::super) fn socket(&self) -> PathBuf {
+        self.directory.join(SOCKET)
+    }
+
+    /// Ends it, and waits until it has ended.
+    pub(in super::super) fn end(mut self) -> Result<()> {
+        self.process()?.terminate(PATIENCE)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "signalboxd: {status}: {}", self.said().trim());
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.directory.join(LOG)).unwrap_or_default()
     }
 }
 
@@ -194,7 +226,7 @@ impl Drop for Daemon {
 }
 
 /// Returns the path of the daemon: beside this program, or the value of `SIGNALBOXD`.
-fn program() -> Result<PathBuf> {
+pub(in super::super) fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("SIGNALBOXD") {
         return Ok(path.into());
     }

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use signalbox_linux::memory;
 
-use super::runs::{Bench, Column, Limit};
+use super::runs::{Bench, Column, Limit, Repeats};
 use world::{BATCH, Kind, World};
 
 const MAX_SESSIONS: u32 = 4_000_000;
@@ -20,9 +20,9 @@ pub struct NatfwArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SESSIONS)))]
     pub sessions: Vec<u32>,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its documentation would be the help text of the command")]
+    pub repeats: Repeats,
 }
 
 /// Octets for each session, with what the policy and the table of external ports hold for it; nanoseconds of processor
@@ -42,14 +42,13 @@ const LIMITS: &[Limit] = &[
 ];
 
 pub(super) fn run(args: &NatfwArgs) -> Result<()> {
-    let json = args.json;
     let bench = Bench {
         name: "natfw-engine",
         command: ["engine", "natfw"],
         columns: COLUMNS,
         limits: LIMITS,
         options: &[],
-        json,
+        repeats: &args.repeats,
     };
     bench.run(&args.sessions, measure)
 }

@@ -17,7 +17,7 @@ use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::{self as resources, Resources};
 use signalbox_wire::Writer;
 
-use super::super::machine;
+use super::super::machine::timed;
 
 /// The firewall that sends the requests on.
 const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
@@ -54,6 +54,17 @@ pub(super) enum Kind {
 impl Kind {
     const fn is_response(self) -> bool {
         matches!(self, Self::Response | Self::RefreshResponse)
+    }
+
+    /// Returns the name of such a message.
+    const fn part(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Response => "RESPONSE",
+            Self::Refresh => "CREATE, refresh",
+            Self::RefreshResponse => "RESPONSE, refresh",
+            Self::Deletion => "CREATE, deletion",
+        }
     }
 
     /// Its octets.
@@ -166,44 +177,49 @@ impl World {
         self.sent.clear();
         let at_begin = *self.natfw.counters();
         let mut answered = 0;
-        let start = machine::processor_time()?;
-        for (at, number) in (first..first + count).enumerate() {
-            let (mri, ifindex, peer) = if kind.is_response() {
-                let onward = self.onward.get(at).context("no request was sent on")?;
-                (onward.inverted(), OUTSIDE, OUTER)
-            } else {
-                (flow(number), INSIDE, INNER)
-            };
-            let message = RecvMessage {
-                data: &octets,
-                nslp: NslpId::NATFW,
-                session: session(number),
-                mri,
-                check: None,
-                state: Some(StateHandle(number.into())),
-                sii: Some(SiiHandle(ifindex.0.into())),
-                peer: None,
-                peer_address: Some(peer),
-                attributes: TransferAttributes { reliable: true, stateless: false, security: Security::None },
-                validation: AddressValidation { return_routable: true, ..AddressValidation::default() },
-                ip_ttl: 64,
-                ip_distance: 1,
-                hops: 9,
-                ifindex,
-                at_flow_end: false,
-            };
-            let input = Input::Indication(Indication::RecvMessage(message));
-            self.natfw.handle(self.now, input, &mut self.resources);
-            answered += self.drain();
-        }
-        let time = machine::processor_time()?.saturating_sub(start);
+        let meter = timed(kind.part(), || {
+            for (at, number) in (first..first + count).enumerate() {
+                let (mri, ifindex, peer) = if kind.is_response() {
+                    let onward = self.onward.get(at).context("no request was sent on")?;
+                    (onward.inverted(), OUTSIDE, OUTER)
+                } else {
+                    (flow(number), INSIDE, INNER)
+                };
+                let message = RecvMessage {
+                    data: &octets,
+                    nslp: NslpId::NATFW,
+                    session: session(number),
+                    mri,
+                    check: None,
+                    state: Some(StateHandle(number.into())),
+                    sii: Some(SiiHandle(ifindex.0.into())),
+                    peer: None,
+                    peer_address: Some(peer),
+                    attributes: TransferAttributes {
+                        reliable: true,
+                        stateless: false,
+                        security: Security::None,
+                    },
+                    validation: AddressValidation { return_routable: true, ..AddressValidation::default() },
+                    ip_ttl: 64,
+                    ip_distance: 1,
+                    hops: 9,
+                    ifindex,
+                    at_flow_end: false,
+                };
+                let input = Input::Indication(Indication::RecvMessage(message));
+                self.natfw.handle(self.now, input, &mut self.resources);
+                answered += self.drain();
+            }
+            Ok(count.into())
+        })?;
         let refused = self.natfw.counters().refused - at_begin.refused;
         ensure!(refused == 0, "{refused} messages were refused");
         let on = if kind.goes_on() { self.sent.len() } else { usize::try_from(count)? };
         ensure!(on == usize::try_from(count)?, "{on} messages went on instead of {count}");
         let opened = if kind.is_response() { count } else { 0 };
         ensure!(answered == opened, "{answered} rules were made instead of {opened}");
-        Ok(time)
+        Ok(meter.time)
     }
 
     /// Acts as GIST that sends all, and as a kernel that opens all. Returns the number of rules that were opened.

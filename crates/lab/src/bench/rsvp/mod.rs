@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use signalbox_linux::memory;
 
-use super::runs::{Bench, Column, Limit};
+use super::runs::{Bench, Column, Limit, Repeats};
 use world::{BATCH, Kind, World};
 
 const MAX_SESSIONS: u32 = 10_000_000;
@@ -20,9 +20,9 @@ pub struct RsvpArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SESSIONS)))]
     pub sessions: Vec<u32>,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "its documentation would be the help text of the command")]
+    pub repeats: Repeats,
 }
 
 /// Nanoseconds of processor time for each message with all that comes of it, admission control included; octets of path
@@ -47,14 +47,13 @@ const LIMITS: &[Limit] = &[
 ];
 
 pub(super) fn run(args: &RsvpArgs) -> Result<()> {
-    let json = args.json;
     let bench = Bench {
         name: "rsvp-engine",
         command: ["engine", "rsvp"],
         columns: COLUMNS,
         limits: LIMITS,
         options: &[],
-        json,
+        repeats: &args.repeats,
     };
     bench.run(&args.sessions, measure)
 }

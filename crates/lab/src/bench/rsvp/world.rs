@@ -17,7 +17,7 @@ use signalbox_rsvp::wire::{
     Writer,
 };
 
-use super::super::machine;
+use super::super::machine::timed;
 
 const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
 const ROUTER_UP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
@@ -43,6 +43,20 @@ pub(super) enum Kind {
     Resv,
     ResvTear,
     PathTear,
+}
+
+impl Kind {
+    /// Returns the name of a message that makes this number of messages leave.
+    const fn part(self, sent: u64) -> &'static str {
+        match self {
+            Self::Path if sent == 0 => "Path, refresh",
+            Self::Path => "Path",
+            Self::Resv if sent == 0 => "Resv, refresh",
+            Self::Resv => "Resv",
+            Self::ResvTear => "ResvTear",
+            Self::PathTear => "PathTear",
+        }
+    }
 }
 
 /// The router.
@@ -138,18 +152,19 @@ impl World {
         let made = Self::made(kind, handle, first, count)?;
         self.idle();
         self.sent = 0;
-        let start = machine::processor_time()?;
-        for (number, payload) in (first..).zip(made.octets.chunks_exact(made.length)) {
-            self.packet(kind, number, payload);
-        }
-        let time = machine::processor_time()?.saturating_sub(start);
+        let meter = timed(kind.part(wanted), || {
+            for (number, payload) in (first..).zip(made.octets.chunks_exact(made.length)) {
+                self.packet(kind, number, payload);
+            }
+            Ok(count.into())
+        })?;
         ensure!(
             self.sent == wanted * u64::from(count),
             "{} messages left instead of {}",
             self.sent,
             wanted * u64::from(count)
         );
-        Ok(time)
+        Ok(meter.time)
     }
 
     /// Does what is due until the next batch, which is not measured.

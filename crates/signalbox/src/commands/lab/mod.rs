@@ -28,9 +28,11 @@ pub(crate) struct BenchArgs {
 const BENCH: &str = concat!(
     exit_status!("measured; a goal that is not reached changes nothing"),
     "EXAMPLES:\n",
+    "  signalbox bench list\n",
     "  signalbox bench engine gist\n",
     "  signalbox bench engine rsvp --json\n",
-    "  signalbox bench forward gist",
+    "  signalbox bench forward gist\n",
+    "  signalbox bench instructions --compare scripts/instructions.tsv",
 );
 
 impl Run for BenchArgs {

@@ -1,7 +1,7 @@
 //! `bench forward rsvp`: the daemon as an RSVP router between two namespaces, and a forwarder without any protocol in
 //! its place.
 
-mod ends;
+pub(in super::super) mod ends;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use signalbox_linux::process::Usage;
 use signalbox_linux::{Batch, Io};
 
-use super::super::{Goal, machine, print, rounded};
+use super::super::{Goal, machine, median, print, rounded};
 use super::site::{self, Daemon, SOURCE, Site};
 use super::{MIDDLE_PROCESSOR, SOURCE_PROCESSOR};
 use ends::{Ends, MAX_DESTINATIONS};
@@ -83,6 +83,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     let total = args.sessions + WARM_UP + 2 * args.timed;
     let ports = total.div_ceil(args.destinations);
     ensure!(ports <= 60_000, "too many sessions for one port each: use more --destinations");
+    let watch = machine::Watch::start();
     let site = Site::build()?;
     let mut lanes = [Lane { name: "node", runs: Vec::new() }, Lane { name: "bare", runs: Vec::new() }];
     for _ in 0..args.runs {
@@ -108,7 +109,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     if args.json {
         let report = json!({
             "bench": "rsvp-forward",
-            "machine": machine::describe(),
+            "machine": watch.describe(),
             "sessions": args.sessions,
             "destinations": args.destinations,
             "enforced": args.enforce,
@@ -119,6 +120,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
         });
         print(&report.to_string());
     } else {
+        print(&watch.line());
         print(&table(args, &lanes, &goals)?);
     }
     Ok(())
@@ -138,7 +140,7 @@ fn settings(args: &RsvpForwardArgs, total: u32) -> String {
 }
 
 fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> {
-    let daemon = Daemon::start(site, MIDDLE_PROCESSOR, &settings(args, total))?;
+    let daemon = Daemon::start(site, &settings(args, total))?;
     let process = daemon.process()?;
     let usage = || Usage::of(&process).context("the daemon has ended");
     on_source(|| {
@@ -282,12 +284,6 @@ impl Lane {
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn table(args: &RsvpForwardArgs, lanes: &[Lane], goals: &[Goal]) -> Result<String> {
