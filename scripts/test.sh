@@ -148,6 +148,7 @@ if [ "${1:-}" = lint ]; then finish; fi
 step "fuzz targets build" fuzz_targets
 step "oldest compiler, Rust $msrv" scripts/msrv.sh --quick
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
+step "instructions against the record" "$bin/signalbox" bench instructions --compare scripts/instructions.tsv
 step "metrics" scripts/metrics.sh "$bin"
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
