@@ -14,5 +14,7 @@ targets=$(cargo fuzz list)
 [ -n "$targets" ] || die "no fuzz targets"
 for target in $targets; do
     say "fuzz $target, ${SECONDS_EACH:-10} s"
-    cargo fuzz run --sanitizer "$(sanitizer "$target")" "$target" -- -max_total_time="${SECONDS_EACH:-10}" -verbosity=0 -print_final_stats=1
+    # What a run finds goes into a folder that git ignores; the seeds stay as they are.
+    mkdir -p "fuzz/found/$target"
+    cargo fuzz run --sanitizer "$(sanitizer "$target")" "$target" "fuzz/found/$target" "fuzz/corpus/$target" -- -max_total_time="${SECONDS_EACH:-10}" -verbosity=0 -print_final_stats=1
 done
