@@ -172,7 +172,14 @@ impl Qos {
     /// Sends a full RESERVE of a session with an RII of this node.
     pub(super) fn send_whole(&mut self, key: Key, kind: RequestKind) {
         let rii = self.new_rii(key);
-        let extra = Extra { rii: Some(rii), keep: true, ..Extra::default() };
+        // Its RESPONSE shows the user the path as it is now.
+        let hops = self.own_hops(key);
+        let extra = Extra {
+            rii: Some(rii),
+            hops: Hops::from_octets(&hops).filter(|_| !hops.is_empty()),
+            keep: true,
+            ..Extra::default()
+        };
         if let Some(octets) = self.send_reserve(key, Form::Full, extra) {
             self.counters.full_refreshes_sent += 1;
             self.expect(key, rii, kind, octets);

@@ -41,7 +41,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(retry) = session.local.as_mut().and_then(|local| local.retry.as_mut()) else { return };
         retry.at = None;
-        let (kind, mri, rate, ifindex) = (retry.kind, session.mri, session.rate, session.ifindex);
+        let (kind, mri) = (retry.kind, session.mri);
         if kind == RequestKind::Query {
             let rii = self.new_rii(key);
             let extra = Extra { rii: Some(rii), keep: true, ..Extra::default() };
@@ -53,10 +53,20 @@ impl Qos {
         // It is a new request, not a retransmission.
         session.next_rsn();
         session.refresh_at = Some(self.now + jitter);
-        let mut hops = Vec::new();
-        if let Some(address) = self.interfaces.on(ifindex.unwrap_or_default(), mri.dst()) {
-            Hop { address, rate, after_gap: false }.write(&mut Writer::new(&mut hops));
-        }
+        let hops = self.own_hops(key);
         self.request_from_path(key, kind, &hops);
+    }
+
+    /// The beginning of the list of hops in a request of this node's user: the own grant. Empty in requests for others,
+    /// whose user is at another node.
+    pub(super) fn own_hops(&self, key: Key) -> Vec<u8> {
+        let mut hops = Vec::new();
+        if let Some(session) = self.sessions.get(key).filter(|session| session.local.is_some())
+            && let Some(address) = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri.dst())
+        {
+            let own = Hop { address, rate: session.rate, after_gap: false };
+            own.write(&mut Writer::new(&mut hops));
+        }
+        hops
     }
 }

@@ -42,7 +42,10 @@ fn a_reservation_moves_with_the_route_and_the_old_branch_goes() {
     // The old branch's tear reached node 3 as well, which has another peer by now.
     assert!(net.nodes[3].qos.counters().old_peer > 0);
     let events = net.events(0);
-    assert!(matches!(events.as_slice(), [QosEvent::Rerouted(_)]), "{events:?}");
+    let [QosEvent::Rerouted(moved)] = events.as_slice() else { panic!("{events:?}") };
+    // An address of a node has its number in the second octet.
+    let path: Vec<_> = moved.hops.iter().map(|hop| hop.address.to_string()).collect();
+    assert_eq!(path, ["10.0.2.1", "10.2.0.1", "10.3.2.1", "10.4.3.1"], "the user sees the new path");
     net.seconds(600);
     assert_eq!(net.all_held(), [125_000, 0, 125_000, 125_000, 0]);
 }
