@@ -395,6 +395,11 @@ impl Gist {
         let waits = self.waits_for_refresh(key, direction);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);
+        if !half.has(NO_REFRESH) && self.pass_refresh_on(key, direction) {
+            return;
+        }
+        let Some(record) = self.records.get_mut(key) else { return };
+        let half = record.half_mut(direction);
         if half.has(NO_REFRESH) || waits {
             half.set(RETRY, false);
             return;

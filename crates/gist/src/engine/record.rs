@@ -305,6 +305,10 @@ pub(crate) struct Record {
     pub(crate) pending: Option<Box<Pending>>,
     /// The time for which the timer is armed.
     pub(crate) armed: Stamp,
+    /// When this node last passed a refresh on.
+    pub(crate) passed_at: Stamp,
+    /// Refreshes that it passed on one soon after the other.
+    pub(crate) passed: u8,
 }
 
 impl Record {

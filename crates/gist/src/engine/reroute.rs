@@ -6,11 +6,12 @@ use signalbox_core::Direction;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Stamp;
 
 use super::Gist;
 use super::peers::Egress;
 use super::querying::RESOLVE;
-use super::record::{NO_REFRESH, NONE, State, TENTATIVE};
+use super::record::{NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 use super::route_index::{Step, place};
 
 /// Steps of walks over sessions in one call. GIST-5.3.3-24: the driver runs between the calls, and the Queries that follow
@@ -200,16 +201,40 @@ impl Gist {
     /// A peer has refreshed the state of the opposite direction. Refreshes the state of `direction` if it would expire
     /// earlier. So refreshes travel along the path, the state of each node expires with that of the node before it, and a
     /// node that returns to the path sends its Query at once.
-    pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get(key) else { return };
+    ///
+    /// Where the routes of several nodes form a circle, a refresh would go round for ever. So each refresh that soon follows
+    /// another one waits twice as long as the one before, up to a quarter of the validity time. True: the refresh was sent, or
+    /// the timer is set for it.
+    pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) -> bool {
+        let (now, t1, validity) = (self.now, self.config.t1, self.validity());
+        let ends_first = self.outlasts(key, direction, t1) == Some(false);
+        let Some(record) = self.records.get_mut(key) else { return false };
         let half = record.half(direction);
-        if half.state != State::Established {
-            return;
+        let doubtful = half.has(TENTATIVE);
+        if half.state != State::Established || !(doubtful || ends_first) {
+            return false;
         }
-        let ends_first = self.outlasts(key, direction, self.config.t1) == Some(false);
-        if half.has(TENTATIVE) || ends_first {
-            self.start_refresh(key, direction);
+        let since = record.passed_at.age(now);
+        if since >= validity * 3 / 8 {
+            record.passed = 0;
         }
+        let pause = match record.passed {
+            0 => Duration::ZERO,
+            passed => t1.saturating_mul(1 << (passed - 1).min(16)).min(validity / 4),
+        };
+        if since < pause && !doubtful {
+            let half = record.half_mut(direction);
+            let left = pause - since;
+            if !half.has(RETRY) || half.retry.left(now) > left {
+                half.start_retry(now, left);
+                self.arm(key);
+            }
+            return true;
+        }
+        record.passed = record.passed.saturating_add(1);
+        record.passed_at = Stamp::of(now);
+        self.start_refresh(key, direction);
+        true
     }
 
     /// Whether the state of a querying direction expires no earlier than that of the opposite direction, minus `slack`;

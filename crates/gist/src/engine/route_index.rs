@@ -298,6 +298,8 @@ mod tests {
                 halves: [Half::default(); 2],
                 pending: None,
                 armed: Stamp::default(),
+                passed_at: Stamp::default(),
+                passed: 0,
             };
             let index = self.records.insert(record).unwrap().index();
             self.routes.link(&mut self.records, place(index, DOWN), ip(dst), egress);

@@ -33,6 +33,8 @@ impl Gist {
             halves: [Half::default(); 2],
             pending: None,
             armed: Stamp::default(),
+            passed_at: Stamp::default(),
+            passed: 0,
         };
         let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
         self.used_slots = self.used_slots.max(key.index() + 1);

@@ -56,6 +56,8 @@ pub(super) struct Target {
     pub(super) nslp: NslpId,
     pub(super) state: Option<StateHandle>,
     pub(super) sii: Option<SiiHandle>,
+    /// Remaining GIST hop count of a message that is forwarded.
+    pub(super) gist_hops: Option<u8>,
 }
 
 impl Target {
@@ -67,6 +69,7 @@ impl Target {
             nslp: arrival.nslp,
             state: arrival.state,
             sii: None,
+            gist_hops: None,
         }
     }
 
@@ -78,6 +81,7 @@ impl Target {
             nslp: session.nslp_previous,
             state: session.state,
             sii: session.explicit_previous(),
+            gist_hops: None,
         }
     }
 
@@ -89,6 +93,7 @@ impl Target {
             nslp: session.nslp_next,
             state: session.state,
             sii: None,
+            gist_hops: None,
         }
     }
 }
@@ -130,8 +135,13 @@ impl Qos {
     /// Sends a RESERVE of a session to the next peer (RFC 5974 §5.1.2.1). Returns its octets if the caller keeps them,
     /// else an empty vector; `None` if it could not be sent.
     pub(super) fn send_reserve(&mut self, key: Key, form: Form, extra: Extra<'_>) -> Option<Vec<u8>> {
-        let mut octets = self.out.buffer();
         let session = self.sessions.get(key)?;
+        let gist_hops = extra.gist_hops.or(session.hops);
+        if gist_hops == Some(0) {
+            let id = session.id;
+            return self.out_of_hops(id);
+        }
+        let mut octets = self.out.buffer();
         let rsn = Rsn { number: extra.rsn.or(session.rsn_out).unwrap_or(0), epoch: self.epoch };
         let full = form == Form::Full;
         let message = Message {
@@ -174,7 +184,7 @@ impl Qos {
             mri: session.mri,
             state: if extra.sii.is_some() { None } else { session.state },
             sii: extra.sii,
-            hops: extra.gist_hops,
+            hops: gist_hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
             purpose,
@@ -190,8 +200,13 @@ impl Qos {
         reserve_init: bool,
         extra: Extra<'_>,
     ) -> Option<Vec<u8>> {
-        let mut octets = self.out.buffer();
         let session = self.sessions.get(key)?;
+        let gist_hops = extra.gist_hops.or(session.query_hops);
+        if gist_hops == Some(0) {
+            let id = session.id;
+            return self.out_of_hops(id);
+        }
+        let mut octets = self.out.buffer();
         let message = Message {
             flags: MessageFlags(0).with_if(MessageFlags::RESERVE_INIT, reserve_init),
             generic: broken(session, if reserve_init { Marks::BREAK_BEHIND } else { Marks::BREAK })
@@ -221,7 +236,7 @@ impl Qos {
             mri,
             state: session.state,
             sii: None,
-            hops: extra.gist_hops,
+            hops: gist_hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
             purpose: Purpose::Request { session: key, rii: extra.rii, query: true },
@@ -229,6 +244,13 @@ impl Qos {
         let sent = self.post_checked(key, parcel, encoded.is_ok(), copy)?;
         self.counters.queries_sent += 1;
         Some(sent)
+    }
+
+    /// Counts a message that is not sent, because it may pass no further node.
+    fn out_of_hops<T>(&mut self, session: SessionId) -> Option<T> {
+        self.counters.hop_limit += 1;
+        tracing::debug!(%session, reason = "GIST hop count is used up", "message dropped");
+        None
     }
 
     fn post_checked(&mut self, key: Key, parcel: Parcel, encoded: bool, copy: Vec<u8>) -> Option<Vec<u8>> {
@@ -264,6 +286,12 @@ impl Qos {
         let session_mri = if kind == RequestKind::ReserveInit { session.mri.inverted() } else { session.mri };
         let query = matches!(kind, RequestKind::Query | RequestKind::ReserveInit);
         let sii = session.explicit_next().filter(|_| kind == RequestKind::Tear);
+        let hops = if query { session.query_hops } else { session.hops };
+        if hops == Some(0) {
+            let id = session.id;
+            self.out.reuse(copy);
+            return self.out_of_hops(id).unwrap_or_default();
+        }
         let parcel = Parcel {
             octets: copy,
             session: session.id,
@@ -271,7 +299,7 @@ impl Qos {
             mri: session_mri,
             state: if sii.is_some() { None } else { session.state },
             sii,
-            hops: None,
+            hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
             purpose: Purpose::Request { session: key, rii, query },
@@ -338,7 +366,7 @@ fn whatever(octets: Vec<u8>, to: Target, attributes: TransferAttributes) -> Parc
         mri: to.mri,
         state: if to.sii.is_some() { None } else { to.state },
         sii: to.sii,
-        hops: None,
+        hops: to.gist_hops,
         attributes,
         timeout: None,
         purpose: Purpose::Unwatched,

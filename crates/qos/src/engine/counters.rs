@@ -66,6 +66,8 @@ signalbox_core::counters! {
         stray_responses: u64 => MESSAGES_DROPPED { reason: "stray_response" },
         /// NOTIFYs for unknown sessions; dropped.
         stray_notifies: u64 => MESSAGES_DROPPED { reason: "stray_notify" },
+        /// RESERVEs and QUERYs refused because this node sent or forwarded them: the routes form a circle.
+        returned: u64 => MESSAGES_DROPPED { reason: "returned" },
         /// QUERYs of other nodes refused because a request of this node has the same RII.
         rii_conflicts: u64 => MESSAGES_DROPPED { reason: "rii_conflict" },
         /// Messages dropped because the message to which they are bound was not received in time.

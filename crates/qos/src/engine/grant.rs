@@ -210,6 +210,7 @@ impl Qos {
         session.mri = arrival.mri;
         session.nslp_previous = arrival.nslp;
         session.nslp_next = nslp_next;
+        session.hops = Some(arrival.hops);
         session.rsn_in = message.rsn;
         session.classifier = message.classifier;
         session.qspec = given.qspec;
@@ -322,7 +323,7 @@ impl Qos {
         // A node without a next peer has answered. It still looks for one.
         let rii = message.rii.filter(|_| !session.marks.has(Marks::LAST_NODE));
         if let Some(rii) = rii {
-            session.remember(rii, until);
+            session.remember(rii, until, arrival.hops);
         }
         let extra = Extra {
             rii,

@@ -36,6 +36,9 @@ impl Qos {
             if stranger {
                 return; // it comes from an old branch, whose route change is the one that was repaired (§3.2.12)
             }
+            if session.marks.has(Marks::ROUTE_DOUBTED) {
+                return; // an earlier one was passed on, and nothing has come back since
+            }
             session.marks.set(Marks::ROUTE_DOUBTED, true);
             if session.marks.has(Marks::QNI) {
                 return self.verify_route(key);
@@ -43,13 +46,13 @@ impl Qos {
         }
         if !towards_initiator {
             if session.stage == Stage::Reserved && !session.is_end() {
-                self.pass_notify(key, message, true);
+                self.pass_notify(key, message, arrival, true);
             }
             return;
         }
         if !session.marks.has(Marks::QNI) {
             if session.previous_peer.is_some() {
-                self.pass_notify(key, message, false);
+                self.pass_notify(key, message, arrival, false);
             }
             return;
         }
@@ -62,8 +65,16 @@ impl Qos {
 
     /// Forwards a NOTIFY towards the QNI or QNR. RFC 5974 §5.4.4 lets no NOTIFY cause another message, §5.2.5.3
     /// propagates them. Without forwarding, the QNI would not learn of a preemption.
-    fn pass_notify(&mut self, key: Key, message: &Message<'_>, onward: bool) {
+    ///
+    /// The hop count of GIST goes on with it: while routes form a circle, the previous peers of a session can form one
+    /// too.
+    fn pass_notify(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, onward: bool) {
         let Some(session) = self.sessions.get(key) else { return };
+        if arrival.hops == 0 {
+            self.counters.hop_limit += 1;
+            tracing::debug!(session = %session.id, reason = "GIST hop count is used up", "NOTIFY dropped");
+            return;
+        }
         let notify = Message {
             generic: if onward { generic(session) } else { generic_back(session) },
             info: message.info,
@@ -74,7 +85,7 @@ impl Qos {
             ..Message::new(MessageType::NOTIFY)
         };
         let to = if onward { Target::towards_responder(session) } else { Target::towards_initiator(session) };
-        self.send_notify(to, &notify);
+        self.send_notify(Target { gist_hops: Some(arrival.hops), ..to }, &notify);
     }
 
     /// Notifies the QNI that the user at the QNR does not need the reservation any more (RFC 5974 §5.4.4). Returns the

@@ -10,6 +10,7 @@ use super::Qos;
 use super::compose::{Extra, Target};
 use super::grant::copy_objects;
 use super::receive::Progress;
+use super::reserve::CIRCLE;
 use super::rmf::{self, Flow};
 use super::session::{Local, Marks, Origin, RequestKind, Stage};
 use super::waiting::Arrival;
@@ -42,6 +43,10 @@ impl Qos {
             self.counters.rii_conflicts += 1;
             tracing::debug!(session = %arrival.session, reason = "RII conflict", "QUERY refused");
             self.answer(arrival, message, Info::RII_CONFLICT, None);
+            return Progress::Done;
+        }
+        if route.is_none() && self.returns(message, arrival) {
+            self.answer(arrival, message, Info::RESERVATION_FAILURE, Some(CIRCLE));
             return Progress::Done;
         }
         if init
@@ -82,6 +87,7 @@ impl Qos {
             return;
         }
         session.state = arrival.state;
+        session.query_hops = Some(arrival.hops);
         session.marks.set(Marks::BREAK_BEHIND, message.generic.contains(GenericFlags::BREAK) || gap);
         if session.next_peer == arrival.sii || session.next_peer.is_none() {
             // The path is unchanged here, or the QUERY is a retransmission; unless this node was off the path.
@@ -169,6 +175,7 @@ impl Qos {
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.init_qspec = qspec;
+        session.query_hops = Some(arrival.hops);
         session.state = arrival.state;
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
         // A QUERY with RESERVE-INIT comes from where the RESERVEs go.
@@ -212,7 +219,7 @@ impl Qos {
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let Some(rii) = message.rii {
-            session.remember(rii, until);
+            session.remember(rii, until, arrival.hops);
         }
         let extra = Extra {
             rii: message.rii,
@@ -232,7 +239,8 @@ impl Qos {
         tracing::debug!(session = %session.id, "QUERY answered");
         let same = mri.direction() == session.mri.direction();
         let nslp = if same { session.nslp_previous } else { session.nslp_next };
-        let to = Target { session: session.id, mri: mri.inverted(), nslp, state: session.state, sii: None };
+        let (mri, state) = (mri.inverted(), session.state);
+        let to = Target { session: session.id, mri, nslp, state, sii: None, gist_hops: None };
         self.send_response(to, &response);
     }
 

@@ -30,6 +30,7 @@ impl Qos {
         session.expires = Some(expires);
         session.period_in = period;
         session.state = arrival.state;
+        session.hops = Some(arrival.hops);
         if !message.refreshed.is_empty() {
             copy_objects(&mut session.refreshed, &message.refreshed);
         }
@@ -81,7 +82,7 @@ impl Qos {
             return;
         }
         session.forced_after = forced;
-        session.remember(rii, until);
+        session.remember(rii, until, arrival.hops);
         let extra = Extra {
             rii: Some(rii),
             hops,

@@ -312,6 +312,11 @@ impl Qos {
         with_rii: bool,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
+        if arrival.hops == 0 {
+            self.counters.hop_limit += 1;
+            tracing::debug!(session = %session.id, reason = "GIST hop count is used up", "RESPONSE dropped");
+            return;
+        }
         let about_reserve = arrival.mri.direction() != session.mri.direction();
         let response = Message {
             generic: generic_back(session),
@@ -323,7 +328,8 @@ impl Qos {
         };
         let nslp = if about_reserve { session.nslp_previous } else { session.nslp_next };
         let sii = session.explicit_previous().filter(|_| about_reserve);
-        let to = Target { session: session.id, mri: arrival.mri, nslp, state: arrival.state, sii };
+        let gist_hops = Some(arrival.hops);
+        let to = Target { session: session.id, mri: arrival.mri, nslp, state: arrival.state, sii, gist_hops };
         self.send_response(to, &response);
     }
 

@@ -129,6 +129,8 @@ pub(super) struct Passed {
     pub(super) until: Time,
     /// RSN of this node for the session when the request was forwarded.
     pub(super) rsn: Option<u32>,
+    /// Its remaining GIST hop count.
+    pub(super) hops: u8,
 }
 
 /// A branch of the old path after a route change.
@@ -253,6 +255,11 @@ pub(super) struct Session {
     pub(super) state: Option<StateHandle>,
     pub(super) nslp_previous: NslpId,
     pub(super) nslp_next: NslpId,
+    /// Remaining GIST hop count of the last RESERVE of the previous peer; `None`: they begin here. All RESERVEs of this
+    /// node have it, refreshes too: nodes whose routes form a circle do not keep the session alive by each other.
+    pub(super) hops: Option<u8>,
+    /// The same of the last QUERY.
+    pub(super) query_hops: Option<u8>,
     /// RSN of the previous peer.
     pub(super) rsn_in: Option<Rsn>,
     /// RSN of this node; `None` before the first RESERVE.
@@ -326,6 +333,8 @@ impl Session {
             state: None,
             nslp_previous: nslp,
             nslp_next: nslp,
+            hops: None,
+            query_hops: None,
             rsn_in: None,
             rsn_out: None,
             classifier: None,
@@ -415,13 +424,28 @@ impl Session {
     }
 
     /// Stores the RII of a request that is forwarded. A session keeps few of them; the oldest is removed first.
-    pub(super) fn remember(&mut self, rii: u32, until: Time) {
+    pub(super) fn remember(&mut self, rii: u32, until: Time, hops: u8) {
         const MOST: usize = 8;
         self.passed.retain(|passed| passed.rii != rii);
         if self.passed.len() >= MOST {
             self.passed.remove(0);
         }
-        self.passed.push(Passed { rii, until, rsn: self.rsn_out });
+        self.passed.push(Passed { rii, until, rsn: self.rsn_out, hops });
+    }
+
+    /// Whether a request that this node sent or forwarded comes back to it, since the routes form a circle. A forwarded one
+    /// comes from another peer than before, with fewer hops left. `until`: a request that was forwarded so late has not been
+    /// sent again by its initiator yet, perhaps on another route.
+    pub(super) fn returns(&self, rii: u32, sii: Option<SiiHandle>, hops: u8, until: Time) -> bool {
+        let strange = sii.is_some() && sii != self.previous_peer;
+        self.pending.iter().any(|own| own.rii == rii)
+            || self.passed.iter().any(|p| p.rii == rii && strange && hops < p.hops && until < p.until)
+    }
+
+    /// The same of a QUERY with RESERVE-INIT, which has no RII.
+    pub(super) fn query_returns(&self, hops: u8, until: Time) -> bool {
+        let lately = self.stage == Stage::Path && self.expires.is_some_and(|expires| until < expires);
+        lately && self.query_hops.is_some_and(|before| hops < before)
     }
 
     /// Whether a request with this RII was forwarded and may still be answered.

@@ -107,7 +107,7 @@ fn composed(net: &Net, samples: &[Sample]) -> Vec<Sample> {
 }
 
 /// The Error with which a node without state answers Data, as if that came from its neighbour.
-fn gist_error(data: &Sample) -> Vec<u8> {
+pub(super) fn gist_error(data: &Sample) -> Vec<u8> {
     let mut net = Net::new(1, &silent(false));
     let router = net.router;
     net.sim.inject(data.link, router, data.packet.clone());

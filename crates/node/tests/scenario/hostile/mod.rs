@@ -3,5 +3,7 @@
 mod adversary;
 mod amplification;
 mod catalogue;
+mod circle;
+mod errors;
 mod named;
 mod net;

@@ -39,6 +39,12 @@ pub(crate) struct Host {
     pub(crate) most: usize,
 }
 
+impl Host {
+    pub(crate) fn new(config: &Config, seed: [u8; 32]) -> Self {
+        Self { node: Node::new(config.clone(), seed).unwrap(), packet: false, outputs: 0, most: 0 }
+    }
+}
+
 impl NodeEngine for Host {
     type Command = Command;
     type Event = Event;
@@ -114,10 +120,7 @@ impl Net {
         let mut sim = Sim::new(seed);
         let [sender, router, receiver] = ["sender", "router", "receiver"].map(|name| {
             let config = config.clone();
-            sim.add_engine(name, move |boot| {
-                let node = Node::new(config.clone(), boot.seed).unwrap();
-                Host { node, packet: false, outputs: 0, most: 0 }
-            })
+            sim.add_engine(name, move |boot| Host::new(&config, boot.seed))
         });
         let stranger = sim.add_router("stranger");
         let [up, down, side] =
