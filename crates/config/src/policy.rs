@@ -101,6 +101,21 @@ pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
         request(rule, keys);
         limits(rule, keys);
         rule.action = action.unwrap_or(Action::Deny);
+        let foreign = [
+            "protocols",
+            "user",
+            "service",
+            "interface",
+            "max_rate",
+            "max_burst",
+            "max_total",
+            "max_setup_priority",
+            "max_defending_priority",
+        ];
+        let foreign = foreign.into_iter().find(|key| keys.given(key));
+        if let (false, Some(key)) = (rule.opens.is_empty(), foreign) {
+            keys.fault(&[key], "it belongs to rules for reservations: remove it, or opens");
+        }
         let limited =
             ["rate", "burst", "total", "reservations", "setup_priority", "defending_priority", "lifetime"];
         let limit = limited.iter().map(|limit| format!("max_{limit}")).find(|limit| keys.given(limit));

@@ -764,6 +764,10 @@ fn a_firewall_or_nat_has_an_inside_and_rules_of_its_own() {
         ("[firewall]\nmark = 0x30000000\n", "more than one bit"),
         ("[firewall]\naccept_in = [\"filter forward\"]\n", "family, table and name"),
         ("[[policy.rules]]\naction = \"allow\"\nopens = [\"all\"]\n", "\"all\" is unknown"),
+        (
+            "[[policy.rules]]\naction = \"allow\"\nopens = [\"inward\"]\nuser = [\"any\"]\n",
+            "remove it, or opens",
+        ),
     ] {
         let found = lines(read(text).findings);
         assert!(found.iter().any(|one| one.contains(part)), "{text}: {found:?}");

@@ -1,16 +1,20 @@
-//! Authorization tokens of RFC 5981, with shared keys only. The protocol parses the octets, this module verifies them.
+//! Authorization tokens of RFC 5981, with shared keys only. Protocols find the SESSION_AUTH objects of their messages, this
+//! module reads and verifies them.
 //!
 //! A token is a SESSION_AUTH object that an authorizing entity signed with a key which this node has too (RFC 5981
 //! §4.1). Its AUTHENTICATION_DATA begins with a Key-ID. The rest is an HMAC-SHA-256 over all attributes before it.
 
+mod object;
+
 use core::fmt;
+use std::sync::Arc;
 
 use ring::hmac;
 use signalbox_core::Time;
 use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
 
 use crate::config::ConfigError;
-use crate::request::GrantRequest;
 use crate::units::{Net, Ports};
 
 /// A key that an authorizing entity signs tokens with.
@@ -153,6 +157,25 @@ impl Keys {
         Ok(Self { keys })
     }
 
+    /// The verified token among the values of SESSION_AUTH objects, if any: one signed with a key that this node has. An object
+    /// with another signature has no effect here (RFC 5981 §3.1).
+    pub(crate) fn token<'a>(
+        &self,
+        objects: impl Iterator<Item = &'a [u8]>,
+        now: u64,
+    ) -> Result<Option<Arc<Token>>, TokenError> {
+        let mut error = None;
+        for signed in objects.filter_map(object::read) {
+            match self.verify(&signed.token.entity, signed.key, signed.octets, signed.tag, now) {
+                Ok(()) => return Ok(Some(Arc::new(signed.token))),
+                // It may be signed for another node, and another object for this one.
+                Err(TokenError::UnknownKey) => {}
+                Err(other) => error = Some(other),
+            }
+        }
+        error.map_or(Ok(None), Err)
+    }
+
     /// Verifies the authentication data of a token (RFC 5981 §6.2.3): `signed` are the octets of its attributes up to
     /// AUTHENTICATION_DATA, `tag` the octets after the Key-ID there, `now` the seconds since 1970. Whether the token
     /// is valid now and covers the request is checked with each request.
@@ -184,8 +207,8 @@ impl Keys {
 }
 
 impl Token {
-    /// The part of a request that the token does not cover, at `wall_us` microseconds since 1970.
-    pub(crate) fn uncovered(&self, ask: &GrantRequest, wall_us: u64) -> Option<&'static str> {
+    /// The part of a request for these packets that the token does not cover, at `wall_us` microseconds since 1970.
+    pub(crate) fn uncovered(&self, filters: &[FlowFilter], wall_us: u64) -> Option<&'static str> {
         if self.start_us.is_some_and(|start| wall_us < start) {
             return Some("its time has not come");
         }
@@ -201,7 +224,7 @@ impl Token {
                         && port.is_some_and(|port| (list.ports.from..=list.ports.to).contains(&port))
                 })
         };
-        ask.filters.iter().find_map(|filter| {
+        filters.iter().find_map(|filter| {
             if !within(&self.sources, &filter.src) {
                 Some("the flow's source is not among those that it names")
             } else if !within(&self.destinations, &filter.dst) {

@@ -3342,6 +3342,9 @@ pub struct PinholeOpen {
     /// in the meantime. Absent: the passage ends with its call.
     #[prost(bytes = "vec", optional, tag = "12")]
     pub request_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// The attribute list of a SESSION_AUTH object (RFC 5981), by which nodes on the path authorize the request.
+    #[prost(bytes = "vec", optional, tag = "13")]
+    pub session_auth: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
 impl ::prost::Name for PinholeOpen {
     const NAME: &'static str = "PinholeOpen";

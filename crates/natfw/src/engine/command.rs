@@ -36,6 +36,8 @@ pub struct Options {
     pub proxy: bool,
     /// In proxy mode the edge also sends the request on.
     pub extend: bool,
+    /// Attributes of a SESSION_AUTH object (RFC 5981 §3.2), by which nodes on the path authorize the request.
+    pub token: Option<Vec<u8>>,
 }
 
 /// A request for the path of a flow.

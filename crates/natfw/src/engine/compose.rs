@@ -10,7 +10,7 @@ use signalbox_wire::Writer;
 use super::Natfw;
 use super::outbox::{Parcel, Purpose};
 use super::session::{Answer, Kind, Session};
-use crate::wire::{Bindings, IcmpTypes, Info, Information, Message, MessageType, ObjectType};
+use crate::wire::{Bindings, Carried, IcmpTypes, Info, Information, Message, MessageType, ObjectType};
 
 /// How much longer GIST keeps the routing state of a session than the session lives.
 const ROUTE_REST: Duration = Duration::from_secs(5);
@@ -138,6 +138,7 @@ impl Natfw {
         let asked = session.asked.clone();
         let (binding, terminal) = (session.plan.binding, session.plan.terminal);
         let asks_bindings = session.local.as_ref().is_some_and(|local| local.bindings);
+        let token = session.local.as_ref().map(|local| local.token.clone()).unwrap_or_default();
         let hops = received.map(|(received, _)| received.hops);
         let to = Target { hops, ..Target::next(session) };
         let kind = match session.kind {
@@ -166,7 +167,7 @@ impl Natfw {
             nonce: asked.nonce,
             icmp_types: (!asked.icmp_types.is_empty()).then_some(types),
             bindings,
-            carried: received.map_or(crate::wire::Carried::NONE, |(_, message)| message.carried),
+            carried: received.map_or(Carried::among(&token), |(_, message)| message.carried),
             ..Message::new(kind)
         };
         let purpose = if deletes { Purpose::Unwatched } else { Purpose::Request(key, msn) };

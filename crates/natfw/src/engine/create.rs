@@ -1,6 +1,7 @@
 //! What this node does with a CREATE (RFC 5973 §3.7.1).
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
@@ -8,6 +9,7 @@ use signalbox_core::service::RecvMessage;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Mri, PathCoupled};
 use signalbox_resources::config::Opening;
+use signalbox_resources::token::Token;
 use signalbox_resources::{Neighbour, Passage, PassageRequest, RequestedBy, Requester, Resources};
 
 use super::Natfw;
@@ -19,15 +21,25 @@ use super::reservation::Invitation;
 use super::session::{Asked, Plan};
 use crate::wire::{Info, RuleAction};
 
+/// A request that arrived.
+#[derive(Debug)]
+pub(super) struct Arrived<'a, 'm> {
+    pub(super) received: &'a RecvMessage<'m>,
+    /// Its verified token (RFC 5981).
+    pub(super) token: Option<Arc<Token>>,
+    /// The lifetime in seconds that this node accepts.
+    pub(super) lifetime: u32,
+}
+
 impl Natfw {
     /// The plan for a CREATE that arrived. What it takes is given back by [`Natfw::undo`].
     pub(super) fn plan_create(
         &mut self,
-        received: &RecvMessage<'_>,
+        from: &Arrived<'_, '_>,
         asked: &Asked,
-        lifetime: u32,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
+        let received = from.received;
         // §4.3.1: path-coupled, downstream.
         let Mri::PathCoupled(flow) = asked.mri else { return Err(Info::POLICY_CONFLICT.into()) };
         if flow.direction != Direction::Downstream {
@@ -48,20 +60,19 @@ impl Natfw {
                 Ok(Plan::plain(Mri::PathCoupled(mapped), None, ends_here && mapped.dst == flow.dst))
             }
             Middlebox::Firewall if ends_here => Ok(Plan::plain(asked.mri, None, true)),
-            Middlebox::Firewall => self.through_firewall(received, asked, flow, lifetime, resources),
-            Middlebox::Nat => self.through_nat(received, asked, flow, lifetime, resources),
+            Middlebox::Firewall => self.through_firewall(from, asked, flow, resources),
+            Middlebox::Nat => self.through_nat(from, asked, flow, resources),
         }
     }
 
     fn through_firewall(
         &mut self,
-        received: &RecvMessage<'_>,
+        from: &Arrived<'_, '_>,
         asked: &Asked,
         flow: PathCoupled,
-        lifetime: u32,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
-        let side = self.interfaces.side(received.ifindex);
+        let side = self.interfaces.side(from.received.ifindex);
         let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
         check::packets(&self.config, &packets, false, second)?;
         let invitation = match side {
@@ -73,19 +84,19 @@ impl Natfw {
             return Err(Info::POLICY_CONFLICT.into());
         }
         let invited = matches!(invitation, Invitation::Reserved(_));
-        let passage = self.passage(received, opening(side), &packets, lifetime, invited, resources)?;
+        let passage = self.passage(from, opening(side), &packets, invited, resources)?;
         let plan = Plan::plain(asked.mri, None, false);
         Ok(self.proxied(side, asked, Plan { installs: true, passage: Some(passage), ..plan }))
     }
 
     fn through_nat(
         &mut self,
-        received: &RecvMessage<'_>,
+        from: &Arrived<'_, '_>,
         asked: &Asked,
         flow: PathCoupled,
-        lifetime: u32,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
+        let received = from.received;
         let side = self.interfaces.side(received.ifindex);
         let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
         let mut onward = flow;
@@ -126,7 +137,7 @@ impl Natfw {
         }
         let plan = Plan { lease, installs: true, ..Plan::plain(Mri::PathCoupled(onward), None, false) };
         let opening = if reserved.is_some() { Opening::Inward } else { Opening::Outward };
-        match self.passage(received, opening, &packets, lifetime, reserved.is_some(), resources) {
+        match self.passage(from, opening, &packets, reserved.is_some(), resources) {
             Ok(passage) => Ok(self.proxied(side, asked, Plan { passage: Some(passage), ..plan })),
             Err(refused) => {
                 self.undo(plan, resources);
@@ -189,22 +200,23 @@ impl Natfw {
     /// Asks the policy of the node (§3.6).
     pub(super) fn passage(
         &self,
-        received: &RecvMessage<'_>,
+        from: &Arrived<'_, '_>,
         opening: Opening,
         packets: &FlowFilter,
-        lifetime: u32,
         invited: bool,
         resources: &mut Resources,
     ) -> Result<Passage, Refused> {
+        let received = from.received;
         let authenticated = received.peer.is_some();
         let requester = Requester {
             peer: received.peer.clone(),
             requested_by: received.peer_address.map_or(RequestedBy::Unknown, |address| {
                 RequestedBy::Neighbour(Neighbour { address, authenticated })
             }),
+            token: from.token.clone(),
             ..Requester::at(received.peer_address.unwrap_or_else(|| received.mri.src()))
         };
-        let lifetime = core::time::Duration::from_secs(lifetime.into());
+        let lifetime = core::time::Duration::from_secs(from.lifetime.into());
         let ask = PassageRequest { requester: &requester, opening, packets, lifetime, invited };
         resources.open_passage(self.now, &ask).map_err(|refusal| {
             tracing::info!(

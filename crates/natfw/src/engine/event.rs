@@ -102,6 +102,8 @@ pub enum Refusal {
     IcmpTypes,
     /// The lifetime is 0 or too long.
     Lifetime,
+    /// The token does not fit into an object.
+    Token,
 }
 
 impl fmt::Display for Refusal {
@@ -118,6 +120,7 @@ impl fmt::Display for Refusal {
             }
             Self::IcmpTypes => "at most 255 types of ICMP messages",
             Self::Lifetime => "a lifetime of 1 s to 136 years is wanted",
+            Self::Token => "a token of 4 to 16,380 octets is wanted",
         })
     }
 }

@@ -4,7 +4,6 @@ use core::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
-use signalbox_core::service::RecvMessage;
 use signalbox_core::{Direction, Mri};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
@@ -12,7 +11,7 @@ use signalbox_resources::config::Opening;
 use super::Natfw;
 use super::check::{self, Refused};
 use super::config::Middlebox;
-use super::create::towards;
+use super::create::{Arrived, towards};
 use super::interfaces::Side;
 use super::ports::Inside;
 use super::session::{Asked, Plan, Reserved};
@@ -48,19 +47,18 @@ impl Natfw {
     /// The plan for an EXTERNAL that arrived. What it takes is given back by [`Natfw::undo`].
     pub(super) fn plan_external(
         &mut self,
-        received: &RecvMessage<'_>,
+        from: &Arrived<'_, '_>,
         asked: &Asked,
-        lifetime: u32,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let Some(terminal) = asked.terminal else { return Err(Info::DTINFO_REQUIRED.into()) };
         let receiver = Receiver::of(&asked.mri, &terminal).ok_or(Info::POLICY_CONFLICT)?;
         check::values(&self.config, asked)?;
-        let side = self.interfaces.side(received.ifindex);
+        let side = self.interfaces.side(from.received.ifindex);
         if !matches!(self.config.middlebox, Middlebox::None) && side == Side::Outside {
             return Err(Info::EXTERNAL_SIDE.into());
         }
-        let ends_here = received.at_flow_end && !self.config.edge;
+        let ends_here = from.received.at_flow_end && !self.config.edge;
         if ends_here {
             return Err(Info::NO_EDGE.into());
         }
@@ -78,18 +76,17 @@ impl Natfw {
                 Ok(Plan::plain(mri, Some(terminal), false))
             }
             Middlebox::Firewall | Middlebox::Nat => {
-                self.reserve_for(received, asked, &terminal, receiver, lifetime, resources)
+                self.reserve_for(from, asked, &terminal, receiver, resources)
             }
         }
     }
 
     fn reserve_for(
         &mut self,
-        received: &RecvMessage<'_>,
+        from: &Arrived<'_, '_>,
         asked: &Asked,
         terminal: &DataTerminal,
         receiver: Receiver,
-        lifetime: u32,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let (nat, edge) = (self.config.translates(), self.config.edge);
@@ -150,7 +147,7 @@ impl Natfw {
         }
         let place = plan.reserved.is_some_and(|reserved| self.has_place(&reserved));
         let allowed = if place {
-            self.passage(received, opening, &packets, lifetime, false, resources)
+            self.passage(from, opening, &packets, false, resources)
         } else {
             Err(Info::NO_RESOURCES.into())
         };

@@ -15,7 +15,7 @@ use super::command::{Command, ExposeRequest, OpenRequest, Options};
 use super::event::{Failure, Granted, NatfwEvent, Refusal};
 use super::session::{Answer, Asked, Kind, Local, Origin, Plan, State};
 use super::table::Opening;
-use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts};
+use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts, session_auth};
 
 /// Requests that wait for a route at one time.
 const MOST_LOOKUPS: usize = 256;
@@ -87,9 +87,15 @@ impl Natfw {
         let checked = wanted.and_then(|(kind, asked, options, bindings)| {
             let lifetime = options.lifetime.unwrap_or(lifetime).as_secs();
             let lifetime = u32::try_from(lifetime).ok().filter(|lifetime| *lifetime > 0);
-            Ok((kind, asked, lifetime.ok_or(Refusal::Lifetime)?, bindings))
+            let lifetime = lifetime.ok_or(Refusal::Lifetime)?;
+            let token = match options.token.as_deref() {
+                Some([]) => return Err(Refusal::Token),
+                Some(token) => session_auth(token).ok_or(Refusal::Token)?.into(),
+                None => Box::default(),
+            };
+            Ok((kind, asked, Local { lifetime, bindings, token, ..Local::default() }))
         });
-        let (kind, asked, lifetime, bindings) = match checked {
+        let (kind, asked, local) = match checked {
             Ok(checked) => checked,
             Err(refusal) => return self.out.event(id, NatfwEvent::Refused(refusal)),
         };
@@ -103,8 +109,8 @@ impl Natfw {
             // Users of this host share no table with strangers.
             source: IpAddr::V4(core::net::Ipv4Addr::LOCALHOST),
             msn: self.rng.u32(),
-            lifetime,
-            local: Some(Box::new(Local { lifetime, bindings, ..Local::default() })),
+            lifetime: local.lifetime,
+            local: Some(Box::new(local)),
         };
         let Some(key) = self.open(opening, resources) else {
             return self.out.event(id, NatfwEvent::Refused(Refusal::TooMany));

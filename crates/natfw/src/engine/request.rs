@@ -9,6 +9,7 @@ use signalbox_resources::Resources;
 
 use super::Natfw;
 use super::check::{self, Refused};
+use super::create::Arrived;
 use super::session::{Answer, Asked, Kind, Origin, Plan, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
@@ -114,9 +115,14 @@ impl Natfw {
         resources: &mut Resources,
     ) -> Result<(Plan, u32), Refused> {
         let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
+        let token = resources.token(self.now, message.carried.tokens()).map_err(|error| {
+            tracing::info!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
+            Info::AUTHENTICATION
+        })?;
+        let from = &Arrived { received, token, lifetime };
         let plan = match kind_of(message) {
-            Kind::Create => self.plan_create(received, asked, lifetime, resources)?,
-            Kind::External => self.plan_external(received, asked, lifetime, resources)?,
+            Kind::Create => self.plan_create(from, asked, resources)?,
+            Kind::External => self.plan_external(from, asked, resources)?,
         };
         let most = plan.passage.as_ref().and_then(|passage| passage.max_lifetime);
         Ok((plan, most.map_or(lifetime, |most| lifetime.min(check::seconds(most)))))

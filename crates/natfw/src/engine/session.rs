@@ -199,6 +199,8 @@ pub(super) struct Local {
     pub(super) lifetime: u32,
     /// Ask for the addresses of the NATs.
     pub(super) bindings: bool,
+    /// A SESSION_AUTH object for each request, or nothing.
+    pub(super) token: Box<[u8]>,
     /// When an unanswered request is sent again, and the time to the next repetition.
     pub(super) retry: Option<(Time, Duration)>,
     /// When the session is refreshed.

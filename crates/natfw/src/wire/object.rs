@@ -14,6 +14,11 @@ pub const MAX_WORDS: usize = 0xfff;
 /// Length of an object's header, in octets.
 const OBJECT_HEADER: usize = 4;
 
+/// The flags AB=10.
+const FORWARD: u16 = 0x8000;
+/// SESSION_AUTH (RFC 5981 §7), which RFC 5973 does not have: a node that does not know it forwards it.
+const SESSION_AUTH: ObjectType = ObjectType(0x016);
+
 /// What a node does with an object of unknown type (RFC 5973 §4.2). AB=11 is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
@@ -91,16 +96,29 @@ impl<'a> Object<'a> {
 
 /// Appends an object of RFC 5973: AB=00 (§4.3), and what `value` writes, padded to whole words.
 pub(super) fn put(w: &mut Writer<'_>, kind: ObjectType, value: impl FnOnce(&mut Writer<'_>)) {
+    put_as(w, 0, kind, value);
+}
+
+/// Appends an object with these flags.
+fn put_as(w: &mut Writer<'_>, flags: u16, kind: ObjectType, value: impl FnOnce(&mut Writer<'_>)) {
     let start = w.len();
-    w.u16(kind.0 & 0xfff);
+    w.u16(flags | kind.0 & 0xfff);
     let slot = w.open_u16();
     value(w);
     w.pad_to(4);
     let words = w.since(&slot) / 4;
-    // The types of the values keep every length below the limit.
+    // The types of the values keep every length below the limit, that of a token excepted.
     if w.close_u16(slot, words, 0xfff, 0).is_err() {
         w.truncate(start);
     }
+}
+
+/// A SESSION_AUTH object with these attributes (RFC 5981 §3.1: AB=10); `None`: they are too long.
+#[must_use]
+pub fn session_auth(attributes: &[u8]) -> Option<Vec<u8>> {
+    let mut octets = Vec::new();
+    put_as(&mut Writer::new(&mut octets), FORWARD, SESSION_AUTH, |w| w.bytes(attributes));
+    (!octets.is_empty()).then_some(octets)
 }
 
 /// Objects of unknown type with AB=10, which a node keeps in what it forwards. They are found in the octets of a
@@ -118,12 +136,20 @@ impl<'a> Carried<'a> {
         Self(objects)
     }
 
+    /// The values of the SESSION_AUTH objects (RFC 5981 §3.1).
+    pub fn tokens(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.objects().filter(|object| object.kind == SESSION_AUTH).map(|object| object.value)
+    }
+
     /// The octets of each, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.objects().map(|object| object.octets)
+    }
+
+    fn objects(&self) -> impl Iterator<Item = Object<'a>> + use<'a> {
         let mut r = Reader::new(self.0);
         core::iter::from_fn(move || Object::next(&mut r).ok().flatten())
             .filter(|object| object.kind.name().is_none() && object.treatment == Treatment::Forward)
-            .map(|object| object.octets)
     }
 }
 

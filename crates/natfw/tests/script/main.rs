@@ -11,3 +11,4 @@ mod proxy;
 mod responder;
 mod rig;
 mod storm;
+mod token;

@@ -48,7 +48,6 @@ mod stateless;
 mod summary;
 mod table;
 mod tear;
-mod token;
 mod view;
 mod waiting;
 

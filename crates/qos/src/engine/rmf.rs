@@ -202,7 +202,7 @@ fn ask(
     let traffic = demand.traffic()?;
     let priorities = demand.priorities();
     let owner = Owner { protocol: super::PROTOCOL, key: flow.key.to_u64() };
-    let token = match super::token::verified(resources, now, &flow.auth) {
+    let token = match resources.token(now, flow.auth.iter().map(|object| object.value)) {
         Ok(token) => token,
         Err(error) => {
             let note = Some(format!("token: {error}"));

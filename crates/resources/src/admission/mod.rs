@@ -27,7 +27,7 @@ use crate::request::{
     Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, ResourceOutput, Session,
     WouldAdmit,
 };
-use crate::token::{Keys, TokenError, wall_seconds};
+use crate::token::{Keys, Token, TokenError, wall_seconds};
 use flow::Flows;
 use group::{Grant, Group};
 use link::{Freed, Link};
@@ -337,6 +337,19 @@ impl Resources {
         tag: &[u8],
     ) -> Result<(), TokenError> {
         self.keys.verify(entity, key_id, signed, tag, wall_seconds(self.wall_clock_us, now))
+    }
+
+    /// The verified token among the values of the SESSION_AUTH objects of a message, if any (RFC 5981 §4.1: shared symmetric
+    /// keys). An object that is not signed with a key of this node has no effect here (§3.1).
+    ///
+    /// # Errors
+    /// The reason of the authentication failure.
+    pub fn token<'a>(
+        &self,
+        now: Time,
+        objects: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Option<Arc<Token>>, TokenError> {
+        self.keys.token(objects, wall_seconds(self.wall_clock_us, now))
     }
 
     /// The list of grants that are made, changed and ended, to watch and to take from.

@@ -44,7 +44,7 @@ impl Policy {
 
     /// Applies the first rule that matches, `wall_us` microseconds after 1970.
     pub(crate) fn decide(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> Verdict {
-        let uncovered = ask.requester.token.as_ref().and_then(|token| token.uncovered(ask, wall_us));
+        let uncovered = ask.requester.token.as_ref().and_then(|token| token.uncovered(&ask.filters, wall_us));
         if let Some(what) = uncovered {
             return Verdict { rule: None, result: Err(Rule::Token(what)) };
         }
@@ -61,6 +61,11 @@ impl Policy {
 
     /// The rule that allows a passage; `None`: no rule applies.
     pub(crate) fn passage(&self, ask: &PassageRequest<'_>, wall_us: u64) -> Result<Option<u32>, Rule> {
+        let packets = core::slice::from_ref(ask.packets);
+        let token = ask.requester.token.as_ref();
+        if let Some(what) = token.and_then(|token| token.uncovered(packets, wall_us)) {
+            return Err(Rule::Token(what));
+        }
         let mut numbered = (0..).zip(&self.rules);
         match numbered.find(|(_, rule)| rule.applies_to_passage(ask, wall_us)) {
             Some((number, rule)) if rule.denies() => Err(self.refusal(number, PolicyWhy::Denied)),

@@ -9,7 +9,7 @@ use signalbox_core::traffic::FlowFilter;
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
 use crate::passage::PassageRequest;
 use crate::refusal::PolicyWhy;
-use crate::request::GrantRequest;
+use crate::request::{GrantRequest, Requester};
 use crate::units::{Hours, Identity as Wanted, Net, Ports};
 
 const DAY_MINUTES: u64 = 24 * 60;
@@ -71,9 +71,7 @@ impl Matcher {
             && any_or_empty(&rule.peer, |wanted| {
                 requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
             })
-            && any_or_empty(&rule.token, |entity| {
-                requester.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)
-            })
+            && self.has_token(requester)
             && any_or_empty(&rule.user, |user| {
                 requester.names.as_ref().is_some_and(|names| user == ANY_NAME || names.contains(user))
             })
@@ -95,11 +93,19 @@ impl Matcher {
             && any_or_empty(&rule.peer, |wanted| {
                 requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
             })
+            && self.has_token(requester)
             && self.is_now(wall_us)
             && match rule.action {
                 Action::Allow => self.covers(ask.packets),
                 Action::Deny => self.touches(ask.packets),
             }
+    }
+
+    /// Whether the requester has a token of an entity that the rule names.
+    fn has_token(&self, requester: &Requester) -> bool {
+        any_or_empty(&self.config.token, |entity| {
+            requester.token.as_ref().is_some_and(|token| entity == ANY_NAME || *entity == token.entity)
+        })
     }
 
     pub(crate) const fn denies(&self) -> bool {

@@ -16,7 +16,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 
 use super::{Run, subcommands};
-use crate::arguments::values::{RequestId, ip_protocol, prefix, request_id, time};
+use crate::arguments::values::{Octets, RequestId, ip_protocol, octets, prefix, request_id, time};
 use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
 use crate::client::{Stop, block_on, wait_until};
 use crate::exit::{Exit, exit_status};
@@ -77,6 +77,9 @@ struct CommonArgs {
     /// same command takes it over.
     #[arg(long, value_name = "HEX", value_parser = request_id)]
     request_id: Option<RequestId>,
+    /// Attribute list of a SESSION_AUTH object (RFC 5981), which rules on the path may ask for: a file, or hexadecimal digits.
+    #[arg(long, value_name = "@FILE", value_parser = octets)]
+    token: Option<Octets>,
     #[command(flatten)]
     lifetime_of_all: HoldArgs,
     #[command(flatten)]
@@ -209,6 +212,7 @@ impl CommonArgs {
             proxy: self.proxy,
             extend: self.extend,
             request_id: self.request_id.map(|id| id.0.to_vec()),
+            session_auth: self.token.as_ref().map(|token| token.0.clone()),
             ..v1::PinholeOpen::default()
         }
     }

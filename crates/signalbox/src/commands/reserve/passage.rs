@@ -84,6 +84,7 @@ fn request(arguments: &ReserveArgs) -> Result<v1::PinholeOpen> {
         action: v1::PinholeAction::Open.into(),
         flow: Some(flow),
         proxy: arguments.proxy,
+        session_auth: arguments.request.authority.token.as_ref().map(|token| token.0.clone()),
         ..v1::PinholeOpen::default()
     })
 }

@@ -40,6 +40,7 @@ pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, Wrong> {
         icmp_types: types.collect::<Result<_, _>>()?,
         proxy: open.proxy,
         extend: open.extend,
+        token: open.session_auth.clone(),
     };
     let block = match action {
         v1::PinholeAction::Unspecified | v1::PinholeAction::Open => {
@@ -117,6 +118,7 @@ pub(super) fn refused(refusal: Refusal) -> Status {
         Refusal::Address | Refusal::Ports | Refusal::Senders => Wrong::new("open.flow", refusal).into(),
         Refusal::IcmpTypes => Wrong::new("open.icmp_types", refusal).into(),
         Refusal::Lifetime => Wrong::new("open.lifetime_us", refusal).into(),
+        Refusal::Token => Wrong::new("open.session_auth", refusal).into(),
         Refusal::TooMany => Reason::TableFull.status(refusal),
         Refusal::NoApplication => not_running("natfw"),
         Refusal::NoRoute => Reason::NoRoute.status(refusal),

@@ -1,15 +1,9 @@
-//! SESSION-AUTH objects (RFC 5981) as tokens for policy rules.
+//! The attributes of a SESSION_AUTH object (RFC 5981 §3.2).
 
-use std::sync::Arc;
-
-use signalbox_core::Time;
 use signalbox_core::node::Prefix;
-use signalbox_resources::Resources;
-use signalbox_resources::token::{PortList, Token, TokenError};
-use signalbox_resources::units::Ports;
-use signalbox_wire::Reader;
 
-use crate::wire::Carried;
+use super::{PortList, Token};
+use crate::units::Ports;
 
 const AUTH_ENT_ID: u8 = 1;
 const SESSION_ID: u8 = 2;
@@ -21,44 +15,27 @@ const AUTHENTICATION_DATA: u8 = 8;
 /// From 1900, where NTP begins, to 1970, in seconds.
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
-/// The verified token of a message, if any: signed with a key that this node has (RFC 5981 §4.1: shared symmetric
-/// keys). An object with another signature is forwarded and has no effect here (§3.1).
-pub(super) fn verified(
-    resources: &Resources,
-    now: Time,
-    auth: &Carried<'_>,
-) -> Result<Option<Arc<Token>>, TokenError> {
-    let mut error = None;
-    for object in auth.iter() {
-        let Some(signed) = read(object.value) else { continue };
-        match resources.verify_token(now, &signed.token.entity, signed.key, signed.octets, signed.tag) {
-            Ok(()) => return Ok(Some(Arc::new(signed.token))),
-            // It may be signed for another node, and another object for this one.
-            Err(TokenError::UnknownKey) => {}
-            Err(other) => error = Some(other),
-        }
-    }
-    error.map_or(Ok(None), Err)
-}
-
-struct Signed<'a> {
-    token: Token,
-    key: u32,
-    octets: &'a [u8],
-    tag: &'a [u8],
+/// The contents of a token, and what signs them.
+pub(super) struct Signed<'a> {
+    pub(super) token: Token,
+    pub(super) key: u32,
+    pub(super) octets: &'a [u8],
+    pub(super) tag: &'a [u8],
 }
 
 /// Parses the attributes of a SESSION-AUTH object (RFC 5981 §3.2). `None`: they are cut, lack the entity, or do not end with
 /// the authentication data.
-fn read(value: &[u8]) -> Option<Signed<'_>> {
-    let mut r = Reader::new(value);
+pub(super) fn read(value: &[u8]) -> Option<Signed<'_>> {
+    let mut rest = value;
     let mut token = Token::default();
-    while !r.is_empty() {
-        let before = value.len() - r.left();
-        let [l1, l0, kind, sub] = r.array().ok()?;
-        let length = usize::from(u16::from_be_bytes([l1, l0])).checked_sub(4)?;
-        let padded = length.next_multiple_of(4);
-        let octets = r.take(padded).ok()?.get(..length)?;
+    while !rest.is_empty() {
+        let before = value.len() - rest.len();
+        let ([l1, l0, kind, sub], behind) = rest.split_first_chunk()?;
+        let (kind, sub) = (*kind, *sub);
+        let length = usize::from(u16::from_be_bytes([*l1, *l0])).checked_sub(4)?;
+        let (padded, behind) = behind.split_at_checked(length.next_multiple_of(4))?;
+        let octets = padded.get(..length)?;
+        rest = behind;
         match kind {
             AUTH_ENT_ID => token.entity = entity(sub, octets)?,
             SESSION_ID => token.session = octets.to_vec(),
@@ -70,7 +47,7 @@ fn read(value: &[u8]) -> Option<Signed<'_>> {
                 let (key, tag) = octets.split_first_chunk()?;
                 let signed = value.get(..before)?;
                 // It has to be the last one (§3.2.8).
-                let whole = r.is_empty() && !token.entity.is_empty();
+                let whole = rest.is_empty() && !token.entity.is_empty();
                 return whole.then_some(Signed { token, key: u32::from_be_bytes(*key), octets: signed, tag });
             }
             _ => {}

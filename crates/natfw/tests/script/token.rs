@@ -1,0 +1,104 @@
+//! Authorization tokens (RFC 5981) in requests.
+
+use ring::hmac;
+use signalbox_natfw::engine::{Command, Middlebox, NatfwEvent, OpenRequest, Options, Refusal};
+use signalbox_natfw::wire::{Carried, Info, Message, session_auth};
+use signalbox_resources::config::{Action, Opening, RuleConfig};
+use signalbox_resources::token::KeyConfig;
+
+use crate::rig::{FAR, HOST, Rig, Sent, addr, boxed, create, error, inward, only};
+
+/// The attributes of a token for packets to an address, signed with a key of these octets.
+fn token(destination: [u8; 4], secret: u8) -> Vec<u8> {
+    let mut attributes = Vec::new();
+    let mut put = |kind: u8, sub: u8, value: &[u8]| {
+        attributes.extend(u16::try_from(4 + value.len()).unwrap().to_be_bytes());
+        attributes.extend([kind, sub]);
+        attributes.extend(value);
+    };
+    put(1, 3, b"auth.example");
+    put(4, 1, &destination);
+    let signed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[secret; 32]), &attributes);
+    attributes.extend([0, 40, 8, 0]);
+    attributes.extend(1u32.to_be_bytes());
+    attributes.extend(signed.as_ref());
+    attributes
+}
+
+/// A firewall that lets flows in by a token only.
+fn gate() -> Rig {
+    Rig::with_rules(boxed(Middlebox::Firewall), |rules| {
+        rules.keys = vec![KeyConfig {
+            entity: "auth.example".to_owned(),
+            id: 1,
+            secret: "0b".repeat(32),
+            length: 32,
+            from: 0,
+            until: None,
+        }];
+        rules.rules = vec![RuleConfig {
+            opens: vec![Opening::Inward],
+            token: vec!["auth.example".to_owned()],
+            ..RuleConfig::new("by token", Action::Allow)
+        }];
+    })
+}
+
+fn asks(rig: &mut Rig, token: &[u8]) -> Sent {
+    let object = session_auth(token).unwrap();
+    only(rig.by_outside(inward(), &Message { carried: Carried::among(&object), ..create(7, 100) }))
+}
+
+const RECEIVER: [u8; 4] = [10, 0, 1, 2];
+
+/// RFC 5981: a token that a key of this node signed, and that covers the packets, is what a rule asks for. The object goes on.
+#[test]
+fn a_rule_asks_for_a_token() {
+    let mut rig = gate();
+    assert_eq!(addr(HOST).to_string(), "10.0.1.2");
+    let refused = only(rig.by_outside(inward(), &create(7, 100)));
+    assert_eq!(refused.message(), error(7, Info::AUTHORIZATION), "without one");
+    let sent = asks(&mut rig, &token(RECEIVER, 0x0b));
+    let object = session_auth(&token(RECEIVER, 0x0b)).unwrap();
+    assert_eq!(sent.message(), Message { carried: Carried::among(&object), ..create(7, 100) });
+}
+
+/// NATFW-3.6-02: failed credentials are 5/0x01, what they do not cover is 5/0x02. Nothing is remembered.
+#[test]
+fn a_token_that_does_not_fit_is_refused() {
+    for (token, info) in [
+        (token(RECEIVER, 0x0c), Info::AUTHENTICATION),
+        (token([10, 0, 1, 3], 0x0b), Info::AUTHORIZATION),
+        (b"no attributes".to_vec(), Info::AUTHORIZATION),
+    ] {
+        let mut rig = gate();
+        assert_eq!(asks(&mut rig, &token).message(), error(7, info));
+        assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
+    }
+}
+
+/// The initiator puts the token of its user into each request.
+#[test]
+fn requests_have_the_token_of_their_user() {
+    let open = |token: Vec<u8>| {
+        Command::Open(OpenRequest {
+            src: Some(addr(HOST)),
+            dst: addr(FAR),
+            protocol: Some(17),
+            src_port: Some(5000),
+            dst_port: Some(6000),
+            options: Options { token: Some(token), ..Options::default() },
+        })
+    };
+    let mut rig = Rig::host();
+    let sent = only(rig.command(open(token(RECEIVER, 0x0b))));
+    let tokens = |sent: &Sent| sent.message().carried.tokens().map(<[u8]>::to_vec).collect::<Vec<_>>();
+    assert_eq!(tokens(&sent), [token(RECEIVER, 0x0b)]);
+    let again = only(rig.pass_secs(3));
+    assert_eq!(tokens(&again), [token(RECEIVER, 0x0b)], "also when it is repeated");
+    for wrong in [Vec::new(), vec![0; 16_381]] {
+        let mut rig = Rig::host();
+        assert_eq!(rig.command(open(wrong)), []);
+        assert!(matches!(rig.events.as_slice(), [NatfwEvent::Refused(Refusal::Token)]));
+    }
+}
