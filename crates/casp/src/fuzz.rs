@@ -3,10 +3,14 @@
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg(feature = "engine")]
+mod natfw_client;
+#[cfg(feature = "engine")]
 mod qos_client;
 
 #[cfg(feature = "engine")]
 pub use engine::casp_engine;
+#[cfg(feature = "engine")]
+pub use natfw_client::casp_natfw_client;
 #[cfg(feature = "engine")]
 pub use qos_client::casp_qos_client;
 

@@ -105,6 +105,8 @@ signalbox_wire::code_points! {
         NATFW = 1, "natfw";
         /// The GIST-aware NAT gateway (RFC 5971 §7.2).
         GIST_NAT = 2, "gist_nat";
+        /// The client for firewalls of CASP.
+        CASP = 3, "casp";
     }
 }
 

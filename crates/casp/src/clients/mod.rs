@@ -1,5 +1,7 @@
 //! Clients of the messaging layer. A client takes [`Indication`](crate::engine::Indication)s and makes
 //! [`Request`](crate::engine::Request)s; the messaging layer depends on none of them.
 
+pub mod natfw;
 pub mod ping;
 pub mod qos;
+mod queue;

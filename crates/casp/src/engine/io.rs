@@ -399,22 +399,7 @@ impl Indication<'_> {
         match self {
             Self::Opened { tag, session } => IndicationOf::Opened { tag: *tag, session: *session },
             Self::Refused { tag, why } => IndicationOf::Refused { tag: *tag, why: *why },
-            Self::Received(arrival) => IndicationOf::Received(ArrivalOf {
-                id: arrival.id,
-                session: arrival.session,
-                flow: arrival.flow,
-                reverse: arrival.reverse,
-                tear_down: arrival.tear_down,
-                unsecure: arrival.unsecure,
-                ttd: arrival.ttd,
-                hops: arrival.hops,
-                peer: arrival.peer,
-                identity: arrival.identity.clone(),
-                branch: arrival.branch,
-                last: arrival.last,
-                timeout: arrival.timeout,
-                data: Octets::from(arrival.data),
-            }),
+            Self::Received(arrival) => IndicationOf::Received(arrival.own()),
             Self::Error { session, flow, code } => {
                 IndicationOf::Error { session: *session, flow: *flow, code: *code }
             }
@@ -475,6 +460,32 @@ mod number {
 
 /// A message for a client inside of the process.
 pub type Arrival<'a> = ArrivalOf<&'a [u8]>;
+
+/// A message for a client, with octets of its own.
+pub type OwnedArrival = ArrivalOf<Octets>;
+
+impl Arrival<'_> {
+    /// The message with octets of its own.
+    #[must_use]
+    pub fn own(&self) -> OwnedArrival {
+        ArrivalOf {
+            id: self.id,
+            session: self.session,
+            flow: self.flow,
+            reverse: self.reverse,
+            tear_down: self.tear_down,
+            unsecure: self.unsecure,
+            ttd: self.ttd,
+            hops: self.hops,
+            peer: self.peer,
+            identity: self.identity.clone(),
+            branch: self.branch,
+            last: self.last,
+            timeout: self.timeout,
+            data: Octets::from(self.data),
+        }
+    }
+}
 
 /// A message for a client.
 #[derive(Debug, Clone, PartialEq)]

@@ -51,8 +51,8 @@ use signalbox_core::{Changes, Entry, EntryRequest, Random, SessionChange, Slab, 
 pub use config::{Config, ConfigError, Mechanism};
 pub use counters::Counters;
 pub use io::{
-    Arrival, ArrivalOf, Indication, IndicationOf, Input, Next, Output, OwnedIndication, OwnedRequest,
-    Refused, Request, RequestOf, SendRequest, SendRequestOf, Transport, Verdict, VerdictOf,
+    Arrival, ArrivalOf, Indication, IndicationOf, Input, Next, Output, OwnedArrival, OwnedIndication,
+    OwnedRequest, Refused, Request, RequestOf, SendRequest, SendRequestOf, Transport, Verdict, VerdictOf,
 };
 pub use view::{BranchView, ConnectionView, PeerView, SessionView};
 

@@ -91,6 +91,15 @@ pub enum FlowError {
 }
 
 impl FlowId {
+    /// The first flow in the order of this type.
+    pub const FIRST: Self = Self::V4Ports {
+        src: Ipv4Addr::UNSPECIFIED,
+        dst: Ipv4Addr::UNSPECIFIED,
+        src_port: 0,
+        dst_port: 0,
+        protocol: 0,
+    };
+
     /// The C-Type.
     #[must_use]
     pub const fn form(&self) -> FlowForm {
@@ -188,6 +197,22 @@ impl FlowId {
                 Self::V4Ports { .. } | Self::V4Spi { .. } | Self::V6Ports { .. } | Self::V6Spi { .. } => None,
             },
             ..between
+        }
+    }
+
+    /// The flow of the opposite direction. An SPI and a flow label are those of the given direction, and stay.
+    #[must_use]
+    pub const fn reversed(self) -> Self {
+        match self {
+            Self::V4Ports { src, dst, src_port, dst_port, protocol } => {
+                Self::V4Ports { src: dst, dst: src, src_port: dst_port, dst_port: src_port, protocol }
+            }
+            Self::V6Ports { src, dst, src_port, dst_port, protocol } => {
+                Self::V6Ports { src: dst, dst: src, src_port: dst_port, dst_port: src_port, protocol }
+            }
+            Self::V4Spi { src, dst, spi, protocol } => Self::V4Spi { src: dst, dst: src, spi, protocol },
+            Self::V6Spi { src, dst, spi, protocol } => Self::V6Spi { src: dst, dst: src, spi, protocol },
+            Self::V6Label { src, dst, label } => Self::V6Label { src: dst, dst: src, label },
         }
     }
 

@@ -62,3 +62,15 @@ fn the_corpus_of_the_qos_clients_sequences_is_survived() {
     }
     assert!(files >= 8, "{files} files in {}", corpus.display());
 }
+
+#[cfg(feature = "engine")]
+#[test]
+fn the_corpus_of_the_firewall_clients_sequences_is_survived() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_natfw_client");
+    let mut files = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        signalbox_casp::fuzz::casp_natfw_client(&fs::read(entry.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files >= 8, "{files} files in {}", corpus.display());
+}

@@ -6,8 +6,8 @@ use signalbox_resources::Resources;
 
 use super::amount::{Amount, Range};
 use super::node::{Failure, Job, counters_of};
-use super::output::Message;
 use super::{QosClient, branch_of};
+use crate::clients::queue::Message;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
 

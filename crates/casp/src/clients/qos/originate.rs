@@ -6,9 +6,10 @@ use signalbox_core::{IfIndex, Key, SessionId, Time};
 use signalbox_resources::Resources;
 
 use super::amount::{Amount, Range};
-use super::output::{Message, QosEvent};
+use super::output::QosEvent;
 use super::record::{Own, Stage};
 use super::{QosClient, QosRequest, Waiting, allowance};
+use crate::clients::queue::Message;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
 /// Seconds from 1900 to 1970.

@@ -1,0 +1,131 @@
+//! The other end of the path: what it sends because of NEXT, and the packets that its users accept.
+
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Key, Time};
+
+use super::NatfwClient;
+use super::output::NatfwEvent;
+use super::record::Answered;
+use super::request::Said;
+use super::rules::filter_of;
+use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
+use crate::wire::natfw::{NatfwMessage, NatfwObject, NatfwStatus, NatfwType, NatfwValue};
+
+/// Most sets of packets that users accept.
+const MAX_ACCEPTED: usize = 1024;
+
+/// Whether a filter of a user has the packets of a flow.
+fn has(filter: &FlowFilter, flow: &FlowId) -> bool {
+    let packets = flow.filter();
+    let same = |wanted: Option<u32>, have: Option<u32>| wanted.is_none() || wanted == have;
+    let port = |port: Option<u16>| port.map(u32::from);
+    filter.src.contains(packets.src.addr)
+        && filter.dst.contains(packets.dst.addr)
+        && same(filter.protocol.map(u32::from), packets.protocol.map(u32::from))
+        && same(port(filter.src_port), port(packets.src_port))
+        && same(port(filter.dst_port), port(packets.dst_port))
+        && same(filter.spi, packets.spi)
+        && same(filter.flow_label, packets.flow_label)
+}
+
+impl NatfwClient {
+    /// A user accepts these packets until [`NatfwClient::close`]: a request for them by the sender of the data (PATH) is
+    /// answered by CREATE, and the user gets [`NatfwEvent::Accepted`]. False: too many users do.
+    pub fn accept(&mut self, now: Time, id: u64, packets: FlowFilter) -> bool {
+        self.now = self.now.max(now);
+        let room = self.accepted.len() < MAX_ACCEPTED;
+        if room {
+            self.accepted.insert(id, packets);
+        }
+        room
+    }
+
+    /// A request ends here: NEXT says what follows.
+    pub(super) fn at_the_end(
+        &mut self,
+        key: Key,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+    ) {
+        if job.reverse {
+            self.out.consume(job.id);
+            return self.own_created(key, message, said);
+        }
+        let default = (message.kind == NatfwType::PATH).then_some(NatfwType::CREATE);
+        match said.next.or(default) {
+            None => self.out.consume(job.id),
+            Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
+            Some(next) => self.follow(key, job, message, said, next),
+        }
+    }
+
+    /// Sends the CREATE or PATH that a request asks for, if a user accepts its packets.
+    fn follow(
+        &mut self,
+        key: Key,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        next: NatfwType,
+    ) {
+        let user = self.accepted.iter().find(|(_, packets)| has(packets, &job.flow)).map(|(id, _)| *id);
+        let Some(user) = user else { return self.refuse(job, NatfwStatus::POLICY) };
+        self.out.consume(job.id);
+        let known = self.records.get(key).and_then(|record| record.answered);
+        // The AGE changes only with that of the request.
+        let answered = match known.filter(|answered| answered.of == said.age) {
+            Some(answered) => answered,
+            None => {
+                let (session, flow) = (job.session, job.flow);
+                self.out.event(user, NatfwEvent::Accepted { session, flow });
+                Answered { of: said.age, age: self.next_age() }
+            }
+        };
+        if let Some(record) = self.records.get_mut(key) {
+            record.answered = Some(answered);
+        }
+        let mut values = vec![NatfwValue::MsgId(self.rng.u64()), NatfwValue::Age(answered.age)];
+        let nested = message.values().find_map(|value| match value {
+            NatfwValue::Next(_, nested) => Some(nested),
+            _ => None,
+        });
+        match nested.filter(|nested| nested.iter().next().is_some()) {
+            Some(nested) => {
+                let own = |kind| matches!(kind, NatfwObject::MSG_ID | NatfwObject::AGE);
+                values.extend(
+                    nested.iter().filter(|tlv| !own(tlv.kind)).filter_map(|tlv| NatfwValue::of(&tlv)),
+                );
+            }
+            // What PATH has is what the CREATE shall have.
+            None if message.kind == NatfwType::PATH => {
+                values.extend(message.values().filter(|value| is_of_create(value.kind())));
+                let has_nat = message.values().any(|value| value.kind() == NatfwObject::NAT_OBJECT);
+                if has_nat {
+                    let filter = said.filters.first().cloned().unwrap_or_else(|| filter_of(&job.flow));
+                    values.push(NatfwValue::Nat(Some(filter)));
+                }
+            }
+            None => {}
+        }
+        let back = message.kind == NatfwType::PATH;
+        let flow = if back { job.flow } else { job.flow.reversed() };
+        let mut data = Vec::new();
+        if NatfwMessage::compose(next, &values, &mut data).is_ok() {
+            self.send((job.session, flow), back, data);
+        }
+    }
+}
+
+/// Whether CREATE takes an object over from PATH.
+const fn is_of_create(kind: NatfwObject) -> bool {
+    matches!(
+        kind,
+        NatfwObject::LIFETIME
+            | NatfwObject::PACKET_FILTER
+            | NatfwObject::LOGGING_ACTION
+            | NatfwObject::APPLICATION_ID
+            | NatfwObject::TIME
+    )
+}

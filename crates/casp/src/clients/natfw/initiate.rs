@@ -1,0 +1,318 @@
+//! The node that asks for a passage: its requests, their refreshes and their end.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use signalbox_core::{Key, SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::output::{NatfwEvent, NatfwNode};
+use super::record::{Own, Record, Stage};
+use super::request::Said;
+use super::respond::Report;
+use super::rules::packets;
+use super::{NatfwClient, NatfwRequest, seconds};
+use crate::clients::queue::Message;
+use crate::wire::natfw::{
+    IdentityKind, NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs,
+};
+
+impl NatfwClient {
+    /// Asks for a passage. The events have the identifier `id`, which no other request of a user has.
+    pub fn open(&mut self, now: Time, id: u64, request: &NatfwRequest) {
+        self.now = self.now.max(now);
+        let age = self.next_age();
+        let until = self.now + seconds(self.config.lifetime);
+        let refused = match packets(&request.filters, &request.flow) {
+            _ if self.by_user.contains_key(&id) => Some(NatfwStatus::POLICY),
+            _ if !request.filters.iter().all(NatfwFilter::is_valid) => Some(NatfwStatus::MALFORMED),
+            Err(status) => Some(status),
+            Ok(_) => None,
+        };
+        let inserted = match refused {
+            Some(status) => Err(status),
+            None => {
+                let mut record = Record::new(None, request.flow, None, until);
+                record.own = Some(Box::new(Own {
+                    id,
+                    kind: if request.by_receiver { NatfwType::PATH } else { NatfwType::CREATE },
+                    filters: request.filters.clone(),
+                    lifetime: request
+                        .lifetime
+                        .unwrap_or(self.config.lifetime)
+                        .clamp(1, self.config.lifetime.max(1)),
+                    age,
+                    stage: Stage::Opening,
+                    waits: None,
+                    due: until,
+                    query: None,
+                }));
+                self.records.insert(record).map_err(|_| NatfwStatus::RESOURCES)
+            }
+        };
+        match inserted {
+            Ok(key) => {
+                self.by_user.insert(id, key);
+                self.send_own(key);
+                self.arm(key);
+            }
+            Err(status) => self.out.event(id, NatfwEvent::Refused { status, node: None }),
+        }
+    }
+
+    /// Asks the nodes of the path what they have. The answer is [`NatfwEvent::State`].
+    pub fn query(&mut self, now: Time, id: u64) {
+        self.now = self.now.max(now);
+        let msg_id = self.rng.u64();
+        let Some(record) = self.by_user.get(&id).and_then(|key| self.records.get_mut(*key)) else { return };
+        let (Some(session), flow, Some(own)) = (record.session, record.flow, record.own.as_mut()) else {
+            return;
+        };
+        own.query = Some(msg_id);
+        let values = [NatfwValue::MsgId(msg_id), NatfwValue::Next(NatfwType::RESPONSE, Tlvs::of(&[]))];
+        let mut data = Vec::new();
+        if NatfwMessage::compose(NatfwType::QUERY, &values, &mut data).is_ok() {
+            self.send((session, flow), false, data);
+        }
+    }
+
+    /// Closes a passage, or ends what [`NatfwClient::accept`] began. The last event of a passage is
+    /// [`NatfwEvent::Closed`].
+    pub fn close(&mut self, now: Time, id: u64, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        self.accepted.remove(&id);
+        let Some(key) = self.by_user.get(&id).copied() else { return };
+        let Some(record) = self.records.get_mut(key) else { return };
+        let named = record.session.is_some();
+        let Some(own) = record.own.as_mut() else { return };
+        own.stage = Stage::Closing;
+        if named {
+            self.send_own(key);
+            self.arm(key);
+        } else {
+            self.end(key, Some(NatfwEvent::Closed), resources);
+        }
+    }
+
+    /// Sends the request of the present stage.
+    fn send_own(&mut self, key: Key) {
+        let msg_id = self.rng.u64();
+        let now = self.now;
+        let lifetime = seconds(self.config.lifetime);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (session, flow) = (record.session, record.flow);
+        record.until = record.until.max(now + lifetime);
+        let Some(own) = record.own.as_mut() else { return };
+        (own.waits, own.due) = (Some(msg_id), now + lifetime);
+        let mut values = vec![NatfwValue::MsgId(msg_id)];
+        let kind = if own.stage == Stage::Closing { NatfwType::RELEASE } else { own.kind };
+        if kind != NatfwType::RELEASE {
+            values.extend([NatfwValue::Age(own.age), NatfwValue::Lifetime(own.lifetime)]);
+            values.extend(own.filters.iter().cloned().map(NatfwValue::Filter));
+        }
+        if kind == NatfwType::PATH {
+            // The CREATE that answers must agree with it here too.
+            record.path_age = Some(own.age);
+            record.wanted.clone_from(&own.filters);
+        }
+        let next = if kind == NatfwType::PATH { NatfwType::CREATE } else { NatfwType::RESPONSE };
+        values.push(NatfwValue::Next(next, Tlvs::of(&[])));
+        let mut data = Vec::new();
+        if NatfwMessage::compose(kind, &values, &mut data).is_ok() {
+            self.out.send(Message {
+                tag: key.to_u64(),
+                session,
+                flow,
+                reverse: false,
+                hold: true,
+                tear_down: false,
+                branch: None,
+                data: Some(data),
+            });
+        }
+    }
+
+    /// The messaging layer named a session of this node.
+    pub(super) fn named(&mut self, key: Key, session: SessionId) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.session = Some(session);
+        let flow = record.flow;
+        if let Some(own) = &record.own {
+            self.out.event(own.id, NatfwEvent::Named { session });
+            self.by_session.insert((session, flow), key);
+        }
+    }
+
+    /// The messaging layer does not take the request.
+    pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
+        let status = NatfwStatus::NOT_DELIVERED;
+        if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+            self.end(key, Some(NatfwEvent::Refused { status, node: None }), resources);
+        }
+    }
+
+    /// A message of the session was not delivered, or came back.
+    pub(super) fn undelivered(&mut self, key: Key, resources: &mut Resources) {
+        if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+            self.no_answer(key, resources);
+        } else {
+            self.not_delivered(key);
+        }
+        self.arm(key);
+    }
+
+    /// The CREATE that answers a PATH of this node arrived.
+    pub(super) fn own_created(&mut self, key: Key, message: &NatfwMessage<'_>, said: &Said) {
+        let nat = message.values().find_map(|value| match value {
+            NatfwValue::Nat(filter) => filter,
+            _ => None,
+        });
+        let lifetime = said.lifetime.unwrap_or(self.config.lifetime);
+        self.stands(key, lifetime, nat);
+    }
+
+    /// The passage is open; it is refreshed at a third of its lifetime.
+    fn stands(&mut self, key: Key, lifetime: u32, nat: Option<NatfwFilter>) {
+        let interval: Duration = self.rng.jitter(seconds(lifetime.max(1)) / 3, 0.5, 1.5);
+        let now = self.now;
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        if own.stage == Stage::Closing {
+            return;
+        }
+        (own.waits, own.due) = (None, now + interval);
+        if core::mem::replace(&mut own.stage, Stage::Standing) != Stage::Standing {
+            self.out.event(own.id, NatfwEvent::Opened { lifetime, nat });
+        }
+    }
+
+    /// Handles a RESPONSE for this node.
+    pub(super) fn own_response(
+        &mut self,
+        key: Key,
+        message: &NatfwMessage<'_>,
+        report: &Report,
+        resources: &mut Resources,
+    ) {
+        let results = || {
+            message.values().filter_map(|value| match value {
+                NatfwValue::Status(result) => Some(result),
+                _ => None,
+            })
+        };
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        if own.query.take_if(|query| *query == report.msg_id).is_some() {
+            let event = if report.status == NatfwStatus::DONE {
+                NatfwEvent::State { nodes: results().map(|result| node_of(&result)).collect() }
+            } else {
+                refused(&results().next(), report.status)
+            };
+            return self.out.event(own.id, event);
+        }
+        if own.waits != Some(report.msg_id) {
+            return;
+        }
+        if own.stage == Stage::Closing {
+            return self.closed(key, resources);
+        }
+        if report.status != NatfwStatus::DONE {
+            return self.own_refused(key, refused(&results().next(), report.status));
+        }
+        let first = results().next();
+        let (mut lifetime, mut nat) = (None, None);
+        for value in
+            first.iter().flat_map(|result| result.nested.iter()).filter_map(|tlv| NatfwValue::of(&tlv))
+        {
+            match value {
+                NatfwValue::Lifetime(seconds) => lifetime = Some(seconds),
+                NatfwValue::Nat(filter) => nat = filter,
+                _ => {}
+            }
+        }
+        self.stands(key, lifetime.unwrap_or(self.config.lifetime), nat);
+    }
+
+    /// A request of this node failed. After a refresh the next one is due as before.
+    fn own_refused(&mut self, key: Key, event: NatfwEvent) {
+        let lifetime = seconds(self.config.lifetime);
+        let retry = self.rng.jitter(lifetime / 3, 0.5, 1.5);
+        let now = self.now;
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        own.waits = None;
+        own.due = now + if own.stage == Stage::Standing { retry } else { lifetime };
+        if own.stage == Stage::Opening {
+            own.stage = Stage::Failed;
+        }
+        self.out.event(own.id, event);
+    }
+
+    /// The wait for an answer is over.
+    fn no_answer(&mut self, key: Key, resources: &mut Resources) {
+        let Some(own) = self.records.get(key).and_then(|record| record.own.as_ref()) else { return };
+        if own.waits.is_none() {
+            return;
+        }
+        self.counters.unanswered += 1;
+        if own.stage == Stage::Closing {
+            return self.closed(key, resources);
+        }
+        self.own_refused(key, NatfwEvent::Refused { status: NatfwStatus::NOT_DELIVERED, node: None });
+    }
+
+    /// The passage is closed: the session ends in the messaging layer too.
+    fn closed(&mut self, key: Key, resources: &mut Resources) {
+        if let Some(record) = self.records.get(key)
+            && let Some(session) = record.session
+        {
+            self.out.send(Message {
+                tag: 0,
+                session: Some(session),
+                flow: record.flow,
+                reverse: false,
+                hold: false,
+                tear_down: true,
+                branch: None,
+                data: None,
+            });
+        }
+        self.end(key, Some(NatfwEvent::Closed), resources);
+    }
+
+    /// Does what is due for a request of this node.
+    pub(super) fn own_due(&mut self, key: Key, resources: &mut Resources) {
+        let (now, lifetime) = (self.now, seconds(self.config.lifetime));
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(own) = record.own.as_mut().filter(|own| own.due <= now) else { return };
+        match own.stage {
+            _ if own.waits.is_some() => self.no_answer(key, resources),
+            Stage::Standing => self.send_own(key),
+            // The user decides whether the session goes on.
+            Stage::Failed | Stage::Opening | Stage::Closing => own.due = now + lifetime,
+        }
+    }
+}
+
+fn address_of(kind: IdentityKind, value: &[u8]) -> Option<IpAddr> {
+    match kind {
+        IdentityKind::IPV4 => <[u8; 4]>::try_from(value).ok().map(|octets| Ipv4Addr::from(octets).into()),
+        IdentityKind::IPV6 => <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).into()),
+        _ => None,
+    }
+}
+
+fn node_of(result: &NatfwResult<'_>) -> NatfwNode {
+    let mut node = NatfwNode { node: None, lifetime: None, filters: Vec::new() };
+    for value in result.nested.iter().filter_map(|tlv| NatfwValue::of(&tlv)) {
+        match value {
+            NatfwValue::Node(identity) => node.node = address_of(identity.kind, identity.value),
+            NatfwValue::Lifetime(seconds) => node.lifetime = Some(seconds),
+            NatfwValue::Filter(filter) => node.filters.push(filter),
+            _ => {}
+        }
+    }
+    node
+}
+
+fn refused(result: &Option<NatfwResult<'_>>, status: NatfwStatus) -> NatfwEvent {
+    let node = result.as_ref().and_then(|result| node_of(result).node);
+    NatfwEvent::Refused { status, node }
+}

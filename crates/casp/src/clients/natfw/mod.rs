@@ -1,0 +1,396 @@
+//! The client for firewalls (draft-tschofenig-nsis-casp-midcom-01): passages for the flow of a session at the firewalls that
+//! it passes.
+//!
+//! Call [`NatfwClient::poll`] until it returns `None` after each other call. Who may open what is decided by
+//! [`Resources::open_passage`]. A CREATE waits for the kernel before it goes on.
+//!
+//! * `request` handles requests of others, `respond` their results.
+//! * `rules` makes pinholes of filters.
+//! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
+//! * `record` is the state of a session with a flow, `output` what waits to be polled.
+//!
+//! Address translation, tokens, CMS credentials and scopes are not processed: their objects are sent on, and a request
+//! with a scope is refused where it ends.
+
+mod accept;
+mod initiate;
+mod output;
+mod record;
+mod request;
+mod respond;
+mod rules;
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+
+use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
+use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::shares::{RateShares, Shares, source};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::wheel::Wheel;
+use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time};
+use signalbox_resources::Resources;
+
+use crate::engine::{Indication, OwnedArrival};
+use crate::wire::FlowId;
+use crate::wire::natfw::{NatfwFilter, NatfwStatus};
+
+pub use output::{NatfwEvent, NatfwNode, NatfwOutput};
+
+use output::Outputs;
+use record::Record;
+
+/// Messages that wait for the route to their hop at most.
+const MAX_WAITING: usize = 1024;
+/// Errors about sessions without a record in a second, for each source.
+const ERRORS: u32 = 10;
+/// Most flows of one session with state.
+const FLOWS: usize = 4;
+/// Seconds from 1900 to 1970.
+const NTP_OFFSET: u64 = 2_208_988_800;
+
+/// Requests of the client, by result.
+const REQUESTS: Family =
+    Family::counter("casp_natfw_requests", &["result"], "Requests of the firewall client, by result.");
+
+signalbox_core::counters! {
+    /// Counters of the client for firewalls.
+    pub struct Counters {
+        /// Requests whose rules the kernel has.
+        granted: u64 => RESERVATION_EVENTS { event: "granted" },
+        /// Requests that policy or kernel refused.
+        refused: u64 => RESERVATION_EVENTS { event: "refused" },
+        /// Requests that only prolonged rules.
+        refreshed: u64 => RESERVATION_EVENTS { event: "refreshed" },
+        /// Sessions whose rules a message removed.
+        released: u64 => RESERVATION_EVENTS { event: "torn_down" },
+        /// Sessions whose rules no message refreshed.
+        expired: u64 => RESERVATION_EVENTS { event: "expired" },
+        /// Requests whose RESPONSE did not pass in time.
+        unanswered: u64 => REQUESTS { result: "unanswered" },
+        /// Requests that came a second time.
+        repeated: u64 => REQUESTS { result: "repeated" },
+        /// Messages without a readable number.
+        unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
+        /// RELEASE and QUERY of nodes that do not own the session.
+        strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
+        /// Further RESPONSEs to a request.
+        duplicates: u64 => MESSAGES_DROPPED { reason: "duplicate" },
+        /// Errors that were not sent.
+        errors_limited: u64 => RATE_LIMITED { limit: "errors" },
+        /// Sessions refused.
+        sessions_full: u64 => TABLE_FULL { table: "sessions" },
+        /// Messages that could not wait for the route to their hop.
+        waiting_full: u64 => TABLE_FULL { table: "waiting" },
+    }
+}
+
+/// Settings of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+pub struct Config {
+    /// Most sessions with state of this client.
+    pub max_sessions: u32,
+    /// This node is a firewall: it opens passages in the kernel.
+    pub firewall: bool,
+    /// Names of the interfaces towards the protected network.
+    pub inside: Vec<String>,
+    /// Requests without APPLICATION_ID are refused.
+    pub require_application_id: bool,
+    /// Requests of hops that are not authenticated are refused.
+    pub require_authentication: bool,
+    /// Lifetime of the passages that this node asks for, seconds: that of its sessions.
+    pub lifetime: u32,
+    /// Microseconds since 1970 at [`Time::ZERO`]. The node sets it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wall_clock_us: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_sessions: 100_000,
+            firewall: false,
+            inside: Vec::new(),
+            require_application_id: false,
+            require_authentication: false,
+            lifetime: 90,
+            wall_clock_us: 0,
+        }
+    }
+}
+
+/// A passage that a user asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NatfwRequest {
+    /// The data flow. Its source is this node.
+    pub flow: FlowId,
+    /// The packets; empty: those of the flow.
+    pub filters: Vec<NatfwFilter>,
+    /// The other end opens the passage (PATH, answered by CREATE); otherwise this node does.
+    pub by_receiver: bool,
+    /// Lifetime of the rules, seconds; `None`: that of the session.
+    pub lifetime: Option<u32>,
+}
+
+/// The client for firewalls of one node.
+#[derive(Debug)]
+pub struct NatfwClient {
+    config: Config,
+    counters: Counters,
+    rng: Random,
+    now: Time,
+    local: Vec<IpAddr>,
+    inside: Vec<IfIndex>,
+    records: Slab<Record>,
+    by_session: BTreeMap<(SessionId, FlowId), Key>,
+    /// Requests of this node, by the identifier of their user.
+    by_user: BTreeMap<u64, Key>,
+    /// Packets that users of this node accept, by the identifier of the user.
+    accepted: BTreeMap<u64, FlowFilter>,
+    /// Records by the key of their pinholes in the kernel.
+    by_rule: HashMap<u64, Key>,
+    next_rule: u64,
+    holders: Shares<IpAddr>,
+    /// Limits of the errors about sessions without a record.
+    errors: RateShares,
+    wheel: Wheel,
+    waiting: BTreeMap<u64, OwnedArrival>,
+    next_lookup: u64,
+    /// The last AGE that this node made.
+    age: u64,
+    out: Outputs,
+}
+
+impl NatfwClient {
+    /// A client without sessions; its random numbers come from `seed`.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut rng = Random::new(seed);
+        Self {
+            counters: Counters::default(),
+            now: Time::ZERO,
+            local: Vec::new(),
+            inside: Vec::new(),
+            records: Slab::new(config.max_sessions),
+            by_session: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            by_rule: HashMap::new(),
+            next_rule: 0,
+            holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
+            errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
+            wheel: Wheel::default(),
+            waiting: BTreeMap::new(),
+            next_lookup: 1,
+            age: 0,
+            out: Outputs::default(),
+            rng,
+            config,
+        }
+    }
+
+    /// Takes over the node's interfaces.
+    pub fn interfaces(&mut self, list: &[Interface]) {
+        let up = || list.iter().filter(|one| one.up);
+        self.local = up().flat_map(|one| one.addresses.iter().copied()).collect();
+        self.local.retain(|address| !address.is_loopback());
+        let inside = up().filter(|one| self.config.inside.contains(&one.name));
+        self.inside = inside.map(|one| one.ifindex).collect();
+    }
+
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
+    pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.config.wall_clock_us = wall_clock_us;
+    }
+
+    /// Takes an indication of the messaging layer.
+    pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        match indication {
+            Indication::Opened { tag, session } => self.named(Key::from_u64(*tag), *session),
+            Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
+            Indication::Received(arrival) => self.received(arrival, resources),
+            // The messaging layer searches again; what was not delivered is seen by its missing answer.
+            Indication::Error { session, flow, .. } | Indication::Undelivered { session, flow } => {
+                if let Some(key) = self.find(*session, flow) {
+                    self.undelivered(key, resources);
+                }
+            }
+            // A request by a new branch is judged like the first one.
+            Indication::Branch { .. } => {}
+            Indication::Ended { session, flow, .. } => {
+                if let Some(key) = self.find(*session, flow) {
+                    self.end(key, Some(NatfwEvent::Lost), resources);
+                }
+            }
+        }
+    }
+
+    /// Takes the answer to [`NatfwOutput::RouteLookup`].
+    pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let Some(job) = self.waiting.remove(&id) else { return };
+        let inside = result.is_ok_and(|route| self.inside.contains(&route.ifindex));
+        self.request(job, inside, resources);
+    }
+
+    /// Handles what is due.
+    pub fn timer(&mut self, now: Time, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+            if let Some(key) = self.records.key_of(index) {
+                self.step(key, resources);
+            }
+        }
+    }
+
+    /// When [`NatfwClient::timer`] is due; `None`: nothing waits.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next_deadline()
+    }
+
+    /// The next output, if any; its octets live until the next call.
+    pub fn poll(&mut self) -> Option<NatfwOutput<'_>> {
+        self.out.poll()
+    }
+
+    /// Number of sessions with state, each flow counted.
+    #[must_use]
+    pub const fn sessions(&self) -> u32 {
+        self.records.len()
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn find(&self, session: SessionId, flow: &FlowId) -> Option<Key> {
+        self.by_session.get(&(session, *flow)).copied()
+    }
+
+    fn is_local(&self, address: IpAddr) -> bool {
+        self.local.contains(&address)
+    }
+
+    /// Asks by which interface a hop is reached.
+    fn look_up(&mut self, job: OwnedArrival) {
+        let id = self.next_lookup;
+        self.next_lookup += 1;
+        let query = RouteQuery::to(job.peer);
+        self.waiting.insert(id, job);
+        self.out.look_up(id, query);
+    }
+
+    /// The records of a session, one for each flow.
+    fn of_session(&self, session: SessionId) -> Vec<Key> {
+        let all = self.by_session.range((session, FlowId::FIRST)..);
+        all.take_while(|((one, _), _)| *one == session).map(|(_, key)| *key).take(FLOWS).collect()
+    }
+
+    /// The record of the session and flow of a message; `None`: there are too many.
+    fn record_of(&mut self, job: &OwnedArrival) -> Option<Key> {
+        if let Some(key) = self.find(job.session, &job.flow) {
+            return Some(key);
+        }
+        let holder = source(job.peer);
+        if self.of_session(job.session).len() >= FLOWS || self.holders.take(holder).is_err() {
+            self.counters.sessions_full += 1;
+            return None;
+        }
+        let until = self.now + seconds(job.timeout.max(1));
+        let record = Record::new(Some(job.session), job.flow, Some(holder), until);
+        match self.records.insert(record) {
+            Ok(key) => {
+                self.by_session.insert((job.session, job.flow), key);
+                self.arm(key);
+                Some(key)
+            }
+            Err(_) => {
+                self.holders.release(holder);
+                self.counters.sessions_full += 1;
+                None
+            }
+        }
+    }
+
+    /// Sets the timer of a record for what is due next.
+    fn arm(&mut self, key: Key) {
+        if let Some(at) = self.records.get(key).map(Record::deadline) {
+            self.wheel.arm(&mut self.records, key.index(), at);
+        }
+    }
+
+    /// Ends what expired, and does what is due.
+    fn step(&mut self, key: Key, resources: &mut Resources) {
+        let now = self.now;
+        self.begin_rules(key);
+        self.reply_due(key);
+        self.own_due(key, resources);
+        let Some(record) = self.records.get(key) else { return };
+        if !record.rules.is_empty() && record.rules_until <= now {
+            self.counters.expired += 1;
+            self.close_rules(key, resources);
+        }
+        let Some(record) = self.records.get(key) else { return };
+        if record.until <= now && record.own.is_none() {
+            self.end(key, None, resources);
+        } else {
+            self.arm(key);
+        }
+    }
+
+    /// Removes a record. `why`: its user is informed.
+    fn end(&mut self, key: Key, why: Option<NatfwEvent>, resources: &mut Resources) {
+        self.close_rules(key, resources);
+        self.wheel.cancel(&mut self.records, key.index());
+        let Some(record) = self.records.remove(key) else { return };
+        if let Some(session) = record.session {
+            self.by_session.remove(&(session, record.flow));
+        }
+        if let Some(holder) = record.holder {
+            self.holders.release(holder);
+        }
+        if let Some(own) = record.own {
+            self.by_user.remove(&own.id);
+            if let Some(event) = why {
+                self.out.event(own.id, event);
+            }
+        }
+    }
+
+    /// A new AGE: the time as an NTP timestamp, greater than the last one.
+    fn next_age(&mut self) -> u64 {
+        let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
+        let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
+        let fraction = ((us % 1_000_000) << 32) / 1_000_000;
+        self.age = (seconds << 32 | fraction).max(self.age.wrapping_add(1));
+        self.age
+    }
+
+    /// When an NTP timestamp is; `None`: it is past.
+    fn at(&self, stamp: u64) -> Option<Time> {
+        let seconds = (stamp >> 32).checked_sub(NTP_OFFSET)?;
+        let us = seconds * 1_000_000 + (((stamp & 0xffff_ffff) * 1_000_000) >> 32);
+        let at = Time::from_micros(us.checked_sub(self.config.wall_clock_us)?);
+        (at > self.now).then_some(at)
+    }
+}
+
+/// The time that this many seconds stand for.
+const fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(seconds as u64)
+}
+
+/// Whole seconds of a time.
+fn whole(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// Why a request fails here.
+type Failure = NatfwStatus;

@@ -1,0 +1,201 @@
+//! The state of one session with one flow.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use signalbox_core::security::Identity;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{SessionId, Time};
+use signalbox_resources::Passage;
+
+use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
+use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
+
+/// Who sent a request, as far as it is proved.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    pub(super) address: IpAddr,
+    pub(super) identity: Option<Arc<Identity>>,
+    /// It is on the inner side of the firewall.
+    pub(super) inside: bool,
+}
+
+impl Asker {
+    pub(super) fn of(arrival: &OwnedArrival, inside: bool) -> Self {
+        Self { address: arrival.peer, identity: arrival.identity.clone(), inside }
+    }
+
+    /// Whether a message comes from the same node: the same key where one is proved, else the same address.
+    pub(super) fn sent(&self, arrival: &OwnedArrival) -> bool {
+        match (&self.identity, &arrival.identity) {
+            (Some(one), Some(other)) => one.key == other.key,
+            (None, None) => self.address == arrival.peer,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+}
+
+/// One passage of a firewall.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// Key of the pinhole in the kernel.
+    pub(super) key: u64,
+    pub(super) packets: FlowFilter,
+    pub(super) passage: Option<Passage>,
+    /// The kernel has not answered.
+    pub(super) opening: bool,
+}
+
+/// Rules that the kernel is asked for, and the CREATE that waits for it.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) job: OwnedArrival,
+    pub(super) asker: Asker,
+    pub(super) rules: Vec<Rule>,
+    pub(super) lifetime: Duration,
+    /// Answers of the kernel that are missing.
+    pub(super) missing: usize,
+    pub(super) failed: Option<NatfwStatus>,
+}
+
+/// A request whose RESPONSE has not passed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reply {
+    pub(super) msg_id: u64,
+    pub(super) kind: NatfwType,
+    /// Direction of the request.
+    pub(super) reverse: bool,
+    pub(super) due: Time,
+}
+
+/// Stages of a request of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The first request is under way.
+    Opening,
+    /// The firewalls are open.
+    Standing,
+    /// The first request failed.
+    Failed,
+    /// RELEASE is under way.
+    Closing,
+}
+
+/// A request of this node.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// The user's identifier.
+    pub(super) id: u64,
+    /// PATH or CREATE.
+    pub(super) kind: NatfwType,
+    pub(super) filters: Vec<NatfwFilter>,
+    pub(super) lifetime: u32,
+    pub(super) age: u64,
+    pub(super) stage: Stage,
+    /// Number of the request that waits for its answer.
+    pub(super) waits: Option<u64>,
+    /// When the wait ends, or the next refresh is due.
+    pub(super) due: Time,
+    /// Number of a QUERY that waits.
+    pub(super) query: Option<u64>,
+}
+
+/// What the other end of the path sends next, and for which AGE.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answered {
+    /// AGE of the request.
+    pub(super) of: u64,
+    /// AGE of what this node sends.
+    pub(super) age: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) link: Link,
+    /// `None`: the messaging layer has not named it yet.
+    pub(super) session: Option<SessionId>,
+    pub(super) flow: FlowId,
+    /// Whose share of the table the record takes.
+    pub(super) holder: Option<IpAddr>,
+    /// Who asked along the flow, and against it.
+    pub(super) askers: [Option<Asker>; 2],
+    /// AGE of the PATH and of the CREATE that were accepted.
+    pub(super) path_age: Option<u64>,
+    pub(super) create_age: Option<u64>,
+    /// The packets that PATH asked for, and those that CREATE opened.
+    pub(super) wanted: Vec<NatfwFilter>,
+    pub(super) filters: Vec<NatfwFilter>,
+    pub(super) rules: Vec<Rule>,
+    /// When the rules end; and when they begin, if that is later.
+    pub(super) rules_until: Time,
+    pub(super) start: Option<Time>,
+    pub(super) lifetime: Duration,
+    pub(super) change: Option<Box<Change>>,
+    /// When the record ends without a further request.
+    pub(super) until: Time,
+    pub(super) reply: Option<Reply>,
+    /// The last request: its number, its direction, and how this node answered it.
+    pub(super) last: Option<(u64, bool, Option<NatfwStatus>)>,
+    /// The request whose RESPONSE passed, and the filters in it.
+    pub(super) passed: Option<(u64, Vec<NatfwFilter>)>,
+    /// When the last error left.
+    pub(super) error_at: Option<Time>,
+    pub(super) answered: Option<Answered>,
+    pub(super) own: Option<Box<Own>>,
+}
+
+impl Timed for Record {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Record {
+    pub(super) fn new(session: Option<SessionId>, flow: FlowId, holder: Option<IpAddr>, until: Time) -> Self {
+        Self {
+            link: Link::default(),
+            session,
+            flow,
+            holder,
+            askers: [None, None],
+            path_age: None,
+            create_age: None,
+            wanted: Vec::new(),
+            filters: Vec::new(),
+            rules: Vec::new(),
+            rules_until: until,
+            start: None,
+            lifetime: Duration::ZERO,
+            change: None,
+            until,
+            reply: None,
+            last: None,
+            passed: None,
+            error_at: None,
+            answered: None,
+            own: None,
+        }
+    }
+
+    /// Who asked in this direction.
+    pub(super) const fn asker(&mut self, reverse: bool) -> &mut Option<Asker> {
+        let [along, against] = &mut self.askers;
+        if reverse { against } else { along }
+    }
+
+    /// Whether a message comes from who asked in its direction.
+    pub(super) fn is_of_asker(&mut self, arrival: &OwnedArrival) -> bool {
+        self.asker(arrival.reverse).as_ref().is_some_and(|asker| asker.sent(arrival))
+    }
+
+    /// When something is due. A request of this node stays until its user closes it.
+    pub(super) fn deadline(&self) -> Time {
+        let end = self.own.as_ref().map_or(self.until, |own| own.due);
+        let rules = (!self.rules.is_empty()).then_some(self.rules_until);
+        let reply = self.reply.map(|reply| reply.due);
+        [rules, reply, self.start].into_iter().flatten().fold(end, Ord::min)
+    }
+}

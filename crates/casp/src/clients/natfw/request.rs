@@ -1,0 +1,398 @@
+//! Requests of others: PATH, CREATE, RELEASE, QUERY and TRIGGER at a node of the path.
+
+use core::time::Duration;
+
+use signalbox_core::{Key, Time};
+use signalbox_resources::Resources;
+use signalbox_resources::config::Opening;
+
+use super::record::{Asker, Record, Reply};
+use super::rules::{Ask, packets};
+use super::{Failure, MAX_WAITING, NatfwClient, seconds, whole};
+use crate::engine::{Arrival, OwnedArrival};
+use crate::wire::natfw::{
+    NatfwFilter, NatfwMessage, NatfwObject, NatfwStatus, NatfwType, NatfwValue, REMOVED,
+};
+
+/// The farthest start time of a rule.
+const LATEST: Duration = Duration::from_secs(3600);
+/// How long a node waits for a RESPONSE: this, less a part for each node before, and at least so long.
+const WAIT: Duration = Duration::from_secs(10);
+const WAIT_PER_HOP: Duration = Duration::from_millis(250);
+const LEAST_WAIT: Duration = Duration::from_secs(2);
+
+/// What a request says.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) msg_id: u64,
+    pub(super) age: u64,
+    pub(super) lifetime: Option<u32>,
+    pub(super) filters: Vec<NatfwFilter>,
+    pub(super) next: Option<NatfwType>,
+    pub(super) time: Option<u64>,
+    logging: bool,
+    application: bool,
+    scoped: bool,
+}
+
+impl Said {
+    pub(super) fn by(message: &NatfwMessage<'_>) -> Self {
+        let mut said = Self::default();
+        for value in message.values() {
+            match value {
+                NatfwValue::MsgId(id) => said.msg_id = id,
+                NatfwValue::Age(age) => said.age = age,
+                NatfwValue::Lifetime(seconds) => said.lifetime = Some(seconds),
+                NatfwValue::Filter(filter) => said.filters.push(filter),
+                NatfwValue::Next(next, _) => said.next = Some(next),
+                NatfwValue::Time(time) => said.time = Some(time),
+                NatfwValue::Logging(_) => said.logging = true,
+                NatfwValue::ApplicationId(_) => said.application = true,
+                NatfwValue::Scope(kind, _) => said.scoped = kind != 0,
+                NatfwValue::Token(_)
+                | NatfwValue::Cms(_)
+                | NatfwValue::Status(_)
+                | NatfwValue::Nat(_)
+                | NatfwValue::Node(_)
+                | NatfwValue::Challenge(_)
+                | NatfwValue::Unknown(..) => {}
+            }
+        }
+        said
+    }
+
+    /// Whether a message has a NAT_OBJECT.
+    pub(super) fn nat(octets: &[u8]) -> bool {
+        let nat =
+            |message: NatfwMessage<'_>| message.values().any(|value| value.kind() == NatfwObject::NAT_OBJECT);
+        NatfwMessage::parse(octets).is_ok_and(nat)
+    }
+}
+
+impl NatfwClient {
+    /// Takes a message of the client.
+    pub(super) fn received(&mut self, arrival: &Arrival<'_>, resources: &mut Resources) {
+        let job = arrival.own();
+        let message = match NatfwMessage::parse(arrival.data) {
+            Ok(message) => message,
+            Err(fault) => {
+                if fault.msg_id.is_none() {
+                    self.counters.unreadable += 1;
+                }
+                return self.refuse(&job, fault.status);
+            }
+        };
+        let plain = !self.config.firewall && !job.last;
+        match message.kind {
+            NatfwType::RESPONSE => self.response(&job, &message, resources),
+            // A node without rules only sends requests on.
+            _ if plain => self.out.forward(job.id, None),
+            NatfwType::PATH | NatfwType::CREATE if self.config.firewall => {
+                if self.waiting.len() >= MAX_WAITING {
+                    self.counters.waiting_full += 1;
+                    return self.out.consume(job.id);
+                }
+                self.look_up(job);
+            }
+            _ => self.request(job, false, resources),
+        }
+    }
+
+    /// Handles a request. `inside`: it came from the protected network.
+    pub(super) fn request(&mut self, job: OwnedArrival, inside: bool, resources: &mut Resources) {
+        // It was parsed before.
+        let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
+        let said = Said::by(&message);
+        if self.is_repeated(&job, &said) {
+            return;
+        }
+        let result = self.acceptable(&job, &message, &said).and_then(|()| match message.kind {
+            NatfwType::PATH => self.path(&job, &message, &said, inside),
+            NatfwType::CREATE => self.create(&job, &said, inside, resources),
+            NatfwType::RELEASE => self.release_asked(&job, &message, &said, resources),
+            NatfwType::QUERY => self.query_asked(&job, &message, &said),
+            // What a TRIGGER asks of its target is done nowhere.
+            _ if job.last => Err(NatfwStatus::POLICY),
+            _ => {
+                self.out.forward(job.id, None);
+                Ok(())
+            }
+        });
+        if let Err(status) = result {
+            self.refuse(&job, status);
+        }
+    }
+
+    /// A request with the number of the last one of its sender is not processed again: it is answered as before.
+    fn is_repeated(&mut self, job: &OwnedArrival, said: &Said) -> bool {
+        let Some(key) = self.find(job.session, &job.flow) else { return false };
+        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some((msg_id, reverse, answer)) = record.last else { return false };
+        if (msg_id, reverse) != (said.msg_id, job.reverse) || !record.is_of_asker(job) {
+            return false;
+        }
+        self.counters.repeated += 1;
+        match answer {
+            Some(NatfwStatus::DONE) => self.answer_done(key, job, 0),
+            Some(status) => self.refuse(job, status),
+            None => self.out.consume(job.id),
+        }
+        true
+    }
+
+    /// What every request must have.
+    fn acceptable(&self, job: &OwnedArrival, message: &NatfwMessage<'_>, said: &Said) -> Result<(), Failure> {
+        let opens = matches!(message.kind, NatfwType::PATH | NatfwType::CREATE);
+        if opens && self.config.firewall {
+            if self.config.require_authentication && job.identity.is_none() {
+                return Err(NatfwStatus::AUTHENTICATION_REQUIRED);
+            }
+            if self.config.require_application_id && !said.application {
+                return Err(NatfwStatus::APPLICATION_ID_REQUIRED);
+            }
+            if said.logging {
+                return Err(NatfwStatus::LOGGING);
+            }
+        }
+        if said.scoped && job.last { Err(NatfwStatus::SCOPE) } else { Ok(()) }
+    }
+
+    /// The lifetime that this node grants: never longer than that of the messaging layer.
+    fn lifetime(job: &OwnedArrival, said: &Said) -> Duration {
+        let most = job.timeout.max(1);
+        seconds(said.lifetime.map_or(most, |wished| wished.clamp(1, most)))
+    }
+
+    /// Handles a PATH: what it asks for waits for the CREATE that answers it.
+    fn path(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        inside: bool,
+    ) -> Result<(), Failure> {
+        if job.reverse {
+            return Err(NatfwStatus::MALFORMED);
+        }
+        packets(&said.filters, &job.flow)?;
+        let key = self.record_of(job).ok_or(NatfwStatus::RESOURCES)?;
+        let (now, lifetime) = (self.now, Self::lifetime(job, said));
+        let Some(record) = self.records.get_mut(key) else { return Err(NatfwStatus::RESOURCES) };
+        record.path_age = Some(said.age);
+        record.wanted.clone_from(&said.filters);
+        // Who opened rules stays their owner, unless another node proves who it is.
+        if record.rules.is_empty() || job.identity.is_some() || record.is_of_asker(job) {
+            *record.asker(false) = Some(Asker::of(job, inside));
+        }
+        record.until = record.until.max(now + lifetime);
+        record.last = Some((said.msg_id, job.reverse, None));
+        self.pass_on(key, job, message, said, lifetime);
+        Ok(())
+    }
+
+    /// Handles a CREATE.
+    fn create(
+        &mut self,
+        job: &OwnedArrival,
+        said: &Said,
+        inside: bool,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        let wanted = packets(&said.filters, &job.flow)?;
+        let found = if job.reverse { self.find(job.session, &job.flow) } else { self.record_of(job) };
+        let missing = if job.reverse { NatfwStatus::NO_STATE } else { NatfwStatus::RESOURCES };
+        let key = found.ok_or(missing)?;
+        let (now, lifetime) = (self.now, Self::lifetime(job, said));
+        let start = match said.time.and_then(|stamp| self.at(stamp)) {
+            Some(start) if start > now + LATEST => return Err(NatfwStatus::TIME),
+            start => start,
+        };
+        let ends_here = job.last && self.is_local(if job.reverse { job.flow.src() } else { job.flow.dst() });
+        let Some(record) = self.records.get_mut(key) else { return Err(missing) };
+        if job.reverse {
+            if record.path_age.is_none() {
+                return Err(NatfwStatus::NO_STATE);
+            }
+            if packets(&record.wanted, &job.flow).as_ref() != Ok(&wanted) {
+                return Err(NatfwStatus::POLICY);
+            }
+        }
+        if ends_here || !self.config.firewall {
+            *record.asker(job.reverse) = Some(Asker::of(job, inside));
+            (record.lifetime, record.rules_until) = (lifetime, now + lifetime);
+            record.until = record.until.max(now + lifetime);
+            self.created(key, job);
+            return Ok(());
+        }
+        if record.change.is_some() {
+            return Err(NatfwStatus::RESOURCES);
+        }
+        let current = record.create_age == Some(said.age)
+            && !record.rules.is_empty()
+            && record.is_of_asker(job)
+            && !record
+                .rules
+                .iter()
+                .filter_map(|rule| rule.passage.as_ref())
+                .any(|one| resources.is_outdated(one));
+        if current {
+            self.prolong(key, lifetime);
+            self.created(key, job);
+            return Ok(());
+        }
+        let of_job = Asker::of(job, inside);
+        // Data towards the inside are the affair of a receiver there. Data from the inside are that of their source,
+        // whose PATH this node has.
+        let along = record.asker(false).clone();
+        let (opening, asker) = match along.filter(|along| job.reverse && along.inside && !inside) {
+            Some(source) => (Opening::Outward, source),
+            None if job.reverse && inside => (Opening::Reserve, of_job),
+            None if inside => (Opening::Outward, of_job),
+            None => (Opening::Inward, of_job),
+        };
+        self.install(key, job, wanted, &Ask { asker: &asker, opening, lifetime }, start, resources)
+    }
+
+    /// A CREATE was carried out here.
+    pub(super) fn created(&mut self, key: Key, job: &OwnedArrival) {
+        let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
+        let said = Said::by(&message);
+        let Some(record) = self.records.get_mut(key) else { return self.out.consume(job.id) };
+        record.create_age = Some(said.age);
+        record.filters.clone_from(&said.filters);
+        record.last = Some((said.msg_id, job.reverse, None));
+        let lifetime = record.lifetime;
+        self.pass_on(key, job, &message, &said, lifetime);
+    }
+
+    /// Sends a request on, or answers it where it ends.
+    fn pass_on(
+        &mut self,
+        key: Key,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        lifetime: Duration,
+    ) {
+        if job.last {
+            self.at_the_end(key, job, message, said);
+        } else {
+            if said.next == Some(NatfwType::RESPONSE) {
+                self.expect(key, job, message.kind, said.msg_id);
+            }
+            self.out.forward(job.id, lowered(message, said, job.timeout, lifetime));
+        }
+        self.arm(key);
+    }
+
+    /// A RESPONSE to a request must pass.
+    fn expect(&mut self, key: Key, job: &OwnedArrival, kind: NatfwType, msg_id: u64) {
+        let due = self.now + WAIT.saturating_sub(WAIT_PER_HOP * u32::from(job.hops)).max(LEAST_WAIT);
+        if let Some(record) = self.records.get_mut(key) {
+            record.reply = Some(Reply { msg_id, kind, reverse: job.reverse, due });
+            record.until = record.until.max(due);
+        }
+    }
+
+    /// Whether all records of a session have the sender of a message as the one who asked in its direction.
+    fn check_owner(&mut self, keys: &[Key], job: &OwnedArrival) -> Result<(), Failure> {
+        let mut owned =
+            |key: &Key| self.records.get_mut(*key).is_some_and(|record: &mut Record| record.is_of_asker(job));
+        if keys.iter().all(&mut owned) {
+            return Ok(());
+        }
+        self.counters.strangers += 1;
+        Err(NatfwStatus::NOT_OWNER)
+    }
+
+    /// Handles a RELEASE: all rules of the session go.
+    fn release_asked(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        let keys = self.of_session(job.session);
+        self.check_owner(&keys, job)?;
+        let Some(last) = keys.last().copied() else {
+            if job.last {
+                return Err(NatfwStatus::NO_STATE);
+            }
+            self.out.forward(job.id, None);
+            return Ok(());
+        };
+        self.counters.released += 1;
+        for key in &keys {
+            self.close_rules(*key, resources);
+        }
+        let wants_answer = said.next == Some(NatfwType::RESPONSE);
+        if job.last {
+            if wants_answer {
+                self.answer_done(last, job, REMOVED);
+            } else {
+                self.out.consume(job.id);
+            }
+            keys.iter().for_each(|key| self.end(*key, None, resources));
+            return Ok(());
+        }
+        self.out.forward(job.id, None);
+        for key in keys {
+            // A record stays as long as the RESPONSE is missing.
+            if wants_answer && self.find(job.session, &job.flow) == Some(key) {
+                let now = self.now;
+                if let Some(record) = self.records.get_mut(key) {
+                    (record.path_age, record.until) = (None, now);
+                }
+                self.expect(key, job, message.kind, said.msg_id);
+                self.arm(key);
+            } else {
+                self.end(key, None, resources);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a QUERY. The RESPONSE collects what the nodes have on its way back.
+    fn query_asked(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+    ) -> Result<(), Failure> {
+        let found = self.find(job.session, &job.flow);
+        let keys: Vec<Key> = found.into_iter().collect();
+        self.check_owner(&keys, job)?;
+        match found {
+            Some(key) if job.last => self.answer_done(key, job, 0),
+            Some(key) => {
+                self.expect(key, job, message.kind, said.msg_id);
+                self.arm(key);
+                self.out.forward(job.id, None);
+            }
+            None if job.last => return Err(NatfwStatus::NO_STATE),
+            None => self.out.forward(job.id, None),
+        }
+        Ok(())
+    }
+}
+
+/// A request with the lifetime that a node granted, if that is less than what the request says.
+fn lowered(message: &NatfwMessage<'_>, said: &Said, timeout: u32, granted: Duration) -> Option<Vec<u8>> {
+    let granted = whole(granted);
+    if granted >= said.lifetime.unwrap_or(timeout) {
+        return None;
+    }
+    let mut values: Vec<NatfwValue<'_>> =
+        message.values().filter(|value| value.kind() != NatfwObject::LIFETIME).collect();
+    let behind = values.iter().position(|value| value.kind() == NatfwObject::AGE).map_or(0, |at| at + 1);
+    values.insert(behind, NatfwValue::Lifetime(granted));
+    let mut octets = Vec::new();
+    NatfwMessage::compose(message.kind, &values, &mut octets).ok()?;
+    Some(octets)
+}
+
+/// When the rules of a record end, seconds from now.
+pub(super) fn left(record: &Record, now: Time) -> u32 {
+    whole(record.rules_until.since(now))
+}

@@ -1,0 +1,237 @@
+//! RESPONSE: what nodes report, and how it passes.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::shares::source;
+use signalbox_core::{Key, SessionId};
+use signalbox_resources::Resources;
+
+use super::NatfwClient;
+use super::request::{Said, left};
+use super::rules::filter_of;
+use crate::clients::queue::Message;
+use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
+use crate::wire::natfw::{
+    IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue,
+    REACHED, Tlvs,
+};
+
+/// Errors of a session leave so far apart.
+const ERRORS: Duration = Duration::from_secs(1);
+
+/// The first STATUS of a RESPONSE, and the filters of all.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) msg_id: u64,
+    pub(super) status: NatfwStatus,
+    pub(super) filters: Vec<NatfwFilter>,
+}
+
+impl Report {
+    fn of(message: &NatfwMessage<'_>) -> Option<Self> {
+        let mut all = message.values().filter_map(|value| match value {
+            NatfwValue::Status(status) => Some(status),
+            _ => None,
+        });
+        let first = all.next()?;
+        let filters = |status: &NatfwResult<'_>| {
+            let filter = |tlv: &_| match NatfwValue::of(tlv) {
+                Some(NatfwValue::Filter(filter) | NatfwValue::Nat(Some(filter))) => Some(filter),
+                _ => None,
+            };
+            status.nested.iter().filter_map(|tlv| filter(&tlv)).collect::<Vec<_>>()
+        };
+        let mut found = filters(&first);
+        all.for_each(|status| found.extend(filters(&status)));
+        Some(Self { msg_id: first.msg_id, status: first.status, filters: found })
+    }
+}
+
+/// Number and type of a request, as far as they can be read.
+fn number_of(octets: &[u8]) -> Option<(u64, u8)> {
+    let kind = u16::from_be_bytes([*octets.first()?, *octets.get(1)?]);
+    let msg_id = match NatfwMessage::parse(octets) {
+        Ok(message) => Said::by(&message).msg_id,
+        Err(fault) => fault.msg_id?,
+    };
+    (NatfwType(kind) != NatfwType::RESPONSE).then_some((msg_id, u8::try_from(kind).unwrap_or(0)))
+}
+
+impl NatfwClient {
+    /// The identity of this node in its reports.
+    fn node_id(&self, like: IpAddr) -> Option<IpAddr> {
+        let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
+        own.or(self.local.first()).copied()
+    }
+
+    /// Sends a message of this node in an existing session.
+    pub(super) fn send(&mut self, (session, flow): (SessionId, FlowId), reverse: bool, data: Vec<u8>) {
+        self.out.send(Message {
+            tag: 0,
+            session: Some(session),
+            flow,
+            reverse,
+            hold: false,
+            tear_down: false,
+            branch: None,
+            data: Some(data),
+        });
+    }
+
+    /// Composes a RESPONSE with one STATUS of this node.
+    fn respond(
+        &mut self,
+        of: (SessionId, FlowId),
+        reverse: bool,
+        (msg_id, request): (u64, u8),
+        (status, flags): (NatfwStatus, u8),
+        more: &[NatfwValue<'_>],
+    ) {
+        let mut nested = Vec::new();
+        if let Some(address) = self.node_id(of.1.dst()) {
+            // An address is never longer than a length can count.
+            let _ = with_identity(address, |identity| NatfwValue::Node(identity).encode(&mut nested));
+        }
+        for value in more {
+            if value.encode(&mut nested).is_err() {
+                return;
+            }
+        }
+        let nested = Tlvs::of(&nested);
+        let result = NatfwResult { status, flags, request, msg_id, nested };
+        let mut data = Vec::new();
+        if NatfwMessage::compose(NatfwType::RESPONSE, &[NatfwValue::Status(result)], &mut data).is_ok() {
+            self.send(of, reverse, data);
+        }
+    }
+
+    /// Refuses a request: it ends here, and its sender gets the reason, if not too many got one already.
+    pub(super) fn refuse(&mut self, job: &OwnedArrival, status: NatfwStatus) {
+        self.out.consume(job.id);
+        let Some(number) = number_of(job.data.as_slice()) else { return };
+        let now = self.now;
+        let allowed = match self.find(job.session, &job.flow).and_then(|key| self.records.get_mut(key)) {
+            Some(record) => {
+                record.last = Some((number.0, job.reverse, Some(status)));
+                let allowed = record.error_at.is_none_or(|at| at + ERRORS <= now);
+                if allowed {
+                    record.error_at = Some(now);
+                }
+                allowed
+            }
+            None => self.errors.allow(now, &source(job.peer)),
+        };
+        if !allowed {
+            self.counters.errors_limited += 1;
+            return;
+        }
+        self.respond((job.session, job.flow), !job.reverse, number, (status, 0), &[]);
+    }
+
+    /// Confirms a request where it ends, with what was opened.
+    pub(super) fn answer_done(&mut self, key: Key, job: &OwnedArrival, flags: u8) {
+        self.out.consume(job.id);
+        let Some(number) = number_of(job.data.as_slice()) else { return };
+        let nat = Said::nat(job.data.as_slice());
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.last = Some((number.0, job.reverse, Some(NatfwStatus::DONE)));
+        let mut more = vec![NatfwValue::Lifetime(left(record, now))];
+        let filters = if record.filters.is_empty() { &record.wanted } else { &record.filters };
+        more.extend(filters.iter().cloned().map(NatfwValue::Filter));
+        // A NAT on the way left a NAT_OBJECT: the sender learns how its packets arrive.
+        if nat {
+            let filter = filters.first().cloned().unwrap_or_else(|| filter_of(&job.flow));
+            more.push(NatfwValue::Nat(Some(filter)));
+        }
+        let of = (job.session, job.flow);
+        self.respond(of, !job.reverse, number, (NatfwStatus::DONE, REACHED | flags), &more);
+    }
+
+    /// Handles a RESPONSE on its way to who asked.
+    pub(super) fn response(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        resources: &mut Resources,
+    ) {
+        let (Some(report), found) = (Report::of(message), self.find(job.session, &job.flow)) else {
+            return self.out.consume(job.id);
+        };
+        let Some(key) = found else {
+            return if job.last { self.out.consume(job.id) } else { self.out.forward(job.id, None) };
+        };
+        if job.last {
+            self.out.consume(job.id);
+            self.own_response(key, message, &report, resources);
+            return self.arm(key);
+        }
+        let now = self.now;
+        let own_address = self.node_id(job.flow.dst());
+        let Some(record) = self.records.get_mut(key) else { return };
+        let reply = record.reply.take_if(|reply| reply.msg_id == report.msg_id);
+        if let Some((passed, filters)) = &record.passed
+            && *passed == report.msg_id
+            && *filters == report.filters
+        {
+            self.counters.duplicates += 1;
+            return self.out.consume(job.id);
+        }
+        record.passed = Some((report.msg_id, report.filters));
+        let query = reply.is_some_and(|reply| reply.kind == NatfwType::QUERY);
+        let mut data = None;
+        if query && !record.rules.is_empty() {
+            let mut nested = Vec::new();
+            let mut add = |value: NatfwValue<'_>| value.encode(&mut nested).is_ok();
+            let fits = own_address
+                .is_none_or(|address| with_identity(address, |identity| add(NatfwValue::Node(identity))))
+                && add(NatfwValue::Lifetime(left(record, now)))
+                && record.filters.iter().cloned().all(|filter| add(NatfwValue::Filter(filter)));
+            let own = NatfwValue::Status(NatfwResult {
+                status: NatfwStatus::DONE,
+                flags: 0,
+                request: u8::try_from(NatfwType::QUERY.0).unwrap_or(0),
+                msg_id: report.msg_id,
+                nested: Tlvs::of(&nested),
+            });
+            let mut values: Vec<NatfwValue<'_>> = message.values().collect();
+            values.push(own);
+            let mut octets = Vec::new();
+            let composed = NatfwMessage::compose(NatfwType::RESPONSE, &values, &mut octets).is_ok();
+            data = (fits && composed).then_some(octets);
+        }
+        self.out.forward(job.id, data);
+        self.arm(key);
+    }
+
+    /// No RESPONSE passed in time: this node reports instead.
+    pub(super) fn reply_due(&mut self, key: Key) {
+        let now = self.now;
+        let due = self.records.get(key).and_then(|record| record.reply).is_some_and(|reply| reply.due <= now);
+        if due {
+            self.counters.unanswered += 1;
+            self.not_delivered(key);
+        }
+    }
+
+    /// The request whose RESPONSE is missing does not reach its target. Rules stay.
+    pub(super) fn not_delivered(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(reply) = record.reply.take() else { return };
+        let Some(session) = record.session else { return };
+        record.passed = Some((reply.msg_id, Vec::new()));
+        let flow = record.flow;
+        let number = (reply.msg_id, u8::try_from(reply.kind.0).unwrap_or(0));
+        self.respond((session, flow), !reply.reverse, number, (NatfwStatus::NOT_DELIVERED, 0), &[]);
+    }
+}
+
+/// Calls `then` with the identity that an address is.
+fn with_identity<R>(address: IpAddr, then: impl FnOnce(NatfwIdentity<'_>) -> R) -> R {
+    match address {
+        IpAddr::V4(v4) => then(NatfwIdentity { kind: IdentityKind::IPV4, value: &v4.octets() }),
+        IpAddr::V6(v6) => then(NatfwIdentity { kind: IdentityKind::IPV6, value: &v6.octets() }),
+    }
+}

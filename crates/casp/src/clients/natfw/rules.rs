@@ -1,0 +1,318 @@
+//! Rules of the firewall: from filters of requests to pinholes in the kernel.
+
+use core::time::Duration;
+
+use signalbox_core::pinhole::{OpenerId, Pinhole, PinholeError, PinholeId};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Key, Time};
+use signalbox_resources::config::Opening;
+use signalbox_resources::refusal::Rule as Reason;
+use signalbox_resources::{Neighbour, PassageRequest, RequestedBy, Requester, Resources};
+
+use super::NatfwClient;
+use super::record::{Asker, Change, Rule};
+use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
+use crate::wire::natfw::{NatfwFilter, NatfwStatus};
+
+/// Most filters of one message.
+const MAX_FILTERS: usize = 16;
+/// Most pinholes of one session.
+const MAX_RULES: usize = 16;
+
+/// Who opens what, for whom.
+#[derive(Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) asker: &'a Asker,
+    pub(super) opening: Opening,
+    pub(super) lifetime: Duration,
+}
+
+/// Whether a filter lies within the flow of its session: the same destination, the same source or any, and the flow's
+/// protocol, ports, label and SPI among its own.
+fn within(filter: &NatfwFilter, flow: &FlowId) -> bool {
+    let packets = flow.filter();
+    let holds = |ranges: &[(u16, u16)], port: Option<u16>| {
+        let has = |port: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&port));
+        ranges.is_empty() || port.is_none_or(has)
+    };
+    filter.dst == packets.dst
+        && (filter.src == packets.src
+            || (filter.src.len == 0 && filter.src.addr.is_ipv4() == packets.src.addr.is_ipv4()))
+        && (filter.protocols.is_empty()
+            || packets.protocol.is_none_or(|protocol| filter.protocols.contains(&protocol)))
+        && holds(&filter.src_ports, packets.src_port)
+        && holds(&filter.dst_ports, packets.dst_port)
+        && (filter.spis.is_empty() || packets.spi.is_none_or(|spi| filter.spis.contains(&spi)))
+        && (filter.flow_label.is_none() || filter.flow_label == packets.flow_label)
+}
+
+/// Each port of some ranges; `None`: any port.
+fn ports(ranges: &[(u16, u16)]) -> Result<Vec<Option<u16>>, NatfwStatus> {
+    if ranges.is_empty() || ranges.contains(&(0, u16::MAX)) {
+        return Ok(vec![None]);
+    }
+    let count: usize = ranges.iter().map(|(low, high)| usize::from(high.saturating_sub(*low)) + 1).sum();
+    if count > MAX_RULES {
+        return Err(NatfwStatus::GRANULARITY);
+    }
+    Ok(ranges.iter().flat_map(|(low, high)| *low..=*high).map(Some).collect())
+}
+
+/// The flow as a filter, for a message without one.
+pub(super) fn filter_of(flow: &FlowId) -> NatfwFilter {
+    let packets = flow.filter();
+    let ports = |port: Option<u16>| port.map(|port| (port, port)).into_iter().collect();
+    NatfwFilter {
+        src: packets.src,
+        dst: packets.dst,
+        flow_label: packets.flow_label,
+        protocols: packets.protocol.into_iter().collect(),
+        src_ports: ports(packets.src_port),
+        dst_ports: ports(packets.dst_port),
+        spis: packets.spi.into_iter().collect(),
+    }
+}
+
+/// The packets of each rule that filters ask for; without a filter those of the flow.
+pub(super) fn packets(filters: &[NatfwFilter], flow: &FlowId) -> Result<Vec<FlowFilter>, NatfwStatus> {
+    if filters.is_empty() {
+        return Ok(vec![flow.filter()]);
+    }
+    if filters.len() > MAX_FILTERS {
+        return Err(NatfwStatus::RESOURCES);
+    }
+    let mut all: Vec<FlowFilter> = Vec::new();
+    for filter in filters {
+        if !within(filter, flow) {
+            return Err(NatfwStatus::FILTER);
+        }
+        let (src_ports, dst_ports) = (ports(&filter.src_ports)?, ports(&filter.dst_ports)?);
+        let any = |list: Vec<_>| if list.is_empty() { vec![None] } else { list };
+        let protocols = any(filter.protocols.iter().copied().map(Some).collect());
+        let spis: Vec<Option<u32>> = filter.spis.iter().copied().map(Some).collect();
+        let spis = if spis.is_empty() { vec![None] } else { spis };
+        let count = [protocols.len(), src_ports.len(), dst_ports.len(), spis.len()];
+        if count.into_iter().try_fold(1usize, usize::checked_mul).is_none_or(|count| count > MAX_RULES) {
+            return Err(NatfwStatus::GRANULARITY);
+        }
+        for protocol in &protocols {
+            for src_port in &src_ports {
+                for dst_port in &dst_ports {
+                    for spi in &spis {
+                        let packets = FlowFilter {
+                            protocol: *protocol,
+                            src_port: *src_port,
+                            dst_port: *dst_port,
+                            spi: *spi,
+                            flow_label: filter.flow_label,
+                            ..FlowFilter::between(filter.src, filter.dst)
+                        };
+                        if !all.contains(&packets) {
+                            all.push(packets);
+                        }
+                    }
+                }
+            }
+        }
+        if all.len() > MAX_RULES {
+            return Err(NatfwStatus::GRANULARITY);
+        }
+    }
+    Ok(all)
+}
+
+const fn id(key: u64) -> PinholeId {
+    OpenerId::CASP.pinhole(key)
+}
+
+impl NatfwClient {
+    /// Asks policy and kernel for the rules of a CREATE, which waits for them. `start`: when they begin, if not now.
+    pub(super) fn install(
+        &mut self,
+        key: Key,
+        job: &OwnedArrival,
+        packets: Vec<FlowFilter>,
+        ask: &Ask<'_>,
+        start: Option<Time>,
+        resources: &mut Resources,
+    ) -> Result<(), NatfwStatus> {
+        let mut rules = Vec::new();
+        let mut lifetime = ask.lifetime;
+        let requested_by = RequestedBy::Neighbour(Neighbour {
+            address: ask.asker.address,
+            authenticated: ask.asker.identity.is_some(),
+        });
+        let peer = ask.asker.identity.clone();
+        let requester = Requester { peer, requested_by, ..Requester::at(ask.asker.address) };
+        for packets in packets {
+            let request = PassageRequest {
+                requester: &requester,
+                opening: ask.opening,
+                packets: &packets,
+                lifetime: ask.lifetime,
+                invited: false,
+            };
+            match resources.open_passage(self.now, &request) {
+                Ok(passage) => {
+                    lifetime = passage.max_lifetime.map_or(lifetime, |most| lifetime.min(most));
+                    let held = self.records.get(key).into_iter().flat_map(|record| &record.rules);
+                    let known = held.into_iter().find(|rule| rule.packets == packets).map(|rule| rule.key);
+                    let key = known.unwrap_or_else(|| {
+                        self.next_rule += 1;
+                        self.next_rule
+                    });
+                    rules.push(Rule { key, packets, passage: Some(passage), opening: false });
+                }
+                Err(refusal) => {
+                    self.counters.refused += 1;
+                    tracing::info!(session = %job.session, requester = %requester.address, reason = %refusal, "passage refused");
+                    give_back(rules, resources);
+                    let full = matches!(refusal.rule, Reason::TableFull { .. });
+                    return Err(if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY });
+                }
+            }
+        }
+        let mut missing = 0;
+        for rule in rules.iter_mut().filter(|_| start.is_none()) {
+            if self.by_rule.insert(rule.key, key).is_none() {
+                (missing, rule.opening) = (missing + 1, true);
+                self.out.open(id(rule.key), Pinhole::allow(rule.packets), lifetime);
+            }
+        }
+        let asker = Asker::of(job, ask.asker.inside);
+        let Some(record) = self.records.get_mut(key) else {
+            give_back(rules, resources);
+            return Err(NatfwStatus::RESOURCES);
+        };
+        record.start = start;
+        record.change =
+            Some(Box::new(Change { job: job.clone(), asker, rules, lifetime, missing, failed: None }));
+        if missing == 0 {
+            self.finish_change(key, resources);
+        }
+        Ok(())
+    }
+
+    /// Takes the kernel's answer to [`NatfwOutput::Open`](super::NatfwOutput::Open).
+    pub fn opened(
+        &mut self,
+        now: Time,
+        pinhole: PinholeId,
+        result: Result<(), PinholeError>,
+        resources: &mut Resources,
+    ) {
+        self.now = self.now.max(now);
+        let Some(key) = self.by_rule.get(&pinhole.key).copied() else { return };
+        let Some(change) = self.records.get_mut(key).and_then(|record| record.change.as_mut()) else {
+            return;
+        };
+        // The answer for a rule that stood before is of no interest: the rule stays.
+        let Some(rule) = change.rules.iter_mut().find(|rule| rule.key == pinhole.key && rule.opening) else {
+            return;
+        };
+        rule.opening = false;
+        change.missing = change.missing.saturating_sub(1);
+        if let Err(error) = result {
+            change.failed = Some(match error {
+                PinholeError::Unsupported => NatfwStatus::GRANULARITY,
+                PinholeError::Full | PinholeError::Failed | PinholeError::Conflict => NatfwStatus::RESOURCES,
+            });
+        }
+        if change.missing == 0 {
+            self.finish_change(key, resources);
+        }
+    }
+
+    /// The kernel answered for all rules of a CREATE.
+    fn finish_change(&mut self, key: Key, resources: &mut Resources) {
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(change) = record.change.take() else { return };
+        let Change { job, asker, rules, lifetime, failed, .. } = *change;
+        let keys: Vec<u64> = record.rules.iter().map(|rule| rule.key).collect();
+        if let Some(status) = failed {
+            for rule in rules.iter().filter(|rule| !keys.contains(&rule.key)) {
+                self.by_rule.remove(&rule.key);
+                self.out.close(id(rule.key));
+            }
+            give_back(rules, resources);
+            self.counters.refused += 1;
+            self.refuse(&job, status);
+            return;
+        }
+        let former = core::mem::replace(&mut record.rules, rules);
+        record.lifetime = lifetime;
+        record.rules_until = record.start.unwrap_or(now) + lifetime;
+        record.until = record.until.max(record.rules_until);
+        *record.asker(job.reverse) = Some(asker);
+        let stays: Vec<u64> = record.rules.iter().map(|rule| rule.key).collect();
+        for rule in former.iter().filter(|rule| !stays.contains(&rule.key)) {
+            self.by_rule.remove(&rule.key);
+            self.out.close(id(rule.key));
+        }
+        if record.start.is_none() {
+            for rule in record.rules.iter().filter(|rule| keys.contains(&rule.key)) {
+                self.out.open(id(rule.key), Pinhole::allow(rule.packets), lifetime);
+            }
+        }
+        give_back(former, resources);
+        self.counters.granted += 1;
+        self.created(key, &job);
+        self.arm(key);
+    }
+
+    /// Keeps the rules of a record for another lifetime.
+    pub(super) fn prolong(&mut self, key: Key, lifetime: Duration) {
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return };
+        let most = record.rules.iter().filter_map(|rule| rule.passage.as_ref()?.max_lifetime).min();
+        record.lifetime = most.map_or(lifetime, |most| lifetime.min(most));
+        record.rules_until = record.start.unwrap_or(now) + record.lifetime;
+        record.until = record.until.max(record.rules_until);
+        if record.start.is_none() {
+            let lifetime = record.lifetime;
+            for rule in &record.rules {
+                self.out.open(id(rule.key), Pinhole::allow(rule.packets), lifetime);
+            }
+        }
+        self.counters.refreshed += 1;
+    }
+
+    /// The start time of the rules has come.
+    pub(super) fn begin_rules(&mut self, key: Key) {
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return };
+        if record.start.take_if(|start| *start <= now).is_none() {
+            return;
+        }
+        let left = record.rules_until.since(now);
+        for rule in &record.rules {
+            self.by_rule.insert(rule.key, key);
+            self.out.open(id(rule.key), Pinhole::allow(rule.packets), left);
+        }
+    }
+
+    /// Removes the rules of a record, and those that wait for the kernel. The CREATE that waits ends here.
+    pub(super) fn close_rules(&mut self, key: Key, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let rules = core::mem::take(&mut record.rules);
+        let change = record.change.take();
+        record.start = None;
+        record.create_age = None;
+        for rule in rules.iter().chain(change.iter().flat_map(|change| &change.rules)) {
+            if self.by_rule.remove(&rule.key).is_some() {
+                self.out.close(id(rule.key));
+            }
+        }
+        give_back(rules, resources);
+        if let Some(change) = change {
+            self.out.consume(change.job.id);
+            give_back(change.rules, resources);
+        }
+    }
+}
+
+fn give_back(rules: Vec<Rule>, resources: &mut Resources) {
+    rules.into_iter().filter_map(|rule| rule.passage).for_each(|passage| resources.close_passage(passage));
+}

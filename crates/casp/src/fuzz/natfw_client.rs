@@ -1,0 +1,307 @@
+//! A firewall that receives any messages and requests in any order.
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
+use signalbox_core::pinhole::{PinholeError, PinholeId};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, SessionId, Time};
+use signalbox_resources::Resources;
+use signalbox_resources::config::{Action, Opening, RuleConfig};
+
+use crate::clients::natfw::{Config, NatfwClient, NatfwOutput, NatfwRequest};
+use crate::engine::{Arrival, Indication, Request, Verdict};
+use crate::wire::FlowId;
+use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs};
+
+const MAX_SESSIONS: u32 = 16;
+const MAX_PINHOLES: u32 = 24;
+/// Steps of one run.
+const STEPS: usize = 200;
+/// Deadlines in one pause; more are an endless loop.
+const DEADLINES: u32 = 10_000;
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+struct Node {
+    client: NatfwClient,
+    resources: Resources,
+    now: Time,
+    /// What the kernel has.
+    rules: BTreeMap<PinholeId, FlowFilter>,
+    /// Pinholes whose answer the kernel keeps back.
+    slow: Vec<(PinholeId, Result<(), PinholeError>)>,
+    /// The kernel answers later; it refuses what is new.
+    late: bool,
+    full: bool,
+    /// Messages without a verdict.
+    waiting: BTreeSet<u64>,
+    next_id: u64,
+    next_session: u8,
+}
+
+impl Node {
+    fn new(setup: u8) -> Option<Self> {
+        let opens = vec![Opening::Outward, Opening::Inward, Opening::Reserve];
+        let rule = RuleConfig { opens, ..RuleConfig::new("all", Action::Allow) };
+        let rules = if setup & 1 == 0 { vec![rule] } else { Vec::new() };
+        let policy = signalbox_resources::Config { rules, max_pinholes: MAX_PINHOLES, ..Default::default() };
+        let mut resources = Resources::new(policy, 0, [1; 32]).ok()?;
+        let config = Config {
+            max_sessions: MAX_SESSIONS,
+            firewall: setup & 2 == 0,
+            inside: vec!["in".to_owned()],
+            require_application_id: setup & 4 != 0,
+            require_authentication: setup & 8 != 0,
+            ..Config::default()
+        };
+        let interface = |number, name: &str| Interface {
+            ifindex: IfIndex(number),
+            name: name.to_owned(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec![OWN.into()],
+        };
+        let interfaces = [interface(2, "in"), interface(3, "out")];
+        resources.interfaces(&interfaces);
+        let mut client = NatfwClient::new(config, [1; 32]);
+        client.interfaces(&interfaces);
+        Some(Self {
+            client,
+            resources,
+            now: Time::from_secs(10),
+            rules: BTreeMap::new(),
+            slow: Vec::new(),
+            late: false,
+            full: false,
+            waiting: BTreeSet::new(),
+            next_id: 1,
+            next_session: 100,
+        })
+    }
+
+    /// Takes all outputs; the messaging layer and the kernel do what they are asked.
+    fn drain(&mut self) {
+        loop {
+            let mut named = None;
+            match self.client.poll() {
+                None => return,
+                Some(NatfwOutput::Event { .. }) => {}
+                Some(NatfwOutput::RouteLookup { id, query }) => {
+                    let odd = matches!(query.dst, IpAddr::V4(v4) if v4.octets()[3] & 1 != 0);
+                    let ifindex = IfIndex(if odd { 2 } else { 3 });
+                    let route = Route { ifindex, src: OWN.into(), gateway: None, mtu: 1500, local: false };
+                    let none = matches!(query.dst, IpAddr::V4(v4) if v4.octets()[3] == 5);
+                    let result = if none { Err(NoRoute::Unreachable) } else { Ok(route) };
+                    self.client.route(self.now, id, result, &mut self.resources);
+                }
+                Some(NatfwOutput::Open { id, pinhole, .. }) => {
+                    let answer = if self.full && !self.rules.contains_key(&id) {
+                        Err(PinholeError::Full)
+                    } else {
+                        self.rules.insert(id, pinhole.packets);
+                        Ok(())
+                    };
+                    self.slow.push((id, answer));
+                }
+                Some(NatfwOutput::Close { id }) => drop(self.rules.remove(&id)),
+                Some(NatfwOutput::Request(Request::Verdict { id, verdict })) => {
+                    assert!(self.waiting.remove(&id), "a second verdict");
+                    if let Verdict::Replace(data) = verdict {
+                        assert!(NatfwMessage::parse(data).is_ok(), "what goes on can be read");
+                    }
+                }
+                Some(NatfwOutput::Request(Request::Send(send))) => {
+                    if let Some(data) = send.data {
+                        assert!(NatfwMessage::parse(data).is_ok(), "what is sent can be read");
+                    }
+                    named = send.session.is_none().then_some(send.tag);
+                }
+                Some(NatfwOutput::Request(_)) => {}
+            }
+            if let Some(tag) = named {
+                self.next_session = self.next_session.wrapping_add(1);
+                let opened = Indication::Opened { tag, session: SessionId([self.next_session; 16]) };
+                self.client.indication(self.now, &opened, &mut self.resources);
+            }
+            if !self.late {
+                self.answer();
+            }
+        }
+    }
+
+    /// The kernel answers, in the order in which it was asked.
+    fn answer(&mut self) {
+        for (id, answer) in core::mem::take(&mut self.slow) {
+            self.client.opened(self.now, id, answer, &mut self.resources);
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.late || self.waiting.is_empty(), "a message without verdict");
+        assert!(self.client.sessions() <= MAX_SESSIONS);
+        assert!(self.resources.passage_count() <= MAX_PINHOLES);
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..DEADLINES {
+            let Some(next) = self.client.next_deadline().filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            self.client.timer(self.now, &mut self.resources);
+            self.drain();
+        }
+        panic!("the timers make no progress");
+    }
+
+    fn arrive(&mut self, [what, which, more]: [u8; 3], data: &[u8]) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.waiting.insert(id);
+        let arrival = Arrival {
+            id,
+            session: SessionId([which & 7; 16]),
+            flow: flow(which >> 3),
+            reverse: what & 1 != 0,
+            tear_down: false,
+            unsecure: what & 2 != 0,
+            ttd: 60,
+            hops: more >> 4,
+            peer: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2 + (more & 3))),
+            identity: None,
+            branch: u16::from(more & 3),
+            last: what & 4 != 0,
+            timeout: u32::from(more) + 1,
+            data,
+        };
+        self.client.indication(self.now, &Indication::Received(arrival), &mut self.resources);
+        self.drain();
+    }
+}
+
+fn flow(number: u8) -> FlowId {
+    let dst = if number & 4 == 0 { Ipv4Addr::new(10, 8, 0, 7) } else { OWN };
+    let (src, dst_port) = (Ipv4Addr::new(10, 9, 0, 1), u16::from(number & 3));
+    FlowId::V4Ports { src, dst, src_port: 1, dst_port, protocol: 17 }
+}
+
+fn filter(number: u8, flow: &FlowId) -> NatfwFilter {
+    let packets = flow.filter();
+    let port = u16::from(number & 3);
+    NatfwFilter {
+        src: packets.src,
+        dst: packets.dst,
+        flow_label: None,
+        protocols: if number & 4 == 0 { vec![17] } else { vec![6, 17] },
+        src_ports: Vec::new(),
+        dst_ports: vec![(0, port), (port + 1, port + u16::from(number >> 4))],
+        spis: Vec::new(),
+    }
+}
+
+/// A message with these choices.
+fn message([what, which, more]: [u8; 3]) -> Vec<u8> {
+    let kind = NatfwType(u16::from(what & 7));
+    let msg_id = u64::from(more & 15);
+    let mut values = vec![NatfwValue::MsgId(msg_id)];
+    if kind == NatfwType::RESPONSE {
+        let nested = Tlvs::of(&[]);
+        let status = NatfwStatus(u16::from(what >> 3 & 3));
+        let result = NatfwResult { status, flags: more, request: which & 7, msg_id, nested };
+        values = vec![NatfwValue::Status(result)];
+    } else {
+        values.push(NatfwValue::Age(u64::from(which & 3)));
+        if what & 8 != 0 || kind == NatfwType::TRIGGER {
+            values.push(NatfwValue::Filter(filter(more, &flow(which >> 3))));
+        }
+        if what & 16 != 0 {
+            values.push(NatfwValue::Lifetime(u32::from(more)));
+        }
+        let next = NatfwType(u16::from(more >> 5));
+        if kind.may_be_followed_by(next) {
+            values.push(NatfwValue::Next(next, Tlvs::of(&[])));
+        }
+        if what & 32 != 0 {
+            values.push(NatfwValue::Time((2_208_988_800 + u64::from(more) * 20) << 32));
+        }
+        if what & 64 != 0 {
+            values.push(NatfwValue::ApplicationId(b"a"));
+        }
+    }
+    let mut octets = Vec::new();
+    // What cannot be composed is a message without octets.
+    let _ = NatfwMessage::compose(kind, &values, &mut octets);
+    octets
+}
+
+/// Plays a run that the octets describe: four for each step.
+///
+/// # Panics
+/// If a message gets no verdict or two, more passages are open than policy allows, or something stays for ever.
+pub fn casp_natfw_client(octets: &[u8]) {
+    let Some((setup, steps)) = octets.split_first() else { return };
+    let Some(mut node) = Node::new(*setup) else { return };
+    for step in steps.chunks_exact(4).take(STEPS) {
+        let [action, what, which, more] = *step else { return };
+        let (now, id) = (node.now, u64::from(which & 7));
+        let Node { client, resources, .. } = &mut node;
+        match action & 7 {
+            0 => node.wait(Duration::from_millis(u64::from(what) * 400 + u64::from(more))),
+            1 if what & 1 == 0 => {
+                let flow = flow(which >> 3);
+                let filters = if what & 2 == 0 { Vec::new() } else { vec![filter(more, &flow)] };
+                let by_receiver = what & 4 != 0;
+                let request = NatfwRequest { flow, filters, by_receiver, lifetime: Some(more.into()) };
+                client.open(now, id, &request);
+            }
+            1 => {
+                let any = Prefix { addr: Ipv4Addr::UNSPECIFIED.into(), len: 0 };
+                client.accept(now, id, FlowFilter::between(any, any));
+            }
+            2 if what & 1 == 0 => client.query(now, id),
+            2 => client.close(now, id, resources),
+            3 => {
+                // A session of this node, or of another one.
+                let number = if what & 1 == 0 { which & 7 } else { 101 + (which & 7) };
+                let (session, flow) = (SessionId([number; 16]), flow(which >> 3));
+                let indication = match more & 3 {
+                    0 => Indication::Ended { session, flow, torn_down: what & 2 != 0 },
+                    1 => Indication::Undelivered { session, flow },
+                    2 => Indication::Error { session, flow, code: crate::wire::ErrorCode(1) },
+                    _ => Indication::Branch { session, flow, previous: what & 2 != 0, id: 0, ended: true },
+                };
+                client.indication(now, &indication, resources);
+            }
+            4 => {
+                (node.late, node.full) = (what & 1 != 0, what & 2 != 0);
+                node.answer();
+            }
+            5 => {
+                let octets = message([what, which, more]);
+                let raw = octets.get(usize::from(which)..).unwrap_or_default();
+                node.arrive([action >> 3, which, more], raw);
+            }
+            _ => node.arrive([action >> 3, which, more], &message([what, which, more])),
+        }
+        node.drain();
+        node.check();
+    }
+    node.late = false;
+    node.answer();
+    node.drain();
+    for id in 0..8 {
+        let Node { client, resources, now, .. } = &mut node;
+        client.close(*now, id, resources);
+        node.drain();
+    }
+    node.wait(Duration::from_secs(6000));
+    node.check();
+    assert_eq!(node.client.sessions(), 0, "sessions stay");
+    assert!(node.rules.is_empty(), "rules stay");
+    assert_eq!(node.resources.passage_count(), 0, "passages stay");
+}

@@ -1,0 +1,10 @@
+//! The client for firewalls at the nodes of a path, over a messaging layer and a kernel that the test plays.
+
+mod filters;
+mod hostile;
+mod receiver;
+mod release;
+mod respond;
+mod rig;
+mod sender;
+mod timers;

@@ -1,0 +1,151 @@
+//! The receiver of the data opens (PATH, answered by CREATE against the flow).
+
+use std::time::Duration;
+
+use signalbox_casp::clients::natfw::NatfwEvent;
+use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
+use signalbox_core::pinhole::PinholeError;
+
+use crate::rig::{FIRST, Rig, filter, flow};
+
+/// CASPMID-4.4-01, CASPMID-10.1-04, CASPMID-10.1-09: PATH passes firewalls that let neither host open the other one's
+/// firewall; CREATE opens them on the same way back. CASPMID-10.1-05: then data may flow.
+#[test]
+fn each_host_opens_its_own_firewall() {
+    let mut rig = Rig::new(4);
+    rig.accept();
+    rig.ask(true);
+    assert_eq!(rig.kinds(3), [NatfwType::PATH]);
+    assert_eq!(rig.kinds(0), [NatfwType::CREATE]);
+    assert!(rig.last(2, NatfwType::CREATE).reverse);
+    assert_eq!(rig.passes(1), [flow(4).filter()]);
+    assert_eq!(rig.passes(2), [flow(4).filter()]);
+    assert!(matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. })));
+    assert_eq!(rig.events(3), [NatfwEvent::Accepted { session: FIRST, flow: flow(4) }]);
+}
+
+/// CASPMID-7-02, CASPMID-10.1-02: PATH opens nothing. CASPMID-7-32: where no user accepts the packets, a RESPONSE takes the
+/// place of the CREATE. CASPMID-10.1-07: nothing is left.
+#[test]
+fn a_path_alone_opens_nothing() {
+    let mut rig = Rig::open(4);
+    rig.ask(true);
+    assert_eq!(rig.status(0), NatfwStatus::POLICY);
+    assert!([1, 2].iter().all(|n| rig.passes(*n).is_empty()));
+}
+
+/// CASPMID-7-03, CASPMID-7-04, CASPMID-10.1-01, CASPMID-10.1-03: the CREATE has the objects of the PATH, with the filter in
+/// the direction of the data.
+#[test]
+fn create_has_the_objects_of_path() {
+    let mut rig = Rig::open(3);
+    rig.accept();
+    let values = [
+        NatfwValue::MsgId(5),
+        NatfwValue::Age(1),
+        NatfwValue::Lifetime(45),
+        NatfwValue::Filter(filter(3)),
+        NatfwValue::ApplicationId(b"voice"),
+    ];
+    rig.inject(0, 1, NatfwType::PATH, &values);
+    let create = rig.last(1, NatfwType::CREATE);
+    assert_eq!(create.filters(), [filter(3)]);
+    assert_eq!(create.lifetime(), Some(45));
+    assert!(create.values().contains(&NatfwValue::ApplicationId(b"voice")));
+    assert_ne!(create.age(), 1);
+}
+
+/// CASPMID-4.4-02, CASPMID-4.4-03: a CREATE against the flow opens nothing without a PATH of its session.
+#[test]
+fn create_needs_a_path() {
+    let mut rig = Rig::open(3);
+    rig.inject(2, 1, NatfwType::CREATE, &[NatfwValue::MsgId(5), NatfwValue::Age(1)]);
+    assert_eq!(rig.status(2), NatfwStatus::NO_STATE);
+    assert!(rig.passes(1).is_empty());
+}
+
+/// CASPMID-10.1-06: the CREATE must ask for what the PATH asked for.
+#[test]
+fn create_agrees_with_path() {
+    let mut rig = Rig::open(3);
+    rig.deaf = Some(2);
+    rig.inject(0, 1, NatfwType::PATH, &[NatfwValue::MsgId(5), NatfwValue::Age(1)]);
+    let mut other = filter(3);
+    other.dst_ports = vec![(600, 601)];
+    rig.deaf = Some(0);
+    let values = [NatfwValue::MsgId(6), NatfwValue::Age(2), NatfwValue::Filter(other)];
+    rig.inject(2, 1, NatfwType::CREATE, &values);
+    assert_eq!(rig.status(2), NatfwStatus::POLICY);
+    assert!(rig.passes(1).is_empty());
+}
+
+/// CASPMID-7-32: the kernel of a firewall refuses the CREATE: its sender gets a RESPONSE.
+#[test]
+fn a_refused_create_is_reported_to_the_receiver() {
+    let mut rig = Rig::new(4);
+    rig.accept();
+    rig.nodes[1].kernel = Err(PinholeError::Failed);
+    rig.ask(true);
+    assert_eq!(rig.status(3), NatfwStatus::RESOURCES);
+    assert_eq!(rig.kinds(0), []);
+}
+
+/// CASPMID-10.1-10: PATHs with the same stamp refresh, each answered by a CREATE with an unchanged stamp; the rules stay.
+#[test]
+fn paths_refresh() {
+    let mut rig = Rig::standing(4, true);
+    rig.wait(Duration::from_secs(400));
+    let stamps = |node, kind| -> Vec<u64> {
+        let mut all: Vec<u64> = rig
+            .seen
+            .iter()
+            .filter(|one| one.to == node && one.kind() == kind)
+            .map(crate::rig::Packet::age)
+            .collect();
+        let count = all.len();
+        all.dedup();
+        assert!(count > 5, "{count}");
+        all
+    };
+    assert_eq!(stamps(3, NatfwType::PATH).len(), 1);
+    assert_eq!(stamps(0, NatfwType::CREATE).len(), 1);
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (1, 1));
+    assert_eq!(rig.nodes[2].client.counters().granted, 1);
+}
+
+/// CASPMID-4.4-04, CASPMID-10.3-03: with a NAT_OBJECT in the PATH the CREATE says how the packets arrive; without a filter
+/// these are those of the flow.
+#[test]
+fn create_says_how_the_packets_arrive() {
+    for with_filter in [false, true] {
+        let mut rig = Rig::open(3);
+        rig.accept();
+        let mut values = vec![NatfwValue::MsgId(5), NatfwValue::Age(1), NatfwValue::Nat(None)];
+        values.extend(with_filter.then(|| NatfwValue::Filter(filter(3))));
+        rig.inject(0, 1, NatfwType::PATH, &values);
+        let create = rig.last(1, NatfwType::CREATE);
+        assert!(create.values().contains(&NatfwValue::Nat(Some(filter(3)))), "{:?}", create.values());
+    }
+}
+
+/// CASPMID-10.3-05: the user of the initiator is informed of it.
+#[test]
+fn the_initiator_learns_its_outer_address() {
+    let mut rig = Rig::new(3);
+    rig.deaf = Some(1);
+    rig.ask(true);
+    let nat = NatfwFilter { src_ports: vec![(5001, 5001)], ..filter(3) };
+    let values = [NatfwValue::MsgId(6), NatfwValue::Age(2), NatfwValue::Nat(Some(nat.clone()))];
+    rig.inject(1, 0, NatfwType::CREATE, &values);
+    let opened = NatfwEvent::Opened { lifetime: crate::rig::LIFETIME, nat: Some(nat) };
+    assert_eq!(rig.events(0).last(), Some(&opened));
+}
+
+/// CASPMID-4.4-05, CASPMID-5-03: one exchange opens one direction.
+#[test]
+fn one_exchange_opens_one_direction() {
+    let rig = Rig::standing(4, true);
+    for n in [1, 2] {
+        assert_eq!(rig.passes(n), [flow(4).filter()]);
+    }
+}

@@ -1,0 +1,424 @@
+//! A path of nodes: hosts at both ends, firewalls between them. The inner side of each firewall is that of the nearer host.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use signalbox_casp::clients::natfw::{Config, NatfwClient, NatfwEvent, NatfwOutput, NatfwRequest};
+use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
+use signalbox_casp::wire::FlowId;
+use signalbox_casp::wire::natfw::{
+    NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs,
+};
+use signalbox_core::node::{Interface, Prefix, Route};
+use signalbox_core::pinhole::PinholeError;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, SessionId, Time};
+use signalbox_resources::Resources;
+use signalbox_resources::config::{Action, Opening, RuleConfig};
+
+pub(crate) const LEFT: IfIndex = IfIndex(2);
+pub(crate) const RIGHT: IfIndex = IfIndex(3);
+/// Lifetime of the sessions of the messaging layer, seconds.
+pub(crate) const LIFETIME: u32 = 90;
+/// The session that the first host opens.
+pub(crate) const FIRST: SessionId = SessionId([2; 16]);
+
+/// The address of node `n`.
+pub(crate) fn at(n: usize) -> IpAddr {
+    format!("10.0.{n}.1").parse().unwrap()
+}
+
+/// The flow from the first of `nodes` nodes to the last one.
+pub(crate) fn flow(nodes: usize) -> FlowId {
+    let v4 = |n| match at(n) {
+        IpAddr::V4(v4) => v4,
+        IpAddr::V6(_) => unreachable!(),
+    };
+    FlowId::V4Ports { src: v4(0), dst: v4(nodes - 1), src_port: 5000, dst_port: 600, protocol: 17 }
+}
+
+/// The packets of that flow, as a filter.
+pub(crate) fn filter(nodes: usize) -> NatfwFilter {
+    NatfwFilter {
+        src: Prefix::host(at(0)),
+        dst: Prefix::host(at(nodes - 1)),
+        flow_label: None,
+        protocols: vec![17],
+        src_ports: vec![(5000, 5000)],
+        dst_ports: vec![(600, 600)],
+        spis: Vec::new(),
+    }
+}
+
+/// A message that is under way.
+#[derive(Debug, Clone)]
+pub(crate) struct Packet {
+    pub(crate) session: SessionId,
+    pub(crate) flow: FlowId,
+    pub(crate) reverse: bool,
+    /// The node that gets it.
+    pub(crate) to: usize,
+    pub(crate) from: usize,
+    pub(crate) hops: u8,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Packet {
+    pub(crate) fn kind(&self) -> NatfwType {
+        NatfwMessage::parse(&self.data).unwrap().kind
+    }
+
+    pub(crate) fn values(&self) -> Vec<NatfwValue<'_>> {
+        NatfwMessage::parse(&self.data).unwrap().values().collect()
+    }
+
+    pub(crate) fn msg_id(&self) -> u64 {
+        let id = |value: &NatfwValue<'_>| if let NatfwValue::MsgId(id) = value { Some(*id) } else { None };
+        self.values().iter().find_map(id).unwrap()
+    }
+
+    pub(crate) fn age(&self) -> u64 {
+        let age = |value: &NatfwValue<'_>| if let NatfwValue::Age(age) = value { Some(*age) } else { None };
+        self.values().iter().find_map(age).unwrap()
+    }
+
+    pub(crate) fn lifetime(&self) -> Option<u32> {
+        self.values().iter().find_map(|value| match value {
+            NatfwValue::Lifetime(seconds) => Some(*seconds),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn filters(&self) -> Vec<NatfwFilter> {
+        let of = |value| if let NatfwValue::Filter(filter) = value { Some(filter) } else { None };
+        self.values().into_iter().filter_map(of).collect()
+    }
+
+    pub(crate) fn results(&self) -> Vec<NatfwResult<'_>> {
+        let of = |value| if let NatfwValue::Status(result) = value { Some(result) } else { None };
+        self.values().into_iter().filter_map(of).collect()
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) client: NatfwClient,
+    pub(crate) resources: Resources,
+    /// What the kernel lets pass, and until when.
+    pub(crate) rules: BTreeMap<u64, (FlowFilter, Time)>,
+    pub(crate) events: Vec<(u64, NatfwEvent)>,
+    pub(crate) torn_down: u32,
+    /// What the kernel answers to the next pinhole that is new.
+    pub(crate) kernel: Result<(), PinholeError>,
+    held: BTreeMap<u64, Packet>,
+}
+
+pub(crate) struct Rig {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) now: Time,
+    /// Messages that arrived, in their order.
+    pub(crate) seen: Vec<Packet>,
+    /// Messages to this node are lost.
+    pub(crate) deaf: Option<usize>,
+    queue: VecDeque<Packet>,
+    next_id: u64,
+    next_session: u8,
+}
+
+/// Policy by which anyone opens everything.
+pub(crate) fn open_policy() -> signalbox_resources::Config {
+    let opens = vec![Opening::Outward, Opening::Inward, Opening::Reserve];
+    let rule = RuleConfig { opens, ..RuleConfig::new("all", Action::Allow) };
+    signalbox_resources::Config { rules: vec![rule], ..signalbox_resources::Config::default() }
+}
+
+impl Rig {
+    /// Firewalls that let their own hosts decide.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self::with(nodes, &|_| signalbox_resources::Config::default(), &|_, config| config)
+    }
+
+    /// Firewalls that anyone opens.
+    pub(crate) fn open(nodes: usize) -> Self {
+        Self::with(nodes, &|_| open_policy(), &|_, config| config)
+    }
+
+    pub(crate) fn with(
+        nodes: usize,
+        policy: &dyn Fn(usize) -> signalbox_resources::Config,
+        set: &dyn Fn(usize, Config) -> Config,
+    ) -> Self {
+        let node = |n: usize| {
+            let interface = |ifindex, name: &str, addresses| Interface {
+                ifindex,
+                name: name.to_owned(),
+                up: true,
+                mtu: 1500,
+                tunnel: false,
+                addresses,
+            };
+            let interfaces = [interface(LEFT, "left", vec![at(n)]), interface(RIGHT, "right", Vec::new())];
+            let mut resources = Resources::new(policy(n), 0, [1; 32]).unwrap();
+            resources.interfaces(&interfaces);
+            let near_first = n < nodes.div_ceil(2);
+            let inside = vec![if near_first { "left" } else { "right" }.to_owned()];
+            let firewall = n != 0 && n + 1 != nodes;
+            let config = set(n, Config { firewall, inside, ..Config::default() });
+            let mut client = NatfwClient::new(config, [u8::try_from(n).unwrap(); 32]);
+            client.interfaces(&interfaces);
+            client.set_wall_clock(1_700_000_000_000_000);
+            Node {
+                client,
+                resources,
+                rules: BTreeMap::new(),
+                events: Vec::new(),
+                torn_down: 0,
+                kernel: Ok(()),
+                held: BTreeMap::new(),
+            }
+        };
+        Self {
+            nodes: (0..nodes).map(node).collect(),
+            now: Time::from_secs(10),
+            seen: Vec::new(),
+            deaf: None,
+            queue: VecDeque::new(),
+            next_id: 1,
+            next_session: 1,
+        }
+    }
+
+    /// A request of the first node to the last one.
+    pub(crate) fn request(&self, by_receiver: bool) -> NatfwRequest {
+        NatfwRequest { flow: flow(self.nodes.len()), filters: Vec::new(), by_receiver, lifetime: None }
+    }
+
+    /// Asks for a passage from the first node to the last one.
+    pub(crate) fn ask(&mut self, by_receiver: bool) {
+        let request = self.request(by_receiver);
+        self.nodes[0].client.open(self.now, 1, &request);
+        self.run();
+    }
+
+    /// The last node accepts what is for it.
+    pub(crate) fn accept(&mut self) {
+        let last = self.nodes.len() - 1;
+        let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+        assert!(self.nodes[last].client.accept(
+            self.now,
+            9,
+            FlowFilter::between(any, Prefix::host(at(last)))
+        ));
+    }
+
+    /// A passage that stands.
+    pub(crate) fn standing(nodes: usize, by_receiver: bool) -> Self {
+        let mut rig = if by_receiver { Self::new(nodes) } else { Self::open(nodes) };
+        if by_receiver {
+            rig.accept();
+        }
+        rig.ask(by_receiver);
+        assert!(
+            matches!(rig.nodes[0].events.last(), Some((1, NatfwEvent::Opened { .. }))),
+            "{:?} {:?}",
+            rig.nodes[0].events,
+            rig.seen
+        );
+        rig.clear();
+        rig
+    }
+
+    pub(crate) fn close(&mut self) {
+        let Node { client, resources, .. } = &mut self.nodes[0];
+        client.close(self.now, 1, resources);
+        self.run();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.seen.clear();
+        self.nodes.iter_mut().for_each(|node| node.events.clear());
+    }
+
+    /// Gives a message of node `from` to node `to`.
+    pub(crate) fn inject(&mut self, from: usize, to: usize, kind: NatfwType, values: &[NatfwValue<'_>]) {
+        let mut data = Vec::new();
+        NatfwMessage::compose(kind, values, &mut data).unwrap();
+        self.inject_octets(from, to, data);
+    }
+
+    pub(crate) fn inject_octets(&mut self, from: usize, to: usize, data: Vec<u8>) {
+        let flow = flow(self.nodes.len());
+        self.carry(Packet { session: FIRST, flow, reverse: from > to, to, from, hops: 1, data });
+    }
+
+    pub(crate) fn carry(&mut self, packet: Packet) {
+        self.queue.push_back(packet);
+        self.run();
+    }
+
+    pub(crate) fn indicate(&mut self, node: usize, indication: &Indication<'_>) {
+        let Node { client, resources, .. } = &mut self.nodes[node];
+        client.indication(self.now, indication, resources);
+        self.run();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..100_000 {
+            let next = self.nodes.iter().filter_map(|node| node.client.next_deadline()).min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            for node in &mut self.nodes {
+                node.client.timer(self.now, &mut node.resources);
+            }
+            self.run();
+        }
+        panic!("the timers make no progress");
+    }
+
+    /// Carries messages until none is left.
+    pub(crate) fn run(&mut self) {
+        loop {
+            for n in 0..self.nodes.len() {
+                while self.drain(n) {}
+            }
+            let Some(packet) = self.queue.pop_front() else { return };
+            if self.deaf != Some(packet.to) {
+                self.deliver(packet);
+            }
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let n = packet.to;
+        self.seen.push(packet.clone());
+        let id = self.next_id;
+        self.next_id += 1;
+        let last = if packet.reverse { n == 0 } else { n + 1 == self.nodes.len() };
+        let arrival = Arrival {
+            id,
+            session: packet.session,
+            flow: packet.flow,
+            reverse: packet.reverse,
+            tear_down: false,
+            unsecure: false,
+            ttd: 60,
+            hops: packet.hops,
+            peer: at(packet.from),
+            identity: None,
+            branch: 0,
+            last,
+            timeout: LIFETIME,
+            data: &packet.data,
+        };
+        let node = &mut self.nodes[n];
+        node.client.indication(self.now, &Indication::Received(arrival), &mut node.resources);
+        node.held.insert(id, packet);
+    }
+
+    /// The node behind `n` in a direction.
+    fn next(&self, n: usize, reverse: bool) -> Option<usize> {
+        if reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < self.nodes.len()) }
+    }
+
+    /// Takes one output of a node. False: no output waits.
+    fn drain(&mut self, n: usize) -> bool {
+        let (forward, back, now) = (self.next(n, false), self.next(n, true), self.now);
+        let Node { client, resources, rules, events, torn_down, kernel, held } = &mut self.nodes[n];
+        let Some(output) = client.poll() else { return false };
+        match output {
+            NatfwOutput::Event { id, event } => events.push((id, event)),
+            NatfwOutput::RouteLookup { id, query } => {
+                let left = (0..n).any(|other| at(other) == query.dst);
+                let ifindex = if left { LEFT } else { RIGHT };
+                let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local: false };
+                client.route(now, id, Ok(route), resources);
+            }
+            NatfwOutput::Open { id, pinhole, lifetime } => {
+                let answer = if rules.contains_key(&id.key) { Ok(()) } else { *kernel };
+                if answer.is_ok() {
+                    rules.insert(id.key, (pinhole.packets, now + lifetime));
+                }
+                client.opened(now, id, answer, resources);
+            }
+            NatfwOutput::Close { id } => drop(rules.remove(&id.key)),
+            NatfwOutput::Request(Request::Send(send)) => {
+                let Some(data) = send.data else {
+                    assert!(send.tear_down);
+                    *torn_down += 1;
+                    return true;
+                };
+                assert!(!send.tear_down);
+                let (tag, flow, named, data) = (send.tag, send.flow, send.session, data.to_vec());
+                let reverse = send.reverse;
+                // What the last node begins for the opposite flow goes the other way.
+                let turned = flow == flow_back(n);
+                let session = named.unwrap_or_else(|| {
+                    self.next_session += 1;
+                    SessionId([self.next_session; 16])
+                });
+                if named.is_none() {
+                    client.indication(now, &Indication::Opened { tag, session }, resources);
+                }
+                match if reverse || turned { back } else { forward } {
+                    Some(to) => {
+                        self.queue.push_back(Packet { session, flow, reverse, to, from: n, hops: 1, data });
+                    }
+                    None => client.indication(now, &Indication::Undelivered { session, flow }, resources),
+                }
+            }
+            NatfwOutput::Request(Request::Verdict { id, verdict }) => {
+                let packet = held.remove(&id).expect("one verdict for each message");
+                let data = match verdict {
+                    Verdict::Consume => return true,
+                    Verdict::Forward => packet.data.clone(),
+                    Verdict::Replace(data) => data.to_vec(),
+                };
+                let to = if packet.reverse { back } else { forward }.expect("the last node ends the message");
+                self.queue.push_back(Packet { to, from: n, hops: packet.hops + 1, data, ..packet });
+            }
+            NatfwOutput::Request(other) => panic!("{other:?}"),
+        }
+        true
+    }
+
+    /// The packets that the kernel of node `n` lets pass now.
+    pub(crate) fn passes(&self, n: usize) -> Vec<FlowFilter> {
+        let now = self.now;
+        self.nodes[n].rules.values().filter(|(_, until)| *until > now).map(|(packets, _)| *packets).collect()
+    }
+
+    /// Types of the messages that arrived at node `n`.
+    pub(crate) fn kinds(&self, n: usize) -> Vec<NatfwType> {
+        self.seen.iter().filter(|one| one.to == n).map(Packet::kind).collect()
+    }
+
+    /// The last message of a type that arrived at node `n`.
+    pub(crate) fn last(&self, n: usize, kind: NatfwType) -> Packet {
+        let of = |one: &&Packet| one.to == n && one.kind() == kind;
+        self.seen.iter().rev().find(of).cloned().unwrap_or_else(|| panic!("no {kind} at {n}"))
+    }
+
+    /// The status of the last RESPONSE that arrived at node `n`.
+    pub(crate) fn status(&self, n: usize) -> NatfwStatus {
+        self.last(n, NatfwType::RESPONSE).results()[0].status
+    }
+
+    pub(crate) fn events(&self, n: usize) -> Vec<NatfwEvent> {
+        self.nodes[n].events.iter().map(|(_, event)| event.clone()).collect()
+    }
+}
+
+/// The flow against that of a path whose last node is `n`.
+fn flow_back(n: usize) -> FlowId {
+    flow(n + 1).reversed()
+}
+
+/// A request for a RESPONSE.
+pub(crate) fn wants_response<'a>() -> NatfwValue<'a> {
+    NatfwValue::Next(NatfwType::RESPONSE, Tlvs::of(&[]))
+}

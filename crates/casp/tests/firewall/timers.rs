@@ -1,0 +1,143 @@
+//! Lifetimes and refreshes.
+
+use std::time::Duration;
+
+use signalbox_casp::clients::natfw::NatfwRequest;
+use signalbox_casp::wire::natfw::{NatfwStatus, NatfwType, NatfwValue};
+use signalbox_core::Time;
+use signalbox_resources::config::RuleConfig;
+
+use crate::rig::{Rig, flow, open_policy, wants_response};
+
+/// CASPMID-2-07, CASPMID-2-06, CASPMID-12-01: the rules end after LIFETIME, or after the lifetime of the session without it.
+#[test]
+fn rules_end_without_refresh() {
+    for (lifetime, seconds) in [(None, 90), (Some(40), 40)] {
+        let mut rig = Rig::open(3);
+        let mut values = vec![NatfwValue::MsgId(5), NatfwValue::Age(1)];
+        values.extend(lifetime.map(NatfwValue::Lifetime));
+        rig.inject(0, 1, NatfwType::CREATE, &values);
+        rig.wait(Duration::from_secs(seconds - 1));
+        assert_eq!(rig.passes(1).len(), 1);
+        rig.wait(Duration::from_secs(2));
+        assert!(rig.nodes[1].rules.is_empty());
+        assert_eq!(rig.nodes[1].client.counters().expired, 1);
+        assert_eq!(rig.nodes[1].resources.passage_count(), 0);
+    }
+}
+
+/// CASPMID-2-08, CASPMID-9.7-01: the initiator refreshes at a third of the lifetime, from half to one and a half times that,
+/// with an unchanged stamp.
+#[test]
+fn the_initiator_refreshes() {
+    let mut rig = Rig::open(3);
+    let request = NatfwRequest { lifetime: Some(60), ..rig.request(false) };
+    rig.nodes[0].client.open(rig.now, 1, &request);
+    rig.run();
+    let mut last = rig.now;
+    let age = rig.last(1, NatfwType::CREATE).age();
+    let mut gaps = Vec::new();
+    for _ in 0..20_000 {
+        rig.seen.clear();
+        rig.wait(Duration::from_millis(100));
+        if let Some(one) = rig.seen.iter().find(|one| one.to == 1 && one.kind() == NatfwType::CREATE) {
+            assert_eq!(one.age(), age);
+            gaps.push(rig.now.since(last));
+            last = rig.now;
+        }
+    }
+    assert!(gaps.len() > 80, "{}", gaps.len());
+    let (least, most) = (gaps.iter().min().unwrap(), gaps.iter().max().unwrap());
+    assert!(*least >= Duration::from_millis(9_900) && *least < Duration::from_secs(13), "{least:?}");
+    assert!(*most <= Duration::from_millis(30_200) && *most > Duration::from_secs(27), "{most:?}");
+    assert_eq!(rig.passes(1), [flow(3).filter()]);
+}
+
+/// CASPMID-A-17: a firewall lowers the lifetime by its policy, never raises it, and the next node gets the lowered one.
+/// CASPMID-A-14: it is never longer than that of the session.
+#[test]
+fn a_firewall_lowers_the_lifetime() {
+    let policy = |n| {
+        let mut config = open_policy();
+        let most = if n == 1 { Some("30s".parse().unwrap()) } else { None };
+        config.rules = vec![RuleConfig { max_lifetime: most, ..config.rules[0].clone() }];
+        config
+    };
+    let mut rig = Rig::with(4, &policy, &|_, config| config);
+    let create = |msg_id, lifetime| {
+        [NatfwValue::MsgId(msg_id), NatfwValue::Age(msg_id), NatfwValue::Lifetime(lifetime), wants_response()]
+    };
+    rig.inject(0, 1, NatfwType::CREATE, &create(1, 60));
+    assert_eq!(rig.last(2, NatfwType::CREATE).lifetime(), Some(30));
+    assert_eq!(rig.last(3, NatfwType::CREATE).lifetime(), Some(30));
+    rig.inject(0, 1, NatfwType::CREATE, &create(2, 20));
+    assert_eq!(rig.last(2, NatfwType::CREATE).lifetime(), Some(20));
+    rig.wait(Duration::from_secs(21));
+    assert!(rig.passes(1).is_empty());
+    let mut rig = Rig::open(3);
+    rig.inject(0, 1, NatfwType::CREATE, &create(1, 4_000));
+    assert_eq!(rig.last(2, NatfwType::CREATE).lifetime(), Some(90));
+}
+
+/// CASPMID-A-13: what only refreshes the session does not reach the client, and the rules end.
+#[test]
+fn only_requests_refresh_rules() {
+    let mut rig = Rig::standing(3, false);
+    rig.deaf = Some(1);
+    rig.wait(Duration::from_secs(91));
+    assert!(rig.nodes[1].rules.is_empty());
+}
+
+fn ntp(now: Time, seconds: u64) -> u64 {
+    (now.as_micros() / 1_000_000 + 1_700_000_000 + 2_208_988_800 + seconds) << 32
+}
+
+/// CASPMID-9.6-01, CASPMID-9.6-03: with TIME the rules begin later, and their lifetime too. CASPMID-9.6-02: not next year.
+#[test]
+fn rules_begin_later() {
+    let mut rig = Rig::open(3);
+    let create = |msg_id, time| {
+        [
+            NatfwValue::MsgId(msg_id),
+            NatfwValue::Age(1),
+            NatfwValue::Lifetime(30),
+            NatfwValue::Time(time),
+            wants_response(),
+        ]
+    };
+    let late = ntp(rig.now, 31_536_000);
+    rig.inject(0, 1, NatfwType::CREATE, &create(4, late));
+    assert_eq!(rig.status(0), NatfwStatus::TIME);
+    let soon = ntp(rig.now, 20);
+    rig.inject(0, 1, NatfwType::CREATE, &create(5, soon));
+    assert_eq!(rig.kinds(2), [NatfwType::CREATE]);
+    rig.wait(Duration::from_secs(19));
+    assert!(rig.passes(1).is_empty());
+    rig.wait(Duration::from_secs(2));
+    assert_eq!(rig.passes(1).len(), 1);
+    rig.wait(Duration::from_secs(28));
+    assert_eq!(rig.passes(1).len(), 1);
+    rig.wait(Duration::from_secs(2));
+    assert!(rig.passes(1).is_empty());
+}
+
+/// CASPMID-12-03: a firewall that comes onto the path has the rules after the next refresh.
+#[test]
+fn a_new_firewall_gets_the_rules_by_a_refresh() {
+    let mut rig = Rig::standing(4, false);
+    let mut other = Rig::open(4);
+    rig.nodes[2] = other.nodes.remove(2);
+    assert!(rig.passes(2).is_empty());
+    rig.wait(Duration::from_secs(45));
+    assert_eq!(rig.passes(2), [flow(4).filter()]);
+}
+
+/// CASP-P-07: requests come from the end that asks; firewalls refresh nothing by themselves.
+#[test]
+fn firewalls_make_no_refresh() {
+    let mut rig = Rig::standing(4, false);
+    rig.wait(Duration::from_secs(600));
+    let count = |n| rig.kinds(n).iter().filter(|kind| **kind == NatfwType::CREATE).count();
+    assert!(count(1) > 10);
+    assert_eq!((count(1), count(1)), (count(2), count(3)));
+}
