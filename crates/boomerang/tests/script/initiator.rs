@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use signalbox_boomerang::engine::{
     BoomerangEvent as Event, Command, Config, Input, Reason, Rejected, Request,
 };
-use signalbox_boomerang::wire::{Known, Pass, Refusal, edit};
+use signalbox_boomerang::wire::{Aggregation, Known, OptionType, Pass, Refusal, edit};
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -364,4 +364,26 @@ fn routing_chooses_the_source() {
     let sent = open(&mut rig, wish());
     assert_eq!(sent.ends.src, ip("198.51.100.77"));
     assert_eq!(sent.message().body.unwrap().flow.classifier.src, ip("198.51.100.77"));
+}
+
+/// BOOM-G26-04: an aggregation option that a node on the path added does not come back in the next request.
+#[test]
+fn a_refresh_has_no_option_of_an_aggregate() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    let flow = first.message().body.unwrap().flow;
+    let (address, transaction) = (ip("192.0.2.77"), 5);
+    let added = Known::Aggregation(Aggregation { address, transaction, flow, rate: 192_000 });
+    rig.echo(&first, |octets| edit::append(octets, &added));
+    assert_eq!(rig.events.len(), 1, "the reply counts");
+    let refresh = rig.wait(seconds(30.1)).remove(0);
+    assert!(
+        refresh
+            .message()
+            .body
+            .unwrap()
+            .options
+            .iter()
+            .all(|one| one.option.kind() != OptionType::AGGREGATION)
+    );
 }

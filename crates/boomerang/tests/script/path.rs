@@ -1,7 +1,7 @@
 //! A node on the path.
 
 use signalbox_boomerang::engine::{Config, Input, Reason};
-use signalbox_boomerang::wire::{Flags, Pass, edit};
+use signalbox_boomerang::wire::{Aggregation, Flags, Known, Pass, edit};
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -369,4 +369,33 @@ fn a_flow_of_somebody_else_is_refused_where_that_is_configured() {
     let mut wide = request(3);
     wide.flow.mask.src = ip("0.0.0.255");
     assert!(rig.pass(&wide).message().is_refused());
+}
+
+/// An aggregation option of another node for all flows between two subnets.
+fn aggregation() -> Vec<u8> {
+    let mut flow = flow(0);
+    (flow.mask.src_port, flow.mask.dst_port) = (u16::MAX, u16::MAX);
+    let (address, transaction) = (ip("192.0.2.77"), 5);
+    let mut message = request(1).octets();
+    let length = message.len();
+    edit::append(
+        &mut message,
+        &Known::Aggregation(Aggregation { address, transaction, flow, rate: 192_000 }),
+    );
+    message.split_off(length)
+}
+
+/// BOOM-F6.2-05, BOOM-F6.2-01: a node ignores the option of an aggregate, reserves for the flow, and passes it on in both
+/// passes, so that no node has to take it off.
+#[test]
+fn an_aggregation_option_passes_and_the_flow_gets_a_reservation() {
+    let mut rig = Rig::new();
+    let options = aggregation();
+    for fields in [request(1), reply(1)] {
+        let with = Fields { options: options.clone(), ..fields };
+        let out = rig.pass(&with);
+        assert!(!out.message().is_refused());
+        assert_eq!(out.octets, with.octets());
+    }
+    assert_eq!(rig.reserved(), [(REQUEST, 2, 64_000), (REPLY, 1, 64_000)]);
 }

@@ -135,7 +135,7 @@ fn an_ipv6_request_has_its_own_layout() {
     assert_eq!(changed[8 + 108..], [0, 0, 0, 7]);
 }
 
-/// BOOM-G39-01, BOOM-3-03, BOOM-4-01, BOOM-3.3.1-01: sizes of messages and options, all whole words.
+/// BOOM-G39-01, BOOM-3-03, BOOM-4-01, BOOM-3.3.1-01, BOOM-G29-03: sizes of messages and options, all whole words.
 #[test]
 fn sizes_are_those_of_the_table() {
     let with = |options: &[Known]| {
@@ -152,6 +152,11 @@ fn sizes_are_those_of_the_table() {
     });
     assert_eq!(with(&[]).len(), 8 + 64);
     assert_eq!(with(&[aggregation]).len(), 8 + 112);
+    // With IPv6 the body has 104 octets behind the header of the option.
+    let (src, dst) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+    let v6 = FlowSpec::exact(Classifier { src, dst, ..flow().classifier });
+    let aggregation = Aggregation { address: src, transaction: 7, flow: v6, rate: 192_000 };
+    assert_eq!(with(&[Known::Aggregation(aggregation)]).len(), 8 + 64 + 4 + 104);
     let octets = with(&[alice]);
     assert_eq!((octets.len(), &octets[72..76]), (8 + 84, &[0, 1, 0, 0][..]));
     assert_eq!((&octets[76..84], &octets[84..]), (&b"alice\0\0\0"[..], &[7; 8][..]));
