@@ -41,11 +41,11 @@ impl Resources {
         let shares = ask.session.is_some();
         let grant = Grant {
             owner: ask.owner,
-            requester: ask.requester.clone(),
+            requester: self.requesters.shared(&ask.requester),
             group: plan.group.unwrap_or_default(),
             traffic: ask.traffic,
             charge: plan.charge,
-            guaranteed: plan.guaranteed,
+            guaranteed: plan.guaranteed.map(Box::new),
             priority: ask.priority,
             reducible: ask.reducible,
             lifetime: ask.lifetime,
@@ -53,7 +53,7 @@ impl Resources {
             since,
             policing: ask.policing,
             held: ask.held,
-            filters: if shares { ask.filters.clone() } else { Vec::new() },
+            filters: if shares { ask.filters.as_slice().into() } else { Box::default() },
         };
         let reservation = Reservation {
             ifindex: ask.ifindex,
@@ -290,7 +290,7 @@ impl Resources {
         let (ifindex, reservation) = (group.reservation.ifindex, group.reservation.clone());
         let Some(grant) = self.grants.get_mut(member) else { return 0 };
         grant.traffic.rate = grant.traffic.rate.min(rate);
-        if let Some((asked, given)) = &mut grant.guaranteed {
+        if let Some((asked, given)) = grant.guaranteed.as_deref_mut() {
             asked.rspec = asked.rspec.limited(rate);
             *given = given.limited(rate);
         }

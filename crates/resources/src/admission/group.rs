@@ -3,7 +3,9 @@
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
+use core::num::NonZeroU64;
 use core::time::Duration;
+use std::sync::Arc;
 
 use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
@@ -22,12 +24,13 @@ pub(crate) type Members = SmallVec<[Key; 2]>;
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) owner: Owner,
-    pub(crate) requester: Requester,
+    /// Grants of one requester share it ([`Requesters`]).
+    pub(crate) requester: Arc<Requester>,
     pub(crate) group: Key,
     pub(crate) traffic: TrafficSpec,
     pub(crate) charge: Charge,
-    /// The request of guaranteed service, and the RSpec that was granted.
-    pub(crate) guaranteed: Option<(GuaranteedRequest, RSpec)>,
+    /// The request of guaranteed service, and the RSpec that was granted. Few grants have one.
+    pub(crate) guaranteed: Option<Box<(GuaranteedRequest, RSpec)>>,
     pub(crate) priority: Priority,
     pub(crate) reducible: bool,
     pub(crate) lifetime: Option<Duration>,
@@ -37,7 +40,35 @@ pub(crate) struct Grant {
     /// The flow does not get the resources.
     pub(crate) held: bool,
     /// Filters of one of several grants of a session. A single grant has its filters in the reservation.
-    pub(crate) filters: Vec<FlowFilter>,
+    pub(crate) filters: Box<[FlowFilter]>,
+}
+
+/// The requesters of the last grants, each of another place by its address: the grants of a neighbour or a host have equal
+/// ones, which are stored once.
+#[derive(Debug)]
+pub(crate) struct Requesters([Option<Arc<Requester>>; 64]);
+
+impl Default for Requesters {
+    fn default() -> Self {
+        Self([const { None }; 64])
+    }
+}
+
+impl Requesters {
+    /// The requester, in the storage of an earlier one that was equal if that is still known.
+    pub(crate) fn shared(&mut self, requester: &Requester) -> Arc<Requester> {
+        // Whoever chooses addresses of the same place only makes grants as large as they are without sharing.
+        let sum =
+            |octets: &[u8]| octets.iter().fold(0, |sum: u8, octet| sum.wrapping_mul(31).wrapping_add(*octet));
+        let place = match requester.address {
+            IpAddr::V4(address) => sum(&address.octets()),
+            IpAddr::V6(address) => sum(&address.octets()),
+        };
+        let Some(place) = self.0.get_mut(usize::from(place % 64)) else { return Arc::new(requester.clone()) };
+        let equal = place.take().filter(|known| **known == *requester);
+        let shared = equal.unwrap_or_else(|| Arc::new(requester.clone()));
+        Arc::clone(place.insert(shared))
+    }
 }
 
 impl Grant {
@@ -46,9 +77,8 @@ impl Grant {
     /// Dsum·r, the buffer that reshaping would need, and the peak rate is not checked (RFC 2212 "Policing"). With
     /// controlled load each node polices for itself (RFC 2211 §7).
     pub(crate) fn conforming(&self) -> TrafficSpec {
-        let Some((asked, _)) = self.guaranteed.filter(|_| !self.policing.entry || self.policing.merge) else {
-            return self.traffic;
-        };
+        let inside = self.guaranteed.as_ref().filter(|_| !self.policing.entry || self.policing.merge);
+        let Some((asked, _)) = inside.map(|both| &**both) else { return self.traffic };
         let micro = u128::from(asked.terms.d_sum) * u128::from(self.traffic.rate);
         let pushed = micro.div_ceil(1_000_000) + u128::from(asked.terms.c_sum);
         let burst = u32::try_from(pushed.saturating_add(self.traffic.burst.into())).unwrap_or(u32::MAX);
@@ -57,7 +87,7 @@ impl Grant {
 
     /// Service rate of its queue if it is not the token rate: R of guaranteed service, octets a second.
     pub(crate) fn served(&self) -> Option<u64> {
-        let rate = self.guaranteed.map(|(_, given)| crate::intserv::whole(given.rate()));
+        let rate = self.guaranteed.as_ref().map(|both| crate::intserv::whole(both.1.rate()));
         rate.filter(|rate| *rate > self.traffic.rate)
     }
 }
@@ -91,7 +121,7 @@ pub(crate) struct Group {
     /// Number of answers that are due.
     pub(crate) pending: u32,
     /// Position in the queue of outputs of an installation that was not polled yet.
-    pub(crate) queued: Option<u64>,
+    pub(crate) queued: Option<NonZeroU64>,
 }
 
 impl Group {
@@ -140,4 +170,27 @@ pub(crate) fn is_within(a: &TrafficSpec, b: &TrafficSpec) -> bool {
         && a.burst <= b.burst
         && a.min_policed >= b.min_policed
         && a.max_packet <= b.max_packet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a reservation with one filter, without its part of the tables.
+    #[test]
+    fn a_reservation_is_small() {
+        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (160, 208));
+    }
+
+    #[test]
+    fn equal_requesters_are_stored_once() {
+        let mut requesters = Requesters::default();
+        let at = |last| Requester::at(IpAddr::from([192, 0, 2, last]));
+        let first = requesters.shared(&at(1));
+        assert!(Arc::ptr_eq(&first, &requesters.shared(&at(1))));
+        let other = Requester { names: Some(Arc::default()), ..at(1) };
+        let stored = requesters.shared(&other);
+        assert_eq!((&*stored, Arc::ptr_eq(&first, &stored)), (&other, false));
+        assert_eq!(*requesters.shared(&at(1)), at(1));
+    }
 }

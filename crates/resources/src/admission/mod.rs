@@ -29,7 +29,7 @@ use crate::request::{
 };
 use crate::token::{Keys, Token, TokenError, wall_seconds};
 use flow::Flows;
-use group::{Grant, Group};
+use group::{Grant, Group, Requesters};
 use link::{Freed, Link};
 use outputs::Outputs;
 
@@ -49,6 +49,7 @@ pub struct Resources {
     links: BTreeMap<IfIndex, Link>,
     grants: Slab<Grant>,
     groups: Slab<Group>,
+    requesters: Requesters,
     accounts: Accounts,
     /// Those of passages through a firewall or NAT, and what each source holds of them.
     passages: (Accounts, Shares<IpAddr>),
@@ -84,6 +85,7 @@ impl Resources {
             links: BTreeMap::new(),
             grants: Slab::new(most),
             groups: Slab::new(most),
+            requesters: Requesters::default(),
             accounts: Accounts::new(most, hasher()),
             passages: (
                 Accounts::new(config.max_pinholes, hasher()),

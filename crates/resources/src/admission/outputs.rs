@@ -2,6 +2,7 @@
 //! contents. So the kernel, which carries them out in order, never has more installed than was admitted at that
 //! moment.
 
+use core::num::NonZeroU64;
 use std::collections::VecDeque;
 
 use signalbox_core::traffic::{Reservation, ReservationId};
@@ -33,7 +34,7 @@ enum Queued {
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     queue: VecDeque<Queued>,
-    /// Number of outputs taken out so far: the position of the first entry.
+    /// Number of outputs taken out so far: the position of the first entry, less one.
     taken: u64,
     /// The reservation that the last poll returned.
     lent: Option<Box<Reservation>>,
@@ -44,17 +45,18 @@ pub(super) const fn id_of(group: Key) -> ReservationId {
 }
 
 impl Outputs {
-    fn push(&mut self, queued: Queued) -> u64 {
+    /// Returns the position of the output, from 1.
+    fn push(&mut self, queued: Queued) -> Option<NonZeroU64> {
         self.queue.push_back(queued);
         // The length of a queue is far below 2^64.
-        self.taken.saturating_add(u64::try_from(self.queue.len()).unwrap_or(u64::MAX)).saturating_sub(1)
+        NonZeroU64::new(self.taken.saturating_add(u64::try_from(self.queue.len()).unwrap_or(u64::MAX)))
     }
 
     /// Called before a reservation changes or ends. A queued output of it keeps its contents or, if the kernel does
     /// not have the reservation yet, is cancelled.
     pub(super) fn preserve(&mut self, key: Key, group: &mut Group) {
         let Some(place) = group.queued.take() else { return };
-        let at = usize::try_from(place.saturating_sub(self.taken)).ok();
+        let at = usize::try_from(place.get().saturating_sub(self.taken).saturating_sub(1)).ok();
         let Some(queued) = at.and_then(|at| self.queue.get_mut(at)) else { return };
         *queued = if group.announced {
             Queued::InstallOld(id_of(key), Box::new(group.reservation.clone()))
@@ -64,7 +66,7 @@ impl Outputs {
     }
 
     pub(super) fn install(&mut self, key: Key, group: &mut Group) {
-        group.queued = Some(self.push(Queued::Install(key)));
+        group.queued = self.push(Queued::Install(key));
     }
 
     pub(super) fn remove(&mut self, key: Key) {

@@ -98,7 +98,8 @@ impl Resources {
 
         // If no slack was used, the granted RSpec is the requested one, with all its slack.
         let used = |(asked, given): &(GuaranteedRequest, RSpec)| lessens && *given != asked.rspec;
-        let given = old.and_then(|old| old.guaranteed).filter(used).map(|(_, given)| given);
+        let given =
+            old.and_then(|old| old.guaranteed.as_deref().copied()).filter(used).map(|(_, given)| given);
         let asked = Self::guaranteed(ask, &tspec, given)?;
         let mut charge = Self::charge(link, ask, &tspec, asked);
         let mut guaranteed = asked;
@@ -222,8 +223,8 @@ impl Resources {
     /// Whether a change requests no more in any respect, from the same requester and for the same packets.
     fn lessens(&self, ask: &GrantRequest, old: &Grant) -> bool {
         let Some(group) = self.groups.get(old.group) else { return false };
-        let filters = if group.session.is_some() { &old.filters } else { &group.reservation.filters };
-        let rspec = match (ask.guaranteed, old.guaranteed) {
+        let filters = if group.session.is_some() { &*old.filters } else { &group.reservation.filters };
+        let rspec = match (ask.guaranteed, old.guaranteed.as_deref().copied()) {
             (None, None) => true,
             (Some(new), Some((asked, _))) => new.rspec <= asked.rspec && new.terms == asked.terms,
             // Without an RSpec the rate is r of `traffic`.
@@ -235,10 +236,10 @@ impl Resources {
             && group.service == ask.service
             && is_within(&ask.traffic, &old.traffic)
             && ask.policing == old.policing
-            && ask.requester == old.requester
+            && ask.requester == *old.requester
             && ask.priority.defending <= old.priority.defending
             && old.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
-            && ask.filters == *filters
+            && *ask.filters == *filters
     }
 
     fn link_takes(link: &Link, ask: &GrantRequest) -> Result<(), LinkWhy> {

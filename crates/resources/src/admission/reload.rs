@@ -102,10 +102,10 @@ impl Resources {
 /// The request that a grant answers.
 fn asked(grant: &Grant, group: &Group) -> GrantRequest {
     let reservation = &group.reservation;
-    let filters = if grant.filters.is_empty() { &reservation.filters } else { &grant.filters };
+    let filters: &[_] = if grant.filters.is_empty() { &reservation.filters } else { &grant.filters };
     GrantRequest {
         service: group.service,
-        guaranteed: grant.guaranteed.map(|(asked, _)| asked),
+        guaranteed: grant.guaranteed.as_ref().map(|both| both.0),
         priority: grant.priority,
         reducible: grant.reducible,
         session: group.session.as_deref().map(|(_, session)| *session),
@@ -115,9 +115,9 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
         held: grant.held,
         ..GrantRequest::of_all(
             grant.owner,
-            grant.requester.clone(),
+            (*grant.requester).clone(),
             reservation.ifindex,
-            filters.clone(),
+            filters.to_vec(),
             grant.traffic,
         )
     }

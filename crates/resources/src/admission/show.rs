@@ -94,7 +94,7 @@ impl Resources {
             interface: self.links.get(&ifindex).map_or("", |link| &link.name),
             filters: &group.reservation.filters,
             traffic: grant.traffic,
-            rspec: grant.guaranteed.map(|(_, given)| given),
+            rspec: grant.guaranteed.as_ref().map(|both| both.1),
             service: group.service,
             treatment: group.reservation.treatment,
             priority: grant.priority,
