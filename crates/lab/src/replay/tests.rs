@@ -1,4 +1,5 @@
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use signalbox_dissect::hex;
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
-use signalbox_node::{Event, GistConfig, gist, rsvp};
+use signalbox_node::{Event, GistConfig, boomerang, gist, rsvp};
 use signalbox_record::Writer;
 use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
 
@@ -24,10 +25,8 @@ struct Taped {
 }
 
 impl Taped {
-    fn new(boot: Boot, file: &Path) -> Self {
-        let engine = gist::Config { inactivity: Duration::from_secs(5), ..gist::Config::default() };
-        let gist = Some(GistConfig { engine, ..GistConfig::default() });
-        let config = Config { wall_clock_us: 1_790_000_000_000_000, gist, ..Config::default() };
+    fn new(boot: Boot, file: &Path, config: Config) -> Self {
+        let config = Config { wall_clock_us: 1_790_000_000_000_000, ..config };
         let tape = Writer::new(File::create(file).unwrap(), &config, &boot.seed, 1 << 24).unwrap();
         Self { node: Node::new(config, boot.seed).unwrap(), tape, now: Time::ZERO, sent: Vec::new() }
     }
@@ -63,17 +62,45 @@ impl NodeEngine for Taped {
 
 /// The recordings of three nodes in a row, one that pings over bad links, one that relays, one that answers;
 /// with each, what the node sent.
-fn recordings(name: &str) -> Vec<(Vec<u8>, Vec<Value>)> {
+fn recordings(name: &str) -> Vec<Taping> {
+    let engine = gist::Config { inactivity: Duration::from_secs(5), ..gist::Config::default() };
+    let gist = Some(GistConfig { engine, ..GistConfig::default() });
+    recordings_of(
+        name,
+        &Config { gist, ..Config::default() },
+        &[(0, |dst| {
+            let request = PingRequest { count: Some(5), ..PingRequest::to(dst) };
+            Command::Ping { id: 9, command: ping::Command::Start(request) }
+        })],
+    )
+}
+
+/// What a user asks for, with the address of the last node.
+type Asked = fn(IpAddr) -> Command;
+
+/// What was recorded at a node, and what the node sent.
+type Taping = (Vec<u8>, Vec<Value>);
+
+/// The recordings of three nodes in a row. The first one takes the commands at their seconds, which get the address of the
+/// third one.
+fn recordings_of(name: &str, config: &Config, commands: &[(u64, Asked)]) -> Vec<Taping> {
     let directory = std::env::temp_dir().join(format!("signalbox-replay-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let mut sim = Sim::new(4);
-    let at = directory.clone();
-    let nodes = sim.add_engines(3, move |boot| Taped::new(boot, &at.join(format!("{}.jsonl", boot.node))));
+    let (at, config) = (directory.clone(), config.clone());
+    let nodes = sim.add_engines(3, move |boot| {
+        Taped::new(boot, &at.join(format!("{}.jsonl", boot.node)), config.clone())
+    });
     let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
     sim.set_impairment(links[0], Impairment::lossy(0.3));
-    let request = PingRequest { count: Some(5), ..PingRequest::to(sim.address(nodes[2], Family::V4)) };
-    sim.command(nodes[0], Command::Ping { id: 9, command: ping::Command::Start(request) });
-    sim.run_for(Duration::from_secs(20));
+    let mut left = 20;
+    for (pause, command) in commands {
+        sim.run_for(Duration::from_secs(*pause));
+        left -= pause;
+        let command = command(sim.address(nodes[2], Family::V4));
+        sim.command(nodes[0], command);
+    }
+    sim.run_for(Duration::from_secs(left));
     let taped = nodes.iter().map(|node| {
         let recording = fs::read(directory.join(format!("{node}.jsonl"))).unwrap();
         (recording, sim.engine(*node).unwrap().sent.clone())
@@ -100,22 +127,60 @@ fn of_type<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 #[test]
 fn a_replayed_node_sends_what_the_recorded_one_sent() {
     for (recording, sent) in recordings("same") {
-        let (text, fault) = replayed(&recording, true);
-        assert!(fault.is_none());
-        let lines = lines(&text);
-        let again: Vec<_> = of_type(&lines, "transmit")
-            .into_iter()
-            .map(|l| json!([l["t"], l["src"], l["dst"], l["ttl"], l["options"], l["payload"]]))
-            .collect();
-        assert!(!again.is_empty(), "{text}");
-        assert_eq!(again, sent);
-        let summary = lines.last().unwrap();
-        assert_eq!(summary["transmits"], sent.len());
-        assert_eq!(summary["outputs"], lines.len() - 1);
-        assert_eq!(summary["fault"], Value::Null);
-        assert!(summary["counters"].as_object().unwrap().values().all(|value| value != 0));
-        assert_eq!(replayed(&recording, true).0, text);
+        sends_the_same(&recording, &sent);
     }
+}
+
+/// Boomerang: a reservation over bad links, refreshed and released. The node in the middle carries its messages and
+/// asks its kernel for queues, the third one answers.
+#[test]
+fn a_replayed_boomerang_node_sends_what_the_recorded_one_sent() {
+    let mut resources = signalbox_resources::Config::of_link("*", "10mbit".parse().unwrap());
+    resources.default = signalbox_resources::config::Action::Allow;
+    let engine = boomerang::Config { refresh: 2, ..boomerang::Config::default() };
+    let config = Config { boomerang: Some(engine), resources, ..Config::empty() };
+    let open: Asked = |far_end| {
+        let rates = vec![boomerang::Rates { forward: 64_000, reverse: 32_000 }];
+        let request = boomerang::Request {
+            far_end,
+            src: None,
+            dst: None,
+            protocol: Some(17),
+            src_port: None,
+            dst_port: Some(5004),
+            dscp: 46,
+            rates,
+            refresh: None,
+            user: None,
+        };
+        Command::Boomerang { id: 9, command: boomerang::Command::Open(request) }
+    };
+    let close: Asked = |_| Command::Boomerang { id: 9, command: boomerang::Command::Close };
+    let recordings = recordings_of("boomerang", &config, &[(0, open), (12, close)]);
+    for (recording, sent) in &recordings {
+        sends_the_same(recording, sent);
+    }
+    let text = replayed(&recordings[0].0, false).0;
+    assert!(text.contains("Boomerang session 9: Reserved"), "{text}");
+}
+
+/// Replays a recording, and compares what the node sends with what it sent.
+fn sends_the_same(recording: &[u8], sent: &[Value]) {
+    let (text, fault) = replayed(recording, true);
+    assert!(fault.is_none());
+    let lines = lines(&text);
+    let again: Vec<_> = of_type(&lines, "transmit")
+        .into_iter()
+        .map(|l| json!([l["t"], l["src"], l["dst"], l["ttl"], l["options"], l["payload"]]))
+        .collect();
+    assert!(!again.is_empty(), "{text}");
+    assert_eq!(again, sent);
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["transmits"], sent.len());
+    assert_eq!(summary["outputs"], lines.len() - 1);
+    assert_eq!(summary["fault"], Value::Null);
+    assert!(summary["counters"].as_object().unwrap().values().all(|value| value != 0));
+    assert_eq!(replayed(recording, true).0, text);
 }
 
 #[test]
@@ -210,7 +275,7 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
     let mut node = Node::new(config.clone(), [7; 32]).unwrap();
     let mut tape = Writer::new(Vec::new(), &config, &[7; 32], 1 << 20).unwrap();
     let mut sent = Vec::new();
-    let host: std::net::IpAddr = [10, 0, 0, 1].into();
+    let host: IpAddr = [10, 0, 0, 1].into();
     let interface = signalbox_core::node::Interface {
         ifindex: signalbox_core::IfIndex(2),
         name: "eth0".to_owned(),
