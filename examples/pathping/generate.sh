@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")"
 proto=../../crates/api/proto
-files=(signalbox/gist/v1/application.proto signalbox/v1/types.proto)
+files=(signalbox/casp/v1/client.proto signalbox/gist/v1/application.proto signalbox/v1/types.proto)
 if [ "${1:-}" != --check ]; then
     exec protoc --proto_path="$proto" --python_out=. "${files[@]}"
 fi
@@ -16,11 +16,12 @@ import sys
 
 from google.protobuf import descriptor_pb2
 
+from signalbox.casp.v1 import client_pb2
 from signalbox.gist.v1 import application_pb2
 from signalbox.v1 import types_pb2
 
 generated = {}
-for module in (application_pb2, types_pb2):
+for module in (client_pb2, application_pb2, types_pb2):
     proto = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     generated[proto.name] = proto
 with open(sys.argv[1], "rb") as file:

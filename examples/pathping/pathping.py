@@ -35,18 +35,17 @@ class Refused(Exception):
     """The daemon cannot do what was asked; its text says what to do."""
 
 
-class Application:
-    """One call to the daemon: a signaling application of its node for as long as the call lasts."""
+class Call:
+    """One call to the daemon: an application of its node for as long as the call lasts."""
 
-    def __init__(self, path, policy):
+    def __init__(self, path, method, request, response, **register):
         # The daemon has no name by which a Unix socket could be called, so we give it one.
         self.channel = grpc.insecure_channel(f"unix:{path}", [("grpc.default_authority", "localhost")])
         self.requests = queue.SimpleQueue()
-        self.ask(register=api.Register(nslp_id=NSLP_ID, peering_policy=policy))
+        self.request = request
+        self.ask(**register)
         call = self.channel.stream_stream(
-            "/signalbox.gist.v1.Gist/Application",
-            request_serializer=api.ApplicationRequest.SerializeToString,
-            response_deserializer=api.ApplicationResponse.FromString,
+            method, request_serializer=request.SerializeToString, response_deserializer=response.FromString
         )
         self.indications = call(iter(self.requests.get, None))
         try:
@@ -55,17 +54,11 @@ class Application:
             raise Refused(f"{error.details()} [{path}]") from None
 
     def ask(self, **request):
-        """Sends one request; its name is a field of ApplicationRequest."""
-        self.requests.put(api.ApplicationRequest(**request))
-
-    def send(self, session, mri, payload, handle=None):
-        """Sends a payload, anything that JSON can say, along a flow."""
-        data = json.dumps(payload).encode()
-        data += b" " * (-len(data) % 4)  # NSLP data comes in multiples of 4 octets.
-        self.ask(send_message=api.SendMessage(data=data, session_id=session, mri=mri, handle=handle))
+        """Sends one request; its name is a field of the request message."""
+        self.requests.put(self.request(**request))
 
     def events(self):
-        """Each indication of GIST, with its name: a field of ApplicationResponse."""
+        """Each indication, with its name: a field of the response message."""
         try:
             for response in self.indications:
                 kind = response.WhichOneof("indication")
@@ -84,12 +77,32 @@ class Application:
         self.channel.close()
 
 
-def flow(destination):
-    """Message Routing Information of all packets from here to an address."""
+class Application(Call):
+    """A signaling application of GIST."""
+
+    def __init__(self, path, policy):
+        register = api.Register(nslp_id=NSLP_ID, peering_policy=policy)
+        method = "/signalbox.gist.v1.Gist/Application"
+        super().__init__(path, method, api.ApplicationRequest, api.ApplicationResponse, register=register)
+
+    def send(self, session, mri, payload, handle=None):
+        """Sends a payload, anything that JSON can say, along a flow."""
+        data = json.dumps(payload).encode()
+        data += b" " * (-len(data) % 4)  # NSLP data comes in multiples of 4 octets.
+        self.ask(send_message=api.SendMessage(data=data, session_id=session, mri=mri, handle=handle))
+
+
+def own_address(destination):
+    """The address from which this node sends to a destination."""
     family = socket.AF_INET6 if ":" in destination else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((destination, 9))  # Sends nothing: the kernel only chooses our address.
-        source = probe.getsockname()[0]
+        return probe.getsockname()[0]
+
+
+def flow(destination):
+    """Message Routing Information of all packets from here to an address."""
+    source = own_address(destination)
     return api.Mri(
         method=api.ROUTING_METHOD_PATH_COUPLED,
         direction=types.DIRECTION_DOWNSTREAM,
@@ -161,8 +174,8 @@ def send(arguments):
     application.close()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(name="pathping", description=__doc__, listen=listen, send=send):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--socket",
         default=os.environ.get("SIGNALBOX_SOCKET", DEFAULT_SOCKET),
@@ -170,7 +183,7 @@ def main():
     )
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("listen", help="take part on this node")
-    command.add_argument("--count", type=int, default=0, help="end after so many answers (default: never)")
+    command.add_argument("--count", type=int, default=0, help="end after so many messages (default: never)")
     command.set_defaults(run=listen)
     command = commands.add_parser("send", help="send a text, print who is on the path")
     command.add_argument("destination", help="IP address of the far end")
@@ -180,7 +193,7 @@ def main():
     try:
         arguments.run(arguments)
     except (Refused, OSError) as error:
-        sys.exit(f"pathping: {error}")
+        sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         pass
 

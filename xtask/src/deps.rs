@@ -65,9 +65,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-api",
             // For a benchmark of the engine alone.
             "signalbox-boomerang",
+            // For a benchmark of the engine alone.
+            "signalbox-casp",
             "signalbox-config",
             "signalbox-core",
             "signalbox-dissect",
+            // For a benchmark of the engine alone.
+            "signalbox-gist",
             "signalbox-json",
             "signalbox-linux",
             // For a benchmark of the engine alone.

@@ -9,7 +9,7 @@ use crate::keys::Keys;
 use crate::kind::{choice, flag, share};
 
 pub(crate) const MEANING: &str = "How the kernel enforces reservations ([enforcement.md](enforcement.md)), at each named interface with a `capacity`. It \
-     is in force if a protocol that reserves runs: `qos` or `rsvp`.";
+     is in force if a protocol that reserves runs: `qos`, `rsvp`, `boomerang`, or `casp` with the client `qos`.";
 
 /// Reservations at a link whose number is not configured, where the kernel enforces them: each takes about 400 octets
 /// there.

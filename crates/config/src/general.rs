@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use signalbox_linux::{IoConfig, accounts};
 
 use crate::access::{self, Access};
 use crate::keys::Keys;
-use crate::kind::{choice, file_mode, flag, list, listener, mark, number, path, size, text};
+use crate::kind::{choice, duration, file_mode, flag, list, listener, mark, number, path, size, text};
 use crate::log::{Filter, OfLog};
 use crate::openings::open;
 use crate::protocols::NAMES;
@@ -124,6 +125,30 @@ impl Control {
         keys.check(short, &["socket"], message);
         let message = "a relative path: write an absolute one, such as \"/run/signalbox/signalboxd.sock\"";
         keys.check(self.socket.is_absolute(), &["socket"], message);
+    }
+}
+
+/// `[io]`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Sockets {
+    busy_poll: Duration,
+}
+
+impl Sockets {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.key(
+            "busy_poll",
+            &mut self.busy_poll,
+            duration(Duration::ZERO..=Duration::from_secs(1)),
+            "How long the daemon looks for more messages after the last one before it sleeps. It takes a whole processor \
+             for this time, and saves the time to wake up for messages that follow each other closely, such as those of a \
+             handshake ([performance.md](performance.md#waking-up-io-busy_poll)). `\"0s\"`: it sleeps at once.",
+        );
+    }
+
+    /// Puts the settings into those of the sockets.
+    pub(crate) const fn install(&self, io: &mut IoConfig) {
+        io.busy_poll = self.busy_poll;
     }
 }
 

@@ -69,6 +69,24 @@ impl Interfaces {
         });
     }
 
+    /// Takes what a running daemon can of `new`. Where the kernel enforces reservations, the number of its queues and the size of
+    /// its tables are those of the start: then these numbers stay, and the list of links.
+    pub(crate) fn reload(&mut self, new: &Self, mode: Mode) {
+        if mode == Mode::Off {
+            return self.tables.clone_from(&new.tables);
+        }
+        for (name, link) in &mut self.tables {
+            let Some(new) = new.tables.get(name).filter(|new| new.given == link.given) else { continue };
+            let former = std::mem::replace(link, new.clone()).config;
+            let LinkConfig { capacity, own_queues, max_reservations, .. } = former;
+            link.config = LinkConfig { own_queues, max_reservations, ..link.config.clone() };
+            // Only a link whose capacity is given has queues.
+            if link.config.capacity.is_some() != capacity.is_some() {
+                link.config.capacity = capacity;
+            }
+        }
+    }
+
     /// The links for admission control.
     pub(crate) fn links(&self) -> Vec<LinkConfig> {
         self.tables.values().filter(|link| link.given).map(|link| link.config.clone()).collect()

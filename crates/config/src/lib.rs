@@ -45,7 +45,7 @@ pub use restart::Restart;
 use enforcement::Enforcement;
 use findings::Findings;
 use firewall::Firewall;
-use general::Kernel;
+use general::{Kernel, Sockets};
 use interfaces::Interfaces;
 use keys::{Keys, Pass, whole};
 use kind::{list, number, path};
@@ -66,6 +66,7 @@ pub struct Config {
     /// The control socket.
     pub control: Control,
     kernel: Kernel,
+    io: Sockets,
     /// The log.
     pub log: Log,
     /// Metrics over HTTP.
@@ -163,6 +164,8 @@ impl Config {
         let meaning = "What the daemon uses of the kernel. It installs an nftables table `signalbox`, a rule and a route \
                        for the mark, and removes them when it stops.";
         keys.table("kernel", meaning, |keys| self.kernel.declare(keys));
+        let meaning = "How the daemon waits for the network.";
+        keys.table("io", meaning, |keys| self.io.declare(keys));
         let meaning = "The log goes to standard error. Events that other nodes can cause are logged at most once a second \
                        for each cause.";
         keys.table("log", meaning, |keys| self.log.declare(keys));
@@ -214,6 +217,7 @@ impl Config {
             section.openings(keys);
         }
         openings::check(self, keys);
+        self.check_helper(keys);
         let Self { node, protocols, control, .. } = self;
         let Some(directory) = directory else { return };
         control.check(keys);
@@ -256,10 +260,11 @@ impl Config {
     pub fn io(&self, mut entries: Vec<EntryRequest>) -> IoConfig {
         let mut io = IoConfig::default();
         self.kernel.install(&self.node, &mut io);
+        self.io.install(&mut io);
         for section in self.running() {
             section.adapt(&mut io, &mut entries);
         }
-        IoConfig { entries, ..io }
+        IoConfig { entries, helper: self.privileges.helper.clone(), ..io }
     }
 
     /// What the kernel shall enforce; `None` if no protocol reserves.

@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use signalbox_core::{Entry, EntryRequest};
 use signalbox_linux::OpenError;
 use signalbox_linux::confine::{Confinement, Files, Needs, User};
-use signalbox_linux::traffic::Enforcement;
+use signalbox_linux::traffic::{Enforcement, TrafficConfig};
 
 use crate::Config;
 use crate::keys::Keys;
-use crate::kind::{flag, text};
+use crate::kind::{flag, path, text};
 
 pub(crate) const MEANING: &str = "What the daemon keeps of its privileges after its start ([security.md](security.md)). Each part that is switched off is \
      a warning.";
 
+/// The kernel's limit of the paths of Unix sockets, without the closing zero.
+const LONGEST_SOCKET: usize = 107;
 /// Ports below this one need a capability.
 const LOW_PORTS: u16 = 1024;
 
@@ -20,6 +23,7 @@ const LOW_PORTS: u16 = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Privileges {
     user: Option<String>,
+    pub(crate) helper: Option<PathBuf>,
     capabilities: bool,
     system_calls: bool,
     files: bool,
@@ -27,7 +31,7 @@ pub(crate) struct Privileges {
 
 impl Default for Privileges {
     fn default() -> Self {
-        Self { user: None, capabilities: true, system_calls: true, files: true }
+        Self { user: None, helper: None, capabilities: true, system_calls: true, files: true }
     }
 }
 
@@ -61,6 +65,22 @@ impl Privileges {
             "Permit only to read the directories of this file, of the files that it includes and of keys and certificates, and \
              to remove the control socket (landlock, Linux 5.13). A reload reads no file in another directory.",
         );
+        keys.option(
+            "helper",
+            &mut self.helper,
+            path("/run/signalbox/helper.sock"),
+            "the daemon has the privileges itself",
+            "Absolute path of the Unix socket of `signalboxd --helper`, a small process that holds the privileges. The \
+             daemon then needs none, and is started as an ordinary user. Not with protocols that enforce reservations or open \
+             pinholes, and only with UDP ports of entry (gist, ping, casp).",
+        );
+        let fits = self
+            .helper
+            .as_deref()
+            .is_none_or(|path| path.is_absolute() && path.as_os_str().len() <= LONGEST_SOCKET);
+        let message =
+            "not an absolute path of at most 107 octets: write one, such as \"/run/signalbox/helper.sock\"";
+        keys.check(fits, &["helper"], message);
         let whole = "a fault in the daemon then reaches everything on this machine that its user reaches: remove the key";
         if matches!(self.user.as_deref(), Some("root" | "0")) {
             keys.warn(&["user"], &format!("the daemon stays root; {whole}"));
@@ -89,11 +109,11 @@ impl Config {
     #[must_use]
     pub fn confinement(&self, path: &Path, user: User, nft: bool) -> Confinement {
         let Privileges { capabilities, system_calls, files, .. } = self.privileges;
-        let traffic = self
-            .traffic()
-            .filter(|traffic| traffic.enforcement != Enforcement::Off && !traffic.links.is_empty());
+        let traffic = self.enforced();
+        let alone = self.privileges.helper.is_none();
         let needs = Needs {
-            raw: self.io(Vec::new()).ipv6,
+            admin: alone,
+            raw: alone && self.io(Vec::new()).ipv6,
             low_ports: self.ports().any(|port| port < LOW_PORTS),
             ebpf: traffic.as_ref().is_some_and(|traffic| traffic.ebpf),
         };
@@ -105,6 +125,50 @@ impl Config {
             system_calls,
             runs_nft: nft || traffic.is_some_and(|traffic| !traffic.ebpf),
         }
+    }
+
+    /// What the helper gives up, which listens at `socket`.
+    #[must_use]
+    pub fn helper_confinement(&self, socket: &Path) -> Confinement {
+        let Privileges { capabilities, system_calls, files, .. } = self.privileges;
+        let needs = Needs { admin: true, raw: true, low_ports: true, ebpf: false };
+        let remove = socket.parent().map(Path::to_owned).into_iter().collect();
+        Confinement {
+            user: None,
+            capabilities: capabilities.then_some(needs),
+            files: files.then(|| Files { read: Vec::new(), remove }),
+            system_calls,
+            runs_nft: false,
+        }
+    }
+
+    /// The socket of the helper, if the daemon has one.
+    #[must_use]
+    pub fn helper(&self) -> Option<&Path> {
+        self.privileges.helper.as_deref()
+    }
+
+    /// Checks that a daemon with a helper needs no privilege of its own.
+    pub(crate) fn check_helper(&self, keys: &mut Keys<'_>) {
+        if self.privileges.helper.is_none() {
+            return;
+        }
+        let others = |entry: &EntryRequest| !matches!(entry.entry, Entry::Udp(_));
+        let problem = if self.enforced().is_some() {
+            "the daemon enforces reservations, for which it needs CAP_NET_ADMIN: remove the key, or set enforcement.mode = \"off\""
+        } else if self.pinholes().is_some() {
+            "the daemon opens pinholes, for which it needs CAP_NET_ADMIN: remove the key, or the protocol"
+        } else if self.settings(0, false).entries().iter().any(others) {
+            "a protocol needs raw sockets, which the helper does not open: remove the key, or the protocol"
+        } else {
+            return;
+        };
+        keys.fault(&["privileges.helper"], problem);
+    }
+
+    /// What the kernel enforces, if there are links at which it does.
+    fn enforced(&self) -> Option<TrafficConfig> {
+        self.traffic().filter(|traffic| traffic.enforcement != Enforcement::Off && !traffic.links.is_empty())
     }
 
     /// The ports at which the daemon may listen after its start.
@@ -153,8 +217,10 @@ mod tests {
     #[test]
     fn capabilities_follow_the_configuration() {
         let needs = |text: &str| confinement(text).capabilities.unwrap();
-        assert_eq!(needs("[node]\nfamilies = [\"ipv4\"]\n"), Needs::default());
-        assert_eq!(needs(""), Needs { raw: true, ..Needs::default() });
+        let admin = Needs { admin: true, ..Needs::default() };
+        assert_eq!(needs("[node]\nfamilies = [\"ipv4\"]\n"), admin);
+        assert_eq!(needs("[privileges]\nhelper = \"/run/helper.sock\"\n"), Needs::default());
+        assert_eq!(needs(""), Needs { raw: true, ..admin });
         assert!(needs("[gist.associations]\ntcp_port = 270\n").low_ports);
         assert!(!needs("[gist.associations]\ntcp_port = 2700\n").low_ports);
         assert!(needs("[metrics]\nlisten = \"127.0.0.1:80\"\n").low_ports);

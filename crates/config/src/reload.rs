@@ -1,6 +1,12 @@
 //! Another configuration for a daemon that runs: which of its keys it takes, and which need a restart.
 
+use signalbox_node::boomerang::DomainKey;
+use signalbox_node::resources::token::KeyConfig;
+use signalbox_node::rsvp::IntegrityKey;
+
 use crate::Config;
+use crate::enforcement::Mode;
+use crate::secrets::Use;
 
 /// What a running daemon takes of another configuration.
 #[derive(Debug)]
@@ -14,33 +20,41 @@ pub struct Reload {
 }
 
 impl Config {
-    /// What a daemon that runs with this configuration takes of `new`: the rules, the limits of admission control, the keys
-    /// of tokens, the keys, certificates and revocation lists of TLS, the roles of users, and the level of the log.
-    /// `admission.max_reservations` and `admission.max_pinholes` are sizes of tables, which stay.
+    /// What a daemon that runs with this configuration takes of `new`: the rules, the limits and rates of admission control and
+    /// of the protocols, capacities and shares of links, all keys, certificates and revocation lists, the roles of users, and the
+    /// level of the log. Where the kernel enforces reservations, the sizes of its tables stay. Keys of RSVP are taken if the same
+    /// messages are signed and verified as before.
     #[must_use]
     pub fn reload(&self, new: &Self) -> Reload {
         let mut config = self.clone();
         config.include.clone_from(&new.include);
         config.control.access.clone_from(&new.control.access);
         config.log.level = new.log.level.clone();
-        config.secrets = self.secrets.with_tokens_of(&new.secrets);
+        let rsvp = self.protocols.rsvp.takes_keys_of(&new.protocols.rsvp);
+        config.secrets = self.secrets.with_keys_of(&new.secrets, |usage| usage != Use::Rsvp || rsvp);
         config.resources = new.resources.clone();
-        config.resources.0.max_reservations = self.resources.0.max_reservations;
-        config.resources.0.max_pinholes = self.resources.0.max_pinholes;
-        config.protocols.gist = self.protocols.gist.reloaded(&new.protocols.gist);
+        if self.enforcement.mode != Mode::Off {
+            config.resources.0.max_reservations = self.resources.0.max_reservations;
+        }
+        config.interfaces.reload(&new.interfaces, self.enforcement.mode);
+        config.protocols.reload(&new.protocols);
         let mut applied = config.differences(self);
         // Files of the same names can have another content.
-        if config.tls() != self.tls() && !applied.iter().any(|key| key.starts_with("gist.tls.")) {
-            applied.push("gist.tls".to_owned());
+        for (table, differs) in [
+            ("gist.tls", config.protocols.gist.tls() != self.protocols.gist.tls()),
+            ("casp.tls", config.protocols.casp.tls() != self.protocols.casp.tls()),
+            ("keys", config.secrets_in_files() != self.secrets_in_files()),
+        ] {
+            if differs && !applied.iter().any(|key| key.starts_with(table)) {
+                applied.push(table.to_owned());
+            }
         }
         let needs_restart = new.differences(&config);
         Reload { config, applied, needs_restart }
     }
 
-    /// The keys, certificates and revocation lists of TLS; `None`: there is no TLS.
-    #[must_use]
-    pub fn tls(&self) -> Option<&signalbox_node::Tls> {
-        if self.node.runs("gist") { self.protocols.gist.tls() } else { None }
+    fn secrets_in_files(&self) -> (&[IntegrityKey], &[DomainKey], &[KeyConfig]) {
+        (self.protocols.rsvp.secrets(), self.protocols.boomerang.secrets(), &self.resources.0.keys)
     }
 }
 
@@ -48,7 +62,9 @@ impl Config {
 mod tests {
     use std::path::Path;
 
+    use super::Reload;
     use crate::Config;
+    use crate::secrets::Use;
 
     const HEAD: &str =
         "version = 1\n[node]\nprotocols = [\"gist\", \"qos\", \"rsvp\"]\n[rsvp.integrity]\nenabled = true\n";
@@ -94,6 +110,78 @@ mod tests {
         }
     }
 
+    /// Limits and rates of each protocol are taken. Times, and what a protocol does, need a restart.
+    #[test]
+    fn limits_and_rates_are_taken() {
+        let sections = |limits: &[(&str, &str)]| {
+            let mut text = "version = 1\nenforcement.mode = \"off\"\n\
+                            node.protocols = [\"gist\", \"qos\", \"natfw\", \"rsvp\", \"boomerang\", \"casp\"]\n"
+                .to_owned();
+            for (key, value) in limits {
+                text.push_str(&format!("{key} = {value}\n"));
+            }
+            let loaded = crate::parse(Path::new("node.toml"), &text);
+            loaded.usable().unwrap_or_else(|findings| panic!("{findings:?}")).0
+        };
+        let limits = [
+            ("gist.max_sessions", "11"),
+            ("gist.max_peers", "12"),
+            ("gist.message_rate", "\"13/s\""),
+            ("gist.error_rate", "\"14/s\""),
+            ("gist.associations.max_associations", "15"),
+            ("gist.associations.accept_rate", "\"16/s\""),
+            ("qos.max_sessions", "17"),
+            ("qos.max_lifetime", "\"11m\""),
+            ("natfw.max_sessions", "18"),
+            ("natfw.max_lifetime", "\"12m\""),
+            ("rsvp.max_sessions", "20"),
+            ("rsvp.max_neighbors", "21"),
+            ("rsvp.max_lifetime", "\"13m\""),
+            ("rsvp.diagnostic_rate", "\"22/s\""),
+            ("boomerang.max_flows", "23"),
+            ("boomerang.source_rate", "\"24/s\""),
+            ("boomerang.max_refresh", "\"45s\""),
+            ("casp.max_sessions", "25"),
+            ("casp.max_total_unsent_size", "\"2MiB\""),
+            ("casp.answer_rate", "\"26/s\""),
+            ("casp.qos.max_sessions", "27"),
+            ("admission.max_reservations", "28"),
+            ("admission.max_pinholes", "29"),
+        ];
+        let old = sections(&[]);
+        let new = sections(&limits);
+        let reload = old.reload(&new);
+        for (key, _) in limits {
+            assert!(reload.applied.iter().any(|applied| applied == key), "{key}: {:?}", reload.applied);
+        }
+        assert_eq!((reload.needs_restart, &reload.config), (vec![], &new));
+        assert_eq!(reload.config.settings(0, false), new.settings(0, false));
+        let slower = sections(&[("gist.state_validity", "\"2m\""), ("qos.refresh", "\"5m\"")]);
+        assert_eq!(old.reload(&slower).needs_restart, ["gist.state_validity", "qos.refresh"]);
+    }
+
+    /// The shares and capacities of links are taken. The number of queues is that of the kernel's, if there are any.
+    #[test]
+    fn shares_of_links_are_taken() {
+        let with = |mode: &str, more: &str| {
+            config(&format!("[enforcement]\nmode = \"{mode}\"\n[interfaces.eth0]\n{more}"))
+        };
+        let more = "capacity = \"20mbit\"\nreservable = \"50%\"\nper_flow_queues = 7\nmin_rate = \"8kbit\"\n\
+                    services.guaranteed.max_share = \"10%\"\n";
+        let [share, rate, service] = ["reservable", "min_rate", "services.guaranteed.max_share"]
+            .map(|key| format!("interfaces.eth0.{key}"));
+        let [capacity, queues] = ["capacity", "per_flow_queues"].map(|key| format!("interfaces.eth0.{key}"));
+        let has = |keys: &[String], key: &String| keys.contains(key);
+        for mode in ["required", "off"] {
+            let reload = with(mode, "capacity = \"10mbit\"\n").reload(&with(mode, more));
+            let Reload { applied, needs_restart, .. } = &reload;
+            assert!([&share, &rate, &service].iter().all(|key| has(applied, key)), "{applied:?}");
+            assert!(has(applied, &capacity), "{applied:?}");
+            let taken = [has(applied, &queues), has(needs_restart, &queues)];
+            assert_eq!(taken, [mode == "off", mode != "off"], "{mode}: {applied:?}, {needs_restart:?}");
+        }
+    }
+
     /// The files of TLS are read again, although their names stay. Other numbers of `[gist.tls]` need a restart.
     #[test]
     fn keys_certificates_and_revocation_lists_are_read_again() {
@@ -131,7 +219,7 @@ mod tests {
         renew();
         let reload = old.reload(&read(""));
         assert_eq!((reload.applied, reload.needs_restart), (vec!["gist.tls".to_owned()], vec![]));
-        assert_ne!(reload.config.tls(), old.tls());
+        assert_ne!(reload.config.protocols.gist.tls(), old.protocols.gist.tls());
 
         let list = rcgen::CertificateRevocationListParams {
             this_update: rcgen::date_time_ymd(2026, 1, 1),
@@ -147,7 +235,7 @@ mod tests {
         let reload = old.reload(&new);
         assert_eq!(reload.applied, ["gist.tls.revocations_file", "gist.tls.revocations_required"]);
         assert_eq!(reload.needs_restart, ["gist.tls.max_handshakes"]);
-        let tls = reload.config.tls().unwrap();
+        let tls = reload.config.protocols.gist.tls().unwrap();
         assert!(tls.revocation_strict && tls.revocation_lists.contains("X509 CRL"));
 
         write("revoked.pem", "nothing");
@@ -157,19 +245,63 @@ mod tests {
         std::fs::remove_dir_all(directory).unwrap();
     }
 
-    /// Keys of tokens are taken, those of RSVP need a restart.
+    /// Keys of all uses are taken. Those of RSVP need a restart if other messages are signed or verified than before: without a key
+    /// no message would be sent or accepted.
     #[test]
-    fn keys_are_taken_by_their_use() {
+    fn keys_are_taken() {
         let old = config(&key("tokens", 2));
-        let token = config(&key("tokens", 3));
-        let reload = old.reload(&token);
-        assert_eq!((reload.needs_restart, reload.config.effective()), (vec![], token.effective()));
-        assert!(!reload.applied.is_empty());
-        let rsvp = config(
-            &(key("tokens", 2) + &key("rsvp", 4).replace("secret_file", "interface = \"eth0\"\nsecret_file")),
-        );
-        let reload = old.reload(&rsvp);
-        assert_eq!((reload.applied, reload.config.effective()), (vec![], old.effective()));
+        for new in [key("tokens", 3), key("tokens", 2) + &key("rsvp", 4)] {
+            let new = config(&new);
+            let reload = old.reload(&new);
+            assert_eq!((reload.needs_restart, reload.config.effective()), (vec![], new.effective()));
+            assert!(reload.applied.iter().all(|key| key.starts_with("keys[")), "{:?}", reload.applied);
+        }
+        let elsewhere = "[interfaces.eth0.rsvp.integrity]\nenabled = false\n";
+        let new = config(&(elsewhere.to_owned() + &key("tokens", 3) + &key("rsvp", 4)));
+        let reload = old.reload(&new);
+        assert_eq!(reload.config.secrets.of(Use::Tokens).count(), 1);
+        let ids =
+            |usage| reload.config.secrets.of(usage).map(|(_, entry)| entry.id.unwrap()).collect::<Vec<_>>();
+        assert_eq!((ids(Use::Tokens), ids(Use::Rsvp)), (vec![3], vec![1]));
         assert!(!reload.needs_restart.is_empty());
+    }
+
+    /// The file of a key can have another content under its name. What Boomerang signs and demands is taken, too.
+    #[test]
+    fn files_of_keys_are_read_again() {
+        let directory = std::env::temp_dir().join(format!("sbx-reload-keys-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |name: &str, text: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::write(directory.join(name), text).unwrap();
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(directory.join(name), mode).unwrap();
+        };
+        let read = |integrity: &str| {
+            let text = format!(
+                "version = 1\n[node]\nprotocols = [\"boomerang\", \"rsvp\"]\n[rsvp.integrity]\nenabled = true\n\
+                 [boomerang.integrity]\nenabled = true\n{integrity}{}{}",
+                key("rsvp", 1),
+                key("boomerang", 2)
+            );
+            write("node.toml", &text);
+            let loaded = crate::load(&directory.join("node.toml")).unwrap();
+            loaded.usable().unwrap_or_else(|findings| panic!("{findings:?}")).0
+        };
+        write("1.key", "secret of neighbors");
+        write("2.key", "secret of the domain");
+        let old = read("");
+        assert_eq!(old.reload(&read("")).applied, [""; 0]);
+        for name in ["1.key", "2.key"] {
+            write(name, "another secret, and longer");
+            let reload = old.reload(&read(""));
+            assert_eq!((reload.applied, reload.needs_restart), (vec!["keys".to_owned()], vec![]), "{name}");
+            assert_ne!(reload.config.settings(0, false), old.settings(0, false));
+        }
+        let reload = old.reload(&read("require = false\n"));
+        assert_eq!(reload.needs_restart, [""; 0]);
+        let taken = reload.config.settings(0, false).boomerang.unwrap().integrity;
+        assert!(taken.sign && !taken.require);
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

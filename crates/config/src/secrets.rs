@@ -64,18 +64,19 @@ impl Secrets {
         self.0.iter().filter_map(|entry| entry.secret_file.clone())
     }
 
-    /// These keys of messages and the keys of tokens of `new`. The order is that of a list that has both already.
-    pub(crate) fn with_tokens_of(&self, new: &Self) -> Self {
-        let of = |all: &Self, tokens| -> Vec<KeyEntry> {
-            all.0.iter().filter(|entry| (entry.usage == Some(Use::Tokens)) == tokens).cloned().collect()
+    /// The keys of `new` for the uses that are taken, and these keys for the others. The order is that of a list that has both
+    /// already.
+    pub(crate) fn with_keys_of(&self, new: &Self, is_taken: impl Fn(Use) -> bool) -> Self {
+        let of = |all: &Self, taken| -> Vec<KeyEntry> {
+            all.0.iter().filter(|entry| entry.usage.is_some_and(&is_taken) == taken).cloned().collect()
         };
-        let (messages, tokens) = (of(self, false), of(new, true));
-        if messages == of(new, false) {
+        let (stay, taken) = (of(self, false), of(new, true));
+        if stay == of(new, false) {
             new.clone()
-        } else if tokens == of(self, true) {
+        } else if taken == of(self, true) {
             self.clone()
         } else {
-            Self(messages.into_iter().chain(tokens).collect())
+            Self(stay.into_iter().chain(taken).collect())
         }
     }
 

@@ -749,6 +749,39 @@ fn keys_of_gist_reach_the_engine() {
     }
 }
 
+/// The NAT gateway runs without any other protocol. It needs both sides, and binds in the kernel.
+#[test]
+fn a_nat_gateway_has_two_sides_and_forwards() {
+    const RUNS: &str = "version = 1\nnode.protocols = [\"gist_nat\"]\n";
+    const SIDES: &str =
+        "[interfaces.eth0]\ngist_nat.side = \"inside\"\n[interfaces.eth1]\ngist_nat.side = \"outside\"\n";
+    const FORWARD: &str = "[[gist_nat.forwards]]\nprotocol = \"tcp\"\nports = \"8000-8003\"\n";
+    let read = |text: &str| parse(Path::new("node.toml"), &format!("{RUNS}{text}"));
+    for (text, part) in [
+        ("", "gist_nat needs an inside"),
+        ("[interfaces.eth0]\ngist_nat.side = \"inside\"\n", "gist_nat needs an outside"),
+        ("[gist_nat]\naddress = \"2001:db8::1\"\n", "IPv4 only"),
+        ("[gist_nat]\nmax_lifetime = \"1s\"\n", "out of range"),
+        (FORWARD, "address: missing"),
+        (&format!("{FORWARD}address = \"fd00::1\"\n"), "IPv4 only"),
+        (&format!("{FORWARD}address = \"192.168.1.2\"\nport = 65534\n"), "end at 65535"),
+    ] {
+        let found = lines(read(text).findings);
+        assert!(found.iter().any(|one| one.contains(part)), "{text}: {found:?}");
+    }
+    let forward = format!("{FORWARD}address = \"192.168.1.2\"\nport = 80\n");
+    let loaded = read(&format!("[gist_nat]\nports = \"20000-20099\"\nsilent = true\n{SIDES}{forward}"));
+    let config = loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.findings));
+    assert!(config.pinholes().is_some_and(|pinholes| pinholes.translate));
+    let node = config.settings(0, false);
+    assert_eq!((node.protocols().len(), node.validated()), (1, Ok(())));
+    let gateway = node.gist_nat.unwrap();
+    assert_eq!((gateway.inside, gateway.outside), (vec!["eth0".to_owned()], vec!["eth1".to_owned()]));
+    assert_eq!((gateway.first_port, gateway.last_port, gateway.silent), (20_000, 20_099, true));
+    let forward = gateway.forwards[0];
+    assert_eq!((forward.protocol, forward.first_port, forward.last_port, forward.port), (6, 8000, 8003, 80));
+}
+
 /// The role of a middlebox needs sides; the kernel's part follows from the role.
 #[test]
 fn a_firewall_or_nat_has_an_inside_and_rules_of_its_own() {

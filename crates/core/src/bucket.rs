@@ -29,6 +29,12 @@ impl TokenBucket {
         self.rate = rate;
     }
 
+    /// Gains `rate` tokens a second and holds at most `burst` from now on. The tokens in the bucket stay, up to the new burst.
+    pub fn set_limits(&mut self, now: Time, rate: u32, burst: u32) {
+        self.set_rate(now, rate);
+        self.burst = burst;
+    }
+
     /// Takes one token if there is one.
     pub fn allow(&mut self, now: Time) -> bool {
         self.allow_many(now, 1)
@@ -96,6 +102,16 @@ mod tests {
         bucket.set_rate(Time::from_secs(1), 1);
         assert!(!bucket.allow_many(Time::from_secs(2), 12));
         assert!(bucket.allow_many(Time::from_secs(2), 11));
+    }
+
+    #[test]
+    fn another_burst_counts_from_its_time_on() {
+        let mut bucket = TokenBucket::new(10, 2);
+        bucket.set_limits(Time::from_secs(1), 10, 5);
+        assert!(!bucket.allow_many(Time::from_secs(1), 3), "no token comes with it");
+        assert!(bucket.allow_many(Time::from_secs(2), 5));
+        bucket.set_limits(Time::from_secs(9), 10, 1);
+        assert_eq!((0..9).filter(|_| bucket.allow(Time::from_secs(9))).count(), 1);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum Entry {
     IcmpEcho(u32),
 }
 
-/// What a protocol asks of the driver: an entry, and a rule for the packets to intercept.
+/// What a protocol asks of the driver: an entry, and rules for the packets to intercept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryRequest {
     /// The port of entry.
@@ -33,9 +33,14 @@ pub struct EntryRequest {
     pub subsystem: Subsystem,
     /// Whether packets are received. An entry that only sends binds no port.
     pub receive: bool,
-    /// Rule for packets to other nodes that this node receives instead of forwarding them; `None`: no packet
-    /// is intercepted.
-    pub intercept: Option<Intercept>,
+    /// Rules for packets to other nodes that this node receives instead of forwarding them: those that one of the rules
+    /// takes.
+    pub intercept: Vec<Intercept>,
+    /// Conditions on the payload of packets that this node sends and that the kernel's connection tracking must not follow;
+    /// they meet each. Empty: it follows all.
+    pub untracked: Vec<Match>,
+    /// Another protocol may have the same entry. Then this one is asked first which packets it takes.
+    pub shared: bool,
 }
 
 /// An interception rule: a passing packet of the entry is intercepted if it meets every condition.
@@ -45,6 +50,20 @@ pub struct Intercept {
     pub alert: AlertRule,
     /// Conditions on the payload; the packet must meet each of them.
     pub matches: Vec<Match>,
+    /// Which packets it is about.
+    pub reach: Reach,
+}
+
+/// Which packets an interception rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Packets of the entry to other nodes.
+    #[default]
+    Passing,
+    /// IPv4 packets of the entry that are to be translated: the kernel's connection tracking must not see them.
+    Translated,
+    /// The same for UDP datagrams to any port, also to ports of this node.
+    TranslatedAnyPort,
 }
 
 /// The Router Alert that an intercepted packet must carry.
@@ -78,23 +97,45 @@ impl EntryRequest {
     /// An entry for packets that are addressed to this node only.
     #[must_use]
     pub const fn local(entry: Entry, subsystem: Subsystem) -> Self {
-        Self { entry, subsystem, receive: true, intercept: None }
+        Self { entry, subsystem, receive: true, intercept: Vec::new(), untracked: Vec::new(), shared: false }
     }
 
     /// An entry for packets that are only sent.
     #[must_use]
     pub const fn send_only(entry: Entry, subsystem: Subsystem) -> Self {
-        Self { entry, subsystem, receive: false, intercept: None }
+        Self { entry, subsystem, receive: false, intercept: Vec::new(), untracked: Vec::new(), shared: false }
     }
 
-    /// The same entry with this interception rule.
+    /// The same entry with this interception rule too.
     #[must_use]
-    pub fn with_intercept(self, intercept: Intercept) -> Self {
-        Self { intercept: Some(intercept), ..self }
+    pub fn with_intercept(mut self, intercept: Intercept) -> Self {
+        self.intercept.push(intercept);
+        self
+    }
+
+    /// Adds what another protocol asks of the same entry.
+    pub fn join(&mut self, other: Self) {
+        self.receive |= other.receive;
+        self.intercept.extend(other.intercept);
+        if self.untracked.is_empty() {
+            self.untracked = other.untracked;
+        }
     }
 }
 
 impl Intercept {
+    /// A rule for packets of the entry to other nodes.
+    #[must_use]
+    pub const fn passing(alert: AlertRule, matches: Vec<Match>) -> Self {
+        Self { alert, matches, reach: Reach::Passing }
+    }
+
+    /// Whether the rule is for packets of this IP version.
+    #[must_use]
+    pub fn is_for(&self, ipv6: bool) -> bool {
+        !ipv6 || self.reach == Reach::Passing
+    }
+
     /// Whether a passing packet with these options (as in
     /// [`Received::options`](crate::packet::Received::options)) and this payload is intercepted.
     #[must_use]
@@ -106,7 +147,7 @@ impl Intercept {
                 router_alert(options, ipv6) == Some(if ipv6 { v6 } else { v4 })
             }
         };
-        alert && self.matches.iter().all(|m| m.holds(payload))
+        self.is_for(ipv6) && alert && self.matches.iter().all(|m| m.holds(payload))
     }
 }
 
@@ -134,16 +175,32 @@ mod tests {
     fn a_rule_takes_what_meets_every_condition() {
         let magic = Match::word(0, 0x4e04_bda5);
         let flag = Match { offset: 8, mask: 0x8000, value: 0x8000 };
-        let rule = Intercept { alert: AlertRule::Any, matches: vec![magic, flag] };
+        let rule = Intercept::passing(AlertRule::Any, vec![magic, flag]);
         let payload = [0x4e, 0x04, 0xbd, 0xa5, 1, 2, 3, 4, 5, 6, 0x80, 0];
         let alert = router_alert_v4(7);
         assert!(rule.takes(false, &alert, &payload));
         assert!(!rule.takes(false, &[], &payload), "no Router Alert");
         assert!(!rule.takes(false, &alert, &payload[..11]), "too short");
         assert!(!rule.takes(false, &alert, &[0; 12]), "another magic number");
-        let rsvp = Intercept { alert: AlertRule::Value { ipv4: 0, ipv6: 1 }, matches: Vec::new() };
+        let rsvp = Intercept::passing(AlertRule::Value { ipv4: 0, ipv6: 1 }, Vec::new());
         assert!(rsvp.takes(false, &router_alert_v4(0), &[]) && !rsvp.takes(false, &alert, &[]));
         assert!(rsvp.takes(true, &router_alert_v6(1), &[]) && !rsvp.takes(true, &router_alert_v6(0), &[]));
-        assert!(Intercept { alert: AlertRule::NotRequired, matches: Vec::new() }.takes(true, &[], &[]));
+        assert!(Intercept::passing(AlertRule::NotRequired, Vec::new()).takes(true, &[], &[]));
+        // Packets are translated with IPv4 only.
+        let translated = Intercept { reach: Reach::Translated, ..rule };
+        assert!(translated.takes(false, &alert, &payload) && !translated.takes(true, &alert, &payload));
+    }
+
+    /// One protocol that shares the entry of another adds its rules, and takes none away.
+    #[test]
+    fn requests_for_one_entry_are_joined() {
+        let entry = Entry::Udp(270);
+        let rule = |value| Intercept::passing(AlertRule::Any, vec![Match::word(0, value)]);
+        let request =
+            |value| EntryRequest::local(entry, Subsystem::part("io", "p")).with_intercept(rule(value));
+        let mut joined = request(1);
+        let untracked = vec![Match::word(4, 3)];
+        joined.join(EntryRequest { untracked: untracked.clone(), shared: true, ..request(2) });
+        assert_eq!(joined, EntryRequest { untracked, ..request(1).with_intercept(rule(2)) });
     }
 }

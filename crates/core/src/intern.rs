@@ -105,6 +105,11 @@ impl<T: Eq + Hash> Interner<T> {
         self.entries.limit()
     }
 
+    /// Sets the limit. Values beyond a lower limit stay.
+    pub const fn set_limit(&mut self, limit: u32) {
+        self.entries.set_limit(limit);
+    }
+
     /// Whether the interner is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

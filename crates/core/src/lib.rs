@@ -68,7 +68,7 @@ pub mod wheel;
 pub use bucket::TokenBucket;
 pub use changes::{Changes, SessionChange, SessionEvent};
 pub use counter::{Count, Counter};
-pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match};
+pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match, Reach};
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};
 pub use intern::Interner;

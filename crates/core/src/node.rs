@@ -431,13 +431,16 @@ pub struct RouteQuery {
     pub dst_port: Option<u16>,
     /// TOS octet or traffic class.
     pub tos: u8,
+    /// The answer is the route that the packet would take without all routes by this interface. It does not depend on
+    /// the source and the ports.
+    pub without: Option<IfIndex>,
 }
 
 impl RouteQuery {
     /// A query for the route to `dst`, whatever the other fields of the packet are.
     #[must_use]
     pub const fn to(dst: IpAddr) -> Self {
-        Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0 }
+        Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0, without: None }
     }
 }
 

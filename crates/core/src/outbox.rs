@@ -88,6 +88,12 @@ impl<P> Outbox<P> {
         Self { table, spare: Vec::new(), watched: 0, max_watched, given: None }
     }
 
+    /// Watches at most `max_watched` messages from now on. Those that are watched stay.
+    pub const fn set_limit(&mut self, max_watched: u32) {
+        self.table.set_limit(max_watched.saturating_add(UNWATCHED));
+        self.max_watched = max_watched;
+    }
+
     /// An empty buffer, a spare one if possible.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()

@@ -102,8 +102,9 @@ impl<K: Hash + Eq> Shares<K> {
         if total > self.limit {
             return Err(Refused::Full);
         }
-        let new = self.held(source).saturating_add(count);
-        if total > self.limit - self.limit / RESERVE && new > self.fair() {
+        // Only a scarce table needs the count of the source.
+        let scarce = total > self.limit - self.limit / RESERVE;
+        if scarce && self.held(source).saturating_add(count) > self.fair() {
             return Err(Refused::Share);
         }
         Ok(())
@@ -114,7 +115,8 @@ impl<K: Hash + Eq> Shares<K> {
         self.hold_many(source, 1);
     }
 
-    fn hold_many(&mut self, source: K, count: u32) {
+    /// Counts rows for a source that has them by another decision than that of [`Self::take_many`].
+    pub fn hold_many(&mut self, source: K, count: u32) {
         let held = self.held.entry(source).or_default();
         *held = held.saturating_add(count);
         self.total = self.total.saturating_add(count);
@@ -165,16 +167,29 @@ const BUCKETS: usize = 1024;
 #[derive(Debug)]
 pub struct RateShares {
     hasher: KeyedHasher,
+    rate: u32,
     /// Empty if there is no limit.
     buckets: Box<[TokenBucket]>,
+}
+
+fn buckets(rate: u32) -> Box<[TokenBucket]> {
+    let count = if rate > 0 { BUCKETS } else { 0 };
+    vec![TokenBucket::new(rate, rate.div_ceil(4)); count].into()
 }
 
 impl RateShares {
     /// Limits of `rate` a second, with a quarter of it in a burst; 0: no limit.
     #[must_use]
     pub fn new(rate: u32, hasher: KeyedHasher) -> Self {
-        let count = if rate > 0 { BUCKETS } else { 0 };
-        Self { hasher, buckets: vec![TokenBucket::new(rate, rate.div_ceil(4)); count].into() }
+        Self { hasher, rate, buckets: buckets(rate) }
+    }
+
+    /// Gives each source another rate; 0: no limit. Each can have its burst once more.
+    pub fn set_rate(&mut self, rate: u32) {
+        if rate != self.rate {
+            self.rate = rate;
+            self.buckets = buckets(rate);
+        }
     }
 
     /// Whether the rate of a source allows one more.
@@ -279,5 +294,19 @@ mod tests {
         assert_eq!((0..100).filter(|_| rates.allow(now, &1)).count(), 10);
         let served = (2..100).filter(|source| rates.allow(now, source)).count();
         assert!(served >= 97, "{served} of 98");
+    }
+
+    #[test]
+    fn another_rate_holds_and_the_same_rate_changes_nothing() {
+        let mut rates = RateShares::new(40, hasher());
+        let now = Time::from_secs(1);
+        let served = |rates: &mut RateShares| (0..100).filter(|_| rates.allow(now, &1)).count();
+        assert_eq!(served(&mut rates), 10);
+        rates.set_rate(40);
+        assert_eq!(served(&mut rates), 0);
+        rates.set_rate(80);
+        assert_eq!(served(&mut rates), 20);
+        rates.set_rate(0);
+        assert_eq!(served(&mut rates), 100);
     }
 }

@@ -229,6 +229,11 @@ impl<T> Slab<T> {
         self.limit
     }
 
+    /// Sets the limit. Records beyond a lower limit stay, and no further record is stored until the number is below it.
+    pub const fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+    }
+
     /// All records, by ascending index.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.generations.iter().zip(chunk.states.iter()));
@@ -314,6 +319,18 @@ mod tests {
         slab.remove(key);
         assert!(slab.insert(3).is_ok());
         assert_eq!(Slab::new(0).insert(0), Err(Full));
+    }
+
+    #[test]
+    fn records_beyond_a_lower_limit_stay() {
+        let mut slab = Slab::new(4);
+        let keys: Vec<Key> = (0..3).map(|n| slab.insert(n).unwrap()).collect();
+        slab.set_limit(2);
+        assert_eq!((slab.insert(9), slab.len()), (Err(Full), 3));
+        slab.remove(keys[0]);
+        assert_eq!(slab.insert(9), Err(Full));
+        slab.remove(keys[1]);
+        assert!(slab.insert(9).is_ok() && slab.get(keys[2]) == Some(&2));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Points in time that take 4 octets in a record.
+//! Points in time that take 4 or 6 octets in a record.
 
 use core::time::Duration;
 
@@ -74,9 +74,50 @@ impl Span {
     }
 }
 
+/// A point in time that keeps its microseconds, in 6 octets. From 2⁴⁸ - 1 µs after the start on (nearly 9 years) it is
+/// [`Moment::NEVER`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Moment([u16; 3]);
+
+impl Moment {
+    /// A time that does not come.
+    pub const NEVER: Self = Self([u16::MAX; 3]);
+
+    /// The time: that of the greatest number of microseconds for [`Moment::NEVER`].
+    pub const fn time(self) -> Time {
+        let [high, middle, low] = self.0;
+        let us = (high as u64) << 32 | (middle as u64) << 16 | low as u64;
+        Time::from_micros(if us == (1 << 48) - 1 { u64::MAX } else { us })
+    }
+
+    /// Whether the time is reached at `now`.
+    pub fn is_due(self, now: Time) -> bool {
+        self.time() <= now
+    }
+}
+
+impl From<Time> for Moment {
+    #[expect(clippy::cast_possible_truncation, reason = "the number is taken apart")]
+    fn from(time: Time) -> Self {
+        let us = time.as_micros();
+        if us >> 48 == 0 { Self([(us >> 32) as u16, (us >> 16) as u16, us as u16]) } else { Self::NEVER }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_keep_microseconds_and_their_order() {
+        let times = [0, 1, 65_535, 65_536, 90_000_001, 1 << 40, (1 << 48) - 2].map(Time::from_micros);
+        assert_eq!(times.map(|time| Moment::from(time).time()), times);
+        assert!(times.map(Moment::from).is_sorted() && Moment::from(times[6]) < Moment::NEVER);
+        for never in [(1 << 48) - 1, 1 << 48, u64::MAX] {
+            assert_eq!(Moment::from(Time::from_micros(never)), Moment::NEVER);
+        }
+        assert!(!Moment::NEVER.is_due(times[6]) && Moment::from(times[1]).is_due(times[1]));
+    }
 
     #[test]
     fn deadlines_are_never_early_and_survive_the_wrap() {

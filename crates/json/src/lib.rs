@@ -68,6 +68,7 @@ lines! {
         "gist_session" => gist::v1::Session,
         "gist_peer" => gist::v1::Peer,
         "gist_association" => gist::v1::Association,
+        "gist_binding" => gist::v1::Binding,
         "qos_session" => qos::v1::Session,
         "rsvp_session" => rsvp::v1::Session,
         "rsvp_neighbor" => rsvp::v1::Neighbor,

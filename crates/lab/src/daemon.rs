@@ -21,7 +21,8 @@ use crate::state;
 use crate::{certificates, kernel, net, protocols, wait};
 
 /// The time that a daemon has to be ready after its start, and to end when asked to.
-const BUDGET: Duration = Duration::from_secs(30);
+/// Many daemons at once on a busy machine need more than half a minute.
+const BUDGET: Duration = Duration::from_secs(120);
 /// The number of lines of a log that an error shows.
 const LOG_LINES: usize = 15;
 
@@ -93,13 +94,14 @@ fn networks(plan: &Plan) -> BTreeSet<String> {
         .collect()
 }
 
-/// Puts the rate of an interface's link into its table, under what the scenario's own table for it says.
+/// Puts the rate and the queues of an interface's link into its table, under what the scenario's own table for it says.
 fn capacity(plan: &Plan, interface: &PlannedInterface, config: &mut toml::Table) {
     let link = &plan.links[interface.link];
     let Some(rate) = link.rate else { return };
     let given = config.get("interfaces").and_then(|tables| tables.get(&interface.name)).cloned();
     let name = interface.name.as_str();
     set(config, &["interfaces", name, "capacity"], format!("{}bit", rate.0));
+    set(config, &["interfaces", name, "per_flow_queues"], i64::from(link.per_flow_queues));
     if let Some(reservable) = &link.reservable {
         set(config, &["interfaces", name, "reservable"], reservable.clone());
     }

@@ -59,6 +59,8 @@ pub(crate) struct PlannedLink {
     pub(crate) rate: Option<BitRate>,
     /// The share that can be reserved.
     pub(crate) reservable: Option<String>,
+    /// Reservations at each end that have a queue of their own.
+    pub(crate) per_flow_queues: u16,
     pub(crate) delay: Option<Span>,
     pub(crate) loss: Percent,
 }
@@ -142,6 +144,7 @@ impl Plan {
                 ends: [(ends[0], a), (ends[1], b)],
                 rate: link.rate,
                 reservable: link.reservable.clone(),
+                per_flow_queues: link.per_flow_queues,
                 delay: link.delay.as_ref().map(|delay| *delay.as_ref()),
                 loss: link.loss,
             });
@@ -283,7 +286,7 @@ impl PlannedNode {
 
     /// Whether its daemon runs a protocol that makes reservations, which the kernel keeps.
     pub(crate) fn reserves(&self) -> bool {
-        protocols::all().any(|protocol| protocol.reserves() && self.runs(protocol))
+        protocols::all().any(|protocol| self.runs(protocol) && protocol.reserves_by(&self.config))
     }
 
     /// Whether an interface has the address.

@@ -9,6 +9,10 @@ use crate::io::{Io, IoConfig};
 #[must_use]
 pub fn check(config: &IoConfig) -> Vec<OpenError> {
     let mut missing = Vec::new();
+    // The helper says what it lacks.
+    if config.helper.is_some() {
+        return Io::open(config).err().into_iter().collect();
+    }
     // The check without interception comes first: otherwise the first refusal would hide the others.
     if let Err(error) = Io::open(&IoConfig { intercept: false, ..config.clone() }) {
         missing.push(error);

@@ -12,17 +12,21 @@
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Match, Reach};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
 use crate::netlink::nftables::expression::{self, Compare, Header};
-use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, transact};
+use crate::netlink::nftables::{self, Hook, MANGLE, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
 use crate::netlink::{Batch, rules};
 
 /// Name of the tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox";
+/// The chain that redirects.
 const CHAIN: &str = "prerouting";
+/// The chains that keep packets out of connection tracking: those that arrive, and those that this node sends.
+const ARRIVING: &str = "untracked";
+const SENT: &str = "untracked_sent";
 const UDP: u8 = 17;
 /// Type and length of IPv4's Router Alert (RFC 2113).
 const ROUTER_ALERT_V4: [u8; 2] = [148, 4];
@@ -111,11 +115,16 @@ impl Interception {
         }
         // The kernel protects a table that has an owner.
         if !self.owned {
-            let wanted = |ipv6| -> usize {
-                let entries = self.config.entries.iter().filter_map(intercepted);
-                entries.map(|(_, intercept)| alerts(ipv6, intercept.alert).len()).sum()
+            let whole = |ipv6| {
+                let planned = plan(&self.config, ipv6);
+                for chain in [CHAIN, ARRIVING, SENT] {
+                    let wanted = planned.iter().filter(|rule| rule.chain() == chain).count();
+                    if wanted > 0 && nftables::rules(family(ipv6), (TABLE, chain))? != wanted {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
             };
-            let whole = |ipv6| Ok(nftables::rules(family(ipv6), (TABLE, CHAIN))? == wanted(ipv6));
             let whole = families(&self.config).map(whole).collect::<io::Result<Vec<_>>>();
             let whole = whole.map_err(|error| OpenError::system("reading the nftables rules", &error))?;
             if whole.contains(&false) {
@@ -198,21 +207,87 @@ fn compose_removal(requests: &mut Batch, config: &IoConfig) {
 fn compose(requests: &mut Batch, config: &IoConfig, owned: bool) {
     compose_removal(requests, config);
     for ipv6 in families(config) {
-        let (family, place) = (family(ipv6), (TABLE, CHAIN));
+        let (family, planned) = (family(ipv6), plan(config, ipv6));
         nftables::table(requests, family, TABLE, 0, owned);
-        nftables::chain(requests, family, place, Hook::Prerouting);
-        for (port, intercept) in config.entries.iter().filter_map(intercepted) {
+        for (chain, hook) in [
+            (CHAIN, (Hook::Prerouting, MANGLE)),
+            (ARRIVING, (Hook::Prerouting, RAW)),
+            (SENT, (Hook::Output, RAW)),
+        ] {
+            if chain == CHAIN || planned.iter().any(|rule| rule.chain() == chain) {
+                nftables::base_chain(requests, family, (TABLE, chain), "filter", hook);
+            }
+        }
+        for planned in planned {
+            let place = (TABLE, planned.chain());
+            nftables::rule(requests, family, place, |rule| planned.compose(rule, ipv6, config));
+        }
+    }
+}
+
+/// A rule of our table.
+enum Planned<'a> {
+    /// Packets that are redirected to the socket of a port; with a destination port, only those to it.
+    Redirected { socket: u16, port: Option<u16>, alert: Alert, matches: &'a [Match] },
+    /// The same packets stay out of connection tracking.
+    Arriving { port: Option<u16>, alert: Alert, matches: &'a [Match] },
+    /// Packets of this node stay out of connection tracking.
+    Sent { matches: &'a [Match] },
+}
+
+/// The rules of a family.
+fn plan(config: &IoConfig, ipv6: bool) -> Vec<Planned<'_>> {
+    let mut planned = Vec::new();
+    for (socket, request) in config.entries.iter().filter_map(datagrams) {
+        for intercept in request.intercept.iter().filter(|intercept| intercept.is_for(ipv6)) {
+            let port = (intercept.reach != Reach::TranslatedAnyPort).then_some(socket);
+            let matches = &intercept.matches[..];
             for alert in alerts(ipv6, intercept.alert) {
-                nftables::rule(requests, family, place, |rule| {
-                    compose_rule(rule, ipv6, port, (alert, &intercept.matches), config.mark)
-                });
+                planned.push(Planned::Redirected { socket, port, alert, matches });
+                if intercept.reach != Reach::Passing {
+                    planned.push(Planned::Arriving { port, alert, matches });
+                }
+            }
+        }
+        if !request.untracked.is_empty() && !ipv6 {
+            planned.push(Planned::Sent { matches: &request.untracked });
+        }
+    }
+    planned
+}
+
+impl Planned<'_> {
+    const fn chain(&self) -> &'static str {
+        match self {
+            Self::Redirected { .. } => CHAIN,
+            Self::Arriving { .. } => ARRIVING,
+            Self::Sent { .. } => SENT,
+        }
+    }
+
+    fn compose(&self, rule: &mut Batch, ipv6: bool, config: &IoConfig) {
+        match *self {
+            Self::Redirected { socket, port, alert, matches } => {
+                compose_conditions(rule, port, alert, matches);
+                expression::redirect(rule, family(ipv6), socket);
+                expression::mark(rule, config.mark);
+                expression::accept(rule);
+            }
+            Self::Arriving { port, alert, matches } => {
+                compose_conditions(rule, port, alert, matches);
+                expression::untracked(rule);
+            }
+            Self::Sent { matches } => {
+                expression::has_mark(rule, config.own_mark);
+                compose_conditions(rule, None, Alert::Absent, matches);
+                expression::untracked(rule);
             }
         }
     }
 }
 
 /// A test for a Router Alert.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Alert {
     /// No test.
     Absent,
@@ -236,20 +311,21 @@ fn alerts(ipv6: bool, rule: AlertRule) -> Vec<Alert> {
     }
 }
 
-/// The port of a request for intercepted UDP datagrams, and its rule.
-fn intercepted(request: &EntryRequest) -> Option<(u16, &Intercept)> {
-    match (request.entry, &request.intercept) {
-        (Entry::Udp(port), Some(intercept)) => Some((port, intercept)),
-        _ => None,
+/// The port of a request for UDP datagrams that has rules.
+fn datagrams(request: &EntryRequest) -> Option<(u16, &EntryRequest)> {
+    match request.entry {
+        Entry::Udp(port) if !request.intercept.is_empty() => Some((port, request)),
+        Entry::Udp(_) | Entry::Ip(_) | Entry::IcmpEcho(_) => None,
     }
 }
 
-/// Composes the rule for the packets that an entry intercepts. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of
-/// these.
-fn compose_rule(rule: &mut Batch, ipv6: bool, port: u16, (alert, matches): (Alert, &[Match]), mark: u32) {
+/// Composes the conditions for the packets of a rule. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
+fn compose_conditions(rule: &mut Batch, port: Option<u16>, alert: Alert, matches: &[Match]) {
     expression::protocol(rule, UDP);
-    expression::load(rule, Header::Transport, (2, 2));
-    expression::compare(rule, Compare::Equal, &port.to_be_bytes());
+    if let Some(port) = port {
+        expression::load(rule, Header::Transport, (2, 2));
+        expression::compare(rule, Compare::Equal, &port.to_be_bytes());
+    }
     if matches!(alert, Alert::First(_) | Alert::Zero) {
         // The test of the header's length is cheap and excludes nearly all other packets.
         expression::load(rule, Header::Network, (0, 1));
@@ -274,12 +350,9 @@ fn compose_rule(rule: &mut Batch, ipv6: bool, port: u16, (alert, matches): (Aler
         }
         expression::compare(rule, Compare::Equal, &condition.value.to_be_bytes());
     }
-    expression::redirect(rule, family(ipv6), port);
-    expression::mark(rule, mark);
-    expression::accept(rule);
 }
 
 /// Whether there are rules to install.
 pub(crate) fn is_wanted(config: &IoConfig) -> bool {
-    config.intercept && config.entries.iter().any(|request| intercepted(request).is_some())
+    config.intercept && config.entries.iter().any(|request| datagrams(request).is_some())
 }

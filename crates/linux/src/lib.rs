@@ -5,6 +5,7 @@
 //!   messaging associations.
 //! * [`accounts`] are the users and groups of this host.
 //! * [`capability`] lists before the start what is missing and what helps.
+//! * [`helper`] is a process that holds the privileges, for a daemon that has none.
 //! * [`confine`] takes privileges from the daemon after its start.
 //! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are the modules from which the lab
 //!   and tests build networks.
@@ -24,6 +25,7 @@ pub mod clock;
 pub mod confine;
 pub mod diagnosis;
 mod error;
+pub mod helper;
 mod intercept;
 mod io;
 pub mod memory;

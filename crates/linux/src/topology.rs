@@ -76,6 +76,31 @@ pub fn set_up(namespace: &Namespace, interface: &str, up: bool) -> Result<()> {
     ip(namespace, &["link", "set", "dev", interface, if up { "up" } else { "down" }])
 }
 
+/// Routes the packets that a rule of nftables gives `mark` to a TUN device, which is made for it. `matching` describes the
+/// packets in the language of nft. The owner of the file reads them, and writes packets that come in by the device.
+///
+/// # Errors
+/// TUN devices or marks are not available, or the name is in use.
+pub fn divert_to_tun(
+    namespace: &Namespace,
+    device: &str,
+    mark: u32,
+    matching: &str,
+    queue: u32,
+) -> Result<fs::File> {
+    let made = namespace.run(|| sys::tun::open(device)).and_then(|file| file);
+    let file = made.map_err(|error| failed(format!("make the TUN device {device}"), &error))?;
+    let mark = mark.to_string();
+    ip(namespace, &["link", "set", "dev", device, "txqueuelen", &queue.to_string(), "up"])?;
+    ip(namespace, &["route", "add", "default", "dev", device, "table", &mark])?;
+    ip(namespace, &["rule", "add", "fwmark", &mark, "lookup", &mark])?;
+    let rule = format!(
+        "table ip {device} {{ chain divert {{ type filter hook prerouting priority mangle; {matching} meta mark set {mark}; }}; }}"
+    );
+    run("ip", &["netns", "exec", namespace.name(), "nft", &rule])?;
+    Ok(file)
+}
+
 /// Sets the largest IP packet that an interface carries, in octets.
 ///
 /// # Errors

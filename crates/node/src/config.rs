@@ -1,6 +1,6 @@
 //! Which settings make a node.
 
-use signalbox_core::{Entry, NslpId};
+use signalbox_core::{Entry, EntryRequest, NslpId};
 
 use crate::protocols::{Config, GistConfig, ProtocolId};
 
@@ -58,6 +58,9 @@ pub enum ConfigError {
     /// Boomerang's settings.
     #[error("boomerang.{0}")]
     Boomerang(#[from] signalbox_boomerang::engine::ConfigError),
+    /// Settings of the GIST-aware NAT gateway.
+    #[error("gist_nat.{0}")]
+    GistNat(#[from] signalbox_gist::gateway::ConfigError),
     /// CASP's settings.
     #[error("casp.{0}")]
     Casp(#[from] signalbox_casp::engine::ConfigError),
@@ -76,6 +79,27 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// The ports of entry that a driver opens for a node with these settings.
+    #[must_use]
+    pub fn entries(&self) -> Vec<EntryRequest> {
+        let mut entries: Vec<EntryRequest> = Vec::new();
+        for (_, request) in self.entries_of_each() {
+            match entries.iter_mut().find(|one| one.entry == request.entry) {
+                Some(one) => one.join(request),
+                None => entries.push(request),
+            }
+        }
+        entries
+    }
+
+    /// The ports of entry with the protocols that need them. Protocols that share an entry come before the one that they
+    /// share it with.
+    pub(crate) fn owners(&self) -> Vec<(Entry, ProtocolId)> {
+        let (shared, whole): (Vec<_>, Vec<_>) =
+            self.entries_of_each().into_iter().partition(|(_, request)| request.shared);
+        shared.into_iter().chain(whole).map(|(protocol, request)| (request.entry, protocol)).collect()
+    }
+
     /// Checks every range; keys and certificates are read by [`Node::new`](crate::Node::new).
     ///
     /// # Errors
@@ -86,7 +110,8 @@ impl Config {
         let entries = self.entries_of_each();
         for (at, (second, request)) in entries.iter().enumerate() {
             let entry = request.entry;
-            if let Some((first, _)) = entries.iter().take(at).find(|(_, taken)| taken.entry == entry) {
+            let taken = |taken: &EntryRequest| taken.entry == entry && taken.shared == request.shared;
+            if let Some((first, _)) = entries.iter().take(at).find(|(_, other)| taken(other)) {
                 return Err(ConfigError::EntryInUse { entry, first: *first, second: *second });
             }
         }
@@ -136,6 +161,20 @@ mod tests {
         assert_eq!(text, "ping is a signaling application of GIST: configure gist, or leave ping out");
         assert_eq!(Config::empty().validated(), Ok(()));
         assert_eq!(Config { rsvp: Some(Default::default()), ..Config::empty() }.validated(), Ok(()));
+    }
+
+    /// The NAT gateway shares GIST's port, and asks for the same alone.
+    #[test]
+    fn the_nat_gateway_shares_the_port_of_gist() {
+        let gist_nat = Some(signalbox_gist::gateway::Config::default());
+        let both = Config { gist_nat: gist_nat.clone(), ..Config::default() };
+        assert_eq!(both.validated(), Ok(()));
+        let [joined] = &both.entries()[..] else { panic!("one entry") };
+        let alone = Config { gist_nat, ..Config::empty() }.entries();
+        assert_eq!(joined.intercept.len(), 1 + alone[0].intercept.len());
+        assert_eq!((joined.untracked.as_slice(), joined.shared), (&alone[0].untracked[..], false));
+        let first = both.owners().first().map(|(_, protocol)| *protocol);
+        assert_eq!(first, Some(ProtocolId::GistNat), "it is asked first");
     }
 
     #[test]

@@ -48,6 +48,7 @@
 mod changes;
 mod channels;
 mod config;
+mod groups;
 mod node;
 mod protocol;
 mod protocols;
@@ -102,6 +103,11 @@ pub mod natfw {
     };
 }
 
+/// The types of the GIST-aware NAT gateway that users of this crate need.
+pub mod gist_nat {
+    pub use signalbox_gist::gateway::{BindingView, Config, ConfigError, Forward, Gateway, Purpose, State};
+}
+
 /// The types of RSVP that users of this crate need.
 pub mod rsvp {
     pub use signalbox_rsvp::engine::{
@@ -124,8 +130,9 @@ pub mod rsvp {
 /// The types of Boomerang that users of this crate need.
 pub mod boomerang {
     pub use signalbox_boomerang::engine::{
-        BoomerangEvent, Command, Config, ConfigError, Counters, DomainKey, FlowView, Integrity, Reason,
-        Refusal, Rejected, Request, SessionState, SessionView, Unreachable,
+        AggregateView, Aggregation, BoomerangEvent, Command, Config, ConfigError, Counters, DomainKey,
+        FlowView, Integrity, Reason, Refusal, Rejected, Request, ServiceParameters, SessionState,
+        SessionView, Unreachable,
     };
     pub use signalbox_boomerang::wire::{Pass, Rates};
 }
@@ -133,16 +140,21 @@ pub mod boomerang {
 /// The types of CASP that users of this crate need.
 pub mod casp {
     pub use crate::protocols::casp::{
-        CaspConfig as Config, ClientEvent, Command, Event, Lost, MIN_INTERVAL, PingRefusal, PingRequest,
-        RegisterError, SeriesEvent,
+        CaspConfig as Config, ClientEvent, Command, Event, Lost, MIN_INTERVAL, OpenRequest, PassageEvent,
+        PassageFailure, PassageRefusal, PingRefusal, PingRequest, RegisterError, ReservationEvent,
+        ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent, ServiceRate,
     };
+    pub use signalbox_casp::clients::natfw::{Config as NatfwConfig, PassageView, RuleView};
+    pub use signalbox_casp::clients::qos::Config as QosConfig;
     pub use signalbox_casp::engine::{
         ArrivalOf, BranchView, Casp, Config as EngineConfig, ConfigError, ConnectionView, IndicationOf,
         Mechanism, OwnedIndication, OwnedRequest, PeerView, Refused, RequestOf, SendRequestOf, SessionView,
         Transport, VerdictOf,
     };
     pub use signalbox_casp::wire::FlowId;
+    pub use signalbox_casp::wire::natfw::NatfwStatus;
     pub use signalbox_casp::wire::ping::Entry;
+    pub use signalbox_casp::wire::qos::QosErrorCode;
 }
 
 /// The types of admission control that users of this crate need.

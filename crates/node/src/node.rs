@@ -13,6 +13,7 @@ use signalbox_core::{Entry, EntryRequest, NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
 use crate::config::ConfigError;
+use crate::groups::Followers;
 use crate::protocol::{Context, GrantInput, MulticastRoute, Next, Protocol, StreamInput};
 use crate::protocols::{Command, Config, Event, Instances, ProtocolId};
 use crate::routes::Lookups;
@@ -31,9 +32,11 @@ pub struct Node {
     pub(crate) applications: Vec<(ProtocolId, NslpId)>,
     /// The ports of entry.
     entries: Vec<EntryRequest>,
-    /// The protocols that need them.
+    /// The protocols that need them. One that shares an entry comes first.
     owners: Vec<(Entry, ProtocolId)>,
     lookups: Lookups,
+    /// Who follows which multicast route.
+    followers: Followers,
     streams: Streams,
     /// Streams of peers to be reset, because no protocol has them.
     refused: VecDeque<StreamId>,
@@ -62,9 +65,7 @@ impl Node {
         config.validated()?;
         let wall_clock_us = config.wall_clock_us;
         let applications = config.claims();
-        let entries = config.entries_of_each();
-        let owners = entries.iter().map(|(protocol, request)| (request.entry, *protocol)).collect();
-        let entries = entries.into_iter().map(|(_, request)| request).collect();
+        let (entries, owners) = (config.entries(), config.owners());
         let (mut protocols, resources, mut rng) = Instances::new(config, Random::new(seed))?;
         if let Some(gist) = protocols.get_mut(ProtocolId::Gist) {
             applications.iter().for_each(|(_, nslp)| gist.register(*nslp));
@@ -77,6 +78,7 @@ impl Node {
             entries,
             owners,
             lookups: Lookups::default(),
+            followers: Followers::default(),
             streams: Streams::default(),
             refused: VecDeque::new(),
             events: VecDeque::new(),
@@ -136,6 +138,7 @@ impl Node {
     fn output(&mut self, id: ProtocolId) -> Option<Output<'_, Event>> {
         let mut output = self.protocols.poll(id, self.lookups.of(id))?;
         self.streams.give(id, &mut output);
+        self.followers.note(id, &mut output);
         Some(output)
     }
 
@@ -146,13 +149,23 @@ impl Node {
         self.protocols.pass(&mut Context { now: self.now, resources: &mut self.resources }, from, to);
     }
 
-    /// The protocol that needs a port of entry.
-    fn owner(&self, entry: Entry) -> Option<ProtocolId> {
-        self.owners.iter().find(|(own, _)| *own == entry).map(|(_, protocol)| *protocol)
+    /// The protocols that need a port of entry.
+    fn owners(&self, entry: Entry) -> impl Iterator<Item = ProtocolId> {
+        self.owners.iter().filter(move |(own, _)| *own == entry).map(|(_, protocol)| *protocol)
+    }
+
+    /// The protocol that takes a packet: the last one that needs the port of entry, unless one that shares it wants the packet.
+    fn taker(&mut self, packet: &Received<'_>) -> Option<ProtocolId> {
+        let mut owners = self.owners(packet.entry);
+        let (first, last) = (owners.next()?, owners.last());
+        let Some(last) = last else { return Some(first) };
+        let now = self.now;
+        let takes = self.protocols.get_mut(first).is_some_and(|protocol| protocol.takes(now, packet));
+        Some(if takes { first } else { last })
     }
 
     fn packet(&mut self, packet: Received<'_>) {
-        match self.owner(packet.entry) {
+        match self.taker(&packet) {
             Some(owner) => self.one(owner, |protocol, cx| protocol.packet(cx, packet)),
             None => {
                 tracing::debug!(entry = ?packet.entry, reason = "no protocol needs the entry", "packet discarded")
@@ -241,7 +254,7 @@ impl NodeEngine for Node {
             }
             Input::Packet(packet) => self.packet(packet),
             Input::TransmitFailed { entry, dst, error } => {
-                if let Some(owner) = self.owner(entry) {
+                if let Some(owner) = self.owners(entry).last() {
                     self.one(owner, |protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
                 }
             }

@@ -19,7 +19,6 @@ use signalbox_core::service::{Indication, Request};
 use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
-use crate::channels::Tls;
 use crate::config::ConfigError;
 use crate::protocols::{Event, ProtocolId};
 use crate::routes::LookupsOf;
@@ -97,14 +96,19 @@ pub(crate) trait Protocol: fmt::Debug {
     /// The interfaces of the node, whole; given at the start and after each change.
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
 
-    /// Other keys, certificates and revocation lists for the handshakes from now on.
-    fn set_tls(&mut self, _: &Tls) {}
-
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
     fn set_wall_clock(&mut self, _wall_clock_us: u64) {}
 
+    /// The rules of admission control changed. It judges again what it holds by them, beside reservations.
+    fn rules(&mut self, _: &mut Context<'_>) {}
+
     /// The speeds of links that the kernel knows, in octets a second; given after interfaces have changed.
     fn link_speeds(&mut self, _: &mut Context<'_>, _: &[(IfIndex, u64)]) {}
+
+    /// Whether it takes this packet, which arrived by a port of entry that it shares with another protocol.
+    fn takes(&self, _now: Time, _: &Received<'_>) -> bool {
+        true
+    }
 
     /// A packet arrived by a port of entry of this protocol.
     fn packet(&mut self, _: &mut Context<'_>, _: Received<'_>) {}
@@ -199,6 +203,10 @@ pub(crate) struct Setup {
     pub(crate) wall_clock_us: u64,
     /// The smallest capacity that a link is configured with, in octets per second; 0: none is.
     pub(crate) slowest_link: u64,
+    /// The numbers of the signaling applications of the node.
+    pub(crate) applications: Vec<NslpId>,
+    /// The ports at which the node listens, for datagrams and streams.
+    pub(crate) ports: Vec<u16>,
     /// Seeds are drawn from it.
     pub(crate) rng: Random,
 }
@@ -220,6 +228,11 @@ pub(crate) trait Composed: Protocol + Sized {
         Vec::new()
     }
 
+    /// The ports at which it listens for streams with these settings.
+    fn ports(_: &Self::Config) -> Vec<u16> {
+        Vec::new()
+    }
+
     /// The ports of entry that it needs with these settings.
     fn entries(_: &Self::Config) -> Vec<EntryRequest> {
         Vec::new()
@@ -227,6 +240,10 @@ pub(crate) trait Composed: Protocol + Sized {
 
     /// A protocol without state.
     fn new(config: Self::Config, setup: &mut Setup) -> Result<Self, ConfigError>;
+
+    /// Takes what it can of other settings: limits and rates, keys, certificates and revocation lists. The others stay, and
+    /// need a restart.
+    fn reload(&mut self, _: Time, _: Self::Config) {}
 
     /// A user asks for something. `id` comes back with each event.
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Self::Command);

@@ -93,6 +93,12 @@ impl Node {
         self.protocols.natfw().map(|natfw| &natfw.engine)
     }
 
+    /// CASP's client for firewalls, read only; `None` if the node does not run it.
+    #[must_use]
+    pub fn casp_firewall(&self) -> Option<&signalbox_casp::clients::natfw::NatfwClient> {
+        self.protocols.casp()?.passages()
+    }
+
     /// RSVP's sessions, in a fixed order.
     pub fn rsvp_sessions(&self) -> impl Iterator<Item = signalbox_rsvp::engine::SessionView> {
         self.rsvp().into_iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
@@ -114,6 +120,12 @@ impl Node {
     #[must_use]
     pub fn boomerang(&self) -> Option<&signalbox_boomerang::engine::Boomerang> {
         self.protocols.boomerang().map(|boomerang| &boomerang.engine)
+    }
+
+    /// The GIST-aware NAT gateway, read only; `None` if the node is not one.
+    #[must_use]
+    pub fn gist_nat(&self) -> Option<&signalbox_gist::gateway::Gateway> {
+        self.protocols.gist_nat().map(|gateway| &gateway.engine)
     }
 
     /// CASP's messaging layer, read only; `None` if the node does not run CASP.

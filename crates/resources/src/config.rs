@@ -441,6 +441,12 @@ impl Config {
         Self { links: vec![LinkConfig::new(interface, Some(capacity))], ..Self::default() }
     }
 
+    /// The smallest capacity that a link has, octets a second; `None`: no link has one.
+    #[must_use]
+    pub fn slowest_link(&self) -> Option<u64> {
+        self.links.iter().filter_map(|link| link.capacity).map(|rate| rate.0).min()
+    }
+
     /// The settings of an interface: its own, or those of [`ANY_LINK`].
     #[must_use]
     pub fn link(&self, interface: &str) -> Option<&LinkConfig> {

@@ -3,8 +3,8 @@
 //! The rules are those of [`config`](crate::config). A rule that has `opens` decides about passages only, a rule without
 //! it about reservations only. So no rule that was written for reservations opens a firewall.
 
-use core::net::IpAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use signalbox_core::shares::source;
 use signalbox_core::traffic::FlowFilter;
@@ -40,7 +40,10 @@ pub struct Passage {
     /// Longest lifetime that the rule allows.
     pub max_lifetime: Option<Duration>,
     account: Option<AccountId>,
-    source: IpAddr,
+    /// Who asked, to be judged by other rules; equal requesters are stored once.
+    requester: Arc<Requester>,
+    opening: Opening,
+    invited: bool,
     /// The number of changes of the rules before.
     reloads: u32,
 }
@@ -89,7 +92,7 @@ impl Resources {
         if found.is_none() && !own && !ask.invited && !self.policy().trusts(ask.requester) {
             return Err(refused(Rule::Default));
         }
-        let (source, reloads) = (source(ask.requester.address), self.reloads());
+        let reloads = self.reloads();
         let (accounts, policy, shares) = self.passages();
         let key = found.and_then(|rule| policy.account(Some(rule), ask.requester, IfIndex::NONE));
         if let (Some(rule), Some(key)) = (found, &key) {
@@ -97,20 +100,40 @@ impl Resources {
             policy.totals(rule, 0, 0, held.saturating_add(1)).map_err(refused)?;
         }
         shares
-            .take(source)
+            .take(source(ask.requester.address))
             .map_err(|_| refused(Rule::TableFull { setting: "max_pinholes", limit: shares.limit() }))?;
         let account = key.and_then(|key: AccountKey| accounts.open(key, 0));
         Ok(Passage {
             rule: found.and_then(|rule| policy.name(rule)),
             max_lifetime: found.and_then(|rule| policy.max_lifetime(rule)),
             account,
-            source,
+            requester: self.requesters().shared(ask.requester),
+            opening: ask.opening,
+            invited: ask.invited,
             reloads,
         })
     }
 
-    /// Whether the rules have changed since the passage was allowed. Who holds it should give it back and ask again when
-    /// the requester refreshes it.
+    /// Judges a passage again, by the rules of now: its packets, and its lifetime without a refresh. The same requester asks for
+    /// the same as before. What is refused is given back.
+    ///
+    /// # Errors
+    /// The refusal, which names the rule. The passage must be closed then.
+    pub fn judge_passage(
+        &mut self,
+        now: Time,
+        passage: Passage,
+        packets: &FlowFilter,
+        lifetime: Duration,
+    ) -> Result<Passage, Refusal> {
+        let (requester, opening, invited) =
+            (Arc::clone(&passage.requester), passage.opening, passage.invited);
+        // It gives up its places first, so that it does not count twice.
+        self.close_passage(passage);
+        self.open_passage(now, &PassageRequest { requester: &requester, opening, packets, lifetime, invited })
+    }
+
+    /// Whether the rules have changed since the passage was allowed. Who holds it judges it again.
     #[must_use]
     pub const fn is_outdated(&self, passage: &Passage) -> bool {
         passage.reloads != self.reloads()
@@ -122,7 +145,7 @@ impl Resources {
         if let Some(account) = passage.account {
             accounts.close(account, 0);
         }
-        shares.release(passage.source);
+        shares.release(source(passage.requester.address));
     }
 
     /// The number of passages.

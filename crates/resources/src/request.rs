@@ -145,6 +145,9 @@ pub struct GrantRequest {
     pub reducible: bool,
     /// The session whose reservations share the grant.
     pub session: Option<Session>,
+    /// A grant of the same engine for the same packets at the same interface, without a session. Both share one reservation of
+    /// the kernel. The larger value counts, once.
+    pub beside: Option<GrantId>,
     /// Lifetime without a refresh, if known: a rule may limit it. The engine ends the reservation, not this crate.
     pub lifetime: Option<Duration>,
     /// The resources are set aside, but the flow does not get them: the kernel does not know the reservation. A change
@@ -193,6 +196,7 @@ impl GrantRequest {
             priority: Priority::default(),
             reducible: false,
             session: None,
+            beside: None,
             lifetime: None,
             held: false,
             treatment: None,

@@ -99,6 +99,9 @@ pub enum TokenError {
     Signature,
 }
 
+/// Octets of the shortest HMAC that [`Keys::verify_mac`] takes.
+const SHORTEST_TAG: usize = 16;
+
 /// The keys of all authorizing entities.
 pub struct Keys {
     keys: Vec<Key>,
@@ -110,10 +113,20 @@ impl fmt::Debug for Keys {
     }
 }
 
+/// An HMAC of protocols other than RFC 5981, which have no Key-ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mac {
+    /// HMAC-SHA-256, cut to the length of the tag.
+    Sha256,
+    /// HMAC-SHA-1.
+    Sha1,
+}
+
 struct Key {
     entity: String,
     id: u32,
     key: hmac::Key,
+    sha1: hmac::Key,
     length: usize,
     from: u64,
     until: u64,
@@ -149,6 +162,7 @@ impl Keys {
                 entity: config.entity.clone(),
                 id: config.id,
                 key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
+                sha1: hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &secret),
                 length: usize::from(config.length),
                 from: config.from,
                 until: config.until.unwrap_or(u64::MAX),
@@ -198,12 +212,49 @@ impl Keys {
         if tag.len() != key.length {
             return Err(TokenError::Length);
         }
-        let right = hmac::sign(&key.key, signed);
-        // The library has no check for the truncated form. This comparison takes the same time for every octet that
-        // differs.
-        let difference = right.as_ref().iter().zip(tag).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if core::hint::black_box(difference) == 0 { Ok(()) } else { Err(TokenError::Signature) }
+        if matches(&key.key, signed, tag) { Ok(()) } else { Err(TokenError::Signature) }
     }
+
+    /// Verifies the HMAC `tag` of a token of an entity over `signed`, by any of its keys that is valid at `now`, seconds since
+    /// 1970.
+    ///
+    /// # Errors
+    /// The reason of the authentication failure; [`TokenError::UnknownKey`]: this node has no key of the entity.
+    pub fn verify_mac(
+        &self,
+        entity: &str,
+        mac: Mac,
+        signed: &[u8],
+        tag: &[u8],
+        now: u64,
+    ) -> Result<(), TokenError> {
+        if tag.len() < SHORTEST_TAG {
+            return Err(TokenError::Length);
+        }
+        let mut error = TokenError::UnknownKey;
+        for key in self.keys.iter().filter(|key| key.entity == entity) {
+            let octets = match mac {
+                Mac::Sha256 => &key.key,
+                Mac::Sha1 => &key.sha1,
+            };
+            if !(key.from..key.until).contains(&now) {
+                error = TokenError::KeyExpired;
+            } else if matches(octets, signed, tag) {
+                return Ok(());
+            } else {
+                error = TokenError::Signature;
+            }
+        }
+        Err(error)
+    }
+}
+
+/// Whether `tag` is the beginning of the HMAC of `signed`.
+fn matches(key: &hmac::Key, signed: &[u8], tag: &[u8]) -> bool {
+    let right = hmac::sign(key, signed);
+    // The library has no check for the truncated form. This comparison takes the same time for every octet that differs.
+    let difference = right.as_ref().iter().zip(tag).fold(0, |sum, (a, b)| sum | (a ^ b));
+    core::hint::black_box(difference) == 0 && tag.len() <= right.as_ref().len()
 }
 
 impl Token {

@@ -38,6 +38,7 @@
 //!     adspec: true,
 //!     ttl: 64,
 //!     policy: Box::default(),
+//!     protect: false,
 //! };
 //! rsvp.handle(now, Input::Interfaces(&interfaces), &mut resources);
 //! for command in [Command::Session(session), Command::Sender(sender)] {

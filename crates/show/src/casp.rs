@@ -3,12 +3,18 @@
 use signalbox_api::casp::v1;
 use signalbox_api::ping::v1 as ping;
 use signalbox_api::ping::v1::ping_response::Event;
+use signalbox_api::v1 as common;
+use signalbox_api::v1::open_pinhole_response::Event as PinholeEvent;
+use signalbox_api::v1::service::Service as ApiService;
 use signalbox_core::Time;
+use signalbox_core::pinhole::Pinhole;
 use signalbox_node::casp::{
-    BranchView, ConnectionView, Entry, Lost, PeerView, PingRefusal, SeriesEvent, SessionView, Transport,
+    BranchView, ConnectionView, Entry, FlowId, Lost, NatfwStatus, PassageEvent, PassageFailure,
+    PassageRefusal, PassageView, PeerView, PingRefusal, QosErrorCode, ReserveFailure, Reserved, RuleView,
+    SeriesEvent, SessionView, Transport,
 };
 
-use crate::types::{count, filter, micros, session_id};
+use crate::types::{count, filter, micros, pinhole_rule, session_id};
 
 /// State of a session.
 #[must_use]
@@ -26,6 +32,22 @@ pub fn session(row: &SessionView, now: Time) -> v1::Session {
     }
 }
 
+/// A flow identifier with all of its fields, so that it can be read back.
+#[must_use]
+pub fn flow_id(flow: &FlowId) -> common::FlowSpec {
+    let label = flow.protocol().is_none().then(|| flow.label());
+    common::FlowSpec {
+        source: Some(flow.src().to_string()),
+        destination: Some(flow.dst().to_string()),
+        ip_protocol: flow.protocol().map(Into::into),
+        flow_label: label,
+        spi: flow.spi(),
+        source_port: flow.ports().map(|(port, _)| port.into()),
+        destination_port: flow.ports().map(|(_, port)| port.into()),
+        ..common::FlowSpec::default()
+    }
+}
+
 fn branch(row: &BranchView, now: Time) -> v1::Branch {
     let ends = row.until.as_micros() < u64::MAX;
     v1::Branch {
@@ -33,6 +55,145 @@ fn branch(row: &BranchView, now: Time) -> v1::Branch {
         id: row.id.into(),
         protected: row.protected,
         expires_in_us: ends.then(|| micros(row.until.since(now))),
+    }
+}
+
+/// What a path granted, or could grant; `None`: its answer does not say.
+#[must_use]
+pub fn path_grant(granted: Option<&Reserved>, rerouted: bool) -> common::PathGrant {
+    let service = |granted: &Reserved| match granted.guaranteed {
+        None => ApiService::ControlledLoad(common::ControlledLoad {}),
+        Some(rate) => ApiService::Guaranteed(common::Guaranteed {
+            rate_octets_per_s: Some(rate.rate),
+            slack_us: Some(rate.slack_us.into()),
+            ..common::Guaranteed::default()
+        }),
+    };
+    common::PathGrant {
+        traffic: granted.map(|granted| common::TokenBucket {
+            rate_octets_per_s: granted.traffic.rate,
+            burst_octets: Some(granted.traffic.burst.into()),
+            ..common::TokenBucket::default()
+        }),
+        service: granted.map(|granted| common::Service { service: Some(service(granted)) }),
+        rerouted,
+        ..common::PathGrant::default()
+    }
+}
+
+/// Why a node of the path refused, or took back what it had granted.
+#[must_use]
+pub fn failure(failure: ReserveFailure) -> common::Failure {
+    let code = QosErrorCode(failure.code);
+    let cause = match code {
+        QosErrorCode::BELOW_MINIMUM | QosErrorCode::TOO_MANY_FAILED => common::Cause::Admission,
+        QosErrorCode::POLICY
+        | QosErrorCode::AUTHENTICATION
+        | QosErrorCode::NOT_OWNER
+        | QosErrorCode::UNSECURE => common::Cause::Policy,
+        QosErrorCode::NO_ANSWER => common::Cause::NoAnswer,
+        QosErrorCode::PREEMPTED => common::Cause::Preempted,
+        QosErrorCode::NO_RESERVATION => common::Cause::Expired,
+        _ => common::Cause::Protocol,
+    };
+    common::Failure {
+        cause: cause.into(),
+        message: code.to_string(),
+        node: failure.node.map(|node| node.to_string()),
+        detail: (failure.detail > 0).then(|| format!("detail {}", failure.detail)),
+        ..common::Failure::default()
+    }
+}
+
+/// The sessions of the client for firewalls, a row for each rule; `seen` gives what the kernel counted of each rule.
+pub fn pinholes(
+    row: &PassageView,
+    now: Time,
+    seen: &mut dyn Iterator<Item = Option<(u64, u64)>>,
+) -> Vec<common::Pinhole> {
+    let role = match (row.user, row.ends_here) {
+        (Some(_), _) => common::PinholeRole::Initiator,
+        (None, true) => common::PinholeRole::Responder,
+        (None, false) => common::PinholeRole::Forwarder,
+    };
+    let state = if row.granted { common::PinholeState::Established } else { common::PinholeState::Pending };
+    let one = common::Pinhole {
+        session_id: session_id(row.session),
+        protocol: common::Protocol::Casp.into(),
+        flow: Some(filter(&row.flow.filter())),
+        role: role.into(),
+        state: state.into(),
+        peer: row.peer.map(|peer| peer.to_string()),
+        expires_in_us: micros(row.until.since(now)),
+        ..common::Pinhole::default()
+    };
+    let rule = |rule: &RuleView| common::Pinhole {
+        rule: Some(pinhole_rule(&Pinhole::allow(rule.packets), rule.active, seen.next().flatten())),
+        policy_rule: rule.policy.clone(),
+        ..one.clone()
+    };
+    let rows: Vec<_> = row.rules.iter().map(rule).collect();
+    if rows.is_empty() { vec![one] } else { rows }
+}
+
+/// An event of a passage with the identifier `id`.
+///
+/// # Errors
+/// The node refused it, and this is the last event.
+pub fn passage(id: u64, event: PassageEvent) -> Result<PinholeEvent, PassageRefusal> {
+    let started = |session_id, flow| common::PinholeStarted {
+        id: id.to_string(),
+        session_id,
+        flow: Some(flow),
+        taken_over: false,
+    };
+    Ok(match event {
+        PassageEvent::Started { session, flow } => {
+            PinholeEvent::Started(started(session_id(session), filter(&flow.filter())))
+        }
+        // Each sender has a session of its own.
+        PassageEvent::Accepting(packets) => PinholeEvent::Started(started(Vec::new(), filter(&packets))),
+        PassageEvent::Granted { lifetime, external } => PinholeEvent::Granted(common::PinholeGranted {
+            lifetime_us: u64::from(lifetime) * 1_000_000,
+            external: external.map(|(address, port)| common::Endpoint {
+                address: address.to_string(),
+                port: port.map(Into::into),
+            }),
+            bindings: Vec::new(),
+        }),
+        PassageEvent::Accepted { session, flow } => PinholeEvent::Accepted(common::PinholeAccepted {
+            session_id: session_id(session),
+            flow: Some(filter(&flow.filter())),
+        }),
+        PassageEvent::Notified(why) => PinholeEvent::Notified(passage_failure(why)),
+        PassageEvent::Failed(why) => PinholeEvent::Failed(passage_failure(why)),
+        PassageEvent::Closed => PinholeEvent::Released(common::PinholeReleased {}),
+        PassageEvent::Refused(refusal) => return Err(refusal),
+    })
+}
+
+/// Why a node of the path refused a passage, or took it back.
+fn passage_failure(failure: PassageFailure) -> common::Failure {
+    let status = NatfwStatus(failure.code);
+    let cause = match status {
+        NatfwStatus::AUTHENTICATION_REQUIRED
+        | NatfwStatus::POLICY
+        | NatfwStatus::APPLICATION_ID_REQUIRED
+        | NatfwStatus::TOKEN_REQUIRED
+        | NatfwStatus::TOKEN
+        | NatfwStatus::CREDENTIALS
+        | NatfwStatus::NOT_OWNER
+        | NatfwStatus::LOGGING => common::Cause::Policy,
+        NatfwStatus::RESOURCES => common::Cause::Admission,
+        NatfwStatus::NOT_DELIVERED => common::Cause::NoAnswer,
+        NatfwStatus::NO_STATE => common::Cause::Expired,
+        _ => common::Cause::Protocol,
+    };
+    common::Failure {
+        cause: cause.into(),
+        message: status.to_string(),
+        node: failure.node.map(|node| node.to_string()),
+        ..common::Failure::default()
     }
 }
 

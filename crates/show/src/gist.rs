@@ -1,4 +1,4 @@
-//! GIST: its tables.
+//! GIST: its tables, and that of the GIST-aware NAT gateway.
 
 use signalbox_api::gist::v1;
 use signalbox_api::v1::Endpoint;
@@ -8,8 +8,9 @@ use signalbox_node::gist::{
     AssociationState, AssociationView, DirectionView, PeerChange, PeerView, Role, RoutingState, SessionView,
     Transport, Validity,
 };
+use signalbox_node::gist_nat::{BindingView, Purpose, State};
 
-use crate::types::{count, flow, identity, interface, micros, session_id};
+use crate::types::{count, flow, identity, interface, micros, pinhole_rule, session_id};
 
 /// A session.
 #[must_use]
@@ -118,5 +119,21 @@ pub fn association(association: &AssociationView<'_>) -> v1::Association {
         hello_in_us: association.hello_in.map(micros),
         closes_in_us: association.closes_in.map(micros),
         age_us: micros(association.age),
+    }
+}
+
+/// A binding of the GIST-aware NAT gateway. `seen` are the packets and octets that the kernel counted.
+#[must_use]
+pub fn binding(binding: &BindingView, seen: Option<(u64, u64)>) -> v1::Binding {
+    v1::Binding {
+        purpose: match binding.purpose {
+            Purpose::Flow => v1::BindingPurpose::Flow,
+            Purpose::Datagrams => v1::BindingPurpose::Datagrams,
+            Purpose::Association => v1::BindingPurpose::Association,
+        }
+        .into(),
+        rule: Some(pinhole_rule(&binding.pinhole, binding.state == State::Active, seen)),
+        confirmed: binding.confirmed,
+        expires_in_us: micros(binding.time_left),
     }
 }

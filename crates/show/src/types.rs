@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use signalbox_api::v1;
 use signalbox_core::node::{Interface, Prefix};
+use signalbox_core::pinhole::{Endpoint, Pinhole, Verdict};
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Mri, ReserverId, SessionId};
@@ -75,6 +76,22 @@ pub fn filter(filter: &FlowFilter) -> v1::FlowSpec {
         (spec.destination, spec.destination_prefix_length) = (None, None);
     }
     spec
+}
+
+/// What a firewall or NAT does with packets. `seen` are the packets and octets that its kernel counted.
+#[must_use]
+pub fn pinhole_rule(rule: &Pinhole, active: bool, seen: Option<(u64, u64)>) -> v1::PinholeRule {
+    let end =
+        |end: Endpoint| v1::Endpoint { address: end.address.to_string(), port: end.port.map(Into::into) };
+    v1::PinholeRule {
+        packets: Some(filter(&rule.packets)),
+        blocks: rule.verdict == Verdict::Deny,
+        source: rule.source.map(end),
+        destination: rule.destination.map(end),
+        active,
+        packet_count: seen.map(|(packets, _)| packets),
+        octet_count: seen.map(|(_, octets)| octets),
+    }
 }
 
 /// The flow of an MRI. Its addresses are always there: messages are routed by them.

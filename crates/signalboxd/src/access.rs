@@ -106,7 +106,7 @@ fn needed(path: &str) -> Option<Role> {
         Role::View
     } else if is(&["Reserve", "Query", "Ping", "Session", "Open"]) {
         Role::Request
-    } else if is(&["Application"]) {
+    } else if is(&["Application", "Client"]) {
         Role::Application
     } else {
         Role::Administer
@@ -146,6 +146,7 @@ mod tests {
     const LIST: &str = "/signalbox.v1.Reservations/ListReservations";
     const DELETE: &str = "/signalbox.v1.Reservations/DeleteReservation";
     const APPLICATION: &str = "/signalbox.gist.v1.Gist/Application";
+    const CLIENT: &str = "/signalbox.casp.v1.Casp/Client";
     const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
     fn table(entries: &[(Option<u32>, Option<u32>, Role)]) -> Table {
@@ -160,7 +161,7 @@ mod tests {
 
     fn may(table: &Table, user: u32, group: u32) -> Vec<&'static str> {
         let allowed = |path: &&str| table.check(path, Some(Caller { user, group })).is_ok();
-        [HEALTH, LIST, RESERVE, APPLICATION, DELETE].into_iter().filter(allowed).collect()
+        [HEALTH, LIST, RESERVE, APPLICATION, CLIENT, DELETE].into_iter().filter(allowed).collect()
     }
 
     #[test]
@@ -168,21 +169,21 @@ mod tests {
         for (role, allowed) in [
             (Role::View, &[HEALTH, LIST][..]),
             (Role::Request, &[HEALTH, LIST, RESERVE]),
-            (Role::Application, &[HEALTH, LIST, APPLICATION]),
-            (Role::Administer, &[HEALTH, LIST, RESERVE, APPLICATION, DELETE]),
+            (Role::Application, &[HEALTH, LIST, APPLICATION, CLIENT]),
+            (Role::Administer, &[HEALTH, LIST, RESERVE, APPLICATION, CLIENT, DELETE]),
         ] {
             let table = table(&[(Some(4711), None, role), (None, Some(4712), role)]);
             assert_eq!(may(&table, 4711, 1), allowed, "{role}");
             assert_eq!(may(&table, 1, 4712), allowed, "{role}");
             assert_eq!(may(&table, 1, 1), [HEALTH], "{role}: another user");
-            assert_eq!(may(&table, 0, 0).len(), 5, "root");
+            assert_eq!(may(&table, 0, 0).len(), 6, "root");
         }
     }
 
     #[test]
     fn roles_of_several_tables_add_up() {
         let table = table(&[(Some(4711), None, Role::Request), (None, Some(4712), Role::Application)]);
-        assert_eq!(may(&table, 4711, 4712), [HEALTH, LIST, RESERVE, APPLICATION]);
+        assert_eq!(may(&table, 4711, 4712), [HEALTH, LIST, RESERVE, APPLICATION, CLIENT]);
     }
 
     #[test]

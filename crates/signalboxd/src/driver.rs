@@ -1,5 +1,6 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
+mod counted;
 mod engine;
 mod kernel;
 mod mending;
@@ -10,24 +11,26 @@ mod watchers;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use signalbox_core::metrics::{Family, Subsystem};
+use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine};
-use signalbox_core::{Counter, Time};
 use signalbox_linux::clock::Clock;
-use signalbox_linux::pinhole::{PinholeCounters, Pinholes};
-use signalbox_linux::stream::{StreamBuffer, StreamCounters, StreamEvent};
-use signalbox_linux::traffic::{Enforcer, Kept, TrafficCounters};
+use signalbox_linux::pinhole::Pinholes;
+use signalbox_linux::stream::{StreamBuffer, StreamEvent};
+use signalbox_linux::traffic::{Enforcer, Kept};
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
-use signalbox_node::{Command, Node, natfw};
+use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::api::{Names, held};
 use crate::clients::Clients;
 use crate::metrics::Measurements;
 use crate::notify::Notifier;
+use crate::protocols::OPENERS;
 use crate::record::Recorder;
 use crate::report::Reporter;
 use crate::requests::LoopRequest;
+use counted::Counted;
+pub(crate) use counted::DaemonCounters;
 use engine::Engine;
 pub(crate) use kernel::Enforced;
 use mending::Mending;
@@ -42,41 +45,6 @@ const BATCHES: usize = 4;
 const REQUESTS: usize = 4;
 /// Times that failed sends are reported to the node in one turn: what it sends then may fail as well.
 const FLUSHES: usize = 4;
-/// Requests over the control socket.
-const API_REQUESTS: Family =
-    Family::counter("api_requests", &["kind"], "Requests over the control socket, by kind.");
-
-signalbox_core::counters! {
-    /// What the daemon counts.
-    pub(crate) struct DaemonCounters {
-        /// Requests for information over the control socket.
-        questions: u64 => API_REQUESTS { kind: "query" },
-        /// Pings started over the control socket.
-        pings_started: u64 => API_REQUESTS { kind: "ping" },
-        /// Reservations, and queries of paths, started over the control socket.
-        reservations_started: u64 => API_REQUESTS { kind: "reservation" },
-        /// Passages through firewalls and NATs started over the control socket.
-        passages_started: u64 => API_REQUESTS { kind: "passage" },
-        /// Pings and reservations ended because their client did not read the events.
-        clients_too_slow: u64,
-        /// Times that an application of another process read so slowly that the node stopped sending to it for a time.
-        applications_lagged: u64,
-        /// Indications lost because an application of another process did not read them.
-        indications_lost: u64,
-        /// Times that receiving failed.
-        receive_failed: u64,
-        /// Times that the kernel failed to report which streams are ready.
-        streams_failed: u64,
-        /// Times that interfaces or addresses changed.
-        interface_changes: u64,
-        /// Times that routes changed.
-        route_changes: u64,
-        /// Times that rules or routes of the interception were installed again, because another program had removed them.
-        interception_restored: u64,
-        /// Turns of the event loop that took longer than 100 ms.
-        long_turns: u64,
-    }
-}
 
 /// The node with its sockets, its clock and its clients.
 pub(crate) struct Driver {
@@ -261,27 +229,31 @@ impl Driver {
                     let _ = answer.send(there);
                 }
                 Ok(LoopRequest::DeletePinhole(session, answer)) => {
-                    let natfw = self.engine.node.natfw();
-                    let there = natfw.is_some_and(|natfw| natfw.has_session(session));
-                    if there {
-                        // No client has this identifier.
-                        let command = natfw::Command::Delete(session);
-                        self.command(Command::Natfw { id: 0, command });
+                    let node = &self.engine.node;
+                    let command = OPENERS.iter().find_map(|one| one.delete(node, session));
+                    let there = command.is_some();
+                    if let Some(command) = command {
+                        self.command(command);
                     }
                     // A client that is gone needs no answer.
                     let _ = answer.send(there);
                 }
-                Ok(LoopRequest::SetResources(config, answer)) => {
+                Ok(LoopRequest::Reload { config, links, answer }) => {
                     let ended = |node: &Node| {
                         let counters = node.resources().counters();
                         counters.rules_lost + counters.interface_lost
                     };
                     let before = ended(&self.engine.node);
-                    self.command(Command::SetResources(config));
+                    if let Some(enforcer) = &mut self.engine.enforcer {
+                        enforcer.set_rates(&links);
+                    }
+                    self.command(Command::Reload(config));
+                    // Limits of rates follow the speeds of links, and these follow the new capacities.
+                    let speeds = self.engine.io.link_speeds();
+                    self.command(Command::LinkSpeeds(speeds));
                     // A client that is gone needs no answer.
                     let _ = answer.send(ended(&self.engine.node) - before);
                 }
-                Ok(LoopRequest::SetTls(tls)) => self.command(Command::SetTls(tls)),
                 Ok(LoopRequest::Watch(out)) => self.watchers.add(&mut self.engine.node, out),
                 Ok(LoopRequest::Close(id)) => {
                     if let Some(command) = self.clients.remove(id) {
@@ -531,50 +503,14 @@ fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
     }
 }
 
-/// What the daemon and its sockets count.
-struct Counted<'a> {
-    daemon: DaemonCounters,
-    /// Of each entry.
-    io: Vec<Counter>,
-    streams: &'a StreamCounters,
-    /// `None` on a node that reserves nothing.
-    traffic: Option<&'a TrafficCounters>,
-    /// `None` on a node that opens nothing.
-    pinholes: Option<&'a PinholeCounters>,
-}
-
-impl<'a> Counted<'a> {
-    fn new(
-        daemon: DaemonCounters,
-        io: &'a Io,
-        enforcer: Option<&'a Enforcer>,
-        pinholes: Option<&'a Pinholes>,
-    ) -> Self {
-        Self {
-            daemon,
-            io: io.counters().collect(),
-            streams: io.stream_counters(),
-            traffic: enforcer.map(Enforcer::counters),
-            pinholes: pinholes.map(Pinholes::counters),
-        }
-    }
-
-    /// All of these counters, and those of the node.
-    fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
-        let of = |name| Counter::of(Subsystem::shared(name));
-        let daemon = self.daemon.iter().map(of("daemon"));
-        let streams = self.streams.iter().map(of("streams"));
-        let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(of("enforcement"));
-        let pinholes = self.pinholes.into_iter().flat_map(|pinholes| pinholes.iter()).map(of("pinholes"));
-        daemon.chain(self.io).chain(streams).chain(traffic).chain(pinholes).chain(node.counters())
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use signalbox_core::IfIndex;
     use signalbox_core::node::Interface;
+    use signalbox_core::{Counter, IfIndex};
+    use signalbox_linux::pinhole::PinholeCounters;
+    use signalbox_linux::stream::StreamCounters;
+    use signalbox_linux::traffic::TrafficCounters;
     use signalbox_linux::{IpCounters, UdpCounters};
 
     /// A node with all protocols, and with an interface of 8 Mbit/s of which half can be reserved.
@@ -585,7 +521,12 @@ pub(crate) mod tests {
         config.rsvp = Some(Default::default());
         config.boomerang = Some(Default::default());
         config.natfw = Some(Default::default());
-        config.casp = Some(Default::default());
+        config.gist_nat = Some(Default::default());
+        config.casp = Some(signalbox_node::casp::Config {
+            qos: Some(Default::default()),
+            natfw: Some(Default::default()),
+            ..Default::default()
+        });
         let link = "version = 1\n[interfaces.eth7]\ncapacity = \"8mbit\"\nreservable = \"50%\"\n";
         let loaded = signalbox_config::parse(std::path::Path::new("node.toml"), link);
         config.resources = loaded.config.unwrap().settings(0, false).resources;

@@ -39,13 +39,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use signalbox_config::{Config, Finding};
+use signalbox_config::{Config, Finding, Loaded};
 use signalbox_core::IfIndex;
 use signalbox_linux::clock::{self, Clock};
 use signalbox_linux::confine::{self, Confinement, FileAccess};
+use signalbox_linux::helper::Helper;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
-use signalbox_linux::{Io, OpenError, accounts, capability, kernel_speaks_sctp, process};
+use signalbox_linux::{Io, IoConfig, OpenError, accounts, capability, kernel_speaks_sctp, process};
 use signalbox_node::Node;
 
 use api::{Current, Names};
@@ -70,6 +71,9 @@ struct Arguments {
     /// Only read the configuration, and print OK or all mistakes and warnings.
     #[arg(long)]
     check: bool,
+    /// Hold the privileges for a daemon that has none, at the socket privileges.helper, and do nothing else.
+    #[arg(long, conflicts_with = "check")]
+    helper: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -77,9 +81,10 @@ Examples:
   signalboxd --config /etc/signalbox/signalboxd.toml
   signalboxd --config r1.toml --check
   ip netns exec r1 signalboxd --config r1.toml
+  signalboxd --config r1.toml --helper
 
 It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, gives up at its start what it does not need later
-([privileges]), logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its configuration again on SIGHUP.
+([privileges]), or gets what needs them from its helper, logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its configuration again on SIGHUP.
 
 Exit status: 0 stopped or the configuration is fine, 1 it could not run, 2 wrong arguments or configuration.";
 
@@ -101,21 +106,25 @@ fn main() -> ExitCode {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    match run(&config, arguments.config, log) {
+    let result = if arguments.helper { help(&config) } else { run(&config, arguments.config, log) };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format_args!("{error:#}"), 1),
     }
 }
 
-/// Reads the configuration, and gives its warnings with it. An error is the text of all mistakes.
-fn load(path: &Path) -> Result<(Config, Vec<Finding>), String> {
-    let interfaces = signalbox_linux::interface_names();
-    let loaded = match interfaces {
+/// Reads the configuration for the interfaces of this machine.
+fn read(path: &Path) -> io::Result<Loaded> {
+    match signalbox_linux::interface_names() {
         Ok(names) => signalbox_config::load_here(path, &names),
         // Without netlink the start fails later, with a better reason.
         Err(_) => signalbox_config::load(path),
-    };
-    let loaded = loaded.map_err(|error| {
+    }
+}
+
+/// Reads the configuration, and gives its warnings with it. An error is the text of all mistakes.
+fn load(path: &Path) -> Result<(Config, Vec<Finding>), String> {
+    let loaded = read(path).map_err(|error| {
         let path = path.display();
         format!("{path}: cannot read the configuration: {error}; give an existing file with --config")
     })?;
@@ -189,6 +198,21 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let closed = driver.close();
     tracing::info!("stopped");
     result.and(closed)
+}
+
+/// Holds the privileges for a daemon that has none, until a signal ends it.
+fn help(config: &Config) -> Result<()> {
+    let path = config.helper().context(
+        "the configuration has no privileges.helper: set it to the path of a Unix socket, or leave --helper out",
+    )?;
+    let io = config.io(config.settings(0, kernel_speaks_sctp()).entries());
+    let helper = Helper::open(path, &config.user()?, IoConfig { helper: None, ..io })?;
+    confine(&config.helper_confinement(path))?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %path.display(), "the helper is ready");
+    Notifier::open().send("READY=1");
+    helper.run().context("cannot wait for the daemon")?;
+    tracing::info!("stopped");
+    Ok(())
 }
 
 /// Opens the file for the next daemon, and reads that of the daemon before this one. Without it the daemon works as well.

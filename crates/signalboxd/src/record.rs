@@ -82,7 +82,7 @@ mod tests {
     };
     use signalbox_node::transport::{SctpConfig, Versions};
     use signalbox_node::{
-        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, casp, gist, natfw, ping, rsvp,
+        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, casp, gist, gist_nat, natfw, ping, rsvp,
     };
     use signalbox_record::Reader;
 
@@ -140,6 +140,7 @@ mod tests {
             rsvp: Some(unusual_rsvp()),
             boomerang: Some(unusual_boomerang()),
             natfw: Some(unusual_natfw(prefix.addr)),
+            gist_nat: Some(unusual_gist_nat()),
             casp: Some(unusual_casp(prefix)),
             resources: Default::default(),
             wall_clock_us: 1_790_000_000_000_001,
@@ -249,7 +250,18 @@ mod tests {
             router_alert_v6: Some(65_504),
             tos: 0x20,
             prove: true,
+            primes: 3,
             same_source: true,
+            aggregates: boomerang::Aggregation {
+                propose: true,
+                members: 4,
+                ipv4_prefix: 23,
+                ipv6_prefix: 63,
+                adopt: true,
+                max: 13,
+                from: [("eth7".to_owned(), true)].into(),
+                from_elsewhere: true,
+            },
             integrity: boomerang::Integrity {
                 sign: true,
                 require: true,
@@ -277,6 +289,8 @@ mod tests {
             max_connections: 72,
             max_searches: 73,
             max_waiting: 74,
+            max_incomplete: 74_000,
+            max_unsent_total: 75_000,
             max_held: 75,
             max_message: 76_000,
             max_unsent: 77_000,
@@ -309,7 +323,33 @@ mod tests {
             private_flows: true,
             private_errors: true,
         };
-        casp::Config { engine, channels: ChannelConfig::default(), sctp: true }
+        let qos = casp::QosConfig {
+            max_sessions: 91,
+            refuse_unsecure: true,
+            merge_unauthenticated: true,
+            proxy: true,
+            lifetime: 92,
+            wall_clock_us: 0,
+        };
+        let natfw = casp::NatfwConfig {
+            max_sessions: 93,
+            firewall: true,
+            inside: vec!["eth7".to_owned()],
+            require_application_id: true,
+            require_authentication: true,
+            require_token: true,
+            border: true,
+            domain: "inside.example".to_owned(),
+            lifetime: 94,
+            wall_clock_us: 0,
+        };
+        casp::Config {
+            engine,
+            channels: ChannelConfig::default(),
+            sctp: true,
+            qos: Some(qos),
+            natfw: Some(natfw),
+        }
     }
 
     fn unusual_natfw(inside: IpAddr) -> natfw::Config {
@@ -338,6 +378,32 @@ mod tests {
             reliable: false,
             max_sessions: 56,
             max_watched: 57,
+        }
+    }
+
+    fn unusual_gist_nat() -> gist_nat::Config {
+        let address = Ipv4Addr::new(192, 0, 2, 8);
+        gist_nat::Config {
+            inside: vec!["eth7".to_owned()],
+            outside: vec!["eth8".to_owned()],
+            external: Some(address),
+            first_port: 2003,
+            last_port: 2004,
+            forwards: vec![gist_nat::Forward {
+                protocol: 17,
+                first_port: 2005,
+                last_port: 2006,
+                address,
+                port: 2007,
+            }],
+            hosted: vec![NslpId(32_707)],
+            own_ports: vec![2008],
+            silent: true,
+            reserve: Duration::from_secs(58),
+            max_lifetime: Duration::from_secs(159),
+            max_bindings: 60,
+            queries_of_source: 61,
+            errors: 62,
         }
     }
 
@@ -458,6 +524,8 @@ mod tests {
             "/rsvp/neighbours/interface/integrity",
             "/rsvp/keys/0",
             "/boomerang",
+            "/gist_nat",
+            "/gist_nat/forwards/0",
             "/casp",
             "/casp/engine",
         ] {

@@ -11,7 +11,7 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 47] = [
+pub(crate) const TROUBLE: [(&str, &str); 62] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -53,6 +53,21 @@ pub(crate) const TROUBLE: [(&str, &str); 47] = [
     ("rsvp", "wrong_interface"),
     ("rsvp_neighbors", "distant"),
     ("rsvp_neighbors", "wrong_source"),
+    ("gist_nat", "malformed"),
+    ("gist_nat", "untranslatable"),
+    ("gist_nat", "untranslated"),
+    ("gist_nat", "too_deep"),
+    ("gist_nat", "too_large"),
+    ("gist_nat", "no_address"),
+    ("gist_nat", "foreign_forged"),
+    ("gist_nat", "foreign_link"),
+    ("gist_nat", "foreign_cookie"),
+    ("gist_nat", "queries_limited"),
+    ("gist_nat", "refused"),
+    ("gist_nat", "conflicts"),
+    ("gist_nat", "bindings_full"),
+    ("gist_nat", "bindings_of_host"),
+    ("gist_nat", "ports_full"),
     ("casp", "malformed"),
     ("casp", "bad_cookies"),
     ("casp", "loops"),

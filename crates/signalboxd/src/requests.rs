@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use signalbox_core::SessionId;
-use signalbox_node::resources::{self, GrantId};
-use signalbox_node::{Command, Tls};
+use signalbox_linux::traffic::LinkConfig;
+use signalbox_node::resources::GrantId;
+use signalbox_node::{Command, Config};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -39,12 +40,18 @@ pub(crate) enum LoopRequest {
     Command(Command, Option<oneshot::Sender<bool>>),
     /// Ends a reservation, also one of another client or node. The answer is whether there was one.
     DeleteReservation(GrantId, oneshot::Sender<bool>),
-    /// Ends a session of the NATFW application, also one of another client or host. The answer is whether there was one.
+    /// Ends a session of a protocol that opens firewalls, also one of another client or host. The answer is whether there was
+    /// one.
     DeletePinhole(SessionId, oneshot::Sender<bool>),
-    /// Gives admission control other settings. The answer is the number of reservations that ended by it.
-    SetResources(Box<resources::Config>, oneshot::Sender<u64>),
-    /// Gives TLS other keys, certificates and revocation lists.
-    SetTls(Box<Tls>),
+    /// Gives admission control, the protocols and the kernel other settings.
+    Reload {
+        /// Those of the node, by [`Config::changed_from`].
+        config: Box<Config>,
+        /// The links where the kernel enforces reservations.
+        links: Vec<LinkConfig>,
+        /// The answer is the number of reservations that ended.
+        answer: oneshot::Sender<u64>,
+    },
     /// Somebody watches what changes from now on.
     Watch(mpsc::Sender<Watched>),
     /// A client is gone; what it began ends.
@@ -152,7 +159,7 @@ impl LoopHandle {
         answered.await.map_err(|_| stopping())
     }
 
-    /// Ends a session of the NATFW application, also one of another client or host. Returns whether there was one.
+    /// Ends a session of a protocol that opens firewalls, also one of another client or host. Returns whether there was one.
     ///
     /// # Errors
     /// The event loop has ended.
@@ -162,22 +169,14 @@ impl LoopHandle {
         answered.await.map_err(|_| stopping())
     }
 
-    /// Gives admission control other settings. Returns the number of reservations that ended by it.
+    /// Gives admission control, the protocols and the kernel other settings. Returns the number of reservations that ended.
     ///
     /// # Errors
     /// The event loop has ended.
-    pub(crate) async fn set_resources(&self, config: resources::Config) -> Result<u64, Status> {
+    pub(crate) async fn reload(&self, config: Config, links: Vec<LinkConfig>) -> Result<u64, Status> {
         let (answer, answered) = oneshot::channel();
-        self.send(LoopRequest::SetResources(Box::new(config), answer)).await?;
+        self.send(LoopRequest::Reload { config: Box::new(config), links, answer }).await?;
         answered.await.map_err(|_| stopping())
-    }
-
-    /// Gives TLS other keys, certificates and revocation lists.
-    ///
-    /// # Errors
-    /// The event loop has ended.
-    pub(crate) async fn set_tls(&self, tls: Tls) -> Result<(), Status> {
-        self.send(LoopRequest::SetTls(Box::new(tls))).await
     }
 
     /// Passes a command of a client on, without waiting for the node to handle it.

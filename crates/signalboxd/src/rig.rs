@@ -23,7 +23,7 @@ use crate::view::View;
 use crate::view::tests::NoKernel;
 
 /// A configuration with all protocols.
-pub(crate) const ALL: &str = "version = 1\n[node]\nname = \"r7\"\nprotocols = [\"gist\", \"ping\", \"qos\", \"rsvp\", \"boomerang\", \"casp\"]\n";
+pub(crate) const ALL: &str = "version = 1\n[node]\nname = \"r7\"\nprotocols = [\"gist\", \"ping\", \"qos\", \"rsvp\", \"boomerang\", \"casp\"]\n[casp]\nclients = [\"qos\"]\n";
 
 /// The reason of an error, as programs read it.
 pub(crate) fn reason(status: &Status) -> String {

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
 
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::{IfIndex, Random, Time};
 
 use crate::config::{Family, Impairment, LinkConfig, LinkId, NextHop, NodeId};
@@ -308,6 +308,25 @@ impl Network {
         let position = self.paths[owner.at()].as_ref().map_or(NO_PATH, |p| p[node.at()]);
         let port = self.hosts[node.at()].ports.get(position as usize).ok_or(NoRoute::Unreachable)?;
         Ok(Way::Out { link: port.link, end: port.end })
+    }
+
+    /// The answer to a node's question.
+    pub(crate) fn lookup(&mut self, node: NodeId, query: &RouteQuery) -> Result<Route, NoRoute> {
+        let ports = &self.hosts[node.at()].ports;
+        let hidden = query.without.and_then(|without| {
+            ports.iter().find(|port| self.ifindex(port.link, port.end) == without).map(|port| port.link)
+        });
+        let Some(link) = hidden.filter(|link| self.is_up(*link)) else { return self.route(node, query.dst) };
+        // As if the link were down.
+        let owner = self.owners.get(&query.dst).copied();
+        let paths = owner.and_then(|owner| self.paths[owner.at()].take());
+        self.link_mut(link).up = false;
+        let answer = self.route(node, query.dst);
+        self.link_mut(link).up = true;
+        if let Some(owner) = owner {
+            self.paths[owner.at()] = paths;
+        }
+        answer
     }
 
     /// [`Network::way`] in the form of the kernel's answer.

@@ -95,8 +95,13 @@ impl Packet {
     /// The packet in the form in which a node receives it by `ifindex`.
     #[must_use]
     pub fn received(&self, ifindex: IfIndex) -> Received<'_> {
+        self.received_by(self.entry(), ifindex)
+    }
+
+    /// The same for a packet that a node intercepts for another port of entry than its own.
+    pub(crate) fn received_by(&self, entry: Entry, ifindex: IfIndex) -> Received<'_> {
         Received {
-            entry: self.entry(),
+            entry,
             src: self.src,
             dst: self.dst,
             ifindex,

@@ -61,6 +61,9 @@ pub struct Flow {
     /// What is held here.
     #[prost(message, optional, tag = "7")]
     pub held: ::core::option::Option<super::super::v1::Reservation>,
+    /// The aggregate that this node proposes for the flow, or that it adopted.
+    #[prost(message, optional, tag = "8")]
+    pub aggregate: ::core::option::Option<Aggregate>,
 }
 impl ::prost::Name for Flow {
     const NAME: &'static str = "Flow";
@@ -70,6 +73,28 @@ impl ::prost::Name for Flow {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.boomerang.v1.Flow".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Aggregate {
+    /// Address of the node that proposes it.
+    #[prost(string, tag = "1")]
+    pub proposer: ::prost::alloc::string::String,
+    /// Its number there.
+    #[prost(uint32, tag = "2")]
+    pub number: u32,
+    /// This node adopted it: the row is the one reservation for its flows. Otherwise the row is one of its flows.
+    #[prost(bool, tag = "3")]
+    pub adopted: bool,
+}
+impl ::prost::Name for Aggregate {
+    const NAME: &'static str = "Aggregate";
+    const PACKAGE: &'static str = "signalbox.boomerang.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.boomerang.v1.Aggregate".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.boomerang.v1.Aggregate".into()
     }
 }
 /// The messages that reserve for a flow.

@@ -914,6 +914,71 @@ impl ::prost::Name for Association {
         "/signalbox.gist.v1.Association".into()
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListBindingsRequest {
+    /// Only bindings of packets from or to this address, before or after their translation.
+    #[prost(string, optional, tag = "1")]
+    pub address: ::core::option::Option<::prost::alloc::string::String>,
+    /// Largest number of rows in the answer; absent: all rows.
+    #[prost(uint32, optional, tag = "2")]
+    pub limit: ::core::option::Option<u32>,
+    /// Where to go on: `next_page_token` of the last response.
+    #[prost(bytes = "vec", tag = "3")]
+    pub page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListBindingsRequest {
+    const NAME: &'static str = "ListBindingsRequest";
+    const PACKAGE: &'static str = "signalbox.gist.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.gist.v1.ListBindingsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.gist.v1.ListBindingsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListBindingsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub bindings: ::prost::alloc::vec::Vec<Binding>,
+    /// Goes on after these rows. Empty: these are the last.
+    #[prost(bytes = "vec", tag = "2")]
+    pub next_page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListBindingsResponse {
+    const NAME: &'static str = "ListBindingsResponse";
+    const PACKAGE: &'static str = "signalbox.gist.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.gist.v1.ListBindingsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.gist.v1.ListBindingsResponse".into()
+    }
+}
+/// A binding of the GIST-aware NAT gateway: packets that the kernel translates.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Binding {
+    #[prost(enumeration = "BindingPurpose", tag = "1")]
+    pub purpose: i32,
+    /// The packets, and what the kernel does with them.
+    #[prost(message, optional, tag = "2")]
+    pub rule: ::core::option::Option<super::super::v1::PinholeRule>,
+    /// A Response has confirmed it.
+    #[prost(bool, tag = "3")]
+    pub confirmed: bool,
+    /// Time until it ends without a refresh.
+    #[prost(uint64, tag = "4")]
+    pub expires_in_us: u64,
+}
+impl ::prost::Name for Binding {
+    const NAME: &'static str = "Binding";
+    const PACKAGE: &'static str = "signalbox.gist.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.gist.v1.Binding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.gist.v1.Binding".into()
+    }
+}
 /// The node's part in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -1009,6 +1074,42 @@ impl Validity {
             "VALIDITY_BAD" => Some(Self::Bad),
             "VALIDITY_TENTATIVE" => Some(Self::Tentative),
             "VALIDITY_GOOD" => Some(Self::Good),
+            _ => None,
+        }
+    }
+}
+/// What a binding is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum BindingPurpose {
+    Unspecified = 0,
+    /// The packets of a flow.
+    Flow = 1,
+    /// GIST messages in datagrams.
+    Datagrams = 2,
+    /// A messaging association.
+    Association = 3,
+}
+impl BindingPurpose {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "BINDING_PURPOSE_UNSPECIFIED",
+            Self::Flow => "BINDING_PURPOSE_FLOW",
+            Self::Datagrams => "BINDING_PURPOSE_DATAGRAMS",
+            Self::Association => "BINDING_PURPOSE_ASSOCIATION",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "BINDING_PURPOSE_UNSPECIFIED" => Some(Self::Unspecified),
+            "BINDING_PURPOSE_FLOW" => Some(Self::Flow),
+            "BINDING_PURPOSE_DATAGRAMS" => Some(Self::Datagrams),
+            "BINDING_PURPOSE_ASSOCIATION" => Some(Self::Association),
             _ => None,
         }
     }
@@ -1271,6 +1372,31 @@ pub mod gist_client {
                 .insert(GrpcMethod::new("signalbox.gist.v1.Gist", "ListAssociations"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// The bindings of the GIST-aware NAT gateway (RFC 5971 section 7.2).
+        pub async fn list_bindings(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListBindingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListBindingsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.gist.v1.Gist/ListBindings",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.gist.v1.Gist", "ListBindings"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1346,6 +1472,20 @@ pub mod gist_server {
             request: tonic::Request<super::ListAssociationsRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ListAssociationsStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ListBindings method.
+        type ListBindingsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ListBindingsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The bindings of the GIST-aware NAT gateway (RFC 5971 section 7.2).
+        async fn list_bindings(
+            &self,
+            request: tonic::Request<super::ListBindingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListBindingsStream>,
             tonic::Status,
         >;
     }
@@ -1597,6 +1737,52 @@ pub mod gist_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListAssociationsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.gist.v1.Gist/ListBindings" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListBindingsSvc<T: Gist>(pub Arc<T>);
+                    impl<
+                        T: Gist,
+                    > tonic::server::ServerStreamingService<super::ListBindingsRequest>
+                    for ListBindingsSvc<T> {
+                        type Response = super::ListBindingsResponse;
+                        type ResponseStream = T::ListBindingsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListBindingsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Gist>::list_bindings(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListBindingsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -266,6 +266,10 @@ pub struct Sender {
     pub ip_ttl: ::core::option::Option<u32>,
     #[prost(message, optional, tag = "5")]
     pub policy: ::core::option::Option<PolicyData>,
+    /// Path messages desire local protection: a second reservation is held ready along the backup route of the data, where
+    /// the nodes have one.
+    #[prost(bool, tag = "6")]
+    pub protect: bool,
 }
 impl ::prost::Name for Sender {
     const NAME: &'static str = "Sender";

@@ -341,6 +341,8 @@ pub enum Protocol {
     Natfw = 6,
     /// CASP (draft-schulzrinne-nsis-casp-01).
     Casp = 7,
+    /// The GIST-aware NAT gateway (RFC 5971 section 7.2).
+    GistNat = 8,
 }
 impl Protocol {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -357,6 +359,7 @@ impl Protocol {
             Self::Boomerang => "PROTOCOL_BOOMERANG",
             Self::Natfw => "PROTOCOL_NATFW",
             Self::Casp => "PROTOCOL_CASP",
+            Self::GistNat => "PROTOCOL_GIST_NAT",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -370,6 +373,7 @@ impl Protocol {
             "PROTOCOL_BOOMERANG" => Some(Self::Boomerang),
             "PROTOCOL_NATFW" => Some(Self::Natfw),
             "PROTOCOL_CASP" => Some(Self::Casp),
+            "PROTOCOL_GIST_NAT" => Some(Self::GistNat),
             _ => None,
         }
     }
@@ -529,6 +533,10 @@ pub struct ReserveOpen {
     /// TTL of the data packets, 1 to 255, with rsvp: Path messages have the same. Absent: 63.
     #[prost(uint32, optional, tag = "12")]
     pub ip_ttl: ::core::option::Option<u32>,
+    /// A second reservation is held ready along the backup route of the data, with rsvp, where the nodes have one: a change
+    /// to that route then costs nothing.
+    #[prost(bool, tag = "13")]
+    pub protect: bool,
 }
 impl ::prost::Name for ReserveOpen {
     const NAME: &'static str = "ReserveOpen";
@@ -1596,6 +1604,946 @@ pub mod reservations_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "signalbox.v1.Reservations";
     impl<T> tonic::server::NamedService for ReservationsServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenPinholeRequest {
+    #[prost(oneof = "open_pinhole_request::Request", tags = "1, 2")]
+    pub request: ::core::option::Option<open_pinhole_request::Request>,
+}
+/// Nested message and enum types in `OpenPinholeRequest`.
+pub mod open_pinhole_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Request {
+        #[prost(message, tag = "1")]
+        Open(super::PinholeOpen),
+        #[prost(message, tag = "2")]
+        Release(super::PinholeRelease),
+    }
+}
+impl ::prost::Name for OpenPinholeRequest {
+    const NAME: &'static str = "OpenPinholeRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.OpenPinholeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.OpenPinholeRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeOpen {
+    /// natfw or casp. Not specified: natfw. With casp, `open` and `expose` only, and of the fields below those that say so.
+    #[prost(enumeration = "Protocol", tag = "1")]
+    pub protocol: i32,
+    /// Not specified: open.
+    #[prost(enumeration = "PinholeAction", tag = "2")]
+    pub action: i32,
+    /// The packets. With `open`, from this host; `destination` is needed. With `expose` and `block`, towards this host:
+    /// `ip_protocol` and `destination_port` are needed; the source is that of the senders, absent: all; `destination` is the
+    /// address of this host, absent: the one towards `towards`.
+    #[prost(message, optional, tag = "3")]
+    pub flow: ::core::option::Option<FlowSpec>,
+    /// With `expose` and `block`, an address outside, in whose direction the edge lies. Absent: the source of `flow`.
+    #[prost(string, optional, tag = "4")]
+    pub towards: ::core::option::Option<::prost::alloc::string::String>,
+    /// Lifetime without a refresh. The daemon refreshes as long as the call lasts. Absent: that of the configuration. With casp
+    /// in whole seconds.
+    #[prost(uint64, optional, tag = "5")]
+    pub lifetime_us: ::core::option::Option<u64>,
+    /// Also for packets to the destination port + 1, such as RTCP.
+    #[prost(bool, tag = "6")]
+    pub second_port: bool,
+    /// With a protocol of ICMP: types of messages; empty: all.
+    #[prost(uint32, repeated, tag = "7")]
+    pub icmp_types: ::prost::alloc::vec::Vec<u32>,
+    /// The other end does not run the protocol: the edge of its network, or the last node that does, answers for it.
+    #[prost(bool, tag = "8")]
+    pub proxy: bool,
+    /// With `proxy`, the edge also sends the request on.
+    #[prost(bool, tag = "9")]
+    pub extend: bool,
+    /// With `expose` and `block`: the message follows the reverse path of the packets. For hosts behind firewalls only.
+    #[prost(bool, tag = "10")]
+    pub path_coupled: bool,
+    /// With `expose`: report the addresses of all NATs.
+    #[prost(bool, tag = "11")]
+    pub bindings: bool,
+    /// 16 random octets. If a call breaks, a call with the same request and octets within 10 s takes the passage over: it stands
+    /// in the meantime. Absent: the passage ends with its call.
+    #[prost(bytes = "vec", optional, tag = "12")]
+    pub request_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// The attribute list of a SESSION_AUTH object (RFC 5981), by which nodes on the path authorize the request.
+    #[prost(bytes = "vec", optional, tag = "13")]
+    pub session_auth: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// With casp and `open`: the other end opens the firewalls, if one of its users has `expose` for the packets.
+    #[prost(bool, tag = "14")]
+    pub receiver_initiated: bool,
+}
+impl ::prost::Name for PinholeOpen {
+    const NAME: &'static str = "PinholeOpen";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeOpen".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeOpen".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeRelease {}
+impl ::prost::Name for PinholeRelease {
+    const NAME: &'static str = "PinholeRelease";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeRelease".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeRelease".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenPinholeResponse {
+    #[prost(uint64, tag = "1")]
+    pub time_unix_us: u64,
+    #[prost(oneof = "open_pinhole_response::Event", tags = "2, 3, 4, 5, 6, 7")]
+    pub event: ::core::option::Option<open_pinhole_response::Event>,
+}
+/// Nested message and enum types in `OpenPinholeResponse`.
+pub mod open_pinhole_response {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// Signaling began.
+        #[prost(message, tag = "2")]
+        Started(super::PinholeStarted),
+        /// The whole path granted it, at first, or after a refresh with another result.
+        #[prost(message, tag = "3")]
+        Granted(super::PinholeGranted),
+        /// A node reported an event. The request is repeated; `granted` or `failed` may follow.
+        #[prost(message, tag = "4")]
+        Notified(super::Failure),
+        /// It was not granted, or it stood and a node does not hold it any more. Last event.
+        #[prost(message, tag = "5")]
+        Failed(super::Failure),
+        /// It is closed. Last event.
+        #[prost(message, tag = "6")]
+        Released(super::PinholeReleased),
+        /// With casp and `expose`: a sender asked for packets, and this host opened the firewalls of the path for them.
+        #[prost(message, tag = "7")]
+        Accepted(super::PinholeAccepted),
+    }
+}
+impl ::prost::Name for OpenPinholeResponse {
+    const NAME: &'static str = "OpenPinholeResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.OpenPinholeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.OpenPinholeResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeStarted {
+    /// Identifier of the request at this node.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// Session identifier, 16 octets. Empty with casp and `expose`: each sender has a session of its own.
+    #[prost(bytes = "vec", tag = "2")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "3")]
+    pub flow: ::core::option::Option<FlowSpec>,
+    /// An earlier call with the same `request_id` was taken over.
+    #[prost(bool, tag = "4")]
+    pub taken_over: bool,
+}
+impl ::prost::Name for PinholeStarted {
+    const NAME: &'static str = "PinholeStarted";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeStarted".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeStarted".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeGranted {
+    /// Lifetime without a refresh.
+    #[prost(uint64, tag = "1")]
+    pub lifetime_us: u64,
+    /// The address and port by which others reach this host, with `expose`.
+    #[prost(message, optional, tag = "2")]
+    pub external: ::core::option::Option<Endpoint>,
+    /// Addresses of further NATs, with `bindings`.
+    #[prost(string, repeated, tag = "3")]
+    pub bindings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for PinholeGranted {
+    const NAME: &'static str = "PinholeGranted";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeGranted".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeGranted".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeReleased {}
+impl ::prost::Name for PinholeReleased {
+    const NAME: &'static str = "PinholeReleased";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeReleased".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeReleased".into()
+    }
+}
+/// A sender asked this host to open the firewalls of the path.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeAccepted {
+    /// Its session, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    pub flow: ::core::option::Option<FlowSpec>,
+}
+impl ::prost::Name for PinholeAccepted {
+    const NAME: &'static str = "PinholeAccepted";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeAccepted".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeAccepted".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPinholesRequest {
+    /// Only flows with this source or destination address.
+    #[prost(string, optional, tag = "1")]
+    pub address: ::core::option::Option<::prost::alloc::string::String>,
+    /// Largest number of rows in the answer; absent: all rows.
+    #[prost(uint32, optional, tag = "2")]
+    pub limit: ::core::option::Option<u32>,
+    /// Where to go on: `next_page_token` of the last response.
+    #[prost(bytes = "vec", tag = "3")]
+    pub page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListPinholesRequest {
+    const NAME: &'static str = "ListPinholesRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ListPinholesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ListPinholesRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPinholesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub pinholes: ::prost::alloc::vec::Vec<Pinhole>,
+    /// Goes on after these rows. Empty: these are the last.
+    #[prost(bytes = "vec", tag = "2")]
+    pub next_page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListPinholesResponse {
+    const NAME: &'static str = "ListPinholesResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ListPinholesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ListPinholesResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeletePinholeRequest {
+    /// Session identifier, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for DeletePinholeRequest {
+    const NAME: &'static str = "DeletePinholeRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.DeletePinholeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.DeletePinholeRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeletePinholeResponse {}
+impl ::prost::Name for DeletePinholeResponse {
+    const NAME: &'static str = "DeletePinholeResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.DeletePinholeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.DeletePinholeResponse".into()
+    }
+}
+/// A session at this node, and what it opened. With casp a session has a row for each of its rules.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pinhole {
+    /// Session identifier, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(enumeration = "Protocol", tag = "2")]
+    pub protocol: i32,
+    /// The flow as it arrives here, or the routing of an EXTERNAL.
+    #[prost(message, optional, tag = "3")]
+    pub flow: ::core::option::Option<FlowSpec>,
+    #[prost(enumeration = "PinholeRole", tag = "4")]
+    pub role: i32,
+    #[prost(enumeration = "PinholeState", tag = "5")]
+    pub state: i32,
+    /// What the node does with packets; absent if it has no rule for them.
+    #[prost(message, optional, tag = "6")]
+    pub rule: ::core::option::Option<PinholeRule>,
+    /// The policy rule that allowed it; absent: the default, or no rule was asked.
+    #[prost(string, optional, tag = "7")]
+    pub policy_rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// Address of the peer from which the request came, with IPv6 the first of its /64; absent: this host.
+    #[prost(string, optional, tag = "8")]
+    pub peer: ::core::option::Option<::prost::alloc::string::String>,
+    /// The address and port that this NAT reserved.
+    #[prost(message, optional, tag = "9")]
+    pub external: ::core::option::Option<Endpoint>,
+    /// Time until it ends without a refresh.
+    #[prost(uint64, tag = "10")]
+    pub expires_in_us: u64,
+}
+impl ::prost::Name for Pinhole {
+    const NAME: &'static str = "Pinhole";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.Pinhole".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.Pinhole".into()
+    }
+}
+/// What a node does with the packets of a session.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeRule {
+    /// Packets, as they arrive.
+    #[prost(message, optional, tag = "1")]
+    pub packets: ::core::option::Option<FlowSpec>,
+    /// They are blocked.
+    #[prost(bool, tag = "2")]
+    pub blocks: bool,
+    /// Their source after translation.
+    #[prost(message, optional, tag = "3")]
+    pub source: ::core::option::Option<Endpoint>,
+    /// Their destination after translation.
+    #[prost(message, optional, tag = "4")]
+    pub destination: ::core::option::Option<Endpoint>,
+    /// The rule is in the kernel.
+    #[prost(bool, tag = "5")]
+    pub active: bool,
+    /// Packets that the kernel counted, in both directions; absent if the rule is not there, or the kernel does not count.
+    #[prost(uint64, optional, tag = "6")]
+    pub packet_count: ::core::option::Option<u64>,
+    /// Their octets, IP headers included.
+    #[prost(uint64, optional, tag = "7")]
+    pub octet_count: ::core::option::Option<u64>,
+}
+impl ::prost::Name for PinholeRule {
+    const NAME: &'static str = "PinholeRule";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeRule".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeRule".into()
+    }
+}
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PinholeAction {
+    Unspecified = 0,
+    /// This host sends: each node of the path opens what the flow needs.
+    Open = 1,
+    /// This host receives: it becomes known at the edge of its network, by an external address if there are NATs.
+    Expose = 2,
+    /// This host receives, and does not want to: the edge of its network blocks the senders.
+    Block = 3,
+}
+impl PinholeAction {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PINHOLE_ACTION_UNSPECIFIED",
+            Self::Open => "PINHOLE_ACTION_OPEN",
+            Self::Expose => "PINHOLE_ACTION_EXPOSE",
+            Self::Block => "PINHOLE_ACTION_BLOCK",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PINHOLE_ACTION_UNSPECIFIED" => Some(Self::Unspecified),
+            "PINHOLE_ACTION_OPEN" => Some(Self::Open),
+            "PINHOLE_ACTION_EXPOSE" => Some(Self::Expose),
+            "PINHOLE_ACTION_BLOCK" => Some(Self::Block),
+            _ => None,
+        }
+    }
+}
+/// What this node is in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PinholeRole {
+    Unspecified = 0,
+    /// The request began here.
+    Initiator = 1,
+    /// The request went on from here.
+    Forwarder = 2,
+    /// The request ended here: this host is the other end, or the edge.
+    Responder = 3,
+}
+impl PinholeRole {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PINHOLE_ROLE_UNSPECIFIED",
+            Self::Initiator => "PINHOLE_ROLE_INITIATOR",
+            Self::Forwarder => "PINHOLE_ROLE_FORWARDER",
+            Self::Responder => "PINHOLE_ROLE_RESPONDER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PINHOLE_ROLE_UNSPECIFIED" => Some(Self::Unspecified),
+            "PINHOLE_ROLE_INITIATOR" => Some(Self::Initiator),
+            "PINHOLE_ROLE_FORWARDER" => Some(Self::Forwarder),
+            "PINHOLE_ROLE_RESPONDER" => Some(Self::Responder),
+            _ => None,
+        }
+    }
+}
+/// The state of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PinholeState {
+    Unspecified = 0,
+    /// It waits for the rest of the path, or for the kernel.
+    Pending = 1,
+    /// It was granted.
+    Established = 2,
+    /// A node reported an event; another request must confirm it.
+    Transitory = 3,
+}
+impl PinholeState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PINHOLE_STATE_UNSPECIFIED",
+            Self::Pending => "PINHOLE_STATE_PENDING",
+            Self::Established => "PINHOLE_STATE_ESTABLISHED",
+            Self::Transitory => "PINHOLE_STATE_TRANSITORY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PINHOLE_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "PINHOLE_STATE_PENDING" => Some(Self::Pending),
+            "PINHOLE_STATE_ESTABLISHED" => Some(Self::Established),
+            "PINHOLE_STATE_TRANSITORY" => Some(Self::Transitory),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod pinholes_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct PinholesClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> PinholesClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PinholesClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PinholesClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// One passage along the path of a flow. The first request is `open`, the first response `started`, or an error that ends
+        /// the call. Half-closing the requests holds the passage. `release` closes it and the call ends after the event
+        /// `released`; cancelling the call closes it too. The last event is `failed` or `released`; then the call ends with OK. A
+        /// client that does not read 64 events loses the call with RESOURCE_EXHAUSTED (CLIENT_TOO_SLOW), and the passage is closed.
+        pub async fn open_pinhole(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::OpenPinholeRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::OpenPinholeResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Pinholes/OpenPinhole",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "OpenPinhole"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// The sessions of this node: those of its own users, and those of other hosts with what it opened for them.
+        pub async fn list_pinholes(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPinholesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListPinholesResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Pinholes/ListPinholes",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "ListPinholes"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
+        /// the host that asked gets `failed`. With casp only a session that began at this node ends on its whole path. It may ask
+        /// again: the rules of this node decide.
+        pub async fn delete_pinhole(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeletePinholeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeletePinholeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Pinholes/DeletePinhole",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "DeletePinhole"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod pinholes_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PinholesServer.
+    #[async_trait]
+    pub trait Pinholes: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the OpenPinhole method.
+        type OpenPinholeStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::OpenPinholeResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// One passage along the path of a flow. The first request is `open`, the first response `started`, or an error that ends
+        /// the call. Half-closing the requests holds the passage. `release` closes it and the call ends after the event
+        /// `released`; cancelling the call closes it too. The last event is `failed` or `released`; then the call ends with OK. A
+        /// client that does not read 64 events loses the call with RESOURCE_EXHAUSTED (CLIENT_TOO_SLOW), and the passage is closed.
+        async fn open_pinhole(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::OpenPinholeRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::OpenPinholeStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ListPinholes method.
+        type ListPinholesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ListPinholesResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The sessions of this node: those of its own users, and those of other hosts with what it opened for them.
+        async fn list_pinholes(
+            &self,
+            request: tonic::Request<super::ListPinholesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListPinholesStream>,
+            tonic::Status,
+        >;
+        /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
+        /// the host that asked gets `failed`. With casp only a session that began at this node ends on its whole path. It may ask
+        /// again: the rules of this node decide.
+        async fn delete_pinhole(
+            &self,
+            request: tonic::Request<super::DeletePinholeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeletePinholeResponse>,
+            tonic::Status,
+        >;
+    }
+    #[derive(Debug)]
+    pub struct PinholesServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PinholesServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PinholesServer<T>
+    where
+        T: Pinholes,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/signalbox.v1.Pinholes/OpenPinhole" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenPinholeSvc<T: Pinholes>(pub Arc<T>);
+                    impl<
+                        T: Pinholes,
+                    > tonic::server::StreamingService<super::OpenPinholeRequest>
+                    for OpenPinholeSvc<T> {
+                        type Response = super::OpenPinholeResponse;
+                        type ResponseStream = T::OpenPinholeStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::OpenPinholeRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Pinholes>::open_pinhole(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenPinholeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Pinholes/ListPinholes" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPinholesSvc<T: Pinholes>(pub Arc<T>);
+                    impl<
+                        T: Pinholes,
+                    > tonic::server::ServerStreamingService<super::ListPinholesRequest>
+                    for ListPinholesSvc<T> {
+                        type Response = super::ListPinholesResponse;
+                        type ResponseStream = T::ListPinholesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPinholesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Pinholes>::list_pinholes(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPinholesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Pinholes/DeletePinhole" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeletePinholeSvc<T: Pinholes>(pub Arc<T>);
+                    impl<
+                        T: Pinholes,
+                    > tonic::server::UnaryService<super::DeletePinholeRequest>
+                    for DeletePinholeSvc<T> {
+                        type Response = super::DeletePinholeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeletePinholeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Pinholes>::delete_pinhole(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeletePinholeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PinholesServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "signalbox.v1.Pinholes";
+    impl<T> tonic::server::NamedService for PinholesServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
@@ -2733,9 +3681,10 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "CheckConfig"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, the limits of admission
-        /// control, the keys of tokens, the level of the log. The new rules judge standing reservations. A file with a mistake
-        /// changes nothing. SIGHUP does the same.
+        /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, capacities and shares of links,
+        /// the limits and rates of admission control and of the protocols, all keys, certificates and revocation lists, the roles of
+        /// users, the level of the log. The new rules judge standing reservations and passages. A file with a mistake changes nothing.
+        /// SIGHUP does the same.
         pub async fn reload_config(
             &mut self,
             request: impl tonic::IntoRequest<super::ReloadConfigRequest>,
@@ -2839,9 +3788,10 @@ pub mod node_server {
             tonic::Response<super::CheckConfigResponse>,
             tonic::Status,
         >;
-        /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, the limits of admission
-        /// control, the keys of tokens, the level of the log. The new rules judge standing reservations. A file with a mistake
-        /// changes nothing. SIGHUP does the same.
+        /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, capacities and shares of links,
+        /// the limits and rates of admission control and of the protocols, all keys, certificates and revocation lists, the roles of
+        /// users, the level of the log. The new rules judge standing reservations and passages. A file with a mistake changes nothing.
+        /// SIGHUP does the same.
         async fn reload_config(
             &self,
             request: tonic::Request<super::ReloadConfigRequest>,
@@ -3273,918 +4223,6 @@ pub mod node_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "signalbox.v1.Node";
     impl<T> tonic::server::NamedService for NodeServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OpenPinholeRequest {
-    #[prost(oneof = "open_pinhole_request::Request", tags = "1, 2")]
-    pub request: ::core::option::Option<open_pinhole_request::Request>,
-}
-/// Nested message and enum types in `OpenPinholeRequest`.
-pub mod open_pinhole_request {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Request {
-        #[prost(message, tag = "1")]
-        Open(super::PinholeOpen),
-        #[prost(message, tag = "2")]
-        Release(super::PinholeRelease),
-    }
-}
-impl ::prost::Name for OpenPinholeRequest {
-    const NAME: &'static str = "OpenPinholeRequest";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.OpenPinholeRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.OpenPinholeRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PinholeOpen {
-    /// Not specified: natfw.
-    #[prost(enumeration = "Protocol", tag = "1")]
-    pub protocol: i32,
-    /// Not specified: open.
-    #[prost(enumeration = "PinholeAction", tag = "2")]
-    pub action: i32,
-    /// The packets. With `open`, from this host; `destination` is needed. With `expose` and `block`, towards this host:
-    /// `ip_protocol` and `destination_port` are needed; the source is that of the senders, absent: all; `destination` is the
-    /// address of this host, absent: the one towards `towards`.
-    #[prost(message, optional, tag = "3")]
-    pub flow: ::core::option::Option<FlowSpec>,
-    /// With `expose` and `block`, an address outside, in whose direction the edge lies. Absent: the source of `flow`.
-    #[prost(string, optional, tag = "4")]
-    pub towards: ::core::option::Option<::prost::alloc::string::String>,
-    /// Lifetime without a refresh. The daemon refreshes as long as the call lasts. Absent: that of the configuration.
-    #[prost(uint64, optional, tag = "5")]
-    pub lifetime_us: ::core::option::Option<u64>,
-    /// Also for packets to the destination port + 1, such as RTCP.
-    #[prost(bool, tag = "6")]
-    pub second_port: bool,
-    /// With a protocol of ICMP: types of messages; empty: all.
-    #[prost(uint32, repeated, tag = "7")]
-    pub icmp_types: ::prost::alloc::vec::Vec<u32>,
-    /// The other end does not run the protocol: the edge of its network, or the last node that does, answers for it.
-    #[prost(bool, tag = "8")]
-    pub proxy: bool,
-    /// With `proxy`, the edge also sends the request on.
-    #[prost(bool, tag = "9")]
-    pub extend: bool,
-    /// With `expose` and `block`: the message follows the reverse path of the packets. For hosts behind firewalls only.
-    #[prost(bool, tag = "10")]
-    pub path_coupled: bool,
-    /// With `expose`: report the addresses of all NATs.
-    #[prost(bool, tag = "11")]
-    pub bindings: bool,
-    /// 16 random octets. If a call breaks, a call with the same request and octets within 10 s takes the passage over: it stands
-    /// in the meantime. Absent: the passage ends with its call.
-    #[prost(bytes = "vec", optional, tag = "12")]
-    pub request_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
-    /// The attribute list of a SESSION_AUTH object (RFC 5981), by which nodes on the path authorize the request.
-    #[prost(bytes = "vec", optional, tag = "13")]
-    pub session_auth: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
-}
-impl ::prost::Name for PinholeOpen {
-    const NAME: &'static str = "PinholeOpen";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PinholeOpen".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PinholeOpen".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PinholeRelease {}
-impl ::prost::Name for PinholeRelease {
-    const NAME: &'static str = "PinholeRelease";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PinholeRelease".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PinholeRelease".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OpenPinholeResponse {
-    #[prost(uint64, tag = "1")]
-    pub time_unix_us: u64,
-    #[prost(oneof = "open_pinhole_response::Event", tags = "2, 3, 4, 5, 6")]
-    pub event: ::core::option::Option<open_pinhole_response::Event>,
-}
-/// Nested message and enum types in `OpenPinholeResponse`.
-pub mod open_pinhole_response {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Event {
-        /// Signaling began.
-        #[prost(message, tag = "2")]
-        Started(super::PinholeStarted),
-        /// The whole path granted it, at first, or after a refresh with another result.
-        #[prost(message, tag = "3")]
-        Granted(super::PinholeGranted),
-        /// A node reported an event. The request is repeated; `granted` or `failed` may follow.
-        #[prost(message, tag = "4")]
-        Notified(super::Failure),
-        /// It was not granted, or it stood and a node does not hold it any more. Last event.
-        #[prost(message, tag = "5")]
-        Failed(super::Failure),
-        /// It is closed. Last event.
-        #[prost(message, tag = "6")]
-        Released(super::PinholeReleased),
-    }
-}
-impl ::prost::Name for OpenPinholeResponse {
-    const NAME: &'static str = "OpenPinholeResponse";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.OpenPinholeResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.OpenPinholeResponse".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PinholeStarted {
-    /// Identifier of the request at this node.
-    #[prost(string, tag = "1")]
-    pub id: ::prost::alloc::string::String,
-    /// Session identifier, 16 octets.
-    #[prost(bytes = "vec", tag = "2")]
-    pub session_id: ::prost::alloc::vec::Vec<u8>,
-    #[prost(message, optional, tag = "3")]
-    pub flow: ::core::option::Option<FlowSpec>,
-    /// An earlier call with the same `request_id` was taken over.
-    #[prost(bool, tag = "4")]
-    pub taken_over: bool,
-}
-impl ::prost::Name for PinholeStarted {
-    const NAME: &'static str = "PinholeStarted";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PinholeStarted".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PinholeStarted".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PinholeGranted {
-    /// Lifetime without a refresh.
-    #[prost(uint64, tag = "1")]
-    pub lifetime_us: u64,
-    /// The address and port by which others reach this host, with `expose`.
-    #[prost(message, optional, tag = "2")]
-    pub external: ::core::option::Option<Endpoint>,
-    /// Addresses of further NATs, with `bindings`.
-    #[prost(string, repeated, tag = "3")]
-    pub bindings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-impl ::prost::Name for PinholeGranted {
-    const NAME: &'static str = "PinholeGranted";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PinholeGranted".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PinholeGranted".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PinholeReleased {}
-impl ::prost::Name for PinholeReleased {
-    const NAME: &'static str = "PinholeReleased";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PinholeReleased".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PinholeReleased".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListPinholesRequest {
-    /// Only flows with this source or destination address.
-    #[prost(string, optional, tag = "1")]
-    pub address: ::core::option::Option<::prost::alloc::string::String>,
-    /// Largest number of rows in the answer; absent: all rows.
-    #[prost(uint32, optional, tag = "2")]
-    pub limit: ::core::option::Option<u32>,
-    /// Where to go on: `next_page_token` of the last response.
-    #[prost(bytes = "vec", tag = "3")]
-    pub page_token: ::prost::alloc::vec::Vec<u8>,
-}
-impl ::prost::Name for ListPinholesRequest {
-    const NAME: &'static str = "ListPinholesRequest";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.ListPinholesRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.ListPinholesRequest".into()
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListPinholesResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub pinholes: ::prost::alloc::vec::Vec<Pinhole>,
-    /// Goes on after these rows. Empty: these are the last.
-    #[prost(bytes = "vec", tag = "2")]
-    pub next_page_token: ::prost::alloc::vec::Vec<u8>,
-}
-impl ::prost::Name for ListPinholesResponse {
-    const NAME: &'static str = "ListPinholesResponse";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.ListPinholesResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.ListPinholesResponse".into()
-    }
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeletePinholeRequest {
-    /// Session identifier, 16 octets.
-    #[prost(bytes = "vec", tag = "1")]
-    pub session_id: ::prost::alloc::vec::Vec<u8>,
-}
-impl ::prost::Name for DeletePinholeRequest {
-    const NAME: &'static str = "DeletePinholeRequest";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.DeletePinholeRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.DeletePinholeRequest".into()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeletePinholeResponse {}
-impl ::prost::Name for DeletePinholeResponse {
-    const NAME: &'static str = "DeletePinholeResponse";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.DeletePinholeResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.DeletePinholeResponse".into()
-    }
-}
-/// A session at this node, and what it opened.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Pinhole {
-    /// Session identifier, 16 octets.
-    #[prost(bytes = "vec", tag = "1")]
-    pub session_id: ::prost::alloc::vec::Vec<u8>,
-    #[prost(enumeration = "Protocol", tag = "2")]
-    pub protocol: i32,
-    /// The flow as it arrives here, or the routing of an EXTERNAL.
-    #[prost(message, optional, tag = "3")]
-    pub flow: ::core::option::Option<FlowSpec>,
-    #[prost(enumeration = "PinholeRole", tag = "4")]
-    pub role: i32,
-    #[prost(enumeration = "PinholeState", tag = "5")]
-    pub state: i32,
-    /// What the node does with packets; absent if it has no rule for them.
-    #[prost(message, optional, tag = "6")]
-    pub rule: ::core::option::Option<PinholeRule>,
-    /// The policy rule that allowed it; absent: the default, or no rule was asked.
-    #[prost(string, optional, tag = "7")]
-    pub policy_rule: ::core::option::Option<::prost::alloc::string::String>,
-    /// Address of the peer from which the request came, with IPv6 the first of its /64; absent: this host.
-    #[prost(string, optional, tag = "8")]
-    pub peer: ::core::option::Option<::prost::alloc::string::String>,
-    /// The address and port that this NAT reserved.
-    #[prost(message, optional, tag = "9")]
-    pub external: ::core::option::Option<Endpoint>,
-    /// Time until it ends without a refresh.
-    #[prost(uint64, tag = "10")]
-    pub expires_in_us: u64,
-}
-impl ::prost::Name for Pinhole {
-    const NAME: &'static str = "Pinhole";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.Pinhole".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.Pinhole".into()
-    }
-}
-/// What a node does with the packets of a session.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PinholeRule {
-    /// Packets, as they arrive.
-    #[prost(message, optional, tag = "1")]
-    pub packets: ::core::option::Option<FlowSpec>,
-    /// They are blocked.
-    #[prost(bool, tag = "2")]
-    pub blocks: bool,
-    /// Their source after translation.
-    #[prost(message, optional, tag = "3")]
-    pub source: ::core::option::Option<Endpoint>,
-    /// Their destination after translation.
-    #[prost(message, optional, tag = "4")]
-    pub destination: ::core::option::Option<Endpoint>,
-    /// The rule is in the kernel.
-    #[prost(bool, tag = "5")]
-    pub active: bool,
-    /// Packets that the kernel counted, in both directions; absent if the rule is not there, or the kernel does not count.
-    #[prost(uint64, optional, tag = "6")]
-    pub packet_count: ::core::option::Option<u64>,
-    /// Their octets, IP headers included.
-    #[prost(uint64, optional, tag = "7")]
-    pub octet_count: ::core::option::Option<u64>,
-}
-impl ::prost::Name for PinholeRule {
-    const NAME: &'static str = "PinholeRule";
-    const PACKAGE: &'static str = "signalbox.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "signalbox.v1.PinholeRule".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/signalbox.v1.PinholeRule".into()
-    }
-}
-/// What a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum PinholeAction {
-    Unspecified = 0,
-    /// This host sends: each node of the path opens what the flow needs.
-    Open = 1,
-    /// This host receives: it becomes known at the edge of its network, by an external address if there are NATs.
-    Expose = 2,
-    /// This host receives, and does not want to: the edge of its network blocks the senders.
-    Block = 3,
-}
-impl PinholeAction {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "PINHOLE_ACTION_UNSPECIFIED",
-            Self::Open => "PINHOLE_ACTION_OPEN",
-            Self::Expose => "PINHOLE_ACTION_EXPOSE",
-            Self::Block => "PINHOLE_ACTION_BLOCK",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "PINHOLE_ACTION_UNSPECIFIED" => Some(Self::Unspecified),
-            "PINHOLE_ACTION_OPEN" => Some(Self::Open),
-            "PINHOLE_ACTION_EXPOSE" => Some(Self::Expose),
-            "PINHOLE_ACTION_BLOCK" => Some(Self::Block),
-            _ => None,
-        }
-    }
-}
-/// What this node is in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum PinholeRole {
-    Unspecified = 0,
-    /// The request began here.
-    Initiator = 1,
-    /// The request went on from here.
-    Forwarder = 2,
-    /// The request ended here: this host is the other end, or the edge.
-    Responder = 3,
-}
-impl PinholeRole {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "PINHOLE_ROLE_UNSPECIFIED",
-            Self::Initiator => "PINHOLE_ROLE_INITIATOR",
-            Self::Forwarder => "PINHOLE_ROLE_FORWARDER",
-            Self::Responder => "PINHOLE_ROLE_RESPONDER",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "PINHOLE_ROLE_UNSPECIFIED" => Some(Self::Unspecified),
-            "PINHOLE_ROLE_INITIATOR" => Some(Self::Initiator),
-            "PINHOLE_ROLE_FORWARDER" => Some(Self::Forwarder),
-            "PINHOLE_ROLE_RESPONDER" => Some(Self::Responder),
-            _ => None,
-        }
-    }
-}
-/// The state of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum PinholeState {
-    Unspecified = 0,
-    /// It waits for the rest of the path, or for the kernel.
-    Pending = 1,
-    /// It was granted.
-    Established = 2,
-    /// A node reported an event; another request must confirm it.
-    Transitory = 3,
-}
-impl PinholeState {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "PINHOLE_STATE_UNSPECIFIED",
-            Self::Pending => "PINHOLE_STATE_PENDING",
-            Self::Established => "PINHOLE_STATE_ESTABLISHED",
-            Self::Transitory => "PINHOLE_STATE_TRANSITORY",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "PINHOLE_STATE_UNSPECIFIED" => Some(Self::Unspecified),
-            "PINHOLE_STATE_PENDING" => Some(Self::Pending),
-            "PINHOLE_STATE_ESTABLISHED" => Some(Self::Established),
-            "PINHOLE_STATE_TRANSITORY" => Some(Self::Transitory),
-            _ => None,
-        }
-    }
-}
-/// Generated client implementations.
-pub mod pinholes_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    #[derive(Debug, Clone)]
-    pub struct PinholesClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl<T> PinholesClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> PinholesClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            PinholesClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// One passage along the path of a flow. The first request is `open`, the first response `started`, or an error that ends
-        /// the call. Half-closing the requests holds the passage. `release` closes it and the call ends after the event
-        /// `released`; cancelling the call closes it too. The last event is `failed` or `released`; then the call ends with OK. A
-        /// client that does not read 64 events loses the call with RESOURCE_EXHAUSTED (CLIENT_TOO_SLOW), and the passage is closed.
-        pub async fn open_pinhole(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<
-                Message = super::OpenPinholeRequest,
-            >,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::OpenPinholeResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/signalbox.v1.Pinholes/OpenPinhole",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "OpenPinhole"));
-            self.inner.streaming(req, path, codec).await
-        }
-        /// The sessions of this node: those of its own users, and those of other hosts with what it opened for them.
-        pub async fn list_pinholes(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListPinholesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ListPinholesResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/signalbox.v1.Pinholes/ListPinholes",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "ListPinholes"));
-            self.inner.server_streaming(req, path, codec).await
-        }
-        /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
-        /// the host that asked gets `failed`. It may ask again: the rules of this node decide.
-        pub async fn delete_pinhole(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DeletePinholeRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeletePinholeResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/signalbox.v1.Pinholes/DeletePinhole",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("signalbox.v1.Pinholes", "DeletePinhole"));
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod pinholes_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with PinholesServer.
-    #[async_trait]
-    pub trait Pinholes: std::marker::Send + std::marker::Sync + 'static {
-        /// Server streaming response type for the OpenPinhole method.
-        type OpenPinholeStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::OpenPinholeResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// One passage along the path of a flow. The first request is `open`, the first response `started`, or an error that ends
-        /// the call. Half-closing the requests holds the passage. `release` closes it and the call ends after the event
-        /// `released`; cancelling the call closes it too. The last event is `failed` or `released`; then the call ends with OK. A
-        /// client that does not read 64 events loses the call with RESOURCE_EXHAUSTED (CLIENT_TOO_SLOW), and the passage is closed.
-        async fn open_pinhole(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::OpenPinholeRequest>>,
-        ) -> std::result::Result<
-            tonic::Response<Self::OpenPinholeStream>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the ListPinholes method.
-        type ListPinholesStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ListPinholesResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// The sessions of this node: those of its own users, and those of other hosts with what it opened for them.
-        async fn list_pinholes(
-            &self,
-            request: tonic::Request<super::ListPinholesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<Self::ListPinholesStream>,
-            tonic::Status,
-        >;
-        /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
-        /// the host that asked gets `failed`. It may ask again: the rules of this node decide.
-        async fn delete_pinhole(
-            &self,
-            request: tonic::Request<super::DeletePinholeRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeletePinholeResponse>,
-            tonic::Status,
-        >;
-    }
-    #[derive(Debug)]
-    pub struct PinholesServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> PinholesServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for PinholesServer<T>
-    where
-        T: Pinholes,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/signalbox.v1.Pinholes/OpenPinhole" => {
-                    #[allow(non_camel_case_types)]
-                    struct OpenPinholeSvc<T: Pinholes>(pub Arc<T>);
-                    impl<
-                        T: Pinholes,
-                    > tonic::server::StreamingService<super::OpenPinholeRequest>
-                    for OpenPinholeSvc<T> {
-                        type Response = super::OpenPinholeResponse;
-                        type ResponseStream = T::OpenPinholeStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<
-                                tonic::Streaming<super::OpenPinholeRequest>,
-                            >,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Pinholes>::open_pinhole(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = OpenPinholeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/signalbox.v1.Pinholes/ListPinholes" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListPinholesSvc<T: Pinholes>(pub Arc<T>);
-                    impl<
-                        T: Pinholes,
-                    > tonic::server::ServerStreamingService<super::ListPinholesRequest>
-                    for ListPinholesSvc<T> {
-                        type Response = super::ListPinholesResponse;
-                        type ResponseStream = T::ListPinholesStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListPinholesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Pinholes>::list_pinholes(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListPinholesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/signalbox.v1.Pinholes/DeletePinhole" => {
-                    #[allow(non_camel_case_types)]
-                    struct DeletePinholeSvc<T: Pinholes>(pub Arc<T>);
-                    impl<
-                        T: Pinholes,
-                    > tonic::server::UnaryService<super::DeletePinholeRequest>
-                    for DeletePinholeSvc<T> {
-                        type Response = super::DeletePinholeResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DeletePinholeRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Pinholes>::delete_pinhole(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DeletePinholeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for PinholesServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "signalbox.v1.Pinholes";
-    impl<T> tonic::server::NamedService for PinholesServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -31,10 +31,14 @@ pub struct Config {
     pub tos: u8,
     /// A reservation is only made for an initiating node that proved, by the KEY, that it received a reply.
     pub prove: bool,
+    /// Routers on a path that can demand such a proof: 2 to 4. The more, the smaller are the primes.
+    pub primes: u8,
     /// A request is refused whose flow has another source than the packet.
     pub same_source: bool,
     /// The HMAC with a key of the domain.
     pub integrity: Integrity,
+    /// Aggregates of flows.
+    pub aggregates: Aggregation,
     /// Whether messages that come in by an interface of this name are interpreted; otherwise they are passed on.
     pub trusted: BTreeMap<String, bool>,
     /// The same for interfaces without an entry.
@@ -58,11 +62,51 @@ impl Default for Config {
             router_alert_v6: None,
             tos: 0,
             prove: false,
+            primes: 2,
             same_source: false,
             integrity: Integrity::default(),
+            aggregates: Aggregation::default(),
             trusted: BTreeMap::new(),
             trusted_elsewhere: true,
             wall_clock_us: 0,
+        }
+    }
+}
+
+/// Settings of aggregates: those that this node proposes, and those of other nodes that it adopts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Aggregation {
+    /// The node adds the option of an aggregate to the messages of flows that have much in common.
+    pub propose: bool,
+    /// Flows from which on an aggregate is proposed, at least 2.
+    pub members: u32,
+    /// Length of the prefixes of the subnets that aggregates are between.
+    pub ipv4_prefix: u8,
+    /// The same for IPv6.
+    pub ipv6_prefix: u8,
+    /// The node keeps one reservation for an aggregate that another node proposes.
+    pub adopt: bool,
+    /// Most aggregates of other nodes.
+    pub max: u32,
+    /// Whether options in messages that come in by an interface of this name are of nodes of this domain.
+    pub from: BTreeMap<String, bool>,
+    /// The same for interfaces without an entry.
+    pub from_elsewhere: bool,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Self {
+            propose: false,
+            members: 3,
+            ipv4_prefix: 24,
+            ipv6_prefix: 64,
+            adopt: false,
+            max: 1024,
+            from: BTreeMap::new(),
+            from_elsewhere: false,
         }
     }
 }
@@ -95,6 +139,15 @@ impl Config {
         }
         if self.router_alert_v6.is_some_and(|value| !(65_503..=65_534).contains(&value)) {
             return fault("router_alert_v6", "not one of the experimental values 65503 to 65534 (RFC 5350)");
+        }
+        if self.aggregates.members < 2 {
+            return fault("aggregates.members", "less than 2");
+        }
+        if self.aggregates.ipv4_prefix > 32 || self.aggregates.ipv6_prefix > 128 {
+            return fault("aggregates", "a prefix that is longer than an address");
+        }
+        if !(2..=4).contains(&self.primes) {
+            return fault("primes", "not from 2 to 4");
         }
         self.integrity.validated()
     }

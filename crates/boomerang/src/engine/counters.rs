@@ -11,6 +11,18 @@ const UPDATES: Family = Family::counter(
     &["effect"],
     "Messages interpreted as a node on the path, by their effect on the reservations of this node.",
 );
+/// What this node did with the options of aggregates.
+const OPTIONS: Family = Family::counter(
+    "boomerang_aggregation_options",
+    &["action"],
+    "Options of aggregates in messages, by action.",
+);
+/// Requests to groups that end here.
+const GROUPS: Family = Family::counter(
+    "boomerang_group_requests",
+    &["result"],
+    "Requests to multicast groups that this node does not forward, by what the path did with them.",
+);
 /// Messages that this node did not interpret.
 const PASSED: Family = Family::counter(
     "boomerang_passed",
@@ -35,6 +47,8 @@ signalbox_core::counters! {
         replies_forwarded: u64 => MESSAGES_FORWARDED { type: "reply" },
         /// Messages that created a reservation.
         created: u64 => UPDATES { effect: "created" },
+        /// Messages whose flow became a member of an aggregate of another node.
+        joined: u64 => UPDATES { effect: "joined" },
         /// Messages that changed a reservation.
         changed: u64 => UPDATES { effect: "changed" },
         /// Messages that refreshed a reservation.
@@ -55,6 +69,22 @@ signalbox_core::counters! {
         expired: u64 => RESERVATION_EVENTS { event: "expired" },
         /// Reservations lost: preempted, or their interface or the kernel failed.
         lost: u64 => RESERVATION_EVENTS { event: "lost" },
+        /// Aggregates of other nodes that this node adopted.
+        adopted: u64 => RESERVATION_EVENTS { event: "adopted" },
+        /// Aggregates of other nodes that expired.
+        aggregates_expired: u64 => RESERVATION_EVENTS { event: "aggregate_expired" },
+        /// Aggregation options that this node added to messages.
+        options_added: u64 => OPTIONS { action: "added" },
+        /// Aggregation options that this node did not add: the message would be too long, or has an option of unknown type.
+        options_left_out: u64 => OPTIONS { action: "left_out" },
+        /// Aggregation options taken out: own ones that came back, and those of strangers.
+        options_removed: u64 => OPTIONS { action: "removed" },
+        /// Aggregation options whose aggregate this node cannot adopt.
+        options_ignored: u64 => OPTIONS { action: "ignored" },
+        /// Requests to a group that end here, granted by the whole path.
+        group_granted: u64 => GROUPS { result: "granted" },
+        /// Requests to a group that end here, refused by a node of the path.
+        group_refused: u64 => GROUPS { result: "refused" },
         /// Messages of another version or type, or malformed.
         unknown: u64 => PASSED { reason: "unknown" },
         /// Messages with a wrong checksum.
@@ -77,8 +107,14 @@ signalbox_core::counters! {
         invalid_replies: u64 => MESSAGES_DROPPED { reason: "invalid_reply" },
         /// Messages dropped because too many wait for a route.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
+        /// Requests dropped because the table of multicast routes is full, or the rest of it is for others.
+        groups_full: u64 => TABLE_FULL { table: "groups" },
         /// Messages refused because the table of reservations is full, or the rest of it is for others.
         flows_full: u64 => TABLE_FULL { table: "flows" },
+        /// Aggregates not adopted because their table is full, or the rest of it is for others.
+        aggregates_full: u64 => TABLE_FULL { table: "aggregates" },
+        /// Flows that got a reservation of their own because the table of members is full.
+        members_full: u64 => TABLE_FULL { table: "members" },
         /// Sessions refused because the table of sessions is full.
         sessions_full: u64 => TABLE_FULL { table: "sessions" },
         /// Messages dropped because their source sends too many.

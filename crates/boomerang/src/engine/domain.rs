@@ -146,10 +146,19 @@ pub(super) struct Domain {
 
 impl Domain {
     pub(super) fn new(integrity: &Integrity, wall_clock_us: u64) -> Self {
+        let mut domain = Self { keys: Vec::new(), ended: Vec::new(), sent_us: 0, wall_clock_us };
+        domain.set(integrity);
+        domain
+    }
+
+    /// Takes other keys. What was received stays known.
+    pub(super) fn set(&mut self, integrity: &Integrity) {
         let keys = integrity.keys.iter();
         let keys = keys.map(|key| hmac::Key::new(HMAC_SHA256, key.secret.octets().unwrap_or_default()));
-        let places = if integrity.keys.is_empty() { 0 } else { ENDED };
-        Self { keys: keys.collect(), ended: vec![(0, Stamp(0)); places], sent_us: 0, wall_clock_us }
+        self.keys = keys.collect();
+        if self.ended.is_empty() && !self.keys.is_empty() {
+            self.ended = vec![(0, Stamp(0)); ENDED];
+        }
     }
 
     fn time_us(&self, now: Time) -> u64 {

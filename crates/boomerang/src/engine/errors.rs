@@ -13,8 +13,9 @@ use super::outbox::Envelope;
 use super::session::State;
 use crate::wire::{Dropped, Ends, checksum_is_valid, edit, icmp_error};
 
-/// Most errors in a second, shared by their receivers.
+/// Most errors to one receiver in a second, and to all of them: the sources of messages can be forged.
 pub(super) const RATE: u32 = 1000;
+pub(super) const TOTAL_RATE: u32 = 4000;
 
 /// The report to the sender of a message for the answer to a route lookup; `None`: no report.
 pub(super) const fn of_route(result: Result<Route, NoRoute>) -> Option<Dropped> {
@@ -44,7 +45,7 @@ impl Boomerang {
         if !may_be_reported(&about) {
             return;
         }
-        if !self.errors.allow(self.now, &source(about.src)) {
+        if !(self.errors.allow(self.now, &source(about.src)) && self.all_errors.allow(self.now)) {
             self.counters.errors_limited += 1;
             return;
         }
@@ -58,7 +59,7 @@ impl Boomerang {
         icmp_error::compose(dropped, packet, &mut octets);
         edit::set_checksum(&mut octets, &ends);
         self.counters.errors_sent += 1;
-        self.out.send(Envelope { ends, ttl: 64, tos: 0, own: false }, &[], &octets);
+        self.out.send(Envelope { ends, ttl: 64, tos: 0, own: false, by: None }, &[], &octets);
     }
 
     /// A Destination Unreachable came to this node. If it is about the set-up of a session, the session ends. A session
@@ -82,6 +83,7 @@ impl Boomerang {
         tracing::debug!(far_end = %session.ends.dst, node = %report.node, reason = %report, "request lost");
         if session.state == State::Closing {
             // The release went as far as it could.
+            self.finish(key, Event::Closed { confirmed: false });
             self.forget(key);
         } else if session.granted.is_none() && session.id.is_some() {
             self.finish(key, Event::Unreachable(report));

@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed};
@@ -20,7 +21,7 @@ const IPV6: u8 = 16;
 /// Direction, 5-tuple and mask of a reservation. Neither tos nor flags nor the source of the message belong to it.
 ///
 /// It is packed: an octet each for the lengths of the prefixes, the protocol and the bits above, two ports, two addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FlowKey([u8; 40]);
 
 /// A mask that no packet filter of the kernel can express.
@@ -87,9 +88,27 @@ impl FlowKey {
         Ok(Self(octets))
     }
 
-    /// The octets, for a hash.
+    /// The octets, for the number of a class.
     pub(super) const fn octets(&self) -> &[u8; 40] {
         &self.0
+    }
+
+    /// Whether the data go to a multicast group.
+    pub(super) const fn is_of_group(&self) -> bool {
+        // The first octet of the destination.
+        let Self([_, _, _, bits, .., v6, _, _, _, _, _, _, _, _, _, _, _, v4, _, _, _]) = self;
+        if *bits & IPV6 == 0 { *v4 & 0xf0 == 0xe0 } else { *v6 == 0xff }
+    }
+
+    /// The hash by which a reservation at an interface is found. Only reservations for a group have one at each interface.
+    pub(super) fn hash(&self, oif: Iface, hasher: &KeyedHasher) -> u64 {
+        if !self.is_of_group() {
+            return hasher.hash_octets(&self.0);
+        }
+        let mut octets = [0; 42];
+        let parts: [&[u8]; 2] = [&self.0, &oif.number().to_be_bytes()];
+        octets.iter_mut().zip(parts.into_iter().flatten()).for_each(|(to, from)| *to = *from);
+        hasher.hash_octets(&octets)
     }
 
     /// Direction of the data.
@@ -117,6 +136,119 @@ impl FlowKey {
         (Prefix { addr: address(src), len: *src_length }, Prefix { addr: address(dst), len: *dst_length })
     }
 
+    /// The octets of the head, and the two addresses as numbers.
+    fn parts(&self) -> ([u8; 8], u128, u128) {
+        let [a, b, c, d, e, f, g, h, addresses @ ..] = self.0;
+        let number = |octets: Option<&[u8; 16]>| octets.map_or(0, |octets| u128::from_be_bytes(*octets));
+        let (src, dst) = (addresses.first_chunk(), addresses.last_chunk());
+        ([a, b, c, d, e, f, g, h], number(src), number(dst))
+    }
+
+    fn of_parts(head: [u8; 8], src: u128, dst: u128) -> Self {
+        let mut octets = [0; 40];
+        let parts: [&[u8]; 3] = [&head, &src.to_be_bytes(), &dst.to_be_bytes()];
+        octets.iter_mut().zip(parts.into_iter().flatten()).for_each(|(to, from)| *to = *from);
+        Self(octets)
+    }
+
+    /// Bits of an address.
+    const fn width(bits: u8) -> u8 {
+        if bits & IPV6 == 0 { 32 } else { 128 }
+    }
+
+    /// The flows of its direction and protocol between the subnets of its addresses, at all ports. The prefixes of the subnets
+    /// have these lengths with IPv4 and IPv6. `None`: it is for more than one subnet.
+    pub(super) fn between_subnets(&self, ipv4: u8, ipv6: u8) -> Option<Self> {
+        let ([src_length, dst_length, protocol, bits, ..], src, dst) = self.parts();
+        let length = if bits & IPV6 == 0 { ipv4 } else { ipv6 };
+        if src_length < length || dst_length < length {
+            return None;
+        }
+        let drop = u32::from(Self::width(bits).saturating_sub(length));
+        let cut =
+            |address: u128| address.checked_shr(drop).and_then(|bits| bits.checked_shl(drop)).unwrap_or(0);
+        let head = [length, length, protocol, bits | ANY_SRC_PORT | ANY_DST_PORT, 0, 0, 0, 0];
+        Some(Self::of_parts(head, cut(src), cut(dst)))
+    }
+
+    /// Whether all packets of another flow belong to it, in the same direction.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let ([src_length, dst_length, protocol, bits, s1, s0, d1, d0], src, dst) = self.parts();
+        let ([its_src, its_dst, its_protocol, its_bits, o1, o0, p1, p0], other_src, other_dst) =
+            other.parts();
+        let within = |length: u8, its_length: u8, prefix: u128, address: u128| {
+            let drop = u32::from(Self::width(bits).saturating_sub(length));
+            length <= its_length && (prefix ^ address).checked_shr(drop).unwrap_or(0) == 0
+        };
+        let agrees = |any: u8, here: u16, there: u16| bits & any != 0 || its_bits & any == 0 && here == there;
+        let port = u16::from_be_bytes;
+        (bits ^ its_bits) & (REVERSE | IPV6) == 0
+            && within(src_length, its_src, src, other_src)
+            && within(dst_length, its_dst, dst, other_dst)
+            && agrees(ANY_SRC_PORT, port([s1, s0]), port([o1, o0]))
+            && agrees(ANY_DST_PORT, port([d1, d0]), port([p1, p0]))
+            && agrees(ANY_PROTOCOL, protocol.into(), its_protocol.into())
+    }
+
+    /// The key of the same flow in the direction of a pass.
+    pub(super) const fn of_pass(&self, pass: Pass) -> Self {
+        let mut octets = self.0;
+        let [_, _, _, bits, ..] = &mut octets;
+        *bits = (*bits & !REVERSE) | if matches!(pass, Pass::Reply) { REVERSE } else { 0 };
+        Self(octets)
+    }
+
+    /// The key of the same packets in a reservation that the other end initiates.
+    pub(super) fn of_other_end(&self) -> Self {
+        let ([src_length, dst_length, protocol, bits, s1, s0, d1, d0], src, dst) = self.parts();
+        let ports = bits & (ANY_SRC_PORT | ANY_DST_PORT);
+        let exchanged = match ports {
+            ANY_SRC_PORT => ANY_DST_PORT,
+            ANY_DST_PORT => ANY_SRC_PORT,
+            both => both,
+        };
+        let bits = (bits ^ ports ^ REVERSE) | exchanged;
+        Self::of_parts([dst_length, src_length, protocol, bits, d1, d0, s1, s0], dst, src)
+    }
+
+    /// The flow specification of its packets, which have this tos octet.
+    pub(super) fn spec(&self, tos: u8) -> FlowSpec {
+        let [src_length, dst_length, protocol, bits, s1, s0, d1, d0, ..] = self.0;
+        let (src, dst) = self.prefixes();
+        let mask = |length: u8| {
+            let ignored = |width: u8| u32::from(width.saturating_sub(length));
+            match src.addr {
+                IpAddr::V4(_) => {
+                    IpAddr::V4(Ipv4Addr::from_bits(!u32::MAX.checked_shl(ignored(32)).unwrap_or(0)))
+                }
+                IpAddr::V6(_) => {
+                    IpAddr::V6(Ipv6Addr::from_bits(!u128::MAX.checked_shl(ignored(128)).unwrap_or(0)))
+                }
+            }
+        };
+        let any = |bit: u8| if bits & bit == 0 { 0 } else { u16::MAX };
+        let classifier = Classifier {
+            src: src.addr,
+            dst: dst.addr,
+            src_port: u16::from_be_bytes([s1, s0]),
+            dst_port: u16::from_be_bytes([d1, d0]),
+            protocol,
+            tos,
+            flags: 0,
+        };
+        let mask = Classifier {
+            src: mask(src_length),
+            dst: mask(dst_length),
+            src_port: any(ANY_SRC_PORT),
+            dst_port: any(ANY_DST_PORT),
+            protocol: if bits & ANY_PROTOCOL == 0 { 0 } else { u8::MAX },
+            // The last two bits are not the code point's.
+            tos: 0,
+            flags: u16::MAX,
+        };
+        FlowSpec { classifier, mask }
+    }
+
     /// The filter of the data packets: those that carry `dscp`, if it is given.
     pub(super) fn filter(&self, dscp: Option<u8>) -> FlowFilter {
         let [_, _, protocol, bits, s1, s0, d1, d0, ..] = self.0;
@@ -141,6 +273,8 @@ pub(super) const fn demanded_dscp(classifier: &Classifier, mask: &Classifier) ->
 pub(super) const IS_MARKED: u8 = 1;
 /// The reservation has IntServ parameters, which its grant has.
 pub(super) const IS_INTSERV: u8 = 2;
+/// The reservation is counted in the aggregate of its class.
+pub(super) const IS_MEMBER: u8 = 4;
 
 /// A reservation at one interface. With index, generation and timer it takes 96 octets at most.
 #[derive(Debug)]
@@ -160,7 +294,7 @@ pub(super) struct Flow {
     pub(super) tos: u8,
     /// Refresh interval that this node left in the last message, seconds.
     pub(super) refresh: u8,
-    /// [`IS_MARKED`], [`IS_INTSERV`].
+    /// [`IS_MARKED`], [`IS_INTSERV`], [`IS_MEMBER`].
     pub(super) marks: u8,
     /// `proof` is the stamp of the last message of the reservation, which must be authenticated and newer each time.
     /// Otherwise it is a prime that divides the KEY, or 0 if any message is accepted.
@@ -258,6 +392,44 @@ mod tests {
             change(&mut flow.mask);
             assert_eq!(FlowKey::of(&flow, Pass::Request), Err(NoFilter), "{:?}", flow.mask);
         }
+    }
+
+    /// BOOM-3.3.2-04: only what the flows of a class have in common is filled in.
+    #[test]
+    fn a_class_is_two_subnets_and_a_protocol() {
+        let key = |src, dst| FlowKey::of(&flow(src, dst, ["0.0.0.0", "0.0.0.0"]), Pass::Reply).unwrap();
+        let one = key("192.0.2.7", "198.51.100.2");
+        let class = one.between_subnets(24, 64).unwrap();
+        let spec = class.spec(0xb8);
+        let Classifier { src, dst, src_port, dst_port, protocol, tos, flags } = spec.classifier;
+        assert_eq!((src.to_string(), dst.to_string()), ("192.0.2.0".into(), "198.51.100.0".into()));
+        assert_eq!((src_port, dst_port, protocol, tos, flags), (0, 0, 17, 0xb8, 0));
+        let Classifier { src, dst, src_port, dst_port, protocol, tos, flags } = spec.mask;
+        assert_eq!((src.to_string(), dst.to_string()), ("0.0.0.255".into(), "0.0.0.255".into()));
+        assert_eq!((src_port, dst_port, protocol, tos, flags), (u16::MAX, u16::MAX, 0, 0, u16::MAX));
+        assert_eq!(FlowKey::of(&spec, Pass::Reply), Ok(class));
+        assert_eq!(key("192.0.2.200", "198.51.100.9").between_subnets(24, 64), Some(class));
+        assert!(class.covers(&one) && class.covers(&class) && !one.covers(&class));
+        assert!(!class.covers(&key("192.0.3.7", "198.51.100.2")) && !class.covers(&one.of_other_end()));
+        let all = one.between_subnets(0, 0).unwrap();
+        assert!(all.covers(&one) && all.covers(&class) && !class.covers(&all));
+        assert_eq!(class.between_subnets(25, 64), None, "it is for two subnets of that length");
+        let v6 = flow("2001:db8::1", "2001:db8:1::2", ["::", "::"]);
+        let v6 = FlowKey::of(&v6, Pass::Request).unwrap();
+        let class = v6.between_subnets(24, 48).unwrap();
+        assert_eq!(class.filter(None).to_string(), "2001:db8::/48 > 2001:db8:1::/48 proto 17");
+        assert_eq!(FlowKey::of(&class.spec(0), Pass::Request), Ok(class));
+        assert!(class.covers(&v6) && v6.between_subnets(0, 0).unwrap().covers(&v6) && !all.covers(&v6));
+    }
+
+    #[test]
+    fn both_ends_name_the_same_packets() {
+        let mut one = flow("192.0.2.7", "198.51.100.2", ["0.0.0.0", "0.0.0.255"]);
+        one.mask.src_port = u16::MAX;
+        let key = FlowKey::of(&one, Pass::Request).unwrap();
+        let other = FlowKey::of(&one.inverted(), Pass::Reply).unwrap();
+        assert_eq!((key.of_other_end(), other.of_other_end()), (other, key));
+        assert_eq!(key.filter(None), other.filter(None));
     }
 
     /// BOOM-G35-01: what distinguishes two reservations.

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
 use signalbox_core::traffic::FlowFilter;
@@ -15,14 +16,18 @@ use super::io::{BoomerangEvent as Event, Command, Reason, Refusal, Rejected, Req
 use super::outbox::Envelope;
 use super::path::Origin;
 use super::routes::Waiting;
+use super::service::offered;
 use super::session::{MAX_LOOPS, Session, State};
 use crate::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, KEY_FIRST, Known, MAX_PAIRS, Message, Options, Pass,
-    Qos, Rates, UserId, edit,
+    Body, Classifier, Ends, Flags, FlowSpec, Format, IntServ, KEY_FIRST, Known, MAX_PAIRS, Message, Options,
+    Pass, Qos, Rates, UserId, edit,
 };
 
 /// IP protocol number of ICMPv6, for the header in front of it.
 const ICMPV6: u8 = 58;
+
+/// Refresh interval of requests to a group, seconds: a new branch is asked within it.
+const GROUP_REFRESH: u8 = 3;
 
 /// What the timer of a session does next.
 enum Due {
@@ -39,12 +44,18 @@ impl Boomerang {
             (Command::Query(request), None) => self.open(id, &request, true, resources),
             (Command::Open(_) | Command::Query(_), Some(_)) => self.reject(id, Rejected::NameTaken),
             (Command::Change(rates), Some(key)) => self.change(id, key, rates, resources),
-            (Command::Close, Some(key)) => {
-                self.finish(key, Event::Closed);
-                self.release(key, resources);
-            }
+            (Command::Close, Some(key)) => self.close(key, resources),
             (Command::Change(_) | Command::Close, None) => self.reject(id, Rejected::NoSession),
         }
+    }
+
+    /// A user leaves. A second time it does not wait for the answer of the path.
+    fn close(&mut self, key: Key, resources: &mut Resources) {
+        let waits = |session: &Session| session.confirms && session.state != State::Closing;
+        if !self.sessions.get(key).is_some_and(waits) {
+            self.finish(key, Event::Closed { confirmed: false });
+        }
+        self.release(key, resources);
     }
 
     fn reject(&mut self, id: u64, why: Rejected) {
@@ -52,8 +63,11 @@ impl Boomerang {
     }
 
     fn open(&mut self, id: u64, request: &Request, query: bool, resources: &mut Resources) {
-        if let Err(why) = check(request) {
+        if let Err(why) = check(request, query) {
             return self.reject(id, why);
+        }
+        if request.intserv.is_some_and(|intserv| !intserv.fit(&request.rates, &self.hasher)) {
+            return self.reject(id, Rejected::Parameters);
         }
         let far_end = request.far_end;
         let unspecified = match far_end {
@@ -62,11 +76,14 @@ impl Boomerang {
         };
         // The source of the requests is known with the route.
         let ends = Ends { src: unspecified, dst: far_end };
-        let refresh = request.refresh.unwrap_or(self.config.refresh);
+        let usual = if far_end.is_multicast() { GROUP_REFRESH } else { self.config.refresh };
+        let refresh = request.refresh.unwrap_or(usual);
         let mut session =
             Session::new(id, ends, flow_of(request, unspecified), request.rates.clone(), refresh);
+        session.intserv = request.intserv;
         session.user = request.user;
         session.query = query;
+        session.confirms = request.confirm_release;
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.sessions_full += 1;
             return self.reject(id, Rejected::Full);
@@ -127,11 +144,19 @@ impl Boomerang {
     }
 
     fn change(&mut self, id: u64, key: Key, rates: Rates, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key).filter(|session| !session.query) else {
+        let Some(session) =
+            self.sessions.get_mut(key).filter(|session| !session.query && session.state != State::Closing)
+        else {
             return self.reject(id, Rejected::NoSession);
         };
         if rates.is_zero() {
             return self.reject(id, Rejected::Rates);
+        }
+        if session.is_for_group() && rates.reverse != 0 {
+            return self.reject(id, Rejected::Group);
+        }
+        if session.intserv.is_some_and(|intserv| !intserv.are_valid(rates, &self.hasher)) {
+            return self.reject(id, Rejected::Parameters);
         }
         session.wanted = vec![rates];
         if session.state == State::Route {
@@ -190,8 +215,14 @@ impl Boomerang {
         let release = [Rates::default()];
         let rates: &[Rates] = if session.state == State::Closing { &release } else { &session.wanted };
         let pairs: Vec<[u8; 8]> = rates.iter().map(|pair| pair.octets()).collect();
-        let qos = match rates {
-            [one] => Qos::BitRate(*one),
+        let specs;
+        let qos = match (session.intserv, rates) {
+            (Some(parameters), [one, ..]) => {
+                specs = parameters.messages(*one);
+                let [forward, reverse] = &specs;
+                Qos::IntServ(IntServ { forward, reverse })
+            }
+            (_, [one]) => Qos::BitRate(*one),
             _ => Qos::list(&pairs),
         };
         let family = session.flow.family();
@@ -202,7 +233,11 @@ impl Boomerang {
             transaction,
             format: Format::of(family, qos.format()),
             // Both signs of a refusal make the message a query: nodes only write what they have.
-            flags: if session.query { Flags::NACK } else { Flags::default() },
+            flags: match session.query {
+                true => Flags::NACK,
+                false if session.is_for_group() => Flags::NO_ECHO,
+                false => Flags::default(),
+            },
             refresh: session.refresh,
             padding: 0,
             key: if session.query { 0 } else { session.key },
@@ -223,14 +258,17 @@ impl Boomerang {
             edit::append(&mut octets, &Known::Authentication(option));
             self.domain.sign(&self.config.integrity, &mut octets, ends.is_ipv6(), at, option.key);
         }
-        let wait = session.sent(transaction);
-        if session.state == State::Setup {
-            session.loops = session.loops.saturating_add(1);
+        let for_group = session.is_for_group();
+        if !for_group {
+            let wait = session.sent(transaction);
+            if session.state == State::Setup {
+                session.loops = session.loops.saturating_add(1);
+            }
+            self.by_transaction.insert(transaction, key);
+            self.wheel_of_sessions.arm(&mut self.sessions, key.index(), self.now + wait);
         }
-        self.by_transaction.insert(transaction, key);
-        self.wheel_of_sessions.arm(&mut self.sessions, key.index(), self.now + wait);
         // The link of this node is a part of the path. A refused message is sent as well: it collects what the path has.
-        self.procedure(&mut octets, &message, Origin { ends, iif: None, oif }, resources);
+        self.procedure(&mut octets, &message, Origin::own(ends, oif), resources);
         edit::set_checksum(&mut octets, &ends);
         let v4;
         let v6;
@@ -245,10 +283,46 @@ impl Boomerang {
             }
             _ => &[],
         };
-        let envelope = Envelope { ends, ttl: 64, tos: self.config.tos, own: true };
+        let by = for_group.then(|| self.interfaces.ifindex(oif));
+        let envelope = Envelope { ends, ttl: 64, tos: self.config.tos, own: true, by };
         self.out.send(envelope, options, &octets);
         self.counters.requests_sent += 1;
+        if for_group {
+            let refused = refusal_in(&octets, ends.is_ipv6(), &self.hasher);
+            self.buffer = octets;
+            return self.sent_to_group(key, refused, resources);
+        }
         self.buffer = octets;
+    }
+
+    /// A request to a group is sent. Nothing comes back, so what this node decided for its own link is all that it learns.
+    fn sent_to_group(&mut self, key: Key, refused: Option<Refusal>, resources: &mut Resources) {
+        self.settle(key);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.state == State::Closing {
+            self.finish(key, Event::Closed { confirmed: false });
+            return self.forget(key);
+        }
+        if let Some(refusal) = refused {
+            return self.on_refusal(key, refusal, resources);
+        }
+        let rates = session.wanted.first().copied().unwrap_or_default();
+        self.established(key, rates);
+    }
+
+    /// The path granted these rates.
+    fn established(&mut self, key: Key, rates: Rates) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let new = core::mem::take(&mut session.asked) || session.granted != Some(rates);
+        session.granted = Some(rates);
+        session.state = State::Established;
+        let (loops, refresh) = (core::mem::take(&mut session.loops), session.refresh);
+        let due = session.next_refresh(self.now, &mut self.rng);
+        let id = session.id.filter(|_| new);
+        self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
+        if let Some(id) = id {
+            self.out.event(id, Event::Reserved { rates, refresh, loops: loops.max(1) });
+        }
     }
 
     /// A reply came to this node.
@@ -275,11 +349,9 @@ impl Boomerang {
             self.counters.invalid_replies += 1;
             return;
         };
-        let Some(offer) = body.qos.rates() else {
-            self.counters.invalid_replies += 1;
-            return;
-        };
+        let offer = offered(&body.qos, &self.hasher);
         if session.state == State::Closing {
+            self.finish(key, Event::Closed { confirmed: true });
             return self.forget(key);
         }
         if session.query {
@@ -290,13 +362,7 @@ impl Boomerang {
         session.refresh = message.refresh.max(1);
         self.settle(key);
         if message.is_refused() {
-            let node = body.options.refusal();
-            let refusal = Refusal {
-                offer,
-                node: node.map(|one| one.address),
-                reason: node.map_or(Reason::Unknown, |one| Reason::of(one.cause)),
-            };
-            return self.on_refusal(key, refusal, resources);
+            return self.on_refusal(key, refusal_of(&body, offer), resources);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if message.key != sent {
@@ -313,23 +379,14 @@ impl Boomerang {
             Qos::Downgrade(list) => session.wanted = list.pairs().collect(),
             Qos::IntServ(_) => {}
         }
-        let new = core::mem::take(&mut session.asked) || session.granted != Some(offer);
-        session.granted = Some(offer);
-        session.state = State::Established;
-        let (loops, refresh) = (core::mem::take(&mut session.loops), session.refresh);
-        let due = session.next_refresh(self.now, &mut self.rng);
-        let id = session.id.filter(|_| new);
-        self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
-        if let Some(id) = id {
-            self.out.event(id, Event::Reserved { rates: offer, refresh, loops: loops.max(1) });
-        }
+        self.established(key, offer);
     }
 
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // The KEY is full: it has primes of nodes that left the path or were restarted, and no room for primes of the
         // present nodes. The proof begins again.
-        let full = refusal.reason == Reason::Unsupported && session.key != KEY_FIRST;
+        let full = refusal.reason == Reason::KeyFull && session.key != KEY_FIRST;
         if full && session.loops < MAX_LOOPS {
             session.key = KEY_FIRST;
             session.state = State::Setup;
@@ -378,7 +435,10 @@ impl Boomerang {
                     self.finish(key, Event::Unanswered);
                     self.release(key, resources);
                 }
-                Due::Forget => self.forget(key),
+                Due::Forget => {
+                    self.finish(key, Event::Closed { confirmed: false });
+                    self.forget(key);
+                }
             }
         }
     }
@@ -396,6 +456,7 @@ impl Boomerang {
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.state == State::Route || session.query {
+            self.finish(key, Event::Closed { confirmed: false });
             return self.forget(key);
         }
         session.state = State::Closing;
@@ -414,6 +475,23 @@ impl Boomerang {
     }
 }
 
+/// What a refused message reports.
+fn refusal_of(body: &Body<'_>, offer: Rates) -> Refusal {
+    let node = body.options.refusal();
+    Refusal {
+        offer,
+        node: node.map(|one| one.address),
+        reason: node.map_or(Reason::Unknown, |one| Reason::of(one.cause)),
+    }
+}
+
+/// The refusal in a message of this node, if it has one.
+fn refusal_in(octets: &[u8], ipv6: bool, hasher: &KeyedHasher) -> Option<Refusal> {
+    let message = Message::parse(octets, ipv6).ok().filter(Message::is_refused)?;
+    let body = message.body?;
+    Some(refusal_of(&body, offered(&body.qos, hasher)))
+}
+
 /// A flow as users see it.
 fn name(flow: &FlowSpec) -> String {
     filter_of(flow).to_string()
@@ -428,13 +506,22 @@ pub(super) fn filter_of(flow: &FlowSpec) -> FlowFilter {
 }
 
 /// Whether a request can be sent at all.
-fn check(request: &Request) -> Result<(), Rejected> {
+fn check(request: &Request, query: bool) -> Result<(), Rejected> {
     let alike = |address: Option<IpAddr>| {
         address.is_none_or(|address| address.is_ipv4() == request.far_end.is_ipv4())
     };
-    let host = !request.far_end.is_unspecified() && !request.far_end.is_multicast();
-    if !host || !alike(request.src) || !alike(request.dst) {
+    let group = request.far_end.is_multicast();
+    // Data to a group are those of the group that the requests go to.
+    let of_group = match request.dst {
+        Some(dst) if group => dst == request.far_end,
+        Some(dst) => !dst.is_multicast(),
+        None => true,
+    };
+    if request.far_end.is_unspecified() || !of_group || !alike(request.src) || !alike(request.dst) {
         return Err(Rejected::Address);
+    }
+    if group && (query || request.rates.iter().any(|pair| pair.reverse != 0)) {
+        return Err(Rejected::Group);
     }
     if request.protocol.is_none() && (request.src_port.is_some() || request.dst_port.is_some()) {
         return Err(Rejected::Ports);

@@ -14,6 +14,10 @@ pub(super) struct Iface(u16);
 impl Iface {
     /// The users of this node.
     pub(super) const LOCAL: Self = Self(u16::MAX);
+
+    pub(super) const fn number(self) -> u16 {
+        self.0
+    }
 }
 
 #[derive(Debug)]
@@ -21,6 +25,7 @@ struct Known {
     ifindex: IfIndex,
     mtu: u32,
     trusted: bool,
+    aggregates: bool,
     v4: Option<Ipv4Addr>,
     v6: Option<Ipv6Addr>,
 }
@@ -54,7 +59,9 @@ impl Interfaces {
             // A link-local address has no meaning on other links.
             let v6 = all_v6().find(|a| !a.is_unicast_link_local()).or_else(|| all_v6().next());
             let trusted = config.trusted.get(&one.name).copied().unwrap_or(config.trusted_elsewhere);
-            let known = Known { ifindex: one.ifindex, mtu: one.mtu, trusted, v4, v6 };
+            let from = &config.aggregates;
+            let aggregates = from.from.get(&one.name).copied().unwrap_or(from.from_elsewhere);
+            let known = Known { ifindex: one.ifindex, mtu: one.mtu, trusted, aggregates, v4, v6 };
             match self.iface(one.ifindex) {
                 Some(iface) => {
                     if let Some(place) = self.known.get_mut(usize::from(iface.0)) {
@@ -98,6 +105,11 @@ impl Interfaces {
     /// Whether messages that come in by the interface are interpreted.
     pub(super) fn is_trusted(&self, ifindex: IfIndex) -> bool {
         self.iface(ifindex).and_then(|iface| self.get(iface)).is_none_or(|known| known.trusted)
+    }
+
+    /// Whether aggregation options in messages that come in by the interface are of nodes of this domain.
+    pub(super) fn brings_aggregates(&self, iface: Iface) -> bool {
+        self.get(iface).is_some_and(|known| known.aggregates)
     }
 
     pub(super) fn is_local(&self, address: IpAddr) -> bool {

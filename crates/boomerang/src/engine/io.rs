@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_resources::{Cause, GrantId, LostWhy};
@@ -27,6 +28,17 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
+    /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], given again after each change.
+    Multicast {
+        /// The group.
+        group: IpAddr,
+        /// Source of the packets.
+        source: IpAddr,
+        /// The interface by which the packets must come in.
+        iif: IfIndex,
+        /// The interfaces by which they leave; empty: they are not forwarded.
+        oifs: &'a [IfIndex],
+    },
     /// A packet to this destination could not be sent.
     NotSent(IpAddr),
     /// A command of a user.
@@ -59,6 +71,20 @@ pub enum Output<'a> {
         /// The packet.
         query: RouteQuery,
     },
+    /// Look up the multicast route, and report its changes.
+    MulticastLookup {
+        /// The group.
+        group: IpAddr,
+        /// Source of the packets.
+        source: IpAddr,
+    },
+    /// Do not report changes of this multicast route any more.
+    MulticastForget {
+        /// The group.
+        group: IpAddr,
+        /// Source of the packets.
+        source: IpAddr,
+    },
     /// An event for a user.
     Event {
         /// The user's id of the session.
@@ -88,7 +114,7 @@ pub enum Command {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Request {
-    /// The far end: any host that answers pings.
+    /// The far end: any host that answers pings, or a multicast group.
     pub far_end: IpAddr,
     /// Source of the data that travel to the far end; `None`: this node.
     pub src: Option<IpAddr>,
@@ -104,10 +130,33 @@ pub struct Request {
     pub dscp: u8,
     /// Rates, bit/s. Several pairs in decreasing order: the first that fits is granted.
     pub rates: Vec<Rates>,
-    /// Refresh interval to propose, seconds; `None`: that of the configuration.
+    /// IntServ parameters of the flow; it then has one pair of rates, which are its token rates. `None`: the rates are all.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub intserv: Option<ServiceParameters>,
+    /// Refresh interval to propose, seconds; `None`: that of the configuration, and 3 s for a group.
     pub refresh: Option<u8>,
     /// User of the option Boomerang_UID.
     pub user: Option<[u8; 8]>,
+    /// The last event waits until the path has answered the release.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub confirm_release: bool,
+}
+
+/// IntServ parameters of a flow beside its token rates, in octets and octets a second (RFC 2210 §3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct ServiceParameters {
+    /// Depth of the token bucket.
+    pub bucket: u32,
+    /// Peak rate; `None`: no limit.
+    pub peak: Option<u32>,
+    /// Minimum policed unit.
+    pub min_policed: u32,
+    /// Maximum packet size.
+    pub max_packet: u32,
+    /// Rate and slack of guaranteed service, in octets a second and microseconds; `None`: controlled load.
+    pub guaranteed: Option<(u32, u32)>,
 }
 
 /// An event for a user. [`BoomerangEvent::Rejected`], [`BoomerangEvent::Available`], [`BoomerangEvent::Refused`],
@@ -137,7 +186,10 @@ pub enum BoomerangEvent {
     /// A router of the path reported that the far end cannot be reached. What was reserved is released.
     Unreachable(Unreachable),
     /// The session was closed by its user.
-    Closed,
+    Closed {
+        /// The path answered the release: the user asked for it.
+        confirmed: bool,
+    },
 }
 
 /// A Destination Unreachable about a request of this node.
@@ -189,10 +241,12 @@ pub enum Reason {
     BadRequest,
     /// The request has no authentication that holds here.
     Unauthenticated,
+    /// The KEY has no room for the prime of another node that demands a proof of return.
+    KeyFull,
 }
 
 impl Reason {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Unknown,
         Self::Resources,
         Self::Policy,
@@ -201,6 +255,7 @@ impl Reason {
         Self::Full,
         Self::BadRequest,
         Self::Unauthenticated,
+        Self::KeyFull,
     ];
 
     /// Its number in the refusal option.
@@ -215,6 +270,7 @@ impl Reason {
             Self::Full => 5,
             Self::BadRequest => 6,
             Self::Unauthenticated => 7,
+            Self::KeyFull => 8,
         }
     }
 
@@ -248,6 +304,9 @@ impl fmt::Display for Reason {
             Self::Full => "a table is full",
             Self::BadRequest => "bad request",
             Self::Unauthenticated => "not authenticated by a key of the domain",
+            Self::KeyFull => {
+                "too many routers of the path demand a proof of return: let fewer demand it, or give them all a larger boomerang.provers"
+            }
         })
     }
 }
@@ -269,10 +328,14 @@ pub enum Rejected {
     Ports,
     /// No rate, more than 32 pairs, or a pair that exceeds the one before it.
     Rates,
+    /// IntServ parameters that no service has, or beside a list of rates.
+    Parameters,
     /// A refresh interval of 0.
     Refresh,
     /// No code point.
     Dscp,
+    /// A rate from a group, or a query to one: nothing comes back from it.
+    Group,
     /// There is no route to the far end.
     NoRoute,
     /// The table of sessions is full.
@@ -288,8 +351,12 @@ impl fmt::Display for Rejected {
             Self::Address => "addresses of different IP versions, or not of hosts",
             Self::Ports => "a port without a protocol",
             Self::Rates => "no list of rates in decreasing order",
+            Self::Parameters => "no IntServ parameters (RFC 2210), or beside a list of rates",
             Self::Refresh => "a refresh interval of 0",
             Self::Dscp => "not a code point from 0 to 63",
+            Self::Group => {
+                "nothing comes back from a group: ask for one direction, and reserve instead of a query"
+            }
             Self::NoRoute => "no route to the far end",
             Self::Full => "the table of sessions is full",
         })

@@ -8,22 +8,27 @@
 //!
 //! * `receive` decides what happens to a packet. `path` is the procedure of a node on the path. `initiator` is the state
 //!   machine of the sessions that this node opened.
-//! * State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
-//! * `routes` finds the interface by which a message leaves. `proof` is the proof that replies are received.
+//!* State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
+//! * `routes` finds the interface by which a message leaves, `groups` those of a request to a multicast group. `proof` is the proof that replies are received.
 
+mod adopt;
 mod answer;
 mod config;
 mod counters;
 mod domain;
 mod errors;
 mod flow;
+mod groups;
 mod initiator;
 mod interfaces;
 mod io;
+mod limits;
 mod outbox;
 mod path;
 mod proof;
+mod propose;
 mod receive;
+mod reserve;
 mod routes;
 mod service;
 mod session;
@@ -36,22 +41,28 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Changes, Entry, Key, Match, Random, ReserverId, SessionChange, Time};
+use signalbox_core::{Changes, Entry, Key, Match, Random, ReserverId, SessionChange, Time, TokenBucket};
 use signalbox_resources::Resources;
 
-pub use config::{Config, ConfigError};
+pub use config::{Aggregation, Config, ConfigError};
 pub use counters::Counters;
 pub use domain::{DomainKey, Integrity};
-pub use io::{BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request, Unreachable};
+pub use io::{
+    BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request, ServiceParameters,
+    Unreachable,
+};
 pub use session::State as SessionState;
-pub use view::{FlowView, SessionView};
+pub use view::{AggregateView, FlowView, SessionView};
 
 use crate::wire::{MAGIC, Message, MessageType, VERSION};
+use adopt::Aggregates;
 use domain::Domain;
 use flow::Flow;
+use groups::Groups;
 use interfaces::{Iface, Interfaces};
 use outbox::Outbox;
 use proof::Primes;
+use propose::Proposals;
 use routes::{Routes, Waiting};
 use session::{ByTransaction, Session};
 
@@ -77,6 +88,7 @@ pub struct Boomerang {
     now: Time,
     interfaces: Interfaces,
     routes: Routes,
+    groups: Groups,
     /// Keyed, because peers choose what is hashed.
     hasher: KeyedHasher,
     flows: Slab<Flow>,
@@ -87,9 +99,12 @@ pub struct Boomerang {
     by_interface: Shares<Iface>,
     /// Messages of each initiating node in a second.
     rates: RateShares,
-    /// ICMP errors to each source in a second.
+    /// ICMP errors to each source in a second, and to all.
     errors: RateShares,
+    all_errors: TokenBucket,
     primes: Primes,
+    proposals: Proposals,
+    aggregates: Aggregates,
     domain: Domain,
     sessions: Slab<Session>,
     by_id: BTreeMap<u64, Key>,
@@ -119,6 +134,7 @@ impl Boomerang {
             now: Time::ZERO,
             interfaces: Interfaces::default(),
             routes: Routes::new(KeyedHasher::new(&mut rng), config.max_waiting),
+            groups: Groups::new(config.max_waiting, KeyedHasher::new(&mut rng)),
             hasher: KeyedHasher::new(&mut rng),
             flows: Slab::new(config.max_flows),
             by_flow: Index::new(),
@@ -127,7 +143,10 @@ impl Boomerang {
             by_interface: Shares::new(config.max_flows, KeyedHasher::new(&mut rng)),
             rates: RateShares::new(config.rate, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(errors::RATE, KeyedHasher::new(&mut rng)),
-            primes: Primes::new(&mut rng),
+            all_errors: TokenBucket::new(errors::TOTAL_RATE, errors::TOTAL_RATE / 4),
+            primes: Primes::new(config.primes, &mut rng),
+            proposals: Proposals::new(KeyedHasher::new(&mut rng)),
+            aggregates: Aggregates::new(config.aggregates.max, config.max_flows, &mut rng),
             domain: Domain::new(&config.integrity, config.wall_clock_us),
             sessions: Slab::new(config.max_sessions),
             by_id: BTreeMap::new(),
@@ -149,6 +168,8 @@ impl Boomerang {
         self.out.recycle();
         // State that is over is not refreshed by a message that arrives at the same time.
         self.run_flows(resources);
+        self.run_aggregates(resources);
+        self.run_groups();
         match input {
             Input::Timer => {}
             Input::Packet(packet) => self.receive(&packet, resources),
@@ -158,6 +179,9 @@ impl Boomerang {
             }
             Input::Route { id, result } => self.on_route(id, result, resources),
             Input::RouteChanged(_) => self.routes.changed(),
+            Input::Multicast { group, source, iif, oifs } => {
+                self.on_multicast((group, source), iif, oifs, resources);
+            }
             Input::NotSent(dst) => self.on_not_sent(dst),
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why),
@@ -202,6 +226,18 @@ impl Boomerang {
         self.domain.wall_clock_us = wall_clock_us;
     }
 
+    /// Takes other keys of the domain and what is done with them. Reservations that were signed obey signed messages only, as
+    /// before.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed. All are as before.
+    pub fn set_integrity(&mut self, integrity: Integrity) -> Result<(), ConfigError> {
+        integrity.validated()?;
+        self.domain.set(&integrity);
+        self.config.integrity = integrity;
+        Ok(())
+    }
+
     /// The next output, if any; its octets live until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
@@ -216,7 +252,8 @@ impl Boomerang {
     /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        [self.wheel.next_deadline(), self.wheel_of_sessions.next_deadline()].into_iter().flatten().min()
+        let wheels = [&self.wheel, &self.aggregates.wheel, &self.wheel_of_sessions];
+        wheels.into_iter().filter_map(Wheel::next_deadline).chain(self.groups.sweep).min()
     }
 
     /// The list of sessions that appear and disappear, to watch and to take from.

@@ -4,9 +4,9 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use signalbox_core::Entry;
 use signalbox_core::node::RouteQuery;
 use signalbox_core::packet::Transmit;
+use signalbox_core::{Entry, IfIndex};
 
 use super::io::{BoomerangEvent, Output};
 use crate::wire::{Ends, MAGIC};
@@ -19,12 +19,16 @@ pub(super) struct Envelope {
     pub(super) tos: u8,
     /// A message of this node is sent with DF; a passing one as routers forward it.
     pub(super) own: bool,
+    /// The interface that it leaves by; `None`: that of the kernel's route.
+    pub(super) by: Option<IfIndex>,
 }
 
 #[derive(Debug)]
 enum Queued {
     Send { envelope: Envelope, options: Range<usize>, payload: Range<usize> },
     Lookup(u64, IpAddr),
+    LookupGroup(IpAddr, IpAddr),
+    ForgetGroup(IpAddr, IpAddr),
     Event(u64, BoomerangEvent),
 }
 
@@ -57,6 +61,16 @@ impl Outbox {
         self.queue.push_back(Queued::Lookup(id, dst));
     }
 
+    /// Asks for the multicast route of packets from `source` to `group`, and for its changes.
+    pub(super) fn look_up_group(&mut self, group: IpAddr, source: IpAddr) {
+        self.queue.push_back(Queued::LookupGroup(group, source));
+    }
+
+    /// Ends the reports about a multicast route.
+    pub(super) fn forget_group(&mut self, group: IpAddr, source: IpAddr) {
+        self.queue.push_back(Queued::ForgetGroup(group, source));
+    }
+
     pub(super) fn event(&mut self, id: u64, event: BoomerangEvent) {
         self.queue.push_back(Queued::Event(id, event));
     }
@@ -70,12 +84,12 @@ impl Outbox {
     pub(super) fn poll(&mut self) -> Option<Output<'_>> {
         Some(match self.queue.pop_front()? {
             Queued::Send { envelope, options, payload } => {
-                let Envelope { ends, ttl, tos, own } = envelope;
+                let Envelope { ends, ttl, tos, own, by } = envelope;
                 Output::Send(Transmit {
                     entry: Entry::IcmpEcho(MAGIC),
                     src: SocketAddr::new(ends.src, 0),
                     dst: SocketAddr::new(ends.dst, 0),
-                    ifindex: None,
+                    ifindex: by,
                     ttl,
                     tos,
                     dont_fragment: own,
@@ -86,6 +100,8 @@ impl Outbox {
                 })
             }
             Queued::Lookup(id, dst) => Output::RouteLookup { id, query: RouteQuery::to(dst) },
+            Queued::LookupGroup(group, source) => Output::MulticastLookup { group, source },
+            Queued::ForgetGroup(group, source) => Output::MulticastForget { group, source },
             Queued::Event(id, event) => Output::Event { id, event },
         })
     }

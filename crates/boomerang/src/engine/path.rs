@@ -3,25 +3,21 @@
 //! The numbers are the steps of the procedure in `docs/wire/boomerang.md`.
 
 use core::net::IpAddr;
-use core::time::Duration;
-use std::sync::Arc;
 
 use signalbox_core::Key;
-use signalbox_core::shares::source;
-use signalbox_core::traffic::{ServiceClass, TrafficSpec};
-use signalbox_core::wheel::Link;
-use signalbox_resources::{
-    Admitted, GrantId, GrantRequest, LostWhy, Neighbour, Owner, RequestedBy, Requester, Resources,
-};
+use signalbox_core::packet::Received;
+use signalbox_resources::Resources;
 
+use super::Boomerang;
 use super::domain::{Proven, Stamp};
-use super::flow::{Flow, FlowKey, IS_INTSERV, IS_MARKED, demanded_dscp};
+use super::flow::{Flow, FlowKey, demanded_dscp};
 use super::interfaces::Iface;
 use super::io::Reason;
-use super::proof::{divides, multiplied};
+use super::proof::{Primes, divides, multiplied};
+use super::propose::Offer;
+use super::reserve::{Asked, Effect, Lookup};
 use super::service::Demand;
-use super::{Boomerang, PROTOCOL};
-use crate::wire::{Body, Ends, FlowSpec, Message, Pass, Qos, edit};
+use crate::wire::{Ends, FlowSpec, Message, Pass, edit};
 
 /// Where a message comes from and where it goes.
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +28,33 @@ pub(super) struct Origin {
     pub(super) iif: Option<Iface>,
     /// The interface that it leaves by.
     pub(super) oif: Iface,
+    /// Octets of its IP header.
+    pub(super) header: usize,
+    /// Octets of the packet in which it came; `None`: this node composed it.
+    pub(super) came: Option<usize>,
 }
 
 impl Origin {
+    /// Of a message in a packet that was received.
+    pub(super) fn of(packet: &Received<'_>, ends: Ends, iif: Option<Iface>, oif: Iface) -> Self {
+        let header = if ends.is_ipv6() { 40 } else { 20 } + packet.options.len();
+        Self { ends, iif, oif, header, came: Some(header + packet.payload.len()) }
+    }
+
+    /// Of a request of this node. Its IP header has at most 60 octets.
+    pub(super) const fn own(ends: Ends, oif: Iface) -> Self {
+        Self { ends, iif: None, oif, header: 60, came: None }
+    }
+
+    /// Whether the message may have this number of octets. It stays within the MTU, and grows to one and a half of the packet
+    /// that came at most, unless its initiating node proved that it receives replies.
+    pub(super) fn has_room(&self, octets: usize, mtu: usize, proved: bool) -> bool {
+        let whole = self.header + octets;
+        whole <= mtu && (proved || self.came.is_none_or(|came| whole * 2 <= came * 3))
+    }
+
     /// Address of the initiating node.
-    const fn initiator(&self, pass: Pass) -> IpAddr {
+    pub(super) const fn initiator(&self, pass: Pass) -> IpAddr {
         match pass {
             Pass::Request => self.ends.src,
             Pass::Reply => self.ends.dst,
@@ -44,38 +62,9 @@ impl Origin {
     }
 }
 
-/// What a message asks for at this node.
-struct Asked<'a> {
-    key: FlowKey,
-    demand: Demand,
-    tos: u8,
-    marked: bool,
-    refresh: u8,
-    body: &'a Body<'a>,
-    /// What the initiating node proved.
-    proof: Proof,
-}
-
-impl Asked<'_> {
-    fn service(&self) -> ServiceClass {
-        self.demand.service(self.tos >> 2)
-    }
-
-    /// What a reservation stores of its demand, of which it was granted `rate`.
-    fn tag(&self, rate: u32) -> u32 {
-        self.demand.intserv.map_or(rate, |intserv| intserv.tag)
-    }
-
-    /// The marks of a reservation.
-    const fn marks(&self) -> u8 {
-        (if self.marked { IS_MARKED } else { 0 })
-            | (if self.demand.intserv.is_some() { IS_INTSERV } else { 0 })
-    }
-}
-
 /// What the initiating node of a message proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proof {
+pub(super) enum Proof {
     /// Nothing is demanded.
     Nothing,
     /// It receives replies: this prime divides the KEY.
@@ -92,31 +81,18 @@ enum Unproved {
     Member,
     /// A newer message of the reservation was received.
     Stale,
+    /// The request of the same loop has the prime of this node, and the next request will prove it.
+    Pending,
 }
 
-/// This node cannot reserve: the reason, and the largest rate that it could, bit/s.
-struct Refused {
-    reason: Reason,
-    available: u32,
-}
-
-/// What a message changed.
-enum Effect {
-    Nothing,
-    Created,
-    Changed,
-    Refreshed,
-    Released,
-}
-
-/// Octets a second of a rate in bit/s.
-fn octets(rate: u32) -> u64 {
-    u64::from(rate).div_ceil(8)
-}
-
-/// A rate in bit/s of octets a second.
-fn bits(octets: u64) -> u32 {
-    u32::try_from(octets.saturating_mul(8)).unwrap_or(u32::MAX)
+/// What a message asks for, and what its options prove.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    /// Rate in its direction, bit/s.
+    rate: u32,
+    proven: Proven,
+    /// A known node proposes an aggregate for the flow.
+    member: bool,
 }
 
 impl Boomerang {
@@ -127,6 +103,26 @@ impl Boomerang {
         octets: &mut Vec<u8>,
         message: &Message<'_>,
         origin: Origin,
+        resources: &mut Resources,
+    ) -> bool {
+        let mut offer = None;
+        let changed = self.interpret(octets, message, origin, &mut offer, resources);
+        if !self.aggregates_flows() {
+            return changed;
+        }
+        // 9. The options of aggregates.
+        let removed = self.take_options_out(octets, message, &origin);
+        let added = offer.is_some_and(|offer| self.propose(octets, message, &origin, &offer));
+        changed | removed | added
+    }
+
+    /// Steps 3 to 8. `offer` is set to the aggregate that this node proposes for the flow, or proposed for what is released.
+    fn interpret(
+        &mut self,
+        octets: &mut Vec<u8>,
+        message: &Message<'_>,
+        origin: Origin,
+        offer: &mut Option<Offer>,
         resources: &mut Resources,
     ) -> bool {
         let Some(body) = &message.body else {
@@ -163,12 +159,15 @@ impl Boomerang {
         let Ok(key) = FlowKey::of(&body.flow, message.pass) else {
             return self.refuse(octets, message, &origin, Reason::Unsupported);
         };
+        if !is_of(&key, &body.flow, message.pass, &origin.ends) {
+            return self.refuse(octets, message, &origin, Reason::Unsupported);
+        }
         let initiator = origin.initiator(message.pass);
         if self.config.same_source && origin.iif.is_some() && !is_own(&body.flow, initiator) {
             return self.refuse(octets, message, &origin, Reason::Policy);
         }
-        let hash = self.hasher.hash_octets(key.octets());
-        let found = self.find(hash, &key);
+        let hash = key.hash(origin.oif, &self.hasher);
+        let found = self.find(hash, &key, origin.oif);
         let proven = match origin.iif {
             None => Proven::Nothing,
             Some(_) => {
@@ -177,7 +176,11 @@ impl Boomerang {
                 self.domain.proven(integrity, self.now, octets, ipv6, option)
             }
         };
-        let proof = match self.proof(found, hash, &key, message, &origin, rate, proven) {
+        let lookup = Lookup { hash, found };
+        let may_be_member = demand.intserv.is_none() && !key.is_of_group();
+        let proposal = may_be_member.then(|| self.proposal(message, &origin, &key, rate)).flatten();
+        let claim = Claim { rate, proven, member: proposal.is_some() };
+        let proof = match self.proof(lookup, &key, message, &origin, claim) {
             Ok(proof) => proof,
             Err(Unproved::Member) => {
                 self.counters.unauthenticated += 1;
@@ -190,24 +193,37 @@ impl Boomerang {
                 self.counters.stale += 1;
                 return shortened;
             }
+            Err(Unproved::Pending) => {
+                self.counters.unproved += 1;
+                return shortened;
+            }
             Err(Unproved::Prime(prime)) => {
                 self.counters.unproved += 1;
                 if rate == 0 && found.is_none() {
                     return shortened;
                 }
                 let Some(product) = multiplied(message.key, prime) else {
-                    return self.refuse(octets, message, &origin, Reason::Unsupported);
+                    return self.refuse(octets, message, &origin, Reason::KeyFull);
                 };
+                if message.pass == Pass::Request {
+                    self.primes.note(hash);
+                }
                 edit::set_key(octets, product);
                 return true;
             }
         };
         let marked = demanded_dscp(&body.flow.classifier, &body.flow.mask).is_some();
-        let asked = Asked { key, demand, tos, marked, refresh, body, proof };
-        match self.reserve(hash, found, asked, message, &origin, resources) {
-            Ok((granted, effect)) => {
+        let asked = Asked { key, demand, tos, marked, refresh, body, proof, proposal };
+        let standing = found.filter(|_| rate == 0).and_then(|found| self.flows.get(found));
+        let former = standing.and_then(|flow| self.offer(flow));
+        match self.reserve(lookup, &asked, message, &origin, resources) {
+            Ok((given, effect)) => {
                 self.count(&effect);
-                shortened | self.write_grant(octets, message, granted)
+                if self.config.aggregates.propose {
+                    let present = self.find(hash, &key, origin.oif).and_then(|found| self.flows.get(found));
+                    *offer = present.filter(|_| given > 0).and_then(|flow| self.offer(flow)).or(former);
+                }
+                shortened | self.write_grant(octets, message, given)
             }
             Err(refused) => {
                 tracing::debug!(
@@ -224,37 +240,40 @@ impl Boomerang {
         match effect {
             Effect::Nothing => self.counters.without_effect += 1,
             Effect::Created => self.counters.created += 1,
+            Effect::Joined => self.counters.joined += 1,
             Effect::Changed => self.counters.changed += 1,
             Effect::Refreshed => self.counters.refreshed += 1,
             Effect::Released => self.counters.released += 1,
         }
     }
 
-    fn find(&self, hash: u64, key: &FlowKey) -> Option<Key> {
-        let is_it = |index| self.flows.get_index(index).is_some_and(|flow| flow.key == *key);
+    /// The reservation of a flow; of a group the one at this interface.
+    pub(super) fn find(&self, hash: u64, key: &FlowKey, oif: Iface) -> Option<Key> {
+        let of_group = key.is_of_group();
+        let fits = |flow: &Flow| flow.key == *key && (!of_group || flow.oif == oif);
+        let is_it = |index| self.flows.get_index(index).is_some_and(fits);
         self.by_flow.find(hash, is_it).and_then(|index| self.flows.key_of(index))
     }
 
     /// What a message proved, if that is enough here.
-    #[expect(clippy::too_many_arguments, reason = "one place decides about all kinds of proofs")]
     fn proof(
-        &self,
-        found: Option<Key>,
-        hash: u64,
+        &mut self,
+        lookup: Lookup,
         flow: &FlowKey,
         message: &Message<'_>,
         origin: &Origin,
-        rate: u32,
-        proven: Proven,
+        claim: Claim,
     ) -> Result<Proof, Unproved> {
-        let standing = found.and_then(|found| self.flows.get(found));
-        match proven {
+        let standing = lookup.found.and_then(|found| self.flows.get(found));
+        match claim.proven {
             Proven::Wrong => return Err(Unproved::Member),
-            Proven::Member { most, .. } if rate > most.of(message.pass) => return Err(Unproved::Member),
+            Proven::Member { most, .. } if claim.rate > most.of(message.pass) => {
+                return Err(Unproved::Member);
+            }
             Proven::Member { stamp, .. } => {
                 let newer = match standing.map(Flow::stamp) {
                     Some(last) => last.is_none_or(|last| stamp.is_after(last)),
-                    None => self.domain.is_new(hash, stamp),
+                    None => self.domain.is_new(lookup.hash, stamp),
                 };
                 return if newer { Ok(Proof::Member(stamp)) } else { Err(Unproved::Stale) };
             }
@@ -271,275 +290,53 @@ impl Boomerang {
             Some(prime) if divides(prime, message.key) => return Ok(Proof::Prime(prime)),
             Some(prime) => return Err(Unproved::Prime(prime)),
             None if !self.config.prove => return Ok(Proof::Nothing),
+            // The node that proposes the aggregate of the flow is known, and demands proofs where they are due.
+            None if claim.member => return Ok(Proof::Nothing),
+            // Nothing comes back from a group, so the KEY proves nothing.
+            None if flow.is_of_group() => return Err(Unproved::Member),
             None => {}
         }
+        self.proof_of_return(flow, message, origin)
+    }
+
+    /// What the KEY of the first message of a flow proves. On a symmetric path one prime proves both directions.
+    fn proof_of_return(
+        &mut self,
+        flow: &FlowKey,
+        message: &Message<'_>,
+        origin: &Origin,
+    ) -> Result<Proof, Unproved> {
         let initiator = origin.initiator(message.pass);
-        let confirmed = self.primes.confirmed(self.now, flow, initiator, message.key);
+        let confirmed =
+            |primes: &Primes, flow: &FlowKey| primes.confirmed(self.now, flow, initiator, message.key);
+        if message.pass == Pass::Reply {
+            let there = flow.of_pass(Pass::Request);
+            let hash = there.hash(origin.oif, &self.hasher);
+            let request = self.find(hash, &there, origin.oif);
+            let prime = request.and_then(|request| self.flows.get(request)).map_or(0, |flow| flow.proof);
+            if divides(prime, message.key) {
+                return Ok(Proof::Prime(prime));
+            }
+            // This node put its prime into the request of this loop: the next one proves that its reply was received.
+            if confirmed(&self.primes, &there).is_some() && self.primes.take(hash) {
+                return Err(Unproved::Pending);
+            }
+        }
         let prime = || Unproved::Prime(self.primes.current(self.now, flow, initiator));
-        confirmed.map(Proof::Prime).ok_or_else(prime)
+        confirmed(&self.primes, flow).map(Proof::Prime).ok_or_else(prime)
     }
+}
 
-    /// Steps 6 to 8. The result is the rate that is reserved now.
-    fn reserve(
-        &mut self,
-        hash: u64,
-        found: Option<Key>,
-        asked: Asked<'_>,
-        message: &Message<'_>,
-        origin: &Origin,
-        resources: &mut Resources,
-    ) -> Result<(u32, Effect), Refused> {
-        let Demand { rate: wanted, intserv } = asked.demand;
-        if wanted == 0 {
-            let Some(key) = found else { return Ok((0, Effect::Nothing)) };
-            self.note_proof(key, asked.proof);
-            self.remove(key, Some(resources));
-            return Ok((0, Effect::Released));
-        }
-        let standing = found.and_then(|key| Some((key, self.flows.get(key)?)));
-        let unchanged = standing.filter(|(_, flow)| {
-            flow.rate == asked.demand.tag()
-                && flow.has(IS_INTSERV) == intserv.is_some()
-                && flow.oif == origin.oif
-                && flow.tos == asked.tos
-                && flow.has(IS_MARKED) == asked.marked
-        });
-        if let Some((key, _)) = unchanged {
-            self.note_proof(key, asked.proof);
-            self.hold(key, asked.refresh);
-            return Ok((wanted, Effect::Refreshed));
-        }
-        let here = standing.filter(|(_, flow)| flow.oif == origin.oif && !flow.has(IS_INTSERV));
-        let held = here.map(|(_, flow)| flow.rate);
-        let standing = standing.map(|(key, flow)| (key, flow.grant, flow.oif));
-        let available = self.available(origin, asked.service(), held, resources);
-        // Of a list, the first element that fits.
-        let rate = match asked.body.qos {
-            Qos::Downgrade(list) => list
-                .pairs()
-                .map(|pair| pair.of(message.pass))
-                .find(|rate| *rate <= available)
-                .unwrap_or(wanted),
-            Qos::BitRate(_) | Qos::IntServ(_) => wanted,
-        };
-        if rate == 0 {
-            // A list that ends with 0 in this direction is satisfied by nothing.
-            if let Some((key, ..)) = standing {
-                self.note_proof(key, asked.proof);
-                self.remove(key, Some(resources));
-            }
-            return Ok((0, Effect::Released));
-        }
-        let Some((key, grant, oif)) = standing else {
-            let key = self.create(hash, &asked, rate, message, origin, resources)?;
-            self.note_proof(key, asked.proof);
-            self.hold(key, asked.refresh);
-            return Ok((rate, Effect::Created));
-        };
-        let ask = self.ask(key, &asked, rate, message, origin);
-        let admitted = if oif == origin.oif {
-            resources.modify(self.now, grant, &ask)
-        } else {
-            // The path changed: the grant at the former interface is not needed any more.
-            let new = resources.admit(self.now, &ask);
-            if new.is_ok() {
-                resources.release(grant);
-            }
-            new
-        };
-        let Admitted { grant, .. } =
-            admitted.map_err(|refusal| Refused { reason: Reason::of_cause(refusal.cause()), available })?;
-        if let Some(flow) = self.flows.get_mut(key) {
-            (flow.grant, flow.rate, flow.oif) = (grant, asked.tag(rate), origin.oif);
-            (flow.tos, flow.marks) = (asked.tos, asked.marks());
-        }
-        self.note_proof(key, asked.proof);
-        self.hold(key, asked.refresh);
-        Ok((rate, Effect::Changed))
-    }
-
-    fn create(
-        &mut self,
-        hash: u64,
-        asked: &Asked<'_>,
-        rate: u32,
-        message: &Message<'_>,
-        origin: &Origin,
-        resources: &mut Resources,
-    ) -> Result<Key, Refused> {
-        let full = |available| Refused { reason: Reason::Full, available };
-        let iif = origin.iif.unwrap_or(Iface::LOCAL);
-        if !self.take_place(asked.key.initiator(), iif) {
-            self.counters.flows_full += 1;
-            return Err(full(0));
-        }
-        let flow = Flow {
-            key: asked.key,
-            link: Link::default(),
-            grant: GrantId(0),
-            rate: asked.tag(rate),
-            proof: 0,
-            oif: origin.oif,
-            iif,
-            tos: asked.tos,
-            refresh: asked.refresh,
-            marks: asked.marks(),
-            signed: false,
-        };
-        let Ok(key) = self.flows.insert(flow) else {
-            self.give_place_back(asked.key.initiator(), iif);
-            self.counters.flows_full += 1;
-            return Err(full(0));
-        };
-        let ask = self.ask(key, asked, rate, message, origin);
-        match resources.admit(self.now, &ask) {
-            Ok(admitted) => {
-                if let Some(flow) = self.flows.get_mut(key) {
-                    flow.grant = admitted.grant;
-                }
-                let Self { by_flow, flows, hasher, .. } = self;
-                by_flow.insert(hash, key.index(), |index| {
-                    flows.get_index(index).map_or(0, |flow| hasher.hash_octets(flow.key.octets()))
-                });
-                Ok(key)
-            }
-            Err(refusal) => {
-                self.flows.remove(key);
-                self.give_place_back(asked.key.initiator(), iif);
-                let available = self.available(origin, asked.service(), None, resources);
-                Err(Refused { reason: Reason::of_cause(refusal.cause()), available })
-            }
-        }
-    }
-
-    /// The request to admission control for a reservation.
-    fn ask(
-        &self,
-        key: Key,
-        asked: &Asked<'_>,
-        rate: u32,
-        message: &Message<'_>,
-        origin: &Origin,
-    ) -> GrantRequest {
-        let initiator = origin.initiator(message.pass);
-        let requested_by = if origin.iif.is_none() {
-            RequestedBy::LocalUser
-        } else {
-            let address = initiator;
-            match asked.proof {
-                Proof::Member(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: true }),
-                Proof::Prime(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: false }),
-                Proof::Nothing => RequestedBy::Unknown,
-            }
-        };
-        let user = asked.body.options.user();
-        let names = user.and_then(|uid| Some(Arc::new(vec![uid.name()?.to_owned()])));
-        let requester = Requester { requested_by, names, ..Requester::at(initiator) };
-        let mtu = self.interfaces.mtu(origin.oif);
-        let rate = octets(rate);
-        // Ten milliseconds of the rate, or two packets.
-        let burst = u32::try_from(rate / 100).unwrap_or(u32::MAX).max(mtu.saturating_mul(2));
-        let traffic = TrafficSpec { rate, burst, peak: None, min_policed: 20, max_packet: mtu };
-        let dscp = asked.tos >> 2;
-        let filter = asked.key.filter(asked.marked.then_some(dscp));
-        let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
-        let ifindex = self.interfaces.ifindex(origin.oif);
-        let hold = self.holding_time(asked.refresh);
-        let mut ask = GrantRequest {
-            lifetime: Some(hold),
-            mark_dscp: Some(dscp),
-            ..GrantRequest::new(owner, requester, ifindex, filter, traffic)
-        };
-        asked.demand.complete(&mut ask, dscp);
-        ask
-    }
-
-    /// The largest rate that the interface could give, `held` included, bit/s.
-    fn available(
-        &self,
-        origin: &Origin,
-        service: ServiceClass,
-        held: Option<u32>,
-        resources: &Resources,
-    ) -> u32 {
-        let ifindex = self.interfaces.ifindex(origin.oif);
-        let free = resources.available(ifindex, service);
-        bits(free.map_or(0, |free| free.rate)).saturating_add(held.unwrap_or(0))
-    }
-
-    fn holding_time(&self, refresh: u8) -> Duration {
-        Duration::from_secs(refresh.into()).mul_f64(self.config.hold)
-    }
-
-    /// Restarts the holding time of a reservation.
-    fn hold(&mut self, key: Key, refresh: u8) {
-        let due = self.now + self.holding_time(refresh);
-        if let Some(flow) = self.flows.get_mut(key) {
-            flow.refresh = refresh;
-            self.wheel.arm(&mut self.flows, key.index(), due);
-        }
-    }
-
-    /// Notes what the last message of a reservation proved.
-    fn note_proof(&mut self, key: Key, proof: Proof) {
-        let Some(flow) = self.flows.get_mut(key) else { return };
-        (flow.proof, flow.signed) = match proof {
-            Proof::Nothing => (0, false),
-            Proof::Prime(prime) => (prime, false),
-            Proof::Member(Stamp(stamp)) => (stamp, true),
-        };
-    }
-
-    /// Removes a reservation, and with `resources` its grant.
-    fn remove(&mut self, key: Key, resources: Option<&mut Resources>) {
-        self.wheel.cancel(&mut self.flows, key.index());
-        let Some(flow) = self.flows.remove(key) else { return };
-        let hash = self.hasher.hash_octets(flow.key.octets());
-        self.by_flow.remove(hash, |index| index == key.index());
-        if let Some(stamp) = flow.stamp() {
-            self.domain.note_end(hash, stamp);
-        }
-        self.give_place_back(flow.key.initiator(), flow.iif);
-        if let Some(resources) = resources {
-            resources.release(flow.grant);
-        }
-    }
-
-    /// Reservations that expired.
-    pub(super) fn run_flows(&mut self, resources: &mut Resources) {
-        while let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) {
-            if let Some(key) = self.flows.key_of(index) {
-                self.counters.expired += 1;
-                self.remove(key, Some(resources));
-            }
-        }
-    }
-
-    /// A grant was lost. The next message of the flow asks for it again.
-    pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy) {
-        if self.flows.get(key).is_some_and(|flow| flow.grant == grant) {
-            tracing::debug!(grant = grant.0, reason = %why, "reservation lost");
-            self.counters.lost += 1;
-            self.remove(key, None);
-        }
-    }
-
-    fn take_place(&mut self, initiator: IpAddr, iif: Iface) -> bool {
-        let source = source(initiator);
-        if self.by_source.take(source).is_err() {
-            return false;
-        }
-        if self.by_interface.take(iif).is_err() {
-            self.by_source.release(source);
-            return false;
-        }
-        true
-    }
-
-    fn give_place_back(&mut self, initiator: IpAddr, iif: Iface) {
-        self.by_source.release(source(initiator));
-        self.by_interface.release(iif);
-    }
+/// Whether a message with these addresses can be about the flow: a request to a group is about data to this group, and no
+/// other message is about data to a group.
+fn is_of(key: &FlowKey, flow: &FlowSpec, pass: Pass, ends: &Ends) -> bool {
+    let exact = match flow.mask.dst {
+        IpAddr::V4(mask) => mask.is_unspecified(),
+        IpAddr::V6(mask) => mask.is_unspecified(),
+    };
+    let to_group = ends.dst.is_multicast();
+    key.is_of_group() == to_group
+        && (!to_group || pass == Pass::Request && exact && flow.classifier.dst == ends.dst)
 }
 
 /// Whether the flow's source is the initiating node itself.

@@ -15,6 +15,9 @@ impl Boomerang {
     /// Takes a packet with the magic number.
     pub(super) fn receive(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+        if ends.dst.is_multicast() {
+            return self.receive_for_group(packet, resources);
+        }
         let local = self.interfaces.is_local(ends.dst);
         if icmp_error::is_unreachable(packet.payload, ends.is_ipv6()) {
             // Errors about messages of others concern their initiating nodes only.
@@ -112,20 +115,20 @@ impl Boomerang {
             let ends = Ends { src: ends.dst, dst: ends.src };
             edit::turn_round(&mut octets, ends.is_ipv6());
             let reply = Message { pass: Pass::Reply, ..*message };
-            self.procedure(&mut octets, &reply, Origin { ends, iif, oif }, resources);
+            self.procedure(&mut octets, &reply, Origin::of(packet, ends, iif, oif), resources);
             edit::set_checksum(&mut octets, &ends);
             self.counters.replies_sent += 1;
-            let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false };
+            let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false, by: None };
             self.out.send(envelope, packet.options, &octets);
         } else if packet.ttl > 1 {
-            if self.procedure(&mut octets, message, Origin { ends, iif, oif }, resources) {
+            if self.procedure(&mut octets, message, Origin::of(packet, ends, iif, oif), resources) {
                 edit::set_checksum(&mut octets, &ends);
             }
             match message.pass {
                 Pass::Request => self.counters.requests_forwarded += 1,
                 Pass::Reply => self.counters.replies_forwarded += 1,
             }
-            let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false };
+            let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false, by: None };
             self.out.send(envelope, packet.options, &octets);
         } else {
             self.exceeded(packet);
@@ -145,7 +148,7 @@ impl Boomerang {
             return self.exceeded(packet);
         }
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
-        let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false };
+        let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false, by: None };
         self.out.send(envelope, packet.options, packet.payload);
     }
 
@@ -164,7 +167,7 @@ impl Boomerang {
         octets.extend_from_slice(packet.payload);
         edit::turn_round(&mut octets, ends.is_ipv6());
         edit::set_checksum(&mut octets, &ends);
-        let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false };
+        let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false, by: None };
         self.out.send(envelope, &[], &octets);
         self.buffer = octets;
     }

@@ -98,6 +98,11 @@ impl Routes {
         }
     }
 
+    /// Lets at most `limit` wait from now on.
+    pub(super) fn set_limit(&mut self, limit: u32) {
+        self.limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    }
+
     fn place(&self, dst: IpAddr) -> usize {
         let hash = match dst {
             IpAddr::V4(v4) => self.hasher.hash_octets(&v4.octets()),

@@ -6,8 +6,8 @@ use signalbox_resources::GrantRequest;
 use signalbox_resources::intserv::{ErrorTerms, RSpec, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
 
-use super::io::Reason;
-use crate::wire::{Parameters, Pass, Qos};
+use super::io::{Reason, ServiceParameters};
+use crate::wire::{Parameters, Pass, Qos, Rates};
 
 /// IntServ parameters that admission control can judge.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,6 +25,59 @@ pub(super) struct Demand {
     pub(super) rate: u32,
     /// The IntServ parameters; `None`: the rate is all.
     pub(super) intserv: Option<IntServ>,
+}
+
+/// A number as a float that does not exceed it.
+fn float(number: u32) -> f32 {
+    // A float holds 24 bits.
+    let rest = 8_u32.saturating_sub(number.leading_zeros());
+    #[expect(clippy::cast_precision_loss, reason = "what does not fit is cut off")]
+    let float = (number >> rest << rest) as f32;
+    float
+}
+
+impl ServiceParameters {
+    /// The IntServ messages of both directions with these token rates.
+    pub(super) fn messages(&self, rates: Rates) -> [Vec<u8>; 2] {
+        [Pass::Request, Pass::Reply].map(|pass| {
+            let rate = rates.of(pass) / 8;
+            let mut message = Vec::new();
+            if rate == 0 {
+                return vec![0; 4];
+            }
+            let parameters = Parameters {
+                rate: float(rate),
+                bucket: float(self.bucket),
+                peak: self.peak.map_or(f32::INFINITY, float),
+                min_policed: self.min_policed,
+                max_packet: self.max_packet,
+                // After a change the rate of the service is at least the new token rate.
+                guaranteed: self.guaranteed.map(|(own, slack)| (float(own.max(rate)), slack)),
+            };
+            parameters.encode(&mut message);
+            message
+        })
+    }
+
+    /// Whether they can be asked for with these token rates.
+    pub(super) fn fit(&self, rates: &[Rates], hasher: &KeyedHasher) -> bool {
+        let [rates] = rates else { return false };
+        let most = rates.forward.max(rates.reverse) / 8;
+        self.guaranteed.is_none_or(|(rate, _)| rate >= most) && self.are_valid(*rates, hasher)
+    }
+
+    /// Whether admission control can judge them with these token rates.
+    pub(super) fn are_valid(&self, rates: Rates, hasher: &KeyedHasher) -> bool {
+        let [forward, reverse] = &self.messages(rates);
+        let qos = Qos::IntServ(crate::wire::IntServ { forward, reverse });
+        [Pass::Request, Pass::Reply].into_iter().all(|pass| Demand::read(&qos, pass, hasher).is_ok())
+    }
+}
+
+/// The rates that a message has, of IntServ parameters the token rates. A rate that cannot be read is 0.
+pub(super) fn offered(qos: &Qos<'_>, hasher: &KeyedHasher) -> Rates {
+    let rate = |pass| Demand::read(qos, pass, hasher).map_or(0, |demand| demand.rate);
+    Rates { forward: rate(Pass::Request), reverse: rate(Pass::Reply) }
 }
 
 impl Demand {

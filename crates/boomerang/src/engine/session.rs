@@ -8,6 +8,7 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Key, Random, Time};
 
 use super::interfaces::Iface;
+use super::io::ServiceParameters;
 use crate::wire::{Ends, FlowSpec, KEY_FIRST, Rates};
 
 /// How long the replies to the first, second and third send are waited for.
@@ -41,6 +42,8 @@ pub(super) struct Session {
     pub(super) oif: Iface,
     /// What the next message asks for: pairs of rates as in a message.
     pub(super) wanted: Vec<Rates>,
+    /// IntServ parameters beside the token rates, which are then the pair of `wanted`.
+    pub(super) intserv: Option<ServiceParameters>,
     /// What the path reserved.
     pub(super) granted: Option<Rates>,
     pub(super) refresh: u8,
@@ -52,6 +55,8 @@ pub(super) struct Session {
     pub(super) user: Option<[u8; 8]>,
     /// It only asks what the path has.
     pub(super) query: bool,
+    /// Its user waits until the release is answered.
+    pub(super) confirms: bool,
     /// Its last message had an authentication.
     pub(super) signed: bool,
     /// Sends since the last reply; their transaction numbers.
@@ -76,6 +81,7 @@ impl Session {
             flow,
             oif: Iface::LOCAL,
             wanted,
+            intserv: None,
             granted: None,
             refresh,
             key: KEY_FIRST,
@@ -83,11 +89,17 @@ impl Session {
             asked: true,
             user: None,
             query: false,
+            confirms: false,
             signed: false,
             outstanding: [None; 3],
             sends: 0,
             loops: 0,
         }
+    }
+
+    /// Whether its requests go to a group: nothing comes back.
+    pub(super) const fn is_for_group(&self) -> bool {
+        self.ends.dst.is_multicast()
     }
 
     /// Forgets the sends so far: a reply came, or another message is sent from now on. The result is their transactions.

@@ -8,6 +8,7 @@ use signalbox_core::{IfIndex, Time};
 use signalbox_resources::GrantId;
 
 use super::Boomerang;
+use super::adopt::Aggregate;
 use super::flow::{Flow, IS_INTSERV};
 use super::initiator::filter_of;
 use super::session::{Session, State as SessionState};
@@ -36,6 +37,20 @@ pub struct FlowView {
     pub expires: Option<Time>,
     /// Its grant.
     pub grant: GrantId,
+    /// The aggregate that another node of the path may reserve for, of which this flow is a member; or that this reservation is
+    /// for.
+    pub aggregate: Option<AggregateView>,
+}
+
+/// An aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AggregateView {
+    /// Address of the node that proposes it.
+    pub proposer: IpAddr,
+    /// Its number there.
+    pub number: u32,
+    /// Whether this node adopted it: the row is the one reservation for its members. Otherwise the row is a flow of its own.
+    pub adopted: bool,
 }
 
 /// A session of this node as initiating node.
@@ -75,7 +90,33 @@ impl From<&Session> for SessionView {
 }
 
 impl Boomerang {
+    fn view_of_aggregate(&self, aggregate: &Aggregate) -> FlowView {
+        let (proposer, number) = aggregate.name();
+        let filter = aggregate.filter();
+        let initiator = match aggregate.pass() {
+            Pass::Request => filter.src.addr,
+            Pass::Reply => filter.dst.addr,
+        };
+        FlowView {
+            pass: aggregate.pass(),
+            filter,
+            initiator,
+            rate: Some(aggregate.held()),
+            dscp: aggregate.tos() >> 2,
+            ifindex: self.interfaces.ifindex(aggregate.oif()),
+            refresh: aggregate.refresh(),
+            proved: false,
+            expires: self.aggregates.wheel.due(aggregate.timer()),
+            grant: aggregate.grant(),
+            aggregate: Some(AggregateView { proposer, number, adopted: true }),
+        }
+    }
+
     fn view(&self, flow: &Flow) -> FlowView {
+        let proposed = self.offer(flow).and_then(|offer| {
+            let proposer = self.interfaces.address(flow.oif, flow.key.initiator())?;
+            Some(AggregateView { proposer, number: offer.number(), adopted: false })
+        });
         FlowView {
             pass: flow.key.pass(),
             filter: flow.filter(),
@@ -87,18 +128,36 @@ impl Boomerang {
             proved: flow.proof != 0 || flow.signed,
             expires: self.wheel.due(&flow.link),
             grant: flow.grant,
+            aggregate: proposed,
         }
     }
 
-    /// Visits the reservations of this node from a place in the table on; see
+    /// Visits the reservations of this node from a place in the table on, and after them those for aggregates; see
     /// [`Slab::walk`](signalbox_core::slab::Slab::walk).
     pub fn walk(&self, from: u32, mut visit: impl FnMut(FlowView) -> bool) -> Option<u32> {
-        self.flows.walk(from, |_, flow| visit(self.view(flow)))
+        // The places of aggregates follow those of the flows.
+        let flows = self.flows.limit();
+        if from < flows {
+            let mut more = true;
+            let next = self.flows.walk(from, |_, flow| {
+                more = visit(self.view(flow));
+                more
+            });
+            if next.is_some() || !more {
+                return next.or_else(|| (!self.aggregates.table.is_empty()).then_some(flows));
+            }
+        }
+        let next = self
+            .aggregates
+            .table
+            .walk(from.saturating_sub(flows), |_, aggregate| visit(self.view_of_aggregate(aggregate)));
+        next.map(|next| next.saturating_add(flows))
     }
 
-    /// All reservations of this node as a node on the path. For tests.
+    /// All reservations of this node as a node on the path, those for aggregates last. For tests.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> {
-        self.flows.iter().map(|(_, flow)| self.view(flow))
+        let flows = self.flows.iter().map(|(_, flow)| self.view(flow));
+        flows.chain(self.aggregates.table.iter().map(|(_, aggregate)| self.view_of_aggregate(aggregate)))
     }
 
     /// Visits the sessions of this node as initiating node, as [`Boomerang::walk`] does.
@@ -117,6 +176,12 @@ impl Boomerang {
         self.flows.len()
     }
 
+    /// Number of reservations for aggregates of other nodes.
+    #[must_use]
+    pub const fn aggregate_count(&self) -> u32 {
+        self.aggregates.table.len()
+    }
+
     /// Number of sessions of this node as initiating node.
     #[must_use]
     pub const fn session_count(&self) -> u32 {
@@ -125,9 +190,13 @@ impl Boomerang {
 
     /// The tables that peers and users can fill.
     #[must_use]
-    pub const fn tables(&self) -> [Table; 2] {
+    pub fn tables(&self) -> [Table; 5] {
+        let members = u32::try_from(self.aggregates.members()).unwrap_or(u32::MAX);
         [
             Table::new("flows", self.flows.len(), self.flows.limit()),
+            Table::new("aggregates", self.aggregates.table.len(), self.aggregates.table.limit()),
+            Table::new("members", members, self.config.max_flows),
+            self.groups.table(),
             Table::new("sessions", self.sessions.len(), self.sessions.limit()),
         ]
     }

@@ -80,7 +80,19 @@ pub fn set_octets<const N: usize>(message: &mut [u8], at: usize, octets: [u8; N]
 
 /// Appends an option to the whole message.
 pub fn append(message: &mut Vec<u8>, option: &Known) {
-    option.encode(0, &mut Writer::new(message));
+    append_with(message, 0, option);
+}
+
+/// Appends an option with these option flags to the whole message.
+pub fn append_with(message: &mut Vec<u8>, flags: u16, option: &Known) {
+    option.encode(flags, &mut Writer::new(message));
+}
+
+/// Takes an option of this length out of the message.
+pub fn remove(message: &mut Vec<u8>, at: usize, length: usize) {
+    if at + length <= message.len() {
+        message.drain(at..at + length);
+    }
 }
 
 /// Writes the checksum of the message.

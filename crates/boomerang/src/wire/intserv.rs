@@ -1,6 +1,6 @@
 //! One IntServ message of a QOSFMT_INTSERV specification: the parameters of RFC 2210 §3.2.
 
-use signalbox_wire::{Reader, Short};
+use signalbox_wire::{Reader, Short, Writer};
 
 /// Offset of the token rate in an IntServ message.
 pub(super) const TOKEN_RATE: usize = 12;
@@ -35,6 +35,21 @@ impl Parameters {
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<Self> {
         Self::read(&mut Reader::new(message)).ok().flatten()
+    }
+
+    /// Appends the IntServ message of these parameters.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        let (service, words) = if self.guaranteed.is_some() { (GUARANTEED, 9) } else { (CONTROLLED_LOAD, 6) };
+        let mut w = Writer::new(to);
+        w.bytes(&[0, 0, 0, words + 1, service, 0, 0, words, TOKEN_BUCKET, 0, 0, 5]);
+        [self.rate, self.bucket, self.peak].iter().for_each(|value| w.u32(value.to_bits()));
+        w.u32(self.min_policed);
+        w.u32(self.max_packet);
+        if let Some((rate, slack)) = self.guaranteed {
+            w.bytes(&[RSPEC, 0, 0, 2]);
+            w.u32(rate.to_bits());
+            w.u32(slack);
+        }
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Option<Self>, Short> {

@@ -21,5 +21,7 @@ pub use flow::{Classifier, FlowSpec};
 pub use icmp_error::{Dropped, Unreachable};
 pub use intserv::Parameters;
 pub use message::{Body, CONTAINER, KEY_FIRST, MAGIC, Message, VERSION};
-pub use option::{Aggregation, Authentication, DIGEST_OCTETS, Known, Options, Placed, Refusal, UserId};
+pub use option::{
+    Aggregation, Authentication, DIGEST_OCTETS, Known, OF_REPLY, Options, Placed, Refusal, UserId,
+};
 pub use qos::{Downgrade, IntServ, MAX_PAIRS, Qos, Rates};

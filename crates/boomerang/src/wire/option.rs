@@ -11,6 +11,8 @@ use crate::error::DecodeError;
 
 /// Octets of the digest of an authentication option.
 pub const DIGEST_OCTETS: usize = 16;
+/// Option flag: the option was added to the reply, and is about the data of its direction.
+pub const OF_REPLY: u16 = 0x0001;
 
 /// A user and what proves it. Both are opaque to the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,14 @@ fn write_address(address: IpAddr, w: &mut Writer<'_>) {
     }
 }
 
+impl Aggregation {
+    /// Octets of its option.
+    #[must_use]
+    pub const fn octets(ipv6: bool) -> usize {
+        if ipv6 { 108 } else { 48 }
+    }
+}
+
 impl Known {
     /// Its type.
     #[must_use]
@@ -160,6 +170,8 @@ impl Known {
 pub struct Placed {
     /// Offset of its type, in octets from the start of the ICMP message.
     pub offset: usize,
+    /// Its octets, header included.
+    pub length: usize,
     /// Option flags.
     pub flags: u16,
     /// The option.
@@ -230,6 +242,14 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// The proposals of aggregates, with their places.
+    pub fn aggregations(&self) -> impl Iterator<Item = (Placed, Aggregation)> + use<'a> {
+        self.iter().filter_map(|placed| match placed.option {
+            Known::Aggregation(one) => Some((placed, one)),
+            Known::UserId(_) | Known::Refusal(_) | Known::Authentication(_) => None,
+        })
+    }
+
     pub(super) fn parse(r: &mut Reader<'a>, family: Family) -> Result<Self, DecodeError> {
         let (octets, start, ipv6) = (r.peek_rest(), r.offset(), family == Family::IPV6);
         while next(r, ipv6).map_err(|short| DecodeError::Short { field: "option", short })?.is_some() {}
@@ -251,5 +271,6 @@ fn next(r: &mut Reader<'_>, ipv6: bool) -> Result<Option<Placed>, Short> {
     if found.is_some() {
         *r = ahead;
     }
-    Ok(found.map(|option| Placed { offset, flags, option }))
+    let length = ahead.offset() - offset;
+    Ok(found.map(|option| Placed { offset, length, flags, option }))
 }

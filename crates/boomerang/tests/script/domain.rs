@@ -228,3 +228,21 @@ fn the_user_is_signed() {
     edit::set_checksum(&mut sent.octets, &sent.ends);
     assert_eq!(refused(&pass(&mut member(), &sent)), Some(Reason::Unauthenticated));
 }
+
+/// A node gets another key while it runs: requests with the former one are refused, those with the new one granted.
+#[test]
+fn keys_change_while_the_node_runs() {
+    let mut rig = member();
+    assert_eq!(refused(&pass(&mut rig, &first(settings(b"of the domain")))), None);
+    let new = Integrity { keys: vec![key(6, b"the next one")], ..settings(b"").integrity };
+    assert!(rig.node.set_integrity(Integrity { keys: Vec::new(), ..new.clone() }).is_err());
+    rig.node.set_integrity(new.clone()).unwrap();
+    let other = |settings: Config| {
+        let request = Request { dst_port: Some(9999), ..wish() };
+        user(settings).command(1, Command::Open(request)).remove(0)
+    };
+    assert!(refused(&pass(&mut rig, &other(settings(b"of the domain")))).is_some());
+    let config = Config { integrity: new, ..settings(b"") };
+    assert_eq!(refused(&pass(&mut rig, &other(config))), None);
+    assert_eq!(rig.reserved().len(), 2);
+}

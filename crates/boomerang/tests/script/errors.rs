@@ -128,8 +128,14 @@ fn other_errors_end_no_session() {
 fn errors_about_others_have_no_effect() {
     let mut rig = Rig::new();
     rig.pass(&request(1));
-    let passed =
-        Sent { ends: request(1).ends, ttl: 64, tos: 0, options: Vec::new(), octets: request(1).octets() };
+    let passed = Sent {
+        ends: request(1).ends,
+        ttl: 64,
+        tos: 0,
+        options: Vec::new(),
+        octets: request(1).octets(),
+        by: None,
+    };
     let expires = rig.expires();
     for dropped in [Dropped::NoRoute, Dropped::TimeExceeded] {
         for to in [IN, NODE] {

@@ -1,7 +1,7 @@
 //! What a reservation is to admission control: packets, rate, service, requester.
 
 use signalbox_boomerang::engine::{Command, Config, Reason};
-use signalbox_boomerang::wire::{Flags, Known, UserId, edit};
+use signalbox_boomerang::wire::{Flags, Known, Pass, UserId, edit};
 use signalbox_core::traffic::ServiceClass;
 use signalbox_resources::Config as Resources;
 use signalbox_resources::config::{Action, RuleConfig};
@@ -136,4 +136,29 @@ fn no_echo_has_its_bit() {
     let mut rig = Rig::new();
     let sent = rig.pass(&Fields { flags: 0x0002, ..request(1) });
     assert!(sent.message().flags.contains(Flags::NO_ECHO) && !sent.message().is_refused());
+}
+
+/// BOOM-G35-02: a release of one end leaves the reservation of the other one for the same packets.
+#[test]
+fn both_ends_may_reserve_for_the_same_packets() {
+    let mut rig = Rig::new();
+    rig.pass(&Fields { rates: vec![rates(64_000, 0)], ..request(1) });
+    // The other end is the initiating node, and asks for the data that it receives.
+    let theirs = |rate| {
+        let mut fields = Fields { rates: vec![rates(0, rate)], ..reply(1) };
+        fields.flow = fields.flow.inverted();
+        fields.ends = signalbox_boomerang::wire::Ends { src: ip(IN), dst: ip(FEN) };
+        fields
+    };
+    rig.pass(&theirs(100_000));
+    assert_eq!(rig.reserved(), [(Pass::Request, 2, 64_000), (Pass::Reply, 2, 100_000)]);
+    let kernel = |rig: &Rig| rig.resources.links().find(|link| link.ifindex.0 == 2).unwrap().reserved;
+    assert_eq!(kernel(&rig), 12_500, "the larger rate counts, once");
+    rig.pass(&theirs(0));
+    assert_eq!((rig.reserved(), kernel(&rig)), (vec![(Pass::Request, 2, 64_000)], 8000));
+    rig.pass(&theirs(100_000));
+    rig.pass(&Fields { rates: vec![rates(0, 0)], ..request(1) });
+    assert_eq!((rig.reserved(), kernel(&rig)), (vec![(Pass::Reply, 2, 100_000)], 12_500));
+    rig.pass(&theirs(0));
+    assert_eq!((rig.resources.len(), kernel(&rig)), (0, 0));
 }

@@ -230,7 +230,7 @@ fn a_session_is_closed() {
     reserved(&mut rig);
     let release = rig.command(1, Command::Close);
     assert!(release[0].rates().is_zero());
-    assert_eq!(rig.last_event(), &Event::Closed);
+    assert_eq!(rig.last_event(), &Event::Closed { confirmed: false });
     let again = rig.wait(seconds(1.1));
     assert!(again[0].rates().is_zero());
     rig.echo(&again[0], |_| {});
@@ -277,7 +277,7 @@ fn impossible_requests_are_rejected() {
         (Request { rates: vec![], ..wish() }, Rejected::Rates),
         (Request { rates: vec![rates(0, 0)], ..wish() }, Rejected::Rates),
         (Request { protocol: None, ..wish() }, Rejected::Ports),
-        (Request { far_end: ip("224.1.1.1"), ..wish() }, Rejected::Address),
+        (Request { far_end: ip("0.0.0.0"), ..wish() }, Rejected::Address),
         (Request { src: Some(ip("::1")), ..wish() }, Rejected::Address),
         (Request { refresh: Some(0), ..wish() }, Rejected::Refresh),
         (Request { dscp: 64, ..wish() }, Rejected::Dscp),
@@ -313,7 +313,7 @@ fn a_refresh_follows_the_present_route() {
     assert_eq!(rig.last_event(), &Event::Unanswered);
 }
 
-/// BOOM-G10-02: a KEY without room for the primes of the present path is given up, and the proof begins again.
+/// A KEY without room for the primes of the present path is given up, and the proof begins again.
 #[test]
 fn a_full_key_begins_again() {
     let mut rig = Rig::new();
@@ -323,7 +323,7 @@ fn a_full_key_begins_again() {
     let refresh = rig.wait(seconds(30.0)).remove(0);
     let refuse = |octets: &mut Vec<u8>| {
         edit::refuse(octets, Default::default());
-        edit::append(octets, &Known::Refusal(Refusal { address: ip(NODE), cause: 3 }));
+        edit::append(octets, &Known::Refusal(Refusal { address: ip(NODE), cause: Reason::KeyFull.number() }));
     };
     let again = rig.echo(&refresh, refuse);
     assert_eq!((again[0].message().key, rig.events.len()), (1, 1));
@@ -386,4 +386,33 @@ fn a_refresh_has_no_option_of_an_aggregate() {
             .iter()
             .all(|one| one.option.kind() != OptionType::AGGREGATION)
     );
+}
+
+/// A user who asked for it gets the last event when the path has answered the release, or does not answer.
+#[test]
+fn a_release_is_confirmed() {
+    let wish = || Request { confirm_release: true, ..wish() };
+    for answered in [true, false] {
+        let mut rig = Rig::new();
+        let sent = rig.command(1, Command::Open(wish())).remove(0);
+        rig.echo(&sent, |_| {});
+        let release = rig.command(1, Command::Close).remove(0);
+        assert!(matches!(rig.last_event(), Event::Reserved { .. }), "it waits");
+        rig.command(1, Command::Change(rates(1000, 0)));
+        assert_eq!(rig.last_event(), &Event::Rejected(Rejected::NoSession));
+        if answered {
+            rig.echo(&release, |_| {});
+        } else {
+            rig.wait(seconds(8.0));
+        }
+        assert_eq!(rig.last_event(), &Event::Closed { confirmed: answered });
+        assert_eq!((rig.node.session_count(), rig.node.flow_count()), (0, 0));
+    }
+    // Who closes twice does not wait.
+    let mut rig = Rig::new();
+    let sent = rig.command(1, Command::Open(wish())).remove(0);
+    rig.echo(&sent, |_| {});
+    rig.command(1, Command::Close);
+    rig.command(1, Command::Close);
+    assert_eq!(rig.last_event(), &Event::Closed { confirmed: false });
 }

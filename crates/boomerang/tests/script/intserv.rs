@@ -1,6 +1,8 @@
 //! IntServ parameters instead of rates.
 
-use signalbox_boomerang::engine::Reason;
+use signalbox_boomerang::engine::{
+    BoomerangEvent as Event, Command, Reason, Rejected, Request, ServiceParameters,
+};
 use signalbox_boomerang::wire::{
     Body, Ends, Flags, Format, IntServ, Message, Options, Parameters, Pass, Qos, QosFormat, edit,
 };
@@ -49,6 +51,11 @@ fn octets(fields: &Fields, forward: &[u8], reverse: &[u8]) -> Vec<u8> {
     octets
 }
 
+/// A message for controlled load of this rate.
+pub(crate) fn controlled_load(fields: &Fields, rate: f32) -> Vec<u8> {
+    octets(fields, &message(rate, rate, None), &NOTHING)
+}
+
 fn pass(rig: &mut Rig, fields: &Fields, forward: &[u8], reverse: &[u8]) -> Sent {
     let ifindex = if fields.pass == Pass::Request { 1 } else { 2 };
     let mut sent = rig.octets(ifindex, fields, &octets(fields, forward, reverse));
@@ -72,6 +79,9 @@ fn parameters_reserve_their_service() {
     let held: Vec<_> =
         rig.resources.reservations().map(|one| (one.ifindex.0, one.service, one.traffic.rate)).collect();
     assert_eq!(held, [(2, ServiceClass::ControlledLoad, 8000), (1, ServiceClass::Guaranteed, 4000)]);
+    let buckets: Vec<_> =
+        rig.resources.reservations().map(|one| (one.traffic.peak, one.traffic.min_policed)).collect();
+    assert_eq!(buckets, [(Some(9000), 64); 2], "the whole token bucket, not the rate only");
     assert!(rig.node.flows().all(|flow| flow.rate.is_none()));
     let installs = rig.installs;
     pass(&mut rig, &request(1), &load, &bound);
@@ -141,4 +151,84 @@ fn impossible_parameters_are_refused() {
     cut.truncate(cut.len() - 8);
     edit::set_checksum(&mut cut, &ends);
     assert_eq!(rig.octets(1, &request(1), &cut)[0].octets, cut, "a cut message passes unchanged");
+}
+
+/// A request of this node for controlled load in both directions.
+fn own(guaranteed: Option<(u32, u32)>) -> Request {
+    let parameters =
+        ServiceParameters { bucket: 3000, peak: Some(16_000), min_policed: 64, max_packet: 1500, guaranteed };
+    Request { rates: vec![rates(64_000, 32_000)], intserv: Some(parameters), ..wish() }
+}
+
+/// BOOM-F3.6.2-01, BOOM-3.2.3-09: an initiating node asks for IntServ parameters, and its own link has them. The octets are those
+/// of RFC 2210.
+#[test]
+fn an_initiating_node_asks_for_intserv_parameters() {
+    for guaranteed in [None, Some((9000, 0))] {
+        let mut rig = Rig::new();
+        let first = rig.command(1, Command::Open(own(guaranteed))).remove(0);
+        let Qos::IntServ(specs) = first.message().body.unwrap().qos else { panic!("{first:?}") };
+        let rate = guaranteed.map(|_| 9000.0);
+        assert_eq!(specs.forward, message(8000.0, 16_000.0, rate));
+        assert_eq!(specs.reverse, message(4000.0, 16_000.0, rate));
+        let service =
+            if guaranteed.is_some() { ServiceClass::Guaranteed } else { ServiceClass::ControlledLoad };
+        assert_eq!(rig.resources.reservations().map(|one| one.service).collect::<Vec<_>>(), [service]);
+        rig.echo(&first, |_| {});
+        let granted = Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1 };
+        assert_eq!(rig.events, [(1, granted)]);
+        let refresh = rig.wait(seconds(30.0)).remove(0);
+        assert_eq!(refresh.message().body.unwrap().qos, first.message().body.unwrap().qos);
+    }
+}
+
+/// BOOM-G12-03: the release of such a reservation is two words of zero.
+#[test]
+fn an_intserv_release_is_two_empty_messages() {
+    let mut rig = Rig::new();
+    let first = rig.command(1, Command::Open(own(None))).remove(0);
+    rig.echo(&first, |_| {});
+    let release = rig.command(1, Command::Close).remove(0);
+    let Qos::IntServ(specs) = release.message().body.unwrap().qos else { panic!("{release:?}") };
+    assert!(specs.is_empty() && specs.forward.len() == 4);
+    assert_eq!((rig.node.flow_count(), rig.resources.len()), (0, 0));
+}
+
+/// BOOM-G21-02: the offer of a refusal is the token rate that the path has. A change keeps the other parameters.
+#[test]
+fn the_offer_is_the_token_rate() {
+    let mut rig = Rig::new();
+    let first = rig.command(1, Command::Open(own(Some((9000, 0))))).remove(0);
+    rig.echo(&first, |_| {});
+    let change = rig.command(1, Command::Change(rates(80_000, 0))).remove(0);
+    let asked = parameters(&change, Pass::Request);
+    assert_eq!((asked.rate, asked.bucket, asked.guaranteed), (10_000.0, 3000.0, Some((10_000.0, 0))));
+    rig.echo(&change, |octets| {
+        octets[19] |= 1;
+        let float = 5000.0_f32.to_be_bytes();
+        octets[64 + 12..64 + 16].copy_from_slice(&float);
+    });
+    let Event::ChangeRefused(refusal) = rig.last_event() else { panic!("{:?}", rig.events) };
+    assert_eq!(refusal.offer, rates(40_000, 0));
+}
+
+/// Parameters that no node could grant are rejected before a message leaves.
+#[test]
+fn a_request_has_parameters_of_a_service() {
+    let with = |change: &dyn Fn(&mut ServiceParameters)| {
+        let mut request = own(None);
+        request.intserv.as_mut().into_iter().for_each(change);
+        request
+    };
+    let list = Request { rates: vec![rates(64_000, 0), rates(32_000, 0)], ..own(None) };
+    for wrong in [
+        with(&|parameters| parameters.bucket = 0),
+        with(&|parameters| parameters.guaranteed = Some((7999, 0))),
+        with(&|parameters| parameters.max_packet = 0),
+        list,
+    ] {
+        let mut rig = Rig::new();
+        assert_eq!(rig.command(1, Command::Open(wrong)), []);
+        assert_eq!(rig.last_event(), &Event::Rejected(Rejected::Parameters));
+    }
 }

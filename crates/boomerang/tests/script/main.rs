@@ -1,11 +1,14 @@
 //! Boomerang nodes with messages and times in, and messages and times out.
 
+mod adopt;
 mod domain;
 mod errors;
 mod grant;
+mod groups;
 mod initiator;
 mod intserv;
 mod path;
 mod proof;
+mod propose;
 mod rig;
 mod shares;

@@ -68,6 +68,7 @@ fn a_release_is_never_refused() {
     let release = Fields { rates: vec![rates(0, 64_000)], ..request(1) };
     for _ in 0..2 {
         assert!(!rig.pass(&release).message().is_refused());
+        assert_eq!(rig.reserved(), [(REPLY, 1, 64_000)]);
     }
     rig.pass(&Fields { rates: vec![rates(0, 64_000)], ..reply(1) });
     assert_eq!(rig.reserved(), [(REPLY, 1, 64_000)]);

@@ -1,6 +1,6 @@
 //! The proof that the initiating node receives replies: the prime in the KEY.
 
-use signalbox_boomerang::engine::Config;
+use signalbox_boomerang::engine::{Config, Reason};
 
 use crate::rig::*;
 
@@ -70,17 +70,62 @@ fn primes_of_several_nodes_multiply() {
     rig.pass(&Fields { key: both, ..request(1) });
     assert_eq!(rig.node.flow_count(), 1);
     let full = rig.pass(&Fields { key: theirs * theirs, ..request(2) });
-    assert!(full.message().is_refused());
+    let by = full.message().body.unwrap().options.refusal().unwrap();
+    assert_eq!(Reason::of(by.cause), Reason::KeyFull);
 }
 
-/// Each direction has its own prime; the reply is proved by the next request as well.
+/// On a path whose way back is another one, each direction has its own prime; the next request proves both.
 #[test]
 fn both_directions_are_proved() {
     let mut rig = proving();
     let once = confirmation(&mut rig, &request(1));
-    let twice = confirmation(&mut rig, &Fields { key: once, ..reply(1) });
-    assert_ne!(once * once, twice);
-    rig.pass(&Fields { key: twice, ..request(1) });
-    rig.pass(&Fields { key: twice, ..reply(1) });
+    let twice = confirmation(&mut rig, &reply(1));
+    assert_ne!(once, twice);
+    rig.pass(&Fields { key: once * twice, ..request(1) });
+    rig.pass(&Fields { key: once * twice, ..reply(1) });
     assert_eq!(rig.node.flow_count(), 2);
+}
+
+/// On a symmetric path one prime of a node proves both directions, so that a KEY has room for two nodes.
+#[test]
+fn one_prime_is_enough_where_both_ways_are_one() {
+    let (mut first, mut second) = (proving(), Rig::behind(Config { prove: true, ..Config::default() }));
+    let mut key = 1;
+    for (held, changes) in [(0, true), (4, false)] {
+        let sent = key;
+        for (fields, back) in [(request(1), false), (reply(1), true)] {
+            let nodes = if back { [&mut second, &mut first] } else { [&mut first, &mut second] };
+            for node in nodes {
+                let out = node.pass(&Fields { key, ..fields.clone() });
+                assert!(!out.message().is_refused());
+                key = out.message().key;
+            }
+        }
+        assert_eq!(key != sent, changes);
+        assert_eq!(first.node.flow_count() + second.node.flow_count(), held);
+    }
+}
+
+/// The reply of a request that took another way has a prime of its own, although the KEY has the prime of an earlier request.
+#[test]
+fn a_reply_without_its_request_proves_itself() {
+    let mut rig = proving();
+    let key = confirmation(&mut rig, &request(1));
+    assert_eq!(confirmation(&mut rig, &Fields { key, ..reply(1) }), key, "the reply of this loop");
+    assert_ne!(confirmation(&mut rig, &Fields { key, ..reply(1) }), key);
+}
+
+/// With smaller primes a KEY has room for three or four nodes.
+#[test]
+fn a_key_has_room_for_as_many_nodes_as_configured() {
+    for (primes, bits) in [(2, 31), (3, 21), (4, 16)] {
+        let mut rig = Rig::with(Config { prove: true, primes, ..Config::default() });
+        // The largest primes of other nodes.
+        let others = ((1_u64 << bits) - 1).pow(u32::from(primes) - 1);
+        let key = confirmation(&mut rig, &Fields { key: others, ..request(1) });
+        assert_eq!(64 - (key / others).leading_zeros(), bits, "{primes}");
+        assert_eq!(key % others, 0);
+        let full = rig.pass(&Fields { key, ..request(2) });
+        assert!(full.message().is_refused());
+    }
 }

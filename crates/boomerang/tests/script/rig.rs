@@ -1,6 +1,6 @@
 //! One node with three interfaces: eth1 towards initiating nodes, eth2 and eth3 towards far ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(crate) struct Sent {
     pub(crate) tos: u8,
     pub(crate) options: Vec<u8>,
     pub(crate) octets: Vec<u8>,
+    /// The interface that a packet to a group leaves by.
+    pub(crate) by: Option<u32>,
 }
 
 impl Sent {
@@ -133,6 +135,10 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<(u64, BoomerangEvent)>,
     /// Interfaces by which packets to other destinations than eth1's leave.
     pub(crate) routes: BTreeMap<IpAddr, u32>,
+    /// Interfaces that packets to groups come in and leave by, by group and source.
+    pub(crate) trees: BTreeMap<(IpAddr, IpAddr), (u32, Vec<u32>)>,
+    /// Groups and sources whose routes the node follows.
+    pub(crate) followed: BTreeSet<(IpAddr, IpAddr)>,
     pub(crate) lookups: u32,
     pub(crate) installs: u32,
     /// What the kernel was asked to remove.
@@ -164,21 +170,38 @@ impl Rig {
     }
 
     pub(crate) fn with(config: Config) -> Self {
+        Self::of(config, Self::links())
+    }
+
+    /// Another node, which stands behind the first one towards the far ends.
+    pub(crate) fn behind(config: Config) -> Self {
+        let mut rig = Self::seeded(config, Self::links(), 9);
+        rig.input(Input::Interfaces(&[interface(1, &["203.0.113.77"]), interface(2, &["203.0.113.78"])]));
+        rig
+    }
+
+    fn links() -> signalbox_resources::Config {
         let mut links = signalbox_resources::Config::of_link("*", "200kbit".parse().unwrap());
         links.default = signalbox_resources::config::Action::Allow;
         for link in &mut links.links {
             link.reservable = signalbox_resources::units::Share::percent(100);
         }
-        Self::of(config, links)
+        links
     }
 
     pub(crate) fn of(config: Config, links: signalbox_resources::Config) -> Self {
+        Self::seeded(config, links, 7)
+    }
+
+    fn seeded(config: Config, links: signalbox_resources::Config, seed: u8) -> Self {
         let mut rig = Self {
-            node: Boomerang::new(config, [7; 32]).unwrap(),
+            node: Boomerang::new(config, [seed; 32]).unwrap(),
             resources: Resources::new(links, 0, [8; 32]).unwrap(),
             now: Time::from_secs(10),
             events: Vec::new(),
             routes: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            followed: BTreeSet::new(),
             lookups: 0,
             installs: 0,
             removed: Vec::new(),
@@ -205,6 +228,11 @@ impl Rig {
         self.input(Input::Interfaces(&[interface(2, &["198.51.100.1", address])]));
     }
 
+    /// Gives an interface another MTU.
+    pub(crate) fn mtu(&mut self, n: u32, mtu: u32) {
+        self.input(Input::Interfaces(&[Interface { mtu, ..interface(n, &["198.51.100.1"]) }]));
+    }
+
     pub(crate) fn input(&mut self, input: Input<'_>) {
         self.node.handle(self.now, input, &mut self.resources);
         self.drain();
@@ -212,20 +240,29 @@ impl Rig {
 
     pub(crate) fn drain(&mut self) {
         loop {
-            let mut lookups = Vec::new();
+            let (mut lookups, mut groups) = (Vec::new(), Vec::new());
             while let Some(output) = self.node.poll() {
                 match output {
                     Output::Send(packet) => {
-                        assert_eq!((packet.entry, packet.ifindex), (ENTRY, None));
+                        assert_eq!(packet.entry, ENTRY);
+                        assert!(packet.ifindex.is_none() || packet.dst.ip().is_multicast());
                         self.sent.push(Sent {
                             ends: Ends { src: packet.src.ip(), dst: packet.dst.ip() },
                             ttl: packet.ttl,
                             tos: packet.tos,
                             options: packet.options.to_vec(),
                             octets: packet.payload.to_vec(),
+                            by: packet.ifindex.map(|index| index.0),
                         });
                     }
                     Output::RouteLookup { id, query } => lookups.push((id, query.dst)),
+                    Output::MulticastLookup { group, source } => {
+                        self.followed.insert((group, source));
+                        groups.push((group, source));
+                    }
+                    Output::MulticastForget { group, source } => {
+                        assert!(self.followed.remove(&(group, source)));
+                    }
                     Output::Event { id, event } => self.events.push((id, event)),
                 }
             }
@@ -244,8 +281,11 @@ impl Rig {
                     _ => {}
                 }
             }
-            if lookups.is_empty() && lost.is_empty() {
+            if lookups.is_empty() && groups.is_empty() && lost.is_empty() {
                 return;
+            }
+            if self.answer_lookups {
+                groups.into_iter().for_each(|(group, source)| self.tree(group, source));
             }
             for (key, grant, why) in lost {
                 self.node.handle(self.now, Input::Lost { key, grant, why }, &mut self.resources);
@@ -259,6 +299,23 @@ impl Rig {
         }
     }
 
+    /// Gives the node the multicast route of these packets.
+    fn tree(&mut self, group: IpAddr, source: IpAddr) {
+        let (iif, oifs) = self.trees.get(&(group, source)).cloned().unwrap_or_default();
+        let oifs: Vec<_> = oifs.into_iter().map(IfIndex).collect();
+        let input = Input::Multicast { group, source, iif: IfIndex(iif), oifs: &oifs };
+        self.node.handle(self.now, input, &mut self.resources);
+    }
+
+    /// Changes the multicast route of these packets. The result is what the node sends.
+    pub(crate) fn branch(&mut self, group: IpAddr, source: IpAddr, oifs: &[u32]) -> Vec<Sent> {
+        self.trees.insert((group, source), (1, oifs.to_vec()));
+        self.sent.clear();
+        self.tree(group, source);
+        self.drain();
+        self.sent.clone()
+    }
+
     pub(crate) fn answer(&mut self, id: u64, dst: IpAddr) {
         let ifindex = IfIndex(self.routes.get(&dst).copied().unwrap_or(2));
         let route = Route { ifindex, src: self.source, gateway: None, mtu: 1500, local: false };
@@ -266,11 +323,21 @@ impl Rig {
         self.node.handle(self.now, Input::Route { id, result }, &mut self.resources);
     }
 
-    /// What the node sends because of these octets, received by an interface.
+    /// What the node sends because of these octets, received by an interface in a packet with a Router Alert.
     pub(crate) fn octets(&mut self, ifindex: u32, fields: &Fields, octets: &[u8]) -> Vec<Sent> {
+        self.octets_with(ifindex, fields, octets, &[0x94, 4, 0, 0])
+    }
+
+    /// The same with these IP options.
+    pub(crate) fn octets_with(
+        &mut self,
+        ifindex: u32,
+        fields: &Fields,
+        octets: &[u8],
+        options: &[u8],
+    ) -> Vec<Sent> {
         self.sent.clear();
         let (src, dst) = (SocketAddr::new(fields.ends.src, 0), SocketAddr::new(fields.ends.dst, 0));
-        let options = &[0x94, 4, 0, 0][..];
         let ifindex = IfIndex(ifindex);
         self.input(Input::Packet(Received {
             entry: ENTRY,
@@ -355,7 +422,9 @@ pub(crate) fn wish() -> Request {
         dst_port: Some(5004),
         dscp: 46,
         rates: vec![rates(64_000, 32_000)],
+        intserv: None,
         refresh: None,
         user: None,
+        confirm_release: false,
     }
 }

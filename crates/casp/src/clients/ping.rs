@@ -144,7 +144,7 @@ impl PingClient {
     pub fn indication(&mut self, now: Time, indication: &Indication<'_>) {
         self.now = self.now.max(now);
         match indication {
-            Indication::Opened { tag, session } => {
+            Indication::Opened { tag, session, .. } => {
                 if let Some(waiting) = self.waiting.get_mut(tag) {
                     waiting.session = Some(*session);
                     self.by_session.insert(*session, *tag);

@@ -1,5 +1,6 @@
 //! The previous hops, or the next hops, of a session (section 10.1 of the draft).
 
+use signalbox_core::stamp::Moment;
 use signalbox_core::{Key, Time};
 
 /// Most branches of one side.
@@ -10,7 +11,7 @@ pub(super) const MAX: usize = 4;
 pub(super) struct Branch {
     pub(super) peer: Key,
     /// When it ends without a message.
-    pub(super) until: Time,
+    pub(super) until: Moment,
     /// Its number, local to one side of one session.
     pub(super) id: u16,
     /// Messages of it, up to 2: the second one proves that the branch stands.
@@ -143,11 +144,11 @@ impl Side {
 
     /// A branch whose time is over.
     pub(super) fn expired(&self, now: Time) -> Option<Branch> {
-        self.iter().find(|branch| branch.until <= now).copied()
+        self.iter().find(|branch| branch.until.is_due(now)).copied()
     }
 
     /// When the first branch ends.
-    pub(super) fn first_end(&self) -> Option<Time> {
+    pub(super) fn first_end(&self) -> Option<Moment> {
         self.iter().map(|branch| branch.until).min()
     }
 }
@@ -159,7 +160,7 @@ mod tests {
     fn branch(peer: u64) -> Branch {
         Branch {
             peer: Key::from_u64(1 << 32 | peer),
-            until: Time::from_secs(peer),
+            until: Time::from_secs(peer).into(),
             id: 0,
             proved: 0,
             protected: false,
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(next.add(branch(9), true), Some(0));
         assert_eq!(previous.last().map(|branch| (branch.peer, branch.id)), Some((key(3), 2)));
         assert_eq!(previous.iter().map(|branch| branch.id).collect::<Vec<_>>(), [2, 0, 1]);
-        assert_eq!(previous.first_end(), Some(Time::from_secs(1)));
+        assert_eq!(previous.first_end(), Some(Time::from_secs(1).into()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use signalbox_core::node::Prefix;
 
 use super::io::Transport;
+use super::session::DEFAULT_TIMEOUT;
 use crate::wire::ClientType;
 
 /// Settings of a [`Casp`](super::Casp).
@@ -22,17 +23,21 @@ pub struct Config {
     pub max_searches: u32,
     /// Most octets of messages that wait for a next hop or a connection, of all sessions.
     pub max_waiting: u32,
+    /// Most octets of messages whose end has not come, of all connections.
+    pub max_incomplete: u32,
     /// Most messages that wait for the verdict of a client.
     pub max_held: u32,
     /// Longest message with its Length Header, octets.
     pub max_message: u32,
     /// Most octets that a connection may hold unsent. A peer that does not read gets no further messages.
     pub max_unsent: usize,
+    /// Most octets that all connections may hold unsent together. A quarter is for nodes to which little is unsent.
+    pub max_unsent_total: u32,
     /// Messages that a source may send over UDP in a second; more are dropped. 0: no limit.
     pub rate: u32,
     /// Scout Requests of a source that are answered in a second, with a quarter of it at once. 0: no limit.
     pub answer_rate: u32,
-    /// Scout Requests of all sources that are answered in a second, with a quarter of it at once.
+    /// Scout Requests of all sources that are answered in a second, with a quarter of it at once. 0: no limit.
     pub total_answer_rate: u32,
     /// Refresh interval of the sessions of this node.
     pub refresh: Duration,
@@ -107,9 +112,11 @@ impl Default for Config {
             max_connections: 4096,
             max_searches: 4096,
             max_waiting: 16 << 20,
+            max_incomplete: 64 << 20,
             max_held: 4096,
             max_message: 70_000,
             max_unsent: 256 << 10,
+            max_unsent_total: 64 << 20,
             rate: 10_000,
             answer_rate: 400,
             total_answer_rate: 10_000,
@@ -152,6 +159,16 @@ pub struct ConfigError {
 }
 
 impl Config {
+    /// Lifetime of the sessions of this node, seconds.
+    #[must_use]
+    pub fn lifetime(&self) -> u32 {
+        if self.send_timeout {
+            u32::try_from(self.refresh.as_secs().saturating_mul(3)).unwrap_or(u32::MAX)
+        } else {
+            DEFAULT_TIMEOUT
+        }
+    }
+
     /// Checks every setting.
     ///
     /// # Errors

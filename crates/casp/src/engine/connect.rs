@@ -19,6 +19,8 @@ use crate::wire::{Flags, Message, Proof, Signaling, frame, framed};
 
 /// Longest message over UDP, octets.
 const MAX_DATAGRAM: usize = 512;
+/// Octets of memory that a connection keeps for the next part of a message.
+const KEPT: usize = 4096;
 /// Octets of a SCOUT_COOKIE_R with its header.
 const PROOF: usize = 12;
 
@@ -103,9 +105,14 @@ impl Casp {
     /// Writes a message to an established connection.
     pub(super) fn write(&mut self, key: Key, octets: &[u8], answer: Option<&Answer>) -> Delivery {
         let Some(connection) = self.peers.connections.get_mut(key) else { return Delivery::Blocked };
-        if connection.unsent + connection.written + connection.outgoing.len() > self.config.max_unsent {
+        let held = connection.outgoing.len();
+        if connection.unsent + connection.written + held > self.config.max_unsent {
             return Delivery::Blocked;
         }
+        if !self.peers.may_hold(key, held + octets.len()) {
+            return Delivery::Blocked;
+        }
+        let Some(connection) = self.peers.connections.get_mut(key) else { return Delivery::Blocked };
         let protected = connection.protected;
         // A cookie is good for one address only. A connection from another one proves this node's address by itself.
         let answer = answer.filter(|answer| answer.local == connection.local);
@@ -121,10 +128,14 @@ impl Casp {
             self.out.write(connection.stream, &self.buffer);
             result
         };
+        connection.used = self.now;
+        let is_stream = connection.transport.is_stream();
+        if !is_stream {
+            self.peers.count_unsent(key);
+        }
         if result.is_err() {
             return Delivery::Blocked;
         }
-        connection.used = self.now;
         self.counters.signaling_sent += 1;
         Delivery::Sent
     }
@@ -137,6 +148,7 @@ impl Casp {
             connection.written += connection.outgoing.len();
             self.out.write(connection.stream, &connection.outgoing);
             connection.outgoing.clear();
+            self.peers.count_unsent(key);
         }
     }
 
@@ -297,16 +309,25 @@ impl Casp {
             let used = held.len() - left;
             held.drain(..used);
         }
+        if held.is_empty() && held.capacity() > KEPT {
+            held = Vec::new();
+        }
         if let Some(connection) = self.peers.connections.get_mut(key) {
             connection.received = held;
+        }
+        if !self.peers.count_incomplete(key, left) {
+            self.counters.incomplete += 1;
+            self.out.close(stream);
+            self.lost(key);
         }
     }
 
     pub(super) fn on_drained(&mut self, stream: StreamId, unsent: usize) {
-        let connection = self.peers.connection_of(stream).and_then(|key| self.peers.connections.get_mut(key));
-        if let Some(connection) = connection {
+        let Some(key) = self.peers.connection_of(stream) else { return };
+        if let Some(connection) = self.peers.connections.get_mut(key) {
             (connection.unsent, connection.written) = (unsent, 0);
         }
+        self.peers.count_unsent(key);
     }
 
     pub(super) fn on_closed(&mut self, stream: StreamId) {
@@ -322,6 +343,23 @@ impl Casp {
             && !sessions.is_empty()
         {
             self.ready.push_back(Ready { what: News::Failed(address), sessions });
+        }
+    }
+
+    /// Closes some of the connections from addresses that this node had: nothing arrives there any more.
+    pub(super) fn close_gone(&mut self) {
+        let Some(from) = self.gone else { return };
+        let mut found = Vec::new();
+        self.gone = self.peers.connections.walk(from, |key, connection| {
+            if connection.local.is_some_and(|local| !local.is_loopback() && !self.interfaces.has(local)) {
+                found.push((key, connection.stream));
+            }
+            true
+        });
+        for (key, stream) in found {
+            self.counters.disconnected += 1;
+            self.out.close(stream);
+            self.lost(key);
         }
     }
 

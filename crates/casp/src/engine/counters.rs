@@ -98,5 +98,7 @@ signalbox_core::counters! {
         refused_peers: u64 => ASSOCIATION_EVENTS { event: "refused" },
         /// Connections closed because a Length Header was wrong.
         framing: u64 => ASSOCIATION_EVENTS { event: "bad_framing" },
+        /// Connections closed because too many octets of messages without an end were kept.
+        incomplete: u64 => ASSOCIATION_EVENTS { event: "too_many_incomplete" },
     }
 }

@@ -12,7 +12,7 @@ use super::discovery::{News, Ready};
 use super::io::{Indication, Transport};
 use super::peers::Name;
 use super::search::Answer;
-use super::session::{Queued, Users};
+use super::session::{Mark, Queued, Users};
 use crate::wire::{ClientType, ErrorCode, Flags, Signaling};
 
 /// What is known of a composed message.
@@ -65,14 +65,15 @@ impl Casp {
     fn down(&mut self, key: Key, octets: &[u8], kind: Kind) {
         let Some(session) = self.sessions.get(key) else { return };
         let next = session.next.last().map(|branch| branch.peer);
-        let wants = kind.discover || session.rediscover;
+        let wants = kind.discover || session.is(Mark::Rediscover);
         let waits = session.waiting.as_ref().is_some_and(|waiting| match next {
             Some(peer) if !wants => {
                 waiting.candidate.is_some() && waiting.candidate == self.peers.address(peer)
             }
             Some(_) | None => waiting.searching || waiting.candidate.is_some(),
         });
-        let (early, discover_at) = (self.now < session.discover_at, session.discover_at);
+        let discover_at = session.discover_at.time();
+        let early = self.now < discover_at;
         if waits {
             return self.queue_down(key, octets, kind);
         }
@@ -127,11 +128,11 @@ impl Casp {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let until = self.now + session.lifetime();
         if let Some(branch) = session.next.get_mut(peer) {
-            branch.until = until;
+            branch.until = until.into();
         }
-        session.refresh_at = at;
+        session.refresh_at = at.into();
+        let replaced = session.waiting.as_mut().and_then(|waiting| waiting.replaces.take());
         session.settle();
-        let replaced = session.replaces.take();
         self.arm(key);
         if let Some(former) = replaced {
             self.tear_down_own(former);
@@ -438,7 +439,9 @@ impl Casp {
             return self.flush_down(key);
         }
         // The next hop itself is gone. There may be another one.
-        if self.sessions.get(key).is_some_and(|session| session.discover_at <= self.now) && self.search(key) {
+        if self.sessions.get(key).is_some_and(|session| session.discover_at.is_due(self.now))
+            && self.search(key)
+        {
             return;
         }
         self.give_up_down(key);
@@ -449,7 +452,7 @@ impl Casp {
         let interval = self.sessions.get(key).map(super::session::Session::interval);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.waiting().searching = false;
-        session.discover_at = self.now + interval.unwrap_or_default();
+        session.discover_at = (self.now + interval.unwrap_or_default()).into();
         if session.next.last().is_some() {
             return self.flush_down(key);
         }
@@ -479,7 +482,7 @@ impl Casp {
         let protected = secure.is_some_and(|connection| connection.protected)
             || (datagram && address.is_some_and(|address| self.is_protected(address)));
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let until = self.now + session.lifetime();
+        let until = (self.now + session.lifetime()).into();
         let first = session.next.last().is_none();
         let id = if let Some(known) = session.next.get_mut(peer) {
             known.until = until;
@@ -553,7 +556,7 @@ impl Casp {
         indication: impl Fn(signalbox_core::SessionId, crate::wire::FlowId) -> Indication<'static>,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
-        let (id, flow, users) = (session.id, session.flow, session.users);
+        let (id, flow, users) = (session.id, session.flow, session.users.get());
         match users {
             Users::None => {}
             Users::One(client) => self.out.indicate(client, indication(id, flow)),

@@ -10,8 +10,10 @@ use signalbox_core::shares::source;
 
 use super::Casp;
 use super::config::Mechanism;
+use super::io::Transport;
 use super::outbox::Datagram;
 use super::search::{Answer, EXTERNAL_WAIT, Phase, REMEMBER, REQUESTS};
+use super::session::Mark;
 use crate::wire::{Cookie, Message};
 
 /// Sessions that go on, in parts of bounded size.
@@ -42,8 +44,8 @@ impl Casp {
             return true;
         }
         let (dst, label, owner) = (session.flow.dst(), session.flow.label(), session.owner);
-        session.discover_at = self.now + super::DISCOVERY_INTERVAL;
-        session.rediscover = false;
+        session.discover_at = (self.now + super::DISCOVERY_INTERVAL).into();
+        session.note(Mark::Rediscover, false);
         let going_on = self.searches.to(dst).filter(|search| {
             self.searches.slab.get(*search).is_some_and(|search| search.phase != Phase::Over)
         });
@@ -156,7 +158,7 @@ impl Casp {
     /// Sends the Scout Request of a discovery, and waits twice as long as before.
     fn send_request(&mut self, key: Key) {
         let Some(search) = self.searches.slab.get_mut(key) else { return };
-        let Some(Ok(route)) = search.route else { return };
+        let src = search.source();
         if search.sent > 0 {
             self.counters.requests_repeated += 1;
         }
@@ -169,7 +171,7 @@ impl Casp {
         let port = self.config.scout_port;
         let datagram = Datagram {
             port,
-            src: Some(route.src),
+            src,
             dst: SocketAddr::new(dst, port),
             tos: self.config.scout_tos,
             flow_label: label,
@@ -249,7 +251,7 @@ impl Casp {
             self.counters.malformed += 1;
             return;
         }
-        let allowed = self.answers.allow(self.now, &source(requester)) && self.all_answers.allow(self.now);
+        let allowed = self.answers.allow(self.now, &source(requester)) && self.answers_one_more();
         if !allowed {
             self.counters.answers_limited += 1;
             return;
@@ -290,10 +292,17 @@ impl Casp {
             return;
         };
         self.counters.responses_received += 1;
-        let local = search.route.and_then(Result::ok).map(|route| route.src);
-        let answer = Answer { address, cookie: Some(responder), local };
+        let answer = Answer { address, cookie: Some(responder), local: search.source() };
+        let again = search.asks_from.is_none().then(|| self.other_end(&answer)).flatten();
         match search.phase {
-            Phase::Scout => self.conclude(key, Some(answer)),
+            Phase::Scout => match again {
+                Some(own) => {
+                    let cookie = self.rng.array();
+                    self.searches.ask_from(key, own, cookie);
+                    self.send_request(key);
+                }
+                None => self.conclude(key, Some(answer)),
+            },
             Phase::Over if search.found != Some(address) => {
                 if let Some(search) = self.searches.slab.get_mut(key) {
                     search.other.get_or_insert(answer);
@@ -301,6 +310,19 @@ impl Casp {
             }
             Phase::Over | Phase::Route | Phase::External => {}
         }
+    }
+
+    /// The address of this node at its connection to a node that answered, if the cookie in the answer is not good for it. This
+    /// node then asks from that address: without a cookie it could not notice a forged answer that names the other node.
+    fn other_end(&self, answer: &Answer) -> Option<IpAddr> {
+        let transport = self.config.transport_to(answer.address);
+        if transport == Transport::Udp {
+            return None;
+        }
+        let peer = self.peers.at(answer.address, transport == Transport::Tls)?;
+        let (connection, _) = self.peers.connection_to(peer)?;
+        let local = self.peers.connections.get(connection)?.local;
+        local.filter(|local| Some(*local) != answer.local)
     }
 
     /// Another node than the first one that answered a discovery for this destination.

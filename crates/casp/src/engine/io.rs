@@ -341,10 +341,14 @@ pub enum IndicationOf<D> {
         tag: u64,
         /// Its identifier.
         session: SessionId,
+        /// Its flow.
+        flow: FlowId,
+        /// Whether the client holds it.
+        hold: bool,
     },
     /// A request cannot be carried out; nothing changed.
     Refused {
-        /// The tag of the request.
+        /// The tag of the request; 0 of [`Request::Move`], which has none.
         tag: u64,
         /// The reason.
         why: Refused,
@@ -397,7 +401,9 @@ impl Indication<'_> {
     #[must_use]
     pub fn own(&self) -> OwnedIndication {
         match self {
-            Self::Opened { tag, session } => IndicationOf::Opened { tag: *tag, session: *session },
+            Self::Opened { tag, session, flow, hold } => {
+                IndicationOf::Opened { tag: *tag, session: *session, flow: *flow, hold: *hold }
+            }
             Self::Refused { tag, why } => IndicationOf::Refused { tag: *tag, why: *why },
             Self::Received(arrival) => IndicationOf::Received(arrival.own()),
             Self::Error { session, flow, code } => {

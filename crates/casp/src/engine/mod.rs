@@ -26,6 +26,7 @@ mod discovery;
 mod held;
 mod interfaces;
 mod io;
+mod limits;
 mod outbox;
 mod peers;
 mod receive;
@@ -95,9 +96,11 @@ pub struct Casp {
     peers: Peers,
     searches: Searches,
     cookies: Cookies,
-    /// Scout Responses, and errors, by the node that gets them.
+    /// Scout Responses by the node that gets them.
     answers: RateShares,
+    /// Scout Responses and errors about datagrams, to all nodes.
     all_answers: TokenBucket,
+    /// Errors about cookies by the node that gets them.
     errors: RateShares,
     /// Datagrams by their source.
     rates: RateShares,
@@ -107,6 +110,8 @@ pub struct Casp {
     spare: Vec<Vec<u8>>,
     ready: VecDeque<Ready>,
     sweeps: VecDeque<Sweep>,
+    /// The place in the table of connections from which their addresses are still to be judged.
+    gone: Option<u32>,
     /// A message that is composed for a session.
     composed: Vec<u8>,
     /// A message that is composed for a datagram.
@@ -133,7 +138,7 @@ impl Casp {
             wheel: Wheel::default(),
             by_source: Shares::new(config.max_sessions, hasher()),
             waiting_octets: Shares::new(config.max_waiting, hasher()),
-            peers: Peers::new(config.max_connections, hasher),
+            peers: Peers::new(&config, hasher),
             searches: Searches::new(config.max_searches, hasher),
             cookies: Cookies::new(&mut rng),
             answers: RateShares::new(config.answer_rate, hasher()),
@@ -145,6 +150,7 @@ impl Casp {
             spare: Vec::new(),
             ready: VecDeque::new(),
             sweeps: VecDeque::new(),
+            gone: None,
             composed: Vec::new(),
             buffer: Vec::new(),
             out: Outbox::default(),
@@ -156,11 +162,9 @@ impl Casp {
     /// The ports of entry: messages over UDP, and scout with the rule for passing Scout Requests.
     #[must_use]
     pub fn entries(config: &Config) -> [EntryRequest; 2] {
-        let requests = Intercept {
-            alert: AlertRule::Value { ipv4: 0, ipv6: config.router_alert_v6 },
-            // Only the type counts: the other fields of the header are not processed.
-            matches: vec![Match { offset: 0, mask: 0xff, value: 2 }],
-        };
+        let alert = AlertRule::Value { ipv4: 0, ipv6: config.router_alert_v6 };
+        // Only the type counts: the other fields of the header are not processed.
+        let requests = Intercept::passing(alert, vec![Match { offset: 0, mask: 0xff, value: 2 }]);
         let scout = EntryRequest::local(
             Entry::Udp(config.scout_port),
             Subsystem::part("casp_scout_io", "casp_scout"),
@@ -169,6 +173,11 @@ impl Casp {
             EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp")),
             scout.with_intercept(requests),
         ]
+    }
+
+    /// Whether the rate of all answers to nodes that have proved nothing allows one more.
+    fn answers_one_more(&mut self) -> bool {
+        self.config.total_answer_rate == 0 || self.all_answers.allow(self.now)
     }
 
     /// Takes one input at `now`, which never runs backwards. Drain [`Casp::poll`] afterwards.
@@ -183,7 +192,10 @@ impl Casp {
                 self.on_scout(&packet)
             }
             Input::Packet(packet) => self.on_datagram(&packet),
-            Input::Interfaces(list) => self.interfaces.set(list),
+            Input::Interfaces(list) => {
+                self.interfaces.set(list);
+                self.gone = Some(0);
+            }
             Input::Route { id, result } => self.on_route(id, result),
             Input::RouteChanged(prefix) => self.on_route_changed(prefix),
             Input::Unreachable { quoted } => self.on_unreachable(quoted),
@@ -199,6 +211,7 @@ impl Casp {
         }
         self.run_searches();
         self.run_connections();
+        self.close_gone();
         self.run_held();
         self.run_ready();
         self.run_sweeps();
@@ -235,7 +248,7 @@ impl Casp {
     /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let at_once = !self.ready.is_empty() || !self.sweeps.is_empty();
+        let at_once = !self.ready.is_empty() || !self.sweeps.is_empty() || self.gone.is_some();
         [
             at_once.then_some(self.now),
             self.wheel.next_deadline(),

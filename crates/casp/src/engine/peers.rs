@@ -11,6 +11,7 @@ use signalbox_core::shares::{Shares, source};
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Full, Key, Slab, Time, TokenBucket};
 
+use super::config::Config;
 use super::io::Transport;
 
 /// Messages to one node over UDP: this number a second, and this number at once.
@@ -53,6 +54,8 @@ pub(super) struct Connection {
     pub(super) identity: Option<Arc<Identity>>,
     /// Octets of a message whose end has not come.
     pub(super) received: Vec<u8>,
+    /// Those that its node has in the share of incomplete messages.
+    incomplete: u32,
     /// Messages that leave in one write.
     pub(super) outgoing: Vec<u8>,
     /// It is on the list of connections with outgoing messages.
@@ -60,6 +63,8 @@ pub(super) struct Connection {
     /// Octets written since the last report, and those that were unsent then.
     pub(super) written: usize,
     pub(super) unsent: usize,
+    /// Those that its node has in the share of unsent octets.
+    counted: u32,
     /// The last message.
     pub(super) used: Time,
     /// Sessions with messages that wait until it is established.
@@ -90,13 +95,19 @@ pub(super) struct Peers {
     by_stream: HashMap<StreamId, Key>,
     pub(super) wheel: Wheel,
     by_source: Shares<IpAddr>,
+    /// Octets of messages whose end has not come.
+    pub(super) incomplete: Shares<IpAddr>,
+    /// Octets that connections hold unsent.
+    pub(super) unsent: Shares<IpAddr>,
     next_stream: u64,
     /// Connections with outgoing messages.
     pub(super) dirty: Vec<Key>,
 }
 
 impl Peers {
-    pub(super) fn new(limit: u32, hasher: impl Fn() -> KeyedHasher) -> Self {
+    /// No connections, with the limits of these settings.
+    pub(super) fn new(config: &Config, hasher: impl Fn() -> KeyedHasher) -> Self {
+        let limit = config.max_connections;
         Self {
             // Branches and connections limit their number.
             peers: Slab::new(u32::MAX - 1),
@@ -106,9 +117,19 @@ impl Peers {
             by_stream: HashMap::new(),
             wheel: Wheel::default(),
             by_source: Shares::new(limit, hasher()),
+            incomplete: Shares::new(config.max_incomplete, hasher()),
+            unsent: Shares::new(config.max_unsent_total, hasher()),
             next_stream: 1,
             dirty: Vec::new(),
         }
+    }
+
+    /// Takes the limits of other settings. What stands beyond a lower limit stays.
+    pub(super) const fn set_limits(&mut self, config: &Config) {
+        self.connections.set_limit(config.max_connections);
+        self.by_source.set_limit(config.max_connections);
+        self.incomplete.set_limit(config.max_incomplete);
+        self.unsent.set_limit(config.max_unsent_total);
     }
 
     pub(super) fn find(&self, name: &Name) -> Option<Key> {
@@ -206,10 +227,12 @@ impl Peers {
             protected: false,
             identity: None,
             received: Vec::new(),
+            incomplete: 0,
             outgoing: Vec::new(),
             dirty: false,
             written: 0,
             unsent: 0,
+            counted: 0,
             used: now,
             waiting: VecDeque::new(),
         });
@@ -239,9 +262,51 @@ impl Peers {
         self.drop_use(former);
     }
 
+    /// Counts the octets that a connection keeps of a message whose end has not come. False: there are too many, of all
+    /// nodes or of this one.
+    pub(super) fn count_incomplete(&mut self, key: Key, octets: usize) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let before = core::mem::take(&mut connection.incomplete);
+        if before == 0 && octets == 0 {
+            return true;
+        }
+        let Some(peer) = self.peers.get(connection.peer) else { return false };
+        let (from, octets) = (source(peer.name.address), u32::try_from(octets).unwrap_or(u32::MAX));
+        self.incomplete.release_many(from, before);
+        let fits = octets == 0 || self.incomplete.take_many(from, octets).is_ok();
+        if fits {
+            connection.incomplete = octets;
+        }
+        fits
+    }
+
+    /// Whether a connection may hold `octets` more unsent: all connections have a limit together.
+    pub(super) fn may_hold(&self, key: Key, octets: usize) -> bool {
+        let address = self.connections.get(key).and_then(|connection| self.address(connection.peer));
+        let octets = u32::try_from(octets).unwrap_or(u32::MAX);
+        address.is_some_and(|address| self.unsent.check(&source(address), octets).is_ok())
+    }
+
+    /// Counts what a connection holds unsent.
+    pub(super) fn count_unsent(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let octets = u32::try_from(connection.unsent + connection.written).unwrap_or(u32::MAX);
+        let before = core::mem::replace(&mut connection.counted, octets);
+        let Some(peer) = self.peers.get(connection.peer) else { return };
+        let to = source(peer.name.address);
+        match octets.checked_sub(before) {
+            Some(0) => {}
+            Some(more) => self.unsent.hold_many(to, more),
+            None => self.unsent.release_many(to, before - octets),
+        }
+    }
+
     /// Forgets a connection. The result is the address of its node, and the sessions that waited for it.
     pub(super) fn remove(&mut self, key: Key) -> Option<(IpAddr, VecDeque<Key>)> {
-        self.connections.get(key)?;
+        let connection = self.connections.get_mut(key)?;
+        (connection.unsent, connection.written) = (0, 0);
+        self.count_unsent(key);
+        self.count_incomplete(key, 0);
         self.wheel.cancel(&mut self.connections, key.index());
         let connection = self.connections.remove(key)?;
         self.by_stream.remove(&connection.stream);

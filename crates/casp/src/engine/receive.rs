@@ -4,14 +4,15 @@ use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::packet::Received;
 use signalbox_core::shares::source;
-use signalbox_core::{Key, SessionChange, Time};
+use signalbox_core::stamp::Moment;
+use signalbox_core::{Key, SessionChange};
 
 use super::Casp;
 use super::branch::Branch;
 use super::io::Arrival;
 use super::outbox::Datagram;
 use super::peers::Name;
-use super::session::{DEFAULT_TIMEOUT, Session};
+use super::session::{DEFAULT_TIMEOUT, Mark, Session};
 use crate::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Message, Proof, Signaling};
 
 /// Who sent a message, and how.
@@ -117,7 +118,9 @@ impl Casp {
         if matches!(message.body, Body::Error(_)) {
             return;
         }
-        if !self.errors.allow(self.now, &source(from.name.address)) {
+        // The source of a datagram can be forged.
+        let few = !from.is_datagram() || self.answers_one_more();
+        if !(few && self.errors.allow(self.now, &source(from.name.address))) {
             self.counters.errors_limited += 1;
             return;
         }
@@ -169,7 +172,7 @@ impl Casp {
         if session.is_own() || from.peer.is_some_and(|peer| session.next.is_last(peer)) {
             self.counters.loops += 1;
             // The route does not lead on over that hop any more.
-            session.rediscover = true;
+            session.note(Mark::Rediscover, true);
             return;
         }
         let known = from.peer.and_then(|peer| session.previous.get(peer)).copied();
@@ -260,7 +263,7 @@ impl Casp {
         let seconds = checked.message.timeout.map_or(DEFAULT_TIMEOUT, |timeout| timeout.max(1));
         Branch {
             peer,
-            until: self.now + core::time::Duration::from_secs(seconds.into()),
+            until: (self.now + core::time::Duration::from_secs(seconds.into())).into(),
             id: 0,
             proved: 1,
             protected: from.protected,
@@ -275,14 +278,14 @@ impl Casp {
         let responder = self.sessions.get(key).is_none_or(|session| self.is_responder(&session.flow));
         let next_refresh = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.explicit = timeout.is_some();
+        session.note(Mark::Explicit, timeout.is_some());
         let timeout = timeout.map_or(default, |timeout| timeout.max(1));
         let changed = core::mem::replace(&mut session.timeout, timeout) != timeout;
         // A node without next hop has no refreshes to make.
         if responder {
-            session.refresh_at = Time::from_micros(u64::MAX);
-        } else if changed || session.refresh_at.as_micros() == u64::MAX {
-            session.refresh_at = next_refresh + self.rng.jitter(session.interval(), 0.5, 1.5);
+            session.refresh_at = Moment::NEVER;
+        } else if changed || session.refresh_at == Moment::NEVER {
+            session.refresh_at = (next_refresh + self.rng.jitter(session.interval(), 0.5, 1.5)).into();
         }
     }
 
@@ -290,7 +293,7 @@ impl Casp {
     fn refresh_branch(&mut self, key: Key, branch: &Branch, checked: &Checked<'_>) -> u16 {
         let message = &checked.message;
         let fresh = message.timeout.map_or(DEFAULT_TIMEOUT, |timeout| timeout.max(1));
-        let until = self.now + core::time::Duration::from_secs(fresh.into());
+        let until = (self.now + core::time::Duration::from_secs(fresh.into())).into();
         let Some(session) = self.sessions.get_mut(key) else { return branch.id };
         // A protected branch is not displaced by one that is not.
         let displaces = session.previous.last().is_some_and(|last| branch.protected || !last.protected);
@@ -353,7 +356,7 @@ impl Casp {
     /// A message against the flow refreshes the branch that it came from, the state, and its most recent previous hop.
     fn refresh_by_reverse(&mut self, key: Key, peer: Key, message: &Signaling<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let until = self.now + session.lifetime();
+        let until = (self.now + session.lifetime()).into();
         if let Some(branch) = session.next.get_mut(peer) {
             branch.until = until;
             branch.tainted = message.flags.contains(Flags::UNSECURE);
@@ -391,11 +394,11 @@ impl Casp {
     /// Whether a state may carry an error now: one a second.
     pub(super) fn may_send_error(&mut self, key: Key) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        if self.now < session.error_at {
+        if !session.error_at.is_due(self.now) {
             self.counters.errors_limited += 1;
             return false;
         }
-        session.error_at = self.now + core::time::Duration::from_secs(1);
+        session.error_at = (self.now + core::time::Duration::from_secs(1)).into();
         true
     }
 

@@ -1,11 +1,12 @@
 //! What clients of this node ask for.
 
-use signalbox_core::{Key, SessionChange, SessionId, Time};
+use signalbox_core::stamp::Moment;
+use signalbox_core::{Key, SessionChange, SessionId};
 
 use super::Casp;
 use super::branch::Branch;
 use super::io::{Indication, Refused, Request, SendRequest};
-use super::session::{DEFAULT_TIMEOUT, Session};
+use super::session::{Mark, Session};
 use crate::wire::{Body, ClientType, FIRST_TTD, Flags, FlowId, MAX_CONTENTS, Signaling};
 
 impl Casp {
@@ -17,7 +18,7 @@ impl Casp {
                 }
             }
             Request::Verdict { id, verdict } => self.on_verdict(*id, verdict),
-            Request::Hold { session, flow, on } => self.on_hold(*session, flow, *on),
+            Request::Hold { session, flow, on } => self.on_hold(client, *session, flow, *on),
             Request::Move { session, from, to } => {
                 if let Err(why) = self.on_move(client, *session, from, *to) {
                     self.out.indicate(client, Indication::Refused { tag: 0, why });
@@ -26,7 +27,7 @@ impl Casp {
             Request::KeepBranches { session, flow } => {
                 let found = self.sessions.find(*session, flow);
                 if let Some(session) = found.and_then(|key| self.sessions.get_mut(key)) {
-                    session.kept = true;
+                    session.note(Mark::Kept, true);
                 }
             }
         }
@@ -56,7 +57,9 @@ impl Casp {
             None => {
                 let id = send.session.unwrap_or_else(|| self.rng.session_id());
                 let key = self.open_session(id, send.flow)?;
-                self.out.indicate(client, Indication::Opened { tag: send.tag, session: id });
+                let opened =
+                    Indication::Opened { tag: send.tag, session: id, flow: send.flow, hold: send.hold };
+                self.out.indicate(client, opened);
                 key
             }
         };
@@ -68,7 +71,7 @@ impl Casp {
         }
         session.users.add(client);
         if send.hold {
-            session.held = true;
+            session.note(Mark::Held, true);
         }
         self.extend_own(key);
         if send.tear_down {
@@ -80,7 +83,7 @@ impl Casp {
         let message = Signaling {
             flags,
             ttd: send.ttd.unwrap_or(FIRST_TTD),
-            timeout: session.explicit.then_some(session.timeout),
+            timeout: session.explicit_timeout(),
             body: send.data.map_or(Body::Empty, |data| Body::Client { client, data }),
             ..Signaling::new(session.id, session.flow)
         };
@@ -114,16 +117,12 @@ impl Casp {
             return Err(Refused::Full);
         }
         let mut session = Session::new(id, flow, Branch::LOCAL);
-        session.explicit = self.config.send_timeout;
-        session.timeout = if self.config.send_timeout {
-            u32::try_from(self.config.refresh.as_secs().saturating_mul(3)).unwrap_or(u32::MAX)
-        } else {
-            DEFAULT_TIMEOUT
-        };
+        session.note(Mark::Explicit, self.config.send_timeout);
+        session.timeout = self.config.lifetime();
         session.previous.add(
             Branch {
                 peer: Branch::LOCAL,
-                until: Time::from_micros(u64::MAX),
+                until: Moment::NEVER,
                 id: 0,
                 proved: 0,
                 protected: true,
@@ -147,10 +146,11 @@ impl Casp {
     pub(super) fn extend_own(&mut self, key: Key) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let until = if session.held { Time::from_micros(u64::MAX) } else { now + session.lifetime() };
-        if session.held && session.refresh_at.as_micros() == u64::MAX {
+        let held = session.is(Mark::Held);
+        let until = if held { Moment::NEVER } else { (now + session.lifetime()).into() };
+        if held && session.refresh_at == Moment::NEVER {
             // No message may ever reach a next hop: then the refresh is the next try.
-            session.refresh_at = now + session.interval();
+            session.refresh_at = (now + session.interval()).into();
         }
         if let Some(branch) = session.previous.last_mut().filter(|branch| branch.is_local()) {
             branch.until = until;
@@ -158,10 +158,14 @@ impl Casp {
         self.arm(key);
     }
 
-    fn on_hold(&mut self, id: SessionId, flow: &FlowId, on: bool) {
+    fn on_hold(&mut self, client: ClientType, id: SessionId, flow: &FlowId, on: bool) {
         let Some(key) = self.sessions.find(id, flow) else { return };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.held = on;
+            session.note(Mark::Held, on);
+            if on {
+                // It learns of the end of the session.
+                session.users.add(client);
+            }
         }
         self.extend_own(key);
     }
@@ -178,20 +182,21 @@ impl Casp {
         let former = self.sessions.find(id, from).ok_or(Refused::NoSession)?;
         let session =
             self.sessions.get_mut(former).filter(|session| session.is_own()).ok_or(Refused::NoSession)?;
-        let (held, users) = (session.held, session.users);
+        let (held, users) = (session.is(Mark::Held), session.users);
         if self.sessions.find(id, &to).is_some() || *from == to {
             return Err(Refused::Flow);
         }
         let key = self.open_session(id, to)?;
         if let Some(session) = self.sessions.get_mut(key) {
-            (session.held, session.users) = (held, users);
-            session.replaces = Some(former);
+            session.note(Mark::Held, held);
+            session.users = users;
+            session.waiting().replaces = Some(former);
         }
         self.extend_own(key);
         if let Some(session) = self.sessions.get_mut(former) {
             // It is refreshed no more.
-            session.held = false;
-            session.refresh_at = Time::from_micros(u64::MAX);
+            session.note(Mark::Held, false);
+            session.refresh_at = Moment::NEVER;
         }
         self.extend_own(former);
         let Some(message) = self.refresh_message(key, false) else { return Err(Refused::NoSession) };

@@ -6,6 +6,7 @@ use signalbox_core::Key;
 use signalbox_core::node::Prefix;
 
 use super::Casp;
+use super::session::Mark;
 
 /// Changes of routes that are handled apart. More of them become one for all destinations.
 const SEPARATE: usize = 16;
@@ -56,8 +57,8 @@ impl Casp {
     fn repair(&mut self, key: Key) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.rediscover = true;
-        if now < session.discover_at {
+        session.note(Mark::Rediscover, true);
+        if !session.discover_at.is_due(now) {
             session.refresh_at = session.refresh_at.min(session.discover_at);
             return self.arm(key);
         }

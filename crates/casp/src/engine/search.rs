@@ -56,6 +56,8 @@ pub(super) struct Search {
     pub(super) mechanism: usize,
     pub(super) route: Option<Result<Route, NoRoute>>,
     pub(super) cookie: Cookie,
+    /// The address that asks, if it is not that of the route.
+    pub(super) asks_from: Option<IpAddr>,
     pub(super) sent: u8,
     /// A report of an unreachable destination came.
     pub(super) unreachable: bool,
@@ -74,6 +76,11 @@ impl Timed for Search {
 }
 
 impl Search {
+    /// The address of this node in Scout Requests.
+    pub(super) fn source(&self) -> Option<IpAddr> {
+        self.asks_from.or_else(|| Some(self.route?.ok()?.src))
+    }
+
     /// The time after the last Scout Request until the next one, or until the discovery fails.
     pub(super) fn wait(&self) -> Duration {
         FIRST_WAIT * (1 << self.sent.saturating_sub(1).min(REQUESTS))
@@ -99,6 +106,12 @@ impl Searches {
             by_cookie: HashMap::new(),
             by_source: Shares::new(limit, hasher()),
         }
+    }
+
+    /// Has at most `limit` discoveries from now on. Those that are there stay.
+    pub(super) const fn set_limit(&mut self, limit: u32) {
+        self.slab.set_limit(limit);
+        self.by_source.set_limit(limit);
     }
 
     /// The discovery for a destination, also one that is over.
@@ -132,6 +145,7 @@ impl Searches {
             mechanism: 0,
             route: None,
             cookie,
+            asks_from: None,
             sent: 0,
             unreachable: false,
             found: None,
@@ -146,6 +160,15 @@ impl Searches {
         self.by_dst.insert(dst, key);
         self.by_cookie.insert(cookie, key);
         Some(key)
+    }
+
+    /// A discovery begins to ask from another address. Responses to its former requests are not counted any more.
+    pub(super) fn ask_from(&mut self, key: Key, address: IpAddr, cookie: Cookie) {
+        let Some(search) = self.slab.get_mut(key) else { return };
+        let former = core::mem::replace(&mut search.cookie, cookie);
+        (search.asks_from, search.sent) = (Some(address), 0);
+        self.by_cookie.remove(&former);
+        self.by_cookie.insert(cookie, key);
     }
 
     pub(super) fn arm(&mut self, key: Key, at: Time) {

@@ -6,6 +6,7 @@ use super::Casp;
 use super::branch::Branch;
 use super::io::SendRequest;
 use super::receive::From;
+use super::session::Mark;
 use crate::wire::{Body, ClientType, Flags, Signaling};
 
 impl Casp {
@@ -104,7 +105,8 @@ impl Casp {
         loop {
             let Some(session) = self.sessions.get(key) else { return };
             let Some(last) = session.previous.last() else { return };
-            let may = last.proved >= 2 && !session.kept && (!last.tainted || self.config.remove_unsecure);
+            let may =
+                last.proved >= 2 && !session.is(Mark::Kept) && (!last.tainted || self.config.remove_unsecure);
             // A branch that joined later is no old one.
             let is_dead = |branch: &&Branch| last.id.wrapping_sub(branch.id) < 1 << 15;
             let Some(dead) = session.previous.older().find(is_dead).filter(|_| may).copied() else { return };

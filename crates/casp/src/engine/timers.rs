@@ -1,9 +1,11 @@
 //! Refresh and end of soft state (section 8 of the draft).
 
-use signalbox_core::{Key, SessionChange, Time};
+use signalbox_core::stamp::Moment;
+use signalbox_core::{Key, SessionChange};
 
 use super::Casp;
 use super::io::Indication;
+use super::session::Mark;
 use crate::wire::{Body, Flags, Signaling};
 
 impl Casp {
@@ -36,12 +38,16 @@ impl Casp {
         }
         let now = self.now;
         let over = |session: &super::session::Session| {
-            session.next.older().find(|branch| branch.until <= now).map(|branch| (branch.peer, branch.id))
+            session
+                .next
+                .older()
+                .find(|branch| branch.until.is_due(now))
+                .map(|branch| (branch.peer, branch.id))
         };
         while let Some((peer, id)) = self.sessions.get(key).and_then(over) {
             self.remove_next(key, peer, id);
         }
-        if self.sessions.get(key).is_some_and(|session| session.refresh_at <= self.now) {
+        if self.sessions.get(key).is_some_and(|session| session.refresh_at.is_due(self.now)) {
             self.refresh(key);
         }
         self.arm(key);
@@ -70,8 +76,8 @@ impl Casp {
     fn refresh(&mut self, key: Key) {
         self.forget_unproved(key);
         let Some(session) = self.sessions.get(key) else { return };
-        let (own, held, interval) = (session.is_own(), session.held, session.interval());
-        let rediscover = session.rediscover || (own && self.config.rediscover);
+        let (own, held, interval) = (session.is_own(), session.is(Mark::Held), session.interval());
+        let rediscover = session.is(Mark::Rediscover) || (own && self.config.rediscover);
         let next = self.now + self.rng.jitter(interval, 0.5, 1.5);
         let responder = self.is_responder(&session.flow);
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -80,10 +86,10 @@ impl Casp {
         }
         session.settle();
         if responder || (own && !held) {
-            session.refresh_at = Time::from_micros(u64::MAX);
+            session.refresh_at = Moment::NEVER;
             return;
         }
-        session.refresh_at = next;
+        session.refresh_at = next.into();
         let Some(message) = self.refresh_message(key, rediscover) else { return };
         self.counters.refreshed += 1;
         self.deliver(key, &message, None);
@@ -95,7 +101,7 @@ impl Casp {
         let tainted = session.previous.last().is_some_and(|branch| branch.tainted);
         Some(Signaling {
             flags: Flags::NONE.with_if(Flags::UNSECURE, tainted).with_if(Flags::DISCOVER, discover),
-            timeout: session.explicit.then_some(session.timeout),
+            timeout: session.explicit_timeout(),
             body: Body::Empty,
             ..Signaling::new(session.id, session.flow)
         })

@@ -11,7 +11,7 @@ use super::Casp;
 use super::branch::{Branch, Side};
 use super::io::Transport;
 use super::peers::{Connection, Peer};
-use super::session::Session;
+use super::session::{Mark, Session};
 use crate::wire::FlowId;
 
 /// A hop of a session.
@@ -86,7 +86,7 @@ impl Casp {
             id: branch.id,
             newest: newest == Some(branch.id),
             protected: branch.protected,
-            until: branch.until,
+            until: branch.until.time(),
         };
         side.iter().map(view).collect()
     }
@@ -98,7 +98,7 @@ impl Casp {
             previous: self.side(&session.previous),
             next: self.side(&session.next),
             timeout: session.timeout,
-            refresh_at: Some(session.refresh_at).filter(|at| at.as_micros() < u64::MAX),
+            refresh_at: Some(session.refresh_at.time()).filter(|at| at.as_micros() < u64::MAX),
             own: session.is_own(),
             waiting: session.waiting.as_ref().map_or(0, |waiting| waiting.down.len() + waiting.up.len()),
         }
@@ -134,6 +134,15 @@ impl Casp {
         self.peers.peers.walk(from, |_, peer| visit(self.peer_view(peer)))
     }
 
+    /// Whether a client of this node holds a session.
+    #[must_use]
+    pub fn holds(&self, id: SessionId, flow: &FlowId) -> bool {
+        self.sessions
+            .find(id, flow)
+            .and_then(|key| self.sessions.get(key))
+            .is_some_and(|one| one.is(Mark::Held))
+    }
+
     /// Number of sessions; one with two flows counts twice.
     #[must_use]
     pub const fn session_count(&self) -> u32 {
@@ -148,7 +157,7 @@ impl Casp {
 
     /// The tables that peers and users can fill.
     #[must_use]
-    pub fn tables(&self) -> [Table; 5] {
+    pub fn tables(&self) -> [Table; 7] {
         let waiting = self.waiting_octets.total();
         [
             Table::new("sessions", self.sessions.slab.len(), self.sessions.slab.limit()),
@@ -156,6 +165,8 @@ impl Casp {
             Table::new("searches", self.searches.slab.len(), self.searches.slab.limit()),
             Table::new("held", self.held.len(), self.held.limit()),
             Table::new("waiting_octets", waiting, self.config.max_waiting),
+            Table::new("incomplete_octets", self.peers.incomplete.total(), self.config.max_incomplete),
+            Table::new("unsent_octets", self.peers.unsent.total(), self.config.max_unsent_total),
         ]
     }
 }

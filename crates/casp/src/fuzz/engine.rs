@@ -42,6 +42,7 @@ impl Node {
             max_connections: 16,
             max_searches: 16,
             max_waiting: 100_000,
+            max_incomplete: 2000,
             max_held: 8,
             transport: if setup & 1 == 0 { Transport::Tcp } else { Transport::Udp },
             neighbours: if setup & 2 == 0 { BTreeSet::new() } else { [address(2)].into() },

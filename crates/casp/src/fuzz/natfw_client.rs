@@ -117,13 +117,14 @@ impl Node {
                     if let Some(data) = send.data {
                         assert!(NatfwMessage::parse(data).is_ok(), "what is sent can be read");
                     }
-                    named = send.session.is_none().then_some(send.tag);
+                    named = send.session.is_none().then_some((send.tag, send.flow));
                 }
                 Some(NatfwOutput::Request(_)) => {}
             }
-            if let Some(tag) = named {
+            if let Some((tag, flow)) = named {
                 self.next_session = self.next_session.wrapping_add(1);
-                let opened = Indication::Opened { tag, session: SessionId([self.next_session; 16]) };
+                let session = SessionId([self.next_session; 16]);
+                let opened = Indication::Opened { tag, session, flow, hold: true };
                 self.client.indication(self.now, &opened, &mut self.resources);
             }
             if !self.late {

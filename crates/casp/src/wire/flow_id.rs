@@ -181,19 +181,20 @@ impl FlowId {
         }
     }
 
-    /// The filter of the data packets. Ports of a protocol that has none are left out.
+    /// The filter of the data packets. Ports of a protocol that has none are left out. No data packet has port 0, and few have
+    /// protocol 0 or flow label 0: these stand for all.
     #[must_use]
     pub fn filter(&self) -> FlowFilter {
         let between = FlowFilter::between(Prefix::host(self.src()), Prefix::host(self.dst()));
         let has_ports = self.protocol().is_some_and(|protocol| matches!(protocol, 6 | 17 | 33 | 132 | 136));
         let ports = self.ports().filter(|_| has_ports);
         FlowFilter {
-            protocol: self.protocol(),
-            src_port: ports.map(|(src, _)| src),
-            dst_port: ports.map(|(_, dst)| dst),
+            protocol: self.protocol().filter(|protocol| *protocol != 0),
+            src_port: ports.map(|(src, _)| src).filter(|port| *port != 0),
+            dst_port: ports.map(|(_, dst)| dst).filter(|port| *port != 0),
             spi: self.spi(),
             flow_label: match self {
-                Self::V6Label { label, .. } => Some(*label),
+                Self::V6Label { label, .. } => Some(*label).filter(|label| *label != 0),
                 Self::V4Ports { .. } | Self::V4Spi { .. } | Self::V6Ports { .. } | Self::V6Spi { .. } => None,
             },
             ..between

@@ -195,6 +195,21 @@ fn an_error_of_the_messaging_layer_ends_the_wait() {
     assert_eq!((rig.given(0), rig.given(1)), (2.0, 2.0));
 }
 
+/// A change of a change: if both fail, the reservation stands as it was before them.
+#[test]
+fn two_changes_that_fail_leave_the_reservation() {
+    let mut rig = Rig::standing(3, Range::only(mbit(2.0)));
+    rig.deaf = Some(1);
+    rig.change(0, 1, Range::only(mbit(1.0)));
+    rig.change(0, 1, Range::only(mbit(1.5)));
+    let code = signalbox_casp::wire::ErrorCode::TTD_EXCEEDED;
+    rig.indicate(0, &Indication::Error { session: SessionId([2; 16]), flow: flow(3), code });
+    assert!(matches!(rig.events(0)[..], [QosEvent::Refused { stands: true, .. }]), "{:?}", rig.events(0));
+    rig.deaf = None;
+    rig.wait(core::time::Duration::from_secs(60));
+    assert_eq!((rig.given(0), rig.given(1)), (2.0, 2.0));
+}
+
 /// CASPQOS-A.2-25: what the messaging layer does not take fails at the originator.
 #[test]
 fn a_request_that_is_not_taken_fails_here() {
@@ -206,6 +221,18 @@ fn a_request_that_is_not_taken_fails_here() {
     let why = signalbox_casp::engine::Refused::TooLong;
     rig.indicate(0, &Indication::Refused { tag: rig.last_tag, why });
     assert_eq!(rig.refused(0), (QosErrorCode::NO_ANSWER, 0));
+    assert_eq!(rig.booked(0), 0.0);
+}
+
+/// If the messaging layer does not take a request of a reservation that was granted, the user learns that it is lost.
+#[test]
+fn a_granted_reservation_that_is_not_taken_is_lost() {
+    let mut rig = Rig::standing(3, Range::only(mbit(2.0)));
+    rig.deaf = Some(1);
+    rig.wait(core::time::Duration::from_secs(46));
+    let why = signalbox_casp::engine::Refused::Full;
+    rig.indicate(0, &Indication::Refused { tag: rig.last_tag, why });
+    assert_eq!(rig.events(0), [QosEvent::Lost { code: QosErrorCode::NO_ANSWER }]);
     assert_eq!(rig.booked(0), 0.0);
 }
 

@@ -78,7 +78,7 @@ fn a_release_frees_the_path() {
     assert_eq!(rig.kinds(3), [QosType::RELEASE]);
     let mut rig = Rig::standing(4, Range::only(mbit(2.0)));
     rig.release(0, 1);
-    assert_eq!(rig.events(0), [QosEvent::Released]);
+    assert_eq!(rig.events(0), [QosEvent::Released { confirmed: true }]);
     assert_eq!(rig.nodes[0].torn_down, 1);
     let answer = rig.last(0, QosType::SUCCESS);
     assert_eq!((answer.message().version, answer.message().echo), (Some(QosVersion::BANDWIDTH), Some(3)));

@@ -64,13 +64,37 @@ fn a_new_flow_goes_to_the_end() {
     rig.wait(core::time::Duration::from_secs(60));
     let reserve = rig.last(1, QosType::RESERVE);
     rig.clear();
-    rig.inject(Packet { flow: to_port(4, 700), ..reserve });
+    let moved = |sequence| {
+        let mut message = reserve.message();
+        message.sequence = Some(sequence);
+        let mut data = Vec::new();
+        message.encode(&mut data).unwrap();
+        Packet { flow: to_port(4, 700), data, ..reserve.clone() }
+    };
+    // A request that is older than the last one is about a flow that the source has left.
+    rig.inject(moved(1));
+    assert_eq!(rig.kinds(3), []);
+    rig.inject(moved(100));
     assert_eq!(rig.kinds(3), [QosType::RESERVE]);
     for n in 1..3 {
         let one = rig.nodes[n].installed.values().next().unwrap();
         assert_eq!(one.filters[0].dst_port, Some(700), "node {n}");
         assert_eq!((rig.booked(n), rig.given(n)), (2.0, 2.0));
     }
+}
+
+/// A request that comes round to the source of its session, for a flow that the source has left, changes nothing there.
+#[test]
+fn a_request_that_comes_round_is_dropped() {
+    let mut rig = Rig::standing(4, Range::only(mbit(2.0)));
+    rig.wait(core::time::Duration::from_secs(60));
+    let reserve = rig.last(1, QosType::RESERVE);
+    rig.clear();
+    rig.inject(Packet { flow: to_port(4, 700), to: 0, from: 1, ..reserve });
+    rig.wait(core::time::Duration::from_secs(60));
+    assert_eq!(rig.last(1, QosType::RESERVE).flow, flow(4));
+    let one = rig.nodes[0].installed.values().next().unwrap();
+    assert_eq!(one.filters[0].dst_port, Some(600));
 }
 
 /// CASPQOS-7-09: the Release of an old branch ends where another branch leads to, and removes nothing there.

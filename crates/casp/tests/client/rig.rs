@@ -320,7 +320,8 @@ impl Rig {
                     SessionId([self.next_session; 16])
                 });
                 if named.is_none() {
-                    client.indication(now, &Indication::Opened { tag, session }, resources);
+                    let opened = Indication::Opened { tag, session, flow, hold: true };
+                    client.indication(now, &opened, resources);
                 }
                 if let Some(to) = to {
                     let branch = branch.unwrap_or(0);

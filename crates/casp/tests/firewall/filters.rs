@@ -4,7 +4,7 @@ use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValu
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::FlowFilter;
 
-use crate::rig::{Rig, at, filter, flow, wants_response};
+use crate::rig::{Rig, at, back, filter, flow, wants_response};
 
 /// What a firewall answers to a CREATE with these filters, and what it lets pass.
 fn created(filters: Vec<NatfwFilter>) -> (Option<NatfwStatus>, Vec<FlowFilter>) {
@@ -100,7 +100,7 @@ fn a_firewall_wants_more() {
     assert!(rig.passes(1).is_empty());
 }
 
-/// CASPMID-10.6-04: a scope ends at no node of this suite: the last one says so. TRIGGER likewise. CASPMID-7-22: nodes on
+/// CASPMID-10.6-04: the last node says that it does not know a scope. TRIGGER likewise. CASPMID-7-22: nodes on
 /// the way keep nothing of it.
 #[test]
 fn scope_and_trigger_end_at_the_last_node() {
@@ -110,7 +110,7 @@ fn scope_and_trigger_end_at_the_last_node() {
     rig.inject(0, 1, NatfwType::CREATE, &values);
     assert_eq!(rig.status(1), NatfwStatus::SCOPE);
     let mut rig = Rig::open(3);
-    rig.inject(0, 1, NatfwType::TRIGGER, &[NatfwValue::MsgId(6), NatfwValue::Filter(filter(3))]);
+    rig.inject(0, 1, NatfwType::TRIGGER, &[NatfwValue::MsgId(6), NatfwValue::Filter(back(3))]);
     assert_eq!(rig.status(1), NatfwStatus::POLICY);
     assert_eq!(rig.nodes[1].client.sessions(), 0);
 }

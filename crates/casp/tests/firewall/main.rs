@@ -1,5 +1,6 @@
 //! The client for firewalls at the nodes of a path, over a messaging layer and a kernel that the test plays.
 
+mod back;
 mod filters;
 mod hostile;
 mod receiver;
@@ -8,3 +9,4 @@ mod respond;
 mod rig;
 mod sender;
 mod timers;
+mod tokens;

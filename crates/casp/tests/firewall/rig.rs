@@ -51,6 +51,18 @@ pub(crate) fn filter(nodes: usize) -> NatfwFilter {
     }
 }
 
+/// The packets against those of the rig's flow.
+pub(crate) fn back(nodes: usize) -> NatfwFilter {
+    let there = filter(nodes);
+    NatfwFilter {
+        src: there.dst,
+        dst: there.src,
+        src_ports: there.dst_ports,
+        dst_ports: there.src_ports,
+        ..there
+    }
+}
+
 /// A message that is under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
@@ -298,7 +310,8 @@ impl Rig {
         self.seen.push(packet.clone());
         let id = self.next_id;
         self.next_id += 1;
-        let last = if packet.reverse { n == 0 } else { n + 1 == self.nodes.len() };
+        let last =
+            if self.goes_left(&packet.flow, packet.reverse) { n == 0 } else { n + 1 == self.nodes.len() };
         let arrival = Arrival {
             id,
             session: packet.session,
@@ -320,6 +333,11 @@ impl Rig {
         node.held.insert(id, packet);
     }
 
+    /// Whether a message goes to the first node: against the rig's flow, or along the opposite one.
+    fn goes_left(&self, flow: &FlowId, reverse: bool) -> bool {
+        reverse != (*flow == self::flow(self.nodes.len()).reversed())
+    }
+
     /// The node behind `n` in a direction.
     fn next(&self, n: usize, reverse: bool) -> Option<usize> {
         if reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < self.nodes.len()) }
@@ -328,6 +346,9 @@ impl Rig {
     /// Takes one output of a node. False: no output waits.
     fn drain(&mut self, n: usize) -> bool {
         let (forward, back, now) = (self.next(n, false), self.next(n, true), self.now);
+        let opposite = flow(self.nodes.len()).reversed();
+        // What goes along the opposite flow goes to the first node.
+        let way = |flow: &FlowId, reverse: bool| if reverse != (*flow == opposite) { back } else { forward };
         let Node { client, resources, rules, events, torn_down, kernel, held } = &mut self.nodes[n];
         let Some(output) = client.poll() else { return false };
         match output {
@@ -355,16 +376,15 @@ impl Rig {
                 assert!(!send.tear_down);
                 let (tag, flow, named, data) = (send.tag, send.flow, send.session, data.to_vec());
                 let reverse = send.reverse;
-                // What the last node begins for the opposite flow goes the other way.
-                let turned = flow == flow_back(n);
                 let session = named.unwrap_or_else(|| {
                     self.next_session += 1;
                     SessionId([self.next_session; 16])
                 });
                 if named.is_none() {
-                    client.indication(now, &Indication::Opened { tag, session }, resources);
+                    let opened = Indication::Opened { tag, session, flow, hold: true };
+                    client.indication(now, &opened, resources);
                 }
-                match if reverse || turned { back } else { forward } {
+                match way(&flow, reverse) {
                     Some(to) => {
                         self.queue.push_back(Packet { session, flow, reverse, to, from: n, hops: 1, data });
                     }
@@ -378,7 +398,7 @@ impl Rig {
                     Verdict::Forward => packet.data.clone(),
                     Verdict::Replace(data) => data.to_vec(),
                 };
-                let to = if packet.reverse { back } else { forward }.expect("the last node ends the message");
+                let to = way(&packet.flow, packet.reverse).expect("the last node ends the message");
                 self.queue.push_back(Packet { to, from: n, hops: packet.hops + 1, data, ..packet });
             }
             NatfwOutput::Request(other) => panic!("{other:?}"),
@@ -411,11 +431,6 @@ impl Rig {
     pub(crate) fn events(&self, n: usize) -> Vec<NatfwEvent> {
         self.nodes[n].events.iter().map(|(_, event)| event.clone()).collect()
     }
-}
-
-/// The flow against that of a path whose last node is `n`.
-fn flow_back(n: usize) -> FlowId {
-    flow(n + 1).reversed()
 }
 
 /// A request for a RESPONSE.

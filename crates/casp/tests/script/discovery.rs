@@ -1,7 +1,7 @@
 //! Mechanisms of discovery, and messages that wait for it.
 
 use signalbox_casp::engine::{Config, Input, Mechanism, Request, SendRequest};
-use signalbox_casp::wire::{Body, Signaling};
+use signalbox_casp::wire::{Body, Cookie, Signaling};
 use signalbox_core::node::{NoRoute, Prefix};
 
 use crate::rig::*;
@@ -210,19 +210,35 @@ fn a_held_session_without_a_first_node_is_tried_again() {
     assert_eq!(rig.state().next.first().and_then(|branch| branch.peer), Some(ip(DOWN)));
 }
 
-/// CASP-G-45, CASP-G-38: a cookie is good for the address of its request. Over a connection between other addresses the message
-/// leaves without it.
+/// CASP-G-45: a cookie is good for the address of its request. If messages to the node that answers leave from another address,
+/// this node asks once more from there, and the message has the cookie of that answer.
 #[test]
-fn a_cookie_stays_with_its_address() {
+fn a_cookie_is_asked_for_by_the_address_that_sends() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     // The connection has the address of the request: FAR.
     let said = rig.say(up, &Signaling { session: session(2), ..message() });
-    assert_eq!(cookie_of(&only(&said, down)), Some(COOKIE));
+    assert_eq!((scouts(&said).len(), cookie_of(&only(&said, down))), (1, Some(COOKIE)));
     // A connection that the next hop opened to another address of this node.
     let mut rig = Rig::new();
+    rig.answering.clear();
     let stream = rig.accept_at(DOWN, NEAR);
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    assert_eq!(cookie_of(&only(&said, stream)), None);
+    let cookie = |one: &Said| -> Cookie { one.octets[24..32].try_into().unwrap() };
+    let asked = rig.say(up, &message());
+    rig.said.clear();
+    rig.response(cookie(&asked[0]), [1; 8], ip(DOWN), ip(FAR), 50004);
+    rig.input(Input::Timer);
+    let again = rig.said.clone();
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert_eq!(again[0].src.unwrap().to_string(), format!("{NEAR}:50004"));
+    assert_ne!(cookie(&again[0]), cookie(&asked[0]));
+    // The first answer, once more, says nothing about the second request.
+    rig.said.clear();
+    rig.response(cookie(&asked[0]), [1; 8], ip(DOWN), ip(FAR), 50004);
+    rig.input(Input::Timer);
+    assert_eq!(rig.said, []);
+    rig.response(cookie(&again[0]), COOKIE, ip(DOWN), ip(NEAR), 50004);
+    rig.input(Input::Timer);
+    assert_eq!(cookie_of(&only(&rig.said.clone(), stream)), Some(COOKIE));
 }

@@ -177,7 +177,7 @@ impl Net {
                                 data,
                             )
                         }
-                        Indication::Opened { tag, session } => Told::Opened(*tag, *session),
+                        Indication::Opened { tag, session, .. } => Told::Opened(*tag, *session),
                         Indication::Refused { tag, why } => Told::Refused(*tag, *why),
                         Indication::Error { code, .. } => Told::Error(*code),
                         Indication::Branch { previous, id, ended, .. } => {

@@ -72,6 +72,10 @@ fn arrival(data: &[u8], reverse: bool, last: bool, hops: u8) -> Indication<'_> {
     })
 }
 
+fn opened() -> Indication<'static> {
+    Indication::Opened { tag: 1, session: session(1), flow: flow(), hold: false }
+}
+
 fn octets(ping: &Ping) -> Vec<u8> {
     let mut octets = Vec::new();
     ping.encode(&mut octets);
@@ -89,7 +93,7 @@ fn each_node_adds_itself() {
     else {
         panic!()
     };
-    first.indication(now, &Indication::Opened { tag: 1, session: session(1) });
+    first.indication(now, &opened());
     middle.indication(now, &arrival(sent, false, false, 0));
     let [Asked::Replace(7, sent)] = &asked(&mut middle)[..] else { panic!() };
     last.indication(later, &arrival(sent, false, true, 1));
@@ -117,7 +121,6 @@ fn each_node_adds_itself() {
 #[test]
 fn a_ping_ends_in_one_way() {
     let now = Time::from_secs(5);
-    let opened = Indication::Opened { tag: 1, session: session(1) };
     let mut one = client("10.0.0.1");
     one.ping(now, 1, flow());
     one.indication(now, &Indication::Refused { tag: 1, why: Refused::Full });
@@ -128,7 +131,7 @@ fn a_ping_ends_in_one_way() {
     ] {
         let mut one = client("10.0.0.1");
         one.ping(now, 1, flow());
-        one.indication(now, &opened);
+        one.indication(now, &opened());
         one.indication(now, &indication);
         one.indication(now, &indication);
         let events = asked(&mut one).into_iter().filter(|asked| matches!(asked, Asked::Event(..)));
@@ -136,7 +139,7 @@ fn a_ping_ends_in_one_way() {
     }
     let mut one = client("10.0.0.1");
     one.ping(now, 1, flow());
-    one.indication(now, &opened);
+    one.indication(now, &opened());
     one.timer(Time::from_secs(24));
     assert_eq!(asked(&mut one).len(), 1);
     assert_eq!(one.next_deadline(), Some(Time::from_secs(25)));
@@ -150,7 +153,7 @@ fn foreign_octets_change_nothing() {
     let now = Time::from_secs(5);
     let mut one = client("10.0.0.1");
     one.ping(now, 1, flow());
-    one.indication(now, &Indication::Opened { tag: 1, session: session(1) });
+    one.indication(now, &opened());
     asked(&mut one);
     let forged = octets(&Ping { kind: PingType::REPLY, token: 9, entries: Vec::new() });
     one.indication(now, &arrival(&forged, true, true, 0));

@@ -108,7 +108,7 @@ pub(crate) enum Told {
 
 fn told(indication: &Indication<'_>) -> Told {
     match indication.clone() {
-        Indication::Opened { tag, session } => Told::Opened(tag, session),
+        Indication::Opened { tag, session, .. } => Told::Opened(tag, session),
         Indication::Refused { tag, why } => Told::Refused(tag, why),
         Indication::Received(arrival) => {
             let data = arrival.data.to_vec();
@@ -176,17 +176,22 @@ impl Rig {
             next_stream: 2,
             writes: 0,
         };
-        let interface = |n: u32, addresses: &[&str]| Interface {
+        rig.interfaces(FAR, true);
+        rig
+    }
+
+    /// The node's interfaces, with this address on the side of the next hop, which is up or down.
+    pub(crate) fn interfaces(&mut self, far: &str, up: bool) {
+        let interface = |n: u32, up, addresses: &[&str]| Interface {
             ifindex: IfIndex(n),
             name: format!("eth{n}"),
-            up: true,
+            up,
             mtu: 1500,
             tunnel: false,
             addresses: addresses.iter().map(|text| ip(text)).collect(),
         };
-        let all = [interface(1, &[NEAR, "2001:db8::1"]), interface(2, &[FAR, "2001:db8:1::1"])];
-        rig.input(Input::Interfaces(&all));
-        rig
+        let all = [interface(1, true, &[NEAR, "2001:db8::1"]), interface(2, up, &[far, "2001:db8:1::1"])];
+        self.input(Input::Interfaces(&all));
     }
 
     pub(crate) fn input(&mut self, input: Input<'_>) {

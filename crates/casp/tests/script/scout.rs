@@ -154,6 +154,9 @@ fn a_flood_of_requests_makes_no_state_and_bounded_answers() {
     let forged = (0..5000u64).map(|n| format!("10.6.{}.{}", n / 250, n % 250));
     let answered: usize = forged.map(|from| request_to(&mut rig, &from, DST, 1).len()).sum();
     assert_eq!(answered, 10);
+    // 0: no limit of all together.
+    let mut rig = Rig::with(Config { answer_rate: 0, total_answer_rate: 0, ..config() });
+    assert_eq!((0..50).map(|n| request_to(&mut rig, UP, DST, n).len()).sum::<usize>(), 50);
 }
 
 /// CASP-4.4-06, CASP-4.6-08, CASP-G-38: a cookie of this node, for this source and this destination, is good over UDP.
@@ -248,11 +251,11 @@ fn passing_requests_are_intercepted_by_type_and_alert() {
         (messages.entry, scout.entry),
         (signalbox_core::Entry::Udp(50003), signalbox_core::Entry::Udp(50004),)
     );
-    let rule = scout.intercept.unwrap();
+    let rule = &scout.intercept[0];
     let (v4, v6) = (router_alert_v4(0), router_alert_v6(65503));
     assert!(rule.takes(false, &v4, &[0xff, 0, 9, 2]) && rule.takes(true, &v6, &[0, 0, 0, 2]));
     assert!(!rule.takes(false, &v4, &[0, 0, 0, 3]) && !rule.takes(false, &[], &[0, 0, 0, 2]));
-    assert!(messages.intercept.is_none());
+    assert!(messages.intercept.is_empty());
 }
 
 /// CASP-9.1-03: an attacker names an honest node. That node refuses the cookie, and the true one is found.

@@ -1,7 +1,7 @@
 //! What a flood leaves to others.
 
-use signalbox_casp::engine::{Config, Request, SendRequest};
-use signalbox_casp::wire::{Body, Signaling};
+use signalbox_casp::engine::{Config, Input, Request, SendRequest};
+use signalbox_casp::wire::{Body, Flags, Signaling, framed};
 
 use crate::rig::*;
 
@@ -104,4 +104,79 @@ fn nothing_is_left_when_all_has_ended() {
         assert_eq!((rig.node.session_count(), rig.node.peer_count()), (0, 0));
         assert!(rig.node.tables().iter().all(|table| table.size == 0), "{:?}", rig.node.tables());
     }
+}
+
+/// Messages that begin and do not end: the source that has most of them loses connections, another one finishes its message.
+#[test]
+fn a_node_with_incomplete_messages_leaves_octets_to_others() {
+    let mut rig = Rig::with(Config { max_incomplete: 400_000, ..config() });
+    let large = vec![1; 62_000];
+    let sent = Signaling { body: Body::Client { client: UNKNOWN, data: &large }, ..message() };
+    let mut octets = Vec::new();
+    framed(&mut octets, |octets| sent.encode(octets)).unwrap();
+    let other = rig.accept(OTHER);
+    for _ in 0..8 {
+        let stream = rig.accept(UP);
+        rig.octets(stream, &octets[..60_000]);
+    }
+    assert_eq!((rig.node.tables()[5].size, rig.node.counters().incomplete), (300_000, 3));
+    assert_eq!(rig.closed.len(), 3);
+    rig.octets(other, &octets[..1500]);
+    rig.octets(other, &octets[1500..]);
+    assert_eq!((rig.node.session_count(), rig.node.tables()[5].size), (1, 300_000));
+    // What is over is given back.
+    rig.wait(seconds(2000.0));
+    assert_eq!(rig.node.tables()[5].size, 0);
+}
+
+/// Nodes that do not read hold octets. One of them with several connections leaves octets to others, whatever each connection
+/// may hold.
+#[test]
+fn a_node_that_does_not_read_leaves_octets_to_others() {
+    let mut rig = Rig::with(Config { max_unsent: 100_000, max_unsent_total: 100_000, ..config() });
+    let (up, other) = (rig.accept(UP), rig.accept(OTHER));
+    let large = vec![1; 5000];
+    let to = |dst: &str, n: u8| Signaling {
+        session: session(n),
+        flow: flow_to(dst, 1),
+        body: Body::Client { client: UNKNOWN, data: &large },
+        ..message()
+    };
+    rig.say(up, &to(DST, 1));
+    rig.say(other, &to(DST, 2));
+    let down = rig.stream_to(DOWN);
+    rig.reading = false;
+    let sent = (0..100).filter(|_| !rig.say(up, &to(DST, 1)).is_empty()).count();
+    assert_eq!((sent, rig.node.counters().peer_blocked), (14, 86), "three quarters of all octets");
+    assert!((70_000..=75_000).contains(&rig.node.tables()[6].size), "{:?}", rig.node.tables()[6]);
+    // Messages against the flow, to a node that reads.
+    let little = Signaling { body: Body::Client { client: UNKNOWN, data: b"x" }, ..to(DST, 2) };
+    let back = rig.say(down, &flags(little, Flags::REVERSE));
+    assert_eq!(back.len(), 1, "{back:?}");
+    rig.input(Input::Drained { stream: down, unsent: 0 });
+    rig.input(Input::Drained { stream: other, unsent: 0 });
+    rig.input(Input::Drained { stream: up, unsent: 0 });
+    assert_eq!(rig.node.tables()[6].size, 0);
+    assert_eq!(rig.say(up, &to(DST, 1)).len(), 1);
+    rig.input(Input::Closed { stream: down });
+    assert_eq!(rig.node.tables()[6].size, 0);
+}
+
+/// Other limits while the node runs: what stands stays, and what is new finds the limits of its time.
+#[test]
+fn limits_change_while_the_node_runs() {
+    let mut rig = Rig::with(Config { max_sessions: 20, ..config() });
+    let up = rig.accept(UP);
+    let say = |rig: &mut Rig, port| {
+        rig.say(up, &Signaling { flow: flow_to(DST, port), ..message() });
+        rig.node.session_count()
+    };
+    (0..10).for_each(|port| assert_eq!(say(&mut rig, port), u32::from(port) + 1));
+    let limit = |rig: &mut Rig, config: Config| rig.node.set_limits(rig.now, &config).unwrap();
+    limit(&mut rig, Config { max_sessions: 5, ..config() });
+    assert_eq!((say(&mut rig, 10), rig.node.counters().sessions_full), (10, 1));
+    limit(&mut rig, Config { max_sessions: 200, ..config() });
+    assert_eq!(say(&mut rig, 11), 11);
+    let wrong = Config { max_timeout: 0, ..config() };
+    assert!(rig.node.set_limits(rig.now, &wrong).is_err());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
-use signalbox_node::boomerang::{Config, DomainKey, Integrity};
+use signalbox_node::boomerang::{Aggregation, Config, DomainKey, Integrity};
 use signalbox_node::rsvp::neighbour::KeyUse;
 
 use super::{Protocol, Protocols};
@@ -43,6 +43,13 @@ pub(crate) struct Boomerang {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Part {
     trusted: bool,
+    aggregates: bool,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { trusted: true, aggregates: false }
+    }
 }
 
 impl Default for Boomerang {
@@ -63,7 +70,22 @@ impl Default for Boomerang {
     }
 }
 
+impl Boomerang {
+    /// The keys, with what is in their files.
+    pub(crate) fn secrets(&self) -> &[DomainKey] {
+        &self.integrity.keys
+    }
+}
+
 impl Protocol for Boomerang {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+        self.max_refresh = new.max_refresh;
+        self.protects = new.protects;
+        self.integrity.clone_from(&new.integrity);
+        self.keys.clone_from(&new.keys);
+    }
+
     fn declare(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         let seconds = || duration(Duration::from_secs(1)..=Duration::from_secs(u8::MAX.into()));
@@ -89,8 +111,15 @@ impl Protocol for Boomerang {
             "prove_return",
             &mut config.prove,
             flag(),
-            "Reserve only for initiating nodes that proved, by the KEY, that they receive the replies. A KEY has room for two \
-             proofs, and a router takes one for each direction: for the routers where untrusted hosts are connected.",
+            "Reserve only for initiating nodes that proved, by the KEY, that they receive the replies. A router takes one proof of \
+             `provers`, or two if the way back is another one: for the routers where untrusted hosts are connected.",
+        );
+        keys.key(
+            "provers",
+            &mut config.primes,
+            number(2..=4),
+            "Proofs that a KEY has room for: routers on a path that demand one. The primes have 31 bits with 2, 21 with 3, and 16 with \
+             4: the smaller, the sooner a forger guesses one. All routers of a domain need the same value.",
         );
         keys.key(
             "own_source",
@@ -124,6 +153,21 @@ impl Protocol for Boomerang {
             let meaning = "Largest difference between the time in a message and the clock of this node. Within it a recorded \
                            message can be repeated to routers that did not receive it.";
             keys.key("window", &mut self.integrity.window, duration(range), meaning);
+        });
+        keys.group("aggregates", |keys| {
+            let own = &mut config.aggregates;
+            let meaning = "Add an option to the messages of flows of one protocol and PHB between two subnets, by which later nodes can \
+                           keep one reservation for all of them.";
+            keys.key("propose", &mut own.propose, flag(), meaning);
+            let meaning = "Flows from which on they are proposed as an aggregate. It ends with the last but one.";
+            keys.key("members", &mut own.members, number(2..=u32::MAX), meaning);
+            let meaning = "Length of the prefixes of the subnets; 0: all flows of a protocol, a PHB and an outgoing interface.";
+            keys.key("ipv4_prefix", &mut own.ipv4_prefix, number(0..=32), meaning);
+            keys.key("ipv6_prefix", &mut own.ipv6_prefix, number(0..=128), "The same for IPv6.");
+            let meaning = "Keep one reservation for an aggregate that another node proposes, in place of those of its flows. The \
+                           interfaces need `aggregates = true`.";
+            keys.key("adopt", &mut own.adopt, flag(), meaning);
+            keys.key("max", &mut own.max, number(1..=65_536), "Most aggregates of other nodes.");
         });
         keys.key("dscp", &mut config.tos, code_point(), "DSCP of messages that the node sends.");
         keys.key(
@@ -161,12 +205,19 @@ impl Protocol for Boomerang {
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let mut own = self.parts.get(name).copied().unwrap_or(Part { trusted: true });
+        let mut own = self.parts.get(name).copied().unwrap_or_default();
         keys.key(
             "trusted",
             &mut own.trusted,
             flag(),
             "`false`: messages that come in by the interface are forwarded without being interpreted.",
+        );
+        keys.key(
+            "aggregates",
+            &mut own.aggregates,
+            flag(),
+            "`true`: nodes of this domain send the options of aggregates that come in by the interface. Otherwise a node that proposes \
+             or adopts aggregates takes them out.",
         );
         if keys.is_there() {
             self.parts.insert(name.to_owned(), own);
@@ -229,11 +280,17 @@ impl Protocol for Boomerang {
     }
 
     fn install(&self, node: &mut signalbox_node::Config) {
-        let named = self.parts.iter().filter(|(name, _)| *name != ANY);
+        let named = || self.parts.iter().filter(|(name, _)| *name != ANY);
+        let elsewhere = self.parts.get(ANY).copied().unwrap_or_default();
         node.boomerang = Some(Config {
-            trusted: named.map(|(name, part)| (name.clone(), part.trusted)).collect(),
+            trusted: named().map(|(name, part)| (name.clone(), part.trusted)).collect(),
+            aggregates: Aggregation {
+                from: named().map(|(name, part)| (name.clone(), part.aggregates)).collect(),
+                from_elsewhere: elsewhere.aggregates,
+                ..self.engine.aggregates.clone()
+            },
             integrity: if self.protects { self.integrity.clone() } else { Integrity::default() },
-            trusted_elsewhere: self.parts.get(ANY).is_none_or(|part| part.trusted),
+            trusted_elsewhere: elsewhere.trusted,
             ..self.engine.clone()
         });
     }
@@ -241,7 +298,7 @@ impl Protocol for Boomerang {
     fn adapt(&self, _: &mut IoConfig, entries: &mut [EntryRequest]) {
         if !self.intercept {
             let echo = entries.iter_mut().filter(|request| matches!(request.entry, Entry::IcmpEcho(_)));
-            echo.for_each(|request| request.intercept = None);
+            echo.for_each(|request| request.intercept.clear());
         }
     }
 

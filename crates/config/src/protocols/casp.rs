@@ -4,23 +4,32 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use signalbox_core::{Entry, EntryRequest};
+use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
-use signalbox_node::casp::{Config, EngineConfig, Mechanism, Transport};
+use signalbox_node::casp::{Config, EngineConfig, Mechanism, NatfwConfig, QosConfig, Transport};
 use signalbox_node::resources::units::Net;
 
-use super::Protocol;
+use super::sides::{Side, Sides};
 use super::tls::TlsSection;
+use super::{Opens, Protocol, Protocols};
 use crate::keys::Keys;
-use crate::kind::{address, choice, duration, flag, list, network, number, per_second, size};
+use crate::kind::{address, choice, duration, flag, list, network, number, per_second, size, text};
 use crate::openings::open;
 
 pub(super) const MEANING: &str = "CASP (draft-schulzrinne-nsis-casp-01, [casp.md](casp.md)). Without `kernel.intercept` the node takes no Scout Requests of \
      others, but finds its own next nodes.";
 
+/// What `[casp.qos]` is.
+const QOS_MEANING: &str =
+    "The QoS client: reservations along the path of a session (draft-schulzrinne-nsis-casp-qos-01).";
+
+/// What `[casp.natfw]` is.
+const NATFW_MEANING: &str = "The client for firewalls: passages for the flow of a session (draft-tschofenig-nsis-casp-midcom-01). Who may open what \
+     is decided by rules with `opens` in `[policy]`.";
+
 /// What `[casp.tls]` is.
 const TLS_MEANING: &str = "What the transport `\"tls\"` needs, as in `[gist.tls]`. With it the node takes TLS connections at `ports.tls`. The files \
-     are read at the start and by `--check`.";
+     are read at the start, by `--check`, and at each reload (SIGHUP).";
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -40,10 +49,26 @@ enum Way {
 
 const WAYS: &[(&str, Way)] = &[("static", Way::Static), ("routing", Way::Routing), ("scout", Way::Scout)];
 
+/// A client of this node that the configuration chooses. Every node has the Ping client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Client {
+    Qos,
+    Natfw,
+}
+
+const CLIENTS: &[(&str, Client)] = &[("qos", Client::Qos), ("natfw", Client::Natfw)];
+
+/// What a node with the client for firewalls is.
+const ROLES: &[(&str, bool)] = &[("host", false), ("firewall", true)];
+
 /// `[casp]`
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Casp {
     engine: EngineConfig,
+    clients: Vec<Client>,
+    qos: QosConfig,
+    natfw: NatfwConfig,
+    sides: Sides,
     discovery: Vec<Way>,
     towards: Vec<Towards>,
     sctp: bool,
@@ -66,6 +91,10 @@ impl Default for Casp {
         let discovery = vec![Way::Routing, Way::Scout];
         Self {
             engine,
+            clients: Vec::new(),
+            qos: QosConfig::default(),
+            natfw: NatfwConfig::default(),
+            sides: Sides::default(),
             discovery,
             towards: Vec::new(),
             sctp: false,
@@ -111,6 +140,11 @@ impl Towards {
 }
 
 impl Casp {
+    /// The keys, certificates and revocation lists of TLS; `None`: there is no TLS.
+    pub(crate) const fn tls(&self) -> Option<&signalbox_node::Tls> {
+        self.tls.content()
+    }
+
     fn uses(&self, transport: Transport) -> bool {
         let mut others = self.towards.iter().filter_map(|towards| towards.transport);
         self.engine.transport == transport || others.any(|one| one == transport)
@@ -134,6 +168,41 @@ impl Casp {
         keys.key("connect_timeout", &mut config.connect, duration(SECOND..=DAY), meaning);
         let meaning = "How long a connection is kept without messages.";
         keys.key("idle_after", &mut config.idle, duration(SECOND..=DAY), meaning);
+    }
+
+    fn qos(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.qos;
+        let meaning = "Most sessions in which this node takes part in reservations.";
+        keys.key("max_sessions", &mut config.max_sessions, number(1..=u32::MAX), meaning);
+        let meaning = "Requests that crossed a hop without channel security are refused.";
+        keys.key("refuse_unsecure", &mut config.refuse_unsecure, flag(), meaning);
+        let meaning = "After a change of the path, requests of a known session are accepted from a new previous node over a \
+                       connection without TLS. Without it they are refused there, and the reservation ends.";
+        keys.key("merge_unauthenticated", &mut config.merge_unauthenticated, flag(), meaning);
+    }
+
+    fn natfw(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.natfw;
+        let meaning = "`\"host\"`: users of this node ask for passages, and accept them. `\"firewall\"`: it opens passages of others \
+                       too.";
+        keys.key("role", &mut config.firewall, choice(ROLES), meaning);
+        let meaning = "Most sessions in which this node takes part in passages.";
+        keys.key("max_sessions", &mut config.max_sessions, number(1..=u32::MAX), meaning);
+        let meaning = "Requests of hops that TLS does not authenticate are refused.";
+        keys.key("require_authentication", &mut config.require_authentication, flag(), meaning);
+        let meaning = "Requests from outside without a token that this node verifies are refused. Its keys are those of `[[keys]]` for \
+                       tokens.";
+        keys.key("require_token", &mut config.require_token, flag(), meaning);
+        let meaning = "This firewall is the border of its network: requests from inside whose scope is the local network end here.";
+        keys.key("border", &mut config.border, flag(), meaning);
+        let meaning = "Name of the network, for requests whose scope is a domain.";
+        keys.key("domain", &mut config.domain, text(255), meaning);
+        let meaning = "Requests that do not name their application are refused.";
+        keys.key("require_application_id", &mut config.require_application_id, flag(), meaning);
+    }
+
+    fn opens_passages(&self) -> bool {
+        self.clients.contains(&Client::Natfw) && self.natfw.firewall
     }
 
     fn ports(&mut self, keys: &mut Keys<'_>) {
@@ -169,19 +238,33 @@ impl Casp {
         keys.key("max_searches", &mut config.max_searches, many(), "Most discoveries at one time.");
         let meaning = "Octets of messages that wait for a next node or a connection, of all sessions.";
         keys.key("max_waiting_size", &mut config.max_waiting, size(1..=u32::MAX), meaning);
+        let meaning = "Octets of messages whose end has not come, of all connections. A quarter is for sources that hold little.";
+        keys.key("max_incomplete_size", &mut config.max_incomplete, size(1024..=u32::MAX), meaning);
         let meaning = "Most messages that wait for the decision of a client.";
         keys.key("max_held", &mut config.max_held, many(), meaning);
         let meaning = "Longest message.";
         keys.key("max_message_size", &mut config.max_message, size(1024..=1 << 24), meaning);
         let meaning = "Octets that a connection may hold. Further messages to its node are dropped.";
         keys.key("max_unsent_size", &mut config.max_unsent, size(32 << 10..=usize::MAX), meaning);
+        let meaning =
+            "The same for all connections together. A quarter is for nodes to which little is unsent.";
+        keys.key("max_total_unsent_size", &mut config.max_unsent_total, size(1 << 20..=u32::MAX), meaning);
     }
 }
 
 impl Protocol for Casp {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+        self.qos.max_sessions = new.qos.max_sessions;
+        self.tls = self.tls.reloaded(&new.tls);
+    }
+
     fn declare(&mut self, keys: &mut Keys<'_>) {
         self.times(keys);
         self.ports(keys);
+        let meaning = "Clients of this node in addition to Ping. Messages of other clients pass. `\"qos\"`: reservations. `\"natfw\"`: \
+                       passages through firewalls.";
+        keys.key("clients", &mut self.clients, list(choice(CLIENTS)), meaning);
         let meaning = "Transport of messages to other nodes. Nodes accept each other's connections over TCP, over TLS with \
                        `[casp.tls]`, and over SCTP with `sctp`. `\"udp\"`: datagrams for messages of at most 512 octets, \
                        TCP for others.";
@@ -229,6 +312,8 @@ impl Protocol for Casp {
         self.limits(keys);
         let meaning = "Rules for parts of the network; the first one whose prefixes match counts.";
         keys.array("towards", meaning, &mut self.towards, Default::default, |keys, one| one.declare(keys));
+        keys.table("qos", QOS_MEANING, |keys| self.qos(keys));
+        keys.table("natfw", NATFW_MEANING, |keys| self.natfw(keys));
         keys.table("tls", TLS_MEANING, |keys| self.tls.declare(keys));
         let fits = !self.uses(Transport::Tls) || self.tls.is_complete();
         keys.check(
@@ -238,6 +323,35 @@ impl Protocol for Casp {
         );
         let fits = !self.uses(Transport::Sctp) || self.sctp;
         keys.check(fits, &["transport"], "SCTP is switched off: write sctp = true");
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+
+    fn has_part(&self, interface: &str) -> bool {
+        self.sides.has(interface)
+    }
+
+    fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
+        let meaning =
+            "The side of a firewall that the interface is on. Interfaces without a side count as outside.";
+        self.sides.declare(name, keys, "outside", meaning);
+    }
+
+    fn check(&self, _: &Protocols, keys: &mut Keys<'_>) {
+        let inside = !self.sides.of(Side::Inside).is_empty();
+        let message = "needs an inside: write casp.side = \"inside\" in [interfaces.NAME] of each interface towards the protected \
+                       network";
+        keys.check(inside || !self.opens_passages(), &["casp.natfw.role"], message);
+    }
+
+    fn opens(&self) -> Opens {
+        if self.opens_passages() { Opens::Passages } else { Opens::Nothing }
+    }
+
+    fn reserver(&self) -> Option<ReserverId> {
+        self.clients.contains(&Client::Qos).then_some(ReserverId::CASP)
     }
 
     fn openings(&self, keys: &mut Keys<'_>) {
@@ -267,13 +381,18 @@ impl Protocol for Casp {
                 engine.transports.extend(towards.transport.map(|transport| (net.0, transport)));
             }
         }
-        node.casp = Some(Config { engine, channels: self.tls.channels(), sctp: self.sctp });
+        let qos = self.clients.contains(&Client::Qos).then_some(self.qos);
+        let natfw = self.clients.contains(&Client::Natfw).then(|| {
+            let inside = self.sides.of(Side::Inside);
+            NatfwConfig { inside, ..self.natfw.clone() }
+        });
+        node.casp = Some(Config { engine, channels: self.tls.channels(), sctp: self.sctp, qos, natfw });
     }
 
     fn adapt(&self, _: &mut IoConfig, entries: &mut [EntryRequest]) {
         if !self.intercept {
             let scout = Entry::Udp(self.engine.scout_port);
-            entries.iter_mut().filter(|one| one.entry == scout).for_each(|one| one.intercept = None);
+            entries.iter_mut().filter(|one| one.entry == scout).for_each(|one| one.intercept.clear());
         }
     }
 }

@@ -5,10 +5,12 @@ mod beacon;
 mod boomerang;
 mod casp;
 pub(crate) mod gist;
+mod gist_nat;
 mod natfw;
 mod ping;
 mod qos;
 pub(crate) mod rsvp;
+mod sides;
 mod tls;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +35,13 @@ pub(crate) enum Opens {
 pub(crate) trait Protocol {
     /// The keys of the section.
     fn declare(&mut self, keys: &mut Keys<'_>);
+
+    /// Takes what a running daemon can of `new`: limits and rates, keys, certificates and revocation lists.
+    fn reload(&mut self, _new: &Self)
+    where
+        Self: Sized,
+    {
+    }
 
     /// Whether tables of interfaces have a part of the protocol.
     fn has_parts(&self) -> bool {
@@ -110,6 +119,11 @@ macro_rules! protocols {
                 all.into_iter()
             }
 
+            /// Takes what a running daemon can of `new`.
+            pub(crate) fn reload(&mut self, new: &Self) {
+                $($(#[$cfg])? self.$name.reload(&new.$name);)*
+            }
+
             /// Each protocol's name and section.
             pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &dyn Protocol)> {
                 let all: Vec<(_, &dyn Protocol)> =
@@ -127,6 +141,7 @@ protocols! {
     rsvp: rsvp::Rsvp, rsvp::MEANING;
     boomerang: boomerang::Boomerang, boomerang::MEANING;
     natfw: natfw::Natfw, natfw::MEANING;
+    gist_nat: gist_nat::GistNat, gist_nat::MEANING;
     casp: casp::Casp, casp::MEANING;
     #[cfg(feature = "test-protocol")]
     beacon: beacon::Beacon, beacon::MEANING;

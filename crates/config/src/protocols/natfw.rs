@@ -1,6 +1,5 @@
 //! `[natfw]`, and `natfw` in tables of interfaces.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use signalbox_core::NslpId;
 use signalbox_node::natfw::{Config, Mapping, Middlebox};
 use signalbox_node::resources::units::Ports;
 
+use super::sides::{Side, Sides};
 use super::{Opens, Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{address, choice, duration, flag, list, number, ports};
@@ -23,15 +23,6 @@ const MAPPINGS: &str = "Hosts behind a twice-NAT: the address by which each side
 const DAY: Duration = Duration::from_secs(86_400);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The side of a middlebox that an interface belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Inside,
-    Outside,
-}
-
-const SIDES: &[(&str, Side)] = &[("inside", Side::Inside), ("outside", Side::Outside)];
-
 /// `[natfw]`
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Natfw {
@@ -39,7 +30,7 @@ pub(crate) struct Natfw {
     external: Option<IpAddr>,
     ports: Ports,
     mappings: Vec<OwnMapping>,
-    sides: BTreeMap<String, Side>,
+    sides: Sides,
 }
 
 /// `[[natfw.mappings]]`
@@ -53,17 +44,15 @@ impl Default for Natfw {
     fn default() -> Self {
         let engine = Config::default();
         let ports = Ports { from: engine.first_port, to: engine.last_port };
-        Self { engine, external: None, ports, mappings: Vec::new(), sides: BTreeMap::new() }
-    }
-}
-
-impl Natfw {
-    fn interfaces_of(&self, side: Side) -> Vec<String> {
-        self.sides.iter().filter(|(_, one)| **one == side).map(|(name, _)| name.clone()).collect()
+        Self { engine, external: None, ports, mappings: Vec::new(), sides: Sides::default() }
     }
 }
 
 impl Protocol for Natfw {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+    }
+
     fn declare(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         keys.key(
@@ -193,17 +182,13 @@ impl Protocol for Natfw {
     }
 
     fn has_part(&self, interface: &str) -> bool {
-        self.sides.contains_key(interface)
+        self.sides.has(interface)
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let mut side = self.sides.get(name).copied();
         let meaning = "The side of a firewall or NAT that the interface is on. Interfaces without a side count as outside, \
                        where less is allowed.";
-        keys.option("side", &mut side, choice(SIDES), "outside", meaning);
-        if let Some(side) = side {
-            self.sides.insert(name.to_owned(), side);
-        }
+        self.sides.declare(name, keys, "outside", meaning);
     }
 
     fn check(&self, all: &Protocols, keys: &mut Keys<'_>) {
@@ -213,11 +198,11 @@ impl Protocol for Natfw {
         if self.engine.middlebox == Middlebox::None {
             return;
         }
-        let inside = !self.interfaces_of(Side::Inside).is_empty();
+        let inside = !self.sides.of(Side::Inside).is_empty();
         let message = "needs an inside: write natfw.side = \"inside\" in [interfaces.NAME] of each interface towards the \
                        protected network";
         keys.check(inside, &["natfw.role"], message);
-        let outside = !self.interfaces_of(Side::Outside).is_empty() || self.external.is_some();
+        let outside = !self.sides.of(Side::Outside).is_empty() || self.external.is_some();
         let nat = self.engine.middlebox == Middlebox::Nat;
         let message = "\"nat\" needs an outside: write natfw.side = \"outside\" in [interfaces.NAME], or nat.address in \
                        [natfw]";
@@ -257,8 +242,8 @@ impl Protocol for Natfw {
             .iter()
             .filter_map(|own| Some(Mapping { inside: own.inside?, outside: own.outside? }));
         node.natfw = Some(Config {
-            inside: self.interfaces_of(Side::Inside),
-            outside: self.interfaces_of(Side::Outside),
+            inside: self.sides.of(Side::Inside),
+            outside: self.sides.of(Side::Outside),
             external: self.external.and_then(v4),
             first_port: self.ports.from,
             last_port: self.ports.to,

@@ -33,6 +33,10 @@ struct OwnAggregate {
 }
 
 impl Protocol for Qos {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+    }
+
     fn declare(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         keys.key(

@@ -79,6 +79,7 @@ pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery
             src_port: p.src_port.filter(|port| *port != 0),
             dst_port: p.dst_port.filter(|port| *port != 0),
             tos: p.dscp.map_or(tos, |dscp| dscp << 2),
+            without: None,
         },
         Some(Mri::LooseEnd(l)) if l.direction == Direction::Downstream => {
             RouteQuery { src: Some(l.src), tos, ..RouteQuery::to(l.dst) }

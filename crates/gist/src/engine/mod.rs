@@ -39,6 +39,7 @@ mod handover;
 mod hold_down;
 mod interfaces;
 mod io;
+mod limits;
 mod lookup;
 mod nat;
 mod node_sm;

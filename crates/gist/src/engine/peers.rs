@@ -110,6 +110,14 @@ impl Peers {
         }
     }
 
+    /// Keeps at most `limit` peers from now on. Those that are there stay.
+    pub(crate) const fn set_limit(&mut self, limit: u32) {
+        self.peers.set_limit(limit);
+        self.shares.set_limit(limit);
+        self.egresses.set_limit(limit);
+        self.sources.set_limit(limit);
+    }
+
     /// The id of the peer of an NLI, with one more reference.
     pub(crate) fn intern(&mut self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Result<u32, Full> {
         let id = self.peers.intern(Peer {

@@ -288,6 +288,8 @@ impl Gist {
         let ttl = self.config.ip_ttl;
         let ttl_in_nli = nli_ttl(direction, ttl, half.distance_or_zero());
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
+        // GIST-5.3.1-07: behind a NAT the address in the NLI is another one.
+        message.header.s = !self.nat.has(key, direction);
         message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);
         message.nli = Some(nli(&self.config, validity, egress.address, ttl_in_nli));

@@ -302,6 +302,8 @@ impl Gist {
         let ttl_in_nli = nli_ttl(direction, ttl, half.distance_or_zero());
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, nslp, hops);
+        // GIST-5.3.1-07: behind a NAT the address in the NLI is another one.
+        message.header.s = !self.nat.has(key, direction);
         message.mri = Some(mri.into());
         message.session = Some(session);
         message.nli = Some(nli(&self.config, validity, egress.address, ttl_in_nli));
@@ -336,7 +338,7 @@ impl Gist {
             return Err(SendError::Overload);
         }
         let validity = self.validity();
-        let mri = self.mri_for_explicit_peer(peer, m);
+        let (mri, crosses_nat) = self.mri_for_explicit_peer(peer, m);
         // The peer has received this address in a handshake.
         let own_address = self.peers.own_address(peer).filter(|own| self.interfaces.is_local(*own));
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
@@ -345,6 +347,8 @@ impl Gist {
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
         let mut message = Message::new(MessageType::DATA, m.nslp, outgoing.hops.unwrap_or(self.config.hops));
         message.header.e = true;
+        // GIST-5.3.1-07
+        message.header.s = !crosses_nat;
         message.mri = Some(mri.into());
         message.session = Some(m.session);
         message.nli = Some(nli(&self.config, validity, own, nli_ttl(m.mri.direction(), ttl, 0)));
@@ -360,12 +364,15 @@ impl Gist {
         Ok(())
     }
 
-    /// The MRI of an explicitly routed message: that of the message, or the MRI of a peer behind a NAT.
-    pub(super) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> Mri {
+    /// The MRI of an explicitly routed message: that of the message, or the MRI of a peer behind a NAT; and whether there is a
+    /// NAT.
+    pub(super) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> (Mri, bool) {
         let direction = m.mri.direction();
         let key = self.find(&m.mri, m.session, m.nslp);
         let key = key.filter(|key| self.records.get(*key).is_some_and(|r| r.half(direction).peer == peer));
-        key.map_or(m.mri, |key| self.nat.mri_for_peer(key, direction, m.mri))
+        key.map_or((m.mri, false), |key| {
+            (self.nat.mri_for_peer(key, direction, m.mri), self.nat.has(key, direction))
+        })
     }
 
     /// Q-mode Data (RFC 5971 §6.1 rule 5, §4.3.3): downstream only. GIST-6.1-11, GIST-4.3.3-15.

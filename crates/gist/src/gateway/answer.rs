@@ -86,8 +86,12 @@ impl Gateway {
         let flow = key.and_then(|key| self.bindings.get(key));
         let (from_inside, to_inside) = flow.map_or((true, false), |flow| (flow.from_inside, flow.to_inside));
         let side = if to_inside { Side::Inside } else { Side::Outside };
-        let is_known = own.entry.binding == 0 || flow.is_some();
-        if !is_known || self.interfaces.side(packet.ifindex) != Some(side) {
+        if own.entry.binding != 0 && flow.is_none() {
+            // The Querying node would take the handshake for complete, and packets of the flow would not pass.
+            self.counters.binding_gone += 1;
+            return tracing::debug!(peer = %packet.src, reason = "binding ended or refused", "message dropped");
+        }
+        if self.interfaces.side(packet.ifindex) != Some(side) {
             self.counters.foreign_link += 1;
             tracing::debug!(peer = %packet.src, reason = "not from where its Query went", "plain data");
             return self.forward_unchanged(packet);

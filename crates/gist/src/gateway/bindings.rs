@@ -228,6 +228,12 @@ impl Bindings {
         self.slab.len()
     }
 
+    /// Has at most `most` bindings from now on. Those that are there stay.
+    pub(super) const fn set_limit(&mut self, most: u32) {
+        self.slab.set_limit(most);
+        self.shares.set_limit(most);
+    }
+
     pub(super) const fn limit(&self) -> u32 {
         self.slab.limit()
     }

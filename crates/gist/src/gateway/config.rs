@@ -96,6 +96,14 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Takes the limits and rates of `new` that a running gateway can change. All other settings stay.
+    pub const fn take_limits(&mut self, new: &Self) {
+        self.max_lifetime = new.max_lifetime;
+        self.max_bindings = new.max_bindings;
+        self.queries_of_source = new.queries_of_source;
+        self.errors = new.errors;
+    }
+
     /// Checks every range.
     ///
     /// # Errors

@@ -54,6 +54,8 @@ signalbox_core::counters! {
         too_large: u64 => MESSAGES_DROPPED { reason: "too_large" },
         /// Queries from outside for which there is no host inside.
         no_forward: u64 => MESSAGES_DROPPED { reason: "no_binding" },
+        /// Answers to a Query whose binding has ended, or that the kernel refused.
+        binding_gone: u64 => MESSAGES_DROPPED { reason: "binding_gone" },
         /// Packets to this node that are not for the gateway.
         not_for_gateway: u64 => MESSAGES_DROPPED { reason: "not_for_gateway" },
         /// Packets discarded because the gateway has no external address.

@@ -72,22 +72,24 @@ impl Leases {
             self.hold(protocol, port);
             return Some(port);
         }
-        let port = self.free(protocol, inside.port(), choice, rng)?;
+        let port = self.free(protocol, inside, choice, rng)?;
         self.by_external.insert((protocol, port), Lease { inside, users: 1 });
         self.by_inside.insert((protocol, inside), port);
         Some(port)
     }
 
-    fn free(&self, protocol: u8, wanted: u16, choice: Choice, rng: &mut Random) -> Option<u16> {
+    fn free(&self, protocol: u8, inside: SocketAddrV4, choice: Choice, rng: &mut Random) -> Option<u16> {
+        let wanted = inside.port();
         let range = self.first..=self.last;
         let same = choice == Choice::Same || range.contains(&wanted);
         if same && wanted > 0 && self.is_free(protocol, wanted) {
             return Some(wanted);
         }
-        (0..ATTEMPTS).find_map(|_| {
-            let port = rng.range(u64::from(self.first)..u64::from(self.last) + 1);
-            u16::try_from(port).ok().filter(|port| self.is_free(protocol, *port))
-        })
+        // A random port, so that senders off the path cannot predict it (RFC 6056).
+        let size = u64::from(self.last - self.first) + 1;
+        (0..ATTEMPTS)
+            .filter_map(|_| self.first.checked_add(u16::try_from(rng.range(0..size)).ok()?))
+            .find(|port| self.is_free(protocol, *port))
     }
 
     fn is_free(&self, protocol: u8, port: u16) -> bool {

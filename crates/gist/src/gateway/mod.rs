@@ -37,13 +37,13 @@ use std::collections::HashMap;
 
 use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::KeyedHasher;
-use signalbox_core::metrics::Table;
+use signalbox_core::metrics::{Subsystem, Table};
 use signalbox_core::packet::Received;
 use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
-use signalbox_core::{NslpId, Random, Time};
+use signalbox_core::{AlertRule, EntryRequest, Intercept, Match, NslpId, Random, Reach, Time};
 
 pub use bindings::{Purpose, State};
 pub use config::{Config, ConfigError, Forward};
@@ -56,7 +56,7 @@ use interfaces::{Interfaces, Side};
 use leases::Leases;
 use outbox::{Envelope, Outbox};
 
-use crate::wire::{HEADER_LENGTH, strip_magic};
+use crate::wire::{HEADER_LENGTH, MAGIC, strip_magic};
 
 /// Shortest lifetime of a binding after a Response (RFC 4787 REQ-5). GISTNAT-X-10.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(120);
@@ -107,6 +107,41 @@ impl Gateway {
             rng,
             config,
         })
+    }
+
+    /// Takes the limits and rates of other settings ([`Config::take_limits`]). Bindings beyond a lower limit stay.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed. All are as before.
+    pub fn set_limits(&mut self, now: Time, new: &Config) -> Result<(), ConfigError> {
+        let mut config = self.config.clone();
+        config.take_limits(new);
+        config.validated()?;
+        self.bindings.set_limit(config.max_bindings);
+        self.queries.set_rate(config.queries_of_source);
+        self.errors.set_limits(now, config.errors, config.errors);
+        self.config = config;
+        Ok(())
+    }
+
+    /// The port of entry: GIST's, with the packets that are to be translated. These are packets with the C-flag to GIST's port,
+    /// and answers with a NAT-Traversal object to any port, since the gateway gives the Querying node a port of its own
+    /// (GISTNAT-R7.2-01). Connection tracking must not translate what the gateway translates.
+    #[must_use]
+    pub fn entry() -> EntryRequest {
+        let magic = Match::word(0, u32::from_be_bytes(MAGIC));
+        // In the common header, behind the magic number.
+        let c_flag = |value| Match { offset: 8, mask: 0x8000, value };
+        // The TLV header of the first object.
+        let traversal = Match { offset: 12, mask: 0x0fff_0000, value: 0x0007_0000 };
+        let rule = |matches, reach| Intercept { alert: AlertRule::NotRequired, matches, reach };
+        EntryRequest {
+            untracked: vec![magic, traversal],
+            shared: true,
+            ..EntryRequest::local(outbox::ENTRY, Subsystem::part("gist_nat_io", "gist_nat"))
+        }
+        .with_intercept(rule(vec![magic, c_flag(0x8000)], Reach::Translated))
+        .with_intercept(rule(vec![magic, c_flag(0), traversal], Reach::TranslatedAnyPort))
     }
 
     /// Takes one input at `now`. Drain [`Gateway::poll`] afterwards.

@@ -12,12 +12,12 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Mri};
 
-use super::bindings::{Bindings, Purpose, State, Wanted};
+use super::bindings::{Bindings, Purpose, Wanted};
 use super::entry::{Bound, Entry};
 use super::interfaces::Side;
 use super::leases::Choice;
 use super::message::{MAX_NATS, NewMri, Parts, translated};
-use super::outbox::{Envelope, Waiting};
+use super::outbox::Envelope;
 use super::{Gateway, SHORTEST, UDP, envelope_of};
 use crate::error::DecodeError;
 use crate::wire::{
@@ -51,8 +51,8 @@ enum Stop {
     NoHost,
     /// It cannot be served now. The reason is counted.
     Busy,
-    /// It waits for the kernel.
-    Waiting,
+    /// Its sender has got an Error already.
+    Refused,
 }
 
 /// An end of a flow with what an exact translation needs.
@@ -150,7 +150,7 @@ impl Gateway {
                 }
             }
             Stop::Busy => tracing::debug!(peer = %packet.src, reason = "no binding", "message dropped"),
-            Stop::Waiting => {}
+            Stop::Refused => {}
         }
     }
 
@@ -193,7 +193,7 @@ impl Gateway {
             }
         };
         if from == Side::Inside && !self.is_from_its_source(packet, parts, nli, &mri) {
-            return Err(Stop::Waiting);
+            return Err(Stop::Refused);
         }
         match (&mri, from) {
             (Mri::PathCoupled(p), Side::Inside) => self.outward(packet, nli, p, external),
@@ -265,9 +265,10 @@ impl Gateway {
         let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
         let far = packet.dst.ip();
         self.note(key, nli, (true, hairpin), far);
-        // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does. Packets to the inside wait for the Response.
-        if downstream && !hairpin && !self.is_active(key, packet) {
-            return Err(Stop::Waiting);
+        // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does, at the latest when the Response has passed.
+        // Packets to the inside wait for the Response.
+        if downstream && !hairpin {
+            self.activate(key);
         }
         let end = |one: Endpoint| Some((one.address, one.port));
         let far = destination.map(|far| (IpAddr::V4(*far.ip()), Some(far.port())));
@@ -407,23 +408,6 @@ impl Gateway {
     /// Lifetime of bindings after a handshake. GISTNAT-X-10.
     pub(super) fn lifetime(&self, validity: Duration) -> Duration {
         validity.max(SHORTEST).min(self.config.max_lifetime)
-    }
-
-    /// Whether the kernel has the binding of a flow. If not it is asked, and the packet waits.
-    fn is_active(&mut self, key: Key, packet: &Received<'_>) -> bool {
-        let Some(binding) = self.bindings.get_mut(key) else { return false };
-        if binding.state == State::Active {
-            self.activate(key);
-            return true;
-        }
-        let asks = binding.state == State::Reserved;
-        if !binding.wait(Waiting::of(packet)) {
-            self.counters.waiting_full += 1;
-        }
-        if asks {
-            self.activate(key);
-        }
-        false
     }
 
     fn send_on(&mut self, packet: &Received<'_>, parts: &Parts<'_>, nli: &Nli<'_>, way: &Way) {

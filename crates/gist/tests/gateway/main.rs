@@ -7,3 +7,4 @@ mod nested;
 mod outward;
 mod refused;
 mod rig;
+mod steady;

@@ -307,3 +307,36 @@ fn peers_of_one_source() {
     }
     assert_eq!(rig.gist.sessions().count(), 64, "each other source gets its place");
 }
+
+/// Other limits while the node runs: what stands stays, and what is new finds the limits of its time.
+#[test]
+fn limits_change_while_the_node_runs() {
+    let config = Config {
+        max_sessions: 20,
+        installation: Installation::Immediate,
+        dmode_rate: 0,
+        ..Config::default()
+    };
+    let mut rig = Rig::with(config.clone());
+    let ask = |rig: &mut Rig, n: u16| {
+        let mut message = query(through(), &[7; 8]);
+        message.session = Some(number(n));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        let answers = rig.out.drain(..).filter(|(_, out)| matches!(out, Out::Sent(_))).count();
+        (rig.gist.sessions().count(), answers)
+    };
+    (0..20).for_each(|n| assert_eq!(ask(&mut rig, n), (usize::from(n) + 1, 1)));
+    let limit = |rig: &mut Rig, config: &Config| rig.gist.set_limits(rig.now, config).unwrap();
+    limit(&mut rig, &Config { max_sessions: 10, ..config.clone() });
+    assert_eq!(ask(&mut rig, 20).0, 20, "no session is dropped, and no session is new");
+    limit(&mut rig, &Config { max_sessions: 22, ..config.clone() });
+    assert_eq!((21..30).map(|n| ask(&mut rig, n).0).max(), Some(22));
+    limit(&mut rig, &Config { max_sessions: 100, dmode_rate: 1, dmode_burst: 8, ..config.clone() });
+    let answers: usize = (30..60).map(|n| ask(&mut rig, n).1).sum();
+    assert_eq!(answers, 4, "half of the burst is for answers to strangers");
+    limit(&mut rig, &Config { max_sessions: 100, dmode_rate: 0, ..config.clone() });
+    assert_eq!((60..80).map(|n| ask(&mut rig, n).1).sum::<usize>(), 20);
+    let wrong = Config { max_sessions: 0, ..config };
+    assert!(rig.gist.set_limits(rig.now, &wrong).is_err());
+    assert_eq!(rig.gist.config().max_sessions, 100);
+}

@@ -15,6 +15,8 @@ use crate::rig::*;
 
 /// Source of the flow: the upstream peer, whose own address is not reachable from here.
 const INSIDE: &str = "192.168.0.8";
+/// A peer behind another NAT.
+const LEFT_PEER: &str = "10.1.0.9";
 const INNER: &str = "192.168.0.2";
 /// UDP port of the NAT towards this node.
 const NAT_PORT: u16 = 4711;
@@ -329,7 +331,81 @@ fn the_querying_node() {
     other.quiet();
 }
 
-/// GIST-7.2.3-07, GIST-7.2.1-04: the node finds its state by the object for an Error too, and ends the handshake.
+/// A rig whose own flow crosses a NAT, and the Confirm and the Data that it sent.
+fn crossed() -> (Rig, Packet, Packet) {
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    let original = value(&own());
+    rig.respond_with(&query, |m| {
+        m.mri = Some(beyond().inverted().into());
+        m.nat_traversal = Some(translation(&original));
+    });
+    let (confirm, data) = (rig.sent().is(MessageType::CONFIRM), rig.sent().is(MessageType::DATA));
+    rig.status();
+    rig.notified();
+    (rig, confirm, data)
+}
+
+/// GISTNAT-R7.2.1-03: the address in the NLI of a Confirm is not that of its packet behind the NAT. With S=0 its receiver does
+/// not take the NAT for one without GIST. Without a NAT, S=1.
+#[test]
+fn a_confirm_across_a_nat_has_no_signaling_source() {
+    let (_, confirm, _) = crossed();
+    assert!(!confirm.message().header.s);
+    let mut rig = Rig::new();
+    rig.send(b"data", own());
+    let query = rig.sent();
+    rig.respond(&query);
+    assert!(rig.sent().is(MessageType::CONFIRM).message().header.s);
+}
+
+/// GISTNAT-R7.2.1-03: a Confirm with S=0 is accepted from another address than that of its NLI.
+#[test]
+fn a_confirm_without_signaling_source_is_accepted() {
+    for policy in POLICIES {
+        let mut rig = installing(policy);
+        rig.packet(&via_nat(), &outward(&value(&inside()), 1));
+        let response = rig.sent().is(MessageType::RESPONSE);
+        let said = response.message();
+        if said.header.r {
+            let mut confirm = confirm_of(&said);
+            confirm.header.s = false;
+            rig.inject(&from_inside(), &confirm);
+        }
+        assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
+        rig.quiet();
+    }
+}
+
+/// GISTNAT-X-13: Data of both ends have S=0 if the state crosses a NAT, and are accepted. Otherwise S=1.
+#[test]
+fn data_across_a_nat_has_no_signaling_source() {
+    let (mut rig, _, sent) = crossed();
+    assert!(!sent.message().header.s);
+    let mut back = data(own().inverted(), nli(b"down", "172.16.0.2"), b"back");
+    back.header.s = false;
+    rig.inject(&Via::direct(DOWN, RIGHT), &back);
+    assert_eq!(rig.delivered().data, b"back");
+
+    let mut rig = Rig::new();
+    met(&mut rig);
+    let mut there = data(inside(), nli(b"up", INNER), b"data");
+    there.header.s = false;
+    rig.inject(&from_inside(), &there);
+    let sii = rig.delivered().sii;
+    rig.send(b"back", through().inverted());
+    assert!(!rig.sent().is(MessageType::DATA).message().header.s);
+    rig.status();
+    rig.send_with(b"explicit", through().inverted(), |m| m.sii = sii);
+    let explicit = rig.sent().is(MessageType::DATA).message().header;
+    assert!(explicit.e && !explicit.s);
+
+    let (_, plain) = Rig::new().established();
+    assert!(plain.message().header.s);
+}
+
+/// GIST-7.2.3-07, GIST-7.2.1-04, GISTNAT-X-23: the node finds its state by the object for an Error too, and ends the handshake.
 #[test]
 fn an_error_across_a_nat() {
     let original = value(&own());
@@ -396,6 +472,24 @@ fn explicit_routing_across_a_nat() {
     assert_eq!(delivered.mri, through());
 }
 
+/// GISTNAT-X-23: the Query of a gateway crosses a NAT without GIST behind it. The Error goes to the source of the packet, from the
+/// address that the packet was sent to, and begins with the object, so that the gateway can give it to the Querying node.
+#[test]
+fn a_legacy_nat_behind_a_gateway_is_noticed() {
+    let original = value(&inside());
+    let mut rig = Rig::new();
+    let mut message = query(through(), &[1; 8]);
+    message.header.s = true;
+    message.nat_traversal = Some(translation(&original));
+    let mut via = Via::intercepted("10.1.0.77", DST);
+    via.src.set_port(NAT_PORT);
+    rig.inject(&via, &message);
+    let error = rig.sent().error_is(GistError::UNTRANSLATED_OBJECT);
+    assert_eq!((error.src, error.dst), (at_port(DST), (ip("10.1.0.77"), NAT_PORT).into()));
+    assert_eq!(error.message().nat_traversal, message.nat_traversal);
+    rig.no_state();
+}
+
 /// GIST-7.2.1-05: a Query from outside a legacy NAT has no sign of the NAT: the Response is a usual one, S=1, to the
 /// address in the NLI.
 #[test]
@@ -409,6 +503,21 @@ fn the_querying_node_is_outside() {
         assert!(response.message().header.s);
         assert_eq!((response.dst, response.src.ip()), ((ip(UP), PORT).into(), response.nli().interface));
     }
+}
+
+/// GISTNAT-R7.2.1-01: a legacy NAT with a static rule forwards a Query to this node, so its packet has another destination than its
+/// flow. The Response is a usual one with S=1, and the handshake completes.
+#[test]
+fn a_legacy_nat_forwards_a_query_inwards() {
+    let mut rig = Rig::new();
+    let mut message = query(through(), &[1; 8]);
+    message.header.s = true;
+    rig.inject(&Via { dst: at_port(LEFT), ..Via::intercepted(UP, DST) }, &message);
+    let response = rig.sent().is(MessageType::RESPONSE);
+    assert!(response.message().header.s);
+    assert_eq!((response.src, response.dst), (at_port(LEFT), at_port(UP)));
+    rig.confirm(&response);
+    assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
 }
 
 /// GIST-7.2.1-08: with that configuration messages of an application use associations only: no message is sent as a
@@ -463,5 +572,31 @@ fn bad_messages_across_a_nat() {
         rig.no_state();
         assert_eq!(rig.gist.peers().count(), 0);
         assert_eq!(rig.gist.next_deadline(), None);
+    }
+}
+
+/// GISTNAT-D6.3-01: two private networks have the same addresses and ports, so that the Querying nodes of both name the same original
+/// flow. Their sessions stay apart: each has the MRI and the peer that its own NAT gave it.
+#[test]
+fn equal_flows_of_two_private_networks_stay_apart() {
+    let mut rig = installing(Installation::Immediate);
+    met(&mut rig);
+    let (other, second) = (SessionId([0x77; 16]), flow(LEFT_PEER, DST));
+    let (original, cookie) = (value(&inside()), [2; 8]);
+    let mut message = query(second, &cookie);
+    message.session = Some(other);
+    message.nat_traversal = Some(translation(&original));
+    message.nli = Some(nli(b"other", LEFT_PEER));
+    rig.packet(&Via::intercepted(LEFT_PEER, DST), &encode(&message));
+    rig.sent().is(MessageType::RESPONSE);
+    assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
+    for (session, mri, via) in
+        [(SESSION, through(), from_inside()), (other, second, Via::direct(LEFT_PEER, LEFT))]
+    {
+        let mut data = data(inside(), nli(b"up", INNER), b"data");
+        data.session = Some(session);
+        rig.inject(&via, &data);
+        let delivered = rig.delivered();
+        assert_eq!((delivered.session, delivered.mri), (session, mri));
     }
 }

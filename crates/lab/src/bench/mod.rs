@@ -3,8 +3,11 @@
 //! Every benchmark prints its goals beside what it measured, reached or not, and exits 0 if it could measure.
 
 mod boomerang;
+mod casp;
 mod engine;
+mod figures;
 mod forward;
+mod gateway;
 mod growth;
 mod instructions;
 mod list;
@@ -15,8 +18,10 @@ mod row;
 mod rsvp;
 mod runs;
 
-use forward::{boomerang as boomerang_forward, rsvp as rsvp_forward};
-use row::{casp, qos};
+use forward::{
+    boomerang as boomerang_forward, gist as gist_forward, qos as qos_forward, rsvp as rsvp_forward,
+};
+use row::qos;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -24,10 +29,13 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 pub use boomerang::BoomerangArgs;
+pub use casp::CaspArgs;
 pub use engine::EngineArgs;
-pub use forward::ForwardArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
+pub use forward::gist::ForwardArgs;
+pub use forward::qos::QosForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
+pub use gateway::GatewayArgs;
 pub use growth::GrowthArgs;
 pub use instructions::InstructionsArgs;
 pub use list::ListArgs;
@@ -88,15 +96,19 @@ benchmarks! {
         Boomerang => boomerang::BoomerangArgs,
         /// A NAT that runs the NATFW application: time per CREATE, RESPONSE and refresh, memory per session.
         Natfw => natfw::NatfwArgs,
+        /// A GIST-aware NAT gateway: time per Query and Response, memory per flow.
+        Gateway => gateway::GatewayArgs,
         /// A router with GIST and the QoS application: time per set-up, refresh period and release.
         Qos => qos::RowArgs,
-        /// A router with CASP: time per set-up, refresh period and release of a client's session.
-        Casp => casp::RowArgs,
+        /// A router with CASP: time per set-up, message, refresh and tear-down, memory per session.
+        Casp => casp::CaspArgs,
     }
     /// A node on real sockets between two namespaces.
     Forward as ForwardCommand {
-        /// GIST messages per second, and those of a bare forwarder in its place.
-        Gist => forward::ForwardArgs,
+        /// GIST messages per second in datagrams and over associations, handshakes and their latency, beside bare programs.
+        Gist => gist_forward::ForwardArgs,
+        /// Reservations of the QoS NSLP per second, with and without enforcement, and memory of each.
+        Qos => qos_forward::QosForwardArgs,
         /// RSVP set-ups per second, their latency, memory and refreshes, and the same packets through a bare forwarder.
         Rsvp => rsvp_forward::RsvpForwardArgs,
         /// Boomerang refreshes per second, and the same Echoes through a bare forwarder in its place.

@@ -6,9 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Goal, machine, median, print, rounded};
+use super::figures::{Column, Row, table};
+use super::{Goal, machine, print};
 
 /// Options of every benchmark of an engine.
 #[derive(Debug, Clone, Args)]
@@ -21,16 +22,6 @@ pub struct Repeats {
     pub json: bool,
 }
 
-/// A figure of each run.
-pub(super) struct Column {
-    /// Its name in JSON.
-    pub(super) key: &'static str,
-    /// Its head in the table; empty: it is not there.
-    pub(super) head: &'static str,
-    /// Digits after the point in the table.
-    pub(super) digits: usize,
-}
-
 /// A limit of a figure, with the most sessions.
 pub(super) struct Limit {
     pub(super) name: &'static str,
@@ -40,18 +31,6 @@ pub(super) struct Limit {
     pub(super) limit: f64,
     /// It is about the quotient of the figures with the most sessions and with the fewest.
     pub(super) growth: bool,
-}
-
-impl Column {
-    /// Returns a column of nanoseconds.
-    pub(super) const fn ns(key: &'static str, head: &'static str) -> Self {
-        Self { key, head, digits: 0 }
-    }
-
-    /// Returns a column of octets.
-    pub(super) const fn octets(key: &'static str, head: &'static str) -> Self {
-        Self { key, head, digits: 1 }
-    }
 }
 
 impl Limit {
@@ -79,24 +58,10 @@ pub(super) struct Bench<'a> {
     pub(super) repeats: &'a Repeats,
 }
 
-/// One number of sessions.
+/// One number of sessions, and its figures.
 struct Run {
     sessions: u32,
-    /// The figures in the order of the columns, those of all repetitions, the least first.
-    figures: Vec<Vec<f64>>,
-}
-
-impl Run {
-    fn medians(&self) -> Vec<f64> {
-        self.figures.iter().map(|all| median(all.iter().copied())).collect()
-    }
-
-    /// Returns the least and the largest value of each figure.
-    fn spread(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.figures
-            .iter()
-            .map(|all| (all.first().copied().unwrap_or_default(), all.last().copied().unwrap_or_default()))
-    }
+    row: Row,
 }
 
 impl Bench<'_> {
@@ -105,8 +70,9 @@ impl Bench<'_> {
         let watch = machine::Watch::start();
         let runs = match sessions {
             [sessions] if self.repeats.runs == 1 => {
-                let figures = measure(*sessions)?.into_iter().map(|figure| vec![figure]).collect();
-                vec![Run { sessions: *sessions, figures }]
+                let mut row = Row::new(sessions.to_string());
+                row.add(&measure(*sessions)?);
+                vec![Run { sessions: *sessions, row }]
             }
             // A process of its own for each number: memory given back by one run would hide what the next takes.
             many => many.iter().map(|sessions| self.repeated(*sessions)).collect::<Result<_>>()?,
@@ -125,22 +91,17 @@ impl Bench<'_> {
             }
             print(&report.to_string());
         } else {
-            print(&self.table(&watch, &runs, &goals)?);
+            print(&self.text(&watch, &runs, &goals)?);
         }
         Ok(())
     }
 
     fn repeated(&self, sessions: u32) -> Result<Run> {
-        let mut figures = vec![Vec::new(); self.columns.len()];
+        let mut row = Row::new(sessions.to_string());
         for _ in 0..self.repeats.runs {
-            for (all, figure) in figures.iter_mut().zip(self.in_child(sessions)?) {
-                all.push(figure);
-            }
+            row.add(&self.in_child(sessions)?);
         }
-        for all in &mut figures {
-            all.sort_by(f64::total_cmp);
-        }
-        Ok(Run { sessions, figures })
+        Ok(Run { sessions, row })
     }
 
     fn in_child(&self, sessions: u32) -> Result<Vec<f64>> {
@@ -168,12 +129,8 @@ impl Bench<'_> {
     }
 
     fn to_json(&self, run: &Run) -> Value {
-        let keys = || self.columns.iter().map(|column| column.key.to_owned());
-        let medians = run.medians().into_iter().map(|figure| json!(rounded(figure)));
-        let spread = run.spread().map(|(least, most)| json!([rounded(least), rounded(most)]));
-        let mut object: Map<String, Value> = keys().zip(medians).collect();
+        let mut object = run.row.json(self.columns);
         object.insert("sessions".to_owned(), json!(run.sessions));
-        object.insert("spread".to_owned(), Value::Object(keys().zip(spread).collect()));
         Value::Object(object)
     }
 
@@ -183,42 +140,19 @@ impl Bench<'_> {
         let (Some(most), Some(least)) = (most, least) else { return Vec::new() };
         let limits = self.limits.iter().filter(|limit| !limit.growth || least.sessions < most.sessions);
         limits
-            .filter_map(|limit| {
-                let at = self.columns.iter().position(|column| column.key == limit.key)?;
-                let (most, least) = (*most.medians().get(at)?, *least.medians().get(at)?);
-                let measured = if limit.growth { most / least } else { most };
-                Some(Goal::at_most(limit.name, limit.wanted, limit.limit, measured))
+            .map(|limit| {
+                let of = |run: &Run| run.row.median(self.columns, limit.key);
+                let measured = if limit.growth { of(most) / of(least) } else { of(most) };
+                Goal::at_most(limit.name, limit.wanted, limit.limit, measured)
             })
             .collect()
     }
 
-    fn table(&self, watch: &machine::Watch, runs: &[Run], goals: &[Goal]) -> Result<String> {
-        let shown: Vec<_> = self.columns.iter().map(|column| !column.head.is_empty()).collect();
-        let width = |column: &Column| column.head.len().max(8);
-        let line = |text: &mut String, figures: &[f64]| -> Result<()> {
-            let columns = self.columns.iter().zip(figures).zip(&shown);
-            for ((column, figure), _) in columns.filter(|(_, shown)| **shown) {
-                write!(text, "  {figure:>width$.digits$}", width = width(column), digits = column.digits)?;
-            }
-            Ok(())
-        };
+    fn text(&self, watch: &machine::Watch, runs: &[Run], goals: &[Goal]) -> Result<String> {
         let mut text =
-            format!("{}\nmedians of {} runs, least and most below\n", watch.line(), self.repeats.runs);
-        write!(text, "\n{:>9}", "sessions")?;
-        for column in self.columns.iter().filter(|column| !column.head.is_empty()) {
-            write!(text, "  {:>width$}", column.head, width = width(column))?;
-        }
-        for run in runs {
-            write!(text, "\n{:>9}", run.sessions)?;
-            line(&mut text, &run.medians())?;
-            if self.repeats.runs > 1 {
-                let (least, most): (Vec<_>, Vec<_>) = run.spread().unzip();
-                for (name, figures) in [("least", least), ("most", most)] {
-                    write!(text, "\n{name:>9}")?;
-                    line(&mut text, &figures)?;
-                }
-            }
-        }
+            format!("{}\nmedians of {} runs, least and most below\n\n", watch.line(), self.repeats.runs);
+        let rows: Vec<_> = runs.iter().map(|run| run.row.clone()).collect();
+        text.push_str(&table("sessions", self.columns, &rows)?);
         text.push('\n');
         for goal in goals {
             write!(text, "\n{goal}")?;

@@ -7,6 +7,7 @@
 pub(crate) mod boomerang;
 pub(crate) mod casp;
 pub(crate) mod gist;
+mod gist_nat;
 pub(crate) mod natfw;
 pub(crate) mod ping;
 pub(crate) mod qos;
@@ -25,8 +26,16 @@ use crate::observe::trace::Frame;
 use crate::report::Section;
 
 /// All protocols, in the order in which the report shows them.
-const PROTOCOLS: &[&dyn Protocol] =
-    &[&gist::Gist, &ping::Ping, &qos::Qos, &rsvp::Rsvp, &boomerang::Boomerang, &natfw::Natfw, &casp::Casp];
+const PROTOCOLS: &[&dyn Protocol] = &[
+    &gist::Gist,
+    &ping::Ping,
+    &qos::Qos,
+    &rsvp::Rsvp,
+    &boomerang::Boomerang,
+    &natfw::Natfw,
+    &gist_nat::GistNat,
+    &casp::Casp,
+];
 
 /// Names of protocols.
 pub(crate) type Set = BTreeSet<&'static str>;
@@ -42,6 +51,11 @@ pub(crate) trait Protocol: Debug + Sync {
     /// Whether the protocol makes reservations, which the node's kernel keeps.
     fn reserves(&self) -> bool {
         false
+    }
+
+    /// Whether it makes reservations at a node whose daemon has this configuration.
+    fn reserves_by(&self, _: &toml::Table) -> bool {
+        self.reserves()
     }
 
     /// Returns names and meanings of the fields of its messages, if the lab reads them.

@@ -23,6 +23,7 @@ pub(super) fn line(event: &Event) -> (String, Value) {
         Event::Natfw { id, event } => {
             (format!("NATFW session {id}: {event:?}"), tagged("natfw-event", *id, event))
         }
+        Event::GistNat { event, .. } => match *event {},
         Event::Casp { id, event } => (format!("CASP {id}: {event:?}"), tagged("casp-event", *id, event)),
         #[cfg(feature = "test-protocol")]
         Event::Beacon { id, event } => {

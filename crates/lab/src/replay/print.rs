@@ -250,5 +250,8 @@ fn query_text(query: &RouteQuery) -> String {
             text += &format!(" {name} {value}");
         }
     }
+    if let Some(without) = query.without {
+        text += &format!(" without interface {}", without.0);
+    }
     text
 }

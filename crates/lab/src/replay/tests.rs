@@ -10,7 +10,7 @@ use signalbox_dissect::hex;
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
-use signalbox_node::{Event, GistConfig, boomerang, gist, rsvp};
+use signalbox_node::{Event, GistConfig, boomerang, gist, gist_nat, rsvp};
 use signalbox_record::Writer;
 use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
 
@@ -84,12 +84,22 @@ type Taping = (Vec<u8>, Vec<Value>);
 /// The recordings of three nodes in a row. The first one takes the commands at their seconds, which get the address of the
 /// third one.
 fn recordings_of(name: &str, config: &Config, commands: &[(u64, Asked)]) -> Vec<Taping> {
+    let config = config.clone();
+    recordings_with(name, move |_| config.clone(), commands)
+}
+
+/// The same, with a configuration for each node.
+fn recordings_with(
+    name: &str,
+    config: impl Fn(u32) -> Config + Clone + 'static,
+    commands: &[(u64, Asked)],
+) -> Vec<Taping> {
     let directory = std::env::temp_dir().join(format!("signalbox-replay-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let mut sim = Sim::new(4);
-    let (at, config) = (directory.clone(), config.clone());
+    let at = directory.clone();
     let nodes = sim.add_engines(3, move |boot| {
-        Taped::new(boot, &at.join(format!("{}.jsonl", boot.node)), config.clone())
+        Taped::new(boot, &at.join(format!("{}.jsonl", boot.node)), config(boot.node.0))
     });
     let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
     sim.set_impairment(links[0], Impairment::lossy(0.3));
@@ -150,8 +160,10 @@ fn a_replayed_boomerang_node_sends_what_the_recorded_one_sent() {
             dst_port: Some(5004),
             dscp: 46,
             rates,
+            intserv: None,
             refresh: None,
             user: None,
+            confirm_release: false,
         };
         Command::Boomerang { id: 9, command: boomerang::Command::Open(request) }
     };
@@ -162,6 +174,34 @@ fn a_replayed_boomerang_node_sends_what_the_recorded_one_sent() {
     }
     let text = replayed(&recordings[0].0, false).0;
     assert!(text.contains("Boomerang session 9: Reserved"), "{text}");
+}
+
+/// A GIST-aware NAT gateway between two hosts. What its kernel answers about bindings is in the recording, and so are its keys: it adds
+/// and accepts the same entries of NAT-Traversal objects.
+#[test]
+fn a_replayed_gateway_sends_what_the_recorded_one_sent() {
+    let config = |node| {
+        let side = |name: &str| vec![name.to_owned()];
+        let gateway =
+            gist_nat::Config { inside: side("eth0"), outside: side("eth1"), ..gist_nat::Config::default() };
+        match node {
+            1 => Config { gist_nat: Some(gateway), ..Config::empty() },
+            _ => Config::default(),
+        }
+    };
+    let ping: Asked = |dst| {
+        let (protocol, src_port, dst_port) = (Some(17), Some(4000), Some(5000));
+        let request = PingRequest { count: Some(5), protocol, src_port, dst_port, ..PingRequest::to(dst) };
+        Command::Ping { id: 9, command: ping::Command::Start(request) }
+    };
+    let recordings = recordings_with("gateway", config, &[(0, ping)]);
+    for (recording, sent) in &recordings {
+        sends_the_same(recording, sent);
+    }
+    let text = replayed(&recordings[1].0, false).0;
+    assert!(text.contains("Query, NSLP Ping, ") && text.contains("Response, NSLP Ping, "), "{text}");
+    let lines = lines(&replayed(&recordings[1].0, true).0);
+    assert!(of_type(&lines, "open-pinhole").len() >= 3, "flow, datagrams in both directions");
 }
 
 /// Replays a recording, and compares what the node sends with what it sent.
@@ -292,6 +332,7 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
         adspec: true,
         ttl: 63,
         policy: Box::default(),
+        protect: false,
     };
     let route = signalbox_core::node::Route {
         local: false,

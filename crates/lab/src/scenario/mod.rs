@@ -141,6 +141,8 @@ pub(crate) struct Link {
     pub(crate) rate: Option<BitRate>,
     /// The share of the rate that may be reserved, as the daemons' configuration writes it.
     pub(crate) reservable: Option<String>,
+    /// Reservations at each end that have a queue of their own.
+    pub(crate) per_flow_queues: u16,
     pub(crate) delay: Option<Spanned<Span>>,
     pub(crate) loss: Percent,
     /// The addresses of the two ends in their order.

@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use super::load::Mistake;
 use super::{Link, Node, Scenario};
+use crate::plan::merge;
 use crate::protocols::{self, Protocol};
 
 /// The name of the moment before the first step.
@@ -119,7 +120,9 @@ impl<'s> Scope<'s> {
     /// Fails unless the node runs a protocol that makes reservations, which its kernel keeps.
     pub(crate) fn reserves(&self, name: &Spanned<String>) -> Result<(), Mistake> {
         let mut refused = self.daemon(name).err();
-        for protocol in protocols::all().filter(|protocol| protocol.reserves()) {
+        let mut config = self.scenario.config.clone();
+        merge(&mut config, &self.find(name)?.config);
+        for protocol in protocols::all().filter(|protocol| protocol.reserves_by(&config)) {
             match self.runs(protocol, name) {
                 Ok(()) => return Ok(()),
                 Err(mistake) => refused = refused.or(Some(mistake)),

@@ -43,6 +43,8 @@ struct NodeKeys {
 struct LinkKeys {
     rate: Option<BitRate>,
     reservable: Option<String>,
+    #[serde(default = "few")]
+    per_flow_queues: u16,
     delay: Option<Spanned<Span>>,
     #[serde(default)]
     loss: Percent,
@@ -51,6 +53,12 @@ struct LinkKeys {
 
 const fn yes() -> bool {
     true
+}
+
+/// The own queues of a link. The time to make a queue grows with the number of queues on the machine. A lab with the daemon's
+/// 1,000 queues at each end of each link would start slowly.
+const fn few() -> u16 {
+    64
 }
 
 type Table<'i> = Spanned<DeTable<'i>>;
@@ -129,8 +137,8 @@ fn links(
     let mut add = |ends: [Spanned<String>; 2], own: Option<Table<'_>>, at: Range<usize>| match over::<LinkKeys>(
         all, own, at,
     ) {
-        Ok(LinkKeys { rate, reservable, delay, loss, addresses }) => {
-            links.push(Link { ends, rate, reservable, delay, loss, addresses });
+        Ok(LinkKeys { rate, reservable, per_flow_queues, delay, loss, addresses }) => {
+            links.push(Link { ends, rate, reservable, per_flow_queues, delay, loss, addresses });
         }
         Err(mistake) => mistakes.push(mistake),
     };

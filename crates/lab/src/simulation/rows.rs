@@ -8,8 +8,15 @@ use signalbox_node::Node;
 use signalbox_show as show;
 
 /// The tables that a simulated node has, by the words behind `signalbox show`.
-const TABLES: [&str; 6] =
-    ["gist sessions", "gist peers", "gist associations", "qos sessions", "reservations", "interfaces"];
+const TABLES: [&str; 7] = [
+    "gist sessions",
+    "gist peers",
+    "gist associations",
+    "qos sessions",
+    "reservations",
+    "bindings",
+    "interfaces",
+];
 
 /// Whether a simulated node shows this table.
 pub(crate) fn is_table(words: &str) -> bool {
@@ -22,6 +29,16 @@ pub(super) fn table(node: &Node, interfaces: &[Interface], words: &str) -> Resul
         "gist sessions" => all(node.sessions().map(|row| show::gist::session(&row, interfaces))),
         "gist peers" => all(node.peers().map(|row| show::gist::peer(&row, interfaces))),
         "gist associations" => all(node.associations().map(|row| show::gist::association(&row))),
+        "bindings" => {
+            let mut rows = Vec::new();
+            if let Some(gateway) = node.gist_nat() {
+                gateway.bindings(0, |binding| {
+                    rows.push(show::gist::binding(&binding, None));
+                    true
+                });
+            }
+            all(rows.into_iter())
+        }
         "qos sessions" => all(node.qos_sessions().map(|row| {
             let held = row.grant.and_then(|grant| node.resources().reservation(grant));
             show::qos::session(&row, held.map(|held| show::held::row(node, &held, interfaces)))

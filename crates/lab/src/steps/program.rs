@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use signalbox_units::Span;
 use toml::Spanned;
 
@@ -115,6 +115,19 @@ impl Step for RunProgram {
         })?;
         run.programs.push(program);
         Ok(())
+    }
+
+    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
+        let measured = |line: &String| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            (value["type"] == "measured").then_some(value)
+        };
+        let of = |run: &ProgramRun| {
+            let lines: Vec<Value> = run.lines.iter().filter_map(measured).collect();
+            (!lines.is_empty()).then(|| (run.id.clone().unwrap_or_default(), lines.into()))
+        };
+        let all: Map<_, _> = evidence.all().filter_map(of).collect();
+        (!all.is_empty()).then(|| ("programs", all.into()))
     }
 
     fn report(evidence: &Evidence) -> Vec<Section> {

@@ -69,7 +69,7 @@ impl Step for Reserve {
         key("to", "node", "the other end of the flow"),
         key("port", "port", "the destination port of the flow"),
         key("rate", "rate", "what is reserved"),
-        key("signaling", "protocol", "the protocol that reserves: qos, rsvp, boomerang").or("\"qos\""),
+        key("signaling", "protocol", "the protocol that reserves: qos, rsvp, boomerang, casp").or("\"qos\""),
         key("options", "list of texts", "more arguments of the command").or("[]"),
         key("within", "time", "the next step begins after the answer, at the latest then").or("\"15s\""),
         key("flows", "number", "one command for this number of flows to ports that follow each other")

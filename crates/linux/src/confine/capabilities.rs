@@ -10,6 +10,8 @@ use super::User;
 /// The capabilities that a daemon needs after its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
+    /// CAP_NET_ADMIN: the mark of each socket, queues, rules and routes.
+    pub admin: bool,
     /// CAP_NET_RAW: hop-by-hop options of IPv6 in packets that it sends.
     pub raw: bool,
     /// CAP_NET_BIND_SERVICE: it listens at ports below 1024.
@@ -19,10 +21,9 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// CAP_NET_ADMIN is always needed: for the mark of each socket, queues, rules and routes.
     fn capabilities(self) -> CapSet {
         let mut set = CapSet::empty();
-        set.add(Cap::NET_ADMIN);
+        set.set_state(Cap::NET_ADMIN, self.admin);
         set.set_state(Cap::NET_RAW, self.raw);
         set.set_state(Cap::NET_BIND_SERVICE, self.low_ports);
         set.set_state(Cap::BPF, self.ebpf);

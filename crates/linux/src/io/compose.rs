@@ -204,6 +204,7 @@ mod tests {
         }
     }
 
+    /// GISTNAT-P5.2-01: the checksum is right for every length of a message.
     #[test]
     fn headers_are_what_an_independent_parser_reads() {
         for payload in [&b"odd"[..], b"even", b"", &[0xff; 200]] {

@@ -1,5 +1,8 @@
 //! The daemon's requests to the kernel.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use signalbox_core::EntryRequest;
 
 use crate::stream::StreamConfig;
@@ -29,8 +32,13 @@ pub struct IoConfig {
     pub receive_buffer: usize,
     /// Socket send buffer in octets, as far as the kernel allows.
     pub send_buffer: usize,
+    /// How long to look for more packets after traffic, before the process waits for them; zero: it waits at once.
+    pub busy_poll: Duration,
     /// Byte streams; their mark is `own_mark`.
     pub streams: StreamConfig,
+    /// The Unix socket of the [helper](crate::helper), which opens the entries and intercepts for a process without
+    /// privileges. Such a process does not mark what its streams send.
+    pub helper: Option<PathBuf>,
 }
 
 impl Default for IoConfig {
@@ -46,7 +54,9 @@ impl Default for IoConfig {
             own_tables: true,
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,
+            busy_poll: Duration::ZERO,
             streams: StreamConfig::default(),
+            helper: None,
         }
     }
 }

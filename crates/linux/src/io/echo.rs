@@ -60,7 +60,7 @@ pub(super) struct EchoPort {
 impl EchoPort {
     /// Opens the sockets, and installs the interception if the configuration allows it.
     pub(super) fn open(magic: u32, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
-        let intercept = request.intercept.as_ref().filter(|_| config.intercept);
+        let intercept = request.intercept.first().filter(|_| config.intercept);
         let system = |error| OpenError::system("socket for ICMP Echo", &error);
         let raw = Sockets::open(config, request, |domain| {
             let ipv6 = domain == Domain::IPV6;
@@ -70,7 +70,7 @@ impl EchoPort {
                 rules.extend(Rule::replies(ipv6, magic));
                 rules.extend(Rule::unreachables(ipv6, magic, ipv6));
             }
-            socket.attach_filter(&filter::program(&rules, false)).map_err(system)?;
+            socket.attach_filter(&filter::program(&rules, None)).map_err(system)?;
             Ok(socket)
         })?;
         let Some(intercept) = intercept else {
@@ -132,7 +132,7 @@ fn listen(ipv6: bool, rules: &[Rule], config: &IoConfig) -> Result<Socket, OpenE
     // Protocol 0: the socket receives nothing before its filter is attached.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), Some(Protocol::from(0)))
         .map_err(|error| OpenError::net_raw("ICMP Echo", &error))?;
-    socket.attach_filter(&filter::program(rules, true)).map_err(system)?;
+    socket.attach_filter(&filter::program(rules, Some(filter::group_word(ipv6)))).map_err(system)?;
     udp::buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
     let protocol = if ipv6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP };
     packet::bind_all(&socket.as_raw_fd(), protocol as u16).map_err(system)?;

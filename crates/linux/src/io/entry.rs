@@ -14,7 +14,7 @@ use socket2::Socket;
 use super::IoConfig;
 use super::echo::EchoPort;
 use super::ip::IpPort;
-use super::udp::UdpPort;
+use super::udp::{self, UdpPort};
 use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::mmsg::Datagram;
@@ -69,6 +69,12 @@ pub(super) struct Opened {
     pub(super) port: Box<dyn Port>,
     /// Whether each of the sockets may have packets.
     pub(super) ready: [bool; 2],
+}
+
+/// An entry whose sockets another process has opened.
+pub(super) fn adopt(request: &EntryRequest, port: u16, sockets: udp::Sockets) -> Opened {
+    let port: Box<dyn Port> = Box::new(UdpPort::adopt(port, request, sockets));
+    Opened { entry: request.entry, subsystem: request.subsystem, port, ready: [true; 2] }
 }
 
 /// Opens an entry.

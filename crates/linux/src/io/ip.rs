@@ -48,7 +48,7 @@ pub(super) struct IpPort {
 impl IpPort {
     /// Opens the sockets, and installs the interception if the configuration allows it.
     pub(super) fn open(protocol: u8, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
-        let value = match &request.intercept {
+        let value = match request.intercept.first() {
             Some(rule) if config.intercept => match rule.alert {
                 AlertRule::Value { ipv4: 0, ipv6 } if rule.matches.is_empty() => Some(ipv6),
                 AlertRule::NotRequired | AlertRule::Any | AlertRule::Value { .. } => {

@@ -2,11 +2,13 @@
 
 mod alert;
 mod batch;
+mod busy;
 mod compose;
 mod config;
 mod echo;
 mod entry;
 mod families;
+mod helped;
 mod ip;
 mod queue;
 mod raw;
@@ -34,7 +36,9 @@ use crate::intercept::{self, Interception};
 use crate::netlink::{Change, Events, MulticastRoute, Removals, Routes};
 use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
+use busy::Busy;
 use entry::Opened;
+use helped::Helped;
 
 /// The result of [`Io::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,9 +60,10 @@ pub struct Ready {
 pub struct Io {
     /// The open entries, those of UDP first.
     entries: Vec<Opened>,
-    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the waker, streams; then the two sockets
-    /// of each of `entries`.
+    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the helper, the waker, streams; then the two
+    /// sockets of each of `entries`.
     polled: Vec<libc::pollfd>,
+    busy: Busy,
     failures: Vec<Failure>,
     routes: Routes,
     events: Events,
@@ -67,8 +72,13 @@ pub struct Io {
     streams: Streams,
     /// The interception rules, which are removed when this value is dropped.
     interception: Option<Interception>,
+    /// The process that opened the entries and intercepts for this one.
+    helped: Option<Helped>,
     config: IoConfig,
 }
+
+/// The place of the helper in [`Io::polled`].
+const HELPER: usize = 3;
 
 impl Io {
     /// Opens the sockets and installs the interception.
@@ -80,32 +90,57 @@ impl Io {
         // Sockets of UDP come first: a rule without its socket lets packets pass.
         let (udp, others): (Vec<_>, Vec<_>) =
             config.entries.iter().partition(|request| matches!(request.entry, Entry::Udp(_)));
-        let mut entries =
-            udp.iter().map(|request| entry::open(request, config)).collect::<Result<Vec<_>, _>>()?;
+        let (helped, mut entries) = match &config.helper {
+            Some(path) => {
+                let (helped, entries) = Helped::open(path, &config.entries)?;
+                (Some(helped), entries)
+            }
+            None => {
+                let opened = udp.iter().map(|request| entry::open(request, config));
+                (None, opened.collect::<Result<Vec<_>, _>>()?)
+            }
+        };
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let removals = Removals::open().map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
-        let streams = StreamConfig { mark: config.own_mark, ..config.streams.clone() };
+        let mark = if helped.is_some() { 0 } else { config.own_mark };
+        let streams = StreamConfig { mark, ..config.streams.clone() };
         let streams = Streams::new(streams, config.ipv4, config.ipv6)
             .map_err(|error| OpenError::system("epoll", &error))?;
-        let interception = if intercept::is_wanted(config) {
+        let interception = if helped.is_some() {
+            None
+        } else if intercept::is_wanted(config) {
             Some(intercept::lay(config)?)
         } else {
             intercept::clear(config)?;
             None
         };
         // They come after the rules of UDP, which replace a predecessor's: these reuse the route of marked packets.
-        for request in others {
+        for request in others.into_iter().filter(|_| helped.is_none()) {
             entries.push(entry::open(request, config)?);
         }
         let [queues, tables] = removals.fds();
-        let fixed = [events.fd(), queues, tables, wake.fd(), streams.fd()].into_iter();
+        let helper = helped.as_ref().map_or(-1, Helped::fd);
+        let fixed = [events.fd(), queues, tables, helper, wake.fd(), streams.fd()].into_iter();
         let sockets = entries.iter().flat_map(|opened| opened.port.sockets());
         let sockets = sockets.map(|socket| socket.as_ref().map_or(-1, AsRawFd::as_raw_fd));
         let polled = fixed.chain(sockets).map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
-        let (failures, config) = (Vec::new(), config.clone());
-        Ok(Self { entries, polled, failures, routes, events, removals, wake, streams, interception, config })
+        let (failures, busy, config) = (Vec::new(), Busy::new(config.busy_poll), config.clone());
+        Ok(Self {
+            entries,
+            polled,
+            busy,
+            failures,
+            routes,
+            events,
+            removals,
+            wake,
+            streams,
+            interception,
+            helped,
+            config,
+        })
     }
 
     /// Waits until an event is ready, a [`Waker`] is used, or the timeout is over (`None`: no timeout).
@@ -114,10 +149,10 @@ impl Io {
     /// The error of `ppoll`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
         let pending = self.streams.has_pending();
-        sys::poll(&mut self.polled, if pending { Some(Duration::ZERO) } else { timeout })?;
+        self.busy.poll(&mut self.polled, if pending { Some(Duration::ZERO) } else { timeout })?;
         let mut found = self.polled.iter().map(|fd| fd.revents != 0);
         let mut next = || found.next().unwrap_or(false);
-        let changes = [next(), next(), next()].contains(&true);
+        let changes = [next(), next(), next(), next()].contains(&true);
         let (woken, streams) = (next(), next());
         let mut packets = false;
         for ready in self.entries.iter_mut().flat_map(|opened| &mut opened.ready) {
@@ -126,6 +161,9 @@ impl Io {
         }
         if woken {
             self.wake.clear();
+        }
+        if packets || streams {
+            self.busy.traffic();
         }
         Ok(Ready { packets, streams: streams || pending, changes, woken })
     }
@@ -255,7 +293,9 @@ impl Io {
     /// The changes of interfaces and routes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = self.events.drain(&mut self.routes);
-        if self.removals.drain() && !changes.contains(&Change::Removed) {
+        let ended = self.helped.as_mut().is_some_and(Helped::has_ended);
+        self.poll_helper();
+        if (self.removals.drain() || ended) && !changes.contains(&Change::Removed) {
             changes.push(Change::Removed);
         }
         changes
@@ -266,6 +306,11 @@ impl Io {
     /// # Errors
     /// A part that the kernel refuses.
     pub fn restore(&mut self) -> Result<bool, OpenError> {
+        if let Some(helped) = &mut self.helped {
+            let result = helped.restore();
+            self.poll_helper();
+            return result.map(|()| false);
+        }
         let mut missing = false;
         if self.config.ipv6 && self.entries.iter().any(|opened| opened.port.needs_ipv6_route()) {
             missing |= intercept::restore_route(true, &self.config)?;
@@ -273,6 +318,13 @@ impl Io {
         match &mut self.interception {
             Some(interception) => Ok(interception.restore()? || missing),
             None => Ok(missing),
+        }
+    }
+
+    /// Waits for the helper if there is one.
+    fn poll_helper(&mut self) {
+        if let Some(fd) = self.polled.get_mut(HELPER) {
+            *fd = sys::poll_fd(self.helped.as_ref().map_or(-1, Helped::fd), libc::POLLIN);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use signalbox_core::node::{RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
@@ -67,10 +67,20 @@ pub(super) struct UdpPort {
 
 impl UdpPort {
     pub(super) fn open(port: u16, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
+        let sockets = Sockets::open(request.receive.then_some(port), config)?;
+        Ok(Self::adopt(port, request, sockets))
+    }
+
+    /// Uses sockets that are open.
+    pub(super) fn adopt(port: u16, request: &EntryRequest, sockets: Sockets) -> Self {
         let port = request.receive.then_some(port);
-        let sockets = Sockets::open(port, config)?;
-        let (queue, counters) = (Queue::default(), UdpCounters::default());
-        Ok(Self { entry: request.entry, port, sockets, queue, counters })
+        Self {
+            entry: request.entry,
+            port,
+            sockets,
+            queue: Queue::default(),
+            counters: UdpCounters::default(),
+        }
     }
 }
 
@@ -183,7 +193,8 @@ impl Path {
     }
 }
 
-pub(super) struct Sockets {
+/// The sockets of one port.
+pub(crate) struct Sockets {
     udp: [Option<Socket>; 2],
     raw: [Option<Socket>; 2],
     unproved: [Option<Socket>; 2],
@@ -193,7 +204,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    fn open(port: Option<u16>, config: &IoConfig) -> Result<Self, OpenError> {
+    pub(crate) fn open(port: Option<u16>, config: &IoConfig) -> Result<Self, OpenError> {
         let families = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
         let mut sockets = Self {
             udp: [None, None],
@@ -213,6 +224,28 @@ impl Sockets {
             }
         }
         Ok(sockets)
+    }
+
+    /// The descriptors of those that are open, and a mask of their places.
+    pub(crate) fn descriptors(&self) -> (u8, Vec<RawFd>) {
+        let places = [&self.udp, &self.raw, &self.unproved, &self.alerted].into_iter().flatten();
+        places.enumerate().fold((0, Vec::new()), |(mask, mut all), (at, socket)| {
+            all.extend(socket.as_ref().map(AsRawFd::as_raw_fd));
+            (mask | u8::from(socket.is_some()) << at, all)
+        })
+    }
+
+    /// Sockets that another process has opened, as [`Sockets::descriptors`] describes them.
+    pub(crate) fn adopt(mask: u8, descriptors: Vec<OwnedFd>) -> Self {
+        let mut rest = descriptors.into_iter().map(Socket::from);
+        let mut place = |at: u8| if mask >> at & 1 == 1 { rest.next() } else { None };
+        Self {
+            udp: [place(0), place(1)],
+            raw: [place(2), place(3)],
+            unproved: [place(4), place(5)],
+            alerted: [place(6), place(7)],
+            dont_fragment: None,
+        }
     }
 
     /// The socket for `path`, if its family is open.

@@ -27,6 +27,8 @@ const POLICIES: [&str; 2] =
 /// Everything in a question that can change the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
+    /// Answers of former generations count no more.
+    generation: u64,
     dst: IpAddr,
     question: Question,
     dscp: u8,
@@ -34,10 +36,9 @@ pub(super) struct Key {
     ports: [Option<u16>; 2],
 }
 
-/// An answer of the kernel, which counts in its generation only.
+/// An answer of the kernel.
 #[derive(Clone, Copy)]
 struct Kept {
-    generation: u64,
     key: Key,
     answer: Result<Route, NoRoute>,
 }
@@ -47,7 +48,6 @@ pub(super) struct Cache {
     /// Empty until the first answer is kept.
     slots: Vec<Option<Kept>>,
     hasher: RandomState,
-    /// Answers of former generations count no more.
     generation: u64,
     expires: Option<Instant>,
     /// Whether routes of IPv4 and of IPv6 can depend on ports.
@@ -88,13 +88,14 @@ impl Cache {
         }
         let with_ports = self.by_ports[usize::from(query.dst.is_ipv6())];
         let ports = if with_ports { [query.src_port, query.dst_port] } else { [None, None] };
-        Key { dst: query.dst, question, dscp: query.tos & DSCP, protocol: query.protocol, ports }
+        let generation = self.generation;
+        Key { generation, dst: query.dst, question, dscp: query.tos & DSCP, protocol: query.protocol, ports }
     }
 
     /// The kernel's answer, if it is known.
     pub(super) fn get(&self, key: &Key) -> Option<Result<Route, NoRoute>> {
         let kept = self.slots.get(self.slot(key))?.as_ref()?;
-        (kept.generation == self.generation && kept.key == *key).then_some(kept.answer)
+        (kept.key == *key).then_some(kept.answer)
     }
 
     /// Keeps an answer of the kernel. A failure of the request itself is no answer.
@@ -107,7 +108,7 @@ impl Cache {
         }
         let at = self.slot(&key);
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Some(Kept { generation: self.generation, key, answer: *answer });
+            *slot = Some(Kept { key, answer: *answer });
         }
     }
 

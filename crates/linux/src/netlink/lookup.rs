@@ -1,5 +1,6 @@
 //! Lookup of the route that a packet would take, in the kernel's own tables.
 
+use std::cmp::Reverse;
 use std::io;
 use std::net::IpAddr;
 
@@ -25,6 +26,8 @@ const RTA_IP_PROTO: u16 = 27;
 const RTA_SPORT: u16 = 28;
 const RTA_DPORT: u16 = 29;
 const RTAX_MTU: u16 = 2;
+/// The answer is the entry of the table, with the length of its prefix and its metric.
+const RTM_F_FIB_MATCH: u32 = 0x2000;
 /// Mask of the DSCP without the two congestion bits, which routing must not use.
 pub(super) const DSCP: u8 = 0xfc;
 
@@ -43,6 +46,10 @@ pub(super) struct Question {
     /// The interface by which the packet comes in, so that it is routed as a forwarded one.
     iif: Option<IfIndex>,
     oif: Option<IfIndex>,
+    /// Not a question to the kernel, but what its answers about a forwarded packet come to.
+    forwarded: bool,
+    /// Likewise, what its answers about all interfaces but this one come to.
+    without: Option<IfIndex>,
 }
 
 impl Routes {
@@ -85,6 +92,9 @@ impl Routes {
     /// questions, and those that the kernel answered a moment ago cost no request. Where the kernel would not forward it (a host, or a reverse path
     /// filter), the result is the route by destination.
     pub(crate) fn lookup(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        if let Some(ifindex) = query.without {
+            return self.lookup_without(query, ifindex);
+        }
         let src = query.src.filter(|src| !src.is_unspecified() && src.is_ipv4() == query.dst.is_ipv4());
         let foreign = src.is_some_and(|src| src.is_ipv4() && !self.is_local(src));
         if !foreign {
@@ -95,10 +105,22 @@ impl Routes {
                 route => route,
             };
         }
+        // Most set-ups of a second are between hosts that another one asked for: one search instead of three.
+        let whole = Question { src, forwarded: true, ..Question::default() };
+        let key = self.cache.key(&mut self.connection, query, whole);
+        if let Some(answer) = self.cache.get(&key) {
+            return answer;
+        }
+        let answer = self.forwarded(query, src);
+        self.cache.put(key, &answer);
+        answer
+    }
+
+    fn forwarded(&mut self, query: &RouteQuery, src: Option<IpAddr>) -> Result<Route, NoRoute> {
         let plain = self.ask(query, Question::default());
         let Some(src) = src else { return plain };
         let Ok(back) = self.ask(&RouteQuery::to(src), Question::default()) else { return plain };
-        let input = Question { src: Some(src), iif: Some(back.ifindex), oif: None };
+        let input = Question { src: Some(src), iif: Some(back.ifindex), ..Question::default() };
         let Ok(route) = self.ask(query, input) else { return plain };
         if route.local {
             return plain;
@@ -113,6 +135,57 @@ impl Routes {
             }
         };
         ours.map(|src| Route { src, ..route }).ok_or(NoRoute::Failed)
+    }
+
+    /// The route if there were none by `without`: of the entries that lead out of the other interfaces, the one with the
+    /// longest prefix and then the least metric. The kernel has no such question, so each interface is asked for once;
+    /// the answers for a destination are kept.
+    fn lookup_without(&mut self, query: &RouteQuery, without: IfIndex) -> Result<Route, NoRoute> {
+        let question = Question { without: Some(without), ..Question::default() };
+        let key = self.cache.key(&mut self.connection, query, question);
+        if let Some(answer) = self.cache.get(&key) {
+            return answer;
+        }
+        let mut best = None;
+        for at in 0..self.interfaces.len() {
+            let usable = self.interfaces.get(at).filter(|one| one.up && one.ifindex != without);
+            let Some(oif) = usable.map(|one| one.ifindex) else { continue };
+            let entry = self.entry(query, oif);
+            if let Ok((rank, route)) = entry
+                && !route.local
+                && best.is_none_or(|(so_far, _)| rank > so_far)
+            {
+                best = Some((rank, route));
+            }
+        }
+        let answer = best.map(|(_, route)| route).ok_or(NoRoute::Unreachable);
+        self.cache.put(key, &answer);
+        answer
+    }
+
+    /// The entry of the tables by which a packet would leave by `oif`, with its rank among others.
+    fn entry(&mut self, query: &RouteQuery, oif: IfIndex) -> Result<((u8, Reverse<u32>), Route), NoRoute> {
+        let ipv6 = query.dst.is_ipv6();
+        let (family, length) = if ipv6 { (libc::AF_INET6, 128) } else { (libc::AF_INET, 32) };
+        let mut message = [0; 12];
+        message[..4].copy_from_slice(&[family as u8, length, 0, query.tos & DSCP]);
+        message[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
+        self.connection.begin(libc::RTM_GETROUTE, 0, &message);
+        address(&mut self.connection, RTA_DST, query.dst);
+        self.connection.attribute(RTA_OIF, &oif.0.to_ne_bytes());
+        let mut answer = None;
+        let interfaces = &self.interfaces;
+        self.connection
+            .transact(|message| {
+                if let Some((fixed, attributes)) = message.split::<12>() {
+                    let mut metrics = attributes.filter(|(kind, _)| *kind == RTA_PRIORITY);
+                    let metric = metrics.next().and_then(|(_, data)| u32_of(data)).unwrap_or(0);
+                    let route = read(fixed[7], attributes, interfaces, query.dst, None);
+                    answer = Some(route.map(|route| ((fixed[1], Reverse(metric)), route)));
+                }
+            })
+            .map_err(|error| no_route(&error))?;
+        answer.unwrap_or(Err(NoRoute::Failed))
     }
 
     pub(super) fn is_local(&self, address: IpAddr) -> bool {

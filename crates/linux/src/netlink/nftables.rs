@@ -42,6 +42,8 @@ const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_CHAIN_TYPE: u16 = 7;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
+/// The priority that nft calls raw, before connection tracking.
+pub(crate) const RAW: i32 = -300;
 /// The priority that nft calls mangle.
 pub(crate) const MANGLE: i32 = -150;
 pub(crate) const NFTA_RULE_TABLE: u16 = 1;
@@ -61,6 +63,8 @@ pub(crate) enum Hook {
     Prerouting = 0,
     /// Where packets to other nodes pass.
     Forward = 2,
+    /// Where packets of this node begin.
+    Output = 3,
     /// Before packets leave.
     Postrouting = 4,
 }

@@ -15,7 +15,7 @@ pub struct StreamConfig {
     pub close_timeout: Duration,
     /// TOS octet or traffic class of every packet. TCP sets the ECN bits itself.
     pub tos: u8,
-    /// Packet mark, visible to this machine only: [`crate::IoConfig::own_mark`].
+    /// Packet mark, visible to this machine only: [`crate::IoConfig::own_mark`]; 0: none.
     pub mark: u32,
     /// Most accepted connections at a time; further ones are reset.
     pub accept_limit: u32,

@@ -11,13 +11,16 @@ pub(crate) mod ethtool;
 pub(crate) mod mmsg;
 pub(crate) mod packet;
 pub(crate) mod refusal;
+mod rights;
 pub(crate) mod sockaddr;
+pub(crate) mod tun;
 
 pub(crate) use calls::{
     check, eventfd, get_option_octets, getrandom, interface_index, is_full, page_size, pidfd_open,
     pidfd_signal, poll, poll_fd, receive_error, receive_record, set_mark, set_option, set_option_octets,
     time_of, wait_for_room,
 };
+pub(crate) use rights::{receive_rights, send_rights};
 
 /// The path of the program `name`, in `PATH` or in the usual directories of administrators' programs, which the `PATH`
 /// of an ordinary user often lacks.

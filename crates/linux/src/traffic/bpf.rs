@@ -61,6 +61,16 @@ pub(super) struct Program {
     owners: HashMap<[u8; KEY], Vec<u32>>,
 }
 
+/// Writes the token buckets of signaling.
+fn limit_signaling(policies: &Map, config: &LinkConfig) -> io::Result<()> {
+    for kind in Kind::ALL {
+        let traffic = kind.bucket(config.signaling);
+        let flow = Flow { traffic: &traffic, queue: kind.class(), excess: BEST_EFFORT, mark_dscp: None };
+        policies.update(&(config.max_reservations + kind as u32).to_ne_bytes(), &policy(&flow))?;
+    }
+    Ok(())
+}
+
 impl Program {
     /// Loads the classifier, with maps of the configured size.
     pub(super) fn load(config: &LinkConfig, link_header: u32, signaling: Signaling) -> io::Result<Self> {
@@ -86,11 +96,7 @@ impl Program {
         let fd = load_classifier("signalbox", &code, license)?;
         let (used, owners) = ([Vec::new(), Vec::new()], HashMap::new());
         let most_flows = usize::try_from(most_flows).unwrap_or(usize::MAX);
-        for kind in Kind::ALL {
-            let traffic = kind.bucket(config.signaling);
-            let flow = Flow { traffic: &traffic, queue: kind.class(), excess: BEST_EFFORT, mark_dscp: None };
-            policies.update(&(most + kind as u32).to_ne_bytes(), &policy(&flow))?;
-        }
+        limit_signaling(&policies, config)?;
         let signaling = if config.signaling == 0 { [0; 12] } else { signaling_of(signaling, most) };
         let program = Self {
             fd,
@@ -108,6 +114,11 @@ impl Program {
         program.write_shapes(false)?;
         program.write_shapes(true)?;
         Ok(program)
+    }
+
+    /// Polices signaling at the rate of other settings.
+    pub(super) fn set_rates(&self, config: &LinkConfig) -> io::Result<()> {
+        limit_signaling(&self.policies, config)
     }
 
     /// Ends the effect of the program at a time of CLOCK_MONOTONIC, whether this process runs or not: packets are best effort

@@ -192,7 +192,6 @@ impl Queues {
     pub(super) fn make(&self, config: &LinkConfig, link_header: u32) -> io::Result<()> {
         let mut batch = Batch::open(NETLINK_ROUTE)?;
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let queue = (self.rate / 10).max(LEAST_QUEUE);
         let replace = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let options = [3, 10, u32::from(BEST_EFFORT), 0, 0].map(u32::to_ne_bytes).concat(); // version, r2q, default
         let overhead = i32::try_from(link_header).unwrap_or(0).wrapping_neg();
@@ -202,33 +201,58 @@ impl Queues {
             .nest(TCA_OPTIONS, |batch| batch.attribute(TCA_HTB_INIT, &options))
             .nest(TCA_STAB, |batch| batch.attribute(TCA_STAB_BASE, &size_table(overhead)));
         let root = class_id(ROOT_CLASS);
-        self.class(&mut batch, create, ROOT_CLASS, MAJOR, [self.rate; 2], FIRST);
-        let taken = config.reservable.saturating_add(config.signaling);
-        let rest = self.rate.saturating_sub(taken).max(self.rate / 100).max(IDLE);
-        // The least rate that keeps excess traffic served at all.
-        let scraps = (rest / 16).max(IDLE);
-        let sure = rest.saturating_sub(scraps).max(IDLE);
-        self.class(&mut batch, create, BEST_EFFORT, root, [sure, self.rate], BEHIND);
-        self.class(&mut batch, create, EXCESS, root, [scraps, self.rate], LAST);
-        for minor in [OWN_SIGNALING, PASSING_SIGNALING] {
-            let sure = signaling::class_rate(minor, config.signaling).max(IDLE);
-            self.class(&mut batch, create, minor, root, [sure, self.rate], FIRST);
-        }
+        self.of_link(&mut batch, create, config);
         for minor in [GUARANTEED, CONTROLLED_LOAD].into_iter().chain((0..64).map(|dscp| DSCP + dscp)) {
             self.class(&mut batch, create, minor, root, [IDLE, self.rate], priority(minor));
         }
         for number in 0..config.classes {
             self.class(&mut batch, create, own(number), root, [IDLE, self.rate], OWN);
         }
-        for (leaf, minor) in [(LEAF, BEST_EFFORT), (EXCESS_LEAF, EXCESS)] {
-            batch
-                .begin(libc::RTM_NEWQDISC, create, &message(self.ifindex, leaf, class_id(minor)))
-                .attribute(TCA_KIND, b"bfifo\0")
-                .attribute(TCA_OPTIONS, &u32::try_from(queue).unwrap_or(u32::MAX).to_ne_bytes());
-        }
+        self.tails(&mut batch, create);
         match batch.send()?.into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),
+        }
+    }
+
+    /// Appends requests for the classes whose rates are the link's own.
+    fn of_link(&self, batch: &mut Batch, flags: i32, config: &LinkConfig) {
+        let root = class_id(ROOT_CLASS);
+        self.class(batch, flags, ROOT_CLASS, MAJOR, [self.rate; 2], FIRST);
+        self.rest(batch, flags, config);
+        for minor in [OWN_SIGNALING, PASSING_SIGNALING] {
+            let sure = signaling::class_rate(minor, config.signaling).max(IDLE);
+            self.class(batch, flags, minor, root, [sure, self.rate], FIRST);
+        }
+    }
+
+    /// Appends requests that guarantee best effort what reservations and signaling leave.
+    fn rest(&self, batch: &mut Batch, flags: i32, config: &LinkConfig) {
+        let root = class_id(ROOT_CLASS);
+        let taken = config.reservable.saturating_add(config.signaling);
+        let rest = self.rate.saturating_sub(taken).max(self.rate / 100).max(IDLE);
+        // The least rate that keeps excess traffic served at all.
+        let scraps = (rest / 16).max(IDLE);
+        let sure = rest.saturating_sub(scraps).max(IDLE);
+        self.class(batch, flags, BEST_EFFORT, root, [sure, self.rate], BEHIND);
+        self.class(batch, flags, EXCESS, root, [scraps, self.rate], LAST);
+    }
+
+    /// Takes another rate of the link, and appends requests for the classes whose rates follow from it.
+    pub(super) fn change_link(&mut self, batch: &mut Batch, config: &LinkConfig) {
+        self.rate = config.rate;
+        self.of_link(batch, 0, config);
+        self.tails(batch, 0);
+    }
+
+    /// Appends requests for the lengths of the queues of best effort.
+    fn tails(&self, batch: &mut Batch, flags: i32) {
+        let queue = (self.rate / 10).max(LEAST_QUEUE);
+        for (leaf, minor) in [(LEAF, BEST_EFFORT), (EXCESS_LEAF, EXCESS)] {
+            batch
+                .begin(libc::RTM_NEWQDISC, flags, &message(self.ifindex, leaf, class_id(minor)))
+                .attribute(TCA_KIND, b"bfifo\0")
+                .attribute(TCA_OPTIONS, &u32::try_from(queue).unwrap_or(u32::MAX).to_ne_bytes());
         }
     }
 

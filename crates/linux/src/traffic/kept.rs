@@ -83,8 +83,8 @@ impl Enforcer {
             }
         }
         for held in self.held.values() {
-            if let (Some(link), Some(place)) = (links.get_mut(&held.reservation.ifindex.0), &held.place) {
-                link.reservations.push((place.queue(), held.reservation.clone()));
+            if let Some(link) = links.get_mut(&held.reservation.ifindex.0) {
+                link.reservations.push((held.place.queue(), held.reservation.clone()));
             }
         }
         links.retain(|_, link| !link.reservations.is_empty());
@@ -123,7 +123,7 @@ impl Enforcer {
         let flow = (reservation.ifindex, reservation.filters.clone());
         if let Some((reservation, place)) = self.adopted.by_flow.remove(&flow) {
             self.adopted.taking.push(id);
-            self.held.insert(id, Held { reservation, place: Some(place) });
+            self.held.insert(id, Held { reservation, place });
         }
     }
 
@@ -145,7 +145,7 @@ impl Enforcer {
         for flow in flows {
             if let Some((reservation, place)) = self.adopted.by_flow.remove(&flow) {
                 self.counters.abandoned += 1;
-                let held = Held { reservation, place: Some(place) };
+                let held = Held { reservation, place };
                 if let Some((ifindex, queue)) = self.give_back(&held)
                     && let Some(link) = self.links.get(&ifindex)
                 {

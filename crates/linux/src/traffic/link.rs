@@ -357,6 +357,18 @@ impl Link {
         );
     }
 
+    /// Takes the rates of `new`, and appends requests for the link itself, best effort and signaling. Own queues without a
+    /// reservation are not touched: each gets its rates with its next reservation.
+    pub(super) fn set_rates(&mut self, new: &LinkConfig, requests: &mut Batch) {
+        self.config.clone_from(new);
+        self.queues.change_link(requests, new);
+        if let Classifier::Bpf(program) = &self.classifier
+            && let Err(error) = program.set_rates(new)
+        {
+            tracing::warn!(%error, "signaling is policed at the former rate");
+        }
+    }
+
     /// The name of the interface.
     pub(super) fn name(&self) -> &str {
         &self.config.name

@@ -19,6 +19,7 @@ mod kept;
 mod link;
 mod nft;
 mod object;
+mod rates;
 mod restore;
 mod signaling;
 mod tool;
@@ -115,10 +116,10 @@ impl Operation {
     }
 }
 
+/// A reservation in the kernel.
 struct Held {
     reservation: Reservation,
-    /// The place in the kernel; `None` if the reservation is granted without enforcement.
-    place: Option<Place>,
+    place: Place,
 }
 
 /// A reservation that has a place and waits for its queue.
@@ -141,6 +142,9 @@ pub struct Enforcer {
     /// The links that could not be opened, with the reason.
     closed: BTreeMap<String, String>,
     wanted: Vec<Operation>,
+    /// Reservations that are granted as they are, because enforcement is off.
+    granted: Vec<ReservationId>,
+    /// Those in the kernel. One that is granted without enforcement takes no memory here.
     held: HashMap<ReservationId, Held>,
     adopted: Adopted,
     counters: TrafficCounters,
@@ -177,6 +181,7 @@ impl Enforcer {
             links: BTreeMap::new(),
             closed: BTreeMap::new(),
             wanted: Vec::new(),
+            granted: Vec::new(),
             held: HashMap::new(),
             adopted: Adopted::default(),
             counters: TrafficCounters::default(),
@@ -209,9 +214,7 @@ impl Enforcer {
         };
         let there = |ifindex: u32, name: &str| links.iter().any(|l| l.ifindex == ifindex && l.name == name);
         self.links.retain(|ifindex, link| there(*ifindex, link.name()));
-        let gone =
-            |held: &Held| held.place.is_some() && !self.links.contains_key(&held.reservation.ifindex.0);
-        self.held.retain(|_, held| !gone(held));
+        self.held.retain(|_, held| self.links.contains_key(&held.reservation.ifindex.0));
         self.adopted.by_flow.retain(|(ifindex, _), _| self.links.contains_key(&ifindex.0));
         let mut failed = Vec::new();
         let mut adopted = Vec::new();
@@ -249,25 +252,32 @@ impl Enforcer {
 
     /// Queues a new or changed reservation; [`Self::flush`] returns the result.
     pub fn reserve(&mut self, id: ReservationId, reservation: &Reservation) {
-        self.wanted.push(Operation::Reserve(id, reservation.clone()));
+        if self.config.enforcement == Enforcement::Off {
+            self.granted.push(id);
+        } else {
+            self.wanted.push(Operation::Reserve(id, reservation.clone()));
+        }
     }
 
     /// Queues the removal of a reservation; an unknown reservation is ignored.
     pub fn release(&mut self, id: ReservationId) {
-        self.wanted.push(Operation::Release(id));
+        if self.config.enforcement != Enforcement::Off {
+            self.wanted.push(Operation::Release(id));
+        }
     }
 
     /// Whether there are queued requests.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.wanted.is_empty() && !self.adopted.is_due()
+        self.wanted.is_empty() && self.granted.is_empty() && !self.adopted.is_due()
     }
 
     /// Carries out the queued requests in order, and returns one result for each [`Self::reserve`]. A change that
     /// failed leaves the previous state.
     pub fn flush(&mut self) -> Vec<(ReservationId, Result<(), ReserveError>)> {
         self.end_adopted();
-        let mut results = Vec::new();
+        self.counters.unenforced += self.granted.len() as u64;
+        let mut results: Vec<_> = self.granted.drain(..).map(|id| (id, Ok(()))).collect();
         let mut wanted = std::mem::take(&mut self.wanted).into_iter().peekable();
         let mut seen = HashSet::new();
         while wanted.peek().is_some() {
@@ -318,7 +328,7 @@ impl Enforcer {
                         }
                         Ok(None) => {
                             self.counters.unenforced += 1;
-                            let held = self.held.insert(id, Held { reservation, place: None });
+                            let held = self.held.remove(&id);
                             shared.extend(held.and_then(|held| self.give_back(&held)));
                             results.push((id, Ok(())));
                         }
@@ -381,7 +391,7 @@ impl Enforcer {
             return if lenient { Ok(None) } else { Err(ReserveError::NoInterface) };
         };
         let held = self.held.get(&id).filter(|held| held.reservation.ifindex == reservation.ifindex);
-        let old = held.and_then(|held| held.place.as_ref());
+        let old = held.map(|held| &held.place);
         match link.plan(reservation, old, &mut self.requests) {
             Ok(place) => Ok(Some((place, old.cloned()))),
             Err(ReserveError::Unsupported) if enforcement == Enforcement::BestEffort => Ok(None),
@@ -425,7 +435,7 @@ impl Enforcer {
             }
             less.extend(link.free(old, Some(&place)).map(|queue| (ifindex, queue)));
         }
-        let before = self.held.insert(id, Held { reservation, place: Some(place) });
+        let before = self.held.insert(id, Held { reservation, place });
         if let (Some(before), None) = (before, old) {
             less.extend(self.give_back(&before)); // its previous place was at another link
         }
@@ -435,7 +445,7 @@ impl Enforcer {
     /// Removes a reservation from the kernel and returns the common class that lost a share.
     fn give_back(&mut self, held: &Held) -> Option<(u32, u16)> {
         let ifindex = held.reservation.ifindex.0;
-        let (link, place) = (self.links.get_mut(&ifindex)?, held.place.as_ref()?);
+        let (link, place) = (self.links.get_mut(&ifindex)?, &held.place);
         if let Err(error) = link.uninstall(place) {
             tracing::warn!(%error, "a filter stays behind");
         }
@@ -449,15 +459,14 @@ impl Enforcer {
     /// The kernel's error.
     pub fn statistics(&mut self, id: ReservationId) -> io::Result<Option<Statistics>> {
         let Some(held) = self.held.get(&id) else { return Ok(None) };
-        let link = self.links.get(&held.reservation.ifindex.0);
-        let (Some(link), Some(place)) = (link, held.place.as_ref()) else { return Ok(None) };
-        link.statistics(&mut self.connection, place).map(Some)
+        let Some(link) = self.links.get(&held.reservation.ifindex.0) else { return Ok(None) };
+        link.statistics(&mut self.connection, &held.place).map(Some)
     }
 
     /// Whether a reservation is in the kernel.
     #[must_use]
     pub fn is_enforced(&self, id: ReservationId) -> bool {
-        self.held.get(&id).is_some_and(|held| held.place.is_some())
+        self.held.contains_key(&id)
     }
 
     /// The enforcement at each configured link.

@@ -33,9 +33,9 @@ impl Enforcer {
     }
 
     /// Gives the new queues of these links the rates of their reservations.
-    fn serve_again(&mut self, made: &BTreeSet<u32>) {
+    pub(super) fn serve_again(&mut self, made: &BTreeSet<u32>) {
         let Self { links, requests, held, adopted, .. } = self;
-        let held = held.values().filter_map(|held| Some((&held.reservation, held.place.as_ref()?)));
+        let held = held.values().map(|held| (&held.reservation, &held.place));
         let adopted = adopted.by_flow.values().map(|(reservation, place)| (reservation, place));
         for (reservation, place) in held.chain(adopted) {
             let ifindex = reservation.ifindex.0;
@@ -70,7 +70,7 @@ impl Enforcer {
             .map(|(ifindex, link)| {
                 let here = held.values().filter(|held| held.reservation.ifindex.0 == *ifindex);
                 let made = removed.clone().and_then(|()| link.make_rules()).and_then(|()| {
-                    here.filter_map(|held| held.place.as_ref())
+                    here.map(|held| &held.place)
                         .try_for_each(|place| link.fill_maps(place))
                         .map_err(|error| OpenError::system("filling the nftables maps", &error))
                 });

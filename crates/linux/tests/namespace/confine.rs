@@ -23,7 +23,7 @@ pub(crate) fn confined(ebpf: bool) {
     let directory = std::env::temp_dir();
     let confined = confine(&Confinement {
         user: Some(User::find("65534").unwrap()),
-        capabilities: Some(Needs { raw: true, ebpf, ..Needs::default() }),
+        capabilities: Some(Needs { admin: true, raw: true, ebpf, ..Needs::default() }),
         files: Some(Files { read: vec![directory.clone()], remove: Vec::new() }),
         system_calls: true,
         runs_nft: !ebpf,

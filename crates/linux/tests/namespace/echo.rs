@@ -20,7 +20,7 @@ fn end(namespace: &Namespace, intercept: bool) -> Io {
 
 fn of_magic(namespace: &Namespace, magic: u32, intercept: bool) -> Io {
     let version = Match { offset: 12, mask: 0xff00_0000, value: 0x0100_0000 };
-    let rule = Intercept { alert: AlertRule::NotRequired, matches: vec![version] };
+    let rule = Intercept::passing(AlertRule::NotRequired, vec![version]);
     let entry = EntryRequest::local(Entry::IcmpEcho(magic), Subsystem::protocol("echo")).with_intercept(rule);
     open(namespace, &IoConfig { entries: vec![entry], intercept, ..IoConfig::default() })
 }

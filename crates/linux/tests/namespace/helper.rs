@@ -63,6 +63,8 @@ fn process() {
             let _streams: Vec<_> = listener.incoming().take(2).collect();
             std::thread::sleep(Duration::from_secs(60));
         }
+        Ok("privileges") => crate::privileges::helper_process(),
+        Ok("without-privileges") => crate::privileges::without_privileges(),
         Ok("confined") => crate::confine::confined(true),
         Ok("confined-nft") => crate::confine::confined(false),
         Ok("few-descriptors") => few_descriptors(),

@@ -178,7 +178,7 @@ fn without_alert_only_q_mode_is_taken() {
     // The C-flag stands in the seventh octet of the common header, behind the magic number.
     let q_mode = Match { offset: 8, mask: 0x8000, value: 0x8000 };
     let matches = vec![Match::word(0, 0x4e04_bda5), q_mode];
-    let without_alert = Intercept { alert: AlertRule::NotRequired, matches };
+    let without_alert = Intercept::passing(AlertRule::NotRequired, matches);
     let config = IoConfig { entries: vec![gist().with_intercept(without_alert)], ..IoConfig::default() };
     let mut r = net.r.run(|| Io::open(&config).unwrap()).unwrap();
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));

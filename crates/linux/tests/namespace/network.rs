@@ -108,7 +108,7 @@ impl Network {
 
 /// GIST's port of entry: packets that pass by with a Router Alert and the magic number are intercepted.
 pub(crate) fn gist() -> EntryRequest {
-    let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
+    let intercept = Intercept::passing(AlertRule::Any, vec![Match::word(0, 0x4e04_bda5)]);
     EntryRequest::local(Entry::Udp(270), Subsystem::protocol("gist")).with_intercept(intercept)
 }
 
@@ -128,8 +128,19 @@ pub(crate) fn failures(io: &mut Io) -> Vec<(IpAddr, TransmitError)> {
 }
 
 /// Opens a driver in a namespace.
+///
+/// A program that another test starts has the descriptors of this process until it executes. For so long it can
+/// hold the port of a driver that ended.
 pub(crate) fn open(namespace: &Namespace, config: &IoConfig) -> Io {
-    namespace.run(|| Io::open(config)).unwrap().unwrap_or_else(|error| panic!("{error}"))
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match namespace.run(|| Io::open(config)).unwrap() {
+            Err(error) if error.id == "port-in-use" && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => break opened.unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
 }
 
 /// An owned copy of a received packet.

@@ -138,6 +138,22 @@ fn the_operator_decides() {
     attempt.is_blocked();
 }
 
+/// CASPMID-13-01: ports that the operator's ruleset drops stay blocked, although pinholes are open for a range that has some of
+/// them.
+#[test]
+fn a_port_that_the_operator_denies_stays_blocked() {
+    let net = Network::new("denied");
+    let deny = "udp dport 5000-5010 drop\n        ct mark and";
+    topology::nft(&net.r, &DEFAULT_DROP.replace("ct mark and", deny)).unwrap();
+    let Some(mut pinholes) = enforcer(&net, &PinholeConfig::default()) else { return };
+    let Addresses { a, b } = families()[0];
+    for (id, port) in (1..).zip(5009..=5012) {
+        let attempt = Attempt { from: &net.a, to: &net.b, src: at(a, 4000), dst: at(b, port) };
+        open(&mut pinholes, id, Pinhole::allow(flow(UDP, attempt.src, attempt.dst)), LONG);
+        if port <= 5010 { attempt.is_blocked() } else { attempt.passes() }
+    }
+}
+
 /// A reload of the operator's ruleset does not remove our table where the kernel can protect it, and its rule comes back.
 /// Where the kernel cannot, table and pinholes come back.
 #[test]

@@ -92,6 +92,33 @@ fn lookups_answer_as_the_tables_stand() {
     assert_eq!(look_up(&mut r, &other).unwrap().ifindex, rb);
 }
 
+/// The route without an interface is the one that would be used if that interface had none: the longest prefix and then
+/// the least metric count among the others.
+#[test]
+fn the_next_best_route_is_known() {
+    let net = Network::new("next");
+    let mut r = Network::node(&net.r);
+    let (ra, rb) = (index(&r, "ra"), index(&r, "rb"));
+    for (family, (far, wide, over_a, over_b)) in families().into_iter().zip([
+        ("192.0.2.0/24", "192.0.0.0/16", "10.1.0.1", "10.2.0.1"),
+        ("2001:db8::/32", "2001::/16", "fd01::1", "fd02::1"),
+    ]) {
+        let kind = if family.a.is_ipv4() { "-4" } else { "-6" };
+        let dst = prefix(far).addr;
+        let without = |ifindex| RouteQuery { without: Some(ifindex), ..RouteQuery::to(dst) };
+        tool(&net.r, &format!("ip {kind} route add {far} via {over_b}"));
+        assert_eq!(look_up(&mut r, &without(rb)), Err(NoRoute::Unreachable));
+        assert_eq!(look_up(&mut r, &without(ra)).unwrap().ifindex, rb);
+        // A shorter prefix will do, and a longer one of a higher metric is better.
+        tool(&net.r, &format!("ip {kind} route add {wide} via {over_a}"));
+        let next = look_up(&mut r, &without(rb)).unwrap();
+        assert_eq!((next.ifindex, next.gateway, next.local), (ra, Some(ip(over_a)), false));
+        tool(&net.r, &format!("ip {kind} route add {far} via {over_a} metric 2000"));
+        assert_eq!(look_up(&mut r, &without(rb)).unwrap().ifindex, ra);
+        assert_eq!(look_up(&mut r, &RouteQuery::to(dst)).unwrap().ifindex, rb);
+    }
+}
+
 #[test]
 fn answers_follow_what_the_kernel_reports_and_ports_where_they_matter() {
     let net = Network::new("kept");

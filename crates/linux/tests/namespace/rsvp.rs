@@ -42,7 +42,7 @@ impl From<Received<'_>> for Got {
 pub(crate) fn rsvp() -> EntryRequest {
     let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
     EntryRequest::local(Entry::Ip(46), Subsystem::protocol("rsvp"))
-        .with_intercept(Intercept { alert, matches: Vec::new() })
+        .with_intercept(Intercept::passing(alert, Vec::new()))
 }
 
 pub(crate) fn end(namespace: &Namespace, intercept: bool) -> Io {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
-use signalbox_core::{Direction, Mri};
+use signalbox_core::{Direction, FlowFilter, Mri};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -40,6 +40,14 @@ impl Receiver {
             }
             Mri::LooseEnd(_) | Mri::PathCoupled(_) => None,
         }
+    }
+
+    /// The packets that may reach it.
+    pub(super) fn packets(&self, terminal: &DataTerminal) -> FlowFilter {
+        let ports = terminal.ports();
+        let inside = Endpoint { address: self.address, port: ports.receiver };
+        let packets = towards(self.senders, inside, terminal.protocol(), ports.sender);
+        FlowFilter { spi: terminal.spi(), ..packets }
     }
 }
 
@@ -97,10 +105,7 @@ impl Natfw {
         }
         let (protocol, ports) = (terminal.protocol(), terminal.ports());
         let inside = Endpoint { address: receiver.address, port: ports.receiver };
-        let packets = signalbox_core::FlowFilter {
-            spi: terminal.spi(),
-            ..towards(receiver.senders, inside, protocol, ports.sender)
-        };
+        let packets = receiver.packets(terminal);
         let dtinfo = |info| Refused::of(info, ObjectType::DTINFO);
         check::packets(&self.config, &packets, true, second).map_err(dtinfo)?;
         let opening = if blocks { Opening::Block } else { Opening::Reserve };

@@ -32,6 +32,8 @@ pub enum Input<'a> {
         /// Whether the kernel has it as requested. If not, the previous one of that id stays.
         result: Result<(), PinholeError>,
     },
+    /// The rules about passages changed: those that stand are judged again, in parts.
+    Rules,
     /// A command of a user.
     Command {
         /// The user's identifier of the request. It is given back with each event. [`Command::Close`] carries the

@@ -31,6 +31,7 @@ mod external;
 mod initiator;
 mod interfaces;
 mod io;
+mod limits;
 mod notify;
 mod outbox;
 mod ports;
@@ -166,6 +167,7 @@ impl Natfw {
                 self.on_opened(id, result, resources);
                 self.rearm(Key::from_u64(id.key));
             }
+            Input::Rules => self.on_rules(),
             Input::Command { id, command } => self.on_command(id, command, resources),
         }
         self.step_proxies(resources);

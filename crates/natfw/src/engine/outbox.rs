@@ -48,6 +48,11 @@ impl Outbox {
         Self { messages: Messages::new(max_watched), queue: VecDeque::new() }
     }
 
+    /// Watches at most `max_watched` messages from now on.
+    pub(super) const fn set_limit(&mut self, max_watched: u32) {
+        self.messages.set_limit(max_watched);
+    }
+
     /// Frees the message that the last poll returned. Called at the start of each `handle` and `poll`.
     pub(super) fn release(&mut self) {
         self.messages.sweep();

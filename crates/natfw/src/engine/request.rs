@@ -67,7 +67,7 @@ impl Natfw {
         if message.deletes() {
             self.on_deletion(key, received, message, msn, resources);
         } else if same_flow && same_peer {
-            self.on_refresh(key, received, message, msn, &asked, resources);
+            self.on_refresh(key, received, message, msn);
         } else {
             self.on_update(key, received, message, msn, asked, resources);
         }
@@ -130,29 +130,13 @@ impl Natfw {
 
     /// A request with the same session and flow (§3.7.3). Forwarders and the responder only prolong; they never refresh by
     /// themselves.
-    fn on_refresh(
-        &mut self,
-        key: Key,
-        received: &RecvMessage<'_>,
-        message: &Message<'_>,
-        msn: u32,
-        asked: &Asked,
-        resources: &mut Resources,
-    ) {
+    fn on_refresh(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>, msn: u32) {
         let lifetime = match check::lifetime(&self.config, message.lifetime.unwrap_or(0)) {
             Ok(lifetime) => lifetime,
             Err(Refused { info, object, lifetime }) => {
                 return self.refuse(received, msn, info, object, lifetime);
             }
         };
-        if let Err(Refused { info, object, lifetime }) =
-            self.judge_again(key, received, message, asked, resources)
-        {
-            self.refuse(received, msn, info, object, lifetime);
-            self.notify(key, Info::TERMINATED, true);
-            self.counters.ended += 1;
-            return self.close(key, resources);
-        }
         let Some(session) = self.sessions.get_mut(key) else { return };
         let most = session.plan.passage.as_ref().and_then(|passage| passage.max_lifetime);
         session.accepted = most.map_or(lifetime, |most| lifetime.min(check::seconds(most)));
@@ -163,33 +147,6 @@ impl Natfw {
             session.state = State::Established;
         }
         self.proceed(key, received, message);
-    }
-
-    /// Judges a standing session again, if the rules have changed since. What it has in the kernel stays as it is.
-    fn judge_again(
-        &mut self,
-        key: Key,
-        received: &RecvMessage<'_>,
-        message: &Message<'_>,
-        asked: &Asked,
-        resources: &mut Resources,
-    ) -> Result<(), Refused> {
-        let Some(session) = self.sessions.get_mut(key) else { return Ok(()) };
-        let Some(passage) = session.plan.passage.take_if(|passage| resources.is_outdated(passage)) else {
-            return Ok(());
-        };
-        // It gives up its places first, so that it does not count twice.
-        resources.close_passage(passage);
-        self.unreserve(key);
-        let planned = self.plan(received, message, asked, resources);
-        self.reserve(key);
-        let (mut plan, _) = planned?;
-        let passage = plan.passage.take();
-        self.undo(plan, resources);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.plan.passage = passage;
-        }
-        Ok(())
     }
 
     /// A request with the same session for another flow (§3.10), or of another peer (§3.9). It is judged like an initial one,
@@ -215,7 +172,7 @@ impl Natfw {
             let mut former = plan;
             core::mem::swap(&mut session.plan.passage, &mut former.passage);
             self.undo(former, resources);
-            return self.on_refresh(key, received, message, msn, &asked, resources);
+            return self.on_refresh(key, received, message, msn);
         }
         self.unreserve(key);
         let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };

@@ -8,10 +8,11 @@ use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Mri, SessionId, Time};
+use signalbox_core::{FlowFilter, Mri, SessionId, Time};
 use signalbox_resources::Passage;
 
 use super::event::Granted;
+use super::external::Receiver;
 use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message};
 
 /// The message that made the session, and that refreshes and deletes it (RFC 5973 §3.7.3).
@@ -61,6 +62,14 @@ impl Asked {
             proxy: message.proxy,
             extend: message.extend,
         })
+    }
+
+    /// The packets whose passage a request asks for.
+    pub(super) fn packets(&self, kind: Kind) -> FlowFilter {
+        let terminal = self.terminal.filter(|_| kind == Kind::External);
+        let towards =
+            terminal.and_then(|terminal| Some(Receiver::of(&self.mri, &terminal)?.packets(&terminal)));
+        towards.unwrap_or_else(|| FlowFilter::from(&self.mri))
     }
 }
 

@@ -1,9 +1,10 @@
-//! What concerns many sessions: aggregated messages, which end all sessions of a peer (RFC 5973 §3.7.4, §3.7.5), and
-//! another external address of a NAT.
+//! What concerns many sessions: aggregated messages, which end all sessions of a peer (RFC 5973 §3.7.4, §3.7.5), another
+//! external address of a NAT, and other rules of the policy.
 //!
 //! The table is visited in parts, one at each turn of the engine, so that one message never costs a whole walk.
 
 use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
 
 use signalbox_core::Mri;
 use signalbox_core::service::{RecvMessage, SiiHandle};
@@ -33,6 +34,8 @@ enum What {
     Event(SiiHandle, Info),
     /// Ends the sessions with bindings to an address that this NAT had.
     Moved(Ipv4Addr),
+    /// Judges passages again.
+    Rules,
 }
 
 impl What {
@@ -44,6 +47,7 @@ impl What {
             }
             Self::Event(peer, _) => session.next == Some(peer),
             Self::Moved(former) => of_peer && session.is_bound_to(former.into()),
+            Self::Rules => session.plan.passage.is_some(),
         }
     }
 }
@@ -85,6 +89,29 @@ impl Natfw {
         self.sweep(What::Moved(former));
     }
 
+    /// The rules about passages changed. Peers cannot delay this with messages for many sessions.
+    pub(super) fn on_rules(&mut self) {
+        self.sweeps.retain(|sweep| sweep.what != What::Rules);
+        self.sweeps.push_front(Sweep { what: What::Rules, from: 0 });
+    }
+
+    /// Judges the passage of a session again, if the rules changed since. What they refuse ends.
+    fn judge(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(passage) = session.plan.passage.take_if(|passage| resources.is_outdated(passage)) else {
+            return;
+        };
+        let lifetime = Duration::from_secs(session.accepted.into());
+        let packets = session.asked.packets(session.kind);
+        match resources.judge_passage(self.now, passage, &packets, lifetime) {
+            Ok(passage) => session.plan.passage = Some(passage),
+            Err(refusal) => {
+                tracing::info!(session = %session.id, reason = %refusal, "passage ended by the rules");
+                self.end(key, Info::TERMINATED, resources);
+            }
+        }
+    }
+
     fn sweep(&mut self, what: What) {
         if self.sweeps.iter().any(|one| one.what == what && one.from == 0) {
             return;
@@ -120,10 +147,13 @@ impl Natfw {
                     self.rearm(key);
                 }
                 What::Moved(_) => self.end(key, Info::ROUTE_CHANGE, resources),
+                What::Rules => self.judge(key, resources),
             }
         }
-        if let Some(from) = next {
-            self.sweeps.push_back(Sweep { what, from });
+        match next {
+            Some(from) if what == What::Rules => self.sweeps.push_front(Sweep { what, from }),
+            Some(from) => self.sweeps.push_back(Sweep { what, from }),
+            None => {}
         }
     }
 }

@@ -50,7 +50,7 @@ fn a_user_is_informed_that_an_administrator_ended_the_session() {
     assert_eq!(rig.natfw.session_count(), 0);
 }
 
-/// A firewall whose rules change while a session stands. Returns the messages that follow from its refresh.
+/// A firewall whose rules change while a session stands. Returns the messages that follow from that.
 fn reloaded(action: Action) -> (Rig, Vec<Sent>) {
     let rule = |action| RuleConfig { opens: vec![Opening::Outward], ..RuleConfig::new("calls", action) };
     let rules = |action| signalbox_resources::Config { rules: vec![rule(action)], ..Default::default() };
@@ -60,30 +60,56 @@ fn reloaded(action: Action) -> (Rig, Vec<Sent>) {
         });
     rig.established(100);
     rig.resources.reload(rig.now, rules(action)).unwrap();
-    let sent = rig.by_inside(flow(), &create(2, 100));
+    let sent = rig.judge();
     (rig, sent)
 }
 
 #[test]
-fn a_refresh_is_judged_by_the_rules_of_its_time() {
+fn what_other_rules_refuse_ends_at_once() {
     let (mut rig, sent) = reloaded(Action::Deny);
-    assert!(sent.iter().any(|sent| sent.message() == error(2, Info::AUTHORIZATION)), "{sent:?}");
-    assert!(sent.iter().any(|sent| sent.message() == notify(Info::TERMINATED)), "{sent:?}");
-    assert_eq!((sent.len(), rig.kernel.as_slice()), (2, [Kernel::Close].as_slice()));
+    let ends = |sent: &&Sent| sent.message() == notify(Info::TERMINATED);
+    assert_eq!((sent.iter().filter(ends).count(), sent.len()), (2, 2), "both sides get a report: {sent:?}");
+    assert_eq!(rig.kernel.as_slice(), [Kernel::Close].as_slice());
     assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
     assert_eq!(rig.pass_secs(200), []);
+    assert!(
+        rig.by_inside(flow(), &create(2, 100))
+            .iter()
+            .any(|sent| sent.message() == error(2, Info::AUTHORIZATION))
+    );
 }
 
 #[test]
 fn a_session_that_other_rules_allow_stands_without_an_interruption() {
     let (mut rig, sent) = reloaded(Action::Allow);
-    let answer = only(rig.answer(&only(sent), &success(2, 100)));
+    assert_eq!((sent, rig.resources.passage_count()), (vec![], 1));
+    let sent = only(rig.by_inside(flow(), &create(2, 100)));
+    let answer = only(rig.answer(&sent, &success(2, 100)));
     assert_eq!(answer.message(), success(2, 100));
     let rule = "allow 10.0.1.2 port 5000 > 203.0.113.9 port 6000 proto 17".to_owned();
     assert_eq!(rig.kernel, [Kernel::Open(rule, 100)], "prolonged, not closed");
     assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (1, 1));
-    // It is judged once.
-    assert_eq!(only(rig.by_inside(flow(), &create(3, 100))).message(), create(3, 100));
+}
+
+/// A table of many sessions is judged in parts, which peers cannot delay.
+#[test]
+fn many_passages_are_judged_in_parts() {
+    let mut rig = Rig::firewall();
+    for n in 0..600_u16 {
+        let mri = Mri::PathCoupled(udp(HOST, 5000 + n, "203.0.113.9", 6000));
+        let [high, low] = n.to_be_bytes();
+        let mut id = [1; 16];
+        (id[0], id[1]) = (high, low);
+        rig.in_session(SessionId(id), BEFORE, INSIDE, mri, &create(1, 100));
+    }
+    assert_eq!(rig.resources.passage_count(), 600);
+    let deny = RuleConfig { opens: vec![Opening::Outward], ..RuleConfig::new("nothing", Action::Deny) };
+    let rules = signalbox_resources::Config { rules: vec![deny], ..Default::default() };
+    rig.resources.reload(rig.now, rules).unwrap();
+    rig.judge_one_part();
+    assert!((300..=400).contains(&rig.resources.passage_count()), "{}", rig.resources.passage_count());
+    rig.pass_secs(0);
+    assert_eq!((rig.resources.passage_count(), rig.natfw.session_count()), (0, 0));
 }
 
 #[test]

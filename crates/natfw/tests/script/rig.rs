@@ -397,6 +397,17 @@ impl Rig {
         sent.into_iter().chain(self.pass(Duration::ZERO)).collect()
     }
 
+    /// The rules changed, and all passages are judged.
+    pub(crate) fn judge(&mut self) -> Vec<Sent> {
+        let sent = self.judge_one_part();
+        sent.into_iter().chain(self.pass(Duration::ZERO)).collect()
+    }
+
+    /// The rules changed, and the first part of the passages is judged.
+    pub(crate) fn judge_one_part(&mut self) -> Vec<Sent> {
+        self.input(Input::Rules)
+    }
+
     /// Lets time pass, with all timers on the way.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<Sent> {
         let end = self.now + time;

@@ -79,6 +79,13 @@ pub(crate) struct Ports {
     pub(crate) largest: usize,
 }
 
+impl Ports {
+    /// Those at which peers can connect.
+    pub(crate) fn listening(&self) -> Vec<u16> {
+        [self.tcp, self.tls, self.sctp].into_iter().flatten().collect()
+    }
+}
+
 /// What became of a message that was given to a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
@@ -117,6 +124,8 @@ pub(crate) struct Channels {
     handshakes: Shares<IpAddr>,
     /// TLS channels whose peers are to be judged again.
     judged_again: VecDeque<u64>,
+    /// Until then no TLS channel that stands ends because its peer is not trusted any more.
+    pause_until: Time,
     /// TLS channels with messages that were not flushed yet.
     dirty: Vec<u64>,
     sctp: Option<SctpSide>,
@@ -126,9 +135,15 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Takes other keys, certificates and revocation lists. The peers of channels that stand are judged by them, too.
-    pub(crate) fn set_tls(&mut self, tls: TlsConfig) {
-        self.tls = Some(tls);
-        self.judge_all();
+    pub(crate) fn reload(&mut self, tls: Option<&Tls>, wall_clock_us: u64) {
+        match tls.map(|tls| tls.load(wall_clock_us)) {
+            Some(Ok(tls)) => {
+                self.tls = Some(tls);
+                self.judge_all();
+            }
+            Some(Err(error)) => tracing::warn!(%error, "keys and certificates ignored"),
+            None => {}
+        }
     }
 
     /// The wall clock was corrected. The certificates of all channels are judged by it.
@@ -171,6 +186,7 @@ impl Channels {
             deadlines: BTreeSet::new(),
             handshakes: Shares::new(config.max_handshakes.max(1), hasher),
             judged_again: VecDeque::new(),
+            pause_until: Time::ZERO,
             dirty: Vec::new(),
             sctp,
             out: Outbox::new(dscp << 2),
@@ -384,16 +400,12 @@ impl Channels {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let tls = self.deadlines.first().map(|(at, _)| *at);
         let sctp = self.sctp.as_ref().and_then(SctpSide::next_deadline);
-        let at_once = (!self.judged_again.is_empty()).then_some(Time::ZERO);
-        [tls, sctp, self.listen_deadline(), at_once].into_iter().flatten().min()
+        let judged = (!self.judged_again.is_empty()).then_some(self.pause_until);
+        [tls, sctp, self.listen_deadline(), judged].into_iter().flatten().min()
     }
 
     pub(crate) fn timer(&mut self, now: Time, upper: &mut impl Upper) {
-        while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
-            self.set_deadline(number, None);
-            self.expired_tls(now, number, upper);
-        }
-        self.judge_some(now, upper);
+        self.timer_tls(now, upper);
         self.timer_sctp(now, upper);
         self.listen_again(now, upper);
     }

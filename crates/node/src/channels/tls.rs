@@ -1,6 +1,7 @@
 //! Channels of TLS over a stream (RFC 5971 §5.7.3).
 
 use core::net::SocketAddr;
+use core::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_core::node::{StreamError, StreamId};
@@ -12,7 +13,10 @@ use super::outbox::Down;
 use super::{Channels, Closed, LINGER, Record, Report, Transport, Upper, reason};
 
 /// Peers that are judged in one turn: each takes some tenths of a millisecond.
-const JUDGED_AT_ONCE: usize = 16;
+const JUDGED_AT_ONCE: u64 = 16;
+/// After a turn in which channels ended, because their peers are not trusted any more, others stand for so long. The sessions of
+/// each channel begin again when it ends.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct TlsRecord {
@@ -216,8 +220,33 @@ impl Channels {
         self.judged_again = tls.map(|(number, _)| *number).collect();
     }
 
+    /// Serves the deadlines of TLS channels, and judges the peers of some. Few channels that stand end at a time.
+    pub(super) fn timer_tls(&mut self, now: Time, upper: &mut impl Upper) {
+        let before = self.counters.tls_distrusted;
+        while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            let few = now >= self.pause_until && self.counters.tls_distrusted - before < JUDGED_AT_ONCE;
+            if few || !self.stands(number) {
+                self.set_deadline(number, None);
+                self.expired_tls(now, number, upper);
+            } else {
+                self.set_deadline(number, Some(self.pause_until.max(now + PAUSE)));
+            }
+        }
+        if now >= self.pause_until {
+            self.judge_some(now, upper);
+        }
+        if self.counters.tls_distrusted != before {
+            self.pause_until = now + PAUSE;
+        }
+    }
+
+    /// Whether a channel is in use. Its only deadline then is that of its peer's certificate.
+    fn stands(&self, number: u64) -> bool {
+        matches!(self.records.get(&number), Some(Record::Tls(tls)) if tls.up && tls.ending.is_none())
+    }
+
     /// Judges the peers of some TLS channels, by the configuration in force.
-    pub(super) fn judge_some(&mut self, now: Time, upper: &mut impl Upper) {
+    fn judge_some(&mut self, now: Time, upper: &mut impl Upper) {
         for _ in 0..JUDGED_AT_ONCE {
             let Some(number) = self.judged_again.pop_front() else { return };
             let (Some(Record::Tls(tls)), Some(config)) = (self.records.get_mut(&number), &self.tls) else {
@@ -230,7 +259,7 @@ impl Channels {
         }
     }
 
-    pub(super) fn expired_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
+    fn expired_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
         let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
         if tls.ending.is_some() {
             self.out.push(Down::Close { stream: StreamId(number), abort: false });

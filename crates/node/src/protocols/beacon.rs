@@ -233,7 +233,7 @@ impl Composed for Instance {
     }
 
     fn entries(_: &Config) -> Vec<EntryRequest> {
-        let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, MAGIC)] };
+        let intercept = Intercept::passing(AlertRule::Any, vec![Match::word(0, MAGIC)]);
         vec![EntryRequest::local(ENTRY, Subsystem::part("beacon_io", "beacon")).with_intercept(intercept)]
     }
 

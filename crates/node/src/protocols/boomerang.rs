@@ -11,7 +11,7 @@ use signalbox_core::packet::Received;
 use signalbox_core::{AlertRule, Changes, Entry, EntryRequest, Intercept, ReserverId, SessionChange, Time};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size};
+use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
 use crate::routes::LookupsOf;
 
 /// Boomerang, as the node runs it.
@@ -49,6 +49,11 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::RouteChanged(prefix), cx.resources);
     }
 
+    fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {
+        let MulticastRoute { group, source, iif, oifs } = route;
+        self.engine.handle(cx.now, Input::Multicast { group, source, iif, oifs }, cx.resources);
+    }
+
     fn reserver(&self) -> Option<ReserverId> {
         Some(PROTOCOL)
     }
@@ -71,6 +76,8 @@ impl Protocol for Instance {
         Some(match self.engine.poll()? {
             Out::Send(packet) => Output::Transmit(packet),
             Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
+            Out::MulticastForget { group, source } => Output::MulticastForget { group, source },
             Out::Event { id, event } => Output::Event(super::Event::Boomerang { id, event }),
         })
     }
@@ -109,7 +116,7 @@ impl Composed for Instance {
     /// ICMP Echo with the magic number. The reply of a host without Boomerang has no Router Alert, so none is demanded.
     /// Messages of other types and versions stay in the kernel.
     fn entries(_: &Config) -> Vec<EntryRequest> {
-        let intercept = Intercept { alert: AlertRule::NotRequired, matches: INTERPRETED.to_vec() };
+        let intercept = Intercept::passing(AlertRule::NotRequired, INTERPRETED.to_vec());
         vec![
             EntryRequest::local(ENTRY, Subsystem::part("boomerang_io", "boomerang"))
                 .with_intercept(intercept),
@@ -119,6 +126,15 @@ impl Composed for Instance {
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         config.wall_clock_us = setup.wall_clock_us;
         Ok(Self { engine: Boomerang::new(config, setup.rng.array())? })
+    }
+
+    fn reload(&mut self, _: Time, config: Config) {
+        if let Err(error) = self.engine.set_limits(&config) {
+            tracing::warn!(%error, "limits of Boomerang ignored");
+        }
+        if let Err(error) = self.engine.set_integrity(config.integrity) {
+            tracing::warn!(%error, "keys of Boomerang ignored");
+        }
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {

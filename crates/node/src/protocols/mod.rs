@@ -9,6 +9,7 @@ pub(crate) mod beacon;
 mod boomerang;
 pub(crate) mod casp;
 mod gist;
+mod gist_nat;
 mod natfw;
 mod ping;
 mod qos;
@@ -24,6 +25,7 @@ protocols! {
     rsvp: Rsvp, "RSVP (RFC 2205)";
     boomerang: Boomerang, "Boomerang (draft-bergkvist-boomerang-spec-00)";
     natfw: Natfw, "the NATFW application (RFC 5973)";
+    gist_nat: GistNat, "the GIST-aware NAT gateway (RFC 5971 section 7.2)";
     casp: Casp, "CASP (draft-schulzrinne-nsis-casp-01)";
     #[cfg(feature = "test-protocol")] beacon: Beacon, "the test protocol";
 }

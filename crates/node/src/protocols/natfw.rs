@@ -32,6 +32,10 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
     }
 
+    fn rules(&mut self, cx: &mut Context<'_>) {
+        self.engine.handle(cx.now, Input::Rules, cx.resources);
+    }
+
     fn opener(&self) -> Option<OpenerId> {
         Some(OpenerId::NATFW)
     }
@@ -111,6 +115,12 @@ impl Composed for Instance {
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         Ok(Self { engine: Natfw::new(config, setup.rng.array()) })
+    }
+
+    fn reload(&mut self, _: Time, config: Config) {
+        if let Err(error) = self.engine.set_limits(&config) {
+            tracing::warn!(%error, "limits of NATFW ignored");
+        }
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {

@@ -116,6 +116,10 @@ impl Composed for Instance {
         Ok(Self { engine: Qos::new(config, setup.rng.array()) })
     }
 
+    fn reload(&mut self, _: Time, config: Config) {
+        self.engine.set_limits(&config);
+    }
+
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
     }

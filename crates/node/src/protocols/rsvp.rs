@@ -145,7 +145,7 @@ impl Composed for Instance {
     /// diagnosis leave (RFC 2745 §6).
     fn entries(_: &Config) -> Vec<EntryRequest> {
         let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
-        let intercept = Intercept { alert, matches: Vec::new() };
+        let intercept = Intercept::passing(alert, Vec::new());
         vec![
             EntryRequest::local(ENTRY, Subsystem::part("rsvp_io", "rsvp")).with_intercept(intercept),
             EntryRequest::send_only(REPLIES, Subsystem::part("rsvp_udp_io", "rsvp")),
@@ -157,6 +157,15 @@ impl Composed for Instance {
         config.neighbours.set_wall_clock(setup.wall_clock_us);
         config.wall_clock_us = setup.wall_clock_us;
         Ok(Self { engine: Rsvp::new(config, setup.rng.array())? })
+    }
+
+    fn reload(&mut self, now: Time, config: Config) {
+        if let Err(error) = self.engine.set_limits(now, &config) {
+            tracing::warn!(%error, "limits of RSVP ignored");
+        }
+        if let Err(error) = self.engine.set_keys(config.keys) {
+            tracing::warn!(%error, "keys of RSVP ignored");
+        }
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {

@@ -56,15 +56,10 @@ macro_rules! protocols {
                 /// What admission control holds.
                 grant: signalbox_resources::GrantId,
             },
-            /// Gives admission control other settings: rules, shares and keys.
-            SetResources(
-                /// The settings, complete.
-                Box<signalbox_resources::Config>,
-            ),
-            /// Gives TLS other keys, certificates and revocation lists, for the handshakes from now on.
-            SetTls(
-                /// The settings, complete.
-                Box<crate::Tls>,
+            /// Other settings for admission control and the protocols. Each takes what it can while it runs.
+            Reload(
+                /// The settings of [`Config::changed_from`].
+                Box<Config>,
             ),
             /// Corrects the wall clock.
             WallClock(
@@ -101,8 +96,7 @@ macro_rules! protocols {
                 match self {
                     $( $(#[$meta])* Self::$variant { id, .. } => Some(*id), )*
                     Self::DeleteReservation { .. }
-                    | Self::SetResources(_)
-                    | Self::SetTls(_)
+                    | Self::Reload(_)
                     | Self::WallClock(_)
                     | Self::LinkSpeeds(_) => None,
                 }
@@ -114,8 +108,7 @@ macro_rules! protocols {
                 match self {
                     $( $(#[$meta])* Self::$variant { .. } => Some(ProtocolId::$variant), )*
                     Self::DeleteReservation { .. }
-                    | Self::SetResources(_)
-                    | Self::SetTls(_)
+                    | Self::Reload(_)
                     | Self::WallClock(_)
                     | Self::LinkSpeeds(_) => None,
                 }
@@ -159,6 +152,17 @@ macro_rules! protocols {
                 }
             }
 
+            /// The settings that a node with the settings `old` takes when these come into force: protocols whose settings stay
+            /// are left out. `None`: all settings stay.
+            #[must_use]
+            pub fn changed_from(self, old: &Self) -> Option<Self> {
+                let changes = self != *old;
+                changes.then(|| Self {
+                    $( $(#[$meta])* $module: self.$module.filter(|new| old.$module.as_ref() != Some(new)), )*
+                    ..self
+                })
+            }
+
             /// The protocols that a node with these settings runs.
             #[must_use]
             pub fn protocols(&self) -> Vec<ProtocolId> {
@@ -179,10 +183,18 @@ macro_rules! protocols {
                 Ok(())
             }
 
-            /// The ports of entry that a driver opens for a node with these settings.
-            #[must_use]
-            pub fn entries(&self) -> Vec<signalbox_core::EntryRequest> {
-                self.entries_of_each().into_iter().map(|(_, request)| request).collect()
+            /// The ports at which a node with these settings listens, for datagrams and streams.
+            fn ports(&self) -> Vec<u16> {
+                let mut ports = Vec::new();
+                $(
+                    $(#[$meta])*
+                    ports.extend(self.$module.iter().flat_map(<$module::Instance as Composed>::ports));
+                )*
+                ports.extend(self.entries().iter().filter_map(|request| match request.entry {
+                    signalbox_core::Entry::Udp(port) if request.receive => Some(port),
+                    _ => None,
+                }));
+                ports
             }
 
             /// The ports of entry that each protocol needs.
@@ -228,11 +240,15 @@ macro_rules! protocols {
                 config: Config,
                 rng: signalbox_core::rng::Random,
             ) -> Result<(Self, signalbox_resources::Config, signalbox_core::rng::Random), crate::ConfigError> {
-                let slowest = config.resources.links.iter().filter_map(|link| link.capacity).min();
+                let applications = config.claims().into_iter().map(|(_, nslp)| nslp).collect();
+                let ports = config.ports();
+                let slowest_link = config.resources.slowest_link().unwrap_or(0);
                 let mut setup = Setup {
                     id: ProtocolId::Gist,
                     wall_clock_us: config.wall_clock_us,
-                    slowest_link: slowest.map_or(0, |rate| rate.0),
+                    slowest_link,
+                    applications,
+                    ports,
                     rng,
                 };
                 let instances = Self { $(
@@ -268,14 +284,18 @@ macro_rules! protocols {
                         cx.resources.delete(grant);
                         None
                     }
-                    Command::SetResources(config) => {
-                        if let Err(error) = cx.resources.reload(cx.now, *config) {
+                    Command::Reload(config) => {
+                        let Config { wall_clock_us: _, resources, $( $(#[$meta])* $module, )* } = *config;
+                        if let Err(error) = cx.resources.reload(cx.now, resources) {
                             tracing::warn!(%error, "settings of admission control ignored");
                         }
-                        None
-                    }
-                    Command::SetTls(tls) => {
-                        self.iter_mut().for_each(|protocol| protocol.set_tls(&tls));
+                        self.iter_mut().for_each(|protocol| protocol.rules(cx));
+                        $(
+                            $(#[$meta])*
+                            if let (Some(instance), Some(config)) = (&mut self.$module, $module) {
+                                instance.reload(cx.now, config);
+                            }
+                        )*
                         None
                     }
                     Command::WallClock(wall_clock_us) => {

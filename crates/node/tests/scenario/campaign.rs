@@ -28,11 +28,10 @@ use signalbox_gist::apd::{Apd, Verdict};
 use signalbox_gist::engine::{AssociationConfig, Transport};
 use signalbox_node::ping::{self, PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, GistConfig, Node};
-use signalbox_sim::{
-    Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, seed_from_environment, topology,
-};
+use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, topology};
 
 use crate::net::{WALL_US, make, replies};
+use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 1000;
@@ -346,13 +345,7 @@ fn run(seed: u64) {
 
 /// Every fourth seed, so that tests share the work.
 fn campaign(part: u64) {
-    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
-    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
-    match alone {
-        Some(seed) if seed % 4 == part => run(seed),
-        Some(_) => {}
-        None => (0..seeds.unwrap_or(SEEDS)).filter(|seed| seed % 4 == part).for_each(run),
-    }
+    run_part(part, 4, SEEDS, run);
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(crate) fn over(transport: Transport) -> Config {
 }
 
 /// Keys for nodes that trust each other's keys.
-fn keyring(count: usize) -> Vec<ChannelConfig> {
+pub(crate) fn keyring(count: usize) -> Vec<ChannelConfig> {
     let keys: Vec<_> = (0..count).map(|_| KeyPair::generate().unwrap()).collect();
     let peers: String = keys.iter().map(KeyPair::public_key_pem).collect();
     keys.iter().map(|key| tls(key, &peers)).collect()

@@ -146,7 +146,9 @@ impl Qos {
                 let src = self.interfaces.on(route.ifindex, dst).unwrap_or(route.src);
                 let flow = PathCoupled { dscp: Some(dscp), ..PathCoupled::between(src, dst) };
                 let id = self.rng.session_id();
-                let Ok(key) = self.open(id, Mri::PathCoupled(flow), self.config.nslp, false) else { return };
+                let Ok(key) = self.open(id, Mri::PathCoupled(flow), self.config.nslp, false, None) else {
+                    return;
+                };
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.marks.set(Marks::QNI, true);
                     // Its packets are classified by their code point only.

@@ -11,6 +11,7 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::config::ReverseDirection;
 use super::event::QosEvent;
+use super::holders::Holders;
 use super::receive::Progress;
 use super::response::own_failure;
 use super::rmf;
@@ -190,7 +191,8 @@ impl Qos {
         }
         let ask = self.config.way_back == ReverseDirection::Ask;
         let session_mri = if ask { mri.inverted() } else { mri };
-        let Ok(key) = self.open(back, session_mri, self.config.nslp, ask) else {
+        let holder = Holders::of(peer_address);
+        let Ok(key) = self.open(back, session_mri, self.config.nslp, ask, holder) else {
             return self.notify_initiator(first, Info::RESERVATION_FAILURE, Some("max_sessions: all in use"));
         };
         if let Some(record) = self.sessions.get_mut(key) {

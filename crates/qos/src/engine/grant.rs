@@ -8,6 +8,7 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
 use super::event::{Granted, HopGrant, QosEvent};
+use super::holders::Holders;
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::waiting::Arrival;
@@ -67,7 +68,13 @@ impl Qos {
         }
         let (key, opened) = match key {
             Some(key) => (key, false),
-            None => match self.open(arrival.session, arrival.mri, arrival.nslp, false) {
+            None => match self.open(
+                arrival.session,
+                arrival.mri,
+                arrival.nslp,
+                false,
+                Holders::of(arrival.peer_address),
+            ) {
                 Ok(key) => (key, true),
                 Err(_) => {
                     let note = Some("max_sessions: all in use");

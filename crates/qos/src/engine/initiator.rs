@@ -147,7 +147,7 @@ impl Qos {
         asks: bool,
         origin: Origin,
     ) -> Result<Key, Refusal> {
-        let key = self.open(session, mri, self.config.nslp, asks).map_err(|_| Refusal::TooMany)?;
+        let key = self.open(session, mri, self.config.nslp, asks, None).map_err(|_| Refusal::TooMany)?;
         self.commands.insert(id, key);
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::QNI, !asks);

@@ -30,9 +30,11 @@ mod counters;
 mod doubt;
 mod event;
 mod grant;
+mod holders;
 mod initiator;
 mod interfaces;
 mod io;
+mod limits;
 mod notify;
 mod outbox;
 mod query;
@@ -70,6 +72,7 @@ pub use io::{Input, Output};
 pub use view::{Role, SessionView};
 
 use aggregate::AggregateState;
+use holders::Holders;
 use interfaces::Interfaces;
 use outbox::Outbox;
 use session::{Marks, Session};
@@ -102,8 +105,8 @@ pub struct Qos {
     bound_to: BTreeSet<(SessionId, u64)>,
     /// Ended reservations, with the least key of a bound session that is not handled yet.
     gone: BTreeMap<SessionId, u64>,
-    /// Sessions without a reservation.
-    paths: u32,
+    /// What sources hold of the table of sessions.
+    holders: Holders,
     wheel: Wheel,
     waiting: Slab<Slot>,
     waiting_wheel: Wheel,
@@ -142,7 +145,7 @@ impl Qos {
             commands: BTreeMap::new(),
             bound_to: BTreeSet::new(),
             gone: BTreeMap::new(),
-            paths: 0,
+            holders: Holders::new(&config, hasher),
             wheel: Wheel::default(),
             waiting: Slab::new(config.max_parked),
             waiting_wheel: Wheel::default(),

@@ -9,6 +9,7 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::compose::{Extra, Target};
 use super::grant::copy_objects;
+use super::holders::Holders;
 use super::receive::Progress;
 use super::reserve::CIRCLE;
 use super::rmf::{self, Flow};
@@ -133,13 +134,15 @@ impl Qos {
         let mri = if init { arrival.mri.inverted() } else { arrival.mri };
         let key = match known {
             Some(key) => key,
-            None => match self.open(arrival.session, mri, arrival.nslp, true) {
-                Ok(key) => key,
-                Err(_) => {
-                    let note = Some("max_queries: all in use");
-                    return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
+            None => {
+                match self.open(arrival.session, mri, arrival.nslp, true, Holders::of(arrival.peer_address)) {
+                    Ok(key) => key,
+                    Err(_) => {
+                        let note = Some("max_queries: all in use");
+                        return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
+                    }
                 }
-            },
+            }
         };
         let flow = Flow {
             key,

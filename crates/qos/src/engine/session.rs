@@ -16,6 +16,7 @@ use signalbox_resources::{GrantId, RequestedBy};
 use super::command::ReserveRequest;
 use super::doubt::Doubt;
 use super::event::{Granted, HopGrant};
+use super::holders::Holder;
 use super::waiting::neighbour;
 use crate::wire::{Classifier, MessageId, Rsn};
 
@@ -277,6 +278,8 @@ pub(super) struct Session {
     pub(super) peer: Option<Arc<Identity>>,
     /// Its address, if it answered a handshake there.
     pub(super) peer_address: Option<IpAddr>,
+    /// Whose place in the table it has.
+    pub(super) holder: Holder,
     /// Unknown objects with AB=11.
     pub(super) refreshed: Vec<u8>,
     pub(super) pending: Vec<Pending>,
@@ -344,6 +347,7 @@ impl Session {
             auth: Vec::new(),
             peer: None,
             peer_address: None,
+            holder: None,
             refreshed: Vec::new(),
             pending: Vec::new(),
             passed: Vec::new(),

@@ -7,6 +7,7 @@ use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId};
 use signalbox_resources::Resources;
 
 use super::Qos;
+use super::holders::Holder;
 use super::session::{Marks, Session, Stage};
 
 /// Refreshes of a session within summaries before it sends one of its own. Its own messages make GIST refresh its
@@ -31,11 +32,15 @@ impl Qos {
 
     /// Makes the record of a new session. `asks`: it has only a QUERY, and counts against max_queries instead of
     /// max_sessions.
-    pub(super) fn open(&mut self, id: SessionId, mri: Mri, nslp: NslpId, asks: bool) -> Result<Key, Full> {
-        let reserving = self.sessions.len().saturating_sub(self.paths);
-        let full =
-            if asks { self.paths >= self.config.max_queries } else { reserving >= self.config.max_sessions };
-        if full {
+    pub(super) fn open(
+        &mut self,
+        id: SessionId,
+        mri: Mri,
+        nslp: NslpId,
+        asks: bool,
+        holder: Holder,
+    ) -> Result<Key, Full> {
+        if !self.holders.has_place(asks, holder) {
             self.counters.overload += 1;
             tracing::debug!(session = %id, reason = "table of sessions full", "message dropped");
             return Err(Full);
@@ -43,12 +48,13 @@ impl Qos {
         tracing::debug!(session = %id, query = asks, "session opened");
         let mut session = Session::new(id, mri, nslp, self.config.period_ms());
         session.stage = if asks { Stage::Path } else { Stage::Reserved };
+        session.holder = holder;
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.overload += 1;
             tracing::debug!(session = %id, reason = "table of sessions full", "message dropped");
             return Err(Full);
         };
-        self.paths += u32::from(asks);
+        self.holders.hold(asks, holder);
         self.changes.note(|| SessionChange::opened(id.to_string()));
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
@@ -70,10 +76,9 @@ impl Qos {
             self.changes.note(|| SessionChange::changed(session.id.to_string()));
         }
         session.stage = stage;
-        match (was, is) {
-            (true, false) => self.paths = self.paths.saturating_sub(1),
-            (false, true) => self.paths += 1,
-            _ => {}
+        if was != is {
+            self.holders.release(was, session.holder);
+            self.holders.hold(is, session.holder);
         }
     }
 
@@ -85,9 +90,7 @@ impl Qos {
         let Some(session) = self.sessions.remove(key) else { return };
         tracing::debug!(session = %session.id, "session closed");
         self.changes.note(|| SessionChange::closed(session.id.to_string()));
-        if session.stage == Stage::Path {
-            self.paths = self.paths.saturating_sub(1);
-        }
+        self.holders.release(session.stage == Stage::Path, session.holder);
         let kept = session.kept.iter().map(|(_, grant)| *grant);
         for grant in session.grant.into_iter().chain(kept).chain(session.old_grants.iter().copied()) {
             resources.release(grant);

@@ -6,10 +6,10 @@ use signalbox_core::service::{
 };
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_qos::engine::{Config, Input};
-use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Message, MessageFlags};
+use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Message, MessageFlags, MessageType};
 use signalbox_wire::Writer;
 
-use crate::rig::{BEFORE, Rig, SESSION, addr, flow, octets, qspec, reserve};
+use crate::rig::{BEFORE, Rig, SESSION, addr, flow, octets, qspec, query_qspec, reserve};
 
 fn session(number: u32) -> SessionId {
     let mut id = [0; 16];
@@ -207,4 +207,47 @@ fn a_reservation_without_refreshes_ends_within_ten_minutes() {
     assert_eq!(rig.qos.sessions(), 1);
     rig.until(almost + core::time::Duration::from_secs(2));
     assert_eq!((rig.qos.sessions(), rig.held()), (0, 0));
+}
+
+/// A peer that floods the table of sessions, with RESERVEs or with QUERYs, leaves a quarter of it to others, and so do all peers
+/// together that did not prove their address. What ends is given back.
+#[test]
+fn a_peer_that_floods_leaves_sessions_to_others() {
+    for flood in [Some("10.0.0.1"), None] {
+        leaves_sessions_to_others(flood);
+    }
+}
+
+fn leaves_sessions_to_others(flood: Option<&str>) {
+    let config = Config { max_sessions: 64, max_queries: 64, ..Config::default() };
+    let mut rig = Rig::with_rules(config, |rules| {
+        rules.links.iter_mut().for_each(|link| link.capacity = Some("10gbit".parse().unwrap()));
+    });
+    let (some, asked) = (qspec(1), query_qspec(1));
+    let query = Message { kind: MessageType::QUERY, rsn: None, ..reserve(1, &asked) };
+    for (first, message) in [(0, reserve(1, &some)), (1000, query)] {
+        let before = rig.qos.sessions();
+        let ask = |rig: &mut Rig, from: Option<&str>, number: u32| {
+            rig.peer_address = from.map(addr);
+            let port = u16::try_from(number + 1).unwrap();
+            rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&message));
+            rig.qos.sessions() - before
+        };
+        assert_eq!((0..200).map(|n| ask(&mut rig, flood, first + n)).max(), Some(48));
+        assert_eq!(ask(&mut rig, Some("10.0.0.2"), first + 300), 49, "another peer finds its place");
+        assert_eq!(ask(&mut rig, Some("10.0.0.2"), first + 301), 49, "and no more than its share");
+    }
+    let tear = Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) };
+    for number in 0..48 {
+        let port = u16::try_from(number + 1).unwrap();
+        rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&tear));
+    }
+    let now = rig.now + core::time::Duration::from_secs(60);
+    rig.until(now);
+    rig.peer_address = Some(addr("10.0.0.2"));
+    for number in 400..440 {
+        let port = u16::try_from(number + 1).unwrap();
+        rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&reserve(1, &some)));
+    }
+    assert!(rig.qos.sessions() >= 40, "{}", rig.qos.sessions());
 }

@@ -145,7 +145,7 @@ impl Resources {
             charge = charge.max(grant.charge);
             defending = defending.max(grant.priority.defending);
             // What is only set aside is no part of what the kernel gets.
-            if shares && grant.held == held {
+            if grant.held == held {
                 let traffic = grant.conforming();
                 conforming = Some(conforming.map_or(traffic, |all| least_common(&all, &traffic)));
                 reservation.served = reservation.served.max(grant.served());
@@ -229,7 +229,10 @@ impl Resources {
         if group.members.is_empty() {
             self.close(in_group);
         } else {
-            let reservation = Reservation { filters: Vec::new(), served: None, ..group.reservation.clone() };
+            // Without a session all grants have the same filters, which the reservation keeps.
+            let shares = group.session.is_some();
+            let filters = if shares { Vec::new() } else { group.reservation.filters.clone() };
+            let reservation = Reservation { filters, served: None, ..group.reservation.clone() };
             self.renew(in_group, None, reservation);
         }
         true

@@ -27,7 +27,7 @@ use crate::request::{
     Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, ResourceOutput, Session,
     WouldAdmit,
 };
-use crate::token::{Keys, Token, TokenError, wall_seconds};
+use crate::token::{Keys, Mac, Token, TokenError, wall_seconds};
 use flow::Flows;
 use group::{Grant, Group, Requesters};
 use link::{Freed, Link};
@@ -341,6 +341,21 @@ impl Resources {
         self.keys.verify(entity, key_id, signed, tag, wall_seconds(self.wall_clock_us, now))
     }
 
+    /// Verifies the HMAC of a token without a Key-ID now; see [`Keys::verify_mac`].
+    ///
+    /// # Errors
+    /// The reason of the authentication failure.
+    pub fn verify_mac(
+        &self,
+        now: Time,
+        entity: &str,
+        mac: Mac,
+        signed: &[u8],
+        tag: &[u8],
+    ) -> Result<(), TokenError> {
+        self.keys.verify_mac(entity, mac, signed, tag, wall_seconds(self.wall_clock_us, now))
+    }
+
     /// The verified token among the values of the SESSION_AUTH objects of a message, if any (RFC 5981 §4.1: shared symmetric
     /// keys). An object that is not signed with a key of this node has no effect here (§3.1).
     ///
@@ -376,6 +391,10 @@ impl Resources {
     /// The accounts of passages, the rules, and what each source holds.
     pub(crate) const fn passages(&mut self) -> (&mut Accounts, &Policy, &mut Shares<IpAddr>) {
         (&mut self.passages.0, &self.policy, &mut self.passages.1)
+    }
+
+    pub(crate) const fn requesters(&mut self) -> &mut Requesters {
+        &mut self.requesters
     }
 
     pub(crate) const fn passages_held(&self) -> u32 {

@@ -186,14 +186,22 @@ impl Resources {
             }
             if group.reservation.ifindex == ask.ifindex {
                 let alone = group.members.len() == 1;
+                // Grants that share a reservation without a session are for the same packets.
+                let other = ask.filters.iter().find(|filter| !group.reservation.filters.contains(filter));
+                if let Some(other) = other.filter(|_| !alone && session.is_none()) {
+                    return Err(Ok(LinkWhy::FlowTaken(*other)));
+                }
                 if group.service != ask.service && !alone {
                     return Err(Ok(LinkWhy::OtherService(group.service)));
                 }
                 return Ok(Some(key));
             }
         }
-        let Some((protocol, session)) = session else { return Ok(None) };
-        let Some(&key) = self.sessions.get(&(ask.ifindex, protocol, session)) else { return Ok(None) };
+        let found = match session {
+            Some((protocol, session)) => self.sessions.get(&(ask.ifindex, protocol, session)).copied(),
+            None => self.beside(ask),
+        };
+        let Some(key) = found else { return Ok(None) };
         let Some(group) = self.groups.get(key) else { return Ok(None) };
         if group.service != ask.service {
             return Err(Ok(LinkWhy::OtherService(group.service)));
@@ -204,6 +212,17 @@ impl Resources {
             return Err(Ok(LinkWhy::Sharers { limit }));
         }
         Ok(Some(key))
+    }
+
+    /// The reservation of the grant that a request without a session wants to share, if it is for the same packets.
+    fn beside(&self, ask: &GrantRequest) -> Option<Key> {
+        let key = self.grants.get(Key::from_u64(ask.beside?.0))?.group;
+        let group = self.groups.get(key)?;
+        let shared = group.session.is_none()
+            && group.protocol == ask.owner.protocol
+            && group.reservation.ifindex == ask.ifindex
+            && group.reservation.filters == ask.filters;
+        shared.then_some(key)
     }
 
     /// Checks that no packet belongs to two reservations. Returns the hash of the flow, if it is one.

@@ -10,17 +10,20 @@ use crate::request::{GrantId, GrantRequest, LostWhy};
 use crate::token::Keys;
 
 impl Resources {
-    /// Takes other settings. The new rules judge each reservation again, the oldest first: one that they refuse, or that is
+    /// Takes other settings; the same ones change nothing. The new rules judge each reservation again, the oldest first: one that they refuse, or that is
     /// beyond a limit of its rule, is lost. Then the weakest reservations are lost at links that have less to give.
-    /// Standing reservations keep their queues and their treatment. Passages are judged again at their next refresh
-    /// ([`Resources::is_outdated`](crate::Resources::is_outdated)). `max_reservations` stays as it is, because tables
-    /// have their size from the start.
+    /// Standing reservations keep their queues and their treatment. Those who hold passages judge them again
+    /// ([`Resources::judge_passage`](crate::Resources::judge_passage)). Reservations and passages beyond a lower number of places
+    /// stay.
     ///
     /// The work grows with the number of reservations; only an administrator causes it.
     ///
     /// # Errors
     /// The first invalid setting; nothing has changed.
     pub fn reload(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
+        if config == self.config {
+            return Ok(());
+        }
         config.validated()?;
         let keys = Keys::new(&config.keys)?;
         let mut groups: Vec<(u64, Key)> = self.groups.iter().map(|(key, group)| (group.age, key)).collect();
@@ -32,8 +35,12 @@ impl Resources {
         self.policy = Policy::new(&config);
         self.reloads = self.reloads.wrapping_add(1);
         self.keys = keys;
-        let Config { max_reservations, max_pinholes, .. } = self.config;
-        self.config = Config { max_reservations, max_pinholes, ..config };
+        self.grants.set_limit(config.max_reservations);
+        self.groups.set_limit(config.max_reservations);
+        self.accounts.set_limit(config.max_reservations);
+        self.passages.0.set_limit(config.max_pinholes);
+        self.passages.1.set_limit(config.max_pinholes);
+        self.config = config;
         let mut refused = Vec::new();
         for (_, group) in &groups {
             self.judge(now, *group, &mut refused);

@@ -59,6 +59,12 @@ impl Resources {
         })
     }
 
+    /// The smallest capacity that a link is configured with, octets a second; `None`: no link has one.
+    #[must_use]
+    pub fn slowest_declared(&self) -> Option<u64> {
+        self.config.slowest_link()
+    }
+
     /// Whether the capacity of an interface is not declared, or is that of a tunnel, whose packets use another link. False
     /// if there is no such interface.
     #[must_use]

@@ -58,6 +58,10 @@ impl Accounts {
         Self { accounts: Slab::new(limit), index: Index::new(), hasher }
     }
 
+    pub(crate) const fn set_limit(&mut self, limit: u32) {
+        self.accounts.set_limit(limit);
+    }
+
     pub(crate) fn find(&self, key: &AccountKey) -> Option<AccountId> {
         let is = |index| self.accounts.get_index(index).is_some_and(|account| account.key == *key);
         self.accounts.key_of(self.index.find(self.hasher.hash_one(key), is)?)

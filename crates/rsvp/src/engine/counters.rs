@@ -127,6 +127,10 @@ signalbox_core::counters! {
         unmatched: u64 => MESSAGES_DROPPED { reason: "no_state" },
         /// Messages that returned to the node that sent them; dropped.
         own: u64 => MESSAGES_DROPPED { reason: "own_message" },
+        /// Standby copies of Paths that came by an interface where the data leave; dropped.
+        standby_returned: u64 => MESSAGES_DROPPED { reason: "standby_returned" },
+        /// PathErrs about standby copies of Paths; dropped, because the reservation in use has none.
+        standby_failed: u64 => MESSAGES_DROPPED { reason: "standby_error" },
         /// Messages of an unsupported type; dropped.
         unsupported: u64 => MESSAGES_DROPPED { reason: "unsupported_type" },
         /// Messages too large to be sent.

@@ -58,7 +58,7 @@ impl Rsvp {
         let src = source(src);
         let (limit, used) = (self.config.max_senders, self.senders.len());
         let (sessions_limit, sessions) = (self.config.max_sessions, self.sessions.len());
-        // Most of the time nobody needs to be looked up.
+        // Only a scarce table needs the count of the source.
         let scarce = limit.saturating_sub(used) <= limit / RESERVE
             || opens && sessions_limit.saturating_sub(sessions) <= sessions_limit / RESERVE;
         if scarce {

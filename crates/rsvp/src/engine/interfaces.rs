@@ -274,6 +274,13 @@ impl Interfaces {
         true
     }
 
+    /// Takes the longest lifetimes of other settings. They count from the next message on.
+    pub(crate) fn set_lifetimes(&mut self, config: &Config) {
+        for known in &mut self.known {
+            known.config.max_lifetime = config.of_interface(&known.name).max_lifetime;
+        }
+    }
+
     /// The cleanup factor K of an interface.
     pub(crate) fn cleanup(&self, iface: Iface) -> u32 {
         self.get(iface).map_or(3, |known| known.config.cleanup)

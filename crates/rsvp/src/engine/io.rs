@@ -160,6 +160,9 @@ pub struct SenderRequest {
     pub ttl: u8,
     /// POLICY_DATA objects, whole, one after the other; empty for none.
     pub policy: Box<[u8]>,
+    /// A second reservation is held ready along the backup route, where the nodes have one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub protect: bool,
 }
 
 /// A reservation of this node.

@@ -9,6 +9,7 @@ use signalbox_core::Time;
 pub use signalbox_resources::Secret;
 
 use super::Rsvp;
+use super::config::ConfigError;
 use super::neighbour::{Algorithm, KeyConfig, KeyUse};
 
 /// A key for INTEGRITY (RFC 2747).
@@ -63,6 +64,19 @@ pub(super) fn problem(keys: &[Key]) -> Option<(usize, &'static str)> {
 }
 
 impl Rsvp {
+    /// Takes other keys. One that stays keeps its sequence numbers (RFC 2747 §3).
+    ///
+    /// # Errors
+    /// The first key that is not allowed. The keys are as before.
+    pub fn set_keys(&mut self, keys: Vec<Key>) -> Result<(), ConfigError> {
+        if let Some((at, problem)) = problem(&keys) {
+            return Err(ConfigError { field: format!("keys.{at}"), problem });
+        }
+        self.config.keys = keys;
+        self.settle_neighbours();
+        Ok(())
+    }
+
     /// Gives the neighbour layer its settings and keys for the present interfaces.
     pub(super) fn settle_neighbours(&mut self) {
         let named = self.interfaces.all().filter_map(|known| {
@@ -77,9 +91,6 @@ impl Rsvp {
         });
         for (ifindex, own) in named {
             self.neighbours.set_interface(ifindex, own);
-        }
-        if self.config.keys.is_empty() {
-            return;
         }
         let seconds = |seconds: u64| Time::ZERO + Duration::from_secs(seconds.min(1 << 40));
         let keys = self.config.keys.iter().filter_map(|key| {

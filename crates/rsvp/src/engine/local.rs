@@ -14,11 +14,12 @@ use super::interfaces::Iface;
 use super::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use super::receive::Failure;
 use super::resv_context::{Outcome, Wanted};
-use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY};
+use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY, PROTECTED};
 use super::session::{APPLICATIONS, NONE};
 use super::table::Refusal;
 use crate::wire::{
     self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,
+    attribute,
 };
 
 /// Protocols whose packets are classified by SPI (RFC 2207).
@@ -258,8 +259,12 @@ impl Rsvp {
         sender.ttl = request.ttl;
         let extra = sender.extra();
         extra.application = Some(id);
-        extra.carried = Carried::of_application(request.policy.to_vec());
+        let protecting = attribute::protecting();
+        let attribute = if request.protect { &protecting[..] } else { &[] };
+        extra.carried = Carried::of_application([&*request.policy, attribute].concat());
         self.release_adspec(old);
+        let was = self.senders.get(key).is_some_and(|sender| sender.has(PROTECTED));
+        self.note_protection(key);
         if let Some(application) = self.applications.get_mut(&id) {
             application.sender = Some(key);
         }
@@ -271,6 +276,9 @@ impl Rsvp {
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);
+        if was != request.protect {
+            self.look_up_again(key);
+        }
         if tspec != asked {
             self.reinstall_of(session, key, resources);
         }

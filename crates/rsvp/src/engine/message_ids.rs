@@ -95,6 +95,12 @@ impl MessageIds {
         }
     }
 
+    /// Stores at most `limit` MESSAGE_IDs of this node, and as many of neighbours, from now on.
+    pub(super) const fn set_limit(&mut self, limit: u32) {
+        self.sent.set_limit(limit);
+        self.received.set_limit(limit);
+    }
+
     /// Whether no MESSAGE_ID is stored.
     pub(super) fn is_empty(&self) -> bool {
         let maps = self.by_state.is_empty() && self.of_sender.is_empty() && self.of_request.is_empty();

@@ -16,6 +16,7 @@
 //!   change.
 //! * `unexpected` holds path state of a group from interfaces that multicast routing does not expect. `local_only`
 //!   chooses the interface by which an application receives a group.
+//! * `protection` holds a second reservation ready along the backup route of a sender that asks for it.
 //! * `announced` has routing judge the senders of Paths in Bundles.
 //! * `errors` limits the errors that are passed on.
 //! * `carried` keeps POLICY_DATA and unknown objects, `policy` reads policy elements, `reduce` handles grants that were
@@ -42,6 +43,7 @@ mod holders;
 mod interfaces;
 mod io;
 mod keyring;
+mod limits;
 mod local;
 mod local_only;
 mod logged;
@@ -55,6 +57,7 @@ mod path;
 mod path_out;
 mod police;
 mod policy;
+mod protection;
 mod receive;
 mod recent;
 mod reduce;

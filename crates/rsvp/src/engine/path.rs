@@ -14,19 +14,19 @@ use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
 use super::receive::Failure;
-use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, RESV};
+use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, STANDBY};
 use super::session::NONE;
 use super::table::Refusal;
 use crate::wire::{
     Class, ErrorCode, Filter, HEADER_OCTETS, HeaderFlags, Message, MessageType, RawAdspec, RsvpHop, Session,
-    Writer,
+    Writer, attribute,
 };
 
 /// The parsed contents of a Path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathContents<'a> {
-    session: Session,
-    filter: Filter,
+    pub(super) session: Session,
+    pub(super) filter: Filter,
     pub(super) hop: RsvpHop,
     pub(super) tspec: TSpec,
     pub(super) adspec: Option<RawAdspec<'a>>,
@@ -36,6 +36,8 @@ pub(super) struct PathContents<'a> {
     pub(super) ttl: u8,
     /// [`E_POLICE`] and [`NON_RSVP`].
     pub(super) flags: u16,
+    /// Whether it has a SESSION_ATTRIBUTE, and whether that desires local protection.
+    pub(super) protection: Option<bool>,
 }
 
 impl Rsvp {
@@ -82,6 +84,7 @@ impl Rsvp {
             received: self.received(life, period),
             ttl: packet.ttl,
             flags: flag(E_POLICE, message.e_police) | flag(NON_RSVP, non_rsvp),
+            protection: message.kept().find_map(|object| attribute::protection(object.octets)),
         };
         let hash = self.hash_of(&session);
         let known = hash.and_then(|hash| self.find_hashed(&session, hash));
@@ -149,6 +152,9 @@ impl Rsvp {
                 sender.extra().carried = Carried::of(&carried, contents.received);
             }
         }
+        if contents.protection.is_some() {
+            self.note_protection(key);
+        }
         self.counters.paths_taken += 1;
         tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "path state created");
         self.start_sender(key);
@@ -178,8 +184,13 @@ impl Rsvp {
             }
             return Ok(None);
         }
+        if self.is_standby(sender, contents) {
+            self.take_standby(session, key, contents)?;
+            return Ok(None);
+        }
         let same_hop = self.hops.lookup(sender.hop) == Some(&contents.hop) && sender.iif == contents.iface;
-        let (old_hop, old_tspec, old_expires) = (sender.hop, sender.tspec, sender.expires);
+        let (old_tspec, old_expires) = (sender.tspec, sender.expires);
+        let asked = sender.flags & (PROTECTED | STANDBY);
         let same_adspec = match (&contents.adspec, self.adspecs.lookup(sender.adspec)) {
             (None, None) => true,
             (Some(new), Some(old)) => **old == *new.octets() || Some(&**old) == usable(new).as_deref(),
@@ -204,10 +215,13 @@ impl Rsvp {
             let old = self.senders.get_mut(key).map(|sender| core::mem::replace(&mut sender.adspec, adspec));
             self.release_adspec(old.unwrap_or(NONE));
         }
+        if !same_carried {
+            self.note_protection(key);
+        }
         let changed = !same_hop || old_tspec != contents.tspec || !same_carried;
         let upstream = if changed { self.change_of_sender(session, key) } else { None };
         if !same_hop {
-            self.change_hop(session, key, old_hop, contents)?;
+            self.change_hop(session, key, asked & STANDBY != 0, contents)?;
         }
         let Some(sender) = self.senders.get_mut(key) else { return Ok(None) };
         let police = sender.flags & E_POLICE;
@@ -241,6 +255,9 @@ impl Rsvp {
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);
+        if self.senders.get(key).is_some_and(|sender| (asked ^ sender.flags) & PROTECTED != 0) {
+            self.look_up_again(key);
+        }
         if let Some(mut upstream) = upstream {
             if old_tspec != contents.tspec {
                 self.reinstall_of(session, key, resources);
@@ -286,7 +303,7 @@ impl Rsvp {
         &mut self,
         session: Key,
         key: Key,
-        old: u32,
+        was_standby: bool,
         contents: &PathContents<'_>,
     ) -> Result<(), Failure> {
         let Some(hop) = self.share_hop(contents.hop) else { return Err(failure(Refusal::Full)) };
@@ -295,6 +312,8 @@ impl Rsvp {
         // The MESSAGE_ID of the former hop must not refresh state of the new one.
         self.forget_path_id(key);
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let former = sender.as_stored();
+        let old = former.hop;
         sender.hop = hop;
         sender.iif = contents.iface;
         let (refreshed, at) = (sender.has(RESV), sender.resv_at);
@@ -302,6 +321,7 @@ impl Rsvp {
         if refreshed {
             self.hand_over_refresh(session, old, at);
         }
+        self.exchange_standby(key, former, was_standby);
         self.hop_left(session, old);
         self.release_hop(old);
         Ok(())
@@ -334,6 +354,9 @@ impl Rsvp {
         }
         let iif = sender.iif;
         if self.hops.lookup(sender.hop).map(|known| known.addr) != Some(hop.addr) {
+            if sender.has(PROTECTED) {
+                return self.tear_unexpected(key, iface, &hop);
+            }
             self.counters.unmatched += 1;
             tracing::debug!(%session, sender = %filter, peer = %hop.addr, reason = "not the previous hop", "PathTear dropped");
             return;

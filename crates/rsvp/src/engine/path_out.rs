@@ -17,7 +17,7 @@ use super::receive::Failure;
 use super::sender::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, Sender, UNSENT};
 use crate::wire::{
     Class, ErrorFlags, ErrorSpec, HeaderFlags, LocalService, LocalServices, Message, MessageType, Objects,
-    Overrides, RawAdspec, RsvpHop, Writer,
+    Overrides, RawAdspec, RsvpHop, Writer, attribute,
 };
 
 /// TTL of messages to a neighbour: clouds without RSVP may lie between.
@@ -218,7 +218,10 @@ impl Rsvp {
             ttl,
             tos: known.config.tos,
             router_alert: true,
-            towards: sender.gateway,
+            towards: match &sender.extra {
+                Some(extra) if iface == Self::standby_interface(sender) => extra.standby_gateway,
+                _ => sender.gateway,
+            },
         })
     }
 
@@ -237,11 +240,15 @@ impl Rsvp {
             let Some(sender) = node.senders.get(key) else { return };
             let Some(session) = node.sessions.get_index(sender.session) else { return };
             let police = sender.has(E_POLICE) && !advertised.is_some_and(|one| one.polices);
-            let (filter, carried) = (node.filter_of(sender), sender.carried());
+            let filter = node.filter_of(sender);
             w.session(&node.session_of(session), police)
                 .hop(&node.hop_at(iface, session.v6))
                 .time_values(period);
-            carry(w, carried);
+            if iface == Self::standby_interface(sender) {
+                carry(w, &attribute::unprotected(sender.carried()));
+            } else {
+                carry(w, sender.carried());
+            }
             w.sender_template(&filter).sender_tspec(&sender.tspec);
             if !adspec.is_empty() {
                 w.raw(&adspec);
@@ -358,6 +365,11 @@ impl Rsvp {
             return;
         }
         let Some(sender) = key.and_then(|key| self.senders.get(key)) else { return };
+        if iface == Self::standby_interface(sender) {
+            self.counters.standby_failed += 1;
+            tracing::debug!(%session, sender = %filter, peer = %src, reason = "about the standby copy of its Path", "PathErr dropped");
+            return;
+        }
         let application = sender.extra.as_ref().and_then(|extra| extra.application);
         let previous = self.previous_hop(sender);
         if previous.is_some_and(|hop| hop.addr == src) {

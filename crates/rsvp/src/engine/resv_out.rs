@@ -11,7 +11,7 @@ use super::merge;
 use super::message_ids::SentState;
 use super::outbox::Envelope;
 use super::path_out::carry;
-use super::sender::{LOCAL, Sender};
+use super::sender::{LOCAL, NON_RSVP, Sender};
 use crate::engine::packet::IpReceived;
 use crate::wire::{
     Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, Message, MessageType, RsvpHop, Style,
@@ -31,6 +31,15 @@ struct OutgoingResv {
     about: SentState,
     /// Its MESSAGE_ID may stand for it (RFC 2961 §5).
     by_id: bool,
+}
+
+/// The way of a Resv or ResvTear to a previous hop.
+#[derive(Debug, Clone, Copy)]
+struct Back {
+    /// The handle of the previous hop for its interface.
+    lih: u32,
+    iif: Iface,
+    envelope: Envelope,
 }
 
 impl Rsvp {
@@ -115,19 +124,75 @@ impl Rsvp {
         flows: &[(Key, FlowSpec)],
         scope: Option<Vec<IpAddr>>,
     ) -> bool {
-        let OutgoingResv { session, hop, style, confirm, about, by_id } = *resv;
-        let Some(before) = self.hops.lookup(hop).copied() else { return false };
+        let Some(before) = self.hops.lookup(resv.hop).copied() else { return false };
         let Some(sender) = flows.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
-        let iif = sender.iif;
+        let back =
+            Back { lih: before.lih, iif: sender.iif, envelope: self.envelope_before(before.addr, sender) };
+        let sent = self.compose_back(resv, back, flows, scope);
+        self.compose_standby(resv, flows);
+        sent
+    }
+
+    /// Sends the previous hops of standby copies what goes to that of the Path in use. It is whole each time, because its
+    /// MESSAGE_ID would stand for another message.
+    fn compose_standby(&mut self, resv: &OutgoingResv, flows: &[(Key, FlowSpec)]) {
+        let resv = OutgoingResv { confirm: None, about: SentState::Nothing, by_id: false, ..*resv };
+        for (hop, back) in self.standby_hops(flows.iter().map(|(key, _)| *key)) {
+            let of_hop = |key: Key| self.senders.get(key).is_some_and(|one| self.has_standby(one, hop));
+            let there: Vec<_> = flows.iter().filter(|(key, _)| of_hop(*key)).copied().collect();
+            self.compose_back(&resv, back, &there, None);
+        }
+    }
+
+    /// Sends the previous hops of a sender's standby copies what is reserved.
+    pub(super) fn reserve_standby(&mut self, session: Key, key: Key) {
+        let Some(hop) = self.senders.get(key).map(|sender| sender.hop) else { return };
+        let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
+        let about = SentState::Nothing;
+        let resv = OutgoingResv { session, hop, style, confirm: None, about, by_id: false };
+        let flows = self.resv_contents(session, hop);
+        self.compose_standby(&resv, &flows);
+        self.buffers.flows = flows;
+    }
+
+    /// The previous hops of standby copies of these senders' Paths.
+    fn standby_hops(&self, senders: impl Iterator<Item = Key>) -> Vec<(u32, Back)> {
+        let mut hops: Vec<(u32, Back)> = Vec::new();
+        for sender in senders.filter_map(|key| self.senders.get(key)) {
+            for path in self.standbys(sender) {
+                if hops.iter().any(|(hop, _)| *hop == path.hop) {
+                    continue;
+                }
+                let Some(hop) = self.hops.lookup(path.hop) else { continue };
+                let envelope = self.envelope_back(hop.addr, path.iif, path.flags & NON_RSVP != 0);
+                hops.push((path.hop, Back { lih: hop.lih, iif: path.iif, envelope }));
+            }
+        }
+        hops
+    }
+
+    fn has_standby(&self, sender: &Sender, hop: u32) -> bool {
+        self.standbys(sender).any(|path| path.hop == hop)
+    }
+
+    /// Composes a Resv to one previous hop.
+    fn compose_back(
+        &mut self,
+        resv: &OutgoingResv,
+        back: Back,
+        flows: &[(Key, FlowSpec)],
+        scope: Option<Vec<IpAddr>>,
+    ) -> bool {
+        let OutgoingResv { session, style, confirm, about, by_id, .. } = *resv;
+        let Back { lih, iif, envelope } = back;
         if !self.interfaces.get(iif).is_some_and(|known| known.config.enabled) {
             return false;
         }
-        let envelope = self.envelope_before(before.addr, sender);
         let period = self.interfaces.period(iif, self.now);
         let carried = self.carried_for(flows);
         self.transmit_state(envelope, MessageType::RESV, about, by_id, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
-            let own = RsvpHop { addr: envelope.src, lih: before.lih };
+            let own = RsvpHop { addr: envelope.src, lih };
             w.session(&node.session_of(record), false).hop(&own).time_values(period);
             if let Some(receiver) = confirm {
                 w.resv_confirm(receiver);
@@ -225,11 +290,23 @@ impl Rsvp {
         let senders: Vec<Key> = senders.collect();
         let Some(before) = self.hops.lookup(hop).copied() else { return };
         let Some(sender) = senders.iter().find_map(|key| self.senders.get(*key)) else { return };
-        let envelope = self.envelope_before(before.addr, sender);
+        let back =
+            Back { lih: before.lih, iif: sender.iif, envelope: self.envelope_before(before.addr, sender) };
         self.forget_sent(SentState::Resv(session, hop));
+        self.tear_back(session, back, style, &senders, objects);
+        for (hop, back) in self.standby_hops(senders.iter().copied()) {
+            let of_hop = |key: &Key| self.senders.get(*key).is_some_and(|one| self.has_standby(one, hop));
+            let there: Vec<Key> = senders.iter().copied().filter(of_hop).collect();
+            self.tear_back(session, back, style, &there, objects);
+        }
+    }
+
+    /// Composes a ResvTear to one previous hop.
+    fn tear_back(&mut self, session: Key, back: Back, style: Style, senders: &[Key], objects: &[u8]) {
+        let Back { lih, envelope, .. } = back;
         self.transmit(envelope, MessageType::RESV_TEAR, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
-            let own = RsvpHop { addr: envelope.src, lih: before.lih };
+            let own = RsvpHop { addr: envelope.src, lih };
             w.session(&node.session_of(record), false).hop(&own);
             carry(w, objects);
             w.style(style);

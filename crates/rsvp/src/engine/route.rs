@@ -13,7 +13,7 @@ use super::destinations::Range;
 use super::forward::Tears;
 use super::interfaces::Iface;
 use super::message_ids::SentState;
-use super::sender::{LOCAL, LOCAL_ONLY, PATH, REPAIR, RESOLVING, Sender, UNSENT};
+use super::sender::{LOCAL, LOCAL_ONLY, PATH, PROTECTED, REPAIR, RESOLVING, Sender, UNSENT};
 use super::session::NONE;
 use super::trees::{Pair, Tree};
 use crate::wire::{Selector, Style};
@@ -94,13 +94,14 @@ impl Rsvp {
                 .then_some(session.port)
                 .and_then(port),
             tos: 0,
+            without: None,
         };
         self.out.lookup(key.to_u64(), query);
     }
 
     /// The driver answers a route lookup.
     pub(super) fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
-        if self.on_route_to_sender(id, result, resources) {
+        if self.on_route_to_sender(id, result, resources) || self.on_backup_route(id, result, resources) {
             return;
         }
         let key = Key::from_u64(id);
@@ -119,12 +120,24 @@ impl Rsvp {
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
         let Some(sender) = self.senders.get(key) else { return };
         let turned = before != gateway && sender.oif == iface && iface.is_real() && !sender.has(UNSENT);
-        let egress = [iface];
-        self.apply_egress(key, if iface == Iface::NONE { &[] } else { &egress }, resources);
+        // A backup route stays until the answer about it.
+        let standby = Self::standby_interface(sender);
+        let egress = [iface, standby];
+        let ways = match (iface, standby) {
+            (Iface::NONE, _) => 0,
+            (_, standby) if standby == Iface::NONE || standby == iface || !iface.is_real() => 1,
+            _ => 2,
+        };
+        let protected = sender.has(PROTECTED) && iface.is_real();
+        let egress = egress.get(..ways).unwrap_or_default();
+        self.apply_egress(key, egress, resources);
+        if let Some(route) = result.ok().filter(|_| protected) {
+            self.look_up_backup(key, route.ifindex);
+        }
         if turned {
             // Another router at the same interface does not have the MESSAGE_IDs that the former one acknowledged.
             self.forget_sent(SentState::Path(key, iface));
-            self.repair(key, &egress, &[]);
+            self.repair(key, &[iface], &[]);
         }
     }
 
@@ -253,7 +266,13 @@ impl Rsvp {
     /// there: no tear comes from behind a lost link, and until the state expires others could not use the resources. The
     /// state stays until then, so that the reservation is made again if the data return. (UPDATE TRAFFIC CONTROL of RFC
     /// 2209 considers senders only whose data leave by the interface.)
-    fn release_left(&mut self, session: Key, key: Key, before: &[Iface], resources: &mut Resources) {
+    pub(super) fn release_left(
+        &mut self,
+        session: Key,
+        key: Key,
+        before: &[Iface],
+        resources: &mut Resources,
+    ) {
         let Some(sender) = self.senders.get(key) else { return };
         let left: Vec<Key> = self
             .branches_of(sender)
@@ -274,7 +293,13 @@ impl Rsvp {
 
     /// Asks admission control again after a sender's egress changed. A shared reservation has other senders now. An FF
     /// reservation that the data meet again may be for an old Tspec.
-    fn reinstall_on(&mut self, session: Key, key: Key, before: &[Iface], resources: &mut Resources) {
+    pub(super) fn reinstall_on(
+        &mut self,
+        session: Key,
+        key: Key,
+        before: &[Iface],
+        resources: &mut Resources,
+    ) {
         if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
             return self.reinstall_of(session, key, resources);
         }
@@ -326,7 +351,7 @@ impl Rsvp {
         }
     }
 
-    fn look_up_again(&mut self, key: Key) {
+    pub(super) fn look_up_again(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         // The kernel reports changes of multicast routes.
         let multicast = self.sessions.get_index(sender.session).is_some_and(|one| one.multicast);

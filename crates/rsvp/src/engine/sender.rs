@@ -82,6 +82,12 @@ pub(crate) const LOCAL_ONLY: u16 = 1024;
 /// A Path was due while the incoming interface was down. It is sent as soon as a Path arrives again.
 pub(crate) const HELD: u16 = 2048;
 
+/// The Paths desire local protection.
+pub(crate) const PROTECTED: u16 = 4096;
+
+/// The Paths are standby copies: they could desire local protection and do not.
+pub(crate) const STANDBY: u16 = 8192;
+
 /// The next Path by one of several interfaces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathTime {
@@ -101,12 +107,14 @@ pub(crate) struct SenderExtra {
     pub(crate) carried: Carried,
     /// The application that announced it.
     pub(crate) application: Option<u64>,
-    /// Path state of the same sender from other interfaces (multicast). None of it is forwarded.
+    /// Path state of the same sender from other interfaces (multicast, standby copies). None of it is forwarded.
     pub(crate) unexpected: Vec<UnexpectedPath>,
     /// The incoming interface that multicast routing expects; [`Iface::NONE`]: it expects none.
     pub(crate) expected: Iface,
     /// The outgoing interfaces of multicast routing.
     pub(crate) routed: Vec<Iface>,
+    /// Hash of the next router of the standby copies; 0 if the route has no next router.
+    pub(crate) standby_gateway: u32,
 }
 
 impl Default for SenderExtra {
@@ -119,6 +127,7 @@ impl Default for SenderExtra {
             unexpected: Vec::new(),
             expected: Iface::NONE,
             routed: Vec::new(),
+            standby_gateway: 0,
         }
     }
 }
@@ -205,6 +214,19 @@ impl Sender {
     pub(crate) const fn is(&self, src: u32, selector: Selector) -> bool {
         let (word, flag) = packed(selector);
         self.src == src && self.selector == word && self.flags & (LABEL | GPI | LOCAL_ONLY) == flag
+    }
+
+    /// The path state in use, as it is stored beside that of another previous hop.
+    pub(crate) const fn as_stored(&self) -> UnexpectedPath {
+        UnexpectedPath {
+            iif: self.iif,
+            hop: self.hop,
+            tspec: self.tspec,
+            adspec: self.adspec,
+            expires: self.expires,
+            ttl: self.ttl,
+            flags: self.flags & (E_POLICE | NON_RSVP),
+        }
     }
 
     pub(crate) fn extra(&mut self) -> &mut SenderExtra {

@@ -12,7 +12,7 @@ use super::interfaces::Iface;
 use super::path::{PathContents, failure};
 use super::receive::Failure;
 use super::sender::{
-    E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, REPAIR, RESV, Sender, UNSENT, UnexpectedPath,
+    E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, REPAIR, RESV, Sender, UNSENT, UnexpectedPath,
 };
 use super::session::Blocked;
 use super::table::Refusal;
@@ -56,15 +56,7 @@ impl Rsvp {
     /// Exchanges the path state in use with stored state.
     fn swap_unexpected(&mut self, key: Key, new: UnexpectedPath) {
         let Some(sender) = self.senders.get_mut(key) else { return };
-        let old = UnexpectedPath {
-            iif: sender.iif,
-            hop: sender.hop,
-            tspec: sender.tspec,
-            adspec: sender.adspec,
-            expires: sender.expires,
-            ttl: sender.ttl,
-            flags: sender.flags & (E_POLICE | NON_RSVP),
-        };
+        let old = sender.as_stored();
         sender.extra().unexpected.push(old);
         let (refreshed, at) = (sender.has(RESV), sender.resv_at);
         sender.set(RESV, false);
@@ -155,7 +147,9 @@ impl Rsvp {
         self.expire_unexpected(key);
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.key_of(sender.session) else { return };
-        let next = sender.extra.as_ref().and_then(|extra| extra.unexpected.first().copied());
+        // Standby copies do not outlive the Path: it was their sender's end, or they come again.
+        let stored = sender.extra.as_ref().filter(|_| !sender.has(PROTECTED));
+        let next = stored.and_then(|extra| extra.unexpected.first().copied());
         let apart = self.received_by(session) != Iface::NONE;
         let own = apart.then(|| self.local_only(session, key)).flatten().filter(|own| *own != key);
         let (None, None) = (next, own) else {

@@ -5,6 +5,7 @@
 //! ([`RawFlowSpec`], [`RawTspec`], [`RawAdspec`]) are for traffic control, POLICY_DATA for policy control.
 
 mod adspec;
+pub mod attribute;
 mod bundle;
 mod checksum;
 mod code_points;

@@ -101,6 +101,7 @@ fn command(what: u8, of: Session, rate: u8, senders: &[u32]) -> Command {
             adspec: true,
             ttl: 9,
             policy: Box::default(),
+            protect: false,
         }),
         2 => reserve(Style::Ff),
         3 => reserve(Style::Wf),

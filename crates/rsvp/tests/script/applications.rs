@@ -209,6 +209,7 @@ fn a_sender_does_not_hear_of_itself() {
         adspec: false,
         ttl: 20,
         policy: Box::default(),
+        protect: false,
     });
     rig.trees.insert((group().dest, own.src), (0, vec![3]));
     rig.command(1, Command::Session(group()));

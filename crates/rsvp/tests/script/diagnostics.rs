@@ -334,6 +334,7 @@ fn three_ends() {
             adspec: false,
             ttl: 64,
             policy: Box::default(),
+            protect: false,
         }),
     );
     let mut at_sender = Dreq::further();

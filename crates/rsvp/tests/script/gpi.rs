@@ -103,7 +103,14 @@ fn applications_are_told_what_cannot_be() {
         let announce = |selector| {
             let template = Filter { src: at(1, 1), selector };
             let policy = Box::default();
-            Command::Sender(SenderRequest { template, tspec: tspec(B), adspec: false, ttl: 9, policy })
+            Command::Sender(SenderRequest {
+                template,
+                tspec: tspec(B),
+                adspec: false,
+                ttl: 9,
+                policy,
+                protect: false,
+            })
         };
         let reserve = |selector| {
             let senders = vec![Filter { selector, ..sender(1) }];

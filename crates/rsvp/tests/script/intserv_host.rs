@@ -27,6 +27,7 @@ fn announce() -> Command {
         adspec: true,
         ttl: 20,
         policy: Box::default(),
+        protect: false,
     })
 }
 

@@ -100,6 +100,34 @@ fn a_confirmation_is_signed_hop_by_hop() {
     assert_eq!(pair.down.rsvp.neighbours().counters().digest_wrong, 1);
 }
 
+/// Two neighbours get another key while they run. Their reservation stays, and messages have the new key.
+#[test]
+fn keys_change_while_the_node_runs() {
+    let up = secured("eth2", vec![key(1, "eth2", b"between the two")]);
+    let mut pair = Pair::with(up, secured("eth1", vec![key(1, "eth1", b"between the two")]));
+    pair.path();
+    pair.wait(Duration::from_secs(3));
+    pair.resv();
+    pair.wait(Duration::from_secs(3));
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    let wrong = pair.up.rsvp.set_keys(vec![key(1 << 48, "eth2", b"too long")]).unwrap_err();
+    assert_eq!(wrong.field, "keys.0");
+    for (rig, interface) in [(&mut pair.up, "eth2"), (&mut pair.down, "eth1")] {
+        rig.rsvp.set_keys(vec![key(2, interface, b"another one")]).unwrap();
+    }
+    pair.crossed.clear();
+    for _ in 0..5 {
+        pair.path();
+        pair.resv();
+        pair.wait(Duration::from_secs(50));
+    }
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    // Challenges are not signed.
+    let keys = pair.crossed.iter().filter_map(|one| Some(one.message().integrity?.key_id));
+    let keys: Vec<u64> = keys.collect();
+    assert!(keys.len() > 5 && keys.iter().all(|id| *id == 2), "{keys:?}");
+}
+
 #[test]
 fn a_neighbour_with_another_secret_is_not_heard() {
     let up = secured("eth2", vec![key(1, "eth2", b"between the two")]);

@@ -20,6 +20,7 @@ fn announce(rate: f32) -> Command {
         adspec: true,
         ttl: 20,
         policy: Box::default(),
+        protect: false,
     })
 }
 
@@ -185,6 +186,7 @@ fn commands_that_cannot_be_are_refused() {
         adspec: false,
         ttl: 1,
         policy: Box::default(),
+        protect: false,
     });
     assert_eq!(refused(1, foreign), Some(Refused::BadSource));
     assert_eq!(refused(1, Command::Close), None);

@@ -28,6 +28,7 @@ mod periods;
 mod police;
 mod policy;
 mod ports;
+mod protection;
 mod reduce;
 mod reduction;
 mod repair;

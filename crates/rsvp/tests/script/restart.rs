@@ -113,6 +113,7 @@ fn own_senders_are_not_handed_over() {
             adspec: true,
             ttl: 20,
             policy: Box::default(),
+            protect: false,
         }),
     );
     assert_eq!(rig.rsvp.senders(), 1);

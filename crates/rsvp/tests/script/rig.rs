@@ -279,6 +279,8 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<(u64, RsvpEvent)>,
     /// Interface of each unicast destination; 0: this node.
     pub(crate) routes: Vec<(Prefix, u32)>,
+    /// Interface of the backup route of all unicast destinations; 0: they have no backup route.
+    pub(crate) backup: u32,
     /// Number of the neighbour at the end of unicast routes.
     pub(crate) gateway: u32,
     /// Incoming and outgoing interfaces by group and source.
@@ -355,6 +357,7 @@ impl Rig {
             replies: Vec::new(),
             events: Vec::new(),
             routes,
+            backup: 0,
             gateway: 9,
             trees: BTreeMap::new(),
             installed: BTreeMap::new(),
@@ -405,7 +408,7 @@ impl Rig {
                     }
                     Output::RouteLookup { id, query } => {
                         self.asked.0 = Some(query);
-                        lookups.push((id, query.dst));
+                        lookups.push((id, query));
                     }
                     Output::MulticastLookup { group, source } => {
                         self.asked.1 = Some((group, source));
@@ -435,9 +438,9 @@ impl Rig {
             if lookups.is_empty() && groups.is_empty() && lost.is_empty() && reduced.is_empty() {
                 return sent;
             }
-            for (id, dst) in lookups {
+            for (id, query) in lookups {
                 self.lookups += 1;
-                let result = self.way_to(dst);
+                let result = self.way_to(&query);
                 self.rsvp.handle(self.now, Input::Route { id, result }, &mut self.resources);
             }
             for (group, source) in groups {
@@ -455,9 +458,13 @@ impl Rig {
         }
     }
 
-    fn way_to(&self, dst: IpAddr) -> Result<Route, NoRoute> {
+    fn way_to(&self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        let dst = query.dst;
         let local = self.interfaces.iter().any(|one| one.addresses.contains(&dst));
-        let routed = self.routes.iter().find(|(prefix, _)| prefix.contains(dst)).map(|(_, oif)| *oif);
+        let routed = match query.without {
+            Some(_) => Some(self.backup).filter(|oif| *oif != 0),
+            None => self.routes.iter().find(|(prefix, _)| prefix.contains(dst)).map(|(_, oif)| *oif),
+        };
         match routed.filter(|_| !local) {
             None if !local => Err(NoRoute::Unreachable),
             None | Some(0) => {

@@ -374,6 +374,31 @@ fn places_that_were_given_back_are_free_again() {
     assert!(rig.rsvp.is_forgotten() && rig.rsvp.sessions() == 0);
 }
 
+/// Other limits while the node runs: what stands stays, and what is new finds the limits of its time.
+#[test]
+fn limits_change_while_the_node_runs() {
+    let mut rig = Rig::with(Config { max_sessions: 8, ..Config::default() });
+    let path = |rig: &mut Rig, n: u8| {
+        rig.path(&Path::of(Session { port: 1, ..to(&format!("10.9.3.{n}")) }, n.into(), 1));
+        rig.rsvp.sessions()
+    };
+    (1..=6).for_each(|n| assert_eq!(path(&mut rig, n), u32::from(n)));
+    let limit = |rig: &mut Rig, config: Config| rig.rsvp.set_limits(rig.now, &config).unwrap();
+    limit(&mut rig, Config { max_sessions: 4, ..Config::default() });
+    assert_eq!((path(&mut rig, 7), rig.rsvp.counters().shares_refused), (6, 1));
+    limit(&mut rig, Config { max_sessions: 100, ..Config::default() });
+    assert_eq!(path(&mut rig, 8), 7);
+    // A lifetime that is granted from now on ends after the new limit: refreshes are not received.
+    let mut short = Config::default();
+    short.interface.refresh = Duration::from_millis(10);
+    short.interface.max_lifetime = Duration::from_secs(1);
+    limit(&mut rig, short);
+    assert_eq!(path(&mut rig, 9), 8);
+    let mut wrong = Config::default();
+    wrong.interface.max_lifetime = Duration::ZERO;
+    assert!(rig.rsvp.set_limits(rig.now, &wrong).is_err());
+}
+
 /// 1,000 Paths with previous hops of their own, then wildcard Resvs: 50 Resvs caused 51,000.
 #[test]
 fn a_wildcard_resv_goes_to_many_previous_hops_in_parts() {

@@ -20,7 +20,14 @@ fn each_sender_hears_of_its_reservation() {
         let policy = Box::default();
         rig.command(
             id,
-            Command::Sender(SenderRequest { template, tspec: tspec(9.0 * B), adspec: false, ttl: 9, policy }),
+            Command::Sender(SenderRequest {
+                template,
+                tspec: tspec(9.0 * B),
+                adspec: false,
+                ttl: 9,
+                policy,
+                protect: false,
+            }),
         );
     }
     let ff = |rates: [f32; 2]| {

@@ -58,6 +58,8 @@ pub(crate) enum Signaling {
     Rsvp,
     /// Boomerang: an ICMP Echo reserves, and any host that answers pings can be the far end.
     Boomerang,
+    /// CASP with its QoS client.
+    Casp,
 }
 
 impl Signaling {
@@ -66,14 +68,15 @@ impl Signaling {
             Self::Qos => v1::Protocol::Qos,
             Self::Rsvp => v1::Protocol::Rsvp,
             Self::Boomerang => v1::Protocol::Boomerang,
+            Self::Casp => v1::Protocol::Casp,
         }
     }
 
     /// Whether the far end confirms a release, so that it is waited for.
     pub(crate) const fn confirms(self) -> bool {
         match self {
-            Self::Qos => true,
-            Self::Rsvp | Self::Boomerang => false,
+            Self::Qos | Self::Casp | Self::Boomerang => true,
+            Self::Rsvp => false,
         }
     }
 

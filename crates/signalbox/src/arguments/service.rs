@@ -56,6 +56,11 @@ impl ServiceArgs {
         Ok(kind.map(|kind| v1::Service { service: Some(kind) }))
     }
 
+    /// Whether the service is one of the IntServ architecture, which is described by a token bucket.
+    pub(crate) const fn is_intserv(&self) -> bool {
+        matches!(self.service, Some(Service(ServiceClass::ControlledLoad | ServiceClass::Guaranteed)))
+    }
+
     /// Whether an option of the group is given.
     pub(crate) const fn is_given(&self) -> bool {
         self.service.is_some() || self.service_rate.is_some() || self.slack.is_some()

@@ -114,7 +114,8 @@ impl PinholeArgs {
                 if !hex(&session).starts_with(&digits) {
                     continue;
                 }
-                if found.replace(session).is_some() {
+                // A session can have several rows.
+                if found.replace(session.clone()).is_some_and(|other| other != session) {
                     usage!("{digits}: several sessions begin with these digits: give more of them");
                 }
             }

@@ -41,9 +41,10 @@ const HELP: &str = concat!(
     "EXAMPLES:\n",
     "  signalbox query 192.0.2.9 --rate 20mbit && start-the-stream\n",
     "  signalbox query host.example --rate 1gbit --at-least 100mbit --service guaranteed --json\n",
-    "  signalbox query 192.0.2.9 --rate 1mbit --signaling boomerang\n\n",
-    "Nothing is reserved. With the QoS NSLP each hop shows what that node could give; Boomerang has the least of the path. RSVP\n",
-    "has no queries.\n",
+    "  signalbox query 192.0.2.9 --rate 1mbit --signaling boomerang\n",
+    "  signalbox query 192.0.2.9 --rate 1mbit --proto udp --dport 5004 --signaling casp\n\n",
+    "Nothing is reserved. With the QoS NSLP each hop shows what that node could give; Boomerang and CASP have the least of the\n",
+    "path. RSVP has no queries.\n",
     "JSON: one line of the type available or failed (docs/schema/query.json).",
 );
 
@@ -55,7 +56,7 @@ impl Run for QueryArgs {
 
 /// The protocols that have queries.
 fn signaling() -> impl TypedValueParser<Value = Signaling> {
-    PossibleValuesParser::new(["qos", "boomerang"]).try_map(|name| Signaling::from_str(&name, false))
+    PossibleValuesParser::new(["qos", "boomerang", "casp"]).try_map(|name| Signaling::from_str(&name, false))
 }
 
 /// Asks the nodes of a path which resources they could give, and prints the answer.
@@ -64,7 +65,9 @@ async fn query(arguments: &QueryArgs) -> Result<Exit> {
     let authority = &wanted.authority;
     let foreign = [(authority.user.is_some(), "--user"), (authority.policy_data.is_some(), "--policy-data")];
     match arguments.signaling {
-        Signaling::Qos | Signaling::Rsvp => arguments.signaling.refuse(&foreign, "it belongs to RSVP")?,
+        Signaling::Qos | Signaling::Rsvp | Signaling::Casp => {
+            arguments.signaling.refuse(&foreign, "it belongs to RSVP")?
+        }
         Signaling::Boomerang => {
             let foreign = [(authority.policy_data.is_some(), "--policy-data")];
             arguments.signaling.refuse(&foreign, "it belongs to RSVP")?;

@@ -43,6 +43,7 @@ pages! {
     gist::v1::ListSessionsResponse: gist::v1::Session, sessions;
     gist::v1::ListPeersResponse: gist::v1::Peer, peers;
     gist::v1::ListAssociationsResponse: gist::v1::Association, associations;
+    gist::v1::ListBindingsResponse: gist::v1::Binding, bindings;
     qos::v1::ListSessionsResponse: qos::v1::Session, sessions;
     rsvp::v1::ListSessionsResponse: rsvp::v1::Session, sessions;
     rsvp::v1::ListNeighborsResponse: rsvp::v1::Neighbor, neighbors;

@@ -51,6 +51,8 @@ reasons! {
     Stateless, "STATELESS", FailedPrecondition;
     /// Another application of this node has the NSLPID.
     NslpIdTaken, "NSLP_ID_TAKEN", AlreadyExists;
+    /// Another client of this node has the number.
+    ClientTypeTaken, "CLIENT_TYPE_TAKEN", AlreadyExists;
     /// Another reservation or passage of the user has the `request_id`.
     RequestIdTaken, "REQUEST_ID_TAKEN", AlreadyExists;
     /// Another call took the reservation or passage over.

@@ -4,7 +4,9 @@ pub(crate) mod call;
 pub(crate) mod errors;
 pub(crate) mod held;
 pub(crate) mod node;
+pub(crate) mod opener;
 pub(crate) mod pages;
+pub(crate) mod pinholes;
 pub(crate) mod reload;
 pub(crate) mod reservations;
 pub(crate) mod reserver;
@@ -14,7 +16,7 @@ pub(crate) mod types;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use signalbox_api::v1::InterfaceRef;
+use signalbox_api::v1::{self, InterfaceRef};
 use signalbox_config::Config;
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
@@ -72,6 +74,28 @@ impl Api {
     pub(crate) fn must_run(&self, protocol: ProtocolId) -> Result<(), Status> {
         let runs = self.facts.protocols.contains(&protocol);
         runs.then_some(()).ok_or_else(|| errors::not_running(protocol.name()))
+    }
+
+    /// The entry of a table of protocols that a request names; it runs here. Without a name it is that of `usual`. Another
+    /// protocol is a mistake in `field`, which asks for one that does `what`.
+    pub(crate) fn chosen<T: ?Sized>(
+        &self,
+        table: &[&'static T],
+        id: fn(&T) -> ProtocolId,
+        (asked, usual): (i32, v1::Protocol),
+        (field, what): (&'static str, &str),
+    ) -> Result<&'static T, Status> {
+        let asked = match v1::Protocol::try_from(asked) {
+            Ok(v1::Protocol::Unspecified) => usual,
+            Ok(protocol) => protocol,
+            Err(_) => v1::Protocol::Unspecified,
+        };
+        let chosen = table.iter().find(|one| types::protocol(id(one)) == asked);
+        let names = || table.iter().map(|one| id(one).name()).collect::<Vec<_>>().join(" or ");
+        let chosen =
+            chosen.ok_or_else(|| errors::Wrong::new(field, format_args!("one that {what}: {}", names())))?;
+        self.must_run(id(chosen))?;
+        Ok(*chosen)
     }
 }
 

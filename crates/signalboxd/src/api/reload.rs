@@ -11,7 +11,7 @@ use super::{Api, digest};
 /// Reads the configuration file again, and takes what a running daemon can. A file with a mistake changes nothing.
 pub(crate) async fn reload(api: &Api) -> Result<v1::ReloadConfigResponse, Status> {
     let path = api.config.path.display();
-    let read = signalbox_config::load(&api.config.path).map_err(|cause| {
+    let read = crate::read(&api.config.path).map_err(|cause| {
         let message = format!("cannot read {path}: {cause}; the configuration stays as it is");
         tracing::error!("{message}");
         Reason::ConfigUnreadable.status(message)
@@ -47,12 +47,12 @@ async fn apply(api: &Api, force: &Config, config: &Config) -> Result<u64, Status
     api.log.set(&config.log.level);
     // The members of groups may have changed although the configuration did not.
     api.roles.set(&config.control.access);
-    if let Some(tls) = config.tls().filter(|tls| force.tls() != Some(tls)) {
-        api.handle.set_tls(tls.clone()).await?;
+    let links = config.traffic().map_or_else(Vec::new, |traffic| traffic.links);
+    let [force, new] = [force, config].map(|config| config.settings(0, false));
+    match new.changed_from(&force) {
+        Some(changed) => api.handle.reload(changed, links).await,
+        None => Ok(0),
     }
-    let resources = |config: &Config| config.settings(0, false).resources;
-    let new = resources(config);
-    if new == resources(force) { Ok(0) } else { api.handle.set_resources(new).await }
 }
 
 fn problems(findings: &[Finding]) -> Vec<v1::ConfigProblem> {

@@ -12,7 +12,7 @@ use signalbox_node::resources::view::ReservationView;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::call::{Attached, Place, Takeovers, run, user};
-use super::errors::{Reason, Wrong, must_open, not_running};
+use super::errors::{Reason, must_open, not_running};
 use super::pages::{Portion, Range, page, pages};
 use super::reserver::Reserver;
 use super::{Api, held as grants, types};
@@ -41,17 +41,8 @@ pub(crate) fn server(api: &Api) -> ReservationsServer<ReservationService> {
 impl ReservationService {
     /// The protocol of a request, which runs here; without one: qos.
     fn reserver(&self, protocol: i32) -> Result<&'static dyn Reserver, Status> {
-        let asked = match v1::Protocol::try_from(protocol) {
-            Ok(v1::Protocol::Unspecified) => v1::Protocol::Qos,
-            Ok(protocol) => protocol,
-            Err(_) => v1::Protocol::Unspecified,
-        };
-        let reserver = RESERVERS.iter().find(|one| types::protocol(one.id()) == asked);
-        let names = || RESERVERS.iter().map(|one| one.id().name()).collect::<Vec<_>>().join(" or ");
-        let reserver =
-            reserver.ok_or_else(|| Wrong::new("protocol", format_args!("one that reserves: {}", names())))?;
-        self.api.must_run(reserver.id())?;
-        Ok(*reserver)
+        let asked = (protocol, v1::Protocol::Qos);
+        self.api.chosen(RESERVERS, <dyn Reserver>::id, asked, ("protocol", "reserves"))
     }
 
     fn must_reserve(&self) -> Result<(), Status> {

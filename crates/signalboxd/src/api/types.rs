@@ -7,8 +7,9 @@ use signalbox_api::v1;
 use signalbox_core::Direction;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Prefix;
+use signalbox_core::traffic::TrafficSpec;
 pub(crate) use signalbox_show::types::{
-    filter, flow, identity, interface, micros, owner, protocol, session_id,
+    filter, flow, identity, interface, micros, owner, pinhole_rule, protocol, session_id,
 };
 
 use super::errors::Wrong;
@@ -150,6 +151,25 @@ impl Flow {
             ..PathCoupled::between(src.addr, dst.addr)
         })
     }
+}
+
+/// The traffic of a request.
+pub(crate) fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<TrafficSpec, Wrong> {
+    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+    let rate = bucket.rate_octets_per_s;
+    if rate == 0 {
+        return Err(Wrong::new(format!("{field}.rate_octets_per_s"), "at least 1"));
+    }
+    let max_packet = bucket.max_packet_octets.unwrap_or(1500);
+    let burst = bucket.burst_octets.unwrap_or_else(|| (rate / 10).max(2 * u64::from(max_packet)));
+    let wrong = |_| Wrong::new(format!("{field}.burst_octets"), "at most 4294967295");
+    Ok(TrafficSpec {
+        rate,
+        burst: u32::try_from(burst).map_err(wrong)?,
+        peak: bucket.peak_octets_per_s,
+        min_policed: bucket.min_policed_octets.unwrap_or(1),
+        max_packet,
+    })
 }
 
 /// Whether a list with this filter has a flow: one of its ends is the address.

@@ -75,7 +75,7 @@ impl Driver {
             }
         }
         if let Some(faults) = self.mending.done(now, faults) {
-            tracing::warn!("another program removed what cannot be put back: {faults}");
+            tracing::warn!("what is gone from the kernel cannot be put back: {faults}");
         }
         self.unreported |= missing > 0;
         missing

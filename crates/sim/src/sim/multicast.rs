@@ -95,9 +95,10 @@ impl<N: NodeEngine> Sim<N> {
         let member = state.groups.contains(&key.0);
         let oifs =
             state.routes.get(&key).filter(|route| route.iif == ifindex).map(|route| route.oifs.clone());
-        if !member && self.intercepts(node, &packet, true) {
+        let interceptor = self.interceptor(node, &packet, (true, false)).filter(|_| !member);
+        if let Some(entry) = interceptor {
             self.counters.intercepted += 1;
-            return self.drive(node, Input::Packet(packet.received(ifindex)));
+            return self.drive(node, Input::Packet(packet.received_by(entry, ifindex)));
         }
         if member {
             self.deliver(node, ifindex, &packet);

@@ -67,14 +67,13 @@ impl Pinholes {
         if alive().any(|one| one.verdict == Verdict::Deny && offset(one, packet).is_some()) {
             return false;
         }
-        for pinhole in alive().filter(|one| one.verdict == Verdict::Allow) {
-            // Connection tracking: the answers go the same way back.
-            for pinhole in [Some(pinhole.clone()), answers(pinhole)].into_iter().flatten() {
-                if let Some(offset) = offset(&pinhole, packet) {
-                    translate(&mut packet.src, pinhole.source, offset);
-                    translate(&mut packet.dst, pinhole.destination, offset);
-                    return true;
-                }
+        let allowed = || alive().filter(|one| one.verdict == Verdict::Allow);
+        // Connection tracking: the answers go the same way back. What a pinhole is for itself comes first.
+        for pinhole in allowed().cloned().chain(allowed().filter_map(answers)) {
+            if let Some(offset) = offset(&pinhole, packet) {
+                translate(&mut packet.src, pinhole.source, offset);
+                translate(&mut packet.dst, pinhole.destination, offset);
+                return true;
             }
         }
         false
@@ -122,8 +121,8 @@ fn translate(end: &mut SocketAddr, to: Option<Endpoint>, offset: u16) {
 }
 
 impl<N: NodeEngine> Sim<N> {
-    /// Sets whether the node drops packets of other nodes for which it has no pinhole. At first it drops none. Packets of
-    /// the ports of entry of its engine always pass, as an operator's rules let signaling pass.
+    /// Sets whether the node drops packets of other nodes for which it has no pinhole. At first it drops none, and translates
+    /// none. Packets of the ports of entry of its engine always pass, as an operator's rules let signaling pass.
     pub fn set_drops(&mut self, node: NodeId, on: bool) {
         self.nodes[node.at()].pinholes.drops = on;
     }
@@ -162,6 +161,6 @@ impl<N: NodeEngine> Sim<N> {
     pub(super) fn pass(&self, node: NodeId, packet: &mut Packet) -> bool {
         let state = &self.nodes[node.at()];
         let signaling = state.entries.iter().any(|request| request.entry == packet.entry());
-        signaling || state.pinholes.pass(self.now, packet)
+        state.pinholes.pass(self.now, packet) || signaling
     }
 }

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, StreamKind, TransmitError};
-use signalbox_core::{Entry, EntryRequest, IfIndex, Time};
+use signalbox_core::{Entry, EntryRequest, IfIndex, Intercept, Reach, Time};
 
 use super::streams::Act;
 use super::{Boot, Happened, Queued, Sim, What};
@@ -58,7 +58,7 @@ impl<N: NodeEngine> Sim<N> {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
-                let result = self.network.route(node, query.dst);
+                let result = self.network.lookup(node, &query);
                 self.drive(node, Input::Route { id, result });
             }
             What::Multicast { node, incarnation, group, source } => {
@@ -272,6 +272,11 @@ impl<N: NodeEngine> Sim<N> {
         if packet.dst.ip().is_multicast() {
             return self.arrive_multicast(node, ifindex, packet);
         }
+        let way = self.network.way(node, packet.dst.ip());
+        if let Some(entry) = self.interceptor(node, &packet, (way.is_ok(), way == Ok(Way::Local))) {
+            self.counters.intercepted += 1;
+            return self.drive(node, Input::Packet(packet.received_by(entry, ifindex)));
+        }
         let passes = self.pass(node, &mut packet);
         let way = self.network.way(node, packet.dst.ip());
         if !passes && way != Ok(Way::Local) {
@@ -281,10 +286,6 @@ impl<N: NodeEngine> Sim<N> {
         if way == Ok(Way::Local) {
             self.deliver(node, ifindex, &packet);
             return;
-        }
-        if self.intercepts(node, &packet, way.is_ok()) {
-            self.counters.intercepted += 1;
-            return self.drive(node, Input::Packet(packet.received(ifindex)));
         }
         if packet.ttl <= 1 {
             self.counters.ttl_expired += 1;
@@ -311,14 +312,34 @@ impl<N: NodeEngine> Sim<N> {
         state.entries.iter().find(|request| open && request.receive && request.entry == entry)
     }
 
-    /// Whether the node's engine receives this packet that passes by; `routed` is true if the node has a
-    /// route for it.
-    pub(super) fn intercepts(&self, node: NodeId, packet: &Packet, routed: bool) -> bool {
-        let Some(request) = self.entry(node, packet.entry()) else { return false };
-        // Linux redirects datagrams before the route lookup, raw packets after it.
-        let in_time = routed || matches!(request.entry, Entry::Udp(_));
-        let rule = request.intercept.as_ref().filter(|_| in_time && self.nodes[node.at()].interception);
-        rule.is_some_and(|rule| rule.takes(packet.dst.is_ipv6(), &packet.options, &packet.payload))
+    /// The port of entry whose rule takes this packet, so that the node's engine receives it; `routed` is true if the node has
+    /// a route for it, `local` if it is addressed to the node.
+    pub(super) fn interceptor(
+        &self,
+        node: NodeId,
+        packet: &Packet,
+        (routed, local): (bool, bool),
+    ) -> Option<Entry> {
+        let state = &self.nodes[node.at()];
+        let own = packet.entry();
+        let takes = |request: &EntryRequest, rule: &Intercept| {
+            let is_udp = matches!(request.entry, Entry::Udp(_));
+            let reached = match rule.reach {
+                Reach::Passing => !local && request.entry == own,
+                // Also those to the node, which connection tracking does not see and does not translate.
+                Reach::Translated => request.entry == own,
+                Reach::TranslatedAnyPort => is_udp && matches!(own, Entry::Udp(_)),
+            };
+            // Linux redirects datagrams before the route lookup, raw packets after it.
+            reached
+                && (routed || is_udp)
+                && rule.takes(packet.dst.is_ipv6(), &packet.options, &packet.payload)
+        };
+        let open = |request: &&EntryRequest| state.interception && self.entry(node, request.entry).is_some();
+        let mut requests = state.entries.iter().filter(open);
+        requests
+            .find(|request| request.intercept.iter().any(|rule| takes(request, rule)))
+            .map(|one| one.entry)
     }
 
     pub(super) fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {

@@ -65,7 +65,7 @@ impl NodeEngine for Pinger {
     fn entries(&self) -> Vec<EntryRequest> {
         // The protocol's message follows the magic number; version 1 is intercepted.
         let version = Match { offset: 12, mask: 0xff00_0000, value: 0x0100_0000 };
-        let intercept = Intercept { alert: AlertRule::Any, matches: vec![version] };
+        let intercept = Intercept::passing(AlertRule::Any, vec![version]);
         vec![EntryRequest::local(ENTRY, Subsystem::protocol("echo")).with_intercept(intercept)]
     }
 }

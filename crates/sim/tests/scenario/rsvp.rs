@@ -88,7 +88,7 @@ impl NodeEngine for Ear {
 
     fn entries(&self) -> Vec<EntryRequest> {
         let alert = AlertRule::Value { ipv4: 0, ipv6: 1 };
-        let intercept = Intercept { alert, matches: Vec::new() };
+        let intercept = Intercept::passing(alert, Vec::new());
         vec![EntryRequest::local(ENTRY, Subsystem::protocol("rsvp")).with_intercept(intercept)]
     }
 

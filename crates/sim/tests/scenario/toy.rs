@@ -183,7 +183,7 @@ impl NodeEngine for Toy {
     }
 
     fn entries(&self) -> Vec<EntryRequest> {
-        let intercept = Intercept { alert: AlertRule::Any, matches: vec![Match::word(0, 0x4e04_bda5)] };
+        let intercept = Intercept::passing(AlertRule::Any, vec![Match::word(0, 0x4e04_bda5)]);
         vec![EntryRequest::local(Entry::Udp(270), Subsystem::protocol("toy")).with_intercept(intercept)]
     }
 

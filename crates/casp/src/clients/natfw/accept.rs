@@ -2,6 +2,7 @@
 
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, Time};
+use signalbox_resources::Resources;
 
 use super::NatfwClient;
 use super::output::NatfwEvent;
@@ -41,6 +42,22 @@ impl NatfwClient {
         room
     }
 
+    /// Whether a user accepts packets under this identifier.
+    #[must_use]
+    pub fn is_accepting(&self, id: u64) -> bool {
+        self.accepted.contains_key(&id)
+    }
+
+    /// The user who accepts the packets of a flow, if one does.
+    fn accepting(&self, flow: &FlowId) -> Option<u64> {
+        self.accepted.iter().find(|(_, packets)| has(packets, flow)).map(|(id, _)| *id)
+    }
+
+    /// Whether a user accepts the packets of a flow.
+    pub(super) fn accepts(&self, flow: &FlowId) -> bool {
+        self.accepting(flow).is_some()
+    }
+
     /// A request ends here: NEXT says what follows.
     pub(super) fn at_the_end(
         &mut self,
@@ -48,6 +65,7 @@ impl NatfwClient {
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
         said: &Said,
+        resources: &mut Resources,
     ) {
         if job.reverse {
             self.out.consume(job.id);
@@ -57,12 +75,23 @@ impl NatfwClient {
         match said.next.or(default) {
             None => self.out.consume(job.id),
             Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
+            Some(next) if self.config.firewall => {
+                let asker = self.records.get_mut(key).and_then(|record| record.asker(false).clone());
+                let wanted = !Self::wanted_back(message, said).is_empty();
+                let result = match asker.filter(|asker| asker.inside && wanted && next == NatfwType::CREATE) {
+                    Some(asker) => self.open_back(job, message, said, asker, resources),
+                    None => Err(NatfwStatus::POLICY),
+                };
+                if let Err(status) = result {
+                    self.refuse(job, status);
+                }
+            }
             Some(next) => self.follow(key, job, message, said, next),
         }
     }
 
     /// Sends the CREATE or PATH that a request asks for, if a user accepts its packets.
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         key: Key,
         job: &OwnedArrival,
@@ -70,8 +99,11 @@ impl NatfwClient {
         said: &Said,
         next: NatfwType,
     ) {
-        let user = self.accepted.iter().find(|(_, packets)| has(packets, &job.flow)).map(|(id, _)| *id);
-        let Some(user) = user else { return self.refuse(job, NatfwStatus::POLICY) };
+        // At the border of a scope the request itself was granted, and no user of the firewall takes part.
+        let user = self.accepting(&job.flow);
+        if user.is_none() && !self.config.firewall {
+            return self.refuse(job, NatfwStatus::POLICY);
+        }
         self.out.consume(job.id);
         let known = self.records.get(key).and_then(|record| record.answered);
         // The AGE changes only with that of the request.
@@ -79,7 +111,9 @@ impl NatfwClient {
             Some(answered) => answered,
             None => {
                 let (session, flow) = (job.session, job.flow);
-                self.out.event(user, NatfwEvent::Accepted { session, flow });
+                if let Some(user) = user {
+                    self.out.event(user, NatfwEvent::Accepted { session, flow });
+                }
                 Answered { of: said.age, age: self.next_age() }
             }
         };
@@ -98,8 +132,8 @@ impl NatfwClient {
                     nested.iter().filter(|tlv| !own(tlv.kind)).filter_map(|tlv| NatfwValue::of(&tlv)),
                 );
             }
-            // What PATH has is what the CREATE shall have.
-            None if message.kind == NatfwType::PATH => {
+            // What PATH and TRIGGER have is what the CREATE shall have.
+            None if matches!(message.kind, NatfwType::PATH | NatfwType::TRIGGER) => {
                 values.extend(message.values().filter(|value| is_of_create(value.kind())));
                 let has_nat = message.values().any(|value| value.kind() == NatfwObject::NAT_OBJECT);
                 if has_nat {
@@ -109,7 +143,12 @@ impl NatfwClient {
             }
             None => {}
         }
-        let back = message.kind == NatfwType::PATH;
+        // The answer to a request goes back over its path; within a scope that of NEXT, too.
+        let back = match message.kind {
+            NatfwType::PATH => true,
+            NatfwType::CREATE => self.config.firewall,
+            _ => false,
+        };
         let flow = if back { job.flow } else { job.flow.reversed() };
         let mut data = Vec::new();
         if NatfwMessage::compose(next, &values, &mut data).is_ok() {

@@ -43,6 +43,8 @@ impl NatfwClient {
                         .clamp(1, self.config.lifetime.max(1)),
                     age,
                     stage: Stage::Opening,
+                    stands_until: until,
+                    failing: false,
                     waits: None,
                     due: until,
                     query: None,
@@ -180,7 +182,9 @@ impl NatfwClient {
             return;
         }
         (own.waits, own.due) = (None, now + interval);
-        if core::mem::replace(&mut own.stage, Stage::Standing) != Stage::Standing {
+        own.stands_until = now + seconds(lifetime.max(1));
+        let failed = core::mem::take(&mut own.failing);
+        if core::mem::replace(&mut own.stage, Stage::Standing) != Stage::Standing || failed {
             self.out.event(own.id, NatfwEvent::Opened { lifetime, nat });
         }
     }
@@ -215,7 +219,7 @@ impl NatfwClient {
             return self.closed(key, resources);
         }
         if report.status != NatfwStatus::DONE {
-            return self.own_refused(key, refused(&results().next(), report.status));
+            return self.own_refused(key, refused(&results().next(), report.status), resources);
         }
         let first = results().next();
         let (mut lifetime, mut nat) = (None, None);
@@ -231,13 +235,18 @@ impl NatfwClient {
         self.stands(key, lifetime.unwrap_or(self.config.lifetime), nat);
     }
 
-    /// A request of this node failed. After a refresh the next one is due as before.
-    fn own_refused(&mut self, key: Key, event: NatfwEvent) {
+    /// A request of this node failed. After a refresh the next one is due as before, until the rules have expired.
+    fn own_refused(&mut self, key: Key, event: NatfwEvent, resources: &mut Resources) {
         let lifetime = seconds(self.config.lifetime);
         let retry = self.rng.jitter(lifetime / 3, 0.5, 1.5);
         let now = self.now;
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        if own.stage == Stage::Standing && own.stands_until <= now {
+            self.tear_down(key);
+            return self.end(key, Some(NatfwEvent::Lost), resources);
+        }
         own.waits = None;
+        own.failing = own.stage == Stage::Standing;
         own.due = now + if own.stage == Stage::Standing { retry } else { lifetime };
         if own.stage == Stage::Opening {
             own.stage = Stage::Failed;
@@ -255,11 +264,18 @@ impl NatfwClient {
         if own.stage == Stage::Closing {
             return self.closed(key, resources);
         }
-        self.own_refused(key, NatfwEvent::Refused { status: NatfwStatus::NOT_DELIVERED, node: None });
+        let event = NatfwEvent::Refused { status: NatfwStatus::NOT_DELIVERED, node: None };
+        self.own_refused(key, event, resources);
     }
 
-    /// The passage is closed: the session ends in the messaging layer too.
+    /// The passage is closed.
     fn closed(&mut self, key: Key, resources: &mut Resources) {
+        self.tear_down(key);
+        self.end(key, Some(NatfwEvent::Closed), resources);
+    }
+
+    /// Ends a session of this node in the messaging layer, and with it what other nodes have of it.
+    pub(super) fn tear_down(&mut self, key: Key) {
         if let Some(record) = self.records.get(key)
             && let Some(session) = record.session
         {
@@ -274,7 +290,6 @@ impl NatfwClient {
                 data: None,
             });
         }
-        self.end(key, Some(NatfwEvent::Closed), resources);
     }
 
     /// Does what is due for a request of this node.

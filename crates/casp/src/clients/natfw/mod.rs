@@ -6,19 +6,25 @@
 //!
 //! * `request` handles requests of others, `respond` their results.
 //! * `rules` makes pinholes of filters.
+//! * `back` opens packets against the flow of a request, for TRIGGER and for the border of a scope.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
-//! * `record` is the state of a session with a flow, `output` what waits to be polled.
+//! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
 //!
-//! Address translation, tokens, CMS credentials and scopes are not processed: their objects are sent on, and a request
-//! with a scope is refused where it ends.
+//! * `token` verifies authorization tokens.
+//!
+//! Address translation and CMS credentials are not processed: their objects are sent on. A request with a scope ends at the
+//! border of that scope, if the configuration says that this node is one.
 
 mod accept;
+mod back;
 mod initiate;
 mod output;
 mod record;
 mod request;
 mod respond;
 mod rules;
+mod token;
+mod view;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -37,9 +43,11 @@ use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus};
 
 pub use output::{NatfwEvent, NatfwNode, NatfwOutput};
+pub use view::{PassageView, RuleView};
 
 use output::Outputs;
 use record::Record;
+use token::Used;
 
 /// Messages that wait for the route to their hop at most.
 const MAX_WAITING: usize = 1024;
@@ -101,6 +109,12 @@ pub struct Config {
     pub require_application_id: bool,
     /// Requests of hops that are not authenticated are refused.
     pub require_authentication: bool,
+    /// Requests from outside without a token that this node verifies are refused.
+    pub require_token: bool,
+    /// This node is the border of its network: requests from inside whose scope is the local network end here.
+    pub border: bool,
+    /// The name of the network, for requests whose scope is a domain; empty: it has none.
+    pub domain: String,
     /// Lifetime of the passages that this node asks for, seconds: that of its sessions.
     pub lifetime: u32,
     /// Microseconds since 1970 at [`Time::ZERO`]. The node sets it.
@@ -116,6 +130,9 @@ impl Default for Config {
             inside: Vec::new(),
             require_application_id: false,
             require_authentication: false,
+            require_token: false,
+            border: false,
+            domain: String::new(),
             lifetime: 90,
             wall_clock_us: 0,
         }
@@ -153,6 +170,7 @@ pub struct NatfwClient {
     /// Records by the key of their pinholes in the kernel.
     by_rule: HashMap<u64, Key>,
     next_rule: u64,
+    used: Used,
     holders: Shares<IpAddr>,
     /// Limits of the errors about sessions without a record.
     errors: RateShares,
@@ -180,6 +198,7 @@ impl NatfwClient {
             accepted: BTreeMap::new(),
             by_rule: HashMap::new(),
             next_rule: 0,
+            used: Used::default(),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
@@ -210,7 +229,7 @@ impl NatfwClient {
     pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
         match indication {
-            Indication::Opened { tag, session } => self.named(Key::from_u64(*tag), *session),
+            Indication::Opened { tag, session, .. } => self.named(Key::from_u64(*tag), *session),
             Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
             Indication::Received(arrival) => self.received(arrival, resources),
             // The messaging layer searches again; what was not delivered is seen by its missing answer.

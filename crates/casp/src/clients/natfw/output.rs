@@ -31,14 +31,15 @@ pub enum NatfwEvent {
         /// Its identifier.
         session: SessionId,
     },
-    /// All firewalls of the path let the packets pass.
+    /// All firewalls of the path let the packets pass: at first, and after a refresh that failed.
     Opened {
         /// Lifetime without a refresh, seconds.
         lifetime: u32,
         /// The packets as the other end of the path sees them, if a NAT changes them.
         nat: Option<NatfwFilter>,
     },
-    /// The request, or a refresh of it, failed. What firewalls opened stays until it is closed or expires.
+    /// The request, or a refresh of it, failed. What firewalls opened stays until it is closed or expires; refreshes go on until
+    /// then.
     Refused {
         /// The reason.
         status: NatfwStatus,
@@ -52,7 +53,7 @@ pub enum NatfwEvent {
     },
     /// The passage is closed; the last event.
     Closed,
-    /// The session ended; the last event.
+    /// The session ended, or its rules expired because refreshes failed; the last event.
     Lost,
     /// A request for packets that this node accepts was answered.
     Accepted {

@@ -95,6 +95,10 @@ pub(super) struct Own {
     pub(super) lifetime: u32,
     pub(super) age: u64,
     pub(super) stage: Stage,
+    /// When the rules of the path expire without a refresh.
+    pub(super) stands_until: Time,
+    /// The last refresh failed.
+    pub(super) failing: bool,
     /// Number of the request that waits for its answer.
     pub(super) waits: Option<u64>,
     /// When the wait ends, or the next refresh is due.
@@ -128,6 +132,8 @@ pub(super) struct Record {
     /// The packets that PATH asked for, and those that CREATE opened.
     pub(super) wanted: Vec<NatfwFilter>,
     pub(super) filters: Vec<NatfwFilter>,
+    /// The packets against the flow that the border of the scope shall ask for.
+    pub(super) next_filters: Vec<NatfwFilter>,
     pub(super) rules: Vec<Rule>,
     /// When the rules end; and when they begin, if that is later.
     pub(super) rules_until: Time,
@@ -165,6 +171,7 @@ impl Record {
             create_age: None,
             wanted: Vec::new(),
             filters: Vec::new(),
+            next_filters: Vec::new(),
             rules: Vec::new(),
             rules_until: until,
             start: None,

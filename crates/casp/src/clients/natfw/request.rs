@@ -32,7 +32,19 @@ pub(super) struct Said {
     pub(super) time: Option<u64>,
     logging: bool,
     application: bool,
-    scoped: bool,
+    /// How far the request goes, if not to the other end.
+    scope: Option<Scope>,
+}
+
+/// How far a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Scope {
+    /// To the border of the local network.
+    Local,
+    /// To the border of a domain.
+    Domain(Vec<u8>),
+    /// A kind that this node does not know.
+    Unknown,
 }
 
 impl Said {
@@ -48,7 +60,14 @@ impl Said {
                 NatfwValue::Time(time) => said.time = Some(time),
                 NatfwValue::Logging(_) => said.logging = true,
                 NatfwValue::ApplicationId(_) => said.application = true,
-                NatfwValue::Scope(kind, _) => said.scoped = kind != 0,
+                NatfwValue::Scope(kind, domain) => {
+                    said.scope = match kind {
+                        0 => None,
+                        1 => Some(Scope::Local),
+                        2 => Some(Scope::Domain(domain.to_vec())),
+                        _ => Some(Scope::Unknown),
+                    }
+                }
                 NatfwValue::Token(_)
                 | NatfwValue::Cms(_)
                 | NatfwValue::Status(_)
@@ -66,6 +85,11 @@ impl Said {
         let nat =
             |message: NatfwMessage<'_>| message.values().any(|value| value.kind() == NatfwObject::NAT_OBJECT);
         NatfwMessage::parse(octets).is_ok_and(nat)
+    }
+
+    /// Whether the request goes to the border of a scope at most.
+    pub(super) const fn is_scoped(&self) -> bool {
+        self.scope.is_some()
     }
 }
 
@@ -87,7 +111,7 @@ impl NatfwClient {
             NatfwType::RESPONSE => self.response(&job, &message, resources),
             // A node without rules only sends requests on.
             _ if plain => self.out.forward(job.id, None),
-            NatfwType::PATH | NatfwType::CREATE if self.config.firewall => {
+            NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER if self.config.firewall => {
                 if self.waiting.len() >= MAX_WAITING {
                     self.counters.waiting_full += 1;
                     return self.out.consume(job.id);
@@ -106,13 +130,14 @@ impl NatfwClient {
         if self.is_repeated(&job, &said) {
             return;
         }
-        let result = self.acceptable(&job, &message, &said).and_then(|()| match message.kind {
-            NatfwType::PATH => self.path(&job, &message, &said, inside),
-            NatfwType::CREATE => self.create(&job, &said, inside, resources),
+        let result = self.acceptable(&job, &message, &said, inside).and_then(|()| match message.kind {
+            NatfwType::PATH => self.path(&job, &message, &said, inside, resources),
+            NatfwType::CREATE => self.create(&job, &message, &said, inside, resources),
             NatfwType::RELEASE => self.release_asked(&job, &message, &said, resources),
             NatfwType::QUERY => self.query_asked(&job, &message, &said),
-            // What a TRIGGER asks of its target is done nowhere.
-            _ if job.last => Err(NatfwStatus::POLICY),
+            _ if job.last || self.is_border(&said, inside) => {
+                self.trigger(&job, &message, &said, inside, resources)
+            }
             _ => {
                 self.out.forward(job.id, None);
                 Ok(())
@@ -141,8 +166,14 @@ impl NatfwClient {
     }
 
     /// What every request must have.
-    fn acceptable(&self, job: &OwnedArrival, message: &NatfwMessage<'_>, said: &Said) -> Result<(), Failure> {
-        let opens = matches!(message.kind, NatfwType::PATH | NatfwType::CREATE);
+    fn acceptable(
+        &self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        inside: bool,
+    ) -> Result<(), Failure> {
+        let opens = matches!(message.kind, NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER);
         if opens && self.config.firewall {
             if self.config.require_authentication && job.identity.is_none() {
                 return Err(NatfwStatus::AUTHENTICATION_REQUIRED);
@@ -154,11 +185,24 @@ impl NatfwClient {
                 return Err(NatfwStatus::LOGGING);
             }
         }
-        if said.scoped && job.last { Err(NatfwStatus::SCOPE) } else { Ok(()) }
+        let ends = said.scope.is_none() || !job.last || !opens || self.is_border(said, inside);
+        if ends { Ok(()) } else { Err(NatfwStatus::SCOPE) }
+    }
+
+    /// Whether this node is the border of a request's scope.
+    pub(super) fn is_border(&self, said: &Said, inside: bool) -> bool {
+        let of_scope = match &said.scope {
+            Some(Scope::Local) => true,
+            Some(Scope::Domain(name)) => {
+                !name.is_empty() && name.eq_ignore_ascii_case(self.config.domain.as_bytes())
+            }
+            Some(Scope::Unknown) | None => false,
+        };
+        of_scope && inside && self.config.border && self.config.firewall
     }
 
     /// The lifetime that this node grants: never longer than that of the messaging layer.
-    fn lifetime(job: &OwnedArrival, said: &Said) -> Duration {
+    pub(super) fn lifetime(job: &OwnedArrival, said: &Said) -> Duration {
         let most = job.timeout.max(1);
         seconds(said.lifetime.map_or(most, |wished| wished.clamp(1, most)))
     }
@@ -170,6 +214,7 @@ impl NatfwClient {
         message: &NatfwMessage<'_>,
         said: &Said,
         inside: bool,
+        resources: &mut Resources,
     ) -> Result<(), Failure> {
         if job.reverse {
             return Err(NatfwStatus::MALFORMED);
@@ -186,7 +231,8 @@ impl NatfwClient {
         }
         record.until = record.until.max(now + lifetime);
         record.last = Some((said.msg_id, job.reverse, None));
-        self.pass_on(key, job, message, said, lifetime);
+        let sent = lowered(message, said, None, job.timeout, lifetime);
+        self.pass_on(key, job, message, said, (inside, sent), resources);
         Ok(())
     }
 
@@ -194,10 +240,14 @@ impl NatfwClient {
     fn create(
         &mut self,
         job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
         said: &Said,
         inside: bool,
         resources: &mut Resources,
     ) -> Result<(), Failure> {
+        if let Some(result) = self.create_back(job, message, said, resources) {
+            return result;
+        }
         let wanted = packets(&said.filters, &job.flow)?;
         let found = if job.reverse { self.find(job.session, &job.flow) } else { self.record_of(job) };
         let missing = if job.reverse { NatfwStatus::NO_STATE } else { NatfwStatus::RESOURCES };
@@ -221,7 +271,7 @@ impl NatfwClient {
             *record.asker(job.reverse) = Some(Asker::of(job, inside));
             (record.lifetime, record.rules_until) = (lifetime, now + lifetime);
             record.until = record.until.max(now + lifetime);
-            self.created(key, job);
+            self.created(key, job, resources);
             return Ok(());
         }
         if record.change.is_some() {
@@ -237,7 +287,7 @@ impl NatfwClient {
                 .any(|one| resources.is_outdated(one));
         if current {
             self.prolong(key, lifetime);
-            self.created(key, job);
+            self.created(key, job, resources);
             return Ok(());
         }
         let of_job = Asker::of(job, inside);
@@ -250,37 +300,50 @@ impl NatfwClient {
             None if inside => (Opening::Outward, of_job),
             None => (Opening::Inward, of_job),
         };
-        self.install(key, job, wanted, &Ask { asker: &asker, opening, lifetime }, start, resources)
+        let token = self.token(job, message, &wanted, resources)?;
+        if token.is_none() && self.config.require_token && opening == Opening::Inward {
+            return Err(NatfwStatus::TOKEN_REQUIRED);
+        }
+        self.install(key, job, wanted, &Ask { asker: &asker, token, opening, lifetime }, start, resources)
     }
 
     /// A CREATE was carried out here.
-    pub(super) fn created(&mut self, key: Key, job: &OwnedArrival) {
+    pub(super) fn created(&mut self, key: Key, job: &OwnedArrival, resources: &mut Resources) {
         let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
         let said = Said::by(&message);
         let Some(record) = self.records.get_mut(key) else { return self.out.consume(job.id) };
+        if record.flow != job.flow {
+            return self.opened_back(key, job, &message, &said);
+        }
         record.create_age = Some(said.age);
         record.filters.clone_from(&said.filters);
+        record.next_filters = Self::wanted_back(&message, &said);
         record.last = Some((said.msg_id, job.reverse, None));
         let lifetime = record.lifetime;
-        self.pass_on(key, job, &message, &said, lifetime);
+        let inside = record.asker(job.reverse).as_ref().is_some_and(|asker| asker.inside);
+        let rest = self.without_own_tokens(&message, resources);
+        let sent = lowered(&message, &said, rest, job.timeout, lifetime);
+        self.pass_on(key, job, &message, &said, (inside, sent), resources);
     }
 
-    /// Sends a request on, or answers it where it ends.
+    /// Sends a request on, as it stands or as `sent` has it, or answers it where it ends. `inside`: it came from the protected
+    /// network.
     fn pass_on(
         &mut self,
         key: Key,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
         said: &Said,
-        lifetime: Duration,
+        (inside, sent): (bool, Option<Vec<u8>>),
+        resources: &mut Resources,
     ) {
-        if job.last {
-            self.at_the_end(key, job, message, said);
+        if job.last || self.is_border(said, inside) {
+            self.at_the_end(key, job, message, said, resources);
         } else {
             if said.next == Some(NatfwType::RESPONSE) {
                 self.expect(key, job, message.kind, said.msg_id);
             }
-            self.out.forward(job.id, lowered(message, said, job.timeout, lifetime));
+            self.out.forward(job.id, sent);
         }
         self.arm(key);
     }
@@ -322,12 +385,15 @@ impl NatfwClient {
             self.out.forward(job.id, None);
             return Ok(());
         };
+        let asker = |key: &Key| self.records.get(*key).and_then(|record| record.askers.first()?.as_ref());
+        let inside = keys.iter().filter_map(asker).any(|asker| asker.inside);
+        let ends = job.last || self.is_border(said, inside);
         self.counters.released += 1;
         for key in &keys {
             self.close_rules(*key, resources);
         }
         let wants_answer = said.next == Some(NatfwType::RESPONSE);
-        if job.last {
+        if ends {
             if wants_answer {
                 self.answer_done(last, job, REMOVED);
             } else {
@@ -377,17 +443,25 @@ impl NatfwClient {
     }
 }
 
-/// A request with the lifetime that a node granted, if that is less than what the request says.
-fn lowered(message: &NatfwMessage<'_>, said: &Said, timeout: u32, granted: Duration) -> Option<Vec<u8>> {
+/// A request with the lifetime that a node granted, if that is less than what the request says, and with the objects that
+/// are left of it, if some were taken out.
+fn lowered(
+    message: &NatfwMessage<'_>,
+    said: &Said,
+    rest: Option<Vec<NatfwValue<'_>>>,
+    timeout: u32,
+    granted: Duration,
+) -> Option<Vec<u8>> {
     let granted = whole(granted);
+    let mut octets = Vec::new();
     if granted >= said.lifetime.unwrap_or(timeout) {
-        return None;
+        NatfwMessage::compose(message.kind, &rest?, &mut octets).ok()?;
+        return Some(octets);
     }
-    let mut values: Vec<NatfwValue<'_>> =
-        message.values().filter(|value| value.kind() != NatfwObject::LIFETIME).collect();
+    let mut values = rest.unwrap_or_else(|| message.values().collect());
+    values.retain(|value| value.kind() != NatfwObject::LIFETIME);
     let behind = values.iter().position(|value| value.kind() == NatfwObject::AGE).map_or(0, |at| at + 1);
     values.insert(behind, NatfwValue::Lifetime(granted));
-    let mut octets = Vec::new();
     NatfwMessage::compose(message.kind, &values, &mut octets).ok()?;
     Some(octets)
 }

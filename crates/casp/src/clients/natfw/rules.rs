@@ -1,12 +1,14 @@
 //! Rules of the firewall: from filters of requests to pinholes in the kernel.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use signalbox_core::pinhole::{OpenerId, Pinhole, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, Time};
 use signalbox_resources::config::Opening;
 use signalbox_resources::refusal::Rule as Reason;
+use signalbox_resources::token::Token;
 use signalbox_resources::{Neighbour, PassageRequest, RequestedBy, Requester, Resources};
 
 use super::NatfwClient;
@@ -24,6 +26,7 @@ const MAX_RULES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     pub(super) asker: &'a Asker,
+    pub(super) token: Option<Arc<Token>>,
     pub(super) opening: Opening,
     pub(super) lifetime: Duration,
 }
@@ -122,7 +125,8 @@ pub(super) fn packets(filters: &[NatfwFilter], flow: &FlowId) -> Result<Vec<Flow
     Ok(all)
 }
 
-const fn id(key: u64) -> PinholeId {
+/// The identifier of a rule's pinhole.
+pub(super) const fn pinhole_id(key: u64) -> PinholeId {
     OpenerId::CASP.pinhole(key)
 }
 
@@ -144,7 +148,8 @@ impl NatfwClient {
             authenticated: ask.asker.identity.is_some(),
         });
         let peer = ask.asker.identity.clone();
-        let requester = Requester { peer, requested_by, ..Requester::at(ask.asker.address) };
+        let token = ask.token.clone();
+        let requester = Requester { peer, requested_by, token, ..Requester::at(ask.asker.address) };
         for packets in packets {
             let request = PassageRequest {
                 requester: &requester,
@@ -177,7 +182,7 @@ impl NatfwClient {
         for rule in rules.iter_mut().filter(|_| start.is_none()) {
             if self.by_rule.insert(rule.key, key).is_none() {
                 (missing, rule.opening) = (missing + 1, true);
-                self.out.open(id(rule.key), Pinhole::allow(rule.packets), lifetime);
+                self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), lifetime);
             }
         }
         let asker = Asker::of(job, ask.asker.inside);
@@ -234,7 +239,7 @@ impl NatfwClient {
         if let Some(status) = failed {
             for rule in rules.iter().filter(|rule| !keys.contains(&rule.key)) {
                 self.by_rule.remove(&rule.key);
-                self.out.close(id(rule.key));
+                self.out.close(pinhole_id(rule.key));
             }
             give_back(rules, resources);
             self.counters.refused += 1;
@@ -249,16 +254,16 @@ impl NatfwClient {
         let stays: Vec<u64> = record.rules.iter().map(|rule| rule.key).collect();
         for rule in former.iter().filter(|rule| !stays.contains(&rule.key)) {
             self.by_rule.remove(&rule.key);
-            self.out.close(id(rule.key));
+            self.out.close(pinhole_id(rule.key));
         }
         if record.start.is_none() {
             for rule in record.rules.iter().filter(|rule| keys.contains(&rule.key)) {
-                self.out.open(id(rule.key), Pinhole::allow(rule.packets), lifetime);
+                self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), lifetime);
             }
         }
         give_back(former, resources);
         self.counters.granted += 1;
-        self.created(key, &job);
+        self.created(key, &job, resources);
         self.arm(key);
     }
 
@@ -273,7 +278,7 @@ impl NatfwClient {
         if record.start.is_none() {
             let lifetime = record.lifetime;
             for rule in &record.rules {
-                self.out.open(id(rule.key), Pinhole::allow(rule.packets), lifetime);
+                self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), lifetime);
             }
         }
         self.counters.refreshed += 1;
@@ -289,7 +294,7 @@ impl NatfwClient {
         let left = record.rules_until.since(now);
         for rule in &record.rules {
             self.by_rule.insert(rule.key, key);
-            self.out.open(id(rule.key), Pinhole::allow(rule.packets), left);
+            self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), left);
         }
     }
 
@@ -302,7 +307,7 @@ impl NatfwClient {
         record.create_age = None;
         for rule in rules.iter().chain(change.iter().flat_map(|change| &change.rules)) {
             if self.by_rule.remove(&rule.key).is_some() {
-                self.out.close(id(rule.key));
+                self.out.close(pinhole_id(rule.key));
             }
         }
         give_back(rules, resources);

@@ -55,6 +55,41 @@ impl Amount {
         }
     }
 
+    /// The flowspec of a token bucket, with rate in octets a second and slack in microseconds if the service is guaranteed.
+    ///
+    /// # Errors
+    /// The values do not fit each other.
+    pub fn of_traffic(traffic: &TrafficSpec, guaranteed: Option<(u64, u32)>) -> Result<Self, SpecError> {
+        let spec = TSpec::from_traffic(traffic)?;
+        let guaranteed = match guaranteed {
+            Some((rate, slack)) => {
+                let served = TSpec::from_traffic(&TrafficSpec { rate, peak: None, ..*traffic })?.rate();
+                Some((RSpec::new(served, slack)?.checked(&spec)?.rate(), slack))
+            }
+            None => None,
+        };
+        Ok(Self::Flowspec(Flowspec {
+            rate: spec.rate(),
+            bucket: spec.bucket(),
+            peak: spec.peak(),
+            min_policed: spec.min_policed(),
+            max_packet: spec.max_packet(),
+            guaranteed,
+        }))
+    }
+
+    /// The token bucket of the amount, with rate and slack if the service is guaranteed; `None` if a node
+    /// cannot grant it.
+    #[must_use]
+    pub fn to_traffic(&self) -> Option<(TrafficSpec, Option<(u64, u32)>)> {
+        let (traffic, _, guaranteed) = self.asked().ok()?;
+        let served = |one: GuaranteedRequest| {
+            let of_rate = TSpec::new(one.rspec.rate(), 1.0, f32::INFINITY, 1, 1).ok()?.to_traffic().ok()?;
+            Some((of_rate.rate, one.rspec.slack()))
+        };
+        Some((traffic, guaranteed.and_then(served)))
+    }
+
     /// What admission control is asked for.
     pub(super) fn asked(&self) -> Result<Asked, SpecError> {
         Ok(match self {

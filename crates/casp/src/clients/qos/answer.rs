@@ -28,7 +28,7 @@ pub(super) struct Failed {
 
 impl QosClient {
     /// Sends a message of this node in an existing session.
-    fn send(
+    pub(super) fn send(
         &mut self,
         (session, flow): (SessionId, FlowId),
         reverse: bool,
@@ -104,7 +104,7 @@ impl QosClient {
     }
 
     /// Sends an answer on, or ends it here.
-    fn hand_on(&mut self, job: &Job, message: &QosMessage<'_>) {
+    pub(super) fn hand_on(&mut self, job: &Job, message: &QosMessage<'_>) {
         if job.last {
             return self.out.consume(job.id);
         }
@@ -174,13 +174,12 @@ impl QosClient {
             if !self.comes_from_hop(key, job) {
                 return;
             }
-            let branch = branch_of(job.branch, job.peer);
             if let Some(record) = self.records.get_mut(key) {
                 let side = record.side(job.reverse);
-                let other = side.last().is_some_and(|last| *last != branch);
+                let other = side.last().is_some_and(|last| last.id != job.branch);
                 if other {
                     // An old branch ends; another one leads to this node.
-                    side.retain(|one| *one != branch);
+                    side.retain(|one| one.id != job.branch);
                     return self.out.consume(job.id);
                 }
                 let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
@@ -206,7 +205,8 @@ impl QosClient {
     /// Whether a message comes from a hop of its session; others end here.
     fn comes_from_hop(&mut self, key: Key, job: &Job) -> bool {
         let branch = branch_of(job.branch, job.peer);
-        let known = self.records.get_mut(key).is_some_and(|record| record.knows(job.reverse, branch));
+        let known =
+            self.records.get_mut(key).is_some_and(|record| record.knows(&job.flow, job.reverse, branch));
         if !known {
             self.counters.strangers += 1;
             self.out.consume(job.id);
@@ -243,7 +243,7 @@ impl QosClient {
             }
             None => {
                 let step = (QosType::COMMIT, age, number);
-                self.admit(key, step, &Range::only(most), &None, resources)
+                self.admit(key, step, &Range::only(most), resources)
             }
         };
         self.settle(key, number, true, resources);
@@ -262,13 +262,12 @@ impl QosClient {
     }
 
     /// A message could not be sent on: this node fails in the place of the next one.
-    pub(super) fn undelivered(&mut self, session: SessionId, resources: &mut Resources) {
-        let Some(key) = self.find(session) else { return };
+    pub(super) fn undelivered(&mut self, key: Key, resources: &mut Resources) {
         if self.records.get(key).is_some_and(|record| record.own.is_some()) {
-            return self.no_answer(key, resources);
+            return self.no_answer(key, QosErrorCode::NO_ANSWER, resources);
         }
         let Some(record) = self.records.get_mut(key) else { return };
-        let Some(last) = record.last.take() else { return };
+        let (Some(last), Some(session)) = (record.last.take(), record.session) else { return };
         let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
         let (version, flow) = (amount.map(|amount| amount.version()), record.flow);
         self.settle(key, last.sequence, false, resources);
@@ -282,7 +281,7 @@ impl QosClient {
     }
 
     /// Reports a reservation that was taken back, in both directions.
-    pub(super) fn report_lost(&mut self, key: Key) {
+    pub(super) fn report_lost(&mut self, key: Key, code: QosErrorCode) {
         let Some(record) = self.records.get(key) else { return };
         let Some(session) = record.session else { return };
         let (flow, last) = (record.flow, record.last);
@@ -290,7 +289,7 @@ impl QosClient {
         let version = amount.map(|amount| amount.version());
         let sequence = last.map_or(0, |last| last.sequence);
         let [near, far] = [!record.sides[0].is_empty(), !record.sides[1].is_empty()];
-        let why = (QosErrorCode::PREEMPTED, 0);
+        let why = (code, 0);
         let failed = Failed { sequence, removes: true, version, partial: Some(Partial::default()), why };
         for (there, reverse) in [(near, true), (far, false)] {
             if there {

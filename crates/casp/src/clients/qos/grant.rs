@@ -29,10 +29,9 @@ impl QosClient {
         key: Key,
         (kind, age, sequence): (QosType, u64, u32),
         range: &Range,
-        asker: &Asker,
         resources: &mut Resources,
     ) -> Result<Amount, QosErrorCode> {
-        let request = self.grant_request(key, kind, asker).ok_or(QosErrorCode::NO_RESERVATION)?;
+        let request = self.grant_request(key, kind).ok_or(QosErrorCode::NO_RESERVATION)?;
         let fitted = match &request {
             Some(request) => self.fit(request, range, resources).map(|(amount, grant)| (amount, Some(grant))),
             None => Ok((range.most, None)),
@@ -49,12 +48,12 @@ impl QosClient {
     }
 
     /// The request to admission control without its amount. Inside, `None`: the data end here.
-    fn grant_request(&self, key: Key, kind: QosType, asker: &Asker) -> Option<Option<GrantRequest>> {
+    fn grant_request(&self, key: Key, kind: QosType) -> Option<Option<GrantRequest>> {
         let record = self.records.get(key)?;
         if record.egress == IfIndex::NONE {
             return Some(None);
         }
-        let (requested_by, peer) = match asker {
+        let (requested_by, peer) = match &record.asker {
             Some((address, identity)) => {
                 let authenticated = identity.is_some();
                 (RequestedBy::Neighbour(Neighbour { address: *address, authenticated }), identity.clone())
@@ -134,10 +133,9 @@ impl QosClient {
         &self,
         key: Key,
         range: &Range,
-        asker: &Asker,
         resources: &Resources,
     ) -> Result<Amount, QosErrorCode> {
-        match self.grant_request(key, QosType::RESERVE, asker).ok_or(QosErrorCode::NO_RESERVATION)? {
+        match self.grant_request(key, QosType::RESERVE).ok_or(QosErrorCode::NO_RESERVATION)? {
             Some(request) => self.largest(&request, range, resources),
             None => Ok(range.most),
         }
@@ -152,7 +150,7 @@ impl QosClient {
                 continue;
             }
             if let Some(grant) = level.grant
-                && let Some(Some(request)) = self.grant_request(key, kind, &None)
+                && let Some(Some(request)) = self.grant_request(key, kind)
                 && let Ok(request) = Self::of_amount(&request, amount)
                 && resources.modify(self.now, grant, &request).is_err()
             {
@@ -164,19 +162,33 @@ impl QosClient {
         }
     }
 
-    /// The flow of the session changed: its packets are what is reserved for.
-    pub(super) fn refilter(&mut self, key: Key, resources: &mut Resources) {
+    /// The flow of the session, or the interface by which it leaves, changed: what is reserved changes its packets and its
+    /// place. False: there is no room at the new place, and a part of what is reserved is still at the old one.
+    pub(super) fn replace(&mut self, key: Key, resources: &mut Resources) -> bool {
+        let mut placed = true;
         for kind in [QosType::RESERVE, QosType::COMMIT] {
-            let Some(record) = self.records.get_mut(key) else { return };
-            let levels: Vec<Level> = record.part(kind).levels().copied().collect();
-            let Some(Some(request)) = self.grant_request(key, kind, &None) else { continue };
-            for level in levels {
-                if let (Some(grant), Ok(request)) = (level.grant, Self::of_amount(&request, &level.amount)) {
-                    // What is refused keeps its former packets, and expires.
-                    let _ = resources.modify(self.now, grant, &request);
+            let Some(request) = self.grant_request(key, kind) else { return false };
+            let now = self.now;
+            let Some(record) = self.records.get_mut(key) else { return false };
+            for level in record.part(kind).levels_mut() {
+                let Some(request) = &request else {
+                    level.grant.take().into_iter().for_each(|grant| resources.release(grant));
+                    continue;
+                };
+                let result = Self::of_amount(request, &level.amount).ok().and_then(|request| {
+                    match level.grant {
+                        Some(grant) => resources.modify(now, grant, &request),
+                        None => resources.admit(now, &request),
+                    }
+                    .ok()
+                });
+                match result {
+                    Some(admitted) => level.grant = Some(admitted.grant),
+                    None => placed = false,
                 }
             }
         }
+        placed
     }
 
     /// The request with this number was answered: what it replaced goes, or comes back.

@@ -5,6 +5,7 @@
 //!
 //! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
 //! * `originate` is the node that asks for a reservation.
+//! * `repair` is what follows when the path of a session, or the address of its source, changes.
 //! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
 
 mod amount;
@@ -14,6 +15,7 @@ mod node;
 mod originate;
 mod output;
 mod record;
+mod repair;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -135,6 +137,8 @@ enum Waiting {
     Message(Box<Job>),
     /// A reservation or query of this node, in its record.
     Own(Key),
+    /// The last request of a session, which goes to a new hop.
+    Again(Key),
 }
 
 /// The QoS client of one node.
@@ -190,6 +194,13 @@ impl QosClient {
         self.local.retain(|address| !address.is_loopback());
     }
 
+    /// Takes the limit of sessions of other settings. Sessions beyond a lower one stay.
+    pub const fn set_limits(&mut self, new: &Config) {
+        self.config.max_sessions = new.max_sessions;
+        self.records.set_limit(new.max_sessions);
+        self.holders.set_limit(new.max_sessions);
+    }
+
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
     pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
         self.config.wall_clock_us = wall_clock_us;
@@ -199,24 +210,30 @@ impl QosClient {
     pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
         match indication {
-            Indication::Opened { tag, session } => self.opened(*tag, *session),
+            Indication::Opened { tag, session, .. } => self.opened(*tag, *session),
             Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
             Indication::Received(arrival) => self.received(arrival, resources),
-            Indication::Error { session, .. } => {
+            Indication::Error { session, flow, .. } => {
                 // An error of the messaging layer ends the wait of the originator and changes no state.
-                if let Some(key) = self.find(*session) {
-                    self.no_answer(key, resources);
+                if let Some(key) = self.of_flow(*session, flow) {
+                    self.no_answer(key, QosErrorCode::NO_ANSWER, resources);
                 }
             }
-            Indication::Undelivered { session, .. } => self.undelivered(*session, resources),
-            Indication::Branch { session, previous, id, ended, .. } => {
-                if *ended && let Some(record) = self.find(*session).and_then(|key| self.records.get_mut(key))
-                {
+            Indication::Undelivered { session, flow } => {
+                if let Some(key) = self.of_flow(*session, flow) {
+                    self.undelivered(key, resources);
+                }
+            }
+            Indication::Branch { session, flow, previous, id, ended } => {
+                let Some(key) = self.of_flow(*session, flow) else { return };
+                if !*ended {
+                    self.new_hop(key, *previous, *id, resources);
+                } else if let Some(record) = self.records.get_mut(key) {
                     record.side(!*previous).retain(|branch| branch.id != *id);
                 }
             }
-            Indication::Ended { session, .. } => {
-                if let Some(key) = self.find(*session) {
+            Indication::Ended { session, flow, .. } => {
+                if let Some(key) = self.of_flow(*session, flow) {
                     self.end(key, Some(QosErrorCode::NO_ANSWER), resources);
                 }
             }
@@ -230,6 +247,7 @@ impl QosClient {
         match self.waiting.remove(&id) {
             Some(Waiting::Message(job)) => self.request(&job, egress, resources),
             Some(Waiting::Own(key)) => self.begin(key, egress, resources),
+            Some(Waiting::Again(key)) => self.send_again(key, egress, resources),
             None => {}
         }
     }
@@ -242,7 +260,7 @@ impl QosClient {
             return;
         }
         self.counters.lost += 1;
-        self.report_lost(key);
+        self.report_lost(key, QosErrorCode::PREEMPTED);
         self.end(key, Some(QosErrorCode::PREEMPTED), resources);
     }
 
@@ -281,6 +299,11 @@ impl QosClient {
 
     fn find(&self, session: SessionId) -> Option<Key> {
         self.by_session.get(&session).copied()
+    }
+
+    /// The record of a session that has this flow now.
+    fn of_flow(&self, session: SessionId, flow: &FlowId) -> Option<Key> {
+        self.find(session).filter(|key| self.records.get(*key).is_some_and(|record| record.flow == *flow))
     }
 
     fn is_local(&self, address: IpAddr) -> bool {
@@ -325,6 +348,7 @@ impl QosClient {
     /// Removes a session. `why`: its user is informed.
     fn end(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
         self.release_all(key, resources);
+        self.tear_down(key);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
         if let Some(session) = record.session {

@@ -83,6 +83,12 @@ impl QosClient {
             self.counters.other_flow += 1;
         }
         let job = Job::of(arrival);
+        let request = matches!(message.kind, QosType::QUERY | QosType::RESERVE | QosType::COMMIT);
+        let known = self.find(job.session).and_then(|key| self.records.get(key));
+        if !request && known.is_some_and(|record| record.flow != job.flow) {
+            // It concerns the flow that the source of the data has left.
+            return self.hand_on(&job, &message);
+        }
         match message.kind {
             QosType::RELEASE => self.release_received(&job, &message, resources),
             QosType::SUCCESS => self.success(&job, &message, resources),
@@ -108,6 +114,9 @@ impl QosClient {
         if job.unsecure {
             message.flags = message.flags.with(QosFlags::UNSECURE);
         }
+        if self.is_stale(job, sequence) {
+            return self.out.consume(job.id);
+        }
         let range = match self.acceptable(job, &message) {
             Ok(range) => range,
             Err(why) => {
@@ -122,14 +131,13 @@ impl QosClient {
             return self.out.consume(job.id);
         };
         self.branches(key, job, &message);
-        let moved = self.records.get(key).is_some_and(|record| record.flow != job.flow);
-        let first = self.update(key, job, egress);
-        if moved {
-            self.refilter(key, resources);
+        let (first, placed) = self.update(key, job, egress, resources);
+        if !placed {
+            self.release_all(key, resources);
         }
         let done = match egress {
-            Some(_) => self.carry_out(key, job, &message, &range, resources),
-            None => Err((QosErrorCode::BELOW_MINIMUM, 0)),
+            Some(_) if placed => self.carry_out(key, job, &message, &range, resources),
+            Some(_) | None => Err((QosErrorCode::BELOW_MINIMUM, 0)),
         };
         let counted = message.partial.as_mut().map(|partial| partial.count_indeterminate(job.hops));
         let result =
@@ -152,7 +160,7 @@ impl QosClient {
             Err(failure) => {
                 // What was there before stays; the first reservation goes altogether.
                 self.settle(key, sequence, false, resources);
-                let removes = first && message.kind != QosType::QUERY;
+                let removes = (first || !placed) && message.kind != QosType::QUERY;
                 if removes {
                     self.release_all(key, resources);
                 }
@@ -185,7 +193,7 @@ impl QosClient {
         let strange = self
             .find(job.session)
             .and_then(|key| self.records.get_mut(key))
-            .is_some_and(|record| !record.knows(job.reverse, branch_of(job.branch, job.peer)));
+            .is_some_and(|record| !record.knows(&job.flow, job.reverse, branch_of(job.branch, job.peer)));
         if strange && job.identity.is_none() && !self.config.merge_unauthenticated {
             return Err((QosErrorCode::NOT_OWNER, 0));
         }
@@ -233,7 +241,10 @@ impl QosClient {
     fn branches(&mut self, key: Key, job: &Job, message: &QosMessage<'_>) {
         let branch = branch_of(job.branch, job.peer);
         let Some(record) = self.records.get_mut(key) else { return };
-        if record.side(job.reverse).contains(&branch) {
+        if record.flow != job.flow {
+            return self.source_moved(key, job, message.flags.contains(QosFlags::BRANCH));
+        }
+        if record.side(job.reverse).iter().any(|one| one.id == branch.id) {
             return;
         }
         let others = record.enter(job.reverse, branch);
@@ -251,15 +262,54 @@ impl QosClient {
         }
     }
 
-    /// Takes over flow, interface and lifetime of a request. Whether the session has no reservation yet.
-    fn update(&mut self, key: Key, job: &Job, egress: Option<IfIndex>) -> bool {
+    /// The source of the data has moved: the branches of the former flow are old ones. They are released if the request says
+    /// so, except one that leads to the same hop.
+    fn source_moved(&mut self, key: Key, job: &Job, remove: bool) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let former = record.flow;
+        let old = core::mem::take(record.side(job.reverse));
+        record.side(!job.reverse).clear();
+        record.enter(job.reverse, branch_of(job.branch, job.peer));
+        for one in old.into_iter().filter(|one| one.peer != job.peer) {
+            if remove {
+                self.send_release(key, !job.reverse, Some(one.id));
+            } else {
+                self.out.keep_branches(job.session, former);
+            }
+        }
+    }
+
+    /// Whether a request is for a flow that the source of the data has left since, or came round to the node that makes the
+    /// requests of its session: while routes change, nodes on the way repeat the last one.
+    fn is_stale(&self, job: &Job, sequence: u32) -> bool {
+        let record = self.find(job.session).and_then(|key| self.records.get(key));
+        if record.and_then(|record| record.own).is_some_and(|own| own.reverse == job.reverse) {
+            return true;
+        }
+        let last = record.filter(|record| record.flow != job.flow).and_then(|record| record.last);
+        last.filter(|last| last.reverse == job.reverse)
+            .is_some_and(|last| sequence.wrapping_sub(last.sequence).wrapping_sub(1) >= 1 << 31)
+    }
+
+    /// Takes over what a request says of the session. The results are whether it has no reservation yet, and whether what is
+    /// reserved is at the place where the data leave.
+    fn update(
+        &mut self,
+        key: Key,
+        job: &Job,
+        egress: Option<IfIndex>,
+        resources: &mut Resources,
+    ) -> (bool, bool) {
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return true };
-        record.flow = job.flow;
-        record.egress = egress.unwrap_or(record.egress);
+        let Some(record) = self.records.get_mut(key) else { return (true, true) };
+        let egress = egress.unwrap_or(record.egress);
+        let moved = record.flow != job.flow || record.egress != egress;
+        (record.flow, record.egress) = (job.flow, egress);
+        record.asker = job.asker();
         record.lifetime = seconds(job.timeout.max(1));
         record.used = now;
-        !record.has_state()
+        let first = !record.has_state();
+        (first, first || !moved || self.replace(key, resources))
     }
 
     /// Carries out a request at this node. The result is the upper bound that is left.
@@ -274,7 +324,7 @@ impl QosClient {
         let (age, sequence) = (message.age.unwrap_or(0), message.sequence.unwrap_or(0));
         let plain = |code| (code, 0);
         if message.kind == QosType::QUERY {
-            return self.could(key, range, &job.asker(), resources).map_err(plain);
+            return self.could(key, range, resources).map_err(plain);
         }
         let lifetime = seconds(job.timeout.max(1));
         let Some(record) = self.records.get_mut(key) else { return Err(plain(QosErrorCode::NO_RESERVATION)) };
@@ -307,7 +357,7 @@ impl QosClient {
             None => *range,
         };
         let step = (message.kind, age, sequence);
-        let most = self.admit(key, step, &range, &job.asker(), resources).map_err(plain)?;
+        let most = self.admit(key, step, &range, resources).map_err(plain)?;
         if message.kind == QosType::COMMIT {
             match reserved {
                 Some(_) => self.trim(key, &most, resources),

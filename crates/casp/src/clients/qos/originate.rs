@@ -1,5 +1,6 @@
 //! The node that asks for a reservation: Reserve, Commit and their refreshes, Query, Release.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::{IfIndex, Key, SessionId, Time};
@@ -10,6 +11,7 @@ use super::output::QosEvent;
 use super::record::{Own, Stage};
 use super::{QosClient, QosRequest, Waiting, allowance};
 use crate::clients::queue::Message;
+use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
 /// Seconds from 1900 to 1970.
@@ -33,8 +35,11 @@ impl QosClient {
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let age = self.next_age();
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
-        own.before = own.told.then_some((own.age, own.range));
-        (own.range, own.age, own.stage, own.told) = (range, age, Stage::Reserve, false);
+        // A change of a change goes back to what stood before both.
+        if own.reported {
+            own.before = Some((own.age, own.range));
+        }
+        (own.range, own.age, own.stage, own.reported) = (range, age, Stage::Reserve, false);
         self.send_own(key, resources);
         self.arm(key);
     }
@@ -47,7 +52,7 @@ impl QosClient {
         let Some(own) = record.own.as_mut() else { return };
         own.stage = Stage::Release;
         if record.session.is_none() {
-            self.out.event(id, QosEvent::Released);
+            self.out.event(id, QosEvent::Released { confirmed: false });
             return self.end(key, None, resources);
         }
         self.release_all(key, resources);
@@ -58,7 +63,7 @@ impl QosClient {
     fn start(&mut self, now: Time, id: u64, request: &QosRequest, stage: Stage, resources: &mut Resources) {
         self.now = self.now.max(now);
         let refuse = |client: &mut Self, code| {
-            client.out.event(id, QosEvent::Refused { code, detail: 0, node: None });
+            client.out.event(id, QosEvent::Refused { code, detail: 0, node: None, stands: false });
         };
         if self.by_user.contains_key(&id) {
             return refuse(self, QosErrorCode::POLICY);
@@ -102,39 +107,51 @@ impl QosClient {
             stage,
             waits: None,
             due,
-            told: false,
+            reported: false,
+            answered: self.now,
         });
         self.by_user.insert(id, key);
-        if self.is_local(request.flow.dst()) {
-            return self.begin(key, Some(IfIndex::NONE), resources);
-        }
-        self.look_up(&request.flow, Waiting::Own(key));
+        self.seek(key, resources);
         self.arm(key);
     }
 
-    /// The interface of the flow is known: the first request leaves.
+    /// Asks by which interface the flow leaves; the request of the present stage follows.
+    pub(super) fn seek(&mut self, key: Key, resources: &mut Resources) {
+        let Some(flow) = self.records.get(key).map(|record| record.flow) else { return };
+        if self.is_local(flow.dst()) {
+            return self.begin(key, Some(IfIndex::NONE), resources);
+        }
+        self.look_up(&flow, Waiting::Own(key));
+    }
+
+    /// The interface of the flow is known: the request of the present stage leaves.
     pub(super) fn begin(&mut self, key: Key, egress: Option<IfIndex>, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
-        if record.own.is_none() {
-            return;
-        }
-        match egress {
-            Some(egress) => {
-                record.egress = egress;
-                self.send_own(key, resources);
-                self.arm(key);
+        let Some(own) = record.own else { return };
+        let Some(egress) = egress else {
+            if !self.retry(key, QosErrorCode::NO_ANSWER, resources) {
+                self.own_refused(key, (QosErrorCode::BELOW_MINIMUM, 0), resources);
             }
-            None => self.own_refused(key, (QosErrorCode::BELOW_MINIMUM, 0), resources),
+            return;
+        };
+        let moved = record.has_state() && (record.egress != egress || own.flags.contains(QosFlags::BRANCH));
+        record.egress = egress;
+        if moved && !self.replace(key, resources) {
+            return self.end(key, Some(QosErrorCode::BELOW_MINIMUM), resources);
         }
+        self.send_own(key, resources);
+        self.arm(key);
     }
 
     /// Sends the request of the present stage.
     fn send_own(&mut self, key: Key, resources: &mut Resources) {
+        let again = self.now + self.interval(key);
         let Some(record) = self.records.get_mut(key) else { return };
         let (number, flow, session, until) =
             (record.number(), record.flow, record.session, self.now + record.lifetime);
         let Some(own) = record.own.as_mut() else { return };
-        (own.waits, own.due) = (Some(number), until);
+        // A refresh without an answer is repeated before the reservation expires.
+        (own.waits, own.due) = (Some(number), if own.reported { again } else { until });
         let own = *own;
         let kind = match own.stage {
             Stage::Query => QosType::QUERY,
@@ -185,7 +202,7 @@ impl QosClient {
         resources: &mut Resources,
     ) -> Result<Range, QosErrorCode> {
         if kind == QosType::QUERY {
-            let most = self.could(key, &own.range, &None, resources)?;
+            let most = self.could(key, &own.range, resources)?;
             return Ok(Range { most, ..own.range });
         }
         let Some(record) = self.records.get_mut(key) else { return Err(QosErrorCode::NO_RESERVATION) };
@@ -201,7 +218,7 @@ impl QosClient {
             Some(level) => Range::only(level.amount),
             None => own.range,
         };
-        let most = self.admit(key, (kind, own.age, number), &range, &None, resources)?;
+        let most = self.admit(key, (kind, own.age, number), &range, resources)?;
         Ok(Range { most, ..range })
     }
 
@@ -228,8 +245,8 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let held = record.commit.now.or(record.reserve.now).map(|level| level.amount);
         let Some(own) = record.own.as_mut().filter(|own| own.waits == Some(echo)) else { return };
-        (own.waits, own.due) = (None, self.now + interval);
-        let (id, told, range) = (own.id, own.told, own.range);
+        (own.waits, own.due, own.answered) = (None, self.now + interval, self.now);
+        let (id, reported, range) = (own.id, own.reported, own.range);
         let amount_held = held.unwrap_or(range.most);
         match own.stage {
             Stage::Query => {
@@ -238,13 +255,13 @@ impl QosClient {
             }
             Stage::Reserve => {
                 own.stage = Stage::Commit;
-                if !told {
+                if !reported {
                     self.out.event(id, QosEvent::Reserved { amount: amount_held });
                 }
                 self.send_own(key, resources);
             }
             Stage::Commit => self.stands(key, amount_held),
-            Stage::Release => self.released(key, resources),
+            Stage::Release => self.released(key, true, resources),
             Stage::Standing => {}
         }
     }
@@ -254,10 +271,13 @@ impl QosClient {
         let interval = self.interval(key);
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
         (own.stage, own.waits, own.due) = (Stage::Standing, None, self.now + interval);
-        own.before = None;
-        if !core::mem::replace(&mut own.told, true) {
+        (own.before, own.answered) = (None, self.now);
+        let rerouted = own.flags.contains(QosFlags::BRANCH);
+        own.flags = own.flags.without(QosFlags::BRANCH);
+        if !core::mem::replace(&mut own.reported, true) || rerouted {
             self.out.event(own.id, QosEvent::Committed { amount });
         }
+        self.leave_former(key);
     }
 
     /// Handles a Commit that answers a Reserve of this node. False: it does not.
@@ -286,78 +306,93 @@ impl QosClient {
         let about = own.waits.is_some() && own.waits == message.echo;
         let (code, detail) = message.error.unwrap_or((QosErrorCode::BELOW_MINIMUM, 0));
         if about && own.stage == Stage::Release {
-            return self.released(key, resources);
+            return self.released(key, true, resources);
         }
         if removes && !about {
             return self.end(key, Some(code), resources);
         }
-        if about {
-            self.out.event(own.id, QosEvent::Refused { code, detail, node: message.error_node });
-            self.after_failure(key, removes, resources);
+        if about && (removes || !self.retry(key, code, resources)) {
+            self.after_failure(key, removes, (code, detail, message.error_node), resources);
         }
     }
 
     /// A request of this node failed: what stood before it stands on, or the session ends.
-    fn after_failure(&mut self, key: Key, removes: bool, resources: &mut Resources) {
+    fn after_failure(
+        &mut self,
+        key: Key,
+        removes: bool,
+        (code, detail, node): (QosErrorCode, u16, Option<IpAddr>),
+        resources: &mut Resources,
+    ) {
         let interval = self.interval(key);
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own.as_mut() else { return };
-        let stood = own.told || own.before.is_some();
-        if removes || !stood {
-            self.tear_down(key);
+        let stood = own.reported || own.before.is_some();
+        if stood && removes {
+            return self.end(key, Some(code), resources);
+        }
+        self.out.event(own.id, QosEvent::Refused { code, detail, node, stands: stood });
+        if !stood {
             return self.end(key, None, resources);
         }
         if let Some((age, range)) = own.before.take() {
             (own.age, own.range) = (age, range);
         }
-        (own.stage, own.waits, own.due, own.told) = (Stage::Standing, None, self.now + interval, true);
+        (own.stage, own.waits, own.due, own.reported) = (Stage::Standing, None, self.now + interval, true);
     }
 
     /// This node itself cannot do what it asks for.
     fn own_refused(&mut self, key: Key, (code, detail): (QosErrorCode, u16), resources: &mut Resources) {
-        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
-        self.out.event(own.id, QosEvent::Refused { code, detail, node: None });
-        self.after_failure(key, false, resources);
+        self.after_failure(key, false, (code, detail, None), resources);
         self.arm(key);
     }
 
     /// The messaging layer does not take the request.
     pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
         let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
-        self.out.event(own.id, QosEvent::Refused { code: QosErrorCode::NO_ANSWER, detail: 0, node: None });
+        let (code, detail, node) = (QosErrorCode::NO_ANSWER, 0, None);
+        if own.reported || own.before.is_some() {
+            return self.end(key, Some(code), resources);
+        }
+        self.out.event(own.id, QosEvent::Refused { code, detail, node, stands: false });
         self.end(key, None, resources);
     }
 
     /// The wait of the originator for an answer is over.
-    pub(super) fn no_answer(&mut self, key: Key, resources: &mut Resources) {
+    pub(super) fn no_answer(&mut self, key: Key, code: QosErrorCode, resources: &mut Resources) {
         let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
         let Some(number) = own.waits else { return };
         self.counters.unanswered += 1;
         if own.stage == Stage::Release {
-            return self.released(key, resources);
+            return self.released(key, false, resources);
+        }
+        if self.retry(key, code, resources) {
+            return;
         }
         self.settle(key, number, false, resources);
-        self.out.event(own.id, QosEvent::Refused { code: QosErrorCode::NO_ANSWER, detail: 0, node: None });
-        self.after_failure(key, false, resources);
+        self.after_failure(key, false, (code, 0, None), resources);
         self.arm(key);
     }
 
-    /// The Release was answered: the session ends in the messaging layer too.
-    fn released(&mut self, key: Key, resources: &mut Resources) {
+    /// The Release was answered, or is not waited for any longer: the session ends in the messaging layer too.
+    fn released(&mut self, key: Key, confirmed: bool, resources: &mut Resources) {
         let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
-        self.out.event(own.id, QosEvent::Released);
-        self.tear_down(key);
+        self.out.event(own.id, QosEvent::Released { confirmed });
         self.end(key, None, resources);
     }
 
     /// Ends the session in the messaging layer. The receiver of the data leaves that to their source, which opened it.
-    fn tear_down(&mut self, key: Key) {
+    pub(super) fn tear_down(&mut self, key: Key) {
+        self.leave_former(key);
         let Some(record) = self.records.get(key) else { return };
         let (Some(session), Some(own)) = (record.session, record.own) else { return };
-        if own.reverse {
-            return;
+        if !own.reverse {
+            self.tear_down_flow(session, record.flow);
         }
-        let flow = record.flow;
+    }
+
+    /// Ends the session with one flow in the messaging layer.
+    pub(super) fn tear_down_flow(&mut self, session: SessionId, flow: FlowId) {
         self.out.send(Message {
             tag: 0,
             session: Some(session),
@@ -378,18 +413,28 @@ impl QosClient {
         match own.stage {
             Stage::Standing if has_state => {
                 own.stage = Stage::Reserve;
-                self.send_own(key, resources);
+                own.due = self.now + lifetime;
+                self.seek(key, resources);
             }
+            Stage::Standing if own.reported => self.end(key, Some(QosErrorCode::NO_RESERVATION), resources),
             // Only the path was laid; the messaging layer keeps it.
             Stage::Standing => own.due = self.now + lifetime,
+            // A refresh that is not answered is repeated, as long as the reservation stands.
+            Stage::Reserve | Stage::Commit if own.reported && self.now < own.answered + lifetime => {
+                own.stage = Stage::Reserve;
+                own.due = self.now + lifetime;
+                self.seek(key, resources);
+            }
             // The interface of the flow was never found.
             _ if own.waits.is_none() => self.own_failed(key, resources),
-            Stage::Query | Stage::Reserve | Stage::Commit | Stage::Release => self.no_answer(key, resources),
+            Stage::Query | Stage::Reserve | Stage::Commit | Stage::Release => {
+                self.no_answer(key, QosErrorCode::NO_ANSWER, resources);
+            }
         }
     }
 
     /// The time to the next refresh: a third of the lifetime, from half to one and a half times that.
-    fn interval(&mut self, key: Key) -> Duration {
+    pub(super) fn interval(&mut self, key: Key) -> Duration {
         let lifetime = self.records.get(key).map_or(Duration::ZERO, |record| record.lifetime);
         self.rng.jitter(lifetime / 3, 0.5, 1.5)
     }

@@ -34,7 +34,7 @@ pub enum QosEvent {
         /// The amount; `None`: the answer does not say.
         amount: Option<Amount>,
     },
-    /// The request failed. A reservation that stood before it stands on.
+    /// The request failed.
     Refused {
         /// The reason.
         code: QosErrorCode,
@@ -42,9 +42,14 @@ pub enum QosEvent {
         detail: u16,
         /// The node that failed, if another one did.
         node: Option<IpAddr>,
+        /// A reservation that stood before the request stands on. Otherwise this is the last event.
+        stands: bool,
     },
     /// The reservation was released; the last event.
-    Released,
+    Released {
+        /// The other end has answered.
+        confirmed: bool,
+    },
     /// The reservation ended; the last event.
     Lost {
         /// The reason.

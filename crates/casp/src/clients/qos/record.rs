@@ -9,6 +9,7 @@ use signalbox_resources::GrantId;
 use signalbox_resources::request::Session as Share;
 
 use super::amount::{Amount, Range};
+use super::grant::Asker;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosFlags, QosType};
 
@@ -86,7 +87,9 @@ pub(super) struct Own {
     /// When the wait ends, or the next refresh is due.
     pub(super) due: Time,
     /// The user was informed that the reservation stands.
-    pub(super) told: bool,
+    pub(super) reported: bool,
+    /// When the path answered last.
+    pub(super) answered: Time,
 }
 
 /// The state of one session.
@@ -98,6 +101,8 @@ pub(super) struct Record {
     pub(super) flow: FlowId,
     /// The name by which admission control merges the reservations of the session.
     pub(super) share: Share,
+    /// Who asked last.
+    pub(super) asker: Asker,
     /// Whose share of the table the record takes.
     pub(super) holder: Option<IpAddr>,
     /// The interface by which the data leave; [`IfIndex::NONE`]: they end here.
@@ -119,6 +124,8 @@ pub(super) struct Record {
     /// What the other end suggested.
     pub(super) suggested: Option<Range>,
     pub(super) own: Option<Own>,
+    /// The flow that the source of the data has left. It is torn down as soon as the path has answered for the present one.
+    pub(super) former: Option<Box<FlowId>>,
 }
 
 impl Timed for Record {
@@ -131,6 +138,11 @@ impl Part {
     /// All grants of the part.
     pub(super) fn levels(&self) -> impl Iterator<Item = &Level> {
         self.now.iter().chain(self.before.iter().filter_map(|(_, level)| level.as_ref()))
+    }
+
+    /// All grants of the part.
+    pub(super) fn levels_mut(&mut self) -> impl Iterator<Item = &mut Level> {
+        self.now.iter_mut().chain(self.before.iter_mut().filter_map(|(_, level)| level.as_mut()))
     }
 }
 
@@ -147,6 +159,7 @@ impl Record {
             session,
             flow,
             share,
+            asker: None,
             holder,
             egress: IfIndex::NONE,
             reserve: Part::default(),
@@ -160,6 +173,7 @@ impl Record {
             error_at: None,
             suggested: None,
             own: None,
+            former: None,
         }
     }
 
@@ -182,10 +196,12 @@ impl Record {
     }
 
     /// Whether a message by this branch comes from a hop of the session. On a side without messages up to now, the first
-    /// one shows the hop.
-    pub(super) fn knows(&mut self, reverse: bool, branch: Branch) -> bool {
+    /// one shows the hop. Branches of another flow have numbers of their own; the hop is what they have in common.
+    pub(super) fn knows(&mut self, flow: &FlowId, reverse: bool, branch: Branch) -> bool {
+        let same = self.flow == *flow;
         let side = self.side(reverse);
-        side.is_empty() || side.contains(&branch)
+        let is_it = |one: &Branch| if same { one.id == branch.id } else { one.peer == branch.peer };
+        side.is_empty() || side.iter().any(is_it)
     }
 
     /// Enters a branch as the most recent one. The result is the others.

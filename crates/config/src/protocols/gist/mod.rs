@@ -41,11 +41,6 @@ pub(crate) struct Gist {
 }
 
 impl Gist {
-    /// This section with what a running daemon takes of `new`: keys, certificates and revocation lists.
-    pub(crate) fn reloaded(&self, new: &Self) -> Self {
-        Self { tls: self.tls.reloaded(&new.tls), ..self.clone() }
-    }
-
     /// The keys, certificates and revocation lists of TLS; `None`: there is no TLS.
     pub(crate) const fn tls(&self) -> Option<&signalbox_node::Tls> {
         self.tls.content()
@@ -257,6 +252,11 @@ impl Gist {
 }
 
 impl Protocol for Gist {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+        self.tls = self.tls.reloaded(&new.tls);
+    }
+
     fn declare(&mut self, keys: &mut Keys<'_>) {
         self.own(keys);
         let meaning = "Messaging associations (connection mode) [4.4, 5.7]. Without a port there are no associations: \

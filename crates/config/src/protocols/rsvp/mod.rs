@@ -121,6 +121,18 @@ impl Interface {
 }
 
 impl Protocol for Rsvp {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+        self.everywhere.config.max_lifetime = new.everywhere.config.max_lifetime;
+        for (name, own) in &mut self.parts {
+            own.config.max_lifetime = new.parts.get(name).unwrap_or(&new.everywhere).config.max_lifetime;
+        }
+        if self.takes_keys_of(new) {
+            self.keys.clone_from(&new.keys);
+            self.secrets.clone_from(&new.secrets);
+        }
+    }
+
     fn declare(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         keys.key(
@@ -289,7 +301,7 @@ impl Protocol for Rsvp {
     fn adapt(&self, _: &mut IoConfig, entries: &mut [EntryRequest]) {
         if !self.router_alert {
             let rsvp = entries.iter_mut().filter(|request| request.entry == Entry::Ip(PROTOCOL));
-            rsvp.for_each(|request| request.intercept = None);
+            rsvp.for_each(|request| request.intercept.clear());
         }
     }
 
@@ -299,6 +311,22 @@ impl Protocol for Rsvp {
 }
 
 impl Rsvp {
+    /// Whether a running daemon can take the keys of `new`: the same messages are signed and verified.
+    pub(crate) fn takes_keys_of(&self, new: &Self) -> bool {
+        let protected = |rsvp: &Self| -> Vec<(Option<String>, bool, bool)> {
+            let named = rsvp.parts.iter().map(|(name, own)| (Some(name.clone()), own));
+            let all = named.chain([(None, &rsvp.everywhere)]);
+            let integrity = |own: &Interface| own.neighbors.integrity();
+            all.map(|(name, own)| (name, integrity(own).sending, integrity(own).receiving)).collect()
+        };
+        protected(self) == protected(new)
+    }
+
+    /// The keys, with what is in their files.
+    pub(crate) fn secrets(&self) -> &[rsvp::IntegrityKey] {
+        &self.secrets
+    }
+
     /// Reports keys by which nothing is signed or verified.
     fn unused(&self, keys: &mut Keys<'_>) {
         let uses = |own: &Interface| own.neighbors.integrity().sending || own.neighbors.integrity().receiving;

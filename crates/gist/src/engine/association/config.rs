@@ -106,6 +106,16 @@ impl AssociationConfig {
         all.filter_map(|transport| Some((transport, self.port(transport)?)))
     }
 
+    /// Takes the limits of `new` that a running engine can change. All other settings stay.
+    pub(in crate::engine) const fn take_limits(&mut self, new: &Self) {
+        self.max = new.max;
+        self.accept_rate = new.accept_rate;
+        self.max_queued = new.max_queued;
+        self.max_queued_total = new.max_queued_total;
+        self.max_unsent = new.max_unsent;
+        self.max_buffered = new.max_buffered;
+    }
+
     /// Checks every range. GIST-A.3.5-03: a hold time of 0 is not allowed.
     pub(in crate::engine) fn validated(&self) -> Result<(), ConfigError> {
         let second = Duration::from_secs(1);

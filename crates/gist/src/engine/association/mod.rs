@@ -39,6 +39,7 @@ use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Changes, IfIndex, Mri, NslpId, SessionId, Time};
 
 use super::io::{ChannelId, Transport};
+use super::limits;
 use super::record::NONE;
 use crate::wire::Nli;
 use bindings::Binding;
@@ -246,6 +247,17 @@ impl Associations {
             changes: Changes::default(),
             config,
         }
+    }
+
+    /// Takes the limits of other settings. What stands beyond a lower limit stays.
+    pub(super) fn set_limits(&mut self, now: Time, new: &AssociationConfig) {
+        self.config.take_limits(new);
+        let AssociationConfig { max, accept_rate, max_buffered, .. } = self.config;
+        self.slab.set_limit(max);
+        self.shares.set_limit(max);
+        limits::limit(&mut self.accepts, now, accept_rate, accept_rate);
+        self.accepts_of.set_rate(accept_rate.div_ceil(4));
+        self.unread.set_limit(octets(max_buffered));
     }
 
     /// Whether this node has connection mode.

@@ -317,7 +317,7 @@ impl Gist {
         outgoing: &Outgoing<'_>,
         need: Need,
     ) -> Result<(), SendError> {
-        let mri = self.mri_for_explicit_peer(peer, m);
+        let (mri, _) = self.mri_for_explicit_peer(peer, m);
         let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
         let fits = |x: &Association| x.is_up() && (need != Need::Secure || x.transport.is_secure());
         let table = &mut self.associations;

@@ -1,9 +1,9 @@
 //! Associations with a peer behind a GIST-aware NAT (RFC 5971 §7.2.3).
 
-use signalbox_core::service::NetworkEvent;
+use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, Mri};
 use signalbox_gist::engine::{Installation, Transport};
-use signalbox_gist::wire::MessageType;
+use signalbox_gist::wire::{Message, MessageType};
 
 use super::kit::*;
 use crate::nat::{translation, value};
@@ -51,4 +51,52 @@ fn an_association_across_a_nat() {
         assert_eq!(response.channel, channel);
         assert_eq!(response.message().mri.unwrap().mri, through().inverted());
     }
+}
+
+/// GISTNAT-R7.2.1-02: a Response with S=1 whose IP source is not the address of its NLI crossed a legacy NAT. The handshake ends
+/// without a Confirm and without a connection, and the application is informed.
+#[test]
+fn a_legacy_nat_ends_the_handshake_before_a_connection() {
+    let mut rig = Rig::with(tcp_only());
+    rig.reliably(b"data", own());
+    let query = rig.sent().is(MessageType::QUERY);
+    let (proposal, configuration) = peer_tcp();
+    rig.respond_with(&query, |m| {
+        m.nli = Some(nli(b"down", "10.2.0.77"));
+        (m.stack_proposal, m.stack_configuration) = (Some(proposal), Some(configuration));
+    });
+    assert_eq!(rig.failed(), SendError::Peer { code: 9, subcode: 4 });
+    rig.quiet();
+    rig.no_state();
+}
+
+/// GISTNAT-X-14: a Response over an association did not pass the gateway, so that its NLI has the peer's inside address. The association
+/// stays, and so does the address of the peer.
+#[test]
+fn a_response_over_an_association_does_not_move_the_peer() {
+    let mut rig = Rig::with(tcp_only());
+    let channel = rig.associated();
+    let original = value(&own());
+    for number in [2, 3] {
+        rig.reliably_in(session(number), b"more", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        let asked = query.message();
+        let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
+        response.header.r = true;
+        response.mri = Some(flow(RIGHT, "172.16.0.9").inverted().into());
+        response.session = asked.session;
+        response.nat_traversal = Some(translation(&original));
+        response.nli = Some(nli(b"down", "172.16.0.2"));
+        response.query_cookie = asked.query_cookie;
+        response.responder_cookie = Some(b"over there......");
+        rig.octets(channel, &bare(&response));
+        let confirm = rig.over().is(MessageType::CONFIRM);
+        assert_eq!((confirm.channel, confirm.message().mri.unwrap().mri), (channel, own()));
+        assert_eq!(rig.over().is(MessageType::DATA).channel, channel);
+        while rig.out.pop_front().is_some() {}
+    }
+    assert_eq!(rig.gist.associations().count(), 1);
+    assert_eq!(rig.held(channel).unwrap().sessions, 3);
+    let counters = rig.gist.counters();
+    assert_eq!((counters.peer_changed, counters.untranslated), (0, 0));
 }

@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use signalbox_linux::memory;
 
-use super::runs::{Bench, Column, Limit, Repeats};
+use super::figures::Column;
+use super::runs::{Bench, Limit, Repeats};
 use world::{BATCH, Kind, World};
 
 const MAX_RESERVATIONS: u32 = 10_000_000;

@@ -174,7 +174,10 @@ impl World {
                     continue;
                 }
                 Some(Output::RouteLookup { id, .. }) => id,
-                Some(Output::Event { .. }) => continue,
+                // No message here is for a group.
+                Some(
+                    Output::Event { .. } | Output::MulticastLookup { .. } | Output::MulticastForget { .. },
+                ) => continue,
                 None => break,
             };
             let route = Route { ifindex: DOWN, src: ROUTER_DOWN, gateway: None, mtu: MTU, local: false };

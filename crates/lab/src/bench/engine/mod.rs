@@ -8,9 +8,12 @@ use clap::Args;
 use signalbox_core::rng::Random;
 use signalbox_linux::memory;
 
+use super::figures::Column;
 use super::machine::Meter;
-use super::runs::{Bench, Column, Limit, Repeats};
+use super::runs::{Bench, Limit, Repeats};
 use world::{Flow, SetUp, World};
+
+pub(super) use post::Kind;
 
 /// Sessions that are set up at once.
 const BATCH: usize = 512;
@@ -53,11 +56,6 @@ const LIMITS: &[Limit] = &[
     },
     Limit::flat("Data, most sessions against fewest", "ns_per_data"),
 ];
-
-/// Whether a UDP payload is a GIST Data message.
-pub(super) fn is_data(payload: &[u8]) -> bool {
-    post::Kind::of(payload) == post::Kind::Data
-}
 
 pub(super) fn run(args: &EngineArgs) -> Result<()> {
     let messages = args.messages;

@@ -26,7 +26,7 @@ struct Packet {
 
 /// The message type in the common header of a packet (RFC 5971 A.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(in super::super) enum Kind {
     Query,
     Response,
     Confirm,
@@ -50,7 +50,7 @@ impl Kind {
     }
 
     /// The type octet follows the magic number and six octets of header; its top bit is the C-flag.
-    pub(super) fn of(payload: &[u8]) -> Self {
+    pub(in super::super) fn of(payload: &[u8]) -> Self {
         match payload.get(10).map(|octet| octet & 0x7f) {
             Some(0) => Self::Query,
             Some(1) => Self::Response,

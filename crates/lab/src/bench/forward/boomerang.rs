@@ -24,7 +24,8 @@ use signalbox_linux::{Batch, Io, IoConfig};
 
 use super::super::{Goal, machine, print, rounded};
 use super::site::{self, Daemon, SINK, SOURCE, Site};
-use super::{Lane, MIDDLE_PROCESSOR, SOURCE_PROCESSOR, Step, settle, table};
+use super::tun;
+use super::{Lane, SOURCE_PROCESSOR, Step, beside, settle, table};
 
 /// Messages per system call.
 const BURST: usize = 32;
@@ -51,6 +52,9 @@ pub struct BoomerangForwardArgs {
     /// Seconds at each rate
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub seconds: u64,
+    /// Measure another interception, too: mark and route to a TUN device
+    #[arg(long)]
+    pub tun: bool,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
@@ -67,6 +71,8 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
         Lane { name: "node", steps: sweep(&site, args, &messages)? }
     };
     let bare = Lane { name: "bare", steps: through_bare(&site, args, &messages)? };
+    let tun = args.tun.then(|| through_tun(&site, args, &messages)).transpose()?;
+    let tun = tun.map(|steps| Lane { name: "TUN", steps });
     let size = messages.first().map_or(0, Vec::len);
     let ratio = node.best() / bare.best().max(1.0);
     let goals = [
@@ -81,6 +87,7 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
             "message_octets": size,
             "node": node.json(),
             "bare": bare.json(),
+            "tun": tun.as_ref().map(Lane::json),
             "ratio": rounded(ratio),
             "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
         });
@@ -88,7 +95,8 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
     } else {
         print(&watch.line());
         let [first, second] = goals;
-        print(&format!("{}\n{second}", table(size, &[node, bare], &first)?));
+        let lanes: Vec<Lane> = [node, bare].into_iter().chain(tun).collect();
+        print(&format!("{}\n{second}", table(size, &lanes, &first)?));
     }
     Ok(())
 }
@@ -201,21 +209,17 @@ fn send(site: &Site, messages: &[Vec<u8>], rate: u64, span: Duration) -> Result<
 
 /// The same messages through the daemon's own sockets, without any protocol: each is sent on as it came.
 fn through_bare(site: &Site, args: &BoomerangForwardArgs, messages: &[Vec<u8>]) -> Result<Vec<Step>> {
-    let intercept = Intercept { alert: AlertRule::NotRequired, matches: INTERPRETED.to_vec() };
+    let intercept = Intercept::passing(AlertRule::NotRequired, INTERPRETED.to_vec());
     let entry = EntryRequest::local(ENTRY, Subsystem::protocol("bare")).with_intercept(intercept);
     let config = IoConfig { entries: vec![entry], ipv6: false, ..IoConfig::default() };
     let io = site.middle.run(|| Io::open(&config))??;
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let forwarder = scope.spawn(|| {
-            site::pin(MIDDLE_PROCESSOR)?;
-            forward(io, &stop)
-        });
-        let steps = sweep(site, args, messages);
-        stop.store(true, Ordering::Relaxed);
-        forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
-        steps
-    })
+    beside(|stop| forward(io, stop), || sweep(site, args, messages))
+}
+
+/// The same messages through a TUN device.
+fn through_tun(site: &Site, args: &BoomerangForwardArgs, messages: &[Vec<u8>]) -> Result<Vec<Step>> {
+    let device = tun::divert(site)?;
+    beside(|stop| tun::forward(device, stop), || sweep(site, args, messages))
 }
 
 fn forward(mut io: Io, stop: &AtomicBool) -> Result<()> {

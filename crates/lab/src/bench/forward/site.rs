@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -21,10 +22,13 @@ use super::MIDDLE_PROCESSOR;
 const PREFIX: &str = "sbx-bench-";
 pub(super) const PORT: u16 = 270;
 pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 1);
-const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
+pub(super) const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
 const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
 pub(super) const SINK: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 2);
 const PREFIX_LEN: u8 = 24;
+/// The links of the middle, in the configuration of its daemon. Reservations can be enforced at named ones only.
+pub(super) const MIDDLE_LINKS: &str =
+    "[interfaces.middle0]\ncapacity = \"40gbit\"\n[interfaces.middle1]\ncapacity = \"40gbit\"\n";
 /// The time that the daemon may take to start, and to stop; under callgrind it is fifty times slower.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait for its notice before looking whether it has ended.
@@ -196,9 +200,36 @@ impl Daemon {
         Identity::of(self.child.id()).context("the daemon has ended")
     }
 
+    /// Returns the most memory that it ever had resident, in octets.
+    pub(super) fn peak(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        Ok(kib.context("no VmHWM in the status of the daemon")? << 10)
+    }
+
     /// Returns the path of its control socket.
-    pub(in super::super) fn socket(&self) -> PathBuf {
+    fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
+    }
+
+    /// Lists its sessions of RSVP by `signalbox show`. Returns their number.
+    pub(in super::super) fn rsvp_sessions(&self) -> Result<usize> {
+        let program = std::env::current_exe().context("cannot find the own program")?;
+        let mut show = Command::new(program);
+        show.args(["show", "--socket"]).arg(self.socket()).args(["--json", "rsvp", "sessions"]);
+        show.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+        let mut child = show.spawn().context("cannot start the own program again")?;
+        let mut rows = 0;
+        // A million rows are read as they come.
+        if let Some(mut shown) = child.stdout.take() {
+            let mut octets = vec![0; 1 << 16];
+            while let count @ 1.. = shown.read(&mut octets).context("cannot read the list")? {
+                rows += octets.iter().take(count).filter(|octet| **octet == b'\n').count();
+            }
+        }
+        ensure!(child.wait()?.success(), "signalbox show failed");
+        Ok(rows)
     }
 
     /// Ends it, and waits until it has ended.

@@ -53,10 +53,22 @@ const ENGINES: &[Engine] = &[
         octets: "bytes_per_reservation",
     },
     Engine {
+        name: "casp",
+        most: 10_000_000,
+        times: &[("message", "ns_per_message"), ("refresh", "ns_per_refresh")],
+        octets: "bytes_per_session",
+    },
+    Engine {
         name: "natfw",
         most: 1_000_000,
         times: &[("CREATE", "ns_per_create"), ("CREATE, refresh", "ns_per_refresh")],
         octets: "bytes_per_session",
+    },
+    Engine {
+        name: "gateway",
+        most: 100_000,
+        times: &[("Query", "ns_per_query"), ("Query, refresh", "ns_per_refresh")],
+        octets: "bytes_per_flow",
     },
 ];
 

@@ -30,9 +30,10 @@ pub(super) const WORKLOADS: &[Workload] = &[
     engine("gist", &["gist", "--sessions", "1024", "--messages", "4096"]),
     engine("rsvp", &["rsvp", "--sessions", "2048"]),
     engine("natfw", &["natfw", "--sessions", "2048"]),
+    engine("gateway", &["gateway", "--sessions", "2048"]),
     engine("boomerang", &["boomerang", "--sessions", "2048"]),
     engine("qos", &["qos", "--sessions", "256"]),
-    engine("casp", &["casp", "--sessions", "256"]),
+    engine("casp", &["casp", "--sessions", "2048"]),
     Workload { name: "rules", of: Of::Check, needs_root: false, tolerance: 5 },
     Workload { name: "daemon", of: Of::Daemon, needs_root: true, tolerance: 25 },
 ];

@@ -22,8 +22,9 @@ const BENCHES: &[&[&str]] = &[
     &["rsvp", "--sessions", "2048"],
     &["qos", "--sessions", "256"],
     &["natfw", "--sessions", "2048"],
+    &["gateway", "--sessions", "2048"],
     &["boomerang", "--sessions", "2048"],
-    &["casp", "--sessions", "256"],
+    &["casp", "--sessions", "2048"],
 ];
 /// Characters of a function's name that are shown.
 const NAME: usize = 90;

@@ -1,6 +1,5 @@
 //! Three nodes in a row in the simulator. The middle one is measured, with everything that its inputs cause.
 
-pub(super) mod casp;
 pub(super) mod qos;
 
 use std::cell::Cell;
@@ -14,13 +13,14 @@ use signalbox_core::{EntryRequest, Time};
 use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
+use super::figures::Column;
 use super::machine;
-use super::runs::{Bench, Column, Limit, Repeats};
+use super::runs::{Bench, Limit, Repeats};
 
 /// The first node has a queue for so many users.
 const MAX_SESSIONS: u32 = 10_000;
 /// A day in 2026, in microseconds since 1970.
-pub(super) const WALL_CLOCK_US: u64 = 1_790_000_000_000_000;
+const WALL_CLOCK_US: u64 = 1_790_000_000_000_000;
 /// Virtual time between two new sessions.
 const GAP: Duration = Duration::from_millis(2);
 /// Virtual time after which nothing of a set-up or release is under way.
@@ -129,10 +129,6 @@ impl Row {
         });
         topology::chain(&mut sim, &nodes, &LinkConfig::default());
         Ok(Self { sim, nodes, meter })
-    }
-
-    fn router(&self) -> Option<&Node> {
-        self.sim.engine(self.nodes[1]).map(|measured| &measured.node)
     }
 
     fn address(&self, at: usize) -> Result<std::net::IpAddr> {

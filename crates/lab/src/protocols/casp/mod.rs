@@ -32,6 +32,16 @@ impl Protocol for Casp {
         "CASP"
     }
 
+    fn reserves(&self) -> bool {
+        true
+    }
+
+    /// With the QoS client.
+    fn reserves_by(&self, config: &toml::Table) -> bool {
+        let clients = config.get("casp").and_then(|casp| casp.get("clients")).and_then(toml::Value::as_array);
+        clients.is_some_and(|clients| clients.iter().any(|client| client.as_str() == Some("qos")))
+    }
+
     fn fields(&self) -> Vec<(&'static str, &'static str)> {
         crate::observe::fields::described(fields::FIELDS)
     }

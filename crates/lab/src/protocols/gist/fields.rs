@@ -41,6 +41,11 @@ pub(super) const FIELDS: &[Field<Message>] = &[
     },
     Field { name: "error_code", meaning: "code of the Error object", get: |m| m.error.map(Value::from) },
     Field {
+        name: "nats",
+        meaning: "NAT-Count of the NAT-Traversal object, if the message begins with one",
+        get: |m| m.nats().map(Value::from),
+    },
+    Field {
         name: "carrier",
         meaning: "`datagram` or `stream`",
         get: |m| Some((if m.carrier == Carrier::Datagram { "datagram" } else { "stream" }).into()),

@@ -10,10 +10,13 @@ pub(crate) use super::stream::{Connection, Content};
 use super::stream::{Opened, Streams};
 use crate::evidence::Evidence;
 use crate::observe::fields;
-use crate::observe::packet::{Datagram, Ip, Segment};
+use crate::observe::packet::{Datagram, Ip, Segment, u16_at};
 use crate::observe::trace::{Frame, LinkTrace};
 use crate::plan::{Leg, PlannedLink};
 use crate::protocols::Observer;
+
+/// The type of the NAT-Traversal object.
+const NAT_TRAVERSAL: u16 = 7;
 
 /// A session identifier.
 pub(crate) type Session = [u8; 16];
@@ -107,6 +110,12 @@ impl Message {
             packet: ip.packet.to_vec(),
             payload_at,
         }
+    }
+
+    /// NAT-Count of the NAT-Traversal object (RFC 5971 A.3.9); `None`: the message does not begin with one.
+    pub(crate) fn nats(&self) -> Option<u8> {
+        let is_first = u16_at(&self.octets, 8)? & 0x0fff == NAT_TRAVERSAL;
+        is_first.then(|| self.octets.get(14).copied())?
     }
 }
 

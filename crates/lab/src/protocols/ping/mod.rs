@@ -53,6 +53,7 @@ impl Protocol for Ping {
             ("hops", hops.into()),
             ("last_link_ms", reply.last_link_ms.into()),
             ("rtt_ms", quantiles(&times)),
+            ("pings", step::round_trips(evidence)),
         ]
     }
 }

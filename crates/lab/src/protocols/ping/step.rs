@@ -23,6 +23,7 @@ use crate::evidence::Evidence;
 use crate::kernel;
 use crate::kinds::{Key, key};
 use crate::plan::PlannedNode;
+use crate::report::quantiles;
 use crate::run::{Background, Run};
 use crate::scenario::{Mistake, Scope};
 use crate::simulation::Simulation;
@@ -55,7 +56,18 @@ pub(crate) struct Ping {
     #[serde(default)]
     format: Format,
     #[serde(default)]
+    signaling: Signaling,
+    #[serde(default)]
     background: bool,
+}
+
+/// The protocol that carries the probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Signaling {
+    #[default]
+    Gist,
+    Casp,
 }
 
 const fn three() -> u32 {
@@ -132,7 +144,8 @@ impl Step for Ping {
         key("spread", "time", "the sessions start at random within this time").or("\"0ms\""),
         key("within", "time", "all sessions have to end within this time").or("\"30s\""),
         key("size", "octets", "padding of each probe, a multiple of 4 up to 16000").or("0"),
-        key("format", "`signalbox` or `nsis`", "octets of the probes").or("\"signalbox\""),
+        key("format", "`signalbox` or `nsis`", "octets of the probes over GIST").or("\"signalbox\""),
+        key("signaling", "`gist` or `casp`", "the protocol that carries the probes").or("\"gist\""),
         key(
             "background",
             "boolean",
@@ -151,6 +164,11 @@ impl Step for Ping {
         if self.format == Format::Nsis && *self.size.as_ref() > 0 {
             return Err(Mistake::new(self.size.span(), "the format `nsis` has no padding: leave `size` out"));
         }
+        if self.signaling == Signaling::Casp && (*self.size.as_ref() > 0 || self.format != Format::default())
+        {
+            let what = "probes of CASP have one format and no padding: leave `size` and `format` out";
+            return Err(Mistake::new(self.from.span(), what));
+        }
         if (1..=SESSIONS_MAX).contains(self.sessions.as_ref()) {
             return Ok(());
         }
@@ -158,7 +176,8 @@ impl Step for Ping {
     }
 
     fn unsimulated(&self) -> Option<String> {
-        None
+        let casp = self.signaling == Signaling::Casp;
+        casp.then(|| "the simulator pings by gist, not by casp".to_owned())
     }
 
     fn simulate(&self, run: &mut Simulation<'_>, id: &str) -> Result<()> {
@@ -193,8 +212,9 @@ impl Step for Ping {
         let (name, far) = (self.from.as_ref(), self.to.as_ref());
         run.progress(&format!("{sessions} Ping session(s) from {name} to {far}"));
         let (count, interval) = (self.count, self.interval.0);
-        let (size, format) = (*self.size.as_ref(), self.format);
-        let order = Order { id: id.to_owned(), from, to, destination, count, interval, size, format };
+        let (size, format, signaling) = (*self.size.as_ref(), self.format, self.signaling);
+        let id_of = id.to_owned();
+        let order = Order { id: id_of, from, to, destination, count, interval, size, format, signaling };
         let deadline = Instant::now() + self.within.0;
         let mut pings = Pings::new();
         let begin = Instant::now();
@@ -212,6 +232,37 @@ impl Step for Ping {
         pings.finish()?.into_iter().for_each(|ping| run.evidence.record(ping));
         Ok(())
     }
+}
+
+/// The round trips of each step, for the report in JSON.
+pub(super) fn round_trips(evidence: &Evidence) -> Value {
+    let mut steps: Vec<(&str, usize, Vec<f64>)> = Vec::new();
+    for run in evidence.all::<PingRun>() {
+        let id = run.id.as_deref().unwrap_or_default();
+        let at = steps.iter().position(|(step, ..)| *step == id).unwrap_or(steps.len());
+        if at == steps.len() {
+            steps.push((id, 0, Vec::new()));
+        }
+        steps[at].1 += 1;
+        steps[at].2.extend(run.replies.iter().map(|reply| reply.rtt_ms));
+    }
+    let of = |(id, sessions, mut times): (&str, usize, Vec<f64>)| {
+        times.sort_by(f64::total_cmp);
+        let mut value = quantiles(&times);
+        let (mean, variance) = mean_and_variance(&times);
+        value["sessions"] = sessions.into();
+        value["mean"] = mean.into();
+        value["variance"] = variance.into();
+        (id.to_owned(), value)
+    };
+    Value::Object(steps.into_iter().map(of).collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 replies")]
+fn mean_and_variance(values: &[f64]) -> (f64, f64) {
+    let number = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / number;
+    (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / number)
 }
 
 /// A session in the simulator. What its node reports is read as the lines of the command are.
@@ -325,6 +376,7 @@ struct Order {
     /// Octets of padding.
     size: u16,
     format: Format,
+    signaling: Signaling,
 }
 
 impl Pings {
@@ -345,9 +397,10 @@ impl Pings {
             .arg("--json")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        match order.format {
-            Format::Signalbox => command.args(["--size", &order.size.to_string()]),
-            Format::Nsis => command.args(["--format", "nsis"]),
+        match (order.signaling, order.format) {
+            (Signaling::Casp, _) => command.args(["--signaling", "casp"]),
+            (Signaling::Gist, Format::Signalbox) => command.args(["--size", &order.size.to_string()]),
+            (Signaling::Gist, Format::Nsis) => command.args(["--format", "nsis"]),
         };
         let namespace = kernel::namespace(&node.namespace)?;
         let mut child = namespace.spawn(&mut command).context("cannot start the ping command")?;
@@ -506,6 +559,12 @@ mod tests {
         pings.runs[0].take(r#"{"type":"lost","sequence":1,"reason":"timeout","message":""}"#).expect("JSON");
         assert!(!pings.all_answered());
         assert_eq!(pings.runs[0].lost, ["timeout"]);
+    }
+
+    #[test]
+    fn round_trips_have_mean_and_variance() {
+        assert_eq!(mean_and_variance(&[1.0, 2.0, 3.0, 6.0]), (3.0, 3.5));
+        assert_eq!(mean_and_variance(&[]), (0.0, 0.0));
     }
 
     #[test]

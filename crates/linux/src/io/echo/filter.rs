@@ -100,14 +100,27 @@ const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 /// The offset at which a filter reads whether the packet is for this host (SKF_AD_OFF + SKF_AD_PKTTYPE).
 const PACKET_TYPE: u32 = 0xffff_f004;
 
-/// The filter that takes packets of any of the rules. `frames`: only those that came in and are for this host's
-/// link-layer address.
-pub(super) fn program(rules: &[Rule], frames: bool) -> Vec<SockFilter> {
+/// What the destination of a packet to a multicast group begins with.
+pub(super) const fn group_word(ipv6: bool) -> Match {
+    if ipv6 {
+        Match { offset: 24, mask: 0xff00_0000, value: 0xff00_0000 }
+    } else {
+        Match { offset: 16, mask: 0xf000_0000, value: 0xe000_0000 }
+    }
+}
+
+/// The filter that takes packets of any of the rules. With `frames` it takes only those that came in and are for this host's
+/// link-layer address or, if that word is so, for a multicast one.
+pub(super) fn program(rules: &[Rule], frames: Option<Match>) -> Vec<SockFilter> {
     let step = SockFilter::new;
     let mut program = Vec::new();
-    if frames {
+    if let Some(group) = frames {
         program.push(step(LOAD_WORD, 0, 0, PACKET_TYPE));
-        program.push(step(JUMP_EQUAL, 1, 0, libc::PACKET_HOST.into()));
+        program.push(step(JUMP_EQUAL, 5, 0, libc::PACKET_HOST.into()));
+        program.push(step(JUMP_EQUAL, 0, 3, libc::PACKET_MULTICAST.into()));
+        program.push(step(LOAD_WORD, 0, 0, group.offset.into()));
+        program.push(step(AND, 0, 0, group.mask));
+        program.push(step(JUMP_EQUAL, 1, 0, group.value));
         program.push(step(RETURN, 0, 0, 0));
     }
     for Rule(conditions) in rules {

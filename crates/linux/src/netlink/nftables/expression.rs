@@ -177,6 +177,19 @@ pub(crate) fn mark(rule: &mut Batch, mark: u32) {
     });
 }
 
+/// The rule continues with packets that have this mark.
+pub(crate) fn has_mark(rule: &mut Batch, mark: u32) {
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_MARK))
+    });
+    compare(rule, Compare::Equal, &mark.to_ne_bytes());
+}
+
+/// Connection tracking does not follow the packet.
+pub(crate) fn untracked(rule: &mut Batch) {
+    append(rule, "notrack", |nothing| nothing);
+}
+
 /// Gives the packet to the socket of this host at `port`. The rule ends if there is none.
 pub(crate) fn redirect(rule: &mut Batch, family: u8, port: u16) {
     immediate(rule, &port.to_be_bytes());

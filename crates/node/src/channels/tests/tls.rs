@@ -3,7 +3,7 @@
 use rcgen::KeyPair;
 
 use super::super::*;
-use super::rig::{CHANNEL, Heard, Rig, Said, TLS, raw_key};
+use super::rig::{CHANNEL, CLIENT, Heard, Rig, SERVER, Said, TLS, raw_key};
 
 /// A rig whose channel is up, and its name at the server.
 fn up() -> (Rig, StreamId) {
@@ -155,7 +155,7 @@ fn peers_are_judged_again_after_a_reload() {
     let [Heard::Accepted(theirs, ..)] = rig.server.heard()[..] else { panic!() };
     for (peer, stays) in [(&a, true), (&c, false)] {
         let server = &mut rig.server;
-        server.channels.set_tls(raw_key(&b, peer).load(0).unwrap());
+        server.channels.reload(Some(&raw_key(&b, peer)), 0);
         assert!(server.channels.next_deadline().is_some());
         server.channels.timer(rig.now, &mut server.ear);
         assert_eq!(server.channels.next_deadline(), None);
@@ -167,4 +167,35 @@ fn peers_are_judged_again_after_a_reload() {
     assert_eq!(rig.server.heard(), [Heard::Closed(theirs, Closed::Security, true)]);
     assert!(matches!(rig.client.heard()[..], [Heard::Closed(CHANNEL, Closed::Orderly, _)]));
     assert_eq!((rig.server.channels.len(), rig.server.channels.counters.tls_distrusted), (0, 1));
+}
+
+/// Channels of peers that are not trusted any more end in parts: the sessions of each begin again when it ends.
+#[test]
+fn few_channels_end_at_a_time() {
+    let [a, b, c] = [0, 1, 2].map(|_| KeyPair::generate().unwrap());
+    let [client, server] = [raw_key(&a, &b), raw_key(&b, &a)]
+        .map(|tls| ChannelConfig { tls: Some(tls), ..ChannelConfig::default() });
+    let mut rig = Rig::with(client, server);
+    for number in 0..40 {
+        let (now, client) = (rig.now, &mut rig.client);
+        let channel = StreamId(2 * number + 1);
+        client.channels.open(now, channel, Transport::TlsTcp, [CLIENT, SERVER], TLS, &mut client.ear);
+        rig.run_to(TLS);
+    }
+    assert_eq!(rig.server.channels.len(), 40);
+    rig.server.channels.reload(Some(&raw_key(&b, &c)), 0);
+    let mut ended = Vec::new();
+    while let Some(due) = rig.server.channels.next_deadline() {
+        rig.now = rig.now.max(due);
+        let (now, server) = (rig.now, &mut rig.server);
+        let before = server.channels.counters.tls_distrusted;
+        server.channels.timer(now, &mut server.ear);
+        ended.push((now, server.channels.counters.tls_distrusted - before));
+        // A timer of something else does not make it faster.
+        server.channels.timer(now, &mut server.ear);
+        assert_eq!(server.channels.counters.tls_distrusted - before, ended.last().unwrap().1);
+    }
+    assert_eq!(ended.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [16, 16, 8]);
+    assert!(ended.is_sorted_by(|(early, _), (late, _)| late.since(*early) >= Duration::from_millis(100)));
+    assert_eq!(rig.server.channels.len(), 0);
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use signalbox_casp::clients::{natfw, qos};
 use signalbox_casp::engine::{self, Transport};
 
 use crate::channels::{ChannelConfig, Ports};
@@ -18,6 +19,12 @@ pub struct CaspConfig {
     pub channels: ChannelConfig,
     /// Nodes may connect by SCTP.
     pub sctp: bool,
+    /// Settings of the QoS client; `None`: the node passes its messages on. Its lifetime and whether it answers for others are
+    /// those of the messaging layer.
+    pub qos: Option<qos::Config>,
+    /// Settings of the client for firewalls; `None`: the node passes its messages on. Its lifetime is that of the messaging
+    /// layer.
+    pub natfw: Option<natfw::Config>,
 }
 
 impl CaspConfig {

@@ -2,31 +2,45 @@
 
 mod channels;
 mod config;
+mod drive;
+mod flow;
 mod outside;
+mod passages;
 mod pings;
+mod reservations;
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::collections::BTreeMap;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
 
-use signalbox_casp::clients::ping::{PingClient, PingOutput};
+use signalbox_casp::clients::natfw::{self, NatfwClient};
+use signalbox_casp::clients::ping::PingClient;
+use signalbox_casp::clients::qos::{self, PROTOCOL, QosClient};
 use signalbox_casp::engine::{self as casp, Casp, Input, Output as Out, OwnedRequest};
 use signalbox_casp::wire::ClientType;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, RouteQuery, StreamId};
 use signalbox_core::packet::Received;
-use signalbox_core::{Changes, Counter, EntryRequest, SessionChange, Time};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Changes, Counter, EntryRequest, IfIndex, ReserverId, SessionChange, SessionId, Time};
 
 pub use self::config::CaspConfig;
 pub use self::outside::{ClientEvent, RegisterError};
+pub use self::passages::{OpenRequest, PassageEvent, PassageFailure, PassageRefusal};
 pub use self::pings::{Lost, MIN_INTERVAL, PingRefusal, PingRequest, SeriesEvent};
+pub use self::reservations::{
+    ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, ServiceRate,
+};
 
 pub(super) use self::config::CaspConfig as Config;
 
 use self::outside::Outside;
+use self::passages::{Passages, Work};
 use self::pings::Pings;
+use self::reservations::Reservations;
 use crate::channels::{Channels, SCTP, Transport};
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size, StreamInput};
+use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size, StreamInput};
 use crate::routes::LookupsOf;
 
 /// The bit of an identifier of a route lookup that the instance made; the engine's have it clear.
@@ -39,6 +53,18 @@ const OWN: u64 = 1 << 63;
 pub enum Command {
     /// Sends pings. The answer is a series of [`SeriesEvent`].
     Ping(PingRequest),
+    /// Reserves for a flow. The answer is a series of [`ReservationEvent`].
+    Reserve(Box<ReserveRequest>),
+    /// Asks what a path could reserve.
+    Query(Box<ReserveRequest>),
+    /// Asks for another amount for a reservation that stands.
+    Change(Reserved),
+    /// Opens firewalls for a flow of this host. The answer is a series of [`PassageEvent`].
+    Open(Box<OpenRequest>),
+    /// Answers senders that ask for these packets. The answer is a series of [`PassageEvent`].
+    Accept(FlowFilter),
+    /// An administrator ends a session of the client for firewalls at this node.
+    Delete(SessionId),
     /// A client in another process registers. The answer is a [`ClientEvent`].
     Register {
         /// Its number, from 1 to 253.
@@ -46,7 +72,8 @@ pub enum Command {
     },
     /// A request of a registered client.
     Request(OwnedRequest),
-    /// The user no longer wants what it asked for: its pings stop, and it is a client no longer.
+    /// The user no longer wants what it asked for: its pings stop, its reservation is released, its passage is closed, and it is
+    /// a client no longer.
     Close,
 }
 
@@ -57,15 +84,35 @@ pub enum Command {
 pub enum Event {
     /// Of pings.
     Ping(SeriesEvent),
+    /// Of a reservation or a query.
+    Reservation(ReservationEvent),
+    /// Of a passage.
+    Passage(PassageEvent),
     /// Of a client in another process.
     Client(ClientEvent),
 }
+
+/// The answer to who asks for a reservation where there is no QoS client.
+const NOT_RESERVING: Event = Event::Reservation(ReservationEvent::Refused(ReserveRefusal::NotRunning));
+
+/// The answer to who asks for a passage where there is no client for firewalls.
+const NOT_OPENING: Event = Event::Passage(PassageEvent::Refused(PassageRefusal::NotRunning));
 
 /// What a route lookup of the instance is for.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     /// The source address of a series of pings.
     Ping(u64),
+    /// The source address of a user's reservation.
+    Reservation(u64),
+    /// The new source address of a user's reservation.
+    Move(u64),
+    /// The interface of a flow, for the QoS client.
+    Egress(u64),
+    /// The source address of a user's passage.
+    Passage(u64),
+    /// The interface towards a hop, for the client for firewalls.
+    Hop(u64),
     /// The source address of a connection.
     Connection(StreamId),
 }
@@ -75,29 +122,78 @@ enum Asked {
 pub(crate) struct Instance {
     pub(crate) engine: Casp,
     channels: Channels,
+    wall_clock_us: u64,
     ping: PingClient,
     pings: Pings,
+    /// `None`: the node has no QoS client.
+    reservations: Option<Reservations>,
+    /// `None`: the node has no client for firewalls.
+    passages: Option<Passages>,
+    /// Who asked for what the node has no client for, and the answer.
+    refused: Vec<(u64, Event)>,
     outside: Outside,
     /// Route lookups that are not answered.
     asked: BTreeMap<u64, Asked>,
     /// Those that the driver was not given yet.
-    lookups: Vec<(u64, IpAddr)>,
+    lookups: Vec<(u64, RouteQuery)>,
     next_lookup: u64,
+    /// Interfaces that are up.
+    up: BTreeSet<IfIndex>,
     /// Connections whose source address is looked up.
     opening: BTreeMap<StreamId, (Transport, SocketAddr)>,
 }
 
 impl Instance {
-    fn look_up(&mut self, dst: IpAddr, what: Asked) {
+    /// The client for firewalls, if the node has it.
+    pub(crate) fn passages(&self) -> Option<&NatfwClient> {
+        self.passages.as_ref().map(|passages| &passages.client)
+    }
+
+    fn look_up(&mut self, query: RouteQuery, what: Asked) {
         let id = OWN | self.next_lookup;
         self.next_lookup = (self.next_lookup + 1) & !OWN;
         self.asked.insert(id, what);
-        self.lookups.push((id, dst));
+        self.lookups.push((id, query));
+    }
+
+    /// Looks up new sources for the flows whose source is gone.
+    fn find_sources(&mut self) {
+        for (id, dst) in self.reservations.iter().flat_map(Reservations::homeless).collect::<Vec<_>>() {
+            self.look_up(RouteQuery::to(dst), Asked::Move(id));
+        }
     }
 
     /// The answer to a lookup of the instance.
-    fn answered(&mut self, now: Time, what: Asked, result: Result<Route, NoRoute>) {
+    fn answered(&mut self, cx: &mut Context<'_>, what: Asked, result: Result<Route, NoRoute>) {
+        let now = cx.now;
         match what {
+            Asked::Reservation(id) => {
+                let src = result.map(|route| route.src).map_err(|_| ReserveRefusal::NoRoute);
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.route(now, id, src, cx.resources);
+                }
+            }
+            Asked::Move(id) => {
+                if let (Some(reservations), Ok(route)) = (&mut self.reservations, result) {
+                    reservations.move_to(now, id, route.src, cx.resources);
+                }
+            }
+            Asked::Egress(id) => {
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.client.route(now, id, result, cx.resources);
+                }
+            }
+            Asked::Passage(id) => {
+                let src = result.map(|route| route.src).map_err(|_| PassageRefusal::NoRoute);
+                if let Some(passages) = &mut self.passages {
+                    passages.route(now, id, src);
+                }
+            }
+            Asked::Hop(id) => {
+                if let Some(passages) = &mut self.passages {
+                    passages.client.route(now, id, result, cx.resources);
+                }
+            }
             Asked::Ping(id) => {
                 let src = result.map(|route| route.src).map_err(|_| PingRefusal::NoRoute);
                 self.pings.route(now, id, src, &mut self.ping);
@@ -116,63 +212,28 @@ impl Instance {
         self.channels.open(now, stream, transport, [local, peer.ip()], peer.port(), &mut self.engine);
     }
 
-    /// Does what the engine asks of the streams next.
-    fn drive_stream(&mut self, now: Time) {
-        match self.engine.poll() {
-            Some(Out::Open { stream, transport, local, peer }) => {
-                let transport = channels::below(transport);
-                match local {
-                    Some(local) => self.open(now, stream, transport, local, peer),
-                    None => {
-                        self.opening.insert(stream, (transport, peer));
-                        self.look_up(peer.ip(), Asked::Connection(stream));
-                    }
+    /// Begins a reservation or a query of a user.
+    fn start(&mut self, cx: &mut Context<'_>, id: u64, query: bool, request: ReserveRequest) {
+        match &mut self.reservations {
+            Some(reservations) => {
+                if let Some(dst) = reservations.start(cx.now, id, query, request, cx.resources) {
+                    self.look_up(RouteQuery::to(dst), Asked::Reservation(id));
                 }
             }
-            Some(Out::Write { stream, octets }) => {
-                let sent = self.channels.send(now, stream, (0, None), octets);
-                self.channels.after_send(now, stream, sent, &mut self.engine);
-            }
-            Some(Out::Close { stream }) => {
-                self.opening.remove(&stream);
-                self.channels.close(now, stream, false);
-            }
-            Some(Out::Send(_) | Out::RouteLookup { .. } | Out::Discover { .. } | Out::Indication { .. })
-            | None => debug_assert!(false, "the engine gives another output than it announced"),
+            None => self.refused.push((id, NOT_RESERVING)),
         }
     }
 
-    /// Gives the next indication to its client.
-    fn drive_client(&mut self, now: Time) {
-        let Self { engine, ping, outside, .. } = self;
-        match engine.poll() {
-            Some(Out::Indication { client: ClientType::PING, indication }) => {
-                ping.indication(now, &indication);
+    /// Begins a passage of a user.
+    fn open_passage(&mut self, now: Time, id: u64, request: OpenRequest) {
+        match &mut self.passages {
+            Some(passages) => {
+                if let Some(dst) = passages.start(now, id, request) {
+                    self.look_up(RouteQuery::to(dst), Asked::Passage(id));
+                }
             }
-            Some(Out::Indication { client, indication }) => outside.indication(client, &indication),
-            Some(
-                Out::Send(_)
-                | Out::RouteLookup { .. }
-                | Out::Discover { .. }
-                | Out::Open { .. }
-                | Out::Write { .. }
-                | Out::Close { .. },
-            )
-            | None => debug_assert!(false, "the engine gives another output than it announced"),
+            None => self.refused.push((id, NOT_OPENING)),
         }
-    }
-
-    /// Takes one output of the clients. False if there was none.
-    fn drive_requests(&mut self, now: Time) -> bool {
-        let Self { engine, ping, pings, .. } = self;
-        match ping.poll() {
-            Some(PingOutput::Request(request)) => {
-                engine.handle(now, Input::Request { client: ClientType::PING, request });
-            }
-            Some(PingOutput::Event { id, event }) => pings.event(id, event),
-            None => return false,
-        }
-        true
     }
 }
 
@@ -181,17 +242,44 @@ impl Protocol for Instance {
         self.channels.timer(cx.now, &mut self.engine);
         self.ping.timer(cx.now);
         self.pings.timer(cx.now, &mut self.ping);
+        if let Some(reservations) = &mut self.reservations {
+            reservations.client.timer(cx.now, cx.resources);
+        }
+        if let Some(passages) = &mut self.passages {
+            passages.client.timer(cx.now, cx.resources);
+        }
         self.engine.handle(cx.now, Input::Timer);
     }
 
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
         self.channels.listen();
         self.ping.interfaces(interfaces);
+        if let Some(reservations) = &mut self.reservations {
+            reservations.interfaces(interfaces);
+        }
+        if let Some(passages) = &mut self.passages {
+            passages.client.interfaces(interfaces);
+        }
+        self.find_sources();
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
+        // The kernel does not report the routes that disappear with a link.
+        let up = interfaces.iter().filter(|one| one.up).map(|one| one.ifindex).collect();
+        if !core::mem::replace(&mut self.up, up).is_subset(&self.up) {
+            for addr in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+                self.engine.handle(cx.now, Input::RouteChanged(Prefix { addr, len: 0 }));
+            }
+        }
     }
 
     fn set_wall_clock(&mut self, wall_clock_us: u64) {
+        self.wall_clock_us = wall_clock_us;
         self.ping.set_wall_clock(wall_clock_us);
+        if let Some(reservations) = &mut self.reservations {
+            reservations.client.set_wall_clock(wall_clock_us);
+        }
+        if let Some(passages) = &mut self.passages {
+            passages.client.set_wall_clock(wall_clock_us);
+        }
         self.channels.set_wall_clock(wall_clock_us);
     }
 
@@ -208,13 +296,38 @@ impl Protocol for Instance {
 
     fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
         match self.asked.remove(&id) {
-            Some(what) => self.answered(cx.now, what, result),
+            Some(what) => self.answered(cx, what, result),
             None => self.engine.handle(cx.now, Input::Route { id, result }),
         }
     }
 
     fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
+        self.find_sources();
         self.engine.handle(cx.now, Input::RouteChanged(prefix));
+    }
+
+    fn reserver(&self) -> Option<ReserverId> {
+        Some(PROTOCOL)
+    }
+
+    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
+        match (input, &mut self.reservations) {
+            (GrantInput::Lost { key, .. }, Some(reservations)) => {
+                reservations.client.lost(cx.now, key, cx.resources);
+            }
+            // The client never marks a request as reducible.
+            (GrantInput::Reduced { .. } | GrantInput::Lost { .. }, _) => {}
+        }
+    }
+
+    fn opener(&self) -> Option<OpenerId> {
+        Some(OpenerId::CASP)
+    }
+
+    fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
+        if let Some(passages) = &mut self.passages {
+            passages.client.opened(cx.now, id, result, cx.resources);
+        }
     }
 
     fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
@@ -235,6 +348,9 @@ impl Protocol for Instance {
 
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next> {
         if self.pings.has_event()
+            || !self.refused.is_empty()
+            || self.reservations.as_ref().is_some_and(Reservations::has_event)
+            || self.passages.as_ref().is_some_and(Passages::is_ready)
             || self.outside.has_event()
             || !self.lookups.is_empty()
             || !self.channels.out.is_empty()
@@ -245,13 +361,13 @@ impl Protocol for Instance {
             Some(casp::Next::Driver) => return Some(Next::Driver),
             Some(casp::Next::Write(stream)) if self.channels.is_plain(stream) => return Some(Next::Driver),
             Some(casp::Next::Write(_) | casp::Next::Stream) => self.drive_stream(cx.now),
-            Some(casp::Next::Client(_)) => self.drive_client(cx.now),
+            Some(casp::Next::Client(_)) => self.drive_client(cx),
             Some(casp::Next::Discover) => {
                 if let Some(Out::Discover { id, .. }) = self.engine.poll() {
                     self.engine.handle(cx.now, Input::Discovered { id, address: None });
                 }
             }
-            None if self.drive_requests(cx.now) || self.outside.give_up(cx.now, &mut self.engine) => {}
+            None if self.drive_requests(cx) || self.outside.give_up(cx.now, &mut self.engine) => {}
             None => return None,
         }
         Some(Next::Worked)
@@ -261,11 +377,27 @@ impl Protocol for Instance {
         if let Some((id, event)) = self.pings.take_event() {
             return Some(Output::Event(super::Event::Casp { id, event: Event::Ping(event) }));
         }
+        if let Some((id, event)) = self.reservations.as_mut().and_then(Reservations::take_event) {
+            return Some(Output::Event(super::Event::Casp { id, event: Event::Reservation(event) }));
+        }
+        if let Some((id, event)) = self.passages.as_mut().and_then(Passages::take_event) {
+            return Some(Output::Event(super::Event::Casp { id, event: Event::Passage(event) }));
+        }
+        match self.passages.as_mut().and_then(Passages::take_work) {
+            Some(Work::Open(id, pinhole, lifetime)) => {
+                return Some(Output::OpenPinhole { id, pinhole, lifetime });
+            }
+            Some(Work::Close(id)) => return Some(Output::ClosePinhole { id }),
+            None => {}
+        }
+        if let Some((id, event)) = self.refused.pop() {
+            return Some(Output::Event(super::Event::Casp { id, event }));
+        }
         if let Some((id, event)) = self.outside.take_event() {
             return Some(Output::Event(super::Event::Casp { id, event: Event::Client(event) }));
         }
-        if let Some((id, dst)) = self.lookups.pop() {
-            return Some(Output::RouteLookup { id: lookups.put(id), query: RouteQuery::to(dst) });
+        if let Some((id, query)) = self.lookups.pop() {
+            return Some(Output::RouteLookup { id: lookups.put(id), query });
         }
         if !self.channels.out.is_empty() {
             let down = self.channels.out.pop()?;
@@ -293,6 +425,8 @@ impl Protocol for Instance {
             self.channels.next_deadline(),
             self.ping.next_deadline(),
             self.pings.next_deadline(),
+            self.reservations.as_ref().and_then(|one| one.client.next_deadline()),
+            self.passages.as_ref().and_then(|one| one.client.next_deadline()),
         ];
         all.into_iter().flatten().min()
     }
@@ -307,6 +441,10 @@ impl Protocol for Instance {
 
     fn counters(&self, to: &mut Vec<Counter>) {
         to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("casp"))));
+        let qos = self.reservations.iter().flat_map(|one| one.client.counters().iter());
+        to.extend(qos.map(Counter::of(Subsystem::protocol("casp_qos"))));
+        let natfw = self.passages.iter().flat_map(|one| one.client.counters().iter());
+        to.extend(natfw.map(Counter::of(Subsystem::protocol("casp_natfw"))));
         to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::part("casp_channels", "casp"))));
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
         to.extend(sctp.map(Counter::of(Subsystem::protocol("sctp"))));
@@ -329,6 +467,10 @@ impl Composed for Instance {
     }
 
     /// UDP ports of messages and of scout, and SCTP, unless the kernel has it.
+    fn ports(config: &Config) -> Vec<u16> {
+        config.ports().listening()
+    }
+
     fn entries(config: &Config) -> Vec<EntryRequest> {
         let mut entries = Casp::entries(&config.engine).to_vec();
         if config.sctp && !config.channels.kernel_sctp {
@@ -339,8 +481,22 @@ impl Composed for Instance {
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         let ports = config.ports();
-        let Config { mut engine, channels, sctp: _ } = config;
+        let Config { mut engine, channels, sctp: _, qos, natfw } = config;
         engine.clients.insert(ClientType::PING.0);
+        engine.clients.extend(qos.map(|_| ClientType::QOS.0));
+        engine.clients.extend(natfw.as_ref().map(|_| ClientType::NATFW.0));
+        let lifetime = engine.lifetime();
+        let (private_flows, proxy) = (engine.private_flows, !engine.proxy.is_empty());
+        let reservations = qos.map(|qos| {
+            let wall_clock_us = setup.wall_clock_us;
+            let config = qos::Config { proxy, lifetime, wall_clock_us, ..qos };
+            Reservations::new(QosClient::new(config, setup.rng.array()), private_flows)
+        });
+        let passages = natfw.map(|natfw| {
+            let wall_clock_us = setup.wall_clock_us;
+            let config = natfw::Config { lifetime, wall_clock_us, ..natfw };
+            Passages::new(NatfwClient::new(config, setup.rng.array()), private_flows)
+        });
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
         let engine = Casp::new(engine, setup.rng.array())?;
         let mut ping = PingClient::new(setup.rng.array());
@@ -348,27 +504,65 @@ impl Composed for Instance {
         Ok(Self {
             engine,
             channels: Channels::new(channels, tls, ports, 0, setup.rng.array()),
+            wall_clock_us: setup.wall_clock_us,
             ping,
             pings: Pings::default(),
+            reservations,
+            passages,
+            refused: Vec::new(),
             outside: Outside::default(),
             asked: BTreeMap::new(),
             lookups: Vec::new(),
             next_lookup: 0,
+            up: BTreeSet::new(),
             opening: BTreeMap::new(),
         })
+    }
+
+    fn reload(&mut self, now: Time, config: Config) {
+        if let Err(error) = self.engine.set_limits(now, &config.engine) {
+            tracing::warn!(%error, "limits of CASP ignored");
+        }
+        if let (Some(reservations), Some(qos)) = (&mut self.reservations, &config.qos) {
+            reservations.client.set_limits(qos);
+        }
+        self.channels.reload(config.channels.tls.as_ref(), self.wall_clock_us);
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         match command {
             Command::Ping(request) => {
                 if let Some(dst) = self.pings.start(cx.now, id, request, &mut self.ping) {
-                    self.look_up(dst, Asked::Ping(id));
+                    self.look_up(RouteQuery::to(dst), Asked::Ping(id));
+                }
+            }
+            Command::Reserve(request) => self.start(cx, id, false, *request),
+            Command::Query(request) => self.start(cx, id, true, *request),
+            Command::Change(wanted) => {
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.change(cx.now, id, &wanted, cx.resources);
+                }
+            }
+            Command::Open(request) => self.open_passage(cx.now, id, *request),
+            Command::Accept(packets) => match &mut self.passages {
+                Some(passages) => passages.accept(cx.now, id, packets),
+                None => self.refused.push((id, NOT_OPENING)),
+            },
+            Command::Delete(session) => {
+                if let Some(passages) = &mut self.passages {
+                    passages.delete(cx.now, session, cx.resources);
                 }
             }
             Command::Register { client } => self.outside.register(id, client, &mut self.engine),
             Command::Request(request) => self.outside.request(cx.now, id, &request, &mut self.engine),
             Command::Close => {
                 self.pings.stop(id);
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.close(cx.now, id, cx.resources);
+                }
+                if let Some(passages) = &mut self.passages {
+                    passages.close(cx.now, id, cx.resources);
+                }
                 self.outside.leave(id, &mut self.engine);
             }
         }
@@ -377,8 +571,10 @@ impl Composed for Instance {
     fn not_running(command: &Command) -> Option<Event> {
         match command {
             Command::Ping(_) => Some(Event::Ping(SeriesEvent::Refused(PingRefusal::NotRunning))),
+            Command::Reserve(_) | Command::Query(_) => Some(NOT_RESERVING),
+            Command::Open(_) | Command::Accept(_) => Some(NOT_OPENING),
             Command::Register { .. } => Some(Event::Client(ClientEvent::Refused(RegisterError::NotRunning))),
-            Command::Request(_) | Command::Close => None,
+            Command::Change(_) | Command::Delete(_) | Command::Request(_) | Command::Close => None,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use signalbox_casp::engine::{Casp, Indication, Input, OwnedIndication, OwnedRequest, RequestOf};
+use signalbox_casp::engine::{
+    Casp, Indication, Input, OwnedIndication, OwnedRequest, RequestOf, SendRequestOf,
+};
 use signalbox_casp::wire::{ClientType, FlowId};
 use signalbox_core::{SessionId, Time};
 
@@ -47,17 +49,15 @@ pub enum ClientEvent {
 struct Client {
     id: u64,
     client: ClientType,
-    /// Sessions that it holds.
+    /// Sessions that it holds. The engine has each of them, so they are not more than its table has.
     held: BTreeSet<(SessionId, FlowId)>,
-    /// The flows of sessions that it asked to open and hold, by their tags, until they have an identifier.
-    opening: VecDeque<(u64, FlowId)>,
 }
 
 /// All clients of other processes. They are few: a list is enough.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
     all: Vec<Client>,
-    /// Sessions that clients held when they left.
+    /// Sessions that clients held until they left, or that they need no longer.
     left: VecDeque<(ClientType, SessionId, FlowId)>,
     events: VecDeque<(u64, ClientEvent)>,
 }
@@ -82,7 +82,7 @@ impl Outside {
         if refusal.is_none() {
             tracing::info!(client = number, "client registered");
             engine.register(client);
-            self.all.push(Client { id, client, held: BTreeSet::new(), opening: VecDeque::new() });
+            self.all.push(Client { id, client, held: BTreeSet::new() });
         }
     }
 
@@ -90,21 +90,33 @@ impl Outside {
         let Some(one) = self.find(id) else {
             return tracing::debug!(id, reason = "no such client", "request discarded");
         };
-        match request {
-            RequestOf::Send(send) if send.hold => match send.session {
-                Some(session) => drop(one.held.insert((session, send.flow))),
-                None => one.opening.push_back((send.tag, send.flow)),
-            },
-            RequestOf::Hold { session, flow, on: true } => drop(one.held.insert((*session, *flow))),
-            RequestOf::Hold { session, flow, on: false } => drop(one.held.remove(&(*session, *flow))),
-            RequestOf::Move { session, from, to } => {
-                if one.held.remove(&(*session, *from)) {
-                    one.held.insert((*session, *to));
-                }
+        if let RequestOf::Hold { session, flow, on: false } = request {
+            let (client, held) = (one.client, one.held.remove(&(*session, *flow)));
+            if held {
+                self.left.push_back((client, *session, *flow));
             }
-            RequestOf::Send(_) | RequestOf::Verdict { .. } | RequestOf::KeepBranches { .. } => {}
+            return;
         }
         engine.handle(now, Input::Request { client: one.client, request: request.lend() });
+        // What the engine refused is not held.
+        match request {
+            RequestOf::Send(SendRequestOf { session: Some(session), flow, hold: true, .. })
+            | RequestOf::Hold { session, flow, on: true }
+                if engine.holds(*session, flow) =>
+            {
+                one.held.insert((*session, *flow));
+            }
+            RequestOf::Move { session, from, to }
+                if !engine.holds(*session, from) && one.held.remove(&(*session, *from)) =>
+            {
+                one.held.insert((*session, *to));
+            }
+            RequestOf::Send(_)
+            | RequestOf::Hold { .. }
+            | RequestOf::Move { .. }
+            | RequestOf::Verdict { .. }
+            | RequestOf::KeepBranches { .. } => {}
+        }
     }
 
     /// A client ends. Its number is free at once; its sessions are given up in portions.
@@ -116,10 +128,13 @@ impl Outside {
         self.left.extend(one.held.into_iter().map(|(session, flow)| (one.client, session, flow)));
     }
 
-    /// Gives up some sessions of clients that left. False if there were none.
+    /// Gives up some sessions that clients held. One that another client holds goes on. False if there were none.
     pub(super) fn give_up(&mut self, now: Time, engine: &mut Casp) -> bool {
         let some = self.left.len().min(PORTION);
         for (client, session, flow) in self.left.drain(..some) {
+            if self.all.iter().any(|one| one.held.contains(&(session, flow))) {
+                continue;
+            }
             let request = RequestOf::Hold { session, flow, on: false };
             engine.handle(now, Input::Request { client, request });
         }
@@ -130,16 +145,11 @@ impl Outside {
     pub(super) fn indication(&mut self, client: ClientType, indication: &Indication<'_>) {
         let Some(one) = self.all.iter_mut().find(|one| one.client == client) else { return };
         match indication {
-            Indication::Opened { tag, session } => {
-                if let Some(at) = one.opening.iter().position(|(own, _)| own == tag)
-                    && let Some((_, flow)) = one.opening.remove(at)
-                {
-                    one.held.insert((*session, flow));
-                }
-            }
-            Indication::Refused { tag, .. } => one.opening.retain(|(own, _)| own != tag),
+            Indication::Opened { session, flow, hold: true, .. } => drop(one.held.insert((*session, *flow))),
             Indication::Ended { session, flow, .. } => drop(one.held.remove(&(*session, *flow))),
-            Indication::Received(_)
+            Indication::Opened { .. }
+            | Indication::Refused { .. }
+            | Indication::Received(_)
             | Indication::Error { .. }
             | Indication::Branch { .. }
             | Indication::Undelivered { .. } => {}

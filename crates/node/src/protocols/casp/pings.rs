@@ -9,6 +9,8 @@ use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::ping::Entry;
 use signalbox_core::Time;
 
+use super::flow;
+
 /// Most series at one time.
 const MAX_SERIES: usize = 1024;
 /// Shortest interval of a series, and shortest time to wait for a reply.
@@ -49,19 +51,9 @@ impl PingRequest {
     /// The flow from an address.
     fn flow(&self, src: IpAddr) -> Result<FlowId, PingRefusal> {
         const UDP: u8 = 17;
-        let (src_port, dst_port) = (self.src_port.unwrap_or(0), self.dst_port.unwrap_or(0));
-        let protocol = self.protocol.unwrap_or(UDP);
-        let has_ports = self.src_port.is_some() || self.dst_port.is_some() || self.protocol.is_some();
-        match (src, self.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                Ok(FlowId::V4Ports { src, dst, src_port, dst_port, protocol })
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) if has_ports => {
-                Ok(FlowId::V6Ports { src, dst, src_port, dst_port, protocol })
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => Ok(FlowId::V6Label { src, dst, label: 0 }),
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => Err(PingRefusal::Address),
-        }
+        let ports = [self.src_port, self.dst_port];
+        let protocol = self.protocol.or((src.is_ipv4() || ports != [None, None]).then_some(UDP));
+        flow::between(src, self.dst, protocol, ports).ok_or(PingRefusal::Address)
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) use self::applications::{ApplicationCommand as Command, ApplicationEv
 pub(super) use self::config::GistConfig as Config;
 
 use self::applications::Applications;
-use crate::channels::{Channels, SCTP, Tls};
+use crate::channels::{Channels, SCTP};
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size, StreamInput};
 use crate::routes::LookupsOf;
@@ -45,8 +45,6 @@ pub(crate) struct Instance {
     pub(crate) applications: Applications,
     /// Microseconds since 1970 at [`Time::ZERO`].
     wall_clock_us: u64,
-    /// The smallest capacity that a link is configured with, octets per second.
-    declared: Option<u64>,
     /// Numbers of the signaling applications that run inside of the node.
     inside: Vec<NslpId>,
     /// Events for applications outside, with the identifiers of these.
@@ -115,13 +113,6 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
     }
 
-    fn set_tls(&mut self, tls: &Tls) {
-        match tls.load(self.wall_clock_us) {
-            Ok(tls) => self.channels.set_tls(tls),
-            Err(error) => tracing::warn!(%error, "keys and certificates ignored"),
-        }
-    }
-
     fn set_wall_clock(&mut self, wall_clock_us: u64) {
         self.wall_clock_us = wall_clock_us;
         self.channels.set_wall_clock(wall_clock_us);
@@ -130,7 +121,7 @@ impl Protocol for Instance {
     /// The D-mode rate follows the slowest link. What the configuration says of a link counts, not its kernel's speed.
     fn link_speeds(&mut self, cx: &mut Context<'_>, speeds: &[(IfIndex, u64)]) {
         let of_kernel = speeds.iter().filter(|(ifindex, _)| cx.resources.is_measured(*ifindex));
-        let slowest = of_kernel.map(|(_, speed)| *speed).chain(self.declared).min();
+        let slowest = of_kernel.map(|(_, speed)| *speed).chain(cx.resources.slowest_declared()).min();
         self.engine.slowest_link(cx.now, slowest.unwrap_or(0));
     }
 
@@ -299,14 +290,18 @@ impl Composed for Instance {
         config.validated()
     }
 
+    fn ports(config: &GistConfig) -> Vec<u16> {
+        channels::ports(&config.engine.associations).listening()
+    }
+
     /// GIST's UDP port; a datagram that passes by is intercepted if it has the magic number, and a Router Alert or, where it
     /// is configured so, the C-flag (RFC 5971 §4.3.1, §5.3.2.1). And SCTP, unless the kernel has it.
     fn entries(config: &GistConfig) -> Vec<EntryRequest> {
         let magic = Match::word(0, u32::from_be_bytes(signalbox_gist::wire::MAGIC));
         let intercept = if config.engine.intercept_without_alert {
-            Intercept { alert: AlertRule::NotRequired, matches: vec![magic, C_FLAG] }
+            Intercept::passing(AlertRule::NotRequired, vec![magic, C_FLAG])
         } else {
-            Intercept { alert: AlertRule::Any, matches: vec![magic] }
+            Intercept::passing(AlertRule::Any, vec![magic])
         };
         let mut entries =
             vec![EntryRequest::local(ENTRY, Subsystem::part("gist_io", "gist")).with_intercept(intercept)];
@@ -318,7 +313,6 @@ impl Composed for Instance {
 
     fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {
         let GistConfig { mut engine, channels } = config;
-        let declared = (setup.slowest_link > 0).then_some(setup.slowest_link);
         engine.slowest_link = setup.slowest_link;
         let (ports, dscp) = (channels::ports(&engine.associations), engine.dscp);
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
@@ -326,7 +320,14 @@ impl Composed for Instance {
         let channels = Channels::new(channels, tls, ports, dscp, setup.rng.array());
         let (inside, events) = (Vec::new(), VecDeque::new());
         let (applications, wall_clock_us) = (Applications::default(), setup.wall_clock_us);
-        Ok(Self { engine, channels, applications, wall_clock_us, declared, inside, events })
+        Ok(Self { engine, channels, applications, wall_clock_us, inside, events })
+    }
+
+    fn reload(&mut self, now: Time, config: GistConfig) {
+        if let Err(error) = self.engine.set_limits(now, &config.engine) {
+            tracing::warn!(%error, "limits of GIST ignored");
+        }
+        self.channels.reload(config.channels.tls.as_ref(), self.wall_clock_us);
     }
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: ApplicationCommand) {

@@ -1,6 +1,7 @@
 //! Boomerang in networks of nodes, routers and plain hosts.
 
 mod campaign;
-mod net;
+mod groups;
+pub(crate) mod net;
 mod path;
 mod world;

@@ -47,7 +47,7 @@ impl NodeEngine for Host {
                 BoomerangEvent::Refused(_)
                 | BoomerangEvent::Unanswered
                 | BoomerangEvent::Unreachable(_)
-                | BoomerangEvent::Closed => {
+                | BoomerangEvent::Closed { .. } => {
                     known.remove(id);
                 }
                 BoomerangEvent::Rejected(_)
@@ -82,8 +82,10 @@ pub(crate) fn request(far_end: IpAddr, port: u16, rates: &[(u32, u32)]) -> Reque
             .iter()
             .map(|(forward, reverse)| Rates { forward: *forward, reverse: *reverse })
             .collect(),
+        intserv: None,
         refresh: None,
         user: None,
+        confirm_release: false,
     }
 }
 
@@ -113,6 +115,28 @@ pub(crate) fn held(sim: &Sim<Host>, nodes: &[NodeId]) -> Held {
         }
     }
     held
+}
+
+/// Octets a second by node and interface.
+pub(crate) type Sums = BTreeMap<(NodeId, IfIndex), u64>;
+
+pub(crate) fn sums(held: &Held) -> Sums {
+    let mut sums = Sums::new();
+    for ((node, ifindex, ..), rate) in held {
+        *sums.entry((*node, *ifindex)).or_default() += rate;
+    }
+    sums
+}
+
+/// What the kernels of these nodes hold in all, aggregates included.
+pub(crate) fn totals(sim: &Sim<Host>, nodes: &[NodeId]) -> Sums {
+    let mut sums = Sums::new();
+    for node in nodes {
+        for (_, reservation) in sim.reservations(*node) {
+            *sums.entry((*node, reservation.ifindex)).or_default() += reservation.rate();
+        }
+    }
+    sums
 }
 
 /// Octets a second of a rate in bit/s.

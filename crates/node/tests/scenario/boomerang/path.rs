@@ -131,7 +131,7 @@ fn one_loop_reserves_both_ways() {
         command(&mut net.sim, net.nodes[0], 1, Command::Close);
         net.sim.run_for(SECOND);
         assert_eq!(World::left(&net.sim), None);
-        assert_eq!(net.events().last(), Some(&BoomerangEvent::Closed));
+        assert_eq!(net.events().last(), Some(&BoomerangEvent::Closed { confirmed: false }));
         assert_eq!(net.sim.captured().count(), 16);
     }
 }

@@ -13,7 +13,7 @@ use signalbox_node::boomerang::{self, Command, Rates, SessionState};
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
 use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NextHop, NodeId, Sim};
 
-use super::net::{Held, Host, command, held, octets, request};
+use super::net::{Held, Host, Sums, command, held, octets, request, sums, totals};
 use crate::net::WALL_US;
 
 /// Refresh interval, seconds.
@@ -25,6 +25,9 @@ const BAD: Impairment = Impairment {
     loss: 0.15,
     duplication: 0.1,
 };
+
+/// Octets a second by which an aggregate and the sum of its members may differ: each rate is rounded up.
+const ROUNDING: u64 = 32;
 
 /// Faults in addition to those of packets and kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +68,8 @@ pub(crate) struct World {
     /// The two ends of each link.
     ends: BTreeMap<LinkId, [NodeId; 2]>,
     pub(crate) wishes: Vec<Wish>,
+    /// Some nodes propose aggregates or adopt them.
+    pub(crate) aggregates: bool,
     random: Random,
 }
 
@@ -95,6 +100,7 @@ impl World {
         let plain: Vec<bool> = (0..count).map(|n| n >= 2 && random.chance(0.2)).collect();
         // A KEY has room for two primes, and a node on the path takes one for each direction.
         let prover = random.chance(0.4).then(|| usize::try_from(random.range(0..count as u64)).unwrap());
+        let aggregates = random.chance(0.5);
         let (mut nodes, mut hosts) = (Vec::new(), Vec::new());
         for (n, only_forwards) in plain.iter().enumerate() {
             let name = format!("n{n}");
@@ -112,6 +118,13 @@ impl World {
                 refresh: REFRESH,
                 max_refresh: pick(&mut random, &[REFRESH, 60]),
                 prove: prover == Some(n),
+                aggregates: boomerang::Aggregation {
+                    propose: aggregates && random.chance(0.7),
+                    members: 2,
+                    adopt: aggregates && random.chance(0.8),
+                    from_elsewhere: aggregates,
+                    ..boomerang::Aggregation::default()
+                },
                 ..boomerang::Config::default()
             };
             let config = Config {
@@ -137,7 +150,7 @@ impl World {
         }
         // The engines start here.
         sim.run_for(Duration::ZERO);
-        Self { sim, storm, nodes, hosts, links, ends, wishes: Vec::new(), random }
+        Self { sim, storm, nodes, hosts, links, ends, wishes: Vec::new(), aggregates, random }
     }
 
     /// Pairs of rates in decreasing order.
@@ -328,6 +341,10 @@ impl World {
             Ok(expected) => expected,
             Err(fault) => return Some(fault),
         };
+        if self.aggregates {
+            let less = |held: u64, expected: u64| held + ROUNDING < expected;
+            return self.unlike(&expected, less);
+        }
         let held = held(&self.sim, &self.hosts);
         let missing: Vec<_> = expected.iter().filter(|(at, rate)| held.get(at) != Some(rate)).collect();
         (!missing.is_empty()).then(|| format!("missing {missing:?} in {held:?}"))
@@ -339,17 +356,37 @@ impl World {
             Ok(expected) => expected,
             Err(fault) => return Some(fault),
         };
+        if self.aggregates {
+            let other = |held: u64, expected: u64| held.abs_diff(expected) > ROUNDING;
+            return self.unlike(&expected, other).or_else(|| self.charged(&totals(&self.sim, &self.hosts)));
+        }
         let held = held(&self.sim, &self.hosts);
         if held != expected {
             let stale: Vec<_> = held.iter().filter(|(at, rate)| expected.get(at) != Some(rate)).collect();
             let missing: Vec<_> = expected.iter().filter(|(at, rate)| held.get(at) != Some(rate)).collect();
             return Some(format!("stale {stale:?}, missing {missing:?}"));
         }
-        // Admission control counts the same reservations.
+        self.charged(&sums(&held))
+    }
+
+    /// A link whose sum differs from what live sessions hold there.
+    fn unlike(&self, expected: &Held, differs: impl Fn(u64, u64) -> bool) -> Option<String> {
+        let (held, expected) = (totals(&self.sim, &self.hosts), sums(expected));
+        let links: BTreeSet<_> = held.keys().chain(expected.keys()).collect();
+        let at = |sums: &Sums, link| sums.get(link).copied().unwrap_or(0);
+        let wrong: Vec<_> = links
+            .into_iter()
+            .map(|link| (link, at(&held, link), at(&expected, link)))
+            .filter(|(_, held, expected)| differs(*held, *expected))
+            .collect();
+        (!wrong.is_empty()).then(|| format!("link, held and expected: {wrong:?}"))
+    }
+
+    /// A link at which admission control counts something else than the kernel has.
+    fn charged(&self, held: &Sums) -> Option<String> {
         for node in &self.hosts {
             for link in self.sim.engine(*node)?.node.resources().links() {
-                let at = held.iter().filter(|((n, at, ..), _)| n == node && *at == link.ifindex);
-                let sum: u64 = at.map(|(_, rate)| rate).sum();
+                let sum = held.get(&(*node, link.ifindex)).copied().unwrap_or(0);
                 if link.reserved != sum {
                     return Some(format!("{node} charges {}, holds {sum} at {}", link.reserved, link.name));
                 }
@@ -363,7 +400,8 @@ impl World {
         sim.nodes().find_map(|node| {
             let host = &sim.engine(node)?.node;
             let engine = host.boomerang()?;
-            let counts = (engine.flow_count(), engine.session_count(), host.resources().len());
+            let flows = engine.flow_count() + engine.aggregate_count();
+            let counts = (flows, engine.session_count(), host.resources().len());
             let any = counts != (0, 0, 0) || sim.reservations(node).next().is_some();
             any.then(|| format!("{node} holds {counts:?}"))
         })

@@ -8,9 +8,8 @@
 
 use core::time::Duration;
 
-use signalbox_sim::seed_from_environment;
-
 use super::world::{REFRESH, Storm, World};
+use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 300;
@@ -76,19 +75,10 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
 
 /// Every third seed, so that tests share the work.
 fn campaign(part: u64, storm: Storm) {
-    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
-    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
     let mut met = Met::default();
-    if let Some(seed) = alone {
-        if seed % 3 == part {
-            run(seed, storm, &mut met);
-        }
-        return;
-    }
-    let seeds = seeds.unwrap_or(SEEDS);
-    (0..seeds).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm, &mut met));
+    let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
-    if seeds >= SEEDS {
+    if let Some(seeds) = seeds {
         let Met { sessions, moved, expired, torn_down, branches, disconnected } = met;
         let idle = [sessions, moved, expired, torn_down, disconnected];
         assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");

@@ -1,5 +1,10 @@
 //! CASP in networks of nodes, routers and plain hosts.
 
 mod campaign;
+mod held;
+mod moved;
+mod passage;
 mod path;
+mod reserve;
+mod reserving;
 mod world;

@@ -208,3 +208,46 @@ fn a_client_outside_of_the_node_takes_part() {
     let gone = move |sim: &Sim<Node>| all.iter().all(|node| sessions(sim, *node) == 0);
     sim.expect("the session ends everywhere", Duration::from_secs(400), gone);
 }
+
+/// Two clients of other processes hold one session: it goes on until both have given it up. What the engine refuses changes nothing
+/// of what is held.
+#[test]
+fn a_session_that_two_clients_hold_goes_on_without_one() {
+    let (mut sim, nodes, _) = row(6, &vec![Some(casp::Config::default()); 3]);
+    let [first, second] = [(9, CLIENT), (10, CLIENT + 1)];
+    for (id, client) in [first, second] {
+        sim.command(nodes[0], Command::Casp { id, command: CaspCommand::Register { client } });
+    }
+    let (src, dst) = (sim.address(nodes[0], Family::V4), sim.address(nodes[2], Family::V4));
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) else { panic!() };
+    let flow = |dst_port| casp::FlowId::V4Ports { src, dst, src_port: 1, dst_port, protocol: 17 };
+    let ask = |sim: &mut Sim<Node>, (id, _): (u64, u8), request| {
+        sim.command(nodes[0], Command::Casp { id, command: CaspCommand::Request(request) });
+    };
+    let hold = |session, on| RequestOf::Hold { session, flow: flow(2), on };
+    let send = SendRequestOf { hold: true, ..SendRequestOf::new(None, flow(2), b"hello"[..].into()) };
+    ask(&mut sim, first, RequestOf::Send(send));
+    let opened = |sim: &Sim<Node>| {
+        client_events(sim, 9).iter().find_map(|event| match event {
+            ClientEvent::Indication(IndicationOf::Opened { session, .. }) => Some(*session),
+            _ => None,
+        })
+    };
+    sim.expect("a session", Duration::from_secs(1), |sim| opened(sim).is_some());
+    let session = opened(&sim).unwrap();
+    ask(&mut sim, second, hold(session, true));
+    ask(&mut sim, second, RequestOf::Move { session, from: flow(2), to: flow(2) });
+    ask(&mut sim, first, hold(session, false));
+    sim.run_for(Duration::from_secs(200));
+    let sessions = |sim: &Sim<Node>| {
+        let count = |node: &NodeId| sim.engine(*node).unwrap().casp().unwrap().session_count();
+        nodes.iter().map(count).collect::<Vec<_>>()
+    };
+    assert_eq!(sessions(&sim), [1, 1, 1], "the second client holds it");
+    // A client cannot give up what another one holds.
+    ask(&mut sim, first, hold(session, false));
+    sim.run_for(Duration::from_secs(200));
+    assert_eq!(sessions(&sim), [1, 1, 1]);
+    sim.command(nodes[0], Command::Casp { id: 10, command: CaspCommand::Close });
+    sim.expect("the session ends", Duration::from_secs(400), |sim| sessions(sim) == [0, 0, 0]);
+}

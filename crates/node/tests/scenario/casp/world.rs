@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use signalbox_core::SessionId;
+use signalbox_core::node::NodeEngine;
 use signalbox_core::rng::Random;
 use signalbox_node::casp::{
     self, Command as CaspCommand, FlowId, RequestOf, SendRequestOf, SessionView, Transport,
@@ -19,7 +20,7 @@ pub(crate) const REFRESH: Duration = Duration::from_secs(2);
 /// The client of another process whose sessions they are.
 const CLIENT: u8 = 200;
 
-const BAD: Impairment = Impairment {
+pub(super) const BAD: Impairment = Impairment {
     delay: Duration::from_millis(5),
     jitter: Duration::from_millis(20),
     loss: 0.1,
@@ -61,8 +62,49 @@ pub(crate) struct World {
     pub(crate) moved: u64,
 }
 
-fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
+}
+
+/// The nodes at the ends of each link: a tree, and further links where routes change.
+pub(super) fn links(random: &mut Random, count: usize, storm: Storm) -> Vec<(usize, usize)> {
+    let mut pairs: Vec<(usize, usize)> =
+        (1..count).map(|at| (usize::try_from(random.range(0..at as u64)).unwrap(), at)).collect();
+    if storm == Storm::Routes {
+        for _ in 0..3 {
+            let mut end = || usize::try_from(random.range(0..count as u64)).unwrap();
+            let (a, b) = (end(), end());
+            if a < b && !pairs.contains(&(a, b)) {
+                pairs.push((a, b));
+            }
+        }
+    }
+    pairs
+}
+
+/// Injects one fault. True if the node has to restart, which its users take part in.
+pub(super) fn fault<E: NodeEngine>(
+    sim: &mut Sim<E>,
+    random: &mut Random,
+    storm: Storm,
+    node: NodeId,
+    link: LinkId,
+) -> bool {
+    match random.range(0..6) {
+        0 => return true,
+        1 if storm == Storm::Crashes => sim.crash(node),
+        2 if storm == Storm::Crashes => sim.power_off(node),
+        3 | 4 if storm == Storm::Routes => {
+            let cost = u32::try_from(1 + random.range(0..5)).unwrap();
+            sim.set_cost(link, cost);
+        }
+        5 if storm == Storm::Routes => {
+            let up = random.chance(0.5);
+            sim.set_link_up(link, up);
+        }
+        _ => {}
+    }
+    false
 }
 
 /// The address of a node that is on no link; each node has several, so that it can move from one to another.
@@ -92,17 +134,7 @@ impl World {
         let mut sim = Sim::new(seed);
         let mut random = sim.random(1);
         let count = 3 + usize::try_from(random.range(0..4)).unwrap();
-        let mut pairs: Vec<(usize, usize)> =
-            (1..count).map(|at| (usize::try_from(random.range(0..at as u64)).unwrap(), at)).collect();
-        if storm == Storm::Routes {
-            for _ in 0..3 {
-                let mut end = || usize::try_from(random.range(0..count as u64)).unwrap();
-                let (a, b) = (end(), end());
-                if a < b && !pairs.contains(&(a, b)) {
-                    pairs.push((a, b));
-                }
-            }
-        }
+        let pairs = links(&mut random, count, storm);
         let transport = pick(&mut random, &[Transport::Tcp, Transport::Tcp, Transport::Udp]);
         let (mut nodes, mut hosts) = (Vec::new(), Vec::new());
         for n in 0..count {
@@ -209,19 +241,8 @@ impl World {
     pub(crate) fn trouble(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
         let link = pick(&mut self.random, &self.links);
-        match self.random.range(0..6) {
-            0 => self.restart(node),
-            1 if self.storm == Storm::Crashes => self.sim.crash(node),
-            2 if self.storm == Storm::Crashes => self.sim.power_off(node),
-            3 | 4 if self.storm == Storm::Routes => {
-                let cost = u32::try_from(1 + self.random.range(0..5)).unwrap();
-                self.sim.set_cost(link, cost);
-            }
-            5 if self.storm == Storm::Routes => {
-                let up = self.random.chance(0.5);
-                self.sim.set_link_up(link, up);
-            }
-            _ => {}
+        if fault(&mut self.sim, &mut self.random, self.storm, node, link) {
+            self.restart(node);
         }
     }
 

@@ -9,9 +9,12 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
+use signalbox_boomerang::wire as boomerang;
+use signalbox_casp::wire as casp;
 use signalbox_core::node::{Input, NodeEngine, Output};
-use signalbox_core::{Entry, EntryRequest, Time};
+use signalbox_core::{Entry, EntryRequest, NslpId, Time};
 use signalbox_gist::wire::MAGIC;
+use signalbox_natfw::wire as natfw;
 use signalbox_node::{Event, Node};
 use signalbox_qos::wire as qos;
 use signalbox_rsvp::wire as rsvp;
@@ -100,9 +103,10 @@ impl NodeEngine for Metered {
 fn kind(input: &Input<'_, signalbox_node::Command>) -> String {
     match input {
         Input::Packet(packet) => match packet.entry {
-            Entry::Udp(_) => gist(packet.payload),
+            Entry::Udp(270) => gist(packet.payload),
+            Entry::Udp(_) => casp_message(packet.payload),
             Entry::Ip(_) => rsvp_message(packet.payload),
-            Entry::IcmpEcho(_) => "ICMP Echo".to_owned(),
+            Entry::IcmpEcho(_) => boomerang_message(packet.payload),
         },
         Input::Timer => "timer".to_owned(),
         Input::Route { .. } => "answer about a route".to_owned(),
@@ -131,10 +135,47 @@ pub(crate) fn gist(payload: &[u8]) -> String {
     };
     let name = message.header.kind.name().unwrap_or("?");
     let data = message.nslp_data.filter(|_| message.header.kind == MessageType::DATA);
-    match data.and_then(|data| qos::Message::parse(data).ok()) {
-        Some(data) => format!("GIST {name}, QoS {}", data.kind.name().unwrap_or("?")),
+    let of = |data| match message.header.nslp {
+        NslpId::NATFW => Some(format!("NATFW {}", natfw::Message::parse(data).ok()?.kind.name()?)),
+        NslpId::QOS => Some(format!("QoS {}", qos::Message::parse(data).ok()?.kind.name()?)),
+        _ => None,
+    };
+    match data.and_then(of) {
+        Some(data) => format!("GIST {name}, {data}"),
         None => format!("GIST {name}"),
     }
+}
+
+pub(crate) fn casp_message(octets: &[u8]) -> String {
+    use casp::{Body, Flags, Message};
+    let message = match Message::parse(octets) {
+        Ok(Message::Signaling(message)) => message,
+        Ok(Message::ScoutRequest(_)) => return "CASP Scout Request".to_owned(),
+        Ok(Message::ScoutResponse { .. }) => return "CASP Scout Response".to_owned(),
+        Err(_) => return "CASP, malformed".to_owned(),
+    };
+    let has = |flags| message.flags.contains(flags);
+    let kind = match message.body {
+        Body::Error(_) => "error",
+        _ if has(Flags::TEAR_DOWN) => "tear-down",
+        Body::Client { .. } if has(Flags::REVERSE) => "message upstream",
+        Body::Client { .. } => "message downstream",
+        Body::Empty => "refresh",
+    };
+    let proof = if message.proof.is_some() { ", cookie" } else { "" };
+    format!("CASP {kind}{proof}")
+}
+
+pub(crate) fn boomerang_message(octets: &[u8]) -> String {
+    let Ok(message) = boomerang::Message::parse(octets, false) else {
+        return "Boomerang, malformed".to_owned();
+    };
+    let rates = message.body.and_then(|body| body.qos.rates());
+    let kind = if rates.is_some_and(boomerang::Rates::is_zero) { "release" } else { "reservation" };
+    format!(
+        "Boomerang {kind}, {}",
+        if message.pass == boomerang::Pass::Request { "request" } else { "reply" }
+    )
 }
 
 pub(crate) fn rsvp_message(payload: &[u8]) -> String {

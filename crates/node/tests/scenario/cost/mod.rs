@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the counts are for the reader of the test's output")]
 
 pub(crate) mod meter;
+mod others;
 mod qos;
 mod rsvp;
 

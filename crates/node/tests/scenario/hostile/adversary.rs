@@ -3,14 +3,18 @@
 //! `SIGNALBOX_SEEDS` in the environment is the number of seeds; `SIGNALBOX_ADVERSARY` is one seed to be run alone.
 //!
 //! By a link of its own it harms no honest session: standing sessions stay and new ones are set up. If it cannot read the other
-//! links, every Ping message has its reply too. If it can, the router has to filter forged sources for the QoS NSLP; RSVP
-//! needs such filters, or INTEGRITY, in any case (docs/security.md). On the link of an honest neighbour it can do what any node on that link can
+//! links, every Ping message has its reply too. If it can, the router has to filter forged sources for the applications of
+//! GIST, and for CASP over datagrams; RSVP and Boomerang
+//! need such filters, or authentication, in any case (docs/security.md). On the link of an honest neighbour it can do what any node on that link can
 //! do; when it has ended, new sessions are set up, and standing ones are whole or their users have an event. Everywhere the
 //! number of outputs of one packet, the tables and the octets that leave to forged sources are bounded.
 
 use core::time::Duration;
 
 use signalbox_core::rng::Random;
+use signalbox_node::boomerang::{BoomerangEvent, DomainKey, Integrity};
+use signalbox_node::casp::Transport;
+use signalbox_node::natfw::NatfwEvent;
 use signalbox_node::ping::PingEvent;
 use signalbox_node::qos::QosEvent;
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
@@ -19,7 +23,7 @@ use signalbox_node::{Config, Event};
 use signalbox_sim::{LinkId, Packet};
 
 use super::catalogue::{self, Sample};
-use super::net::{MS, Net, SECOND, config, forged, from_elsewhere, without_checksum};
+use super::net::{MS, Net, SECOND, config, forged, from_elsewhere, with_checksum};
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 50;
@@ -80,6 +84,31 @@ fn small(random: &mut Random, integrity: bool) -> Config {
             }];
         }
     }
+    if let Some(natfw) = &mut config.natfw {
+        natfw.refresh = 2 * SECOND;
+        natfw.max_sessions = TABLE;
+    }
+    if let Some(boomerang) = &mut config.boomerang {
+        (boomerang.refresh, boomerang.max_refresh) = (2, 4);
+        (boomerang.max_flows, boomerang.max_sessions) = (TABLE, TABLE);
+        if integrity {
+            let key = DomainKey {
+                id: 1,
+                secret: Secret::new(*b"known to all"),
+                signs: true,
+                verifies: true,
+                from: 0,
+                until: None,
+            };
+            boomerang.integrity =
+                Integrity { sign: true, require: true, keys: vec![key], ..Integrity::default() };
+        }
+    }
+    if let Some(casp) = &mut config.casp {
+        casp.engine.refresh = 2 * SECOND;
+        (casp.engine.max_sessions, casp.engine.max_searches) = (TABLE, TABLE);
+        casp.engine.transport = if random.chance(0.5) { Transport::Udp } else { Transport::Tcp };
+    }
     config
 }
 
@@ -92,6 +121,8 @@ struct World {
     filtered: bool,
     /// The adversary reads all links.
     reads: bool,
+    /// CASP sends datagrams.
+    datagrams: bool,
     /// The number of captured packets that the adversary has read.
     read: usize,
     heard: Vec<Packet>,
@@ -106,6 +137,7 @@ impl World {
         let mut random = Random::from_number(seed);
         let [integrity, filtered, reads] = [0; 3].map(|_| random.chance(0.5));
         let config = small(&mut random, integrity);
+        let datagrams = config.casp.as_ref().is_some_and(|casp| casp.engine.transport == Transport::Udp);
         let net = Net::new(SEED + seed, &config);
         Self {
             net,
@@ -114,6 +146,7 @@ impl World {
             integrity,
             filtered,
             reads,
+            datagrams,
             read: 0,
             heard: Vec::new(),
             sent: 0,
@@ -146,9 +179,9 @@ impl World {
             packet = from_elsewhere(&packet, forged(random.u32()));
         }
         if random.chance(0.4) {
-            // Another session of RSVP, or another flow.
+            // Another session of RSVP, Boomerang or CASP, or another flow.
             let port: [u8; 2] = random.array();
-            for known in [7001_u16, 7003, 7011, 7013] {
+            for known in BEFORE.into_iter().chain(MEANWHILE) {
                 replace(&mut packet.payload, known.to_be_bytes(), port);
             }
         }
@@ -177,7 +210,7 @@ impl World {
             let keep = random.range(0..packet.payload.len() as u64 + 1);
             packet.payload.truncate(usize::try_from(keep).unwrap());
         }
-        without_checksum(packet)
+        with_checksum(packet)
     }
 
     fn attack(&mut self, samples: &[Sample]) {
@@ -216,6 +249,11 @@ impl World {
             assert!(usize::try_from(count).unwrap() <= TABLE as usize, "{}", fault("RSVP's tables"));
         }
         assert!(host.node.session_count() <= 2 * TABLE as usize, "{}", fault("sessions"));
+        let (natfw, boomerang) = (host.node.natfw().unwrap(), host.node.boomerang().unwrap());
+        let casp = host.node.casp().unwrap();
+        for count in [natfw.session_count(), boomerang.session_count(), casp.session_count()] {
+            assert!(count <= 2 * TABLE, "{}", fault("the tables of NATFW, Boomerang or CASP"));
+        }
     }
 
     /// Octets that the router sent to forged sources.
@@ -231,27 +269,62 @@ impl World {
         all.filter(|one| matches!(&one.event, Event::Ping { event: PingEvent::Reply(_), .. })).count()
     }
 
-    /// Whether the last event of a reservation by the QoS NSLP is another than its grant.
+    /// Whether the last event of a request by the QoS NSLP, the NATFW NSLP or Boomerang is another than its grant.
     fn has_ended(&self, port: u16) -> bool {
-        let last = self.net.sim.events().iter().rev().find_map(|one| match &one.event {
-            Event::Qos { id, event } if *id == u64::from(port) => Some(&**event),
+        let granted = self.net.sim.events().iter().rev().find_map(|one| match &one.event {
+            Event::Qos { id, event } if *id == u64::from(port) => {
+                Some(matches!(**event, QosEvent::Granted(_)))
+            }
+            Event::Natfw { id, event } if *id == u64::from(port) => {
+                Some(matches!(event, NatfwEvent::Granted(_)))
+            }
+            Event::Boomerang { id, event } if *id == u64::from(port) => {
+                Some(matches!(event, BoomerangEvent::Reserved { .. }))
+            }
             _ => None,
         });
-        !matches!(last, Some(QosEvent::Granted(_)))
+        granted != Some(true)
+    }
+
+    /// Sets up a session of each protocol.
+    fn open(&mut self, [qos, rsvp, natfw, boomerang, casp]: Sessions) {
+        self.net.reserve(qos);
+        self.net.rsvp_reserve(rsvp);
+        self.net.passage(natfw);
+        self.net.boomerang(boomerang);
+        self.net.casp(casp, false);
+    }
+
+    /// Which of these sessions live at the router.
+    fn live(&self, [qos, rsvp, natfw, boomerang, casp]: Sessions) -> [bool; 5] {
+        let held = |port: u16| self.net.held(port..port + 1) == 1;
+        let (natfw, casp) = (self.net.is_open(natfw), self.net.is_known_to_casp(casp));
+        [held(qos), held(rsvp), natfw, self.net.holds(boomerang), casp]
+    }
+
+    /// Which of these sessions do not live although they should.
+    fn harmed(&self, sessions: Sessions) -> Vec<&'static str> {
+        let (datagrams, authenticated) = (self.filtered || !self.reads, self.filtered || self.integrity);
+        let safe = [
+            ("QoS", datagrams),
+            ("RSVP", authenticated),
+            ("NATFW", datagrams),
+            ("Boomerang", authenticated),
+            ("CASP", datagrams || !self.datagrams),
+        ];
+        let all = self.live(sessions).into_iter().zip(safe);
+        all.filter(|(lives, (_, safe))| *safe && !lives).map(|(_, (name, _))| name).collect()
     }
 
     fn says(&self, what: &str) -> String {
-        let Self { place, integrity, filtered, reads, packets, .. } = self;
-        let sessions = BEFORE.into_iter().chain(MEANWHILE);
-        let held: Vec<_> = sessions.map(|port| self.net.held(port..port + 1)).collect();
+        let Self { place, integrity, filtered, reads, datagrams, packets, .. } = self;
+        let held = [BEFORE, MEANWHILE, AFTER].map(|sessions| self.live(sessions));
         let events = self.net.sim.events().iter().rev();
-        let last: Vec<_> = events
-            .filter(|one| matches!(one.event, Event::Qos { .. } | Event::Rsvp { .. }))
-            .take(4)
-            .collect();
+        let last: Vec<_> = events.filter(|one| !matches!(one.event, Event::Ping { .. })).take(6).collect();
         let (now, seed) = (self.net.sim.now(), self.net.sim.seed() - SEED);
         format!(
-            "{what}: by {place:?}, integrity {integrity}, filtered {filtered}, reads {reads}, {packets} packets, held {held:?}, at {now}, \
+            "{what}: by {place:?}, integrity {integrity}, filtered {filtered}, reads {reads}, CASP's datagrams {datagrams}, \
+             {packets} packets, held {held:?}, at {now}, \
              seed {seed}; last events, the newest first: {last:?}"
         )
     }
@@ -271,26 +344,20 @@ fn replace(octets: &mut [u8], old: [u8; 2], new: [u8; 2]) {
     }
 }
 
-/// The sessions of one run, by QoS NSLP and RSVP: before the attack, in its middle and after it.
-const BEFORE: [u16; 2] = [7001, 7003];
-const MEANWHILE: [u16; 2] = [7011, 7013];
-const AFTER: [u16; 2] = [7021, 7023];
+/// The ports of sessions of the QoS NSLP, RSVP, the NATFW NSLP, Boomerang and CASP.
+type Sessions = [u16; 5];
+
+/// The sessions of one run: before the attack, in its middle and after it.
+const BEFORE: Sessions = [7001, 7003, 7005, 7007, 7009];
+const MEANWHILE: Sessions = [7011, 7013, 7015, 7017, 7019];
+const AFTER: Sessions = [7021, 7023, 7025, 7027, 7029];
 
 fn run(seed: u64, place: Place, samples: &[Sample]) {
     let mut world = World::new(seed, place);
-    let lives = |world: &World, ports: [u16; 2]| ports.map(|port| world.net.held(port..port + 1) == 1);
-    let open = |world: &mut World, ports: [u16; 2]| {
-        world.net.reserve(ports[0]);
-        world.net.rsvp_reserve(ports[1]);
-    };
-    let harmed = |world: &World, ports: [u16; 2]| {
-        let [qos, rsvp] = lives(world, ports);
-        [!qos && (world.filtered || !world.reads), !rsvp && (world.filtered || world.integrity)]
-    };
-    open(&mut world, BEFORE);
+    world.open(BEFORE);
     world.net.ping(1, None, 500 * MS);
     world.net.sim.run_for(4 * SECOND);
-    assert_eq!(lives(&world, BEFORE), [true; 2], "{}", world.says("no attack yet"));
+    assert_eq!(world.live(BEFORE), [true; 5], "{}", world.says("no attack yet"));
     let start = world.net.sim.now();
     let mut opened = false;
     while world.net.sim.now() < start + ATTACK {
@@ -299,14 +366,16 @@ fn run(seed: u64, place: Place, samples: &[Sample]) {
         world.check();
         if !opened && world.net.sim.now() > start + ATTACK / 3 {
             opened = true;
-            open(&mut world, MEANWHILE);
+            world.open(MEANWHILE);
         }
         if place == Place::Side {
-            assert_eq!(harmed(&world, BEFORE), [false; 2], "{}", world.says("a standing session ended"));
+            let harmed = world.harmed(BEFORE);
+            assert!(harmed.is_empty(), "{}", world.says(&format!("standing sessions ended: {harmed:?}")));
         }
     }
     if place == Place::Side {
-        assert_eq!(harmed(&world, MEANWHILE), [false; 2], "{}", world.says("a new session was not set up"));
+        let harmed = world.harmed(MEANWHILE);
+        assert!(harmed.is_empty(), "{}", world.says(&format!("new sessions were not set up: {harmed:?}")));
         let returned = world.returned();
         assert!(
             returned * 2 <= world.sent * 3,
@@ -323,15 +392,24 @@ fn run(seed: u64, place: Place, samples: &[Sample]) {
         );
         return;
     }
-    open(&mut world, AFTER);
+    world.open(AFTER);
     world.net.sim.run_for(RECOVERY);
-    assert_eq!(lives(&world, AFTER), [true; 2], "{}", world.says("no new session after the attack"));
-    for [qos, rsvp] in [BEFORE, MEANWHILE] {
-        let whole = world.net.held(qos..qos + 1) == 1 || world.has_ended(qos);
-        assert!(whole, "{}", world.says("a session of the QoS NSLP is not whole, and its user has no event"));
-        // Without INTEGRITY, forged MESSAGE_IDs and lifetimes stay as long as the state.
-        let whole = world.net.held(rsvp..rsvp + 1) == 1 || !world.integrity;
-        assert!(whole, "{}", world.says("a session of RSVP is not whole"));
+    assert_eq!(world.live(AFTER), [true; 5], "{}", world.says("no new session after the attack"));
+    for sessions in [BEFORE, MEANWHILE] {
+        for (at, lives) in world.live(sessions).into_iter().enumerate() {
+            let whole = match at {
+                // Without INTEGRITY, forged MESSAGE_IDs and lifetimes of RSVP stay as long as the state.
+                1 => lives || !world.integrity,
+                // A client that holds its session has no event: the session comes back.
+                4 => lives,
+                _ => lives || world.has_ended(sessions[at]),
+            };
+            assert!(
+                whole,
+                "{}",
+                world.says(&format!("session {} is not whole, and its user has no event", sessions[at]))
+            );
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use signalbox_gist::wire::MAGIC;
 use signalbox_sim::{Captured, LinkId, Packet};
 
 use super::catalogue::{self, Sample};
-use super::net::{MS, Net, RSVP, SECOND, forged, from_elsewhere, silent, without_checksum};
+use super::net::{ICMP, MS, Net, RSVP, SECOND, forged, from_elsewhere, silent, with_checksum};
 
 /// Retransmissions end earlier: Responses are repeated for 64 times T1 at most.
 const LATER: Duration = Duration::from_secs(200);
@@ -71,9 +71,30 @@ fn cause(net: &mut Net, link: LinkId, packet: &Packet, span: Duration) -> Caused
     let before = net.sim.captured().count();
     net.sim.inject(link, router, packet.clone());
     net.sim.run_for(span);
-    let sent = net.sim.captured().skip(before).filter(|one| one.from == router);
+    let sent = net.sim.captured().skip(before).filter(|one| one.from == router && !is_echo(packet, one));
     let (packets, octets) = sent.fold((0, 0), |(n, sum), one| (n + 1, sum + one.packet.size()));
     Caused { came: packet.size(), packets, octets }
+}
+
+/// Whether a packet that the router forwards is the far end's reply to a request of Boomerang: every host answers pings.
+fn is_echo(request: &Packet, one: &Captured) -> bool {
+    let kind = |packet: &Packet| packet.payload.first().filter(|_| packet.protocol == ICMP).copied();
+    kind(request) == Some(8) && kind(&one.packet) == Some(0)
+}
+
+/// A message of CASP with a cookie that its receiver did not make.
+fn without_cookie(mut packet: Packet) -> Packet {
+    use signalbox_casp::wire::{Message, Proof};
+    let cookie = match Message::parse(&packet.payload) {
+        Ok(Message::Signaling(message)) if packet.protocol == 17 => message.proof,
+        _ => None,
+    };
+    if let Some(Proof::Cookie(cookie)) = cookie
+        && let Some(at) = packet.payload.windows(8).position(|eight| eight == cookie)
+    {
+        packet.payload[at] ^= 1;
+    }
+    packet
 }
 
 fn sent_by(who: Who, net: &Net, sample: &Sample) -> (LinkId, Packet) {
@@ -83,7 +104,9 @@ fn sent_by(who: Who, net: &Net, sample: &Sample) -> (LinkId, Packet) {
             packet.ttl = packet.ttl.saturating_sub(3);
             (net.side, packet)
         }
-        Who::Unproved | Who::Neighbour => (sample.link, without_checksum(sample.packet.clone())),
+        // The samples come from a network with the same secrets.
+        Who::Unproved => (sample.link, with_checksum(without_cookie(sample.packet.clone()))),
+        Who::Neighbour => (sample.link, with_checksum(sample.packet.clone())),
     }
 }
 
@@ -155,7 +178,7 @@ fn amplification_by_parts_of_messages() {
 fn fix_length(packet: &mut Packet, fix: bool) {
     let length = packet.payload.len();
     match packet.protocol {
-        17 if fix && length >= MAGIC.len() + 8 => {
+        17 if packet.dst.port() == 270 && fix && length >= MAGIC.len() + 8 => {
             let words = u16::try_from((length - MAGIC.len() - 8) / 4).unwrap().to_be_bytes();
             packet.payload[6..8].copy_from_slice(&words);
         }
@@ -164,6 +187,7 @@ fn fix_length(packet: &mut Packet, fix: bool) {
         }
         _ => {}
     }
+    *packet = with_checksum(packet.clone());
 }
 
 /// Packets of a second from many forged sources: what answers them is limited, and others are served meanwhile.
@@ -177,6 +201,13 @@ fn amplification_at_a_high_rate() {
         let gist = crate::net::gist(&mut config);
         (gist.dmode_rate, gist.dmode_by_link) = (RATE, false);
         crate::net::gist(&mut config).dmode_burst = RATE;
+        if let Some(casp) = &mut config.casp {
+            casp.engine.total_answer_rate = RATE * 4 / 5;
+        }
+        if let Some(boomerang) = &mut config.boomerang {
+            // The policy allows everything: without proofs strangers take the link.
+            boomerang.prove = true;
+        }
         let mut net = Net::new(1, &config);
         let (router, side) = (net.router, net.side);
         let (mut came, before) = (0, net.sim.captured().count());
@@ -189,7 +220,8 @@ fn amplification_at_a_high_rate() {
             net.sim.run_for(SECOND / PACKETS);
         }
         net.sim.run_for(LATER);
-        let sent: Vec<_> = net.sim.captured().skip(before).filter(|one| one.from == router).collect();
+        let sent = net.sim.captured().skip(before);
+        let sent: Vec<_> = sent.filter(|one| one.from == router && !is_echo(&sample.packet, one)).collect();
         let octets: usize = sent.iter().map(|one| one.packet.size()).sum();
         // What passes on towards its destination is no answer.
         let answers = |one: &&&Captured| {
@@ -201,17 +233,28 @@ fn amplification_at_a_high_rate() {
         assert!(own <= RATE as usize + RATE as usize / 10, "{}: {own} answers", sample.name);
         net.reserve(7101);
         net.rsvp_reserve(7102);
+        net.passage(7103);
+        net.boomerang(7104);
+        net.casp(7105, false);
         net.sim.run_for(5 * SECOND);
-        assert_eq!(net.held(7101..7103), 2, "after {}: {:?}", sample.name, net.sim.events());
+        assert_eq!(net.held(7101..7105), 3, "after {}: {:?}", sample.name, net.sim.events());
+        assert!(net.is_open(7103), "after {}: {:?}", sample.name, net.sim.events());
+        assert!(net.is_known_to_casp(7105), "after {}: {:?}", sample.name, net.sim.events());
     }
 }
 
-/// Gives a message of GIST another session.
+/// Gives a message of GIST or CASP another session.
 fn fresh_session(packet: &mut Packet, number: u32) {
-    let Some(octets) = packet.payload.strip_prefix(&MAGIC) else { return };
+    use signalbox_casp::wire::Message as Casp;
     use signalbox_gist::wire::{Encapsulation, Message};
-    let of = |encapsulation| Message::parse(octets, encapsulation).ok()?.session;
-    let session = of(Encapsulation::Normal).or_else(|| of(Encapsulation::QMode));
+    let session = match (packet.payload.strip_prefix(&MAGIC), Casp::parse(&packet.payload)) {
+        (Some(octets), _) => {
+            let of = |encapsulation| Message::parse(octets, encapsulation).ok()?.session;
+            of(Encapsulation::Normal).or_else(|| of(Encapsulation::QMode))
+        }
+        (None, Ok(Casp::Signaling(message))) if packet.protocol == 17 => Some(message.session),
+        (None, _) => None,
+    };
     let Some(session) = session else { return };
     let at = packet.payload.windows(16).position(|window| window == session.0).unwrap();
     packet.payload[at..at + 4].copy_from_slice(&number.to_be_bytes());
@@ -223,8 +266,12 @@ impl Net {
         self.reserve(7001);
         self.ping(1, Some(1), 20 * MS);
         self.rsvp_reserve(7003);
+        self.passage(7005);
+        self.boomerang(7007);
+        self.casp(7009, false);
         self.sim.run_for(5 * SECOND);
-        assert_eq!(self.held(7001..7004), 2);
+        assert_eq!(self.held(7001..7008), 3);
+        assert!(self.is_open(7005) && self.is_known_to_casp(7009));
     }
 
     fn is_of_router(&self, address: IpAddr) -> bool {

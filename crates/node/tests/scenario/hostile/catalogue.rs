@@ -3,11 +3,12 @@
 use core::net::IpAddr;
 
 use signalbox_gist::wire as gist;
+use signalbox_natfw::wire as natfw;
 use signalbox_qos::wire as qos;
 use signalbox_rsvp::wire as rsvp;
 use signalbox_sim::{LinkId, Packet};
 
-use super::net::{Net, RSVP, SECOND, from_elsewhere, silent, tspec, without_checksum};
+use super::net::{ICMP, Net, RSVP, SECOND, from_elsewhere, silent, tspec, with_checksum};
 use crate::cost::meter;
 
 /// A packet to the router.
@@ -21,8 +22,10 @@ pub(crate) struct Sample {
 /// The name of the message in a packet.
 pub(crate) fn name(packet: &Packet) -> String {
     match packet.protocol {
-        17 => meter::gist(&packet.payload),
+        17 if packet.dst.port() == 270 => meter::gist(&packet.payload),
+        17 => meter::casp_message(&packet.payload),
         RSVP => meter::rsvp_message(&packet.payload),
+        ICMP => meter::boomerang_message(&packet.payload),
         other => format!("protocol {other}"),
     }
 }
@@ -36,7 +39,7 @@ pub(crate) fn all() -> Vec<Sample> {
         crate::net::gist(&mut config).associations.always = always;
         let mut net = Net::new(1, &config);
         for one in net.lives() {
-            if one.packet.protocol == 17 || one.packet.protocol == RSVP {
+            if [17, RSVP, ICMP].contains(&one.packet.protocol) {
                 let (packet, link) = (one.packet, one.link);
                 samples.push(Sample { name: name(&packet), packet, link });
             }
@@ -59,24 +62,30 @@ pub(crate) fn all() -> Vec<Sample> {
     kept
 }
 
-/// The RESERVEs as NOTIFYs: GIST handles both in the same way.
-fn notifications(samples: &[Sample]) -> Vec<Sample> {
-    let reserves = samples.iter().filter(|sample| sample.name.ends_with("QoS RESERVE"));
-    let altered = reserves.filter_map(|sample| {
+/// A RESERVE and a CREATE as NOTIFYs: GIST handles them in the same way.
+pub(crate) fn notifications(samples: &[Sample]) -> Vec<Sample> {
+    let qos = notification(samples, "QoS RESERVE", "GIST Data, QoS NOTIFY", qos::MessageType::NOTIFY.0);
+    let natfw = natfw::MessageType::NOTIFY.0;
+    qos.into_iter().chain(notification(samples, "NATFW CREATE", "GIST Data, NATFW NOTIFY", natfw)).collect()
+}
+
+/// The first message of a kind with the type of another.
+fn notification(samples: &[Sample], like: &str, name: &str, kind: u8) -> Option<Sample> {
+    let mut alike = samples.iter().filter(|sample| sample.name.ends_with(like));
+    alike.find_map(|sample| {
         let mut packet = sample.packet.clone();
         let octets = packet.payload.strip_prefix(&gist::MAGIC)?;
         let message = gist::Message::parse(octets, gist::Encapsulation::Normal).ok()?;
         let data = message.nslp_data?;
         let at = packet.payload.windows(data.len()).position(|window| window == data)?;
-        packet.payload[at] = qos::MessageType::NOTIFY.0;
-        Some(Sample { name: "GIST Data, QoS NOTIFY".to_owned(), packet, link: sample.link })
-    });
-    altered.take(1).collect()
+        packet.payload[at] = kind;
+        Some(Sample { name: name.to_owned(), packet, link: sample.link })
+    })
 }
 
 /// A packet like another one with other octets.
 fn with(sample: &Sample, payload: Vec<u8>) -> Packet {
-    without_checksum(Packet { options: Vec::new(), payload, ..sample.packet.clone() })
+    with_checksum(Packet { options: Vec::new(), payload, ..sample.packet.clone() })
 }
 
 /// Messages that the lives do not contain.

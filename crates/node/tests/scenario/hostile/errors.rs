@@ -13,7 +13,7 @@ use signalbox_sim::{Captured, Packet};
 
 use super::catalogue;
 use super::circle::{ROUND, Ring};
-use super::net::{MS, RSVP, SECOND, config, tspec, without_checksum};
+use super::net::{MS, RSVP, SECOND, config, tspec, with_checksum};
 
 /// The most packets that one error of each neighbour may cause on the links of the circle: each may go round until its
 /// hop count is used up.
@@ -187,7 +187,14 @@ fn begin_rsvp(ring: &mut Ring) {
     let dest = ring.address(receiver);
     let session = Session { dest, protocol: 17, kind: SessionKind::Ports, port: ROUND };
     let template = Filter { src: ring.address(sender), selector: Selector::Port(4000) };
-    let request = SenderRequest { template, tspec: tspec(), adspec: true, ttl: 63, policy: Box::default() };
+    let request = SenderRequest {
+        template,
+        tspec: tspec(),
+        adspec: true,
+        ttl: 63,
+        policy: Box::default(),
+        protect: false,
+    };
     let flowspec = FlowSpec { tspec: tspec(), rspec: None };
     let flows = vec![FlowRequest { flowspec, senders: vec![template] }];
     let reserve = user::ReserveRequest { style: Style::Ff, flows, confirm: true, policy: Box::default() };
@@ -240,7 +247,7 @@ fn forged_rsvp(ring: &Ring, kind: rsvp::MessageType, code: rsvp::ErrorCode) -> V
         let mut packet = Packet { payload, ttl: 255, options: Vec::new(), ..like.packet.clone() };
         packet.src.set_ip(src);
         packet.dst.set_ip(dst);
-        (like, without_checksum(packet))
+        (like, with_checksum(packet))
     });
     forged.collect()
 }

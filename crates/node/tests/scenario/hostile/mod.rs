@@ -2,8 +2,9 @@
 
 mod adversary;
 mod amplification;
-mod catalogue;
+pub(crate) mod catalogue;
 mod circle;
+mod dependents;
 mod errors;
 mod named;
-mod net;
+pub(crate) mod net;

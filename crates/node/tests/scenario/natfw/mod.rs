@@ -3,5 +3,5 @@
 
 mod campaign;
 mod inward;
-mod net;
+pub(crate) mod net;
 mod path;

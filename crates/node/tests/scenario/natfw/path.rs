@@ -1,17 +1,17 @@
 //! A sender opens the path of its flow.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::packet::router_alert;
 use signalbox_core::pinhole::PinholeError;
 use signalbox_gist::wire::MessageType;
-use signalbox_node::natfw::Middlebox::{Firewall, Nat};
-use signalbox_node::natfw::{self, NatfwEvent, Options};
+use signalbox_node::natfw::Middlebox::{Firewall, Nat, TwiceNat};
+use signalbox_node::natfw::{self, Mapping, NatfwEvent, Options};
 use signalbox_node::resources::config::{Action, Opening, RuleConfig};
 use signalbox_sim::{Family, Packet};
 
-use super::net::{FROM, Kind, LIFETIME, Net, REFRESH, SECOND, TO, open};
-use crate::net::{FAMILIES, header};
+use super::net::{FROM, Kind, LIFETIME, Net, REFRESH, SECOND, TO, open, sessions};
+use crate::net::{FAMILIES, header, message};
 
 /// Two firewalls open exactly the flow, and close it at its end.
 #[test]
@@ -171,4 +171,34 @@ fn a_kernel_that_refuses_ends_the_request() {
     net.ended(0, 1);
     net.expect_holes(SECOND * 5, &[0; 4]);
     assert_eq!(net.counter(1, "kernel_refused"), 1);
+}
+
+/// NATFW-D.4-01: a twice-NAT intercepts a Query for the alias of a host outside, is the peer of both hosts, and signals on to the
+/// host for the flow as it is there.
+#[test]
+fn a_twice_nat_is_a_node_of_the_path() {
+    let [host, far, alias, known_as]: [IpAddr; 4] =
+        ["10.0.0.1", "10.0.0.6", "10.200.0.2", "10.201.0.1"].map(|address| address.parse().unwrap());
+    let mut net = Net::with(11, &[Kind::Host, Kind::Left(TwiceNat), Kind::Host], |n, config| {
+        if let Some(natfw) = config.natfw.as_mut().filter(|_| n == 1) {
+            natfw.mappings =
+                vec![Mapping { inside: host, outside: known_as }, Mapping { inside: alias, outside: far }];
+        }
+    });
+    assert_eq!((net.right(0, Family::V4), net.left(2, Family::V4)), (host, far));
+    // Packets for the alias take the way of those for the host.
+    net.sim.add_address(net.nodes[2], alias);
+    net.open(0, 1, SocketAddr::new(alias, TO));
+    net.granted(0, 1);
+    let flows = |link: usize| -> Vec<_> {
+        let queries = net.sim.captured().filter(|seen| {
+            seen.link == net.links[link]
+                && seen.packet.dst.port() == 270
+                && header(seen).kind == MessageType::QUERY
+        });
+        queries.map(|seen| message(seen).mri.unwrap().mri).map(|mri| (mri.src(), mri.dst())).collect()
+    };
+    assert_eq!(flows(0), [(host, alias)]);
+    assert_eq!(flows(1), [(known_as, far)]);
+    assert!(net.nodes.iter().all(|node| sessions(&net.sim, *node).len() == 1));
 }

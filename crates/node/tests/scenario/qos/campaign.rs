@@ -22,11 +22,10 @@ use signalbox_node::qos::{
     self, Flow, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest, SessionView,
 };
 use signalbox_node::{Command, Config};
-use signalbox_sim::{
-    Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, seed_from_environment,
-};
+use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig};
 
 use super::net::{Host, Mode, SHARE, heard, qos_sessions};
+use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 900;
@@ -436,15 +435,9 @@ fn run(seed: u64, storm: Storm) {
     assert!(quiet, "{}", world.says("sessions are left"));
 }
 
-/// Every other seed, so that tests share the work.
+/// Every third seed, so that tests share the work.
 fn campaign(part: u64, storm: Storm) {
-    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
-    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
-    match alone {
-        Some(seed) if seed % 3 == part => run(seed, storm),
-        Some(_) => {}
-        None => (0..seeds.unwrap_or(SEEDS)).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm)),
-    }
+    run_part(part, 3, SEEDS, |seed| run(seed, storm));
 }
 
 #[test]

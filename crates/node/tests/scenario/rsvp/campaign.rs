@@ -16,11 +16,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::traffic::{FlowFilter, Reservation};
-use signalbox_sim::{Sim, seed_from_environment};
+use signalbox_sim::Sim;
 
 use super::net::Host;
 use super::oracle::{Claim, Demand, Oracle, Place};
 use super::world::{BLOCKADE, REFRESH, Storm, World};
+use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 300;
@@ -302,19 +303,10 @@ fn storm_over(world: &mut World) {
 
 /// Every third seed, so that tests share the work.
 fn campaign(part: u64, storm: Storm) {
-    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
-    let alone = std::env::var_os("SIGNALBOX_SEED").map(|_| seed_from_environment(0));
     let mut met = Met::default();
-    if let Some(seed) = alone {
-        if seed % 3 == part {
-            run(seed, storm, &mut met);
-        }
-        return;
-    }
-    let seeds = seeds.unwrap_or(SEEDS);
-    (0..seeds).filter(|seed| seed % 3 == part).for_each(|seed| run(seed, storm, &mut met));
+    let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
-    if seeds >= SEEDS {
+    if let Some(seeds) = seeds {
         let Met { reservations, refused, blockades, by_name, repairs, sure, lost } = met;
         assert!(reservations > 100 && refused > 10 && blockades > 10 && by_name > 100, "{seeds} idle seeds");
         assert!(sure > 20, "{seeds} seeds without want");

@@ -328,6 +328,7 @@ impl World {
             adspec: actor.port == 4000,
             ttl: 63,
             policy: Box::default(),
+            protect: false,
         };
         let id = play.sender_id(actor);
         self.command(actor.node, id, rsvp::Command::Session(play.session));

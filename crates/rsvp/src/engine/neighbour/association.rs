@@ -117,6 +117,10 @@ impl Associations {
         }
     }
 
+    pub(crate) const fn set_limit(&mut self, limit: u32) {
+        self.slab.set_limit(limit);
+    }
+
     fn find(&self, sender: IpAddr, key_id: u64) -> Option<u32> {
         let hash = self.hasher.hash_one(&(sender, key_id));
         let is = |at| self.slab.get_index(at).is_some_and(|a| a.sender == sender && a.key_id == key_id);

@@ -51,6 +51,14 @@ impl Config {
         self.interfaces.get(&ifindex).unwrap_or(&self.interface)
     }
 
+    /// Takes the limits of `new`. All other settings stay.
+    pub(in crate::engine) const fn take_limits(&mut self, new: &Self) {
+        self.max_neighbours = new.max_neighbours;
+        self.max_names = new.max_names;
+        self.max_unacknowledged = new.max_unacknowledged;
+        self.max_associations = new.max_associations;
+    }
+
     /// Takes the wall clock: microseconds since 1970 at [`Time::ZERO`].
     pub fn set_wall_clock(&mut self, wall_clock_us: u64) {
         self.real_time = u32::try_from(wall_clock_us / 1_000_000).unwrap_or(u32::MAX);

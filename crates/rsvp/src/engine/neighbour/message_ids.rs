@@ -45,6 +45,10 @@ impl ReceivedIds {
         Self { slab: Slab::new(limit), index: Index::new(), hasher: KeyedHasher::new(rng) }
     }
 
+    pub(crate) const fn set_limit(&mut self, limit: u32) {
+        self.slab.set_limit(limit);
+    }
+
     pub(crate) fn get(&self, received: ReceivedHandle) -> Option<&ReceivedId> {
         self.slab.get(received.0)
     }
@@ -131,6 +135,11 @@ impl SentIds {
             next: 1,
             spare: Vec::new(),
         }
+    }
+
+    pub(crate) const fn set_limits(&mut self, names: u32, pending: u32) {
+        self.slab.set_limit(names);
+        self.pending.set_limit(pending);
     }
 
     fn hash(&self, id: impl Hash) -> u64 {

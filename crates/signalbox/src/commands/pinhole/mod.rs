@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 
@@ -19,7 +19,7 @@ use super::{Run, subcommands};
 use crate::arguments::values::{Octets, RequestId, ip_protocol, octets, prefix, request_id, time};
 use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
 use crate::client::{Stop, block_on, wait_until};
-use crate::exit::{Exit, exit_status};
+use crate::exit::{Exit, exit_status, usage};
 use crate::print::{json_event, now_unix_us};
 
 /// How long the daemon may take to report that a passage is closed.
@@ -37,8 +37,10 @@ const HELP: &str = concat!(
     "EXAMPLES:\n",
     "  at the sender:              signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004\n",
     "  at a receiver behind a NAT: signalbox pinhole expose 198.51.100.1 --proto tcp --port 8080\n",
+    "  by CASP:                    signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp\n",
     "  on any node:                signalbox show pinholes\n\n",
-    "Every firewall and NAT on the path opens what the flow needs, for as long as the command runs (RFC 5973).",
+    "Every firewall and NAT on the path opens what the flow needs, for as long as the command runs (RFC 5973). CASP opens\n",
+    "firewalls.",
 );
 
 subcommands! {
@@ -58,9 +60,21 @@ impl Run for PinholeArgs {
     }
 }
 
+/// The protocols that open firewalls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Signaling {
+    /// NATFW NSLP over GIST (RFC 5973).
+    Natfw,
+    /// CASP with its client for firewalls.
+    Casp,
+}
+
 /// What all requests have.
 #[derive(Debug, Args)]
 struct CommonArgs {
+    /// The signaling protocol.
+    #[arg(long, value_name = "PROTOCOL", default_value = "natfw")]
+    signaling: Signaling,
     /// Lifetime without a refresh; the daemon refreshes as long as the command runs [default: that of the configuration].
     #[arg(long, value_name = "TIME", value_parser = time)]
     lifetime: Option<Duration>,
@@ -96,6 +110,9 @@ struct OpenArgs {
     /// With a protocol of ICMP: only messages of this type; may be given several times.
     #[arg(long = "icmp-type", value_name = "N", requires = "ip_protocol")]
     icmp_types: Vec<u8>,
+    /// With CASP: the other end opens the firewalls, if it runs `signalbox pinhole expose` for the packets.
+    #[arg(long)]
+    receiver_initiated: bool,
     #[command(flatten)]
     flow: FlowArgs,
     #[command(flatten)]
@@ -108,7 +125,8 @@ const OPEN_HELP: &str = concat!(
     "  signalbox pinhole open host.example --proto udp --sport 5004 --dport 5004\n",
     "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --hold 2h --json\n",
     "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --second-port --proxy\n",
-    "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
+    "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --request-id 5d41402abc4b2a76b9719d911017c592\n",
+    "  signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp --receiver-initiated\n\n",
     "A NAT on the path needs a source port. The passage is held until Ctrl-C, SIGTERM or the end of --hold, and then closed.\n",
     "If this command dies, the daemon closes it, with --request-id after 10 s unless the same command takes it over; if the\n",
     "daemon dies, each node closes it at the end of its lifetime.\n\n",
@@ -152,15 +170,22 @@ const REACH_HELP: &str = concat!(
     "EXAMPLES:\n",
     "  signalbox pinhole expose 198.51.100.1 --proto tcp --port 8080\n",
     "  signalbox pinhole expose --from 203.0.113.7 --proto udp --port 5004 --proxy\n",
-    "  signalbox pinhole block 198.51.100.1 --from 203.0.113.0/24 --proto udp --port 5004\n\n",
+    "  signalbox pinhole block 198.51.100.1 --from 203.0.113.0/24 --proto udp --port 5004\n",
+    "  signalbox pinhole expose --proto udp --port 5004 --signaling casp\n\n",
     "With expose, a sender that runs the application opens the way by `signalbox pinhole open`, to the external address and\n",
-    "port; for one that does not, use --from and --proxy.\n\n",
+    "port; for one that does not, use --from and --proxy. With CASP, senders use `signalbox pinhole open --signaling casp\n",
+    "--receiver-initiated`, and this host opens the firewalls of the path for them.\n\n",
     "JSON: docs/schema/open.json.",
 );
 
 impl Run for OpenArgs {
     fn run(self) -> Result<Exit> {
+        self.common.refuse(&[(!self.icmp_types.is_empty(), "--icmp-type")])?;
+        if self.receiver_initiated && self.common.signaling == Signaling::Natfw {
+            usage!("--receiver-initiated belongs to CASP: leave it out, or write --signaling casp");
+        }
         let open = v1::PinholeOpen {
+            receiver_initiated: self.receiver_initiated,
             action: v1::PinholeAction::Open.into(),
             flow: Some(self.flow.to(&self.destination)?),
             icmp_types: self.icmp_types.iter().map(|kind| u32::from(*kind)).collect(),
@@ -180,6 +205,15 @@ impl<const BLOCK: bool> Run for ReachArgs<BLOCK> {
 impl<const BLOCK: bool> ReachArgs<BLOCK> {
     /// The first request of the call.
     fn open(&self) -> Result<v1::PinholeOpen> {
+        if BLOCK && self.common.signaling == Signaling::Casp {
+            usage!("CASP opens firewalls and blocks nothing: leave --signaling casp out");
+        }
+        self.common.refuse(&[
+            (self.towards.is_some(), "TOWARDS"),
+            (self.bindings, "--bindings"),
+            (self.path_coupled, "--path-coupled"),
+            (self.common.lifetime.is_some(), "--lifetime"),
+        ])?;
         let like = self.address.or(self.from.map(|(from, _)| from));
         let towards = self.towards.as_ref().map(|host| resolve(host, like)).transpose()?;
         let flow = v1::FlowSpec {
@@ -204,9 +238,30 @@ impl<const BLOCK: bool> ReachArgs<BLOCK> {
 }
 
 impl CommonArgs {
+    /// Refuses what CASP has not: whether each option is given, and its name.
+    fn refuse(&self, more: &[(bool, &str)]) -> Result<()> {
+        if self.signaling == Signaling::Natfw {
+            return Ok(());
+        }
+        let all = [
+            (self.second_port, "--second-port"),
+            (self.proxy, "--proxy"),
+            (self.extend, "--extend"),
+            (self.token.is_some(), "--token"),
+        ];
+        match all.iter().chain(more).find(|(given, _)| *given) {
+            Some((_, option)) => usage!("{option}: CASP has none here; leave it out"),
+            None => Ok(()),
+        }
+    }
+
     fn request(&self) -> v1::PinholeOpen {
         v1::PinholeOpen {
-            protocol: v1::Protocol::Natfw.into(),
+            protocol: match self.signaling {
+                Signaling::Natfw => v1::Protocol::Natfw,
+                Signaling::Casp => v1::Protocol::Casp,
+            }
+            .into(),
             lifetime_us: self.lifetime.map(microseconds),
             second_port: self.second_port,
             proxy: self.proxy,
@@ -271,7 +326,7 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
         out.flush()?;
         match event {
             Event::Started(_) => started = true,
-            Event::Granted(_) => {
+            Event::Granted(_) | Event::Accepted(_) => {
                 if !std::mem::replace(&mut granted, true) {
                     stop.end_after(common.lifetime_of_all.hold);
                 }

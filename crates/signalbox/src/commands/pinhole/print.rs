@@ -13,6 +13,19 @@ use crate::print::{duration, flow, hex, path};
 /// Prints an event. `granted`: the passage was granted before.
 pub(crate) fn text(out: &mut impl Write, event: &Event, granted: bool) -> io::Result<()> {
     match event {
+        Event::Started(started) if started.session_id.is_empty() => {
+            let flow = started.flow.as_ref().map(flow).unwrap_or_default();
+            writeln!(out, "{flow}: waiting for senders")
+        }
+        Event::Accepted(accepted) => {
+            let flow = accepted.flow.as_ref().map(flow).unwrap_or_default();
+            let session = hex(&accepted.session_id);
+            writeln!(
+                out,
+                "{} {flow}, session {session}, refreshed by its sender",
+                paint(Tone::Good, "opened")
+            )
+        }
         Event::Started(started) => {
             let flow = started.flow.as_ref().map(flow).unwrap_or_default();
             writeln!(out, "pinhole {flow}, session {}", hex(&started.session_id))

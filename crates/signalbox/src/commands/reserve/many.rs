@@ -101,9 +101,9 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         }
         out.flush()?;
     }
-    count.released(&mut out, arguments.signaling.confirms(), json)?;
+    count.released(&mut out, arguments.confirms(), json)?;
     out.flush()?;
-    let confirmed = count.confirmed == flows || !arguments.signaling.confirms();
+    let confirmed = count.confirmed == flows || !arguments.confirms();
     Ok(Exit::yes_if(!count.failed && count.printed && confirmed))
 }
 

@@ -5,6 +5,7 @@ mod one;
 mod passage;
 mod print;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -33,7 +34,7 @@ pub(crate) struct ReserveArgs {
     /// Signaling protocol.
     #[arg(long, value_enum, default_value_t = Signaling::Qos)]
     signaling: Signaling,
-    /// Least rate that will do if the rate is not available, with qos and boomerang.
+    /// Least rate that will do if the rate is not available, with qos, boomerang and casp.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     at_least: Option<u64>,
     /// The far end of the flow makes the reservation, at the request of this node, with qos.
@@ -45,6 +46,11 @@ pub(crate) struct ReserveArgs {
     /// TTL of the data, 1 to 255, with rsvp: Path messages have the same.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     ttl: Option<u8>,
+    /// Hold a second reservation ready along the backup route of the data, with rsvp. Each router on the path that has
+    /// another route to the destination, by another interface, reserves there too; when its link is lost the data are
+    /// reserved at once.
+    #[arg(long)]
+    protect: bool,
     #[command(flatten)]
     lifetime: HoldArgs,
     /// 16 octets in hexadecimal digits that identify the request. If this command dies, the reservation stands 10 s more, and
@@ -75,8 +81,12 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp --protect\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --sport 5004 --dport 5004 --pinhole\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --bidirectional --proto udp --dport 5004 --signaling boomerang\n",
+    "  signalbox reserve 192.0.2.9 --rate 64kbit --burst 3k --service cl --proto udp --dport 5004 --signaling boomerang\n",
+    "  signalbox reserve 232.1.1.1 --rate 2mbit --proto udp --dport 5004 --signaling boomerang\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --proto udp --dport 5004 --signaling casp\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
@@ -101,6 +111,17 @@ impl Run for ReserveArgs {
 }
 
 impl ReserveArgs {
+    /// Whether the flow goes to a multicast group, from which nothing comes back.
+    fn is_for_group(&self) -> bool {
+        let destination = self.request.destination.parse::<IpAddr>();
+        self.signaling == Signaling::Boomerang && destination.is_ok_and(|address| address.is_multicast())
+    }
+
+    /// Whether the path confirms a release.
+    fn confirms(&self) -> bool {
+        self.signaling.confirms() && !self.is_for_group()
+    }
+
     /// The first request of the call.
     fn open(&self) -> Result<v1::ReserveOpen> {
         let Self { request: wanted, signaling, .. } = self;
@@ -111,6 +132,7 @@ impl ReserveArgs {
                     (authority.user.is_some(), "--user"),
                     (authority.policy_data.is_some(), "--policy-data"),
                     (self.ttl.is_some(), "--ttl"),
+                    (self.protect, "--protect"),
                 ];
                 signaling.refuse(&foreign, "it belongs to RSVP")?;
             }
@@ -130,6 +152,27 @@ impl ReserveArgs {
                     usage!("--signaling rsvp needs the IP protocol of the flow: --proto");
                 }
             }
+            Signaling::Casp => {
+                let foreign = [
+                    (authority.priority.is_some(), "--priority"),
+                    (wanted.flow.dscp.is_some(), "--dscp"),
+                    (wanted.delay.is_some(), "--delay"),
+                ];
+                signaling.refuse(&foreign, "its messages have none")?;
+                let foreign = [
+                    (self.receiver_initiated, "--receiver-initiated"),
+                    (self.bidirectional, "--bidirectional"),
+                    (authority.token.is_some(), "--token"),
+                ];
+                signaling.refuse(&foreign, "it belongs to the QoS NSLP")?;
+                let foreign = [
+                    (authority.user.is_some(), "--user"),
+                    (authority.policy_data.is_some(), "--policy-data"),
+                    (self.ttl.is_some(), "--ttl"),
+                    (self.protect, "--protect"),
+                ];
+                signaling.refuse(&foreign, "it belongs to RSVP")?;
+            }
             Signaling::Boomerang => {
                 let traffic = &wanted.traffic;
                 let foreign = [
@@ -137,17 +180,26 @@ impl ReserveArgs {
                     (traffic.peak.is_some(), "--peak"),
                     (traffic.max_packet.is_some(), "--max-packet"),
                     (traffic.min_policed.is_some(), "--min-policed"),
+                ];
+                if !wanted.service.is_intserv() {
+                    signaling.refuse(&foreign, "without --service cl or guaranteed")?;
+                }
+                let foreign = [
                     (authority.priority.is_some(), "--priority"),
                     (wanted.flow.dscp.is_some(), "--dscp"),
+                    (wanted.delay.is_some(), "--delay"),
                 ];
-                signaling.refuse(&foreign, "its messages have a rate and a code point only")?;
+                signaling.refuse(&foreign, "its messages have none")?;
                 let foreign = [
                     (self.receiver_initiated, "--receiver-initiated"),
                     (authority.token.is_some(), "--token"),
                 ];
                 signaling.refuse(&foreign, "it belongs to the QoS NSLP")?;
-                let foreign =
-                    [(authority.policy_data.is_some(), "--policy-data"), (self.ttl.is_some(), "--ttl")];
+                let foreign = [
+                    (authority.policy_data.is_some(), "--policy-data"),
+                    (self.ttl.is_some(), "--ttl"),
+                    (self.protect, "--protect"),
+                ];
                 signaling.refuse(&foreign, "it belongs to RSVP")?;
             }
         }
@@ -161,10 +213,11 @@ impl ReserveArgs {
             authority: authority.request(),
             receiver_initiated: self.receiver_initiated,
             bidirectional: self.bidirectional,
-            confirm_release: signaling.confirms(),
+            confirm_release: self.confirms(),
             // Without it, the reservation ends with this command, however the command ends.
             request_id: self.request_id.map(|id| id.0.to_vec()),
             ip_ttl: self.ttl.map(Into::into),
+            protect: self.protect,
         })
     }
 }
@@ -254,7 +307,7 @@ mod tests {
             ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
             ("192.0.2.9 --rate 1mbit --proxy", "--pinhole"),
             ("192.0.2.9 --rate 1mbit --proto udp --dport 9 --pinhole --flows 2", "cannot be used with"),
-            ("192.0.2.9 --rate 1mbit --signaling udp", "[possible values: qos, rsvp, boomerang]"),
+            ("192.0.2.9 --rate 1mbit --signaling udp", "[possible values: qos, rsvp, boomerang, casp]"),
         ] {
             let error = open(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
@@ -267,12 +320,24 @@ mod tests {
         let wanted =
             open(&format!("{line} --bidirectional --at-least 1mbit --service ef --user ann")).unwrap();
         assert_eq!((wanted.protocol, wanted.bidirectional), (v1::Protocol::Boomerang.into(), true));
-        assert!(!wanted.confirm_release);
+        assert!(wanted.confirm_release);
+        assert!(open(&format!("{line} --service cl --burst 3k --peak 9mbit")).is_ok());
         for more in
             ["--burst 3k", "--priority 3", "--token 00", "--ttl 5", "--receiver-initiated", "--dscp 4"]
         {
             let error = open(&format!("{line} {more}")).unwrap_err();
             assert!(error.contains("no meaning with --signaling boomerang"), "{error}");
+        }
+    }
+
+    #[test]
+    fn options_that_casp_has_no_object_for_are_refused() {
+        let line = "192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp";
+        let wanted = open(&format!("{line} --at-least 1mbit --service guaranteed --slack 5ms")).unwrap();
+        assert_eq!((wanted.protocol, wanted.confirm_release), (v1::Protocol::Casp.into(), true));
+        for more in ["--priority 3", "--bidirectional", "--user ann", "--ttl 5", "--receiver-initiated"] {
+            let error = open(&format!("{line} {more}")).unwrap_err();
+            assert!(error.contains("no meaning with --signaling casp"), "{error}");
         }
     }
 

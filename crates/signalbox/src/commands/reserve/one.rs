@@ -48,7 +48,7 @@ async fn hold(
     let mut client = ReservationsClient::new(client::channel(&arguments.node.socket).await?);
     let mut call = Call::open(&mut client, open).await?;
     let mut out = std::io::stdout();
-    let mut progress = Progress::new(arguments.signaling.confirms());
+    let mut progress = Progress::new(arguments.confirms());
     let (mut deadline, mut closed) = (None, false);
     loop {
         let lost = async {

@@ -18,13 +18,16 @@ pub(super) fn text(out: &mut impl Write, event: &Event, arguments: &ReserveArgs)
             }
             writeln!(out)?;
             match arguments.signaling {
-                Signaling::Qos | Signaling::Boomerang => Ok(()),
+                Signaling::Qos | Signaling::Boomerang | Signaling::Casp => Ok(()),
                 Signaling::Rsvp => writeln!(out, "announced; waiting for a receiver to reserve"),
             }
         }
         Event::Granted(grant) if grant.rerouted => path::grant(out, "the path changed; granted", grant),
         Event::Granted(grant) => {
             path::grant(out, "granted", grant)?;
+            if arguments.is_for_group() {
+                writeln!(out, "by the link of this host; each branch of the group decides for itself")?;
+            }
             match arguments.lifetime.hold {
                 Some(hold) => {
                     writeln!(out, "held for {}; Ctrl-C releases it earlier", duration(microseconds(hold)))
@@ -36,7 +39,7 @@ pub(super) fn text(out: &mut impl Write, event: &Event, arguments: &ReserveArgs)
         Event::Lost(failure) => path::failure(out, "lost", failure),
         Event::Interrupted(failure) => path::failure(out, "interrupted", failure),
         Event::ChangeRefused(failure) => path::failure(out, "the change is refused", failure),
-        Event::Released(released) if released.confirmed || !arguments.signaling.confirms() => {
+        Event::Released(released) if released.confirmed || !arguments.confirms() => {
             writeln!(out, "released")
         }
         Event::Released(_) => writeln!(out, "released here; the far end has not confirmed it"),

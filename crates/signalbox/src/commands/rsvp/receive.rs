@@ -286,6 +286,26 @@ mod tests {
         assert_eq!(reserve.flows[0].flowspec.unwrap().traffic.unwrap().rate_octets_per_s, 1000);
     }
 
+    /// Another ADSPEC makes the receiver ask again. A refusal of that, such as of one without the service, changes nothing that
+    /// stands, so the receiver stays. An error that took the reservation does not count as one that stands.
+    #[test]
+    fn a_confirmed_receiver_stays_when_another_adspec_comes() {
+        let mut role = reservation("--service guaranteed --service-rate 2mbit");
+        let refused = Upcall::Refused(v1::Refused::default());
+        let from = |rate| Upcall::Path(path("192.0.2.1/9", rate));
+        assert!(matches!(role.upcall(&from(1000)), Some(Request::Reserve(_))));
+        assert!(session::ends(&role, &refused), "nothing stands yet");
+        role.upcall(&Upcall::Confirmed(v1::Confirmed::default()));
+        for rate in [1000, 2000] {
+            assert!(matches!(role.upcall(&from(rate)), Some(Request::Reserve(_))));
+            assert_eq!((session::ends(&role, &refused), role.upcall(&refused)), (false, None));
+        }
+        role.upcall(&Upcall::ReservationError(v1::Error { in_place: true, ..Default::default() }));
+        assert!(!session::ends(&role, &refused), "the former reservation stands");
+        role.upcall(&Upcall::ReservationError(v1::Error::default()));
+        assert!(session::ends(&role, &refused));
+    }
+
     #[test]
     fn shared_reservations_suffice_for_any_sender() {
         for (style, senders) in [("se", 2), ("wf", 0)] {

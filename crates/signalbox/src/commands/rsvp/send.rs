@@ -47,6 +47,9 @@ pub(crate) struct SendArgs {
     /// Send no ADSPEC: receivers do not learn what the path can do.
     #[arg(long)]
     no_adspec: bool,
+    /// Hold a second reservation ready along the backup route of the data, where the routers have one.
+    #[arg(long)]
+    protect: bool,
 }
 
 const HELP: &str = concat!(
@@ -76,6 +79,7 @@ impl Run for SendArgs {
             without_adspec: self.no_adspec,
             ip_ttl: self.ttl.map(Into::into),
             policy: self.policy.request(),
+            protect: self.protect,
         };
         block_on(session::run(&self.session, destination, Announcement { sender, reserved: false }))
     }

@@ -105,7 +105,7 @@ async fn run_one<R: Role>(
 
 /// Whether an upcall ends the command. A refused request changes nothing that stands: a receiver whose reservation was
 /// confirmed keeps it when a sender offers something else later, such as an ADSPEC without the service.
-fn ends(role: &impl Role, upcall: &Upcall) -> bool {
+pub(super) fn ends(role: &impl Role, upcall: &Upcall) -> bool {
     matches!(upcall, Upcall::Refused(_)) && !role.is_fulfilled()
 }
 

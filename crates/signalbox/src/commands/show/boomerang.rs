@@ -27,10 +27,20 @@ pub(super) async fn show(view: &BoomerangView, socket: &Path, output: OutputArgs
     table::list(client.list_flows(request).await, output, &COLUMNS, cells).await
 }
 
-const COLUMNS: [&str; 9] =
-    ["flow", "reserved by", "initiator", "interface", "rate", "service", "refresh", "proved", "expires"];
+const COLUMNS: [&str; 10] = [
+    "flow",
+    "reserved by",
+    "initiator",
+    "interface",
+    "rate",
+    "service",
+    "refresh",
+    "proved",
+    "expires",
+    "aggregate",
+];
 
-fn cells(row: &v1::Flow) -> Vec<[String; 9]> {
+fn cells(row: &v1::Flow) -> Vec<[String; 10]> {
     let held = row.held.as_ref();
     vec![[
         or_dash(row.flow.as_ref().map(flow)),
@@ -42,7 +52,14 @@ fn cells(row: &v1::Flow) -> Vec<[String; 9]> {
         duration(row.refresh_us),
         if row.proved { "yes" } else { "no" }.to_owned(),
         or_dash(row.expires_in_us.map(duration)),
+        or_dash(row.aggregate.as_ref().map(aggregate)),
     ]]
+}
+
+/// The node that proposes an aggregate, its number there, and whether the row is the aggregate or one of its flows.
+fn aggregate(one: &v1::Aggregate) -> String {
+    let what = if one.adopted { "all of" } else { "one of" };
+    format!("{what} {} {:#x}", one.proposer, one.number)
 }
 
 #[cfg(test)]
@@ -60,6 +77,8 @@ mod tests {
         };
         let cells = cells(&row).remove(0);
         assert_eq!(cells[..3], ["-", "reply", "10.0.0.1"]);
-        assert_eq!(cells[6..], ["30.0s", "no", "1m45s"]);
+        assert_eq!(cells[6..], ["30.0s", "no", "1m45s", "-"]);
+        let one = v1::Aggregate { proposer: "10.0.0.9".into(), number: 7, adopted: true };
+        assert_eq!(aggregate(&one), "all of 10.0.0.9 0x7");
     }
 }

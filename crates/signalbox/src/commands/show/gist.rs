@@ -68,7 +68,7 @@ pub(super) async fn show(view: &GistView, socket: &Path, output: OutputArgs) -> 
     }
 }
 
-fn endpoint(of: &Endpoint) -> String {
+pub(super) fn endpoint(of: &Endpoint) -> String {
     match of.port {
         Some(port) if of.address.contains(':') => format!("[{}]:{port}", of.address),
         Some(port) => format!("{}:{port}", of.address),

@@ -1,5 +1,6 @@
 //! `signalbox show`: the state of the node. Each view is a file with a `mod` line and a line in the table below.
 
+mod bindings;
 mod boomerang;
 mod casp;
 mod config;
@@ -51,7 +52,7 @@ const HELP: &str = concat!(
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
     "JSON: one row a line, with the types node, interface, metric, config, reservation, pinhole, gist_session, gist_peer, gist_association,\n",
-    "qos_session, rsvp_session, rsvp_neighbor, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
+    "gist_binding, qos_session, rsvp_session, rsvp_neighbor, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -81,6 +82,8 @@ views! {
     Reservations(reservations::ReservationsArgs) => reservations::show,
     /// Passages through firewalls and NATs, and what this node opened for them.
     Pinholes(pinholes::PinholesArgs) => pinholes::show,
+    /// What a GIST-aware NAT gateway translates: flows, and the signaling for them.
+    Bindings(bindings::BindingsArgs) => bindings::show,
     /// State of GIST: routing state, peers, messaging associations.
     #[command(subcommand)]
     Gist(gist::GistView) => gist::show,

@@ -75,11 +75,12 @@ async fn mistakes_of_a_configuration_have_their_places() {
     let rig = Rig::new(ALL).await;
     let mut client = NodeClient::new(rig.channel.clone());
     let toml = format!("{ALL}\n[log]\n  format = 5\n");
+    let line = u32::try_from(toml.lines().count()).ok();
     let checked = client.check_config(v1::CheckConfigRequest { toml }).await.unwrap().into_inner();
     let checked = closed(checked);
     let [problem] = checked.problems.as_slice() else { panic!("{checked:?}") };
     assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Error, Some("log.format")));
-    assert_eq!((problem.line, problem.column, &problem.file), (Some(7), Some(12), &None));
+    assert_eq!((problem.line, problem.column, &problem.file), (line, Some(12), &None));
     assert_eq!(checked.needs_restart, [""; 0]);
 }
 
@@ -99,10 +100,11 @@ async fn a_reload_takes_the_rules_and_names_the_rest() {
     let before = client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner().digest;
     let mut second = client.clone();
     let call = tokio::spawn(async move { second.reload_config(v1::ReloadConfigRequest {}).await });
-    let Some(LoopRequest::SetResources(config, answer)) = rig.requests.recv().await else {
+    let Some(LoopRequest::Reload { config, answer, .. }) = rig.requests.recv().await else {
         panic!("nothing set")
     };
-    assert_eq!(config.default, signalbox_node::resources::config::Action::Allow);
+    assert_eq!(config.resources.default, signalbox_node::resources::config::Action::Allow);
+    assert!(config.gist.is_none() && config.rsvp.is_none(), "no protocol has other settings");
     answer.send(3).unwrap();
     let reload = call.await.unwrap().unwrap().into_inner();
     assert_eq!(
@@ -145,9 +147,14 @@ async fn a_reload_takes_new_keys_of_tls() {
     let reload = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap().into_inner();
     assert_eq!((reload.applied, reload.needs_restart), (vec![], vec![]), "nothing has changed");
     let key = renew(&path);
-    let reload = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap().into_inner();
-    assert_eq!(reload.applied, ["gist.tls"]);
-    let Some(LoopRequest::SetTls(tls)) = rig.requests.recv().await else { panic!("nothing set") };
+    let mut second = client.clone();
+    let call = tokio::spawn(async move { second.reload_config(v1::ReloadConfigRequest {}).await });
+    let Some(LoopRequest::Reload { config, answer, .. }) = rig.requests.recv().await else {
+        panic!("nothing set")
+    };
+    answer.send(0).unwrap();
+    assert_eq!(call.await.unwrap().unwrap().into_inner().applied, ["gist.tls"]);
+    let tls = config.gist.unwrap().channels.tls.unwrap();
     let signalbox_node::Credentials::RawKeys { key: taken, .. } = tls.credentials else { panic!("no key") };
     assert_eq!(taken, key);
     for extension in ["toml", "key", "peers"] {
@@ -170,6 +177,19 @@ async fn a_faulty_file_changes_nothing() {
     assert_eq!((error.code(), reason(&error).as_str()), (Code::FailedPrecondition, "CONFIG_UNREADABLE"));
     assert_eq!(client.get_config(v1::GetConfigRequest {}).await.unwrap().into_inner(), before);
     assert!(rig.requests.try_recv().is_err(), "the event loop was asked for nothing");
+}
+
+/// The name of an interface is compared with those of the machine, as at the start.
+#[tokio::test]
+async fn a_reload_notices_a_misspelt_interface() {
+    let text = format!("{ALL}[interfaces.no-such0]\ncapacity = \"10mbit\"\n");
+    let (mut rig, mut client, path) = with_file("misspelt", &text).await;
+    let reload = client.reload_config(v1::ReloadConfigRequest {}).await.unwrap().into_inner();
+    let problems = faults(reload.problems);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].message.contains("no such interface"), "{problems:?}");
+    assert!(rig.requests.try_recv().is_err(), "the event loop was asked for nothing");
+    std::fs::remove_file(&path).unwrap();
 }
 
 /// A client of the socket must not read by the daemon what it may not read itself.

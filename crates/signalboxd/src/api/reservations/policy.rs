@@ -7,7 +7,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::service::Service;
 use signalbox_core::node::{Prefix, RouteQuery};
 use signalbox_core::security::{Fingerprint, Identity};
-use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
+use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, ReserverId};
 use signalbox_node::resources::request::{GrantRequest, Neighbour, Owner, Priority, RequestedBy, Requester};
 use signalbox_node::resources::{Cause, Refusal};
@@ -68,30 +68,13 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
         None => Priority::default(),
     };
     let owner = Owner { protocol, key: 0 };
-    let traffic = traffic(asked.traffic.as_ref())?;
+    let traffic = types::traffic("traffic", asked.traffic.as_ref())?;
     let request = GrantRequest {
         service,
         priority,
         ..GrantRequest::new(owner, requester, IfIndex::NONE, filter, traffic)
     };
     Ok(Asked { request, dst: dst.addr, interface: asked.interface.clone(), own: from.is_none() })
-}
-
-fn traffic(bucket: Option<&v1::TokenBucket>) -> Result<TrafficSpec, Wrong> {
-    let bucket = bucket.ok_or_else(|| Wrong::new("traffic", "missing"))?;
-    let rate = bucket.rate_octets_per_s;
-    if rate == 0 {
-        return Err(Wrong::new("traffic.rate_octets_per_s", "at least 1"));
-    }
-    let max_packet = bucket.max_packet_octets.unwrap_or(1500);
-    let burst = bucket.burst_octets.unwrap_or_else(|| (rate / 10).max(2 * u64::from(max_packet)));
-    Ok(TrafficSpec {
-        rate,
-        burst: u32::try_from(burst).map_err(|_| Wrong::new("traffic.burst_octets", "at most 4294967295"))?,
-        peak: bucket.peak_octets_per_s,
-        min_policed: bucket.min_policed_octets.unwrap_or(1),
-        max_packet,
-    })
 }
 
 fn identity(text: &str) -> Result<Identity, Wrong> {

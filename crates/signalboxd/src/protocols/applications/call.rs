@@ -6,35 +6,29 @@
 
 use std::sync::atomic::Ordering;
 
-use signalbox_api::gist::v1;
-use signalbox_api::gist::v1::application_request::Request as AppRequest;
-use signalbox_api::gist::v1::application_response::Indication;
-use signalbox_core::NslpId;
-use signalbox_node::{ApplicationCommand, Command};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::client::{Application, LOW, Reader, Shared, Waiting};
-use super::convert;
+use super::{Asked, Layer, Mistake};
 use crate::api::errors::stopping;
 use crate::api::types::unix_us;
 use crate::api::{Api, Names};
 use crate::requests::{Lease, LoopHandle, Replies};
 
 /// Serves one application: its first request registers it.
-pub(crate) async fn serve(
+pub(crate) async fn serve<L: Layer>(
     api: &Api,
-    mut requests: Streaming<v1::ApplicationRequest>,
-) -> Result<Replies<v1::ApplicationResponse>, Status> {
-    let (nslp, registration) = convert::register(requests.message().await?)?;
-    let (application, Reader { queue, shared, registered }) = Application::new(nslp);
-    let command = ApplicationCommand::Register { nslp, registration };
-    let lease = api.handle.open_as(Box::new(application), |id| Command::Gist { id, command }).await?;
-    registered.await.map_err(|_| stopping())?.map_err(convert::not_registered)?;
+    mut requests: Streaming<L::Request>,
+) -> Result<Replies<L::Response>, Status> {
+    let (number, command) = L::register(requests.message().await?)?;
+    let (application, Reader { queue, shared, registered }) = Application::<L>::new(number);
+    let lease = api.handle.open_as(Box::new(application), |id| L::command(id, command)).await?;
+    registered.await.map_err(|_| stopping())?.map_err(L::not_registered)?;
     let (out, stream) = mpsc::channel(1);
-    let call = Call { handle: api.handle.clone(), names: api.names.clone(), id: lease.id, nslp, out };
-    let registered = Indication::Registered(v1::Registered { node: api.facts.node.clone() });
+    let call = Call::<L> { handle: api.handle.clone(), names: api.names.clone(), id: lease.id, number, out };
+    let registered = L::registered(api.facts.node.clone());
     tokio::spawn(async move {
         call.send(0, registered).await;
         let end = tokio::select! {
@@ -44,7 +38,7 @@ pub(crate) async fn serve(
         };
         tracing::info!(client = call.id, "an application of another process is gone");
         match end {
-            // The NSLPID is free when the client reads the end of the call.
+            // The application's number is free when the client reads the end of the call.
             End::Unregistered => lease.close().await,
             End::Lost => drop::<Lease>(lease),
         }
@@ -61,59 +55,42 @@ enum End {
 }
 
 /// The call of a registered application.
-struct Call {
+struct Call<L: Layer> {
     handle: LoopHandle,
     names: Names,
     id: u64,
-    nslp: NslpId,
-    out: mpsc::Sender<Result<v1::ApplicationResponse, Status>>,
+    number: L::Number,
+    out: mpsc::Sender<Result<L::Response, Status>>,
 }
 
-impl Call {
+impl<L: Layer> Call<L> {
     /// Sends an indication to the application; waits until it has read what was before.
-    async fn send(&self, lost: u64, indication: Indication) {
-        let response =
-            v1::ApplicationResponse { time_unix_us: unix_us(), lost, indication: Some(indication) };
+    async fn send(&self, lost: u64, answer: L::Answer) {
         // If the application is gone, the call ends elsewhere.
-        let _ = self.out.send(Ok(response)).await;
-    }
-
-    const fn command(&self, command: ApplicationCommand) -> Command {
-        Command::Gist { id: self.id, command }
+        let _ = self.out.send(Ok(L::response(unix_us(), lost, answer))).await;
     }
 
     /// Passes requests to the event loop until the application is gone, or asks for the end.
-    async fn pass_requests(&self, mut requests: Streaming<v1::ApplicationRequest>, shared: &Shared) -> End {
+    async fn pass_requests(&self, mut requests: Streaming<L::Request>, shared: &Shared) -> End {
         // The registration was number 0.
-        for number in 1.. {
+        for request in 1.. {
             let message = match requests.message().await {
                 Ok(Some(message)) => message,
                 // The application has no more requests, and goes on to read indications.
                 Ok(None) => std::future::pending().await,
                 Err(_) => return End::Lost,
             };
-            let handle = match &message.request {
-                Some(AppRequest::Unregister(_)) => return End::Unregistered,
-                Some(AppRequest::SendMessage(message)) => message.handle,
-                Some(
-                    AppRequest::Register(_)
-                    | AppRequest::PeeringDecision(_)
-                    | AppRequest::SetStateLifetime(_)
-                    | AppRequest::InvalidateRoutingState(_),
-                )
-                | None => None,
-            };
-            match convert::request(self.nslp, message.request) {
-                Ok(request) => {
-                    let command = self.command(ApplicationCommand::Request(request));
-                    if self.handle.post(command).await.is_err() {
+            match L::request(self.number, message) {
+                Asked::Unregister => return End::Unregistered,
+                Asked::Command(command) => {
+                    if self.handle.post(L::command(self.id, command)).await.is_err() {
                         break;
                     }
                 }
-                Err(wrong) => {
-                    let refused = v1::RequestRefused { request: number, handle, reason: wrong.to_string() };
+                Asked::Wrong(handle, wrong) => {
                     let lost = shared.lost.load(Ordering::SeqCst);
-                    self.send(lost, Indication::RequestRefused(refused)).await;
+                    let mistake = Mistake { request, handle, reason: wrong.to_string() };
+                    self.send(lost, L::refused(mistake)).await;
                 }
             }
         }
@@ -121,15 +98,16 @@ impl Call {
     }
 
     /// Passes indications to the application until the event loop has no more.
-    async fn pass_indications(&self, mut queue: mpsc::Receiver<Waiting>, shared: &Shared) {
+    async fn pass_indications(&self, mut queue: mpsc::Receiver<Waiting<L::Indication>>, shared: &Shared) {
         while let Some(Waiting { indication, lost }) = queue.recv().await {
-            if queue.len() <= LOW && shared.lags.swap(false, Ordering::SeqCst) {
-                let command = self.command(ApplicationCommand::Blocked(false));
-                if self.handle.post(command).await.is_err() {
-                    break;
-                }
+            if queue.len() <= LOW
+                && shared.lags.swap(false, Ordering::SeqCst)
+                && let Some(command) = L::block(self.id, false)
+                && self.handle.post(command).await.is_err()
+            {
+                break;
             }
-            self.send(lost, convert::indication(indication, &self.names)).await;
+            self.send(lost, L::indication(indication, &self.names)).await;
         }
         let _ = self.out.send(Err(stopping())).await;
     }

@@ -1,17 +1,17 @@
 //! The event loop's end of a signaling application, with flow control.
 //!
 //! Indications wait for the application in a queue of [`QUEUE`]. Past [`HIGH`] the node gives the application no more
-//! messages for a while, so that reliable ones wait at their sender; at [`LOW`] it goes on.
+//! messages for a while, so that reliable ones wait at their sender; at [`LOW`] it goes on. A layer that cannot wait loses
+//! indications when the queue is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use signalbox_core::NslpId;
-use signalbox_core::service::OwnedIndication;
-use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event, RegisterError};
+use signalbox_node::{Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::oneshot;
 
+use super::{Layer, Outcome};
 use crate::clients::{Client, Delivery};
 use crate::driver::DaemonCounters;
 
@@ -25,21 +25,20 @@ pub(crate) const LOW: usize = 256;
 
 /// An indication that waits for an application.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiting<I> {
     /// The indication.
-    pub(crate) indication: OwnedIndication,
+    pub(crate) indication: I,
     /// Indications lost before this one.
     pub(crate) lost: u64,
 }
 
 /// The event loop's end of an application.
-#[derive(Debug)]
-pub(crate) struct Application {
-    nslp: NslpId,
-    queue: mpsc::Sender<Waiting>,
+pub(crate) struct Application<L: Layer> {
+    number: L::Number,
+    queue: mpsc::Sender<Waiting<L::Indication>>,
     shared: Arc<Shared>,
     /// Where the result of the registration goes; empty once it is known.
-    registered: Option<oneshot::Sender<Result<(), RegisterError>>>,
+    registered: Option<oneshot::Sender<Result<(), L::Refusal>>>,
     /// The node gives it no messages.
     blocked: bool,
 }
@@ -54,46 +53,43 @@ pub(crate) struct Shared {
 }
 
 /// The other end: where the application's call reads.
-#[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct Reader<L: Layer> {
     /// The indications.
-    pub(crate) queue: mpsc::Receiver<Waiting>,
+    pub(crate) queue: mpsc::Receiver<Waiting<L::Indication>>,
     /// What both ends see.
     pub(crate) shared: Arc<Shared>,
     /// The result of the registration.
-    pub(crate) registered: oneshot::Receiver<Result<(), RegisterError>>,
+    pub(crate) registered: oneshot::Receiver<Result<(), L::Refusal>>,
 }
 
-impl Application {
+impl<L: Layer> Application<L> {
     /// Both ends of an application with this number.
-    pub(crate) fn new(nslp: NslpId) -> (Self, Reader) {
+    pub(crate) fn new(number: L::Number) -> (Self, Reader<L>) {
         let (queue, reader) = mpsc::channel(QUEUE);
         let (registered, result) = oneshot::channel();
         let shared = Arc::<Shared>::default();
         let reader = Reader { queue: reader, shared: Arc::clone(&shared), registered: result };
-        (Self { nslp, queue, shared, registered: Some(registered), blocked: false }, reader)
+        (Self { number, queue, shared, registered: Some(registered), blocked: false }, reader)
     }
 
-    fn answer(&mut self, result: Result<(), RegisterError>) {
+    fn answer(&mut self, result: Result<(), L::Refusal>) {
         if let Some(registered) = self.registered.take() {
             // A call that has ended closes its client.
             let _ = registered.send(result);
         }
     }
 
-    fn indicate(&mut self, id: u64, indication: OwnedIndication) -> Delivery {
-        let pauses = !self.blocked && QUEUE - self.queue.capacity() >= HIGH;
-        if pauses {
+    fn indicate(&mut self, id: u64, indication: L::Indication) -> Delivery {
+        let full = !self.blocked && QUEUE - self.queue.capacity() >= HIGH;
+        let pause = full.then(|| L::block(id, true)).flatten();
+        if pause.is_some() {
             self.blocked = true;
             // Before the indication is queued, so that the reader that takes it out sees the flag.
             self.shared.lags.store(true, Ordering::SeqCst);
         }
         let waiting = Waiting { indication, lost: self.shared.lost.load(Ordering::SeqCst) };
         match self.queue.try_send(waiting) {
-            Ok(()) if pauses => {
-                Delivery::Paused(Command::Gist { id, command: ApplicationCommand::Blocked(true) })
-            }
-            Ok(()) => Delivery::Queued,
+            Ok(()) => pause.map_or(Delivery::Queued, Delivery::Paused),
             Err(TrySendError::Full(_)) => {
                 self.shared.lost.fetch_add(1, Ordering::SeqCst);
                 Delivery::Lost
@@ -103,43 +99,47 @@ impl Application {
     }
 }
 
-impl Client for Application {
+impl<L: Layer> Client for Application<L> {
     fn deliver(&mut self, event: Event) -> Delivery {
-        let Event::Gist { id, event } = event else { return Delivery::Queued };
-        match event {
-            ApplicationEvent::Registered => {
+        let id = event.id();
+        match L::event(event) {
+            None => Delivery::Queued,
+            Some(Outcome::Registered) => {
                 self.answer(Ok(()));
                 Delivery::Queued
             }
-            ApplicationEvent::Refused(error) => {
+            Some(Outcome::Refused(error)) => {
                 self.answer(Err(error));
                 Delivery::Last
             }
-            ApplicationEvent::Indication(indication) => self.indicate(id, indication),
+            Some(Outcome::Indication(indication)) => self.indicate(id, indication),
         }
     }
 
     fn commanded(&mut self, command: &Command) {
-        if matches!(command, Command::Gist { command: ApplicationCommand::Blocked(false), .. }) {
+        if self.blocked && command.id().and_then(|id| L::block(id, false)).as_ref() == Some(command) {
             self.blocked = false;
         }
     }
 
     fn close(&self, id: u64) -> Command {
-        Command::Gist { id, command: ApplicationCommand::Leave }
+        L::close(id)
     }
 
     fn opened(&self, id: u64, _: &mut DaemonCounters) {
-        tracing::info!(client = id, nslp = self.nslp.0, "an application of another process registers");
+        tracing::info!(client = id, number = ?self.number, "an application of another process registers");
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use signalbox_core::SessionId;
     use signalbox_core::octets::Octets;
     use signalbox_core::service::{IndicationOf, MessageHandle, MessageStatus, SendError};
+    use signalbox_core::{NslpId, SessionId};
 
+    use signalbox_node::{ApplicationCommand, ApplicationEvent, RegisterError};
+
+    use super::super::Gist;
     use super::*;
 
     fn indication(number: u64) -> Event {
@@ -154,8 +154,8 @@ mod tests {
         Command::Gist { id: 7, command: ApplicationCommand::Blocked(blocked) }
     }
 
-    fn registered() -> (Application, Reader) {
-        let (mut application, mut reader) = Application::new(NslpId(5));
+    fn registered() -> (Application<Gist>, Reader<Gist>) {
+        let (mut application, mut reader) = Application::<Gist>::new(NslpId(5));
         let event = Event::Gist { id: 7, event: ApplicationEvent::Registered };
         assert_eq!(application.deliver(event), Delivery::Queued);
         assert_eq!(reader.registered.try_recv(), Ok(Ok(())));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_that_is_refused_is_no_client() {
-        let (mut application, mut reader) = Application::new(NslpId(5));
+        let (mut application, mut reader) = Application::<Gist>::new(NslpId(5));
         let error = RegisterError::Reserved(NslpId(0));
         let event = Event::Gist { id: 7, event: ApplicationEvent::Refused(error) };
         assert_eq!(application.deliver(event), Delivery::Last);

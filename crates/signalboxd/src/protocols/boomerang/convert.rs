@@ -2,11 +2,13 @@
 
 use signalbox_api::v1;
 use signalbox_api::v1::service::Service as ApiService;
-use signalbox_node::boomerang::{Rates, Reason as Why, Refusal, Rejected, Request, Unreachable};
+use signalbox_node::boomerang::{
+    Rates, Reason as Why, Refusal, Rejected, Request, ServiceParameters, Unreachable,
+};
 use tonic::Status;
 
 use crate::api::errors::{Reason, Wrong, not_running};
-use crate::api::types::{Flow, number};
+use crate::api::types::{self, Flow, number};
 
 /// Pairs of rates that a request offers from the one that is wanted to the least that will do.
 const STEPS: u32 = 8;
@@ -19,8 +21,8 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
     let authority = open.authority.clone().unwrap_or_default();
     for (field, given) in [
         ("open.receiver_initiated", open.receiver_initiated),
-        ("open.confirm_release", open.confirm_release),
         ("open.ip_ttl", open.ip_ttl.is_some()),
+        ("open.protect", open.protect),
         ("open.authority.session_auth", authority.session_auth.is_some()),
         ("open.authority.policy_data", authority.policy_data.is_some()),
         ("open.authority.priority", authority.priority.is_some()),
@@ -40,11 +42,19 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
             return Err(Wrong::new(format!("{FLOW}.{part}"), "a flow of Boomerang has none: leave it out"));
         }
     }
-    let wanted = rate("open.traffic", open.traffic.as_ref())?;
+    let intserv = intserv(open.traffic.as_ref(), open.service.as_ref())?;
+    let wanted = match intserv {
+        None => rate("open.traffic", open.traffic.as_ref())?,
+        Some(_) => token_rate("open.traffic", open.traffic.as_ref())?,
+    };
     let least = match open.min_rate_octets_per_s {
         Some(least) => bits("open.min_rate_octets_per_s", least)?,
         None => wanted,
     };
+    if intserv.is_some() && least != wanted {
+        let what = "a list of rates has no IntServ parameters: leave it out, or choose a code point";
+        return Err(Wrong::new("open.min_rate_octets_per_s", what));
+    }
     if least > wanted {
         return Err(Wrong::new("open.min_rate_octets_per_s", "above the rate of the traffic"));
     }
@@ -57,8 +67,10 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
         dst_port: flow.dst_port,
         dscp: dscp("open.service", open.service.as_ref())?,
         rates: steps(wanted, least).map(|rate| pair(rate, open.bidirectional)).collect(),
+        intserv,
         refresh: None,
         user: authority.user.map(|name| user("open.authority.user", &name)).transpose()?,
+        confirm_release: open.confirm_release,
     })
 }
 
@@ -84,7 +96,7 @@ fn steps(first: u32, last: u32) -> impl Iterator<Item = u32> {
     std::iter::once(first).chain(inner).chain(end)
 }
 
-/// The rate of a token bucket in bit/s: a message has no other parameter.
+/// The rate of a token bucket in bit/s: beside a code point a message has no other parameter.
 pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, Wrong> {
     let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
     for (name, given) in [
@@ -94,9 +106,18 @@ pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32,
         ("max_packet_octets", bucket.max_packet_octets.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(format!("{field}.{name}"), "Boomerang has a rate only: leave it out"));
+            return Err(Wrong::new(
+                format!("{field}.{name}"),
+                "only with controlled load and guaranteed service: leave it out",
+            ));
         }
     }
+    token_rate(field, Some(bucket))
+}
+
+/// The same, whatever other parameters there are.
+pub(super) fn token_rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, Wrong> {
+    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
     bits(&format!("{field}.rate_octets_per_s"), bucket.rate_octets_per_s)
 }
 
@@ -109,8 +130,55 @@ fn dscp(field: &str, service: Option<&v1::Service>) -> Result<u8, Wrong> {
     match service.and_then(|service| service.service.as_ref()) {
         None => Ok(EF),
         Some(ApiService::Dscp(code)) => number(&format!("{field}.dscp"), *code, 0, 63),
-        Some(ApiService::ControlledLoad(_) | ApiService::Guaranteed(_)) => {
-            Err(Wrong::new(field, "Boomerang has code points: give one, or leave it out for EF"))
+        // The queue of an IntServ service needs no code point.
+        Some(ApiService::ControlledLoad(_) | ApiService::Guaranteed(_)) => Ok(0),
+    }
+}
+
+/// The IntServ parameters of a request; `None`: the service is that of a code point.
+fn intserv(
+    bucket: Option<&v1::TokenBucket>,
+    service: Option<&v1::Service>,
+) -> Result<Option<ServiceParameters>, Wrong> {
+    const RATE: &str = "open.service.guaranteed.rate_octets_per_s";
+    let guaranteed = match service.and_then(|service| service.service.as_ref()) {
+        None | Some(ApiService::Dscp(_)) => return Ok(None),
+        Some(ApiService::ControlledLoad(_)) => None,
+        Some(ApiService::Guaranteed(asked)) => {
+            if asked.delay_bound_us.is_some() {
+                let what = "messages do not collect what the path adds: give the rate of the service instead";
+                return Err(Wrong::new("open.service.guaranteed.delay_bound_us", what));
+            }
+            let token = bucket.map_or(0, |bucket| bucket.rate_octets_per_s);
+            let rate = u32::try_from(asked.rate_octets_per_s.unwrap_or(token));
+            let slack = u32::try_from(asked.slack_us.unwrap_or(0));
+            let slack = slack.map_err(|_| Wrong::new("open.service.guaranteed.slack_us", "32 bits"))?;
+            Some((rate.map_err(|_| Wrong::new(RATE, "at most 4294967295"))?, slack))
+        }
+    };
+    let traffic = types::traffic("open.traffic", bucket)?;
+    let peak = traffic.peak.map(u32::try_from).transpose();
+    let peak = peak.map_err(|_| Wrong::new("open.traffic.peak_octets_per_s", "at most 4294967295"))?;
+    Ok(Some(ServiceParameters {
+        bucket: traffic.burst,
+        peak,
+        min_policed: traffic.min_policed,
+        max_packet: traffic.max_packet,
+        guaranteed,
+    }))
+}
+
+/// The service of a request, for the event of its user.
+pub(super) fn service(request: &Request) -> ApiService {
+    match request.intserv {
+        None => ApiService::Dscp(request.dscp.into()),
+        Some(ServiceParameters { guaranteed: None, .. }) => ApiService::ControlledLoad(v1::ControlledLoad {}),
+        Some(ServiceParameters { guaranteed: Some((rate, slack)), .. }) => {
+            ApiService::Guaranteed(v1::Guaranteed {
+                rate_octets_per_s: Some(rate.into()),
+                slack_us: Some(slack.into()),
+                delay_bound_us: None,
+            })
         }
     }
 }
@@ -124,13 +192,13 @@ fn user(field: &str, name: &str) -> Result<[u8; 8], Wrong> {
 }
 
 /// What the path reserved.
-pub(super) fn path_grant(rates: Rates, dscp: u8, rerouted: bool) -> v1::PathGrant {
+pub(super) fn path_grant(rates: Rates, service: ApiService, rerouted: bool) -> v1::PathGrant {
     v1::PathGrant {
         traffic: Some(v1::TokenBucket {
             rate_octets_per_s: u64::from(rates.forward).div_ceil(8),
             ..v1::TokenBucket::default()
         }),
-        service: Some(v1::Service { service: Some(ApiService::Dscp(dscp.into())) }),
+        service: Some(v1::Service { service: Some(service) }),
         rerouted,
         ..v1::PathGrant::default()
     }
@@ -140,7 +208,7 @@ pub(super) fn path_grant(rates: Rates, dscp: u8, rerouted: bool) -> v1::PathGran
 pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
     let cause = match refusal.reason {
         Why::Resources | Why::Full => v1::Cause::Admission,
-        Why::Policy | Why::Unauthenticated => v1::Cause::Policy,
+        Why::Policy | Why::Unauthenticated | Why::KeyFull => v1::Cause::Policy,
         Why::Conflict => v1::Cause::Conflict,
         Why::Unsupported | Why::BadRequest => v1::Cause::Protocol,
         // The drafts have one reason.
@@ -176,8 +244,8 @@ pub(super) fn silence(cause: v1::Cause) -> v1::Failure {
 pub(super) fn rejected(why: Rejected) -> Status {
     match why {
         Rejected::NotRunning => not_running("boomerang"),
-        Rejected::Address | Rejected::Ports => Wrong::new("open.flow", why).into(),
-        Rejected::Rates => Wrong::new("open.traffic", why).into(),
+        Rejected::Address | Rejected::Ports | Rejected::Group => Wrong::new("open.flow", why).into(),
+        Rejected::Rates | Rejected::Parameters => Wrong::new("open.traffic", why).into(),
         Rejected::Refresh | Rejected::Dscp => Wrong::new("open", why).into(),
         Rejected::NoRoute => Reason::NoRoute.status(why),
         Rejected::Full => Reason::TableFull.status(why),
@@ -234,9 +302,20 @@ mod tests {
             (
                 v1::ReserveOpen {
                     service: service(ApiService::ControlledLoad(v1::ControlledLoad {})),
+                    min_rate_octets_per_s: Some(4000),
                     ..open()
                 },
-                "open.service",
+                "open.min_rate_octets_per_s",
+            ),
+            (
+                v1::ReserveOpen {
+                    service: service(ApiService::Guaranteed(v1::Guaranteed {
+                        delay_bound_us: Some(500),
+                        ..Default::default()
+                    })),
+                    ..open()
+                },
+                "open.service.guaranteed.delay_bound_us",
             ),
             (
                 bucket(v1::TokenBucket {
@@ -256,5 +335,25 @@ mod tests {
         let named = v1::ReserveOpen { authority: Some(user("ann")), bidirectional: true, ..open() };
         let named = request(&named).unwrap();
         assert_eq!((named.user, named.rates[0].reverse), (Some(*b"ann\0\0\0\0\0"), 64_000));
+    }
+
+    #[test]
+    fn intserv_parameters_are_those_of_the_token_bucket() {
+        let guaranteed = v1::Guaranteed { slack_us: Some(7), ..Default::default() };
+        let open = v1::ReserveOpen {
+            flow: Some(v1::FlowSpec { destination: Some("192.0.2.9".into()), ..Default::default() }),
+            traffic: Some(v1::TokenBucket {
+                rate_octets_per_s: 8000,
+                burst_octets: Some(3000),
+                peak_octets_per_s: Some(9000),
+                ..Default::default()
+            }),
+            service: Some(v1::Service { service: Some(ApiService::Guaranteed(guaranteed)) }),
+            ..Default::default()
+        };
+        let read = request(&open).unwrap();
+        let intserv = read.intserv.unwrap();
+        assert_eq!((intserv.bucket, intserv.peak, intserv.guaranteed), (3000, Some(9000), Some((8000, 7))));
+        assert_eq!((read.dscp, &read.rates[..]), (0, &[pair(64_000, false)][..]));
     }
 }

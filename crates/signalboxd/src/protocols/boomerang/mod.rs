@@ -41,7 +41,7 @@ impl ClientProtocol for Reservations {
             BoomerangEvent::Refused(_)
             | BoomerangEvent::Unanswered
             | BoomerangEvent::Unreachable(_)
-            | BoomerangEvent::Closed
+            | BoomerangEvent::Closed { .. }
             | BoomerangEvent::Available(_) => true,
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use signalbox_api::v1;
 use signalbox_api::v1::query_response::Answer;
 use signalbox_api::v1::reserve_response::Event;
+use signalbox_api::v1::service::Service as ApiService;
 use signalbox_core::ReserverId;
 use signalbox_node::boomerang::{BoomerangEvent, Command as BoomerangCommand};
 use signalbox_node::{Command, ProtocolId};
@@ -28,7 +29,7 @@ struct Reservation {
     /// An event that came before the call was answered.
     first: Option<BoomerangEvent>,
     bidirectional: bool,
-    dscp: u8,
+    service: ApiService,
     granted: bool,
     /// The path has not answered a change yet.
     changing: bool,
@@ -48,7 +49,7 @@ impl Reserver for Boomerang {
 
     async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
         let request = convert::request(open)?;
-        let dscp = request.dscp;
+        let service = convert::service(&request);
         let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Open(request)).await?;
         // What the node rejects at once is the first event; a short loop has its answer by now.
         let first = opened.events.waiting();
@@ -67,7 +68,7 @@ impl Reserver for Boomerang {
             opened,
             first,
             bidirectional: open.bidirectional,
-            dscp,
+            service,
             granted: false,
             changing: false,
             ends: open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold)),
@@ -77,17 +78,17 @@ impl Reserver for Boomerang {
 
     async fn query(&self, api: &Api, query: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
         let request = convert::query(&query)?;
-        let dscp = request.dscp;
+        let service = convert::service(&request);
         let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Query(request)).await?;
         let answer = match opened.events.next().await.ok_or_else(stopping)?? {
-            BoomerangEvent::Available(rates) => Answer::Available(convert::path_grant(rates, dscp, false)),
+            BoomerangEvent::Available(rates) => Answer::Available(convert::path_grant(rates, service, false)),
             BoomerangEvent::Unanswered => Answer::Failed(convert::silence(v1::Cause::NoAnswer)),
             BoomerangEvent::Unreachable(report) => Answer::Failed(convert::unreachable(report)),
             BoomerangEvent::Refused(refusal) | BoomerangEvent::ChangeRefused(refusal) => {
                 Answer::Failed(convert::failure(&refusal))
             }
             BoomerangEvent::Rejected(why) => return Err(convert::rejected(why)),
-            BoomerangEvent::Reserved { .. } | BoomerangEvent::Closed => return Err(stopping()),
+            BoomerangEvent::Reserved { .. } | BoomerangEvent::Closed { .. } => return Err(stopping()),
         };
         Ok(v1::QueryResponse { answer: Some(answer) })
     }
@@ -98,7 +99,7 @@ impl Reservation {
         Ok(match event {
             BoomerangEvent::Reserved { rates, .. } => {
                 let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
-                Event::Granted(convert::path_grant(rates, self.dscp, !asked))
+                Event::Granted(convert::path_grant(rates, self.service, !asked))
             }
             BoomerangEvent::Refused(refusal) if self.granted => Event::Lost(convert::failure(&refusal)),
             BoomerangEvent::Refused(refusal) => Event::Failed(convert::failure(&refusal)),
@@ -114,10 +115,9 @@ impl Reservation {
                 change_refused(v1::Cause::Protocol, &why.to_string())
             }
             BoomerangEvent::Rejected(why) => return Err(convert::rejected(why)),
+            BoomerangEvent::Closed { confirmed } => Event::Released(v1::ReserveReleased { confirmed }),
             // A reservation asks for no answer of a query.
-            BoomerangEvent::Closed | BoomerangEvent::Available(_) => {
-                Event::Released(v1::ReserveReleased { confirmed: false })
-            }
+            BoomerangEvent::Available(_) => Event::Released(v1::ReserveReleased { confirmed: false }),
         })
     }
 
@@ -156,7 +156,13 @@ impl Standing for Reservation {
             let message = "the path has not answered the last request yet: wait for its event";
             return Ok(Some(change_refused(v1::Cause::Conflict, message)));
         }
-        let rate = convert::rate("change.traffic", Some(traffic))?;
+        let rate = match self.service {
+            ApiService::Dscp(_) => convert::rate("change.traffic", Some(traffic))?,
+            // The other parameters stay.
+            ApiService::ControlledLoad(_) | ApiService::Guaranteed(_) => {
+                convert::token_rate("change.traffic", Some(traffic))?
+            }
+        };
         self.changing = true;
         let rates = convert::pair(rate, self.bidirectional);
         self.post(BoomerangCommand::Change(rates)).await.map(|()| None)

@@ -73,5 +73,10 @@ fn flow(row: &FlowView, held: Option<signalbox_api::v1::Reservation>) -> v1::Flo
         proved: row.proved,
         expires_in_us: None,
         held,
+        aggregate: row.aggregate.map(|one| v1::Aggregate {
+            proposer: one.proposer.to_string(),
+            number: one.number,
+            adopted: one.adopted,
+        }),
     }
 }

@@ -1,14 +1,19 @@
-//! Probes of CASP at the edge of the API.
+//! Probes and reservations of CASP at the edge of the API.
 
 use std::time::Duration;
 
 use signalbox_api::ping::v1;
-use signalbox_node::casp::{PingRefusal, PingRequest, SeriesEvent};
+use signalbox_api::v1 as common;
+use signalbox_api::v1::service::Service as ApiService;
+use signalbox_node::casp::{
+    PingRefusal, PingRequest, ReservationEvent, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent,
+    ServiceRate,
+};
 use signalbox_show::casp as show;
 use tonic::Status;
 
 use crate::api::errors::{Reason, Wrong, not_running};
-use crate::api::types::{Flow, unix_us};
+use crate::api::types::{self, Flow, unix_us};
 
 /// Interval and timeout of a request that does not give them.
 const DEFAULT: Duration = Duration::from_secs(1);
@@ -58,4 +63,91 @@ fn refused(refusal: PingRefusal) -> Status {
         PingRefusal::NotRunning => not_running("casp"),
         PingRefusal::NameTaken => Reason::Internal.status(refusal),
     }
+}
+
+/// The reservation that a client asks for.
+pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveRequest, Wrong> {
+    const FLOW: &str = "open.flow";
+    for (field, given) in [
+        ("open.receiver_initiated", open.receiver_initiated),
+        ("open.bidirectional", open.bidirectional),
+        ("open.ip_ttl", open.ip_ttl.is_some()),
+        ("open.protect", open.protect),
+        ("open.authority", open.authority.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(field, "CASP has none here: leave it out"));
+        }
+    }
+    let flow = Flow::read(FLOW, open.flow.as_ref())?;
+    let (src, dst) = flow.hosts(FLOW)?;
+    for (part, given) in [("dscp", flow.dscp.is_some()), ("spi", flow.spi.is_some())] {
+        if given {
+            return Err(Wrong::new(format!("{FLOW}.{part}"), "a flow of CASP has none here: leave it out"));
+        }
+    }
+    let wanted = wanted("open.traffic", open.traffic.as_ref(), open.service.as_ref())?;
+    Ok(ReserveRequest {
+        src,
+        protocol: flow.protocol,
+        src_port: flow.src_port,
+        dst_port: flow.dst_port,
+        flow_label: flow.flow_label,
+        wanted,
+        least: open.min_rate_octets_per_s,
+        ..ReserveRequest::to(dst, wanted.traffic)
+    })
+}
+
+/// The query that a client makes.
+pub(super) fn query_request(query: &common::QueryRequest) -> Result<ReserveRequest, Wrong> {
+    let common::QueryRequest { flow, traffic, service, authority, .. } = query.clone();
+    let request =
+        reserve_request(&common::ReserveOpen { flow, traffic, service, authority, ..Default::default() })?;
+    // Whatever there is answers the question.
+    Ok(ReserveRequest { least: Some(1), ..request })
+}
+
+/// How much is asked for.
+pub(super) fn wanted(
+    field: &str,
+    bucket: Option<&common::TokenBucket>,
+    service: Option<&common::Service>,
+) -> Result<Reserved, Wrong> {
+    let traffic = types::traffic(field, bucket)?;
+    let guaranteed = match service.and_then(|service| service.service.as_ref()) {
+        None | Some(ApiService::ControlledLoad(_)) => None,
+        Some(ApiService::Guaranteed(asked)) => {
+            if asked.delay_bound_us.is_some() {
+                let what = "CASP does not learn what the path adds: give the rate, or nothing";
+                return Err(Wrong::new("open.service.guaranteed.delay_bound_us", what));
+            }
+            let slack = u32::try_from(asked.slack_us.unwrap_or(0));
+            let slack_us = slack.map_err(|_| Wrong::new("open.service.guaranteed.slack_us", "32 bits"))?;
+            Some(ServiceRate { rate: asked.rate_octets_per_s.unwrap_or(traffic.rate), slack_us })
+        }
+        Some(ApiService::Dscp(_)) => {
+            let what = "CASP reserves controlled load and guaranteed service";
+            return Err(Wrong::new("open.service.dscp", what));
+        }
+    };
+    Ok(Reserved { traffic, guaranteed })
+}
+
+/// The status for a request that the node refuses.
+pub(super) fn reserve_refused(refusal: ReserveRefusal) -> Status {
+    match refusal {
+        ReserveRefusal::Address | ReserveRefusal::Label | ReserveRefusal::PrivateFlow => {
+            Wrong::new("open.flow", refusal).into()
+        }
+        ReserveRefusal::Traffic => Wrong::new("open.traffic", refusal).into(),
+        ReserveRefusal::NoRoute => Reason::NoRoute.status(refusal),
+        ReserveRefusal::NotRunning => Reason::ProtocolNotRunning.status(refusal),
+        ReserveRefusal::NameTaken => Reason::Internal.status(refusal),
+    }
+}
+
+/// The status for an event that cannot come.
+pub(super) fn unexpected(event: &ReservationEvent) -> Status {
+    Reason::Internal.status(format!("an event that does not fit the call: {event:?}"))
 }

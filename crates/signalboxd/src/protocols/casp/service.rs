@@ -6,11 +6,13 @@ use signalbox_api::ping::v1::{PingRequest, PingResponse};
 use signalbox_node::ProtocolId;
 use signalbox_node::casp::Command;
 use signalbox_show::casp as show;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
+use super::client::Clients;
 use super::{Pings, convert};
 use crate::api::pages::{Range, page, pages};
 use crate::api::{Api, types};
+use crate::protocols::applications;
 use crate::requests::Replies;
 
 page!(10: v1::ListSessionsResponse, sessions: v1::Session);
@@ -39,6 +41,16 @@ impl Casp for CaspService {
             self.api.handle.query(|view| types::unix_us().saturating_sub(view.now.as_micros())).await?;
         let opened = self.api.handle.open::<Pings>(Command::Ping(request)).await?;
         Ok(Response::new(opened.replies(move |event| convert::response(event, start_us))))
+    }
+
+    type ClientStream = Replies<v1::ClientResponse>;
+
+    async fn client(
+        &self,
+        requests: Request<Streaming<v1::ClientRequest>>,
+    ) -> Result<Response<Self::ClientStream>, Status> {
+        self.api.must_run(ProtocolId::Casp)?;
+        applications::call::serve::<Clients>(&self.api, requests.into_inner()).await.map(Response::new)
     }
 
     type ListSessionsStream = Replies<v1::ListSessionsResponse>;

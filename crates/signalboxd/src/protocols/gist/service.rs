@@ -4,19 +4,27 @@ use std::net::IpAddr;
 
 use signalbox_api::gist::v1;
 use signalbox_api::gist::v1::gist_server::{Gist, GistServer};
+use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::Pinhole;
+use signalbox_linux::pinhole::PinholeView;
 use signalbox_node::ProtocolId;
 use signalbox_node::gist::SessionView;
 use signalbox_show::gist as show;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::api::pages::{Range, page, pages};
+use crate::api::pages::{Portion, Range, page, pages};
 use crate::api::{Api, types};
 use crate::protocols::applications;
 use crate::requests::Replies;
+use crate::view::View;
 
 page!(1: v1::ListSessionsResponse, sessions: v1::Session);
 page!(2: v1::ListPeersResponse, peers: v1::Peer);
 page!(3: v1::ListAssociationsResponse, associations: v1::Association);
+page!(12: v1::ListBindingsResponse, bindings: v1::Binding);
+
+/// Most bindings of one portion: the kernel is asked for the packets of each.
+const BINDINGS: usize = 64;
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -38,7 +46,9 @@ impl Gist for GistService {
         requests: Request<Streaming<v1::ApplicationRequest>>,
     ) -> Result<Response<Self::ApplicationStream>, Status> {
         self.api.must_run(ProtocolId::Gist)?;
-        applications::call::serve(&self.api, requests.into_inner()).await.map(Response::new)
+        applications::call::serve::<applications::Gist>(&self.api, requests.into_inner())
+            .await
+            .map(Response::new)
     }
 
     type ListSessionsStream = Replies<v1::ListSessionsResponse>;
@@ -119,6 +129,51 @@ impl Gist for GistService {
         });
         list.map(Response::new)
     }
+
+    type ListBindingsStream = Replies<v1::ListBindingsResponse>;
+
+    async fn list_bindings(
+        &self,
+        request: Request<v1::ListBindingsRequest>,
+    ) -> Result<Response<Self::ListBindingsStream>, Status> {
+        self.api.must_run(ProtocolId::GistNat)?;
+        let request = request.into_inner();
+        let address = types::address_in("address", request.address.as_deref())?;
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list =
+            pages(&self.api.handle, range, move |view, from, most| bindings(view, from, most, address));
+        list.map(Response::new)
+    }
+}
+
+/// A portion of the bindings, with the packets that the kernel counted.
+fn bindings(
+    view: &mut View<'_>,
+    from: u32,
+    most: usize,
+    address: Option<IpAddr>,
+) -> Portion<v1::Binding, u32> {
+    let mut found = Vec::new();
+    let next = view.node.gist_nat().and_then(|gateway| {
+        gateway.bindings(from, |binding| {
+            let Pinhole { packets, source, destination, .. } = &binding.pinhole;
+            let translated = [source, destination].map(|end| end.map(|end| end.address));
+            if address.is_none_or(|address| {
+                [packets.src, packets.dst].contains(&Prefix::host(address))
+                    || translated.contains(&Some(address))
+            }) {
+                found.push(binding);
+            }
+            found.len() < most.min(BINDINGS)
+        })
+    });
+    let ids: Vec<_> = found.iter().map(|binding| binding.id).collect();
+    let seen = view.kernel.pinholes().map(|pinholes| pinholes.read(&ids)).unwrap_or_default();
+    let seen = seen.into_iter().chain(core::iter::repeat(None));
+    let row = |(binding, seen): (&_, Option<PinholeView>)| {
+        show::binding(binding, seen.map(|seen| (seen.packets, seen.octets)))
+    };
+    (found.iter().zip(seen).map(row).collect(), next)
 }
 
 /// Which sessions are wanted; all conditions must hold.

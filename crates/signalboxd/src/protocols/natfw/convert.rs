@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
-use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{self, Verdict};
 use signalbox_linux::pinhole::PinholeView;
 use signalbox_node::natfw::{
     Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal, Role,
@@ -104,16 +102,8 @@ fn inward(
     }))
 }
 
-/// The session that a client names.
-pub(super) fn session(octets: &[u8]) -> Result<SessionId, Wrong> {
-    octets
-        .try_into()
-        .map(SessionId)
-        .map_err(|_| Wrong::new("session_id", "the 16 octets that ListPinholes gives"))
-}
-
 /// The status for a request that the application refuses.
-pub(super) fn refused(refusal: Refusal) -> Status {
+fn refused(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Address | Refusal::Ports | Refusal::Senders => Wrong::new("open.flow", refusal).into(),
         Refusal::IcmpTypes => Wrong::new("open.icmp_types", refusal).into(),
@@ -201,24 +191,13 @@ pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::P
             State::Transitory => v1::PinholeState::Transitory,
         }
         .into(),
-        rule: session.rule.as_ref().map(|rule| self::rule(rule, session.active, seen)),
+        rule: session.rule.as_ref().map(|rule| {
+            types::pinhole_rule(rule, session.active, seen.map(|seen| (seen.packets, seen.octets)))
+        }),
         policy_rule: session.policy.clone(),
         peer: session.peer.map(|peer| peer.to_string()),
         external: session.external.map(|(address, port)| endpoint(address.into(), port)),
         expires_in_us: micros(session.expires_in),
-    }
-}
-
-fn rule(rule: &pinhole::Pinhole, active: bool, seen: Option<PinholeView>) -> v1::PinholeRule {
-    let end = |end: Option<pinhole::Endpoint>| end.map(|end| endpoint(end.address, end.port));
-    v1::PinholeRule {
-        packets: Some(types::filter(&rule.packets)),
-        blocks: rule.verdict == Verdict::Deny,
-        source: end(rule.source),
-        destination: end(rule.destination),
-        active,
-        packet_count: seen.map(|seen| seen.packets),
-        octet_count: seen.map(|seen| seen.octets),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The NAT and firewall application (RFC 5973).
 
 mod convert;
-pub(crate) mod service;
+pub(crate) mod pinhole;
 
 use signalbox_node::natfw::{Command as NatfwCommand, NatfwEvent};
 use signalbox_node::{Command, Event};

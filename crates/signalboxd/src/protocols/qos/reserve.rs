@@ -39,7 +39,7 @@ impl Reserver for Qos {
     }
 
     async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
-        only_with("rsvp", &[("open.ip_ttl", open.ip_ttl.is_some())])?;
+        only_with("rsvp", &[("open.ip_ttl", open.ip_ttl.is_some()), ("open.protect", open.protect)])?;
         let request = convert::reserve_request(open)?;
         let command = qos::Command::Reserve(Box::new(request.clone()));
         let mut opened = api.handle.open::<Reservations>(command).await?;

@@ -53,6 +53,7 @@ pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderR
         adspec: !sender.without_adspec,
         ttl: number_in("sender.ip_ttl", sender.ip_ttl, 1, 0xff)?.unwrap_or(TTL),
         policy: policy("sender.policy", sender.policy.as_ref())?,
+        protect: sender.protect,
     })
 }
 

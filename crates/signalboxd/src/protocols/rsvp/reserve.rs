@@ -143,6 +143,7 @@ fn announcement(open: &v1::ReserveOpen, flow: &Flow) -> rsvp::Sender {
         without_adspec: false,
         ip_ttl: open.ip_ttl,
         policy: Some(policy),
+        protect: open.protect,
     }
 }
 

@@ -40,7 +40,8 @@ const STALLS: u32 = 20;
 pub(in super::super::super) struct Ends {
     source: Io,
     sink: Io,
-    batch: Batch,
+    /// It is away while its packets are handled. Making another one would take longer than that.
+    batch: Option<Batch>,
     destinations: u32,
     tspec: TSpec,
     /// Where the last Path came from at the sink: the address that Resvs go to, and the handle that they carry.
@@ -50,7 +51,7 @@ pub(in super::super::super) struct Ends {
 
 /// The entry of RSVP, with interception of Paths.
 pub(super) fn entry() -> EntryRequest {
-    let intercept = Intercept { alert: AlertRule::Value { ipv4: 0, ipv6: 1 }, matches: Vec::new() };
+    let intercept = Intercept::passing(AlertRule::Value { ipv4: 0, ipv6: 1 }, Vec::new());
     EntryRequest::local(RSVP, Subsystem::protocol("bench")).with_intercept(intercept)
 }
 
@@ -69,7 +70,7 @@ impl Ends {
         Ok(Self {
             source: open(&site.source)?,
             sink: open(&site.sink)?,
-            batch: Batch::new(),
+            batch: Some(Batch::new()),
             destinations,
             tspec: TSpec::new(1_000.0, 3000.0, f32::INFINITY, 64, 1500)?,
             hop: None,
@@ -158,7 +159,7 @@ impl Ends {
 
     /// Takes the Paths that arrived at the sink, and answers those for which `wanted` says so.
     fn answer(&mut self, mut wanted: impl FnMut(u32) -> bool) -> Result<()> {
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = self.batch.take().unwrap_or_default();
         take(&mut self.sink, &mut batch)?;
         for received in batch.iter() {
             let Ok(message) = Message::parse(received.payload) else { continue };
@@ -173,13 +174,13 @@ impl Ends {
             }
         }
         self.sink.flush();
-        self.batch = batch;
+        self.batch = Some(batch);
         Ok(())
     }
 
     /// Takes the Resvs that arrived at the source.
     fn arrivals(&mut self, mut each: impl FnMut(u32)) -> Result<()> {
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = self.batch.take().unwrap_or_default();
         take(&mut self.source, &mut batch)?;
         for received in batch.iter() {
             let Ok(message) = Message::parse(received.payload) else { continue };
@@ -187,7 +188,7 @@ impl Ends {
                 each(self.number(&session));
             }
         }
-        self.batch = batch;
+        self.batch = Some(batch);
         Ok(())
     }
 

@@ -15,8 +15,8 @@ use signalbox_linux::process::Usage;
 use signalbox_linux::{Batch, Io};
 
 use super::super::{Goal, machine, median, print, rounded};
-use super::site::{self, Daemon, SOURCE, Site};
-use super::{MIDDLE_PROCESSOR, SOURCE_PROCESSOR};
+use super::site::{self, Daemon, MIDDLE_LINKS, SOURCE, Site};
+use super::{MIDDLE_PROCESSOR, on_source};
 use ends::{Ends, MAX_DESTINATIONS};
 
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -61,6 +61,7 @@ pub struct RsvpForwardArgs {
 }
 
 /// The figures of one run through the daemon or the forwarder.
+#[derive(Default)]
 struct Run {
     /// Set-ups per second.
     rate: f64,
@@ -71,6 +72,11 @@ struct Run {
     /// Resident octets for each session, and the share of a processor that refreshes take; of the daemon only.
     octets: f64,
     refresh: f64,
+    /// Seconds that a list of all sessions and the end of the daemon take, and octets of memory for each session that the
+    /// list takes at most.
+    show: f64,
+    show_octets: f64,
+    end: f64,
 }
 
 /// All runs through one of both.
@@ -134,7 +140,7 @@ fn settings(args: &RsvpForwardArgs, total: u32) -> String {
     format!(
         "node.protocols = [\"rsvp\"]\n[rsvp]\nmax_sessions = {room}\nmax_senders = {room}\nmax_reservations = {room}\n\
          max_senders_per_session = 1024\n[rsvp.refresh_reduction]\nenabled = {}\n[admission]\nmax_reservations = {room}\n\
-         [policy]\ndefault = \"allow\"\n[enforcement]\nmode = \"{mode}\"\n[interfaces.\"*\"]\ncapacity = \"40gbit\"\n",
+         [policy]\ndefault = \"allow\"\n[enforcement]\nmode = \"{mode}\"\n{MIDDLE_LINKS}",
         args.refresh_reduction
     )
 }
@@ -143,7 +149,7 @@ fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> 
     let daemon = Daemon::start(site, &settings(args, total))?;
     let process = daemon.process()?;
     let usage = || Usage::of(&process).context("the daemon has ended");
-    on_source(|| {
+    let mut run = on_source(|| {
         let mut ends = Ends::open(site, args.destinations)?;
         ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
         let (before, start) = (usage()?, Instant::now());
@@ -164,8 +170,18 @@ fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> 
             latencies,
             octets: after.memory.saturating_sub(before.memory) as f64 / sessions,
             refresh,
+            ..Run::default()
         })
-    })
+    })?;
+    let (before, start) = (usage()?.memory, Instant::now());
+    let shown = daemon.rsvp_sessions()?;
+    ensure!(shown >= usize::try_from(args.sessions)?, "{shown} of {} sessions were shown", args.sessions);
+    run.show = start.elapsed().as_secs_f64();
+    run.show_octets = daemon.peak()?.saturating_sub(before) as f64 / f64::from(args.sessions);
+    let start = Instant::now();
+    daemon.end()?;
+    run.end = start.elapsed().as_secs_f64();
+    Ok(run)
 }
 
 /// The same messages through the daemon's own sockets, without any protocol: each is sent on as it came.
@@ -189,7 +205,7 @@ fn through_bare(site: &Site, args: &RsvpForwardArgs) -> Result<Run> {
             let latencies = latencies(&mut ends, args)?;
             let sessions = f64::from(args.sessions);
             let rate = sessions / time.as_secs_f64();
-            Ok(Run { rate, processor: micros(processor) / sessions, latencies, octets: 0.0, refresh: 0.0 })
+            Ok(Run { rate, processor: micros(processor) / sessions, latencies, ..Run::default() })
         });
         stop.store(true, Ordering::Relaxed);
         forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
@@ -216,17 +232,6 @@ fn forward(mut io: Io, stop: &AtomicBool, used: &std::sync::atomic::AtomicU64) -
         used.store(time, Ordering::Relaxed);
     }
     Ok(())
-}
-
-/// Runs on a thread of its own, bound to the processor of the source.
-fn on_source(work: impl FnOnce() -> Result<Run> + Send) -> Result<Run> {
-    thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            site::pin(SOURCE_PROCESSOR)?;
-            work()
-        });
-        worker.join().map_err(|_| anyhow::anyhow!("the source panicked"))?
-    })
 }
 
 /// Times new sessions, one at a time, with each gap.
@@ -273,6 +278,9 @@ impl Lane {
             "processor_us_per_set_up": of(|run| run.processor),
             "octets_per_session": of(|run| run.octets),
             "refresh_processor_share": of(|run| run.refresh),
+            "show_seconds": of(|run| run.show),
+            "show_octets_per_session": of(|run| run.show_octets),
+            "end_seconds": of(|run| run.end),
         });
         for (gap, name) in ["back_to_back", "gaps_of_1_ms"].into_iter().enumerate() {
             let quantiles = |of| json!({"p50": rounded(self.latency(gap, of, 50)), "p99": rounded(self.latency(gap, of, 99))});
@@ -310,6 +318,12 @@ fn table(args: &RsvpForwardArgs, lanes: &[Lane], goals: &[Goal]) -> Result<Strin
             let share = median(node.runs.iter().map(|run| run.refresh));
             writeln!(text, "\nrefreshes of all sessions each 30 s: {:.2} % of a processor", share * 100.0)?;
         }
+        let of = |figure: fn(&Run) -> f64| median(node.runs.iter().map(figure));
+        let (show, octets, end) = (of(|run| run.show), of(|run| run.show_octets), of(|run| run.end));
+        writeln!(
+            text,
+            "a list of all sessions: {show:.2} s, at most {octets:.1} octets for each; end: {end:.2} s"
+        )?;
         for run in &node.runs {
             writeln!(text, "run: {:.0} set-ups/s, {:.0} octets per session", run.rate, run.octets)?;
         }

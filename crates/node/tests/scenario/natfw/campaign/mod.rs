@@ -19,9 +19,10 @@ use signalbox_core::pinhole::{Pinhole, PinholeError};
 use signalbox_core::rng::Random;
 use signalbox_node::natfw::{self, State};
 use signalbox_node::{Config, Node};
-use signalbox_sim::{Impairment, NodeId, Sim, StreamConfig, seed_from_environment};
+use signalbox_sim::{Impairment, NodeId, Sim, StreamConfig};
 
 use super::net::{Kind, Net, sessions};
+use crate::parts::run_part;
 
 /// Number of seeds of each campaign, unless the environment variable is set.
 const SEEDS: u64 = 100;
@@ -67,11 +68,7 @@ fn settings(config: &mut Config) {
 
 /// Runs a campaign.
 fn campaign(run: fn(u64)) {
-    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map(|text| text.parse().unwrap());
-    match std::env::var_os("SIGNALBOX_SEED") {
-        Some(_) => run(seed_from_environment(0)),
-        None => (0..seeds.unwrap_or(SEEDS)).for_each(run),
-    }
+    run_part(0, 1, SEEDS, run);
 }
 
 /// A network under faults.

@@ -1,13 +1,16 @@
 //! Applications of other processes.
 
+use signalbox_api::gist::v1;
+use signalbox_api::gist::v1::application_request::Request as AppRequest;
+use signalbox_api::gist::v1::application_response::Indication;
 use signalbox_api::gist::v1::gist_client::GistClient;
 use signalbox_api::v1::GetNodeRequest;
 use signalbox_api::v1::node_client::NodeClient;
-use signalbox_core::SessionId;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{IndicationOf, MessageHandle, MessageStatus, RequestOf, SendError};
+use signalbox_core::{NslpId, SessionId};
 use signalbox_node::gist::{PeeringPolicy, Registration};
-use signalbox_node::{ApplicationEvent, Event, RegisterError};
+use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event, RegisterError};
 use tonic::Code;
 use tonic::transport::Endpoint;
 

@@ -1,20 +1,21 @@
-//! The service `Pinholes`: passages through firewalls and NATs.
+//! The service `Pinholes`: the same calls for every protocol that opens firewalls.
+
+use std::net::IpAddr;
 
 use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_request::Request as OpenMessage;
 use signalbox_api::v1::open_pinhole_response::Event;
 use signalbox_api::v1::pinholes_server::{Pinholes, PinholesServer};
-use signalbox_node::natfw::{Command as NatfwCommand, NatfwEvent};
-use signalbox_node::{Command, ProtocolId};
+use signalbox_core::SessionId;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Passages, convert};
-use crate::api::call::{Attached, Held, Meaning, Place, Takeovers, run, user};
-use crate::api::errors::{Reason, Wrong, already_open, must_open, stopping};
-use crate::api::pages::{Portion, Range, page, pages};
-use crate::api::{Api, types};
-use crate::clients::EventReader;
-use crate::requests::{Lease, LoopHandle, Opened, Replies};
+use super::call::{Attached, Held, Meaning, Place, Takeovers, run, user};
+use super::errors::{Reason, Wrong, already_open, must_open, not_running};
+use super::opener::{Opened, Opener};
+use super::pages::{Cursor, Portion, Range, page, pages};
+use super::{Api, types};
+use crate::protocols::OPENERS;
+use crate::requests::Replies;
 use crate::view::View;
 
 page!(8: v1::ListPinholesResponse, pinholes: v1::Pinhole);
@@ -34,6 +35,19 @@ pub(crate) fn server(api: &Api) -> PinholesServer<PinholeService> {
     PinholesServer::new(PinholeService { api: api.clone(), takeovers: Takeovers::default() })
 }
 
+impl PinholeService {
+    /// The protocol of a request, which runs here; without one: natfw.
+    fn opener(&self, protocol: i32) -> Result<&'static dyn Opener, Status> {
+        let asked = (protocol, v1::Protocol::Natfw);
+        self.api.chosen(OPENERS, <dyn Opener>::id, asked, ("open.protocol", "opens firewalls"))
+    }
+
+    fn must_open(&self) -> Result<(), Status> {
+        let runs = OPENERS.iter().any(|one| self.api.facts.protocols.contains(&one.id()));
+        runs.then_some(()).ok_or_else(|| not_running("a protocol that opens firewalls"))
+    }
+}
+
 #[tonic::async_trait]
 impl Pinholes for PinholeService {
     type OpenPinholeStream = Replies<v1::OpenPinholeResponse>;
@@ -42,7 +56,6 @@ impl Pinholes for PinholeService {
         &self,
         request: Request<Streaming<v1::OpenPinholeRequest>>,
     ) -> Result<Response<Self::OpenPinholeStream>, Status> {
-        self.api.must_run(ProtocolId::Natfw)?;
         let user = user(request.extensions());
         let mut requests = request.into_inner();
         let Some(v1::OpenPinholeRequest { request: Some(OpenMessage::Open(open)) }) =
@@ -50,11 +63,7 @@ impl Pinholes for PinholeService {
         else {
             return Err(must_open("open"));
         };
-        let natfw = [v1::Protocol::Unspecified, v1::Protocol::Natfw].map(i32::from);
-        if !natfw.contains(&open.protocol) {
-            return Err(Wrong::new("open.protocol", "one that opens firewalls: natfw").into());
-        }
-        let command = convert::request(&open)?;
+        let opener = self.opener(open.protocol)?;
         let (attached, replies) = Attached::new(requests);
         let seat = match self.takeovers.place(user, &open)? {
             Some(Place::Taken(earlier)) => {
@@ -64,17 +73,8 @@ impl Pinholes for PinholeService {
             Some(Place::New(seat)) => Some(seat),
             None => None,
         };
-        let Opened { lease, mut events } = self.api.handle.open::<Passages>(command).await?;
-        let started = match events.next().await.ok_or_else(stopping)?? {
-            NatfwEvent::Refused(refusal) => return Err(convert::refused(refusal)),
-            event @ (NatfwEvent::Started { .. }
-            | NatfwEvent::Granted(_)
-            | NatfwEvent::Notified(_)
-            | NatfwEvent::Failed(_)
-            | NatfwEvent::Closed) => convert::event(lease.id, event)?,
-        };
-        let passage = Passage { handle: self.api.handle.clone(), lease, events };
-        tokio::spawn(run(started, passage, attached, seat));
+        let (started, opened) = opener.open(&self.api, &open).await?;
+        tokio::spawn(run(started, Passage(opened), attached, seat));
         Ok(Response::new(replies))
     }
 
@@ -84,7 +84,7 @@ impl Pinholes for PinholeService {
         &self,
         request: Request<v1::ListPinholesRequest>,
     ) -> Result<Response<Self::ListPinholesStream>, Status> {
-        self.api.must_run(ProtocolId::Natfw)?;
+        self.must_open()?;
         let request = request.into_inner();
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
@@ -96,8 +96,8 @@ impl Pinholes for PinholeService {
         &self,
         request: Request<v1::DeletePinholeRequest>,
     ) -> Result<Response<v1::DeletePinholeResponse>, Status> {
-        self.api.must_run(ProtocolId::Natfw)?;
-        let session = convert::session(&request.into_inner().session_id)?;
+        self.must_open()?;
+        let session = session(&request.into_inner().session_id)?;
         if self.api.handle.delete_pinhole(session).await? {
             return Ok(Response::new(v1::DeletePinholeResponse {}));
         }
@@ -106,34 +106,53 @@ impl Pinholes for PinholeService {
     }
 }
 
+/// The session that a client names.
+fn session(octets: &[u8]) -> Result<SessionId, Wrong> {
+    octets
+        .try_into()
+        .map(SessionId)
+        .map_err(|_| Wrong::new("session_id", "the 16 octets that ListPinholes gives"))
+}
+
+/// A place in the tables of the protocols, which are listed one after the other.
+#[derive(Debug, Clone, Copy)]
+struct InTable {
+    opener: u8,
+    slot: u32,
+}
+
+impl Cursor for InTable {
+    const START: Self = Self { opener: 0, slot: 0 };
+
+    fn write(&self, to: &mut Vec<u8>) {
+        to.push(self.opener);
+        self.slot.write(to);
+    }
+
+    fn read(octets: &[u8]) -> Option<Self> {
+        let (opener, slot) = octets.split_first()?;
+        Some(Self { opener: *opener, slot: u32::read(slot)? })
+    }
+}
+
 fn portion(
     view: &mut View<'_>,
-    from: u32,
+    from: InTable,
     most: usize,
-    address: Option<std::net::IpAddr>,
-) -> Portion<v1::Pinhole, u32> {
-    let mut found = Vec::new();
-    let next = view.node.natfw().and_then(|natfw| {
-        natfw.walk(view.now, from, |session| {
-            if types::has_end(address, [session.mri.src(), session.mri.dst()]) {
-                found.push(session);
-            }
-            found.len() < most.min(ROWS)
-        })
-    });
-    let ids: Vec<_> = found.iter().map(|session| session.pinhole).collect();
-    let seen = view.kernel.pinholes().map(|pinholes| pinholes.read(&ids)).unwrap_or_default();
-    let seen = seen.into_iter().chain(core::iter::repeat(None));
-    let rows = found.iter().zip(seen).map(|(session, seen)| convert::pinhole(session, seen));
-    (rows.collect(), next)
+    address: Option<IpAddr>,
+) -> Portion<v1::Pinhole, InTable> {
+    let at = usize::from(from.opener);
+    let Some(opener) = OPENERS.get(at) else { return (Vec::new(), None) };
+    let (rows, slot) = opener.list(view, from.slot, most.min(ROWS), address);
+    let next = match slot {
+        Some(slot) => Some(InTable { slot, ..from }),
+        None => (at + 1 < OPENERS.len()).then_some(InTable { opener: from.opener + 1, slot: 0 }),
+    };
+    (rows, next)
 }
 
 /// A passage, as its call holds it.
-struct Passage {
-    handle: LoopHandle,
-    lease: Lease,
-    events: EventReader<Passages>,
-}
+struct Passage(Box<dyn Opened>);
 
 #[tonic::async_trait]
 impl Held for Passage {
@@ -158,7 +177,11 @@ impl Held for Passage {
     fn taken_over(started: Event) -> Event {
         match started {
             Event::Started(start) => Event::Started(v1::PinholeStarted { taken_over: true, ..start }),
-            event @ (Event::Granted(_) | Event::Notified(_) | Event::Failed(_) | Event::Released(_)) => event,
+            event @ (Event::Granted(_)
+            | Event::Accepted(_)
+            | Event::Notified(_)
+            | Event::Failed(_)
+            | Event::Released(_)) => event,
         }
     }
 
@@ -166,7 +189,7 @@ impl Held for Passage {
         match event {
             Event::Failed(_) | Event::Released(_) => Meaning::Last,
             // The request is repeated, and what was granted before stands.
-            Event::Notified(_) => Meaning::Answer,
+            Event::Notified(_) | Event::Accepted(_) => Meaning::Answer,
             Event::Started(_) | Event::Granted(_) => Meaning::State,
         }
     }
@@ -176,16 +199,12 @@ impl Held for Passage {
     }
 
     async fn next(&mut self) -> Result<Event, Status> {
-        let event = self.events.next().await.ok_or_else(stopping)??;
-        convert::event(self.lease.id, event)
+        self.0.next().await
     }
 
     async fn ask(&mut self, request: v1::OpenPinholeRequest) -> Result<Option<Event>, Status> {
         match request.request {
-            Some(OpenMessage::Release(_)) => {
-                let close = Command::Natfw { id: self.lease.id, command: NatfwCommand::Close };
-                self.handle.post(close).await.map(|()| None)
-            }
+            Some(OpenMessage::Release(_)) => self.0.release().await.map(|()| None),
             Some(OpenMessage::Open(_)) => Err(already_open("open")),
             // A request of a client that is newer than this daemon.
             None => Ok(None),
@@ -193,7 +212,7 @@ impl Held for Passage {
     }
 
     async fn close(self) {
-        self.lease.close().await;
+        self.0.close().await;
     }
 }
 

@@ -22,11 +22,10 @@ pub(super) fn send(
     ensure!(messages.iter().all(|message| message.len() == size), "messages of several sizes");
     setsockopt(&socket.as_fd(), UdpGsoSegment, &i32::try_from(size)?)
         .context("no UDP segmentation in this kernel")?;
-    let mut bursts = Vec::new();
     let mut queue = messages.iter().cycle();
-    for _ in 0..messages.len() {
-        bursts.push(queue.by_ref().take(BURST).flatten().copied().collect::<Vec<u8>>());
-    }
+    let bursts: Vec<Vec<u8>> = (0..messages.len().div_ceil(BURST))
+        .map(|_| queue.by_ref().take(BURST).flatten().copied().collect())
+        .collect();
     let gap = Duration::from_secs_f64(BURST as f64 / rate as f64);
     let start = Instant::now();
     let mut sent = 0;

@@ -1,0 +1,418 @@
+//! Steps 6 to 8 of the procedure of a node on the path: what a message does to the reservations of this node.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use signalbox_core::Key;
+use signalbox_core::shares::source;
+use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
+use signalbox_core::wheel::Link;
+use signalbox_resources::{
+    Admitted, Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Refusal, RequestedBy, Requester,
+    Resources,
+};
+
+use super::adopt::Proposal;
+use super::domain::Stamp;
+use super::flow::{Flow, FlowKey, IS_INTSERV, IS_MARKED};
+use super::interfaces::Iface;
+use super::io::Reason;
+use super::path::{Origin, Proof};
+use super::service::Demand;
+use super::{Boomerang, PROTOCOL};
+use crate::wire::{Body, Message, Pass, Qos};
+
+/// What a message asks for at this node.
+pub(super) struct Asked<'a> {
+    pub(super) key: FlowKey,
+    pub(super) demand: Demand,
+    pub(super) tos: u8,
+    pub(super) marked: bool,
+    pub(super) refresh: u8,
+    pub(super) body: &'a Body<'a>,
+    /// What the initiating node proved.
+    pub(super) proof: Proof,
+    /// The aggregate that another node proposes for the flow.
+    pub(super) proposal: Option<Proposal>,
+}
+
+impl Asked<'_> {
+    pub(super) fn service(&self) -> ServiceClass {
+        self.demand.service(self.tos >> 2)
+    }
+
+    /// What a reservation stores of its demand, of which it was granted `rate`.
+    fn tag(&self, rate: u32) -> u32 {
+        self.demand.intserv.map_or(rate, |intserv| intserv.tag)
+    }
+
+    /// The first rate of a list that is available, or the only rate.
+    pub(super) fn first_that_fits(&self, pass: Pass, available: u32) -> u32 {
+        let wanted = self.demand.rate;
+        match self.body.qos {
+            Qos::Downgrade(list) => {
+                list.pairs().map(|pair| pair.of(pass)).find(|rate| *rate <= available).unwrap_or(wanted)
+            }
+            Qos::BitRate(_) | Qos::IntServ(_) => wanted,
+        }
+    }
+
+    /// The marks of a reservation.
+    const fn marks(&self) -> u8 {
+        (if self.marked { IS_MARKED } else { 0 })
+            | (if self.demand.intserv.is_some() { IS_INTSERV } else { 0 })
+    }
+}
+
+/// A flow in the tables: its hash, and its reservation if it has one of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lookup {
+    pub(super) hash: u64,
+    pub(super) found: Option<Key>,
+}
+
+/// What admission control is asked for.
+pub(super) struct Wanted {
+    /// Rate, bit/s.
+    pub(super) rate: u32,
+    pub(super) dscp: u8,
+    pub(super) filter: FlowFilter,
+    pub(super) oif: Iface,
+    pub(super) refresh: u8,
+}
+
+/// This node cannot reserve: the reason, and the largest rate that it could, bit/s.
+pub(super) struct Refused {
+    pub(super) reason: Reason,
+    pub(super) available: u32,
+}
+
+/// What a message changed.
+pub(super) enum Effect {
+    Nothing,
+    Created,
+    /// The flow became a member of an aggregate.
+    Joined,
+    Changed,
+    Refreshed,
+    Released,
+}
+
+/// Octets a second of a rate in bit/s.
+fn octets(rate: u32) -> u64 {
+    u64::from(rate).div_ceil(8)
+}
+
+/// A rate in bit/s of octets a second.
+fn bits(octets: u64) -> u32 {
+    u32::try_from(octets.saturating_mul(8)).unwrap_or(u32::MAX)
+}
+
+impl Boomerang {
+    /// Steps 6 to 8. The result is the rate that is reserved now.
+    pub(super) fn reserve(
+        &mut self,
+        lookup: Lookup,
+        asked: &Asked<'_>,
+        message: &Message<'_>,
+        origin: &Origin,
+        resources: &mut Resources,
+    ) -> Result<(u32, Effect), Refused> {
+        let Demand { rate: wanted, intserv } = asked.demand;
+        let Lookup { hash, mut found } = lookup;
+        if wanted == 0 {
+            let left = self.leave_aggregate(hash, resources);
+            let Some(key) = found else {
+                return Ok((0, if left { Effect::Released } else { Effect::Nothing }));
+            };
+            self.note_proof(key, asked.proof);
+            self.remove(key, Some(resources));
+            return Ok((0, Effect::Released));
+        }
+        // 8. A member of an aggregate has no reservation of its own.
+        if let Some(proposal) = &asked.proposal {
+            if let Some(result) = self.join(proposal, lookup, asked, message.pass, origin, resources) {
+                return result;
+            }
+            self.counters.options_ignored += 1;
+            found = found.filter(|key| self.flows.get(*key).is_some());
+        }
+        let standing = found.and_then(|key| Some((key, self.flows.get(key)?)));
+        let unchanged = standing.filter(|(_, flow)| {
+            flow.rate == asked.demand.tag()
+                && flow.has(IS_INTSERV) == intserv.is_some()
+                && flow.oif == origin.oif
+                && flow.tos == asked.tos
+                && flow.has(IS_MARKED) == asked.marked
+        });
+        if let Some((key, _)) = unchanged {
+            self.note_proof(key, asked.proof);
+            self.hold(key, asked.refresh);
+            return Ok((wanted, Effect::Refreshed));
+        }
+        let here = standing.filter(|(_, flow)| flow.oif == origin.oif && !flow.has(IS_INTSERV));
+        let held = here.map(|(_, flow)| flow.rate);
+        let standing = standing.map(|(key, flow)| (key, flow.grant, flow.oif));
+        let available = self.available(origin, asked.service(), held, resources);
+        // Of a list, the first element that fits.
+        let rate = asked.first_that_fits(message.pass, available);
+        if rate == 0 {
+            // A list that ends with 0 in this direction is satisfied by nothing.
+            self.leave_aggregate(hash, resources);
+            if let Some((key, ..)) = standing {
+                self.note_proof(key, asked.proof);
+                self.remove(key, Some(resources));
+            }
+            return Ok((0, Effect::Released));
+        }
+        let Some((key, grant, oif)) = standing else {
+            let key = self.create(hash, asked, rate, message, origin, resources)?;
+            self.note_proof(key, asked.proof);
+            self.hold(key, asked.refresh);
+            return Ok((rate, Effect::Created));
+        };
+        let ask = self.ask(key, asked, rate, message, origin);
+        let admitted = if oif == origin.oif {
+            resources.modify(self.now, grant, &ask)
+        } else {
+            // The path changed: the grant at the former interface is not needed any more.
+            let new = self.admit(ask, &asked.key, resources);
+            if new.is_ok() {
+                resources.release(grant);
+            }
+            new
+        };
+        let Admitted { grant, .. } =
+            admitted.map_err(|refusal| Refused { reason: Reason::of_cause(refusal.cause()), available })?;
+        self.leave_class(key);
+        if let Some(flow) = self.flows.get_mut(key) {
+            (flow.grant, flow.rate, flow.oif) = (grant, asked.tag(rate), origin.oif);
+            (flow.tos, flow.marks) = (asked.tos, asked.marks());
+        }
+        self.enter_class(key);
+        self.note_proof(key, asked.proof);
+        self.hold(key, asked.refresh);
+        Ok((rate, Effect::Changed))
+    }
+
+    fn create(
+        &mut self,
+        hash: u64,
+        asked: &Asked<'_>,
+        rate: u32,
+        message: &Message<'_>,
+        origin: &Origin,
+        resources: &mut Resources,
+    ) -> Result<Key, Refused> {
+        // A flow that was a member counts in its former aggregate no more.
+        self.leave_aggregate(hash, resources);
+        let full = |available| Refused { reason: Reason::Full, available };
+        let iif = origin.iif.unwrap_or(Iface::LOCAL);
+        if !self.take_place(asked.key.initiator(), iif) {
+            self.counters.flows_full += 1;
+            return Err(full(0));
+        }
+        let flow = Flow {
+            key: asked.key,
+            link: Link::default(),
+            grant: GrantId(0),
+            rate: asked.tag(rate),
+            proof: 0,
+            oif: origin.oif,
+            iif,
+            tos: asked.tos,
+            refresh: asked.refresh,
+            marks: asked.marks(),
+            signed: false,
+        };
+        let Ok(key) = self.flows.insert(flow) else {
+            self.give_place_back(asked.key.initiator(), iif);
+            self.counters.flows_full += 1;
+            return Err(full(0));
+        };
+        let ask = self.ask(key, asked, rate, message, origin);
+        match self.admit(ask, &asked.key, resources) {
+            Ok(admitted) => {
+                if let Some(flow) = self.flows.get_mut(key) {
+                    flow.grant = admitted.grant;
+                }
+                self.enter_class(key);
+                let Self { by_flow, flows, hasher, .. } = self;
+                by_flow.insert(hash, key.index(), |index| {
+                    flows.get_index(index).map_or(0, |flow| flow.key.hash(flow.oif, hasher))
+                });
+                Ok(key)
+            }
+            Err(refusal) => {
+                self.flows.remove(key);
+                self.give_place_back(asked.key.initiator(), iif);
+                let available = self.available(origin, asked.service(), None, resources);
+                Err(Refused { reason: Reason::of_cause(refusal.cause()), available })
+            }
+        }
+    }
+
+    /// The request to admission control for a reservation.
+    fn ask(
+        &self,
+        key: Key,
+        asked: &Asked<'_>,
+        rate: u32,
+        message: &Message<'_>,
+        origin: &Origin,
+    ) -> GrantRequest {
+        let initiator = origin.initiator(message.pass);
+        let requested_by = if origin.iif.is_none() {
+            RequestedBy::LocalUser
+        } else {
+            let address = initiator;
+            match asked.proof {
+                Proof::Member(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: true }),
+                Proof::Prime(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: false }),
+                Proof::Nothing => RequestedBy::Unknown,
+            }
+        };
+        let user = asked.body.options.user();
+        let names = user.and_then(|uid| Some(Arc::new(vec![uid.name()?.to_owned()])));
+        let requester = Requester { requested_by, names, ..Requester::at(initiator) };
+        let dscp = asked.tos >> 2;
+        let filter = asked.key.filter(asked.marked.then_some(dscp));
+        let wanted = Wanted { rate, dscp, filter, oif: origin.oif, refresh: asked.refresh };
+        let mut ask = self.request(key, requester, &wanted);
+        asked.demand.complete(&mut ask, dscp);
+        ask
+    }
+
+    /// The request to admission control for a rate.
+    pub(super) fn request(&self, key: Key, requester: Requester, wanted: &Wanted) -> GrantRequest {
+        let Wanted { rate, dscp, filter, oif, refresh } = *wanted;
+        let mtu = self.interfaces.mtu(oif);
+        let rate = octets(rate);
+        // Ten milliseconds of the rate, or two packets.
+        let burst = u32::try_from(rate / 100).unwrap_or(u32::MAX).max(mtu.saturating_mul(2));
+        let traffic = TrafficSpec { rate, burst, peak: None, min_policed: 20, max_packet: mtu };
+        let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
+        let ifindex = self.interfaces.ifindex(oif);
+        let hold = self.holding_time(refresh);
+        GrantRequest {
+            lifetime: Some(hold),
+            mark_dscp: Some(dscp),
+            service: ServiceClass::Dscp(dscp),
+            ..GrantRequest::new(owner, requester, ifindex, filter, traffic)
+        }
+    }
+
+    /// Asks admission control for a reservation. If the other end initiated one for the same packets, both share it: the
+    /// larger rate counts.
+    fn admit(
+        &self,
+        mut ask: GrantRequest,
+        key: &FlowKey,
+        resources: &mut Resources,
+    ) -> Result<Admitted, Refusal> {
+        let result = resources.admit(self.now, &ask);
+        if !result.as_ref().is_err_and(|refusal| refusal.cause() == Cause::Conflict) {
+            return result;
+        }
+        let (other, anywhere) = (key.of_other_end(), Iface::LOCAL);
+        let found = self.find(other.hash(anywhere, &self.hasher), &other, anywhere);
+        let Some(flow) = found.and_then(|found| self.flows.get(found)) else { return result };
+        ask.beside = Some(flow.grant);
+        resources.admit(self.now, &ask)
+    }
+
+    /// The largest rate that the interface could give, `held` included, bit/s.
+    pub(super) fn available(
+        &self,
+        origin: &Origin,
+        service: ServiceClass,
+        held: Option<u32>,
+        resources: &Resources,
+    ) -> u32 {
+        let ifindex = self.interfaces.ifindex(origin.oif);
+        let free = resources.available(ifindex, service);
+        bits(free.map_or(0, |free| free.rate)).saturating_add(held.unwrap_or(0))
+    }
+
+    pub(super) fn holding_time(&self, refresh: u8) -> Duration {
+        Duration::from_secs(refresh.into()).mul_f64(self.config.hold)
+    }
+
+    /// Restarts the holding time of a reservation.
+    fn hold(&mut self, key: Key, refresh: u8) {
+        let due = self.now + self.holding_time(refresh);
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.refresh = refresh;
+            self.wheel.arm(&mut self.flows, key.index(), due);
+        }
+    }
+
+    /// Notes what the last message of a reservation proved.
+    fn note_proof(&mut self, key: Key, proof: Proof) {
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        (flow.proof, flow.signed) = match proof {
+            Proof::Nothing => (0, false),
+            Proof::Prime(prime) => (prime, false),
+            Proof::Member(Stamp(stamp)) => (stamp, true),
+        };
+    }
+
+    /// Removes a reservation, and with `resources` its grant.
+    pub(super) fn remove(&mut self, key: Key, resources: Option<&mut Resources>) {
+        if self.flows.get(key).is_none() {
+            return;
+        }
+        self.leave_class(key);
+        self.wheel.cancel(&mut self.flows, key.index());
+        let Some(flow) = self.flows.remove(key) else { return };
+        let hash = flow.key.hash(flow.oif, &self.hasher);
+        self.by_flow.remove(hash, |index| index == key.index());
+        if let Some(stamp) = flow.stamp() {
+            self.domain.note_end(hash, stamp);
+        }
+        self.give_place_back(flow.key.initiator(), flow.iif);
+        if let Some(resources) = resources {
+            resources.release(flow.grant);
+        }
+    }
+
+    /// Reservations that expired.
+    pub(super) fn run_flows(&mut self, resources: &mut Resources) {
+        while let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) {
+            if let Some(key) = self.flows.key_of(index) {
+                self.counters.expired += 1;
+                self.remove(key, Some(resources));
+            }
+        }
+    }
+
+    /// A grant was lost. The next message of the flow asks for it again.
+    pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy) {
+        if self.flows.get(key).is_some_and(|flow| flow.grant == grant) {
+            tracing::debug!(grant = grant.0, reason = %why, "reservation lost");
+            self.counters.lost += 1;
+            self.remove(key, None);
+        } else if self.aggregate_is_lost(key, grant) {
+            tracing::debug!(grant = grant.0, reason = %why, "aggregate lost");
+            self.counters.lost += 1;
+        }
+    }
+
+    fn take_place(&mut self, initiator: IpAddr, iif: Iface) -> bool {
+        let source = source(initiator);
+        if self.by_source.take(source).is_err() {
+            return false;
+        }
+        if self.by_interface.take(iif).is_err() {
+            self.by_source.release(source);
+            return false;
+        }
+        true
+    }
+
+    fn give_place_back(&mut self, initiator: IpAddr, iif: Iface) {
+        self.by_source.release(source(initiator));
+        self.by_interface.release(iif);
+    }
+}

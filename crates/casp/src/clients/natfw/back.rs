@@ -1,0 +1,140 @@
+//! Packets against the flow of a request: what the border of a scope opens because of TRIGGER, or because NEXT asks for a
+//! CREATE, and what nodes inside open when that CREATE comes back.
+
+use signalbox_core::Key;
+use signalbox_resources::Resources;
+use signalbox_resources::config::Opening;
+
+use super::record::Asker;
+use super::request::Said;
+use super::rules::{Ask, packets};
+use super::{Failure, NatfwClient};
+use crate::engine::OwnedArrival;
+use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
+
+/// The filters of the packets against the flow: NEXT of a CREATE along the flow has them, other messages have them themselves.
+fn filters_of(message: &NatfwMessage<'_>, said: &Said, reverse: bool) -> Vec<NatfwFilter> {
+    if message.kind != NatfwType::CREATE || reverse {
+        return said.filters.clone();
+    }
+    let nested = message.values().find_map(|value| match value {
+        NatfwValue::Next(NatfwType::CREATE, nested) => Some(nested),
+        _ => None,
+    });
+    let filter = |value| if let NatfwValue::Filter(filter) = value { Some(filter) } else { None };
+    let values = nested.iter().flat_map(|nested| nested.iter()).filter_map(|tlv| NatfwValue::of(&tlv));
+    values.filter_map(filter).collect()
+}
+
+impl NatfwClient {
+    /// Handles a TRIGGER at its target, which sends the request that it names, for the packets that it has.
+    pub(super) fn trigger(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        inside: bool,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        if job.reverse {
+            return Err(NatfwStatus::MALFORMED);
+        }
+        packets(&said.filters, &job.flow.reversed())?;
+        let next = said.next.unwrap_or(NatfwType::CREATE);
+        if self.is_border(said, inside) {
+            // The CREATE that answers a PATH would end here, not at the sender of the data.
+            if next != NatfwType::CREATE {
+                return Err(NatfwStatus::NEXT);
+            }
+            let known = self.find(job.session, &job.flow.reversed());
+            let known = known.and_then(|key| self.records.get_mut(key)).is_some_and(|record| {
+                record.last == Some((said.msg_id, false, None)) && record.is_of_asker(job)
+            });
+            if known {
+                self.counters.repeated += 1;
+                self.out.consume(job.id);
+                return Ok(());
+            }
+            return self.open_back(job, message, said, Asker::of(job, inside), resources);
+        }
+        if !self.accepts(&job.flow) {
+            return Err(NatfwStatus::POLICY);
+        }
+        let key = self.record_of(job).ok_or(NatfwStatus::RESOURCES)?;
+        let until = self.now + Self::lifetime(job, said);
+        if let Some(record) = self.records.get_mut(key) {
+            record.until = record.until.max(until);
+            record.last = Some((said.msg_id, job.reverse, None));
+        }
+        self.follow(key, job, message, said, next);
+        self.arm(key);
+        Ok(())
+    }
+
+    /// Opens this firewall for packets against the flow of a request, because `asker` on the inner side asks for them.
+    pub(super) fn open_back(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        asker: Asker,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        let flow = job.flow.reversed();
+        let wanted = packets(&filters_of(message, said, job.reverse), &flow)?;
+        let key = self.record_of(&OwnedArrival { flow, ..job.clone() }).ok_or(NatfwStatus::RESOURCES)?;
+        let lifetime = Self::lifetime(job, said);
+        let Some(record) = self.records.get_mut(key).filter(|record| record.change.is_none()) else {
+            return Err(NatfwStatus::RESOURCES);
+        };
+        // The host inside ends the session.
+        *record.asker(false) = Some(asker.clone());
+        let ask = Ask { asker: &asker, token: None, opening: Opening::Reserve, lifetime };
+        self.install(key, job, wanted, &ask, None, resources)
+    }
+
+    /// The kernel has the packets against the flow of a request: its target sends a CREATE for them, other nodes send the CREATE
+    /// on.
+    pub(super) fn opened_back(
+        &mut self,
+        key: Key,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+    ) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.create_age = Some(said.age);
+            record.last = Some((said.msg_id, job.reverse, None));
+            record.filters = filters_of(message, said, job.reverse);
+        }
+        if job.reverse {
+            self.out.forward(job.id, None);
+        } else {
+            self.follow(key, job, message, said, NatfwType::CREATE);
+        }
+    }
+
+    /// Handles the CREATE by which a border answers NEXT of a request from inside. `None`: it is another one.
+    pub(super) fn create_back(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        resources: &mut Resources,
+    ) -> Option<Result<(), Failure>> {
+        let key = self.find(job.session, &job.flow).filter(|_| job.reverse && self.config.firewall)?;
+        let record = self.records.get_mut(key)?;
+        if record.next_filters.is_empty() || record.next_filters != said.filters {
+            return None;
+        }
+        let asker = record.asker(false).clone().filter(|asker| asker.inside)?;
+        Some(self.open_back(job, message, said, asker, resources))
+    }
+
+    /// The filters that a request of the inner side wants the border of its scope to answer with.
+    pub(super) fn wanted_back(message: &NatfwMessage<'_>, said: &Said) -> Vec<NatfwFilter> {
+        let asks =
+            message.kind == NatfwType::CREATE && said.next == Some(NatfwType::CREATE) && said.is_scoped();
+        if asks { filters_of(message, said, false) } else { Vec::new() }
+    }
+}

@@ -1,0 +1,159 @@
+//! Authorization tokens: requests of strangers that an entity of this network has allowed (section 9.4).
+
+use core::time::Duration;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{SessionId, Time};
+use signalbox_resources::Resources;
+use signalbox_resources::token::{Mac, Token, TokenError};
+
+use super::{Failure, NTP_OFFSET, NatfwClient};
+use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
+use crate::wire::natfw::{
+    IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwStatus, NatfwToken, NatfwValue,
+    TokenAlgorithm,
+};
+
+/// How long a token is valid after its stamp, and how far its stamp may lie in the future.
+const WINDOW: Duration = Duration::from_secs(300);
+/// Most tokens of one request that are looked at.
+const MOST_TOKENS: usize = 4;
+/// Most tokens of which the node remembers that they were used.
+const MOST_USED: usize = 4096;
+
+/// The tokens that were used: the stamp and name of each, with its session and the end of its time.
+#[derive(Debug, Default)]
+pub(super) struct Used(BTreeMap<(u64, u32), (SessionId, Time)>);
+
+impl Used {
+    /// Takes note of a token. A token is of one session only.
+    fn take(&mut self, now: Time, token: (u64, u32), session: SessionId) -> Result<(), Failure> {
+        if let Some((known, _)) = self.0.get(&token) {
+            return if *known == session { Ok(()) } else { Err(NatfwStatus::TOKEN) };
+        }
+        if self.0.len() >= MOST_USED {
+            self.0.retain(|_, (_, until)| *until > now);
+        }
+        if self.0.len() >= MOST_USED {
+            return Err(NatfwStatus::RESOURCES);
+        }
+        // A stamp may lie in the future by one window.
+        self.0.insert(token, (session, now + WINDOW * 2));
+        Ok(())
+    }
+}
+
+/// The name of an entity, as keys of the configuration have it.
+fn name<'a>(identity: &NatfwIdentity<'a>) -> Option<Cow<'a, str>> {
+    match identity.kind {
+        IdentityKind::OMITTED => None,
+        IdentityKind::IPV4 | IdentityKind::IPV6 => Some(address(identity)?.to_string().into()),
+        _ => core::str::from_utf8(identity.value).ok().map(Cow::Borrowed),
+    }
+}
+
+fn address(identity: &NatfwIdentity<'_>) -> Option<IpAddr> {
+    match identity.kind {
+        IdentityKind::IPV4 => <[u8; 4]>::try_from(identity.value).ok().map(IpAddr::from),
+        IdentityKind::IPV6 => <[u8; 16]>::try_from(identity.value).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// Whether packets lie within a filter.
+fn covers(filter: &NatfwFilter, packets: &FlowFilter) -> bool {
+    let net = |outer: &Prefix, inner: &Prefix| outer.len <= inner.len && outer.contains(inner.addr);
+    let port = |ranges: &[(u16, u16)], port: Option<u16>| {
+        ranges.is_empty()
+            || port.is_some_and(|port| ranges.iter().any(|(low, high)| (*low..=*high).contains(&port)))
+    };
+    net(&filter.src, &packets.src)
+        && net(&filter.dst, &packets.dst)
+        && (filter.protocols.is_empty()
+            || packets.protocol.is_some_and(|protocol| filter.protocols.contains(&protocol)))
+        && port(&filter.src_ports, packets.src_port)
+        && port(&filter.dst_ports, packets.dst_port)
+        && (filter.spis.is_empty() || packets.spi.is_some_and(|spi| filter.spis.contains(&spi)))
+        && (filter.flow_label.is_none() || filter.flow_label == packets.flow_label)
+}
+
+/// The tokens of a request that are looked at.
+fn tokens<'a>(message: &NatfwMessage<'a>) -> Vec<NatfwToken<'a>> {
+    let token = |value| if let NatfwValue::Token(token) = value { Some(token) } else { None };
+    message.values().filter_map(token).take(MOST_TOKENS).collect()
+}
+
+/// Whether a token binds other ends than those of a flow. A name cannot be compared with an address.
+fn is_of_other_ends(token: &NatfwToken<'_>, flow: &FlowId) -> bool {
+    let other = |identity: &NatfwIdentity<'_>, end| {
+        identity.kind != IdentityKind::OMITTED && address(identity) != Some(end)
+    };
+    other(&token.src, flow.src()) || other(&token.dst, flow.dst())
+}
+
+impl NatfwClient {
+    /// Whether a token is signed by a key that this node has.
+    fn is_signed(&self, token: &NatfwToken<'_>, name: &str, resources: &Resources) -> Result<(), TokenError> {
+        let mac = match token.algorithm {
+            TokenAlgorithm::SHA1 => Mac::Sha1,
+            TokenAlgorithm::SHA256 => Mac::Sha256,
+            _ => return Err(TokenError::Signature),
+        };
+        resources.verify_mac(self.now, name, mac, &token.authenticated(), &token.hmac)
+    }
+
+    /// The token of a request that this node verifies, if it has one. Tokens of other entities have no effect here.
+    pub(super) fn token(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        packets: &[FlowFilter],
+        resources: &Resources,
+    ) -> Result<Option<Arc<Token>>, Failure> {
+        for token in tokens(message) {
+            let Some(entity) = name(&token.creator) else { continue };
+            match self.is_signed(&token, &entity, resources) {
+                Ok(()) => {}
+                Err(TokenError::UnknownKey) => continue,
+                Err(_) => return Err(NatfwStatus::TOKEN),
+            }
+            let wall_us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
+            let made_us = (token.stamp >> 32)
+                .checked_sub(NTP_OFFSET)
+                .map(|seconds| seconds * 1_000_000 + (((token.stamp & 0xffff_ffff) * 1_000_000) >> 32));
+            let fresh = made_us.is_some_and(|made| Duration::from_micros(wall_us.abs_diff(made)) <= WINDOW);
+            let within = |filter: &NatfwFilter| packets.iter().all(|one| covers(filter, one));
+            if !fresh || is_of_other_ends(&token, &job.flow) || !token.filter.as_ref().is_none_or(within) {
+                return Err(NatfwStatus::TOKEN);
+            }
+            self.used.take(self.now, (token.stamp, token.id), job.session)?;
+            let session = token.id.to_be_bytes().to_vec();
+            return Ok(Some(Arc::new(Token { entity: entity.into_owned(), session, ..Token::default() })));
+        }
+        Ok(None)
+    }
+
+    /// Takes out of the objects of a request the tokens that this node verifies: they have served.
+    pub(super) fn without_own_tokens<'a>(
+        &self,
+        message: &NatfwMessage<'a>,
+        resources: &Resources,
+    ) -> Option<Vec<NatfwValue<'a>>> {
+        let is_own = |token: &NatfwToken<'_>| {
+            name(&token.creator).is_some_and(|entity| self.is_signed(token, &entity, resources).is_ok())
+        };
+        let tokens = tokens(message);
+        let own: Vec<&NatfwToken<'_>> = tokens.iter().filter(|token| is_own(token)).collect();
+        let stays = |value: &NatfwValue<'_>| match value {
+            NatfwValue::Token(token) => !own.contains(&token),
+            _ => true,
+        };
+        (!own.is_empty()).then(|| message.values().filter(stays).collect())
+    }
+}

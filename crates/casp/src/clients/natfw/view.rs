@@ -1,0 +1,106 @@
+//! What the client has, for people.
+
+use core::net::IpAddr;
+
+use signalbox_core::pinhole::PinholeId;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::record::{Record, Rule, Stage};
+use super::rules::pinhole_id;
+use super::{NatfwClient, NatfwEvent};
+use crate::wire::FlowId;
+
+/// One rule of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleView {
+    /// Its pinhole.
+    pub pinhole: PinholeId,
+    /// The packets that pass.
+    pub packets: FlowFilter,
+    /// The kernel was asked to let them pass.
+    pub active: bool,
+    /// The policy rule that allowed it: its number and name.
+    pub policy: Option<String>,
+}
+
+/// One session with one flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassageView {
+    /// Its identifier.
+    pub session: SessionId,
+    /// The flow.
+    pub flow: FlowId,
+    /// The user who asked here, if the request began here.
+    pub user: Option<u64>,
+    /// The request ended here.
+    pub ends_here: bool,
+    /// The path granted it, or the rules are in the kernel.
+    pub granted: bool,
+    /// The node that asked; `None`: this node.
+    pub peer: Option<IpAddr>,
+    /// What this node opened.
+    pub rules: Vec<RuleView>,
+    /// When it ends without a refresh.
+    pub until: Time,
+}
+
+impl PassageView {
+    fn of(record: &Record, local: &[IpAddr]) -> Option<Self> {
+        let view = |rule: &Rule| RuleView {
+            pinhole: pinhole_id(rule.key),
+            packets: rule.packets,
+            active: record.start.is_none() && !rule.opening,
+            policy: rule.passage.as_ref().and_then(|passage| passage.rule.as_ref()).map(ToString::to_string),
+        };
+        let waiting = record.change.iter().flat_map(|change| &change.rules);
+        let rules: Vec<RuleView> = if record.rules.is_empty() {
+            waiting.map(|rule| RuleView { active: false, ..view(rule) }).collect()
+        } else {
+            record.rules.iter().map(view).collect()
+        };
+        let own = record.own.as_deref();
+        let granted = match own {
+            Some(own) => own.stage == Stage::Standing,
+            None => record.create_age.is_some(),
+        };
+        let peer = record.askers.iter().flatten().next().map(|asker| asker.address);
+        Some(Self {
+            session: record.session?,
+            flow: record.flow,
+            user: own.map(|own| own.id),
+            ends_here: own.is_none() && local.contains(&record.flow.dst()),
+            granted,
+            peer: peer.filter(|_| own.is_none()),
+            until: if rules.is_empty() { record.until } else { record.rules_until },
+            rules,
+        })
+    }
+}
+
+impl NatfwClient {
+    /// Shows sessions from a place in the table on, until `visit` returns false. The result is where to go on; `None`: these
+    /// were all.
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(PassageView) -> bool) -> Option<u32> {
+        self.records.walk(from, |_, record| PassageView::of(record, &self.local).is_none_or(&mut visit))
+    }
+
+    /// Whether there is a session of this identifier.
+    #[must_use]
+    pub fn has_session(&self, session: SessionId) -> bool {
+        !self.of_session(session).is_empty()
+    }
+
+    /// Ends a session at this node. A request of this node is released on the whole path; its user gets
+    /// [`NatfwEvent::Lost`].
+    pub fn delete(&mut self, now: Time, session: SessionId, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        for key in self.of_session(session) {
+            if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+                self.tear_down(key);
+            }
+            self.end(key, Some(NatfwEvent::Lost), resources);
+        }
+    }
+}

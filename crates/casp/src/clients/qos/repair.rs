@@ -1,0 +1,120 @@
+//! Changes of the path of a session, and of the address of its source (section 7 of the draft).
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use signalbox_core::{IfIndex, Key, Time};
+use signalbox_resources::Resources;
+
+use super::amount::Range;
+use super::record::{Branch, Stage};
+use super::{QosClient, Waiting};
+use crate::wire::FlowId;
+use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
+
+impl QosClient {
+    /// A session has a new hop. If it is on the side to which the requests go, the last request goes there at once.
+    pub(super) fn new_hop(&mut self, key: Key, previous: bool, id: u16, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
+        let reverse = match (&record.own, record.last) {
+            (Some(own), _) => own.reverse,
+            (None, Some(last)) => last.reverse,
+            (None, None) => return,
+        };
+        if reverse != previous {
+            return;
+        }
+        // A Release by the former hop ends nothing here from now on. The first answer shows who the new one is.
+        record.enter(!previous, Branch { id, peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED) });
+        let flow = record.flow;
+        if self.is_local(flow.dst()) {
+            return self.send_again(key, Some(IfIndex::NONE), resources);
+        }
+        self.look_up(&flow, Waiting::Again(key));
+    }
+
+    /// Sends the last request of a session to its new hop. `egress`: where the data leave now.
+    pub(super) fn send_again(&mut self, key: Key, egress: Option<IfIndex>, resources: &mut Resources) {
+        let Some(egress) = egress else { return };
+        let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
+        if let Some(own) = record.own.as_mut() {
+            own.flags = own.flags.with(QosFlags::BRANCH);
+            if own.stage == Stage::Standing {
+                own.stage = Stage::Reserve;
+                self.begin(key, Some(egress), resources);
+            }
+            return;
+        }
+        let moved = record.egress != egress;
+        record.egress = egress;
+        if moved && !self.replace(key, resources) {
+            self.counters.lost += 1;
+            self.report_lost(key, QosErrorCode::BELOW_MINIMUM);
+            return self.end(key, None, resources);
+        }
+        let Some(record) = self.records.get(key) else { return };
+        let (Some(session), Some(last)) = (record.session, record.last) else { return };
+        let (kind, level) = match (record.commit.now, record.reserve.now) {
+            (Some(level), _) => (QosType::COMMIT, level),
+            (None, Some(level)) => (QosType::RESERVE, level),
+            (None, None) => return,
+        };
+        let flow = record.flow;
+        let mut message = QosMessage::new(kind, flow);
+        message.flags = QosFlags::BRANCH;
+        if last.partial.is_some() {
+            message.flags = message.flags.with(QosFlags::PARTIAL);
+        }
+        (message.sequence, message.age, message.partial) =
+            (Some(last.sequence), Some(level.age), last.partial);
+        Range::only(level.amount).write(&mut message);
+        self.send((session, flow), last.reverse, None, &message);
+    }
+
+    /// The source of the data, this node, has another address: the reservation goes on for another flow, under the same
+    /// session identifier.
+    pub fn move_to(&mut self, now: Time, id: u64, flow: FlowId, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        let Some(key) = self.by_user.get(&id).copied() else { return };
+        let Some(record) = self.records.get_mut(key).filter(|record| record.flow != flow) else { return };
+        let former = record.flow;
+        let Some(own) = record.own.as_mut().filter(|own| !own.reverse) else { return };
+        if matches!(own.stage, Stage::Release | Stage::Query) {
+            return;
+        }
+        own.flags = own.flags.with(QosFlags::BRANCH);
+        (own.stage, own.waits, own.due) = (Stage::Reserve, None, now + record.lifetime);
+        record.flow = flow;
+        record.sides = [Vec::new(), Vec::new()];
+        let (session, older) = (record.session, record.former.replace(Box::new(former)));
+        if let (Some(session), Some(older)) = (session, older) {
+            self.tear_down_flow(session, *older);
+        }
+        self.seek(key, resources);
+        self.arm(key);
+    }
+
+    /// The session with the flow that the source has left ends in the messaging layer.
+    pub(super) fn leave_former(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        if let (Some(session), Some(former)) = (record.session, record.former.take()) {
+            self.tear_down_flow(session, *former);
+        }
+    }
+
+    /// A refresh of this node failed: it is repeated until the reservation expires. False: it was no refresh.
+    pub(super) fn retry(&mut self, key: Key, code: QosErrorCode, resources: &mut Resources) -> bool {
+        let interval = self.interval(key);
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key) else { return false };
+        let lifetime = record.lifetime;
+        let Some(own) = record.own.as_mut().filter(|own| own.reported) else { return false };
+        let expires = own.answered + lifetime;
+        if expires <= now {
+            self.end(key, Some(code), resources);
+            return true;
+        }
+        (own.stage, own.waits, own.due) = (Stage::Standing, None, (now + interval).min(expires));
+        self.arm(key);
+        true
+    }
+}

@@ -1,0 +1,49 @@
+//! Other limits for a node that runs. What stands beyond a lower limit stays until it ends.
+
+use signalbox_core::Time;
+
+use super::Casp;
+use super::config::{Config, ConfigError};
+
+impl Config {
+    /// Takes the limits and rates of `new` that a running engine can change. All other settings stay.
+    pub const fn take_limits(&mut self, new: &Self) {
+        self.max_sessions = new.max_sessions;
+        self.max_connections = new.max_connections;
+        self.max_searches = new.max_searches;
+        self.max_waiting = new.max_waiting;
+        self.max_incomplete = new.max_incomplete;
+        self.max_held = new.max_held;
+        self.max_message = new.max_message;
+        self.max_unsent = new.max_unsent;
+        self.max_unsent_total = new.max_unsent_total;
+        self.max_timeout = new.max_timeout;
+        self.rate = new.rate;
+        self.answer_rate = new.answer_rate;
+        self.total_answer_rate = new.total_answer_rate;
+    }
+}
+
+impl Casp {
+    /// Takes the limits and rates of other settings ([`Config::take_limits`]). What stands beyond a lower limit stays.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed. All are as before.
+    pub fn set_limits(&mut self, now: Time, new: &Config) -> Result<(), ConfigError> {
+        let mut config = self.config.clone();
+        config.take_limits(new);
+        config.validated()?;
+        self.sessions.slab.set_limit(config.max_sessions);
+        self.by_source.set_limit(config.max_sessions);
+        self.waiting_octets.set_limit(config.max_waiting);
+        self.peers.set_limits(&config);
+        self.searches.set_limit(config.max_searches);
+        self.held.set_limit(config.max_held);
+        self.rates.set_rate(config.rate);
+        self.answers.set_rate(config.answer_rate);
+        self.errors.set_rate(config.answer_rate);
+        self.all_answers.set_limits(now, config.total_answer_rate, config.total_answer_rate.div_ceil(4));
+        self.config = config;
+        Ok(())
+    }
+}

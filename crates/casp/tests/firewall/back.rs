@@ -1,0 +1,111 @@
+//! Packets against the flow of a request: TRIGGER, and NEXT CREATE at the border of a scope.
+
+use signalbox_casp::clients::natfw::{Config, NatfwEvent};
+use signalbox_casp::wire::natfw::{NatfwObject, NatfwStatus, NatfwType, NatfwValue, Tlvs};
+
+use super::rig::{FIRST, Rig, back, filter, flow, open_policy, wants_response};
+
+/// Firewalls of the first node's network; node `border` is its border.
+fn network(nodes: usize, border: usize) -> Rig {
+    let set = |n, config| Config { border: n == border, inside: vec!["left".to_owned()], ..config };
+    Rig::with(nodes, &|_| open_policy(), &set)
+}
+
+/// CASPMID-10.6-02: NEXT CREATE at the border of a scope: each firewall of the network opens both directions, the answer is a
+/// CREATE for the packets to the inside, and nothing leaves the network.
+#[test]
+fn a_border_opens_both_directions() {
+    let mut rig = network(4, 2);
+    let mut nested = Vec::new();
+    NatfwValue::Filter(back(4)).encode(&mut nested).unwrap();
+    let values = [
+        NatfwValue::MsgId(5),
+        NatfwValue::Age(1),
+        NatfwValue::Filter(filter(4)),
+        NatfwValue::Next(NatfwType::CREATE, Tlvs::of(&nested)),
+        NatfwValue::Scope(1, b""),
+    ];
+    rig.inject(0, 1, NatfwType::CREATE, &values);
+    let both = [flow(4).filter(), flow(4).reversed().filter()];
+    assert_eq!((rig.passes(1), rig.passes(2)), (both.to_vec(), both.to_vec()));
+    let answer = rig.last(0, NatfwType::CREATE);
+    assert_eq!((answer.session, answer.flow, answer.reverse), (FIRST, flow(4), true));
+    assert_eq!(answer.filters(), [back(4)]);
+    assert!(!rig.kinds(3).contains(&NatfwType::CREATE));
+    // The host ends both.
+    rig.inject(0, 1, NatfwType::RELEASE, &[NatfwValue::MsgId(6), NatfwValue::Scope(1, b"")]);
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+}
+
+/// A CREATE that comes from outside opens nothing, unless a request of the inner side asked for its packets.
+#[test]
+fn an_unasked_answer_opens_nothing() {
+    let mut rig = network(4, 3);
+    let create = [NatfwValue::MsgId(5), NatfwValue::Age(1), NatfwValue::Filter(filter(4))];
+    rig.inject(0, 1, NatfwType::CREATE, &create);
+    let answer = [NatfwValue::MsgId(7), NatfwValue::Age(2), NatfwValue::Filter(back(4))];
+    rig.inject(2, 1, NatfwType::CREATE, &answer);
+    assert_eq!(rig.passes(1), [flow(4).filter()]);
+}
+
+/// CASPMID-10.7-01: a request that a NAT changed is answered at the border of its scope with the packets as they leave.
+#[test]
+fn a_border_reports_what_a_nat_changed() {
+    let mut rig = network(3, 1);
+    let values = [
+        NatfwValue::MsgId(5),
+        NatfwValue::Age(1),
+        NatfwValue::Filter(filter(3)),
+        NatfwValue::Nat(None),
+        NatfwValue::Scope(1, b""),
+        wants_response(),
+    ];
+    rig.inject(0, 1, NatfwType::CREATE, &values);
+    let response = rig.last(0, NatfwType::RESPONSE);
+    let result = response.results()[0];
+    let found = result.nested.iter().find(|tlv| tlv.kind == NatfwObject::NAT_OBJECT);
+    let found = found.and_then(|tlv| NatfwValue::of(&tlv));
+    assert_eq!((result.status, found), (NatfwStatus::DONE, Some(NatfwValue::Nat(Some(filter(3))))));
+}
+
+/// CASPMID-10.7-02: TRIGGER with a scope makes the border open itself for the packets and send CREATE for them to the host that
+/// asked. The same TRIGGER again does nothing.
+#[test]
+fn a_border_sends_create_because_of_trigger() {
+    let mut rig = network(3, 1);
+    let values = [NatfwValue::MsgId(5), NatfwValue::Filter(back(3)), NatfwValue::Scope(1, b"")];
+    for _ in 0..2 {
+        rig.inject(0, 1, NatfwType::TRIGGER, &values);
+        assert_eq!(rig.passes(1), [flow(3).reversed().filter()]);
+        assert_eq!(rig.kinds(0), [NatfwType::CREATE]);
+    }
+    let create = rig.last(0, NatfwType::CREATE);
+    assert_eq!((create.flow, create.reverse), (flow(3).reversed(), false));
+    assert_eq!(create.filters(), [back(3)]);
+    assert!(rig.kinds(2).is_empty());
+}
+
+/// CASPMID-7-24: the target of TRIGGER sends CREATE, unless NEXT names another request, with the filter of TRIGGER, if a user of
+/// it accepts the peer.
+#[test]
+fn a_host_sends_create_because_of_trigger() {
+    let mut rig = Rig::open(3);
+    rig.accept();
+    rig.inject(0, 1, NatfwType::TRIGGER, &[NatfwValue::MsgId(5), NatfwValue::Filter(back(3))]);
+    let create = rig.last(1, NatfwType::CREATE);
+    assert_eq!((create.flow, create.reverse, create.from), (flow(3).reversed(), false, 2));
+    assert_eq!(create.filters(), [back(3)]);
+    assert!(matches!(rig.events(2)[..], [NatfwEvent::Accepted { .. }]));
+    let next = NatfwValue::Next(NatfwType::PATH, Tlvs::of(&[]));
+    rig.inject(0, 1, NatfwType::TRIGGER, &[NatfwValue::MsgId(6), NatfwValue::Filter(back(3)), next]);
+    assert_eq!(rig.last(1, NatfwType::PATH).filters(), [back(3)]);
+}
+
+/// A TRIGGER for packets that are not those against its flow is refused.
+#[test]
+fn trigger_is_for_its_own_flow() {
+    let mut rig = network(3, 1);
+    let values = [NatfwValue::MsgId(5), NatfwValue::Filter(filter(3)), NatfwValue::Scope(1, b"")];
+    rig.inject(0, 1, NatfwType::TRIGGER, &values);
+    assert_eq!((rig.status(0), rig.passes(1).len()), (NatfwStatus::FILTER, 0));
+}

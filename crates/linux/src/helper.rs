@@ -1,0 +1,242 @@
+//! The helper: a small process that holds the privileges of a node whose daemon has none.
+//!
+//! The daemon connects to the helper's Unix socket. The helper opens the sockets of the ports of entry, gives them to the
+//! daemon (SCM_RIGHTS), and installs the interception. From then on the daemon receives and sends by itself: no packet
+//! passes the helper. The helper puts the interception back if another program removes it, and removes it when the
+//! connection ends, so that passing packets are forwarded without a daemon. If the helper dies, the kernel removes its
+//! tables; the daemon keeps its sockets, and connects again.
+//!
+//! The helper takes ports, mark and table from its own configuration file, not from the daemon. The daemon sends one
+//! octet: `OPEN` or `RESUME`. Each answer is a message of one kind: `SOCKETS` with a port, a mask of the
+//! sockets that follow, and these sockets; at the end `READY`, or `REFUSED` with the reason.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use signalbox_core::Entry;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::confine::User;
+use crate::error::OpenError;
+use crate::intercept::{self, Interception};
+use crate::io::{IoConfig, udp};
+use crate::netlink::{Change, Events, Removals, Routes};
+use crate::sys;
+
+/// The daemon needs the sockets and the interception.
+pub(crate) const OPEN: u8 = b'O';
+/// The daemon has its sockets, and needs the interception.
+pub(crate) const RESUME: u8 = b'R';
+/// Sockets of one port: two octets of the port, one bit for each of the sockets.
+pub(crate) const SOCKETS: u8 = b'S';
+/// All is open.
+pub(crate) const READY: u8 = b'K';
+/// Something could not be opened: the reason as text.
+pub(crate) const REFUSED: u8 = b'E';
+
+/// Longest request.
+const REQUEST: usize = 16;
+/// Daemons that wait while one is served.
+const BACKLOG: i32 = 4;
+
+/// The helper of one node.
+pub struct Helper {
+    path: PathBuf,
+    listener: Socket,
+    /// The only user, besides root, that is served.
+    user: u32,
+    config: IoConfig,
+    routes: Routes,
+    events: Events,
+    removals: Removals,
+    served: Option<Served>,
+    /// Becomes readable when SIGTERM or SIGINT comes.
+    end: SignalFd,
+}
+
+/// A daemon that is connected.
+struct Served {
+    socket: Socket,
+    interception: Option<Interception>,
+}
+
+impl Helper {
+    /// Listens at `path` for a daemon that runs as `user`. From now on SIGTERM and SIGINT end [`Helper::run`] only.
+    ///
+    /// # Errors
+    /// The entries of `config` are not all UDP ports, another helper listens at `path`, or the kernel refuses something.
+    pub fn open(path: &Path, user: &User, config: IoConfig) -> Result<Self, OpenError> {
+        if let Some(other) = config.entries.iter().find(|one| !matches!(one.entry, Entry::Udp(_))) {
+            return Err(OpenError::new(
+                "not-for-the-helper",
+                format!("the helper opens UDP ports only, and a protocol needs {:?}", other.entry),
+                "remove privileges.helper, or the protocol",
+            ));
+        }
+        let netlink = |error| OpenError::system("route netlink", &error);
+        let system = |error| OpenError::system("the socket of the helper", &error);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(system)?;
+        }
+        let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(system)?;
+        let address = SockAddr::unix(path).map_err(system)?;
+        // A helper that listens answers; the file of one that has ended is left over.
+        let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(system)?;
+        match probe.connect(&address) {
+            Ok(()) => {
+                let cause = format!("another helper listens at {}", path.display());
+                return Err(OpenError::new("helper-runs", cause, "end it first"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(system)?;
+            }
+            Err(_) => {}
+        }
+        listener.bind(&address).map_err(system)?;
+        let (uid, gid) = user.ids();
+        chown(path, Some(uid), Some(gid)).map_err(system)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(system)?;
+        listener.listen(BACKLOG).map_err(system)?;
+        let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+        let end = signals
+            .thread_block()
+            .and_then(|()| SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC))
+            .map_err(|error| system(error.into()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            listener,
+            user: uid,
+            routes: Routes::open().map_err(netlink)?,
+            events: Events::open(config.table).map_err(netlink)?,
+            removals: Removals::open().map_err(netlink)?,
+            config,
+            served: None,
+            end,
+        })
+    }
+
+    /// Serves daemons, one after the other, until a signal ends it.
+    ///
+    /// # Errors
+    /// The kernel does not wait for descriptors.
+    pub fn run(mut self) -> io::Result<()> {
+        loop {
+            // A second daemon waits until the first one has ended.
+            let (listener, served) = match &self.served {
+                Some(served) => (-1, served.socket.as_raw_fd()),
+                None => (self.listener.as_raw_fd(), -1),
+            };
+            let [queues, tables] = self.removals.fds();
+            let fds: [RawFd; 6] = [self.end.as_raw_fd(), listener, served, self.events.fd(), queues, tables];
+            let mut fds = fds.map(|fd| sys::poll_fd(fd, libc::POLLIN));
+            sys::poll(&mut fds, None)?;
+            let [end, listener, served, changes @ ..] = fds.map(|fd| fd.revents != 0);
+            if end {
+                return Ok(());
+            }
+            if listener {
+                self.accept();
+            }
+            if served {
+                self.request();
+            }
+            if changes.contains(&true) {
+                self.restore();
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let accepted = self.listener.accept().and_then(|(socket, _)| Ok((user_of(&socket)?, socket)));
+        match accepted {
+            Ok((user, socket)) if user == self.user || user == 0 => {
+                tracing::info!(user, "a daemon is connected");
+                self.served = Some(Served { socket, interception: None });
+            }
+            Ok((user, _)) => tracing::warn!(user, "refused: only the daemon's user is served"),
+            Err(error) => tracing::warn!(%error, "a connection could not be accepted"),
+        }
+    }
+
+    /// Serves a request of the daemon, or notices its end.
+    fn request(&mut self) {
+        let Some(served) = self.served.as_mut() else { return };
+        let mut request = [0; REQUEST];
+        let asked = match sys::receive_rights(&served.socket, &mut request) {
+            Ok((1, _)) => request[0],
+            Ok(_) | Err(_) => 0,
+        };
+        if asked != OPEN && asked != RESUME {
+            tracing::info!("the daemon is gone; passing packets are forwarded");
+            self.served = None;
+            return;
+        }
+        let result = if asked == OPEN { give(&served.socket, &self.config) } else { Ok(()) };
+        let result = result.and_then(|()| {
+            let wanted = intercept::is_wanted(&self.config) && served.interception.is_none();
+            wanted.then(|| intercept::lay(&self.config)).transpose()
+        });
+        let answer = match result {
+            Ok(interception) => {
+                served.interception = interception.or_else(|| served.interception.take());
+                vec![READY]
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the daemon gets nothing");
+                [&[REFUSED], error.to_string().as_bytes()].concat()
+            }
+        };
+        if sys::send_rights(&served.socket, &answer, &[]).is_err() {
+            self.served = None;
+        }
+    }
+
+    /// Puts back what another program removed.
+    fn restore(&mut self) {
+        let changes = self.events.drain(&mut self.routes);
+        if !self.removals.drain() && !changes.contains(&Change::Removed) {
+            return;
+        }
+        let interception = self.served.as_mut().and_then(|served| served.interception.as_mut());
+        match interception.map(Interception::restore) {
+            Some(Ok(true)) => {
+                tracing::warn!("another program removed rules or routes of the interception; they are back");
+            }
+            Some(Err(error)) => tracing::warn!(%error, "the interception is not whole"),
+            Some(Ok(false)) | None => {}
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Opens the sockets of all ports and gives them to the daemon. This process keeps none.
+fn give(to: &Socket, config: &IoConfig) -> Result<(), OpenError> {
+    for request in &config.entries {
+        let Entry::Udp(port) = request.entry else { continue };
+        let sockets = udp::Sockets::open(request.receive.then_some(port), config)?;
+        let (mask, descriptors) = sockets.descriptors();
+        let [high, low] = port.to_be_bytes();
+        sys::send_rights(to, &[SOCKETS, high, low, mask], &descriptors)
+            .map_err(|error| OpenError::system("giving sockets to the daemon", &error))?;
+    }
+    Ok(())
+}
+
+/// The user of the process at the other end.
+fn user_of(socket: &Socket) -> io::Result<u32> {
+    // The process, the user and the group, as `struct ucred` has them.
+    let mut credentials = [0; 12];
+    sys::get_option_octets(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
+    let [_, _, _, _, a, b, c, d, ..] = credentials;
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}

@@ -1,0 +1,290 @@
+//! Passages through firewalls that users ask for, and the client that carries them out.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use signalbox_casp::clients::natfw::{NatfwClient, NatfwEvent, NatfwRequest};
+use signalbox_casp::wire::FlowId;
+use signalbox_casp::wire::natfw::NatfwStatus;
+use signalbox_core::pinhole::{Pinhole, PinholeId};
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::flow;
+
+/// A passage for a flow of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct OpenRequest {
+    /// Destination of the flow.
+    pub dst: IpAddr,
+    /// Source of the flow; `None`: the address that routing chooses.
+    pub src: Option<IpAddr>,
+    /// IP protocol of the flow; `None`: all.
+    pub protocol: Option<u8>,
+    /// Source port of the flow; `None`: all.
+    pub src_port: Option<u16>,
+    /// Destination port of the flow; `None`: all.
+    pub dst_port: Option<u16>,
+    /// The other end opens the passage, if one of its users accepts the packets.
+    pub receiver_initiated: bool,
+    /// Lifetime of the rules, seconds; `None`: that of the session.
+    pub lifetime: Option<u32>,
+}
+
+/// Why this node does not send a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PassageRefusal {
+    /// Source and destination are of different versions of IP, or the destination is a group.
+    #[error("source and destination are unicast addresses of one version of IP")]
+    Address,
+    /// The form of the flow is one of this suite, and switched off.
+    #[error(
+        "CASP has no flows over IPv6 with protocol or ports: leave them out, or write private_flows = true into [casp] of all nodes"
+    )]
+    PrivateFlow,
+    /// There is no route to the destination.
+    #[error("no route to the destination")]
+    NoRoute,
+    /// A table is full.
+    #[error("too many users of this node have asked: end one")]
+    TooMany,
+    /// The identifier is that of another passage: an error of the driver.
+    #[error("a passage of this name stands already")]
+    NameTaken,
+    /// The node does not run CASP, or not its client for firewalls.
+    #[error(
+        "this node does not run the client for firewalls of CASP: write clients = [\"natfw\"] into [casp] of its configuration"
+    )]
+    NotRunning,
+}
+
+/// Why a node of the path refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct PassageFailure {
+    /// The code of STATUS.
+    pub code: u16,
+    /// The node, if another one refused.
+    pub node: Option<IpAddr>,
+}
+
+/// What becomes of a passage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PassageEvent {
+    /// The session has its identifier.
+    Started {
+        /// The identifier.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+    },
+    /// This host answers senders that ask for these packets.
+    Accepting(FlowFilter),
+    /// All firewalls of the path let the packets pass.
+    Granted {
+        /// Lifetime without a refresh, seconds.
+        lifetime: u32,
+        /// Source address and port behind the NATs of the path.
+        external: Option<(IpAddr, Option<u16>)>,
+    },
+    /// A sender asked for packets that this host accepts.
+    Accepted {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+    },
+    /// This node does not send the request; the last event.
+    Refused(PassageRefusal),
+    /// A refresh failed. The rules of the path stand until they expire.
+    Notified(PassageFailure),
+    /// The path refused, or what it had granted ended; the last event.
+    Failed(PassageFailure),
+    /// The passage is closed; the last event.
+    Closed,
+}
+
+/// What a user began.
+#[derive(Debug)]
+struct User {
+    request: OpenRequest,
+    /// `None` while the route is looked up.
+    flow: Option<FlowId>,
+    granted: bool,
+}
+
+/// What the kernel is to do.
+#[derive(Debug)]
+pub(super) enum Work {
+    Open(PinholeId, Pinhole, Duration),
+    Close(PinholeId),
+}
+
+/// All passages of the node's users.
+#[derive(Debug)]
+pub(super) struct Passages {
+    pub(super) client: NatfwClient,
+    /// Flows of the private forms can be sent.
+    private_flows: bool,
+    users: BTreeMap<u64, User>,
+    events: VecDeque<(u64, PassageEvent)>,
+    work: VecDeque<Work>,
+}
+
+impl Passages {
+    pub(super) const fn new(client: NatfwClient, private_flows: bool) -> Self {
+        let users = BTreeMap::new();
+        Self { client, private_flows, users, events: VecDeque::new(), work: VecDeque::new() }
+    }
+
+    fn refuse(&mut self, id: u64, why: PassageRefusal) {
+        self.events.push_back((id, PassageEvent::Refused(why)));
+    }
+
+    /// Begins a passage. The result is the destination whose route the caller looks up, if it has to.
+    pub(super) fn start(&mut self, now: Time, id: u64, request: OpenRequest) -> Option<IpAddr> {
+        let (src, dst) = (request.src, request.dst);
+        let refusal = if self.users.contains_key(&id) {
+            Some(PassageRefusal::NameTaken)
+        } else if dst.is_multicast() || dst.is_unspecified() {
+            Some(PassageRefusal::Address)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.refuse(id, refusal);
+            return None;
+        }
+        self.users.insert(id, User { request, flow: None, granted: false });
+        match src {
+            Some(src) => {
+                self.route(now, id, Ok(src));
+                None
+            }
+            None => Some(dst),
+        }
+    }
+
+    /// The source of a flow is known.
+    pub(super) fn route(&mut self, now: Time, id: u64, src: Result<IpAddr, PassageRefusal>) {
+        let Some(user) = self.users.get_mut(&id).filter(|user| user.flow.is_none()) else { return };
+        let OpenRequest { dst, protocol, src_port, dst_port, receiver_initiated, lifetime, .. } =
+            user.request;
+        let allowed = |flow: &FlowId| self.private_flows || !flow.is_private();
+        let flow = src
+            .and_then(|src| {
+                flow::between(src, dst, protocol, [src_port, dst_port]).ok_or(PassageRefusal::Address)
+            })
+            .and_then(|flow| Some(flow).filter(allowed).ok_or(PassageRefusal::PrivateFlow));
+        match flow {
+            Ok(flow) => {
+                user.flow = Some(flow);
+                let filters = Vec::new();
+                let request = NatfwRequest { flow, filters, by_receiver: receiver_initiated, lifetime };
+                self.client.open(now, id, &request);
+            }
+            Err(refusal) => {
+                self.users.remove(&id);
+                self.refuse(id, refusal);
+            }
+        }
+    }
+
+    /// A user accepts packets of senders that ask for them.
+    pub(super) fn accept(&mut self, now: Time, id: u64, packets: FlowFilter) {
+        if self.client.accept(now, id, packets) {
+            self.events.push_back((id, PassageEvent::Accepting(packets)));
+        } else {
+            self.refuse(id, PassageRefusal::TooMany);
+        }
+    }
+
+    /// Ends what a user began.
+    pub(super) fn close(&mut self, now: Time, id: u64, resources: &mut Resources) {
+        match self.users.get(&id) {
+            Some(User { flow: None, .. }) => {
+                self.users.remove(&id);
+                self.events.push_back((id, PassageEvent::Closed));
+            }
+            Some(User { flow: Some(_), .. }) => self.client.close(now, id, resources),
+            None if self.client.is_accepting(id) => {
+                self.client.close(now, id, resources);
+                self.events.push_back((id, PassageEvent::Closed));
+            }
+            None => {}
+        }
+    }
+
+    /// Takes what the client reports of a passage.
+    pub(super) fn event(&mut self, now: Time, id: u64, event: NatfwEvent, resources: &mut Resources) {
+        if let NatfwEvent::Accepted { session, flow } = event {
+            self.events.push_back((id, PassageEvent::Accepted { session, flow }));
+            return;
+        }
+        let Some(user) = self.users.get_mut(&id) else { return };
+        let failure = |status: NatfwStatus, node| PassageFailure { code: status.0, node };
+        let (event, last) = match event {
+            NatfwEvent::Named { session } => {
+                let Some(flow) = user.flow else { return };
+                (PassageEvent::Started { session, flow }, false)
+            }
+            NatfwEvent::Opened { lifetime, nat } => {
+                user.granted = true;
+                let external = nat.map(|seen| {
+                    let port = seen.src_ports.first().filter(|(low, high)| low == high);
+                    (seen.src.addr, port.map(|(port, _)| *port))
+                });
+                (PassageEvent::Granted { lifetime, external }, false)
+            }
+            NatfwEvent::Refused { status, node } if user.granted => {
+                (PassageEvent::Notified(failure(status, node)), false)
+            }
+            NatfwEvent::Refused { status, node } => (PassageEvent::Failed(failure(status, node)), true),
+            NatfwEvent::Lost => (PassageEvent::Failed(failure(NatfwStatus::NO_STATE, None)), true),
+            NatfwEvent::Closed => (PassageEvent::Closed, true),
+            NatfwEvent::State { .. } | NatfwEvent::Accepted { .. } => return,
+        };
+        let failed = last && matches!(event, PassageEvent::Failed(_));
+        self.events.push_back((id, event));
+        if last {
+            self.users.remove(&id);
+        }
+        if failed {
+            // Firewalls before the one that refused may have opened already.
+            self.client.close(now, id, resources);
+        }
+    }
+
+    /// Ends a session at this node.
+    pub(super) fn delete(&mut self, now: Time, session: SessionId, resources: &mut Resources) {
+        self.client.delete(now, session, resources);
+    }
+
+    /// Takes what the client asks of the kernel.
+    pub(super) fn work(&mut self, work: Work) {
+        self.work.push_back(work);
+    }
+
+    /// The next of what the kernel is to do.
+    pub(super) fn take_work(&mut self) -> Option<Work> {
+        self.work.pop_front()
+    }
+
+    pub(super) fn take_event(&mut self) -> Option<(u64, PassageEvent)> {
+        self.events.pop_front()
+    }
+
+    /// The driver has something to take.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.events.is_empty() || !self.work.is_empty()
+    }
+}

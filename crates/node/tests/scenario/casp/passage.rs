@@ -1,0 +1,155 @@
+//! Passages through firewalls by CASP.
+
+use core::net::IpAddr;
+
+use signalbox_casp::wire::ClientType;
+use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwType, NatfwValue};
+use signalbox_core::SessionId;
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_node::casp::{
+    self, Command as CaspCommand, Event as CaspEvent, FlowId, NatfwConfig, OpenRequest, PassageEvent,
+    PassageRefusal, RequestOf, SendRequestOf,
+};
+use signalbox_node::{Config, Event, Node};
+use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
+
+use super::reserve::{SECOND, casp};
+use crate::net::{WALL_US, make};
+
+fn add(sim: &mut Sim<Node>, name: &str, natfw: Option<NatfwConfig>) -> NodeId {
+    sim.add_engine(name, move |boot| {
+        let casp = casp::Config { natfw: natfw.clone(), ..casp::Config::default() };
+        make(boot, Config { wall_clock_us: WALL_US, casp: Some(casp), ..Config::empty() })
+    })
+}
+
+fn wall(inside: &str) -> Option<NatfwConfig> {
+    Some(NatfwConfig { firewall: true, inside: vec![inside.to_owned()], ..NatfwConfig::default() })
+}
+
+/// Two hosts, each behind a firewall of its own.
+fn net(seed: u64) -> (Sim<Node>, [NodeId; 4]) {
+    let mut sim = Sim::new(seed);
+    let host = || Some(NatfwConfig::default());
+    let nodes = [("s", host()), ("w1", wall("eth0")), ("w2", wall("eth1")), ("d", host())]
+        .map(|(name, natfw)| add(&mut sim, name, natfw));
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    (sim, nodes)
+}
+
+fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
+    let event = |event| match event {
+        &Event::Casp { id: own, event: CaspEvent::Passage(ref event) } if own == id => Some(event),
+        _ => None,
+    };
+    sim.events().iter().filter_map(|one| event(&one.event)).collect()
+}
+
+fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: bool) {
+    let request = OpenRequest {
+        dst: sim.address(nodes[3], Family::V4),
+        src: None,
+        protocol: Some(17),
+        src_port: Some(4000),
+        dst_port: Some(5004),
+        receiver_initiated,
+        lifetime: None,
+    };
+    casp(sim, nodes[0], id, CaspCommand::Open(Box::new(request)));
+}
+
+fn open_at(sim: &Sim<Node>, nodes: &[NodeId; 4]) -> [usize; 4] {
+    nodes.map(|node| sim.pinholes(node).count())
+}
+
+/// The receiver accepts, PATH and CREATE open both firewalls without a rule of their policies, refreshes keep them, and they
+/// close when the user ends it. The same again ends by itself when the requester is dead.
+#[test]
+fn a_receiver_opens_two_firewalls() {
+    let (mut sim, nodes) = net(5);
+    let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+    let own = Prefix::host(sim.address(nodes[3], Family::V4));
+    casp(&mut sim, nodes[3], 9, CaspCommand::Accept(FlowFilter::between(any, own)));
+    let granted = |sim: &Sim<Node>, id| {
+        events(sim, id).iter().filter(|event| matches!(event, PassageEvent::Granted { .. })).count()
+    };
+    open(&mut sim, &nodes, 1, true);
+    sim.expect("the path grants it", SECOND * 30, |sim| granted(sim, 1) == 1);
+    assert_eq!(open_at(&sim, &nodes), [0, 1, 1, 0]);
+    assert!(matches!(events(&sim, 9)[..], [PassageEvent::Accepting(_), PassageEvent::Accepted { .. }]));
+    sim.run_for(SECOND * 300);
+    assert_eq!(open_at(&sim, &nodes), [0, 1, 1, 0], "refreshes keep it");
+    casp(&mut sim, nodes[0], 1, CaspCommand::Close);
+    sim.expect("it is closed", SECOND * 100, |sim| events(sim, 1).last() == Some(&&PassageEvent::Closed));
+    assert_eq!(open_at(&sim, &nodes), [0; 4]);
+
+    open(&mut sim, &nodes, 2, true);
+    sim.expect("the path grants it", SECOND * 30, |sim| granted(sim, 2) == 1);
+    sim.crash(nodes[0]);
+    sim.run_for(SECOND * 100);
+    assert_eq!(open_at(&sim, &nodes), [0; 4], "nothing is left of a dead requester");
+}
+
+/// The rules of the far firewall decide what a host outside may open, and what was opened before is closed.
+#[test]
+fn a_sender_outside_is_refused() {
+    let (mut sim, nodes) = net(6);
+    open(&mut sim, &nodes, 1, false);
+    sim.expect(
+        "it fails",
+        SECOND * 30,
+        |sim| matches!(events(sim, 1).last(), Some(PassageEvent::Failed(why)) if why.code == 2),
+    );
+    sim.run_for(SECOND * 100);
+    assert_eq!(open_at(&sim, &nodes), [0; 4]);
+}
+
+/// A node without the client says so.
+#[test]
+fn a_node_without_the_client_refuses() {
+    let mut sim = Sim::new(7);
+    let nodes = ["s", "w1", "w2", "d"].map(|name| add(&mut sim, name, None));
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    open(&mut sim, &nodes, 1, false);
+    sim.run_for(SECOND);
+    assert_eq!(events(&sim, 1), [&PassageEvent::Refused(PassageRefusal::NotRunning)]);
+}
+
+/// CASPMID-7-23: nothing refreshes the session of a TRIGGER, nor that of the CREATE for which it asks: a lifetime later no node
+/// has state of them.
+#[test]
+fn a_trigger_leaves_no_session() {
+    let mut sim = Sim::new(8);
+    let host = || Some(NatfwConfig::default());
+    let nodes = [("s", None), ("w1", wall("eth0")), ("w2", wall("eth1")), ("d", host())]
+        .map(|(name, natfw)| add(&mut sim, name, natfw));
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let ends = [nodes[0], nodes[3]].map(|node| sim.address(node, Family::V4));
+    let [IpAddr::V4(src), IpAddr::V4(dst)] = ends else { panic!("{ends:?}") };
+    let flow = FlowId::V4Ports { src, dst, src_port: 4000, dst_port: 5004, protocol: 17 };
+    let filter = NatfwFilter {
+        src: Prefix::host(ends[1]),
+        dst: Prefix::host(ends[0]),
+        flow_label: None,
+        protocols: vec![17],
+        src_ports: vec![(5004, 5004)],
+        dst_ports: vec![(4000, 4000)],
+        spis: Vec::new(),
+    };
+    let mut data = Vec::new();
+    let values = [NatfwValue::MsgId(5), NatfwValue::Filter(filter)];
+    NatfwMessage::compose(NatfwType::TRIGGER, &values, &mut data).unwrap();
+    let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+    casp(&mut sim, nodes[3], 9, CaspCommand::Accept(FlowFilter::between(any, Prefix::host(ends[1]))));
+    casp(&mut sim, nodes[0], 1, CaspCommand::Register { client: ClientType::NATFW.0 });
+    let send = SendRequestOf::new(Some(SessionId([7; 16])), flow, data[..].into());
+    casp(&mut sim, nodes[0], 1, CaspCommand::Request(RequestOf::Send(send)));
+    let sessions = |sim: &Sim<Node>| {
+        nodes.iter().map(|node| sim.engine(*node).unwrap().casp().unwrap().session_count()).sum::<u32>()
+    };
+    sim.expect("the host answers", SECOND * 30, |sim| events(sim, 9).len() == 2);
+    assert!(sessions(&sim) > 4, "{}", sessions(&sim));
+    sim.run_for(SECOND * 600);
+    assert_eq!((sessions(&sim), open_at(&sim, &nodes)), (0, [0; 4]));
+}

@@ -1,0 +1,146 @@
+//! Reservations by the QoS client in networks without faults.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use signalbox_core::traffic::TrafficSpec;
+use signalbox_node::casp::{
+    self, Command as CaspCommand, Event as CaspEvent, QosConfig, ReservationEvent, ReserveRefusal,
+    ReserveRequest, Reserved,
+};
+use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
+use signalbox_node::{Command, Config, Event, Node};
+use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim, topology};
+
+use crate::net::{FAMILIES, WALL_US, make};
+
+/// What can be reserved of each link, octets a second.
+pub(super) const SHARE: u64 = 75_000;
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+pub(super) fn traffic(rate: u64) -> TrafficSpec {
+    TrafficSpec { rate, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 }
+}
+
+pub(super) fn config(qos: Option<QosConfig>) -> Config {
+    Config {
+        wall_clock_us: WALL_US,
+        casp: Some(casp::Config { qos, ..casp::Config::default() }),
+        resources: Resources {
+            links: vec![Capacity::new("*", Some(Rate(SHARE / 3 * 4)))],
+            ..Resources::default()
+        },
+        ..Config::empty()
+    }
+}
+
+pub(super) fn add(sim: &mut Sim<Node>, name: &str, qos: Option<QosConfig>) -> NodeId {
+    sim.add_engine(name, move |boot| make(boot, config(qos)))
+}
+
+pub(super) fn casp(sim: &mut Sim<Node>, node: NodeId, id: u64, command: CaspCommand) {
+    sim.command(node, Command::Casp { id, command });
+}
+
+pub(super) fn events(sim: &Sim<Node>, id: u64) -> Vec<&ReservationEvent> {
+    let of = |event: &'_ Event| matches!(event, Event::Casp { id: own, .. } if *own == id);
+    let events = sim.events().iter().filter(|one| of(&one.event));
+    events
+        .filter_map(|one| match &one.event {
+            Event::Casp { event: CaspEvent::Reservation(event), .. } => Some(event),
+            _ => None,
+        })
+        .collect()
+}
+
+pub(super) fn granted(sim: &Sim<Node>, id: u64) -> usize {
+    events(sim, id).iter().filter(|event| matches!(event, ReservationEvent::Granted(_))).count()
+}
+
+/// What the kernel of a node has for a link, octets a second.
+pub(super) fn held(sim: &Sim<Node>, node: NodeId, link: LinkId) -> u64 {
+    let at = sim.ifindex(node, link);
+    sim.reservations(node).filter(|(_, one)| one.ifindex == at).map(|(_, one)| one.traffic.rate).sum()
+}
+
+/// Flow number `n` to an address.
+pub(super) fn to(dst: IpAddr, n: u16, rate: u64) -> ReserveRequest {
+    let request = ReserveRequest::to(dst, traffic(rate));
+    if dst.is_ipv4() {
+        ReserveRequest { protocol: Some(17), dst_port: Some(n), ..request }
+    } else {
+        ReserveRequest { flow_label: Some(n.into()), ..request }
+    }
+}
+
+pub(super) fn reserve(sim: &mut Sim<Node>, node: NodeId, id: u64, request: ReserveRequest) {
+    casp(sim, node, id, CaspCommand::Reserve(Box::new(request)));
+    sim.expect("the path grants it", SECOND * 30, |sim| granted(sim, id) == 1);
+}
+
+/// Each node of the path holds a reservation, over IPv4 and IPv6, until the user releases it; one that does not fit leaves
+/// nothing. A node without the client passes its messages.
+#[test]
+fn a_path_reserves_and_releases() {
+    for family in FAMILIES {
+        let mut sim = Sim::new(11);
+        let own = Some(QosConfig::default());
+        let nodes =
+            [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        let dst = sim.address(nodes[3], family);
+        reserve(&mut sim, nodes[0], 1, to(dst, 1, 20_000));
+        // The refreshes keep it.
+        sim.run_for(SECOND * 300);
+        let all = |sim: &Sim<Node>| [0, 1, 2].map(|n| held(sim, nodes[n], links[n]));
+        assert_eq!(all(&sim), [20_000, 20_000, 0]);
+        casp(&mut sim, nodes[0], 2, CaspCommand::Reserve(Box::new(to(dst, 2, 60_000))));
+        sim.run_for(SECOND);
+        assert!(matches!(events(&sim, 2)[..], [ReservationEvent::Failed(_)]), "{:?}", events(&sim, 2));
+        // What there is, down to a bound.
+        let least = ReserveRequest { least: Some(10_000), ..to(dst, 3, 60_000) };
+        casp(&mut sim, nodes[0], 3, CaspCommand::Query(Box::new(least)));
+        sim.run_for(SECOND);
+        match events(&sim, 3)[..] {
+            [
+                ReservationEvent::Started { .. },
+                ReservationEvent::Available(Some(Reserved { traffic, .. })),
+            ] => {
+                assert!((54_900..=55_000).contains(&traffic.rate), "{traffic:?}");
+            }
+            ref other => panic!("{other:?}"),
+        }
+        assert_eq!(all(&sim), [20_000, 20_000, 0]);
+        casp(&mut sim, nodes[0], 1, CaspCommand::Close);
+        sim.run_for(SECOND);
+        assert_eq!(events(&sim, 1).last(), Some(&&ReservationEvent::Released { confirmed: true }));
+        assert_eq!(all(&sim), [0; 3]);
+        for node in nodes {
+            assert_eq!(sim.engine(node).unwrap().casp().unwrap().session_count(), 0, "{node}");
+        }
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused() {
+    let mut sim = Sim::new(12);
+    let nodes = [add(&mut sim, "s", Some(QosConfig::default())), add(&mut sim, "d", None)];
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let (v4, v6) = (sim.address(nodes[1], Family::V4), sim.address(nodes[1], Family::V6));
+    let to = |dst| ReserveRequest::to(dst, traffic(1000));
+    for (id, request, refusal) in [
+        (1, to("224.0.0.5".parse().unwrap()), ReserveRefusal::Address),
+        (2, to("203.0.113.77".parse().unwrap()), ReserveRefusal::NoRoute),
+        (3, ReserveRequest { src: Some(v6), ..to(v4) }, ReserveRefusal::Address),
+        (4, ReserveRequest { least: Some(2000), ..to(v4) }, ReserveRefusal::Traffic),
+        (5, ReserveRequest { dst_port: Some(9), ..to(v6) }, ReserveRefusal::PrivateFlow),
+        (6, ReserveRequest { flow_label: Some(9), ..to(v4) }, ReserveRefusal::Label),
+    ] {
+        casp(&mut sim, nodes[0], id, CaspCommand::Reserve(Box::new(request)));
+        sim.run_for(SECOND);
+        assert_eq!(events(&sim, id), [&ReservationEvent::Refused(refusal)]);
+    }
+    casp(&mut sim, nodes[1], 7, CaspCommand::Reserve(Box::new(to(v4))));
+    sim.run_for(SECOND);
+    assert_eq!(events(&sim, 7), [&ReservationEvent::Refused(ReserveRefusal::NotRunning)]);
+}

@@ -1,0 +1,64 @@
+//! Fair shares of the table of sessions: what one source can take of it.
+//!
+//! Sessions with a reservation and those with a QUERY only have a limit each. A quarter of each is for sources that hold little. A
+//! source is the address of the previous peer, if it proved that address. Sessions that begin at this node have the limit alone.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::shares::{Refused, Shares, source};
+
+use super::Config;
+
+/// The source of a session; `None`: it began at this node.
+pub(super) type Holder = Option<IpAddr>;
+
+/// What sources hold.
+#[derive(Debug)]
+pub(super) struct Holders {
+    reserving: Shares<Holder>,
+    asking: Shares<Holder>,
+}
+
+impl Holders {
+    pub(super) fn new(config: &Config, hasher: KeyedHasher) -> Self {
+        Self {
+            reserving: Shares::new(config.max_sessions, hasher),
+            asking: Shares::new(config.max_queries, hasher),
+        }
+    }
+
+    /// Takes the limits of other settings. Sessions beyond a lower limit stay.
+    pub(super) const fn set_limits(&mut self, config: &Config) {
+        self.reserving.set_limit(config.max_sessions);
+        self.asking.set_limit(config.max_queries);
+    }
+
+    /// The source of a message from a peer. Peers that did not prove their address are one source together.
+    pub(super) fn of(peer: Option<IpAddr>) -> Holder {
+        Some(peer.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), source))
+    }
+
+    const fn part(&mut self, asks: bool) -> &mut Shares<Holder> {
+        if asks { &mut self.asking } else { &mut self.reserving }
+    }
+
+    /// Whether the table has a place for one more session of a source.
+    pub(super) fn has_place(&mut self, asks: bool, holder: Holder) -> bool {
+        let shares = self.part(asks);
+        match shares.check(&holder, 1) {
+            // Shares take a limit of 0 as no limit; here it permits no session.
+            Ok(()) => shares.limit() > 0,
+            Err(Refused::Share) => holder.is_none(),
+            Err(Refused::Full) => false,
+        }
+    }
+
+    pub(super) fn hold(&mut self, asks: bool, holder: Holder) {
+        self.part(asks).hold(holder);
+    }
+
+    pub(super) fn release(&mut self, asks: bool, holder: Holder) {
+        self.part(asks).release(holder);
+    }
+}

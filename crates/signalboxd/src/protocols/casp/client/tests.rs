@@ -1,0 +1,200 @@
+//! Clients of CASP in other processes.
+
+use signalbox_api::casp::v1::casp_client::CaspClient;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Streaming};
+
+use super::*;
+use crate::clients::Delivery;
+use crate::rig::{ALL, OpenClient, Rig, reason};
+
+const SESSION: SessionId = SessionId([9; 16]);
+
+/// The client's end of a call.
+struct Program {
+    requests: mpsc::Sender<v1::ClientRequest>,
+    indications: Streaming<v1::ClientResponse>,
+}
+
+impl Program {
+    async fn request(&self, request: Request) {
+        self.requests.send(v1::ClientRequest { request: Some(request) }).await.unwrap();
+    }
+
+    async fn indication(&mut self) -> Indication {
+        let indication = self.indications.message().await.unwrap().expect("the call goes on");
+        indication.indication.unwrap()
+    }
+}
+
+impl Rig {
+    fn client_call(&mut self, first: Request) -> tokio::task::JoinHandle<Result<Program, Status>> {
+        let mut client = CaspClient::new(self.channel.clone());
+        tokio::spawn(async move {
+            let (requests, stream) = mpsc::channel(8);
+            requests.send(v1::ClientRequest { request: Some(first) }).await.unwrap();
+            let indications = client.client(ReceiverStream::new(stream)).await?.into_inner();
+            Ok(Program { requests, indications })
+        })
+    }
+
+    async fn client_request(&mut self) -> OwnedRequest {
+        match self.command().await {
+            (Command::Casp { command: CaspCommand::Request(request), .. }, None) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl OpenClient {
+    fn casp(&mut self, event: ClientEvent) -> Delivery {
+        self.event(Event::Casp { id: self.id, event: CaspEvent::Client(event) })
+    }
+}
+
+fn register(client_type: u32) -> Request {
+    Request::Register(v1::RegisterClient { client_type })
+}
+
+async fn registered(rig: &mut Rig) -> (Program, OpenClient) {
+    let call = rig.client_call(register(77));
+    let mut open = rig.open().await;
+    assert_eq!(open.command, Command::Casp { id: open.id, command: CaspCommand::Register { client: 77 } });
+    open.casp(ClientEvent::Registered);
+    open.done();
+    let mut program = call.await.unwrap().unwrap();
+    assert_eq!(program.indication().await, Indication::Registered(v1::Registered { node: "r7".into() }));
+    (program, open)
+}
+
+fn flows() -> [FlowId; 5] {
+    let (v4, v6) = (["192.0.2.1", "198.51.100.7"], ["2001:db8::1", "2001:db8:1::7"]);
+    let [src, dst] = v4.map(|one| one.parse().unwrap());
+    let [src6, dst6] = v6.map(|one| one.parse().unwrap());
+    [
+        FlowId::V4Ports { src, dst, src_port: 0, dst_port: 5006, protocol: 0 },
+        FlowId::V4Spi { src, dst, spi: 0xc0de, protocol: 50 },
+        FlowId::V6Label { src: src6, dst: dst6, label: 0x12345 },
+        FlowId::V6Ports { src: src6, dst: dst6, src_port: 0, dst_port: 0, protocol: 0 },
+        FlowId::V6Spi { src: src6, dst: dst6, spi: 1, protocol: 51 },
+    ]
+}
+
+#[test]
+fn a_flow_of_an_indication_can_be_used_in_a_request() {
+    for flow in flows() {
+        let read = super::flow("flow", Some(&show::flow_id(&flow)));
+        assert_eq!(read.map_err(|wrong| wrong.to_string()), Ok(flow));
+    }
+}
+
+#[tokio::test]
+async fn requests_go_in_and_indications_out_until_the_client_unregisters() {
+    let mut rig = Rig::new(ALL).await;
+    let (mut program, mut open) = registered(&mut rig).await;
+    let [flow, ..] = flows();
+    let new = v1::SessionRef { session_id: Vec::new(), flow: Some(show::flow_id(&flow)) };
+    let send = v1::SendMessage {
+        tag: 5,
+        session: Some(new),
+        hold: true,
+        ttd: Some(9),
+        data: Some(b"hello".to_vec()),
+        ..Default::default()
+    };
+    program.request(Request::SendMessage(send)).await;
+    let expected = SendRequestOf {
+        tag: 5,
+        hold: true,
+        ttd: Some(9),
+        ..SendRequestOf::new(None, flow, Octets::from(&b"hello"[..]))
+    };
+    assert_eq!(rig.client_request().await, RequestOf::Send(expected));
+
+    let indication = IndicationOf::Opened { tag: 5, session: SESSION, flow, hold: true };
+    open.casp(ClientEvent::Indication(indication));
+    let opened = v1::SessionOpened { tag: 5, session_id: SESSION.0.to_vec() };
+    assert_eq!(program.indication().await, Indication::SessionOpened(opened));
+    let arrival = ArrivalOf {
+        id: 3,
+        session: SESSION,
+        flow,
+        reverse: false,
+        tear_down: false,
+        unsecure: true,
+        ttd: 7,
+        hops: 2,
+        peer: "192.0.2.9".parse().unwrap(),
+        identity: None,
+        branch: 1,
+        last: false,
+        timeout: 90,
+        data: Octets::from(&b"news"[..]),
+    };
+    open.casp(ClientEvent::Indication(IndicationOf::Received(arrival)));
+    let Indication::RecvMessage(message) = program.indication().await else { panic!("no message") };
+    assert_eq!((message.verdict_id, message.lifetime_us), (Some(3), 90_000_000));
+    assert_eq!((message.peer.as_str(), message.data.as_slice()), ("192.0.2.9", &b"news"[..]));
+
+    // What the indication names is what the answer is about.
+    let verdict = v1::Verdict { verdict_id: 3, consume: false, data: Some(b"more".to_vec()) };
+    program.request(Request::Verdict(verdict)).await;
+    let replaced = VerdictOf::Replace(Octets::from(&b"more"[..]));
+    assert_eq!(rig.client_request().await, RequestOf::Verdict { id: 3, verdict: replaced });
+    program.request(Request::HoldSession(v1::HoldSession { session: message.session, hold: false })).await;
+    assert_eq!(rig.client_request().await, RequestOf::Hold { session: SESSION, flow, on: false });
+
+    program.request(Request::Unregister(v1::Unregister {})).await;
+    let end = tokio::spawn(async move { program.indications.message().await });
+    assert_eq!(rig.closed().await, open.id);
+    assert_eq!(end.await.unwrap().unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_is_refused_and_the_call_goes_on() {
+    let mut rig = Rig::new(ALL).await;
+    let (mut program, _open) = registered(&mut rig).await;
+    let [flow, ..] = flows().map(|flow| Some(show::flow_id(&flow)));
+    let session = |id: &[u8]| Some(v1::SessionRef { session_id: id.to_vec(), flow: flow.clone() });
+    let reverse = v1::SendMessage { tag: 8, session: session(b""), reverse: true, ..Default::default() };
+    let far = v1::SendMessage { tag: 9, session: session(b""), ttd: Some(0), ..Default::default() };
+    let hold = v1::HoldSession { session: session(b"short"), hold: true };
+    let both = v1::Verdict { verdict_id: 1, consume: true, data: Some(Vec::new()) };
+    for (at, (request, tag, text)) in [
+        (register(7), None, "comes once"),
+        (Request::SendMessage(reverse), Some(8), "need a session that exists"),
+        (Request::SendMessage(far), Some(9), "send_message.ttd: 0, but 1 to 255 are possible"),
+        (Request::HoldSession(hold), None, "session_id: 5 octets, but 16 are needed"),
+        (Request::Verdict(both), None, "a message that ends here has none"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        program.request(request).await;
+        let Indication::RequestRefused(refused) = program.indication().await else { panic!("{at}") };
+        assert_eq!((refused.request, refused.tag), (at as u64 + 1, tag));
+        assert!(refused.reason.contains(text), "{}", refused.reason);
+    }
+    program.request(Request::Verdict(v1::Verdict { verdict_id: 1, consume: true, data: None })).await;
+    assert_eq!(rig.client_request().await, RequestOf::Verdict { id: 1, verdict: VerdictOf::Consume });
+}
+
+#[tokio::test]
+async fn a_number_that_cannot_be_had_ends_the_call() {
+    let mut rig = Rig::new(ALL).await;
+    for (error, code, name) in [
+        (RegisterError::InUse(77), Code::AlreadyExists, "CLIENT_TYPE_TAKEN"),
+        (RegisterError::Reserved(77), Code::InvalidArgument, "INVALID_FIELD"),
+        (RegisterError::TooMany, Code::ResourceExhausted, "TABLE_FULL"),
+    ] {
+        let call = rig.client_call(register(77));
+        let mut open = rig.open().await;
+        assert_eq!(open.casp(ClientEvent::Refused(error)), Delivery::Last);
+        open.done();
+        let status = call.await.unwrap().err().expect("refused");
+        assert_eq!((status.code(), reason(&status).as_str()), (code, name));
+        assert!(status.message().ends_with(&error.to_string()), "{status}");
+        assert_eq!(rig.closed().await, open.id);
+    }
+}
