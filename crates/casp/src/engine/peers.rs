@@ -78,6 +78,10 @@ impl Peer {
     }
 }
 
+/// Unsent octets of a connection are counted in whole steps, so that a message of a peer that reads changes no count. A
+/// connection holds less than one step that is not counted.
+const STEP: u32 = 4096;
+
 impl Timed for Connection {
     fn link(&mut self) -> &mut Link {
         &mut self.link
@@ -287,15 +291,18 @@ impl Peers {
         address.is_some_and(|address| self.unsent.check(&source(address), octets).is_ok())
     }
 
-    /// Counts what a connection holds unsent.
+    /// Counts what a connection holds unsent, in whole steps.
     pub(super) fn count_unsent(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let octets = u32::try_from(connection.unsent + connection.written).unwrap_or(u32::MAX);
+        let octets = octets - octets % STEP;
         let before = core::mem::replace(&mut connection.counted, octets);
+        if octets == before {
+            return;
+        }
         let Some(peer) = self.peers.get(connection.peer) else { return };
         let to = source(peer.name.address);
         match octets.checked_sub(before) {
-            Some(0) => {}
             Some(more) => self.unsent.hold_many(to, more),
             None => self.unsent.release_many(to, before - octets),
         }
