@@ -124,7 +124,7 @@ fn a_reservation_is_held_until_ctrl_c_and_shown_meanwhile() {
     );
     assert_eq!(link["enforcement"]["classes_taken"], 1);
     let text = stdout(&lab.run("r1", "show interfaces"));
-    for part in ["to-h2", "10mbit", "2mbit", "1 of 1000 queues"] {
+    for part in ["to-h2", "10mbit", "2mbit", "1 of 64 queues"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 
