@@ -178,11 +178,17 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
     assert!(matches!(third.event().await, Event::Granted(_)));
 }
 
-#[tokio::test]
-async fn a_sender_of_rsvp_is_granted_when_a_receiver_reserves() {
-    let mut rig = Rig::new(ALL).await;
+/// A client that announces a sender of RSVP. The node has handled the command, and gives no answer yet.
+async fn announced(
+    rig: &mut Rig,
+) -> (
+    tokio::task::JoinHandle<Result<Client, Status>>,
+    OpenClient,
+    rsvp::SenderRequest,
+    tokio::sync::oneshot::Sender<bool>,
+) {
     let first = v1::ReserveOpen { protocol: v1::Protocol::Rsvp.into(), ..wanted() };
-    let call = call(&rig, ReserveMessage::Open(first));
+    let call = call(rig, ReserveMessage::Open(first));
     let mut open = rig.open().await;
     assert!(matches!(open.command, Command::Rsvp { command: rsvp::Command::Session(_), .. }));
     open.done();
@@ -190,24 +196,47 @@ async fn a_sender_of_rsvp_is_granted_when_a_receiver_reserves() {
     else {
         panic!("no sender")
     };
+    (call, open, sender, answer)
+}
+
+/// A receiver reserves what a sender announces.
+fn reserved(sender: &rsvp::SenderRequest) -> rsvp::RsvpEvent {
+    rsvp::RsvpEvent::Resv {
+        style: rsvp::Style::Ff,
+        flowspec: rsvp::FlowSpec { tspec: sender.tspec, rspec: None },
+        senders: vec![sender.template],
+        policy: Box::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_reserves_at_once_grants_a_sender_of_rsvp() {
+    let mut rig = Rig::new(ALL).await;
+    let (call, mut open, sender, answer) = announced(&mut rig).await;
+    open.event(NodeEvent::Rsvp { id: open.id, event: Box::new(reserved(&sender)) });
+    answer.send(true).unwrap();
+    let mut client = call.await.unwrap().unwrap();
+    assert!(matches!(client.event().await, Event::Started(_)));
+    assert!(matches!(client.event().await, Event::Granted(_)));
+}
+
+#[tokio::test]
+async fn a_sender_of_rsvp_is_granted_when_a_receiver_reserves() {
+    let mut rig = Rig::new(ALL).await;
+    let (call, mut open, sender, answer) = announced(&mut rig).await;
     answer.send(true).unwrap();
     let mut client = call.await.unwrap().unwrap();
     assert!(matches!(client.event().await, Event::Started(_)));
 
     let mut event = |event| open.event(NodeEvent::Rsvp { id: open.id, event: Box::new(event) });
-    let reserved = |tspec| rsvp::RsvpEvent::Resv {
-        style: rsvp::Style::Ff,
-        flowspec: rsvp::FlowSpec { tspec, rspec: None },
-        senders: vec![sender.template],
-        policy: Box::default(),
-    };
-    event(reserved(sender.tspec));
+    event(reserved(&sender));
     let Event::Granted(grant) = client.event().await else { panic!("it is granted") };
     assert_eq!(grant.traffic.unwrap().rate_octets_per_s, 125_000);
-    event(reserved(sender.tspec.limited(1000)));
+    let smaller = rsvp::SenderRequest { tspec: sender.tspec.limited(1000), ..sender.clone() };
+    event(reserved(&smaller));
     let Event::Interrupted(less) = client.event().await else { panic!("it is less") };
     assert_eq!((less.cause(), less.available_octets_per_s), (v1::Cause::Admission, Some(1000)));
-    event(reserved(sender.tspec));
+    event(reserved(&sender));
     assert!(matches!(client.event().await, Event::Granted(_)));
     event(rsvp::RsvpEvent::ResvGone { sender: sender.template });
     assert!(matches!(client.event().await, Event::Interrupted(_)));

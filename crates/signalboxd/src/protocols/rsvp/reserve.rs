@@ -1,6 +1,7 @@
 //! The sender's half of RSVP as a reservation: this node announces the flow, and the reservation is granted when a receiver
 //! reserves as much.
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(crate) struct Rsvp;
 struct Announced {
     handle: LoopHandle,
     opened: Opened<Sessions>,
+    /// Events that came before the call was answered.
+    early: VecDeque<RsvpEvent>,
     sender: SenderRequest,
     /// What was announced before a change whose answer is not known.
     before: Option<SenderRequest>,
@@ -59,12 +62,14 @@ impl Reserver for Rsvp {
         };
         let sender = convert::sender(&announcement(open, &flow), own)?;
         let mut opened = api.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
-        refuse(opened.events.waiting())?;
+        let mut early = VecDeque::new();
+        collect(&mut opened, &mut early)?;
         let id = opened.lease.id;
         let command = Command::Rsvp { id, command: RsvpCommand::Sender(sender.clone()) };
-        // The node has handled the command when this returns: if it is refused, that is the first event.
+        // The node has handled the command when this returns: a refusal is there, or the Resv of a receiver that has
+        // reserved for this session already.
         api.handle.command(command).await?;
-        refuse(opened.events.waiting())?;
+        collect(&mut opened, &mut early)?;
         let source = Some(sender.template.src.to_string());
         let flow = v1::FlowSpec { source, ..open.flow.clone().unwrap_or_default() };
         let started =
@@ -72,7 +77,7 @@ impl Reserver for Rsvp {
         let ends = open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold));
         let handle = api.handle.clone();
         let standing =
-            Announced { handle, opened, sender, before: None, granted: false, ends, releasing: false };
+            Announced { handle, opened, early, sender, before: None, granted: false, ends, releasing: false };
         Ok((Event::Started(started), Box::new(standing)))
     }
 
@@ -147,12 +152,15 @@ fn announcement(open: &v1::ReserveOpen, flow: &Flow) -> rsvp::Sender {
     }
 }
 
-/// Ends the call of a client whose session or sender is refused.
-fn refuse(first: Option<RsvpEvent>) -> Result<(), Status> {
-    match first {
-        Some(RsvpEvent::Refused(refused)) => Err(refusal(refused)),
-        Some(_) | None => Ok(()),
+/// Collects the events that wait. A refusal of the session or the sender ends the call.
+fn collect(opened: &mut Opened<Sessions>, early: &mut VecDeque<RsvpEvent>) -> Result<(), Status> {
+    while let Some(event) = opened.events.waiting() {
+        match event {
+            RsvpEvent::Refused(refused) => return Err(refusal(refused)),
+            other => early.push_back(other),
+        }
     }
+    Ok(())
 }
 
 fn refusal(refused: Refused) -> Status {
@@ -235,6 +243,12 @@ impl Standing for Announced {
         loop {
             if self.releasing {
                 return Ok(Event::Released(v1::ReserveReleased { confirmed: false }));
+            }
+            if let Some(early) = self.early.pop_front() {
+                if let Some(event) = self.event(early)? {
+                    return Ok(event);
+                }
+                continue;
             }
             let ends = self.ends;
             let end = async {
