@@ -1,13 +1,14 @@
 //! The step `run`: programs of the user that run inside a node, such as signaling applications.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -25,6 +26,8 @@ use crate::{command, kernel, state, wait};
 
 /// A program has this long to end when asked to.
 pub(crate) const END: Duration = Duration::from_secs(15);
+/// What a program printed is read for this long after its end.
+const PIPES: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -167,6 +170,8 @@ impl Process {
         within: Duration,
     ) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // What it starts itself is in its group, and ends with it.
+        command.process_group(0);
         let mut child = kernel::namespace(namespace)?
             .spawn(&mut command)
             .with_context(|| format!("cannot start {:?} in {namespace}", command.get_program()))?;
@@ -233,15 +238,20 @@ impl Process {
         self.run.status = status.map(|status| status.to_string());
         self.run.code = status.and_then(|status| status.code());
         self.end();
-        // Its pipes close with it, and the thread that reads them ends.
-        for output in self.output.iter() {
+        // Its pipes close with its group, and the thread that reads them ends. A program that left the group may keep them
+        // open.
+        let until = Instant::now() + PIPES;
+        while let Ok(output) = self.output.recv_timeout(until.saturating_duration_since(Instant::now())) {
             self.run.take(output);
         }
         Ok(std::mem::take(&mut self.run))
     }
 
     fn end(&mut self) {
-        // It may have ended already.
+        // Until it is waited for, no other process and no other group has its number. It may have ended already.
+        if let (Ok(None), Ok(pid)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
