@@ -286,9 +286,10 @@ impl Peers {
 
     /// Whether a connection may hold `octets` more unsent: all connections have a limit together.
     pub(super) fn may_hold(&self, key: Key, octets: usize) -> bool {
-        let address = self.connections.get(key).and_then(|connection| self.address(connection.peer));
-        let octets = u32::try_from(octets).unwrap_or(u32::MAX);
-        address.is_some_and(|address| self.unsent.check(&source(address), octets).is_ok())
+        let Some(connection) = self.connections.get(key) else { return false };
+        let held = u32::try_from(connection.unsent + connection.written + octets).unwrap_or(u32::MAX);
+        let more = held.saturating_sub(connection.counted);
+        self.address(connection.peer).is_some_and(|address| self.unsent.check(&source(address), more).is_ok())
     }
 
     /// Counts what a connection holds unsent, in whole steps.

@@ -148,7 +148,8 @@ fn a_node_that_does_not_read_leaves_octets_to_others() {
     rig.reading = false;
     let sent = (0..100).filter(|_| !rig.say(up, &to(DST, 1)).is_empty()).count();
     assert_eq!((sent, rig.node.counters().peer_blocked), (14, 86), "three quarters of all octets");
-    assert!((70_000..=75_000).contains(&rig.node.tables()[6].size), "{:?}", rig.node.tables()[6]);
+    // Whole steps of 4,096 octets are counted.
+    assert!((69_000..=75_000).contains(&rig.node.tables()[6].size), "{:?}", rig.node.tables()[6]);
     // Messages against the flow, to a node that reads.
     let little = Signaling { body: Body::Client { client: UNKNOWN, data: b"x" }, ..to(DST, 2) };
     let back = rig.say(down, &flags(little, Flags::REVERSE));
