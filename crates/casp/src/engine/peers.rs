@@ -78,8 +78,8 @@ impl Peer {
     }
 }
 
-/// Unsent octets of a connection are counted in whole steps, so that a message of a peer that reads changes no count. A
-/// connection holds less than one step that is not counted.
+/// Unsent octets of a connection are counted in whole steps, so that a message to a peer that reads changes no count and
+/// needs no comparison. A connection holds less than one step that is not counted.
 const STEP: u32 = 4096;
 
 impl Timed for Connection {
@@ -289,6 +289,9 @@ impl Peers {
         let Some(connection) = self.connections.get(key) else { return false };
         let held = u32::try_from(connection.unsent + connection.written + octets).unwrap_or(u32::MAX);
         let more = held.saturating_sub(connection.counted);
+        if more < STEP {
+            return true;
+        }
         self.address(connection.peer).is_some_and(|address| self.unsent.check(&source(address), more).is_ok())
     }
 
