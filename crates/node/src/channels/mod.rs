@@ -299,9 +299,9 @@ impl Channels {
         self.forget(channel.0);
     }
 
-    /// Flushes the TLS channels. True if there were messages.
+    /// Flushes the TLS channels, and makes the packets of SCTP. True if there was something to send.
     pub(crate) fn flush(&mut self) -> bool {
-        let any = !self.dirty.is_empty();
+        let any = !self.dirty.is_empty() | self.transmit_sctp();
         for number in self.dirty.drain(..) {
             if let Some(Record::Tls(tls)) = self.records.get_mut(&number) {
                 self.out.write(StreamId(number), |octets| tls.flush(octets));

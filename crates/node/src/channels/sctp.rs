@@ -25,6 +25,8 @@ pub(super) struct SctpSide {
     /// Channels that hold unsent octets, by their peers. They are checked when a packet of the peer arrives.
     holding: BTreeSet<(IpAddr, u64)>,
     accepted: u64,
+    /// When the last input came.
+    now: Time,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,7 @@ impl SctpSide {
             channels: BTreeMap::new(),
             holding: BTreeSet::new(),
             accepted: 0,
+            now: Time::ZERO,
         }
     }
 
@@ -60,8 +63,9 @@ impl SctpSide {
         self.sctp.counters()
     }
 
+    /// Events that came while packets were made are due at once.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.sctp.next_deadline()
+        if self.sctp.has_event() { Some(self.now) } else { self.sctp.next_deadline() }
     }
 }
 
@@ -136,7 +140,6 @@ impl Channels {
         } else {
             side.sctp.close(now, record.association);
         }
-        self.transmit_sctp();
     }
 
     /// Handles a packet of IP protocol 132 (RFC 6084 §3).
@@ -164,18 +167,24 @@ impl Channels {
         }
     }
 
-    /// Reports events and queues packets for the driver.
+    /// Reports events. [`transmit_sctp`](Self::transmit_sctp) follows at the end of the turn.
     fn work_sctp(&mut self, now: Time, upper: &mut impl Upper) {
+        if let Some(side) = &mut self.sctp {
+            side.now = now;
+        }
         while let Some(event) = self.sctp.as_mut().and_then(|side| side.sctp.poll_event()) {
             self.event_sctp(now, event, upper);
         }
-        self.transmit_sctp();
     }
 
-    fn transmit_sctp(&mut self) {
+    /// Queues packets for the driver: those of all messages of a turn together. True if there are packets.
+    pub(super) fn transmit_sctp(&mut self) -> bool {
+        let mut any = false;
         while let Some(packet) = self.sctp.as_mut().and_then(|side| side.sctp.poll_transmit()) {
             self.out.sctp(packet.src, packet.dst, &packet.octets);
+            any = true;
         }
+        any
     }
 
     fn event_sctp(&mut self, now: Time, event: Event, upper: &mut impl Upper) {
@@ -231,7 +240,6 @@ impl Channels {
         }
         tracing::debug!(channel = number, reason = "a message cannot be sent", "SCTP association aborted");
         self.end_sctp(now, number, Closed::Reset, true, upper);
-        self.transmit_sctp();
     }
 
     fn end_sctp(

@@ -39,6 +39,9 @@ pub struct Sctp {
     wheel: Wheel,
     opening: u32,
     packets: VecDeque<Transmit>,
+    /// Associations with something to send, and the time of the last of these requests.
+    sending: Vec<AssociationId>,
+    latest: Time,
     events: VecDeque<Event>,
     /// The `Instant` that stands for the time 0 in sctp-proto. Only differences to it are used.
     origin: Instant,
@@ -57,6 +60,8 @@ pub(super) struct Association {
     waiting: usize,
     /// The user does not take messages now.
     paused: bool,
+    /// It is among those with something to send.
+    sending: bool,
     /// When a packet of the peer was received last, or when this node began to wait for one.
     pub(super) last_received: Time,
     closing: Option<Time>,
@@ -102,6 +107,8 @@ impl Sctp {
             wheel: Wheel::new(Duration::from_millis(1)),
             opening: 0,
             packets: VecDeque::new(),
+            sending: Vec::new(),
+            latest: Time::ZERO,
             events: VecDeque::new(),
             origin: Instant::now(),
             counters: Counters::default(),
@@ -175,7 +182,7 @@ impl Sctp {
         if !link.send(stream, octets, delivery.ordered, lifetime) {
             return Err(SendError::NotUp);
         }
-        self.work(now, association);
+        self.work_later(now, association);
         Ok(())
     }
 
@@ -210,9 +217,24 @@ impl Sctp {
         self.break_off(association, LossReason::Local);
     }
 
-    /// The next packet to send.
+    /// The next packet to send. The packets that follow from messages and from received packets are made here, so that
+    /// messages which are sent between two calls share packets.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.packets.pop_front()
+        loop {
+            if let Some(packet) = self.packets.pop_front() {
+                return Some(packet);
+            }
+            let key = self.sending.pop()?;
+            if self.table.get_mut(key).is_some_and(|record| core::mem::take(&mut record.sending)) {
+                self.work(self.latest, key);
+            }
+        }
+    }
+
+    /// Whether there is an event to poll. [`poll_transmit`](Self::poll_transmit) can cause one.
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// The next event. Messages that are not polled fill the receive window, and the peer must wait.
@@ -294,6 +316,7 @@ impl Sctp {
             incoming,
             waiting: 0,
             paused: false,
+            sending: false,
             last_received: now,
             closing: None,
         };
@@ -343,6 +366,17 @@ impl Sctp {
         tracing::debug!(association = key.to_u64(), %local, peer = %remote, incoming = record.incoming, "SCTP association established");
         self.events.push_back(Event { association: key, kind });
         self.counters.connected += 1;
+    }
+
+    /// Leaves what an association has to send to [`poll_transmit`](Self::poll_transmit). For each packet that it makes,
+    /// sctp-proto examines all messages that are not acknowledged; so this is not done for each message.
+    pub(super) fn work_later(&mut self, now: Time, key: AssociationId) {
+        self.latest = now;
+        if let Some(record) = self.table.get_mut(key)
+            && !core::mem::replace(&mut record.sending, true)
+        {
+            self.sending.push(key);
+        }
     }
 
     /// Does everything that follows from a packet, a request or a timer of an association.
@@ -409,7 +443,7 @@ impl Sctp {
     }
 
     /// Moves messages to the queue of events, within the receive window.
-    fn read(&mut self, key: AssociationId) {
+    pub(super) fn read(&mut self, key: AssociationId) {
         let window = usize::try_from(self.config.window).unwrap_or(usize::MAX);
         let Some(record) = self.table.get_mut(key) else { return };
         let State::Up { link, .. } = &mut record.state else { return };

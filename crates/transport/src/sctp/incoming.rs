@@ -221,7 +221,12 @@ impl Sctp {
             link.packet(at, clean.finish());
         }
         link.ended |= complete;
-        self.work(now, key);
+        if link.ended {
+            self.work(now, key);
+        } else {
+            self.read(key);
+            self.work_later(now, key);
+        }
     }
 
     /// Answers a packet of no association (RFC 9260 §8.4).
