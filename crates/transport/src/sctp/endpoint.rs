@@ -160,6 +160,7 @@ impl Sctp {
         delivery: Delivery,
     ) -> Result<(), SendError> {
         let (size, buffered) = (octets.len(), self.config.max_buffered);
+        let at = self.instant(now);
         if size == 0 || size > self.config.max_message {
             return Err(SendError::Size);
         }
@@ -179,9 +180,7 @@ impl Sctp {
             record.last_received = now;
         }
         let lifetime = delivery.lifetime.filter(|_| peer.forward_tsn);
-        if !link.send(stream, octets, delivery.ordered, lifetime) {
-            return Err(SendError::NotUp);
-        }
+        link.send(at, stream, octets, delivery.ordered, lifetime);
         self.work_later(now, association);
         Ok(())
     }
@@ -418,7 +417,9 @@ impl Sctp {
                     packets.push_back(Transmit { src, dst, octets });
                 });
                 if link.ended {
-                    self.finish(key, None);
+                    // The peer shut down before it took all messages.
+                    let reason = link.has_waiting().then_some(LossReason::Aborted);
+                    self.finish(key, reason);
                     return;
                 }
             }

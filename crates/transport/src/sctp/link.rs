@@ -4,7 +4,7 @@
 //! and makes state for every INIT. Here associations are found by addresses and ports, and the handshake is done before:
 //! sctp-proto starts in the state ESTABLISHED, with tags and sequence numbers of this crate's generator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +20,19 @@ use super::Config;
 use super::handshake::Init;
 use super::packet::{amend, kind};
 
+/// Octets that sctp-proto holds at most, besides one message. For each packet that it makes, it examines all messages that
+/// are not acknowledged; what comes after these waits here. On a path with a round-trip time of 20 ms this is 13 Mbit/s.
+const HELD: usize = 32 << 10;
+
+/// A message that waits.
+struct Waiting {
+    stream: u16,
+    octets: Vec<u8>,
+    ordered: bool,
+    /// When it is given up.
+    until: Option<Instant>,
+}
+
 pub(super) struct Link {
     endpoint: Endpoint,
     handle: AssociationHandle,
@@ -29,6 +42,9 @@ pub(super) struct Link {
     readable: BTreeSet<u16>,
     /// Streams that this node has sent over.
     sending: BTreeSet<u16>,
+    waiting: VecDeque<Waiting>,
+    /// Octets of the messages that wait.
+    waiting_octets: usize,
     /// The peer's last TSN that this node acknowledged by a SACK.
     acknowledged: u32,
     /// sctp-proto has closed it.
@@ -82,6 +98,8 @@ impl Link {
             remote,
             readable: BTreeSet::new(),
             sending: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            waiting_octets: 0,
             acknowledged: peer.tsn.wrapping_sub(1),
             ended: false,
         })
@@ -111,6 +129,7 @@ impl Link {
 
     /// Packets to send.
     pub(super) fn transmit(&mut self, at: Instant, mut take: impl FnMut(Vec<u8>)) {
+        self.hand_over(at);
         while let Some(transmit) = self.association.poll_transmit(at) {
             let Payload::RawEncode(packets) = transmit.payload else { continue };
             for packet in packets {
@@ -165,31 +184,73 @@ impl Link {
         }
     }
 
-    /// Sends a message. False: sctp-proto did not accept it.
+    /// Takes a message to send.
     pub(super) fn send(
         &mut self,
-        id: u16,
+        at: Instant,
+        stream: u16,
         octets: Vec<u8>,
         ordered: bool,
         lifetime: Option<Duration>,
-    ) -> bool {
-        let unspecified = PayloadProtocolIdentifier::Unknown;
-        self.open(id);
-        let Ok(mut stream) = self.association.stream(id) else { return false };
-        let (reliability, value) = match lifetime {
+    ) {
+        self.waiting_octets += octets.len();
+        let until = lifetime.and_then(|lifetime| at.checked_add(lifetime));
+        self.waiting.push_back(Waiting { stream, octets, ordered, until });
+    }
+
+    /// Gives messages that wait to sctp-proto, as many as it may hold.
+    fn hand_over(&mut self, at: Instant) {
+        let mut held = if self.waiting.is_empty() { return } else { self.held() };
+        while held < HELD
+            && let Some(next) = self.waiting.pop_front()
+        {
+            let size = next.octets.len();
+            let left = next.until.map(|until| until.saturating_duration_since(at));
+            if left.is_none_or(|left| left > Duration::ZERO) {
+                let Ok(octets) = self.write(next, left) else { return };
+                held += octets;
+            }
+            self.waiting_octets -= size;
+        }
+    }
+
+    /// Gives a message to sctp-proto, which refuses it after a SHUTDOWN of the peer: then it waits in vain.
+    fn write(&mut self, message: Waiting, left: Option<Duration>) -> Result<usize, ()> {
+        self.open(message.stream);
+        let octets = Bytes::from(message.octets);
+        let size = octets.len();
+        let (reliability, value) = match left {
             None => (ReliabilityType::Reliable, 0),
-            Some(life) => (ReliabilityType::Timed, u32::try_from(milliseconds(life)).unwrap_or(u32::MAX)),
+            Some(left) => (ReliabilityType::Timed, u32::try_from(milliseconds(left)).unwrap_or(u32::MAX)),
         };
-        self.sending.insert(id);
-        stream.set_reliability_params(!ordered, reliability, value).is_ok()
-            && stream.write_sctp(&Bytes::from(octets), unspecified).is_ok()
+        let written = self.association.stream(message.stream).is_ok_and(|mut stream| {
+            stream.set_reliability_params(!message.ordered, reliability, value).is_ok()
+                && stream.write_sctp(&octets, PayloadProtocolIdentifier::Unknown).is_ok()
+        });
+        if !written {
+            let octets = octets.into();
+            self.waiting.push_front(Waiting { octets, ..message });
+            return Err(());
+        }
+        self.sending.insert(message.stream);
+        Ok(size)
+    }
+
+    /// Octets that sctp-proto holds.
+    fn held(&mut self) -> usize {
+        let association = &mut self.association;
+        let amount = |id: &u16| association.stream(*id).ok().and_then(|stream| stream.buffered_amount().ok());
+        self.sending.iter().filter_map(amount).sum()
     }
 
     /// Octets that are accepted and neither acknowledged nor given up.
     pub(super) fn buffered(&mut self) -> usize {
-        let association = &mut self.association;
-        let amount = |id: &u16| association.stream(*id).ok().and_then(|stream| stream.buffered_amount().ok());
-        self.sending.iter().filter_map(amount).sum()
+        self.waiting_octets + self.held()
+    }
+
+    /// Whether messages wait that sctp-proto has not taken.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Starts the shutdown. [`buffered`](Self::buffered) must be 0, since sctp-proto would drop these octets.
