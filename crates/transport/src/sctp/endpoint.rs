@@ -417,8 +417,7 @@ impl Sctp {
                     packets.push_back(Transmit { src, dst, octets });
                 });
                 if link.ended {
-                    // The peer shut down before it took all messages.
-                    let reason = link.has_waiting().then_some(LossReason::Aborted);
+                    let reason = (link.overtaken > 0).then_some(LossReason::Aborted);
                     self.finish(key, reason);
                     return;
                 }

@@ -196,7 +196,10 @@ impl Sctp {
                 kind::SHUTDOWN => {
                     let cumulative = chunk.value.get(..4).unwrap_or_default();
                     let sack = [cumulative, &peer.window.to_be_bytes(), &[0; 4]].concat();
-                    clean = clean.chunk(kind::SACK, 0, &sack);
+                    link.packet(at, clean.chunk(kind::SACK, 0, &sack).finish());
+                    // sctp-proto sends nothing more that waits for the congestion window, and forgets it.
+                    link.overtaken = link.buffered();
+                    clean = Composer::new(Header { tag: record.mine.tag, ..packet.header });
                 }
                 // sctp-proto ignores entries of streams that it has not opened; such a stream would then never deliver again.
                 kind::FORWARD_TSN => {

@@ -47,6 +47,8 @@ pub(super) struct Link {
     waiting_octets: usize,
     /// The peer's last TSN that this node acknowledged by a SACK.
     acknowledged: u32,
+    /// Octets that were not acknowledged when the peer's SHUTDOWN came.
+    pub(super) overtaken: usize,
     /// sctp-proto has closed it.
     pub(super) ended: bool,
 }
@@ -101,6 +103,7 @@ impl Link {
             waiting: VecDeque::new(),
             waiting_octets: 0,
             acknowledged: peer.tsn.wrapping_sub(1),
+            overtaken: 0,
             ended: false,
         })
     }
@@ -214,7 +217,7 @@ impl Link {
         }
     }
 
-    /// Gives a message to sctp-proto, which refuses it after a SHUTDOWN of the peer: then it waits in vain.
+    /// Gives a message to sctp-proto. If that refuses it, the association is about to end.
     fn write(&mut self, message: Waiting, left: Option<Duration>) -> Result<usize, ()> {
         self.open(message.stream);
         let octets = Bytes::from(message.octets);
@@ -245,12 +248,7 @@ impl Link {
 
     /// Octets that are accepted and neither acknowledged nor given up.
     pub(super) fn buffered(&mut self) -> usize {
-        self.waiting_octets + self.held()
-    }
-
-    /// Whether messages wait that sctp-proto has not taken.
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        if self.ended { self.overtaken } else { self.waiting_octets + self.held() }
     }
 
     /// Starts the shutdown. [`buffered`](Self::buffered) must be 0, since sctp-proto would drop these octets.

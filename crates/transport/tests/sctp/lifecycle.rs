@@ -176,3 +176,20 @@ fn a_shutdown_acknowledges() {
     assert_eq!(chunk(&net, 0, 7), Some(tsn));
     net.run_until(|net| matches!(net.last(1), Some(EventKind::Closed)));
 }
+
+/// Messages that the peer's SHUTDOWN overtakes are not all sent. The user learns how much was lost.
+#[test]
+fn messages_that_a_shutdown_overtakes_are_reported() {
+    let mut net = Net::new(&listening(), 11);
+    let [client, server] = net.connected();
+    for _ in 0..100 {
+        net.nodes[1].send(net.now, server, 0, vec![7; 1000], Delivery::default()).unwrap();
+    }
+    net.nodes[0].close(net.now, client);
+    net.run_until(|net| net.last(1).is_some() && matches!(net.last(0), Some(EventKind::Closed)));
+    let arrived = net.messages(0).len();
+    let Some(EventKind::Lost { reason: LossReason::Aborted, unsent }) = net.last(1) else {
+        panic!("{:?}", net.last(1))
+    };
+    assert!(arrived < 100 && *unsent >= (100 - arrived) * 1000, "{arrived} arrived, {unsent} octets unsent");
+}
