@@ -126,18 +126,20 @@ impl Default for InterfaceConfig {
 /// grow by `factor` up to the refresh period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Staged {
     /// *Rf*: time to the first repetition.
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub first: Duration,
     /// 1 + *Delta*: growth from one interval to the next, more than 1.
     pub factor: f64,
+    /// PathTears and ResvTears without a MESSAGE_ID are sent again too, up to the refresh period. RFC 2205 wants one.
+    pub tears: bool,
 }
 
 impl Default for Staged {
     fn default() -> Self {
-        Self { first: Duration::from_secs(3), factor: 1.3 }
+        Self { first: Duration::from_secs(3), factor: 1.3, tears: false }
     }
 }
 

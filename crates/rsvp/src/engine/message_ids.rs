@@ -31,6 +31,8 @@ pub(super) enum SentState {
     Path(Key, Iface),
     /// All requests of a session towards a previous hop.
     Resv(Key, u32),
+    /// Path state of a sender that ends, at one interface.
+    PathTear(Key, Iface),
     /// No lasting state.
     Nothing,
 }
@@ -116,6 +118,11 @@ impl MessageIds {
         }
     }
 
+    /// The handle of the MESSAGE_ID of sent state.
+    pub(super) fn handle_of(&self, about: &SentState) -> Option<SentHandle> {
+        self.sent.get(*self.by_state.get(about)?)?.state
+    }
+
     /// The handle of the MESSAGE_ID of received state.
     pub(super) fn received_handle(&self, what: &ReceivedState) -> Option<ReceivedHandle> {
         self.received.get(self.key_of(what)?)?.handle
@@ -131,11 +138,18 @@ impl Rsvp {
         if envelope.towards == 0 && self.neighbours.config().of(ifindex).reduction.reliable {
             envelope.towards = self.mark(envelope.dst);
         }
-        let named = about != SentState::Nothing && self.neighbours.config().of(ifindex).reduction.reliable;
+        let named = matches!(about, SentState::Path(..) | SentState::Resv(..))
+            && self.neighbours.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.sent_key(about)).flatten() else {
-            let reason = SendReason::Once;
-            self.neighbours.send(&Outgoing { envelope, next_hop: None, octets, reason });
-            return;
+            let outgoing = Outgoing { envelope, next_hop: None, octets, reason: SendReason::Once };
+            return match about {
+                SentState::PathTear(key, iface) if envelope.dst.is_multicast() => {
+                    self.neighbours.send_to_all(&outgoing, self.reserving_hops(key, iface));
+                }
+                SentState::PathTear(..) | SentState::Path(..) | SentState::Resv(..) | SentState::Nothing => {
+                    self.neighbours.send(&outgoing);
+                }
+            };
         };
         let digest = self.hasher.hash_octets(octets);
         let Some(sent) = self.message_ids.sent.get_mut(key) else { return };
@@ -189,7 +203,8 @@ impl Rsvp {
         if let Some(key) = self.message_ids.by_state.get(&about) {
             return Some(*key);
         }
-        let Ok(key) = self.message_ids.sent.insert(SentEntry { about, state: None, digest: 0 }) else {
+        let entry = SentEntry { about, state: None, digest: 0 };
+        let Ok(key) = self.message_ids.sent.insert(entry) else {
             self.counters.overload += 1;
             return None;
         };
@@ -208,8 +223,7 @@ impl Rsvp {
         }
         let mut refused = false;
         for about in states {
-            let sent = self.message_ids.by_state.get(about).and_then(|key| self.message_ids.sent.get(*key));
-            let Some(state) = sent.and_then(|sent| sent.state) else { continue };
+            let Some(state) = self.message_ids.handle_of(about) else { continue };
             refused = true;
             tracing::debug!(?about, "neighbour refuses MESSAGE_IDs");
             let (iface, towards) = self.next_of(about);
@@ -224,7 +238,7 @@ impl Rsvp {
     /// The interface and the mark of the next node that a state was sent to.
     fn next_of(&self, about: &SentState) -> (Iface, u32) {
         match about {
-            SentState::Path(key, iface) => {
+            SentState::Path(key, iface) | SentState::PathTear(key, iface) => {
                 let Some(sender) = self.senders.get(*key) else { return (Iface::NONE, 0) };
                 let dest = self.sessions.get_index(sender.session);
                 let dest = dest.map(|one| self.addresses.unpack(one.dest, one.v6));
@@ -438,7 +452,7 @@ impl Rsvp {
                 self.repeat_resv(session, hop, &flows);
                 self.buffers.flows = flows;
             }
-            SentState::Nothing => {}
+            SentState::PathTear(..) | SentState::Nothing => {}
         }
     }
 
@@ -448,7 +462,7 @@ impl Rsvp {
         let concerned = |about: &SentState| match about {
             SentState::Path(_, at) => *at == iface,
             SentState::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
-            SentState::Nothing => false,
+            SentState::PathTear(..) | SentState::Nothing => false,
         };
         // This walks all sent state; what is found is sent in parts.
         let all = self.message_ids.sent.iter().map(|(_, sent)| sent.about).filter(concerned);

@@ -31,6 +31,7 @@
 mod announced;
 mod branch;
 mod carried;
+mod closing;
 mod config;
 mod counters;
 mod destinations;
@@ -101,6 +102,7 @@ pub use view::{ReservationView, SenderView, SessionView};
 use crate::wire::{FlowSpec, RsvpHop};
 use announced::Announced;
 use branch::Branch;
+use closing::ClosingStates;
 use destinations::Destinations;
 use errors::PassedErrors;
 use forward::SenderChange;
@@ -200,6 +202,8 @@ pub struct Rsvp {
     staged_limit: TokenBucket,
     /// The last time at which staged refreshes of a state began.
     last_trigger: Option<Time>,
+    /// Tears that are sent again.
+    closing: ClosingStates,
     /// Limits of the replies to diagnostic messages, for each address to which they go.
     replies: RateShares,
     message_ids: MessageIds,
@@ -251,6 +255,7 @@ impl Rsvp {
             diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
             staged_limit: TokenBucket::new(config.staged_rate, config.staged_rate),
             last_trigger: None,
+            closing: ClosingStates::new(KeyedHasher::new(&mut rng)),
             replies: RateShares::new(diagnostic::replies_each(&config), KeyedHasher::new(&mut rng)),
             neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
             message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
@@ -341,6 +346,7 @@ impl Rsvp {
             inherited,
             self.sender_wheel.next_deadline(),
             self.branch_wheel.next_deadline(),
+            self.closing.next_deadline(),
             neighbours,
             walk,
         ]
@@ -374,7 +380,7 @@ impl Rsvp {
         self.branches.len()
     }
 
-    /// Whether all tables are empty: shared neighbours, addresses, ADSPECs, MESSAGE_IDs, indexes. For tests.
+    /// Whether all tables are empty: shared neighbours, addresses, ADSPECs, MESSAGE_IDs, tears, indexes. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
@@ -386,6 +392,7 @@ impl Rsvp {
             && self.holders.is_empty()
             && self.by_sender.is_empty()
             && self.message_ids.is_empty()
+            && self.closing.is_empty()
             && self.applications.is_empty()
     }
 

@@ -9,6 +9,7 @@ use signalbox_resources::{Available, Resources};
 use signalbox_core::traffic::ServiceClass;
 
 use super::Rsvp;
+use super::closing::Torn;
 use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::message_ids::SentState;
@@ -226,6 +227,7 @@ impl Rsvp {
     }
 
     fn send_path_by(&mut self, key: Key, iface: Iface, ttl: u8, by_id: bool) {
+        let about = SentState::Path(key, iface);
         let period = self.interfaces.period(iface, self.now);
         let Some(sender) = self.senders.get(key) else { return };
         let Some(envelope) = self.path_envelope(sender, iface, ttl) else { return };
@@ -235,7 +237,9 @@ impl Rsvp {
         if let Some(stored) = self.adspecs.lookup(sender.adspec) {
             self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
         }
-        let about = SentState::Path(key, iface);
+        if !self.closing.is_empty() {
+            self.path_again(key);
+        }
         self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
             let Some(sender) = node.senders.get(key) else { return };
             let Some(session) = node.sessions.get_index(sender.session) else { return };
@@ -255,6 +259,13 @@ impl Rsvp {
             }
         });
         self.buffers.adspec = adspec;
+    }
+
+    /// A Path goes out: the tears of state that the sender had before are not repeated any more.
+    fn path_again(&mut self, key: Key) {
+        let Some(sender) = self.senders.get(key) else { return };
+        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        self.end_repetition(&Torn::Path(self.session_of(session), self.filter_of(sender)), None);
     }
 
     /// Advances an ADSPEC by this hop (TC_Advertise of RFC 2205 §3.11.2). An ADSPEC that cannot be composed goes no
@@ -296,11 +307,15 @@ impl Rsvp {
         if ttl == 0 {
             return;
         }
+        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let torn = Torn::Path(self.session_of(session), self.filter_of(sender));
         let ifaces: Vec<Iface> = sender.egress().collect();
         for iface in ifaces {
             let Some(sender) = self.senders.get(key) else { return };
             let Some(envelope) = self.path_envelope(sender, iface, ttl) else { continue };
-            self.transmit(envelope, MessageType::PATH_TEAR, |node, w| {
+            let (way, torn) = ((iface, envelope), (torn, Vec::new()));
+            let about = SentState::PathTear(key, iface);
+            self.send_tear(way, MessageType::PATH_TEAR, torn, about, |node, w| {
                 let Some(sender) = node.senders.get(key) else { return };
                 let Some(session) = node.sessions.get_index(sender.session) else { return };
                 w.session(&node.session_of(session), false).hop(&node.hop_at(iface, session.v6));

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::Key;
 
 use super::Rsvp;
+use super::closing::Torn;
 use super::forward::Confirm;
 use super::interfaces::Iface;
 use super::merge;
@@ -190,6 +191,9 @@ impl Rsvp {
         }
         let period = self.interfaces.period(iif, self.now);
         let carried = self.carried_for(flows);
+        if !self.closing.is_empty() {
+            self.resv_again(session, RsvpHop { addr: envelope.dst, lih }, flows);
+        }
         self.transmit_state(envelope, MessageType::RESV, about, by_id, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih };
@@ -221,6 +225,14 @@ impl Rsvp {
                 }
             }
         })
+    }
+
+    /// A Resv goes out: tears of what it requests are not repeated any more.
+    fn resv_again(&mut self, session: Key, hop: RsvpHop, flows: &[(Key, FlowSpec)]) {
+        let Some(record) = self.sessions.get(session) else { return };
+        let filter = |(key, _): &(Key, FlowSpec)| Some(self.filter_of(self.senders.get(*key)?));
+        let senders: Vec<Filter> = flows.iter().filter_map(filter).collect();
+        self.end_repetition(&Torn::resv(self.session_of(record), hop), Some(&senders));
     }
 
     /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once.
@@ -303,8 +315,13 @@ impl Rsvp {
 
     /// Composes a ResvTear to one previous hop.
     fn tear_back(&mut self, session: Key, back: Back, style: Style, senders: &[Key], objects: &[u8]) {
-        let Back { lih, envelope, .. } = back;
-        self.transmit(envelope, MessageType::RESV_TEAR, |node, w| {
+        let Back { lih, iif, envelope } = back;
+        let Some(record) = self.sessions.get(session) else { return };
+        let torn = Torn::resv(self.session_of(record), RsvpHop { addr: envelope.dst, lih });
+        let named = senders.iter().filter(|_| style.is_explicit());
+        let named = named.filter_map(|key| Some(self.filter_of(self.senders.get(*key)?))).collect();
+        let (way, torn) = ((iif, envelope), (torn, named));
+        self.send_tear(way, MessageType::RESV_TEAR, torn, SentState::Nothing, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih };
             w.session(&node.session_of(record), false).hop(&own);

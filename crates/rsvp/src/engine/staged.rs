@@ -41,25 +41,23 @@ impl Stage {
 impl Rsvp {
     /// The end of a refresh interval of `about` that begins now at an interface, and its stage.
     pub(super) fn after_stage(&mut self, iface: Iface, stage: Stage, about: &SentState) -> (Time, Stage) {
-        let period = Duration::from_millis(u64::from(self.interfaces.period(iface, self.now)));
-        match self.staged_wait(iface, stage, period, about) {
-            Some(wait) => (self.now + wait, stage),
-            None => (self.now + self.rng.jitter(period, 0.5, 1.5), Stage::OVER),
+        let staged = self.is_staged(iface) && !stage.is_over() && !self.has_message_ids(about);
+        if let Some(wait) = staged.then(|| self.staged_wait(iface, stage)).flatten() {
+            return (self.now + wait, stage);
         }
+        let period = Duration::from_millis(u64::from(self.interfaces.period(iface, self.now)));
+        (self.now + self.rng.jitter(period, 0.5, 1.5), Stage::OVER)
     }
 
-    /// The staged interval, if the state is at one.
-    fn staged_wait(
-        &mut self,
-        iface: Iface,
-        stage: Stage,
-        period: Duration,
-        about: &SentState,
-    ) -> Option<Duration> {
+    /// Whether an interface has staged timers.
+    fn is_staged(&self, iface: Iface) -> bool {
+        self.interfaces.get(iface).is_some_and(|known| known.config.staged.is_some())
+    }
+
+    /// The staged interval after the message of a stage; `None`: the stages are over.
+    pub(super) fn staged_wait(&mut self, iface: Iface, stage: Stage) -> Option<Duration> {
         let staged = self.interfaces.get(iface)?.config.staged.filter(|_| !stage.is_over())?;
-        if self.has_message_ids(about) {
-            return None;
-        }
+        let period = Duration::from_millis(u64::from(self.interfaces.period(iface, self.now)));
         let Some(before) = stage.0.checked_sub(1) else {
             // One event that changes many states does not repeat all of them at one instant.
             let alone = self.last_trigger.replace(self.now) != Some(self.now);

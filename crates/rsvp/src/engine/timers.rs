@@ -35,6 +35,12 @@ impl Rsvp {
             }
             left -= 1;
         }
+        while left > 0
+            && let Some(key) = self.due_tear()
+        {
+            self.step_tear(key);
+            left -= 1;
+        }
     }
 
     /// Handles what is due for one sender. Returns how many senders of the session it visited.

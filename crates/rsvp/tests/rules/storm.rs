@@ -190,7 +190,8 @@ proptest! {
         staged in any::<bool>(),
         named in any::<bool>(),
     ) {
-        let staged = staged.then_some(Staged { first: Duration::from_millis(500), factor: 2.0 });
+        let stages = Staged { first: Duration::from_millis(500), factor: 2.0, tears: true, ..Staged::default() };
+        let staged = staged.then_some(stages);
         let interface = InterfaceConfig { staged, ..InterfaceConfig::default() };
         let config = Config { interface, ..Config::default() };
         let mut rig = if named { Rig::with_neighbours(config, "10mbit") } else { Rig::with(config) };

@@ -120,7 +120,7 @@ fn shared_state_lives_by_the_longest_period() {
 /// RSVP-3.7-08: a change is sent again soon, and the period in messages does not change.
 #[test]
 fn a_change_may_be_said_more_often() {
-    let staged = Some(Staged { first: SECOND, factor: 2.0 });
+    let staged = Some(Staged { first: SECOND, factor: 2.0, ..Staged::default() });
     let interface = InterfaceConfig { staged, ..InterfaceConfig::default() };
     let mut rig = tree(Config { interface, ..Config::default() });
     let start = rig.now;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_rsvp::engine::{Config, InterfaceConfig, Staged};
-use signalbox_rsvp::wire::{HeaderFlags, MessageType};
+use signalbox_rsvp::wire::{HeaderFlags, MessageType, Session};
 
 use crate::reduction::Pair;
 use crate::rig::{B, Path, R, Resv, Rig, Sent, all, at, compose, group, kinds, load, one, sender, to, tspec};
@@ -124,7 +124,7 @@ fn staged_messages_prolong_state() {
 #[test]
 fn each_interface_has_its_own_stages() {
     let own = |staged| InterfaceConfig { staged, ..InterfaceConfig::default() };
-    let fast = Staged { first: SECOND, factor: 2.0 };
+    let fast = Staged { first: SECOND, factor: 2.0, ..Staged::default() };
     let interfaces = [("eth2", own(Some(fast))), ("eth3", own(Some(Staged::default()))), ("eth4", own(None))];
     let interfaces = interfaces.into_iter().map(|(name, one)| (name.to_owned(), one)).collect();
     let mut rig = Rig::with(Config { interfaces, ..Config::default() });
@@ -267,6 +267,98 @@ fn tears_are_sent_once() {
     assert_eq!(rig.path_tear(&Path { session: to("10.9.0.7"), ..Path::new() }), []);
 }
 
+/// Staged timers of which tears are a part.
+fn repeating() -> Config {
+    let staged = Some(Staged { tears: true, ..Staged::default() });
+    Config { interface: InterfaceConfig { staged, ..InterfaceConfig::default() }, ..Config::default() }
+}
+
+/// RSVPST-3.1-03, RSVPST-5.3-01, RSVPST-5.3-03, RSVPST-3.3-01: where tears are repeated, resources are free at once, and
+/// the tears stop with the stages.
+#[test]
+fn tears_are_repeated_up_to_the_refresh_period() {
+    let (path, resv) = (Path::new(), Resv::ff(&[(load(B), 1)]));
+    let mut rig = Rig::with(repeating());
+    rig.path(&path);
+    rig.resv(&resv);
+    rig.wait(SECOND);
+    let start = rig.now;
+    let mut sent = rig.resv_tear(&resv);
+    assert_eq!((rig.reserved(2), rig.reservations(), rig.rsvp.tears_repeated()), (0, 0, 1));
+    sent.extend(run(&mut rig, 140, &path, None));
+    let resv_tears = times(&sent, MessageType::RESV_TEAR, 1, start);
+    begin(&resv_tears, &DEFAULT[..10]);
+    assert_eq!((resv_tears.len(), rig.rsvp.tears_repeated()), (10, 0));
+
+    let start = rig.now;
+    let mut sent = rig.path_tear(&path);
+    assert_eq!((rig.rsvp.senders(), rig.rsvp.sessions(), rig.rsvp.tears_repeated()), (0, 0, 1));
+    sent.extend(rig.wait(Duration::from_millis(125_800)));
+    assert_eq!(rig.rsvp.tears_repeated(), 1);
+    sent.extend(rig.wait(400 * SECOND));
+    let path_tears = times(&sent, MessageType::PATH_TEAR, 2, start);
+    begin(&path_tears, &DEFAULT[..10]);
+    assert_eq!((path_tears.len(), sent.len()), (10, 10));
+    assert!(rig.rsvp.is_forgotten());
+}
+
+/// RSVPST-X-08, RSVPST-X-09: a new Path or Resv ends the repetition of its tear at once, and of no other tear. A second
+/// tear from the neighbour changes nothing.
+#[test]
+fn new_state_ends_the_repetition_of_its_tear() {
+    let path = |n| Path::of(crate::rig::session(), n, 1);
+    let mut rig = Rig::with(repeating());
+    (1..=2).for_each(|n| drop(rig.path(&path(n))));
+    rig.resv(&Resv::ff(&[(load(B), 1), (load(B), 2)]));
+    (1..=2).for_each(|n| drop(rig.resv_tear(&Resv::ff(&[(load(B), n)]))));
+    assert_eq!((rig.rsvp.tears_repeated(), rig.reserved(2)), (2, 0));
+    rig.wait(SECOND);
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    assert_eq!(rig.rsvp.tears_repeated(), 1, "that for sender 2 goes on");
+    let tears = all(&rig.wait(5 * SECOND), MessageType::RESV_TEAR);
+    let named: Vec<_> = tears.iter().flat_map(Sent::flows).map(|(_, filter)| filter).collect();
+    assert!(!named.is_empty() && named.iter().all(|one| *one == Some(sender(2))), "{named:?}");
+
+    rig.path_tear(&path(1));
+    assert_eq!(rig.path_tear(&path(1)), []);
+    rig.wait(SECOND);
+    let before = rig.rsvp.tears_repeated();
+    rig.path(&path(1));
+    assert_eq!(rig.rsvp.tears_repeated(), before - 1);
+    assert_eq!(all(&rig.wait(5 * SECOND), MessageType::PATH_TEAR), []);
+}
+
+/// RSVPST-X-11: repeated tears share the limit of staged messages.
+#[test]
+fn repeated_tears_have_a_limit() {
+    let path = |n: usize| Path { session: to(&format!("10.9.0.{}", n + 1)), ..Path::new() };
+    let mut rig = Rig::with(Config { staged_rate: 5, ..repeating() });
+    (0..200).for_each(|n| drop(rig.path(&path(n))));
+    (0..200).for_each(|n| drop(rig.path_tear(&path(n))));
+    assert_eq!(rig.rsvp.tears_repeated(), 200);
+    let sent = rig.wait(20 * SECOND);
+    assert!((50..=110).contains(&sent.len()), "{}", sent.len());
+    rig.wait(110 * SECOND);
+    assert_eq!(rig.rsvp.tears_repeated(), 0);
+}
+
+/// RSVPST-X-03, RSVPST-5.3-03: a tear with a MESSAGE_ID is repeated by RFC 2961 alone, until it is acknowledged.
+#[test]
+fn acknowledged_tears_have_no_stages() {
+    let mut pair = Pair::with(repeating(), Config::default());
+    pair.path();
+    pair.wait(SECOND);
+    pair.up.path_tear(&Path::new());
+    assert_eq!(pair.up.rsvp.tears_repeated(), 0);
+    let again = pair.up.wait(Duration::from_millis(600));
+    one(&again, MessageType::PATH_TEAR);
+    pair.carry(again, Vec::new());
+    pair.wait(SECOND);
+    assert_eq!(pair.down.rsvp.senders(), 0);
+    assert_eq!(all(&pair.up.wait(10 * SECOND), MessageType::PATH_TEAR), []);
+    assert!(pair.up.rsvp.is_forgotten());
+}
+
 /// RSVPST-X-10: a tear is acknowledged again when the state is gone.
 #[test]
 fn a_repeated_tear_is_acknowledged_again() {
@@ -294,4 +386,52 @@ fn an_unknown_acknowledgment_is_dropped() {
     });
     assert_eq!(rig.neighbourly(1, at(1, 9), &ack), []);
     assert_eq!(rig.wait(10 * SECOND), []);
+}
+
+/// A node with a group behind eth2.
+pub(crate) fn with_group(config: Config) -> (Rig, Session) {
+    let mut rig = Rig::with_neighbours(config, "10mbit");
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![2]));
+    (rig, group())
+}
+
+/// Neighbour `k` at eth2 acknowledges the MESSAGE_IDs of these messages.
+pub(crate) fn acknowledge(rig: &mut Rig, k: u32, sent: &[Sent]) -> Vec<Sent> {
+    let ids: Vec<_> =
+        sent.iter().filter(|one| one.oif == 2).filter_map(|one| one.message().message_id).collect();
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let mut ack = compose(MessageType::ACK, 255, |w| {
+        for id in &ids {
+            w.ack(id, false);
+        }
+    });
+    // Refresh reduction capable.
+    ack[0] |= 1;
+    ack[2..4].fill(0);
+    rig.neighbourly(2, at(2, k), &ack)
+}
+
+/// RSVPST-5.4-03, RSVPST-A.2-02: a PathTear is repeated until each next hop with a reservation answered it.
+#[test]
+fn a_tear_waits_for_all_next_hops_with_reservations() {
+    let (mut rig, to) = with_group(Config::default());
+    let path = Path::of(to, 1, 1);
+    let sent = rig.path(&path);
+    (7..10).for_each(|k| drop(acknowledge(&mut rig, k, &sent)));
+    for k in [7, 8] {
+        rig.resv(&Resv::ff(&[(load(B), 1)]).from(2, k, to));
+    }
+    let sent = rig.path_tear(&path);
+    one(&sent, MessageType::PATH_TEAR);
+    assert_eq!((rig.rsvp.senders(), rig.reserved(2)), (0, 0));
+    // Neighbour 9 has no reservation, neighbour 7 is one of two.
+    for k in [9, 7] {
+        acknowledge(&mut rig, k, &sent);
+    }
+    let again = rig.wait(Duration::from_millis(600));
+    assert_eq!(one(&again, MessageType::PATH_TEAR).dst, to.dest);
+    acknowledge(&mut rig, 8, &sent);
+    assert_eq!(all(&rig.wait(20 * SECOND), MessageType::PATH_TEAR), []);
 }

@@ -105,6 +105,9 @@ impl Interface {
             keys.key("first", &mut self.stages.first, duration(range), "Rf: the first interval.");
             let range = factor(1.0 + f64::EPSILON..=1e6, "above 1");
             keys.key("factor", &mut self.stages.factor, range, "1 + Delta: the growth of the interval.");
+            let meaning = "PathTears and ResvTears without a MESSAGE_ID are sent again too, up to R. A Path or Resv for the \
+                           same state ends that.";
+            keys.key("tears", &mut self.stages.tears, flag(), meaning);
         });
         keys.key("dscp", &mut config.tos, code_point(), "DSCP of messages that the node sends.");
         self.neighbors.declare(keys, whole);

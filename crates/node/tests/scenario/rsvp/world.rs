@@ -50,6 +50,8 @@ pub(crate) struct Variant {
     pub(crate) hello: bool,
     pub(crate) integrity: bool,
     pub(crate) staged: bool,
+    /// Staged timers repeat tears too.
+    pub(crate) tears: bool,
     /// The links cannot carry all requests, and all flowspecs can be compared.
     pub(crate) tight: bool,
 }
@@ -146,7 +148,8 @@ fn rsvp_config(variant: Variant, gaps: bool) -> rsvp::Config {
     let mut config = rsvp::Config { blockade_multiplier: BLOCKADE, ..rsvp::Config::default() };
     config.interface.refresh = REFRESH;
     config.interface.repair_delay = REFRESH / 15;
-    config.interface.staged = variant.staged.then_some(Staged { first: REFRESH / 10, factor: 2.0 });
+    let stages = Staged { first: REFRESH / 10, factor: 2.0, tears: variant.tears, ..Staged::default() };
+    config.interface.staged = variant.staged.then_some(stages);
     let neighbours = &mut config.neighbours.interface;
     neighbours.trust.distant_hops = gaps;
     neighbours.reduction.reliable = variant.reduction;
@@ -182,6 +185,7 @@ impl World {
             hello: random.chance(0.2),
             integrity: random.chance(0.25),
             staged: random.chance(0.5),
+            tears: seed.is_multiple_of(2),
             tight: random.chance(0.4),
         };
         let count = 3 + usize::try_from(random.range(0..6)).unwrap();

@@ -419,6 +419,10 @@ impl Neighbours {
         if let Some(waiting) = self.sent.waiting(key) {
             self.reluctant.acknowledged((waiting.envelope.ifindex, waiting.envelope.towards));
         }
+        let from = peer.and_then(|peer| self.peers.get(peer)).map(|peer| peer.addr);
+        if self.sent.waits_for_others(key, from) {
+            return;
+        }
         self.sent.settle(key);
         if self.sent.get(key).is_some_and(|sent| sent.tag.is_none()) {
             self.sent.remove(key);

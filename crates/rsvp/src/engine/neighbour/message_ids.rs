@@ -1,6 +1,7 @@
 //! MESSAGE_IDs of state: received from neighbours and sent to them (RFC 2961 §4.5, §5).
 
 use core::hash::Hash;
+use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::index::{Index, KeyedHasher};
@@ -81,6 +82,10 @@ pub(crate) struct Pending {
     pub(crate) envelope: Envelope,
     /// The message without the objects of this layer.
     pub(crate) octets: Vec<u8>,
+    /// Neighbours of a group that have to acknowledge it; none: the first acknowledgment counts.
+    awaited: Vec<IpAddr>,
+    /// Any of them acknowledged it.
+    pub(crate) answered: bool,
     /// Number of transmissions.
     pub(crate) count: u8,
     pub(crate) interval: Duration,
@@ -197,8 +202,16 @@ impl SentIds {
     ) -> bool {
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(octets);
-        let pending =
-            Pending { entry: key, envelope, octets: kept, count: 1, interval: first, link: Link::default() };
+        let pending = Pending {
+            entry: key,
+            envelope,
+            octets: kept,
+            awaited: Vec::new(),
+            answered: false,
+            count: 1,
+            interval: first,
+            link: Link::default(),
+        };
         let Ok(waiting) = self.pending.insert(pending) else { return false };
         self.wheel.arm(&mut self.pending, waiting.index(), now + first);
         match self.slab.get_mut(key) {
@@ -206,6 +219,26 @@ impl SentIds {
             None => self.drop_pending(waiting),
         }
         true
+    }
+
+    /// All of these neighbours have to acknowledge a message.
+    pub(crate) fn await_all(&mut self, key: Key, neighbours: Vec<IpAddr>) {
+        let waiting = self.slab.get(key).and_then(|entry| entry.pending);
+        if let Some(pending) = waiting.and_then(|waiting| self.pending.get_mut(waiting)) {
+            pending.awaited = neighbours;
+        }
+    }
+
+    /// Takes an acknowledgment; whether the message waits for those of other neighbours.
+    pub(crate) fn waits_for_others(&mut self, key: Key, from: Option<IpAddr>) -> bool {
+        let waiting = self.slab.get(key).and_then(|entry| entry.pending);
+        let Some(pending) = waiting.and_then(|waiting| self.pending.get_mut(waiting)) else { return false };
+        if pending.awaited.is_empty() {
+            return false;
+        }
+        pending.answered = true;
+        pending.awaited.retain(|one| Some(*one) != from);
+        !pending.awaited.is_empty()
     }
 
     /// Drops the message that waits for an acknowledgment of this MESSAGE_ID.

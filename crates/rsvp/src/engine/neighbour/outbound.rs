@@ -102,6 +102,20 @@ impl Neighbours {
     /// Sends a message (RFC 2961 §4). Its packet may leave later, together with others. Returns the handle of the state
     /// after a trigger message; `None` without MESSAGE_IDs and for other messages.
     pub fn send(&mut self, outgoing: &Outgoing<'_>) -> Option<SentHandle> {
+        let key = self.send_with_id(outgoing);
+        key.filter(|_| matches!(outgoing.reason, SendReason::Trigger { .. })).map(SentHandle)
+    }
+
+    /// Sends a message about no lasting state to a group. It is sent again until all these neighbours acknowledged it, up
+    /// to the limit (RFC 2961 §6).
+    pub fn send_to_all(&mut self, outgoing: &Outgoing<'_>, neighbours: Vec<IpAddr>) {
+        if let Some(key) = self.send_with_id(outgoing) {
+            self.sent.await_all(key, neighbours);
+        }
+    }
+
+    /// Sends a message, and returns its MESSAGE_ID if it has one.
+    fn send_with_id(&mut self, outgoing: &Outgoing<'_>) -> Option<Key> {
         self.out.recycle();
         let Outgoing { envelope, octets, reason, .. } = *outgoing;
         let settings = *self.config.of(envelope.ifindex);
@@ -149,10 +163,7 @@ impl Neighbours {
             }
         }
         self.dispatch(outgoing, message_id, repeated);
-        match reason {
-            SendReason::Trigger { .. } => key.map(SentHandle),
-            _ => None,
-        }
+        key
     }
 
     /// Whether messages to the next router with this mark have a MESSAGE_ID.

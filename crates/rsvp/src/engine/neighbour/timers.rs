@@ -47,8 +47,8 @@ impl Neighbours {
         if pending.count >= settings.limit.max(1) {
             self.counters.unacknowledged += 1;
             tracing::debug!(dst = %pending.envelope.dst, id, reason = "retry limit", "message not acknowledged");
-            let (envelope, interval) = (pending.envelope, pending.interval);
-            if self.reluctant.exhausted(self.now, towards, interval) {
+            let (envelope, interval, answered) = (pending.envelope, pending.interval, pending.answered);
+            if !answered && self.reluctant.exhausted(self.now, towards, interval) {
                 self.counters.neighbours_plain += 1;
                 tracing::info!(dst = %envelope.dst, "neighbour acknowledges nothing, and gets plain RFC 2205 for some time");
             }
@@ -59,7 +59,7 @@ impl Neighbours {
             }
             return;
         }
-        if pending.count == 1 {
+        if pending.count == 1 && !pending.answered {
             self.reluctant.silent(self.now, towards);
         }
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
