@@ -3,6 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+/// Longest refresh period.
+const LONGEST: Duration = Duration::from_secs(24 * 86_400);
+
 /// A node's settings. Everything that a peer can make grow is limited here.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -135,11 +138,23 @@ pub struct Staged {
     pub factor: f64,
     /// PathTears and ResvTears without a MESSAGE_ID are sent again too, up to the refresh period. RFC 2205 wants one.
     pub tears: bool,
+    /// State that all next hops acknowledge by RFC 2961 is refreshed less often, down to once in [`Self::slow`].
+    pub slow_refresh: bool,
+    /// *Rs*: the refresh period of such state, up to 24 days. It is approached by steps of *Slew.Max*, each of which is
+    /// acknowledged. A value below the refresh period has no effect.
+    #[cfg_attr(feature = "serde", serde(with = "seconds"))]
+    pub slow: Duration,
 }
 
 impl Default for Staged {
     fn default() -> Self {
-        Self { first: Duration::from_secs(3), factor: 1.3, tears: false }
+        Self {
+            first: Duration::from_secs(3),
+            factor: 1.3,
+            tears: false,
+            slow_refresh: false,
+            slow: Duration::from_secs(900),
+        }
     }
 }
 
@@ -147,6 +162,9 @@ impl Staged {
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         if self.first < Duration::from_millis(10) {
             return Some(("staged.first", "under 10 ms"));
+        }
+        if self.slow > LONGEST {
+            return Some(("staged.slow", "over 24 days"));
         }
         let grows = self.factor > 1.0 && self.factor.is_finite();
         (!grows).then_some(("staged.factor", "not a number over 1"))
@@ -172,8 +190,7 @@ impl Config {
         let fault = |field: String, problem| Err(ConfigError { field, problem });
         let named = self.interfaces.iter().map(|(name, one)| (format!("interfaces.{name}"), one));
         for (field, one) in core::iter::once(("interface".to_owned(), &self.interface)).chain(named) {
-            let longest = Duration::from_secs(24 * 86_400);
-            if one.refresh < Duration::from_millis(1) || one.refresh > longest {
+            if one.refresh < Duration::from_millis(1) || one.refresh > LONGEST {
                 return fault(format!("{field}.refresh"), "not from 1 ms to 24 days");
             }
             if one.cleanup == 0 {
@@ -185,7 +202,7 @@ impl Config {
             if one.max_lifetime.is_zero() {
                 return fault(format!("{field}.max_lifetime"), "0: state would end at once");
             }
-            if one.repair_delay > longest {
+            if one.repair_delay > LONGEST {
                 return fault(format!("{field}.repair_delay"), "over 24 days");
             }
             if let Some((own, problem)) = one.staged.and_then(|own| own.problem()) {

@@ -69,7 +69,7 @@ impl Period {
     }
 }
 
-fn milliseconds(duration: Duration) -> u32 {
+pub(super) fn milliseconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
@@ -287,11 +287,12 @@ impl Interfaces {
     }
 
     /// Lifetime of state that a neighbour at an interface refreshes every `period_ms`. A neighbour cannot hold state
-    /// for longer than the limit of the interface, or than the interface's own refresh period needs.
+    /// for longer than the limit of the interface, or than the interface's own refresh period, or slow one, needs.
     pub(crate) fn lifetime(&self, iface: Iface, period_ms: u32) -> Duration {
         let Some(known) = self.get(iface) else { return lifetime(3, period_ms) };
         let cleanup = known.config.cleanup;
-        let most = known.config.max_lifetime.max(lifetime(cleanup, known.period.target_ms));
+        let slow = known.config.staged.filter(|one| one.slow_refresh).map_or(0, |one| milliseconds(one.slow));
+        let most = known.config.max_lifetime.max(lifetime(cleanup, known.period.target_ms.max(slow)));
         lifetime(cleanup, period_ms).min(most)
     }
 

@@ -15,6 +15,7 @@ use super::neighbour::{
     Incoming, Outgoing, ReceivedHandle, SendReason, SentHandle, SummaryTo, Unknown, Upcall,
 };
 use super::outbox::Envelope;
+use super::slow::Pace;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
 /// Senders of one source in one group of which the first ones show by which interface data arrive.
@@ -44,6 +45,7 @@ struct SentEntry {
     state: Option<SentHandle>,
     /// Digest of the last message.
     digest: u64,
+    pace: Pace,
 }
 
 /// State that a neighbour sent.
@@ -115,6 +117,17 @@ impl MessageIds {
             ReceivedState::Resv { hop, branches, .. } => {
                 self.of_request.get(&(*branches.first()?, *hop)).copied()
             }
+        }
+    }
+
+    /// The refresh periods of sent state; `None`: it was not sent with a MESSAGE_ID.
+    pub(super) fn pace(&self, about: &SentState) -> Option<Pace> {
+        Some(self.sent.get(*self.by_state.get(about)?)?.pace)
+    }
+
+    pub(super) fn set_pace(&mut self, about: &SentState, pace: Pace) {
+        if let Some(sent) = self.by_state.get(about).and_then(|key| self.sent.get_mut(*key)) {
+            sent.pace = pace;
         }
     }
 
@@ -203,7 +216,7 @@ impl Rsvp {
         if let Some(key) = self.message_ids.by_state.get(&about) {
             return Some(*key);
         }
-        let entry = SentEntry { about, state: None, digest: 0 };
+        let entry = SentEntry { about, state: None, digest: 0, pace: Pace::default() };
         let Ok(key) = self.message_ids.sent.insert(entry) else {
             self.counters.overload += 1;
             return None;

@@ -70,6 +70,7 @@ mod resv_tear;
 mod route;
 mod sender;
 mod session;
+mod slow;
 mod staged;
 mod table;
 mod timers;

@@ -15,7 +15,7 @@ use super::io::RsvpEvent;
 use super::message_ids::SentState;
 use super::outbox::Envelope;
 use super::receive::Failure;
-use super::sender::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, Sender, UNSENT};
+use super::sender::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, REPAIR, Sender, UNSENT};
 use crate::wire::{
     Class, ErrorFlags, ErrorSpec, HeaderFlags, LocalService, LocalServices, Message, MessageType, Objects,
     Overrides, RawAdspec, RsvpHop, Writer, attribute,
@@ -164,6 +164,7 @@ impl Rsvp {
 
     fn say_path(&mut self, key: Key, only: Option<Iface>, by_id: bool) {
         let Some(sender) = self.senders.get(key) else { return };
+        let by_id = by_id && !sender.has(REPAIR); // another next hop has acknowledged nothing
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
         if ttl == 0 {
             return; // Paths reach as far as the data (RFC 2205 §3.3)
@@ -228,7 +229,8 @@ impl Rsvp {
 
     fn send_path_by(&mut self, key: Key, iface: Iface, ttl: u8, by_id: bool) {
         let about = SentState::Path(key, iface);
-        let period = self.interfaces.period(iface, self.now);
+        self.choose_pace(iface, &about, by_id);
+        let period = self.announced_period(iface, &about);
         let Some(sender) = self.senders.get(key) else { return };
         let Some(envelope) = self.path_envelope(sender, iface, ttl) else { return };
         let advertised = self.advertised.get(usize::from(iface.0)).copied().flatten();

@@ -95,6 +95,9 @@ impl Rsvp {
         if !whole {
             self.forget_sent(SentState::Resv(session, hop));
         }
+        let iif =
+            flows.first().and_then(|(key, _)| self.senders.get(*key)).map_or(Iface::NONE, |one| one.iif);
+        self.choose_pace(iif, &about, by_id);
         let mut sent = false;
         let scope = if style == Style::Wf { self.scope_for(session, hop) } else { None };
         // A Resv with an empty SCOPE is not sent (RFC 2205 §3.4).
@@ -189,7 +192,7 @@ impl Rsvp {
         if !self.interfaces.get(iif).is_some_and(|known| known.config.enabled) {
             return false;
         }
-        let period = self.interfaces.period(iif, self.now);
+        let period = self.announced_period(iif, &about);
         let carried = self.carried_for(flows);
         if !self.closing.is_empty() {
             self.resv_again(session, RsvpHop { addr: envelope.dst, lih }, flows);

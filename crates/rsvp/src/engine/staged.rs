@@ -45,7 +45,7 @@ impl Rsvp {
         if let Some(wait) = staged.then(|| self.staged_wait(iface, stage)).flatten() {
             return (self.now + wait, stage);
         }
-        let period = Duration::from_millis(u64::from(self.interfaces.period(iface, self.now)));
+        let period = Duration::from_millis(u64::from(self.refresh_interval(iface, about)));
         (self.now + self.rng.jitter(period, 0.5, 1.5), Stage::OVER)
     }
 

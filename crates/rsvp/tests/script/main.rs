@@ -39,6 +39,7 @@ mod ring;
 mod route;
 mod scope;
 mod sessions;
+mod slow;
 mod soft;
 mod staged;
 mod trust;

@@ -108,6 +108,12 @@ impl Interface {
             let meaning = "PathTears and ResvTears without a MESSAGE_ID are sent again too, up to R. A Path or Resv for the \
                            same state ends that.";
             keys.key("tears", &mut self.stages.tears, flag(), meaning);
+            let meaning = "State that all next hops acknowledge [RFC 2961] is refreshed less often: R grows by `slew_max` \
+                           with each acknowledged refresh, up to `slow`. Neighbors need the same setting, or a \
+                           `max_lifetime` of 5.25 times `slow`. For groups `refresh_reduction.all_nodes_capable` is needed too.";
+            keys.key("slow_refresh", &mut self.stages.slow_refresh, flag(), meaning);
+            let range = Duration::from_millis(1)..=LONGEST;
+            keys.key("slow", &mut self.stages.slow, duration(range), "Rs: the longest refresh period.");
         });
         keys.key("dscp", &mut config.tos, code_point(), "DSCP of messages that the node sends.");
         self.neighbors.declare(keys, whole);

@@ -431,11 +431,15 @@ impl Neighbours {
         }
     }
 
-    /// Stores the neighbour that has a state of this node.
+    /// Stores that a neighbour has a state of this node; `None`: it is not known that any has it.
     pub(super) fn set_acknowledged(&mut self, key: Key, peer: Option<Key>) {
         let Some(sent) = self.sent.get_mut(key) else { return };
-        let before = core::mem::replace(&mut sent.peer, peer);
-        self.count_refs(before, peer);
+        let Some(peer) = peer else {
+            let before = sent.take_peers();
+            return before.for_each(|peer| self.count_refs(Some(peer), None));
+        };
+        let (less, more) = sent.add_peer(peer);
+        self.count_refs(less, more);
     }
 
     pub(super) fn count_refs(&mut self, less: Option<Key>, more: Option<Key>) {

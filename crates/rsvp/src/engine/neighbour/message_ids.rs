@@ -106,6 +106,8 @@ pub(crate) struct SentId {
     pub(crate) tag: Option<u64>,
     /// The neighbour that acknowledged it last.
     pub(crate) peer: Option<Key>,
+    /// Other neighbours that acknowledged it: those of a group.
+    others: Option<Box<Others>>,
     /// The interface by which its message left last.
     pub(crate) ifindex: IfIndex,
     /// The neighbour refused MESSAGE_IDs: the state is sent without.
@@ -113,6 +115,44 @@ pub(crate) struct SentId {
     /// Summary refreshes since the last whole message.
     pub(crate) summaries: u8,
     pending: Option<Key>,
+}
+
+/// Neighbours that acknowledged a message to a group.
+#[derive(Debug, Default)]
+struct Others(Vec<Key>);
+
+/// Neighbours of a group that are remembered for a message at most.
+const MOST_OTHERS: usize = 64;
+
+impl SentId {
+    /// All neighbours that acknowledged it.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Key> {
+        self.peer.into_iter().chain(self.others.iter().flat_map(|others| others.0.iter().copied()))
+    }
+
+    /// Stores that a neighbour acknowledged it. Returns the neighbours that now have a state less and a state more.
+    pub(crate) fn add_peer(&mut self, peer: Key) -> (Option<Key>, Option<Key>) {
+        if self.peer == Some(peer) {
+            return (None, None);
+        }
+        let Some(before) = self.peer.replace(peer) else { return (None, Some(peer)) };
+        let others = &mut self.others.get_or_insert_default().0;
+        if let Some(known) = others.iter_mut().find(|one| **one == peer) {
+            *known = before;
+            return (None, None);
+        }
+        if others.len() >= MOST_OTHERS {
+            return (Some(before), Some(peer));
+        }
+        others.push(before);
+        (None, Some(peer))
+    }
+
+    /// Forgets who acknowledged it.
+    pub(crate) fn take_peers(&mut self) -> impl Iterator<Item = Key> + use<> {
+        let others = self.others.take().unwrap_or_default();
+        self.peer.take().into_iter().chain(others.0)
+    }
 }
 
 /// Number of message buffers that are kept for reuse.
@@ -174,12 +214,21 @@ impl SentIds {
                 self.index.remove(self.hasher.hash_one(&before), |at| at == key.index());
                 let entry = self.slab.get_mut(key)?;
                 (entry.id, entry.tag, entry.peer, entry.summaries) = (id, tag, None, 0);
+                entry.others = None;
                 key
             }
             None => {
                 let ifindex = IfIndex::NONE;
-                let entry =
-                    SentId { id, tag, peer: None, ifindex, plain: false, summaries: 0, pending: None };
+                let entry = SentId {
+                    id,
+                    tag,
+                    peer: None,
+                    others: None,
+                    ifindex,
+                    plain: false,
+                    summaries: 0,
+                    pending: None,
+                };
                 self.slab.insert(entry).ok()?
             }
         };

@@ -474,6 +474,13 @@ impl Neighbours {
         self.peers.get(peer).map(|peer| peer.addr)
     }
 
+    /// Whether this neighbour acknowledged a state. Others may have too.
+    #[must_use]
+    pub fn has_acknowledged(&self, state: SentHandle, neighbour: IpAddr) -> bool {
+        let Some(sent) = self.sent.get(state.0) else { return false };
+        sent.peers().any(|peer| self.peers.get(peer).is_some_and(|peer| peer.addr == neighbour))
+    }
+
     pub(super) fn flush_summary(&mut self, key: Key) {
         let Some((envelope, ids)) = self.summaries.take(key) else { return };
         let mut message = core::mem::take(&mut self.scratch);
@@ -496,7 +503,7 @@ impl Neighbours {
     /// Forgets the MESSAGE_ID of a state: nothing about it is sent again.
     pub fn forget(&mut self, state: SentHandle) {
         if let Some(sent) = self.sent.remove(state.0) {
-            self.count_refs(sent.peer, None);
+            sent.peers().for_each(|peer| self.count_refs(Some(peer), None));
         }
     }
 
