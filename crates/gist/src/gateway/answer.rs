@@ -7,12 +7,11 @@ use core::time::Duration;
 use signalbox_core::node::Prefix;
 use signalbox_core::packet::Received;
 use signalbox_core::pinhole::{Endpoint, Pinhole};
-use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 
-use super::bindings::{Purpose, RELATED, State, Wanted};
+use super::bindings::{Asker, Purpose, RELATED, State, Wanted};
 use super::entry::{Bound, Entry};
 use super::interfaces::Side;
 use super::leases::Choice;
@@ -47,6 +46,10 @@ struct Handshake {
     /// The Query came from inside; it went to the inside.
     from_inside: bool,
     to_inside: bool,
+    /// Who asks for a way to the Querying node inside.
+    asker: Asker,
+    /// Whose share the bindings count for: the sender of the Query.
+    owner: IpAddr,
     lifetime: Duration,
 }
 
@@ -105,7 +108,7 @@ impl Gateway {
         let mut ports = [None; MAX_OFFERS];
         if let (MessageType::RESPONSE, Some(key), Some(nli)) = (own.header.kind, key, &nli) {
             if own.of_query {
-                ports = self.on_response(&own, octets, key, nli, (from_inside, to_inside));
+                ports = self.on_response(packet, &own, octets, key, nli);
                 if !self.is_ready(key, packet) {
                     return;
                 }
@@ -190,11 +193,11 @@ impl Gateway {
     /// Stack-Configuration-Data, with their places. GISTNAT-D6.1-02, GISTNAT-X-07.
     fn on_response(
         &mut self,
+        packet: &Received<'_>,
         own: &Own<'_>,
         octets: &[u8],
         key: Key,
         nli: &Nli<'_>,
-        (from_inside, to_inside): (bool, bool),
     ) -> [Option<(usize, u16)>; MAX_OFFERS] {
         let mut ports = [None; MAX_OFFERS];
         let (IpAddr::V4(querying), IpAddr::V4(responding)) = (own.entry.interface, nli.interface) else {
@@ -204,11 +207,19 @@ impl Gateway {
         let Some(binding) = self.bindings.get_mut(key) else { return ports };
         let validity = binding.validity.max(Duration::from_millis(nli.validity_ms.into()));
         let is_first = !std::mem::replace(&mut binding.confirmed, true);
+        let (from_inside, to_inside, owner) = (binding.from_inside, binding.to_inside, binding.owner);
         let lifetime = self.lifetime(validity);
         self.counters.activated += u64::from(is_first);
-        self.keep(key, lifetime);
+        self.keep(key, owner, lifetime);
+        if to_inside && packet.src.ip() != nli.interface {
+            self.counters.other_host += u64::from(is_first);
+            tracing::debug!(peer = %packet.src, interface = %nli.interface, "no way to another host for messages");
+            return ports;
+        }
         let querying = SocketAddrV4::new(querying, own.entry.port);
-        let handshake = Handshake { querying, responding, external, from_inside, to_inside, lifetime };
+        let asker = if own.entry.own { Asker::Host } else { Asker::Other };
+        let handshake =
+            Handshake { querying, responding, external, from_inside, to_inside, asker, owner, lifetime };
         let mut related = self.datagram_bindings(&handshake);
         let stack = find_object(octets, ObjectType::STACK_CONFIGURATION);
         let offers = stack.as_ref().map_or([None; MAX_OFFERS], offers);
@@ -223,7 +234,7 @@ impl Gateway {
             }
         }
         for key in related.into_iter().flatten() {
-            self.keep(key, lifetime);
+            self.keep(key, owner, lifetime);
         }
         if let Some(binding) = self.bindings.get_mut(key) {
             binding.related = related;
@@ -234,12 +245,14 @@ impl Gateway {
     /// The bindings of GIST messages in datagrams: from the Querying node, and to it. A binding of the same packets to
     /// another Responding node inside stays (GISTNAT-X-09).
     fn datagram_bindings(&mut self, handshake: &Handshake) -> [Option<Key>; RELATED] {
-        let Handshake { querying, responding, external, from_inside, to_inside, lifetime } = *handshake;
+        let Handshake { querying, responding, external, from_inside, to_inside, asker, owner, lifetime } =
+            *handshake;
         let mut related = [None; RELATED];
         let [to, from, ..] = &mut related;
         let mut port = None;
         if from_inside {
-            let Some((key, own)) = self.datagrams_of(querying, external, lifetime) else { return related };
+            let datagrams = self.datagrams_of(querying, external, (owner, asker), lifetime);
+            let Some((key, own)) = datagrams else { return related };
             (*to, port) = (Some(key), Some(own));
         }
         let filter = |src: SocketAddrV4, dst: SocketAddrV4| FlowFilter {
@@ -258,8 +271,9 @@ impl Gateway {
         let wanted = |pinhole| Wanted {
             purpose: Purpose::Datagrams,
             pinhole,
-            lease: None,
-            owner: source(IpAddr::V4(*querying.ip())),
+            hold: None,
+            owner,
+            asker: Asker::Outside,
         };
         *from = self.bind(wanted(forth), lifetime);
         if !from_inside && from.is_some() {
@@ -275,16 +289,18 @@ impl Gateway {
     /// The binding of an association from the Querying node to a port that the Responding node offers, and the port that
     /// the Querying node uses. GISTNAT-D6.2-04, GISTNAT-D6.2-05.
     fn association_binding(&mut self, handshake: &Handshake, offer: Offer) -> Option<(Key, u16)> {
-        let Handshake { querying, responding, external, from_inside, to_inside, lifetime } = *handshake;
+        let Handshake { querying, responding, external, from_inside, to_inside, owner, lifetime, .. } =
+            *handshake;
         let inside = SocketAddrV4::new(responding, offer.port);
-        let (mut port, mut lease) = (offer.port, None);
+        let (mut port, mut hold) = (offer.port, None);
         if to_inside {
-            let acquired = self.leases.acquire(offer.protocol, inside, Choice::Same, &mut self.rng);
-            let Some(acquired) = acquired else {
+            // The Response came from the host itself.
+            hold = self.leases.acquire(offer.protocol, inside, (Choice::Same, true), &mut self.rng);
+            let Some(hold) = hold else {
                 self.counters.ports_full += 1;
                 return None;
             };
-            (port, lease) = (acquired, Some((offer.protocol, acquired)));
+            port = hold.external.1;
         }
         let to = if to_inside { external } else { responding };
         let packets = FlowFilter {
@@ -300,8 +316,9 @@ impl Gateway {
                 destination: to_inside.then_some(endpoint(responding, offer.port)),
                 ..Pinhole::allow(packets)
             },
-            lease,
-            owner: source(IpAddr::V4(*querying.ip())),
+            hold,
+            owner,
+            asker: Asker::Outside,
         };
         let key = self.bind(wanted, lifetime)?;
         let pair = (*querying.ip(), responding);

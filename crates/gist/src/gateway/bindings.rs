@@ -11,7 +11,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Random, Time};
 
-use super::leases::External;
+use super::leases::Hold;
 use super::message::MAX_OFFERS;
 use super::outbox::Waiting;
 
@@ -34,6 +34,17 @@ pub enum Purpose {
     Association,
 }
 
+/// Who asked for a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// The host inside, by a packet from its own address.
+    Host,
+    /// Another host inside. The kernel is not asked for a way to the inside.
+    Other,
+    /// A node outside. The configuration or the host inside has agreed.
+    Outside,
+}
+
 /// Whether the kernel has a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -50,9 +61,10 @@ pub(super) struct Binding {
     pub(super) purpose: Purpose,
     pub(super) pinhole: Pinhole,
     /// The external port that it holds.
-    lease: Option<External>,
-    /// Whose share it counts for.
-    owner: IpAddr,
+    hold: Option<Hold>,
+    /// Whose share it counts for: the sender of the message that asked for it.
+    pub(super) owner: IpAddr,
+    pub(super) asker: Asker,
     pub(super) state: State,
     pub(super) until: Time,
     /// When the kernel removes it.
@@ -82,6 +94,16 @@ impl Timed for Binding {
 }
 
 impl Binding {
+    /// Whether the kernel may be asked for it.
+    pub(super) const fn may_open(&self) -> bool {
+        !matches!(self.asker, Asker::Other) || self.pinhole.destination.is_none()
+    }
+
+    /// Whether messages of this sender inside let it live longer. A way to the inside lives as long as its host asks for it.
+    pub(super) fn may_prolong(&self, owner: IpAddr) -> bool {
+        self.asker != Asker::Host || self.pinhole.destination.is_none() || self.owner == owner
+    }
+
     /// Keeps a message until the kernel has answered; false if too many wait.
     pub(super) fn wait(&mut self, message: Waiting) -> bool {
         let has_room = self.waiting.len() < MOST_WAITING;
@@ -101,6 +123,15 @@ pub(super) enum NoBinding {
     Conflict,
 }
 
+/// What came of a binding that was wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is new.
+    New,
+    /// It exists. The caller gives the hold back.
+    Found(Option<Hold>),
+}
+
 #[derive(Debug)]
 pub(super) struct Bindings {
     slab: Slab<Binding>,
@@ -115,8 +146,9 @@ pub(super) struct Bindings {
 pub(super) struct Wanted {
     pub(super) purpose: Purpose,
     pub(super) pinhole: Pinhole,
-    pub(super) lease: Option<External>,
+    pub(super) hold: Option<Hold>,
     pub(super) owner: IpAddr,
+    pub(super) asker: Asker,
 }
 
 impl Bindings {
@@ -138,13 +170,22 @@ impl Bindings {
         self.slab.key_of(self.by_packets.find(hash, is_it)?)
     }
 
-    /// The binding that is wanted: the one that exists, or a new one until `until`. True: it is new, and holds its lease;
-    /// otherwise the caller gives the lease back.
-    pub(super) fn make(&mut self, wanted: Wanted, until: Time) -> Result<(Key, bool), NoBinding> {
-        let Wanted { purpose, pinhole, lease, owner } = wanted;
+    /// The binding that is wanted: the one that exists, or a new one until `until`, and the hold that is not needed. If the
+    /// host asks now for one that another host has made, it becomes its own. After a failure no hold is needed.
+    pub(super) fn make(&mut self, wanted: Wanted, until: Time) -> Result<(Key, Made), NoBinding> {
+        let Wanted { purpose, pinhole, hold, owner, asker } = wanted;
         if let Some(key) = self.find(&pinhole.packets) {
-            let same = self.slab.get(key).is_some_and(|binding| binding.pinhole == pinhole);
-            return if same { Ok((key, false)) } else { Err(NoBinding::Conflict) };
+            let binding = self.slab.get_mut(key).filter(|binding| binding.pinhole == pinhole);
+            let binding = binding.ok_or(NoBinding::Conflict)?;
+            if (asker, binding.asker) != (Asker::Host, Asker::Other) {
+                return Ok((key, Made::Found(hold)));
+            }
+            binding.asker = asker;
+            let former = core::mem::replace(&mut binding.hold, hold);
+            if binding.owner != owner && self.shares.take(owner).is_ok() {
+                self.shares.release(core::mem::replace(&mut binding.owner, owner));
+            }
+            return Ok((key, Made::Found(former)));
         }
         self.shares.take(owner).map_err(|refused| match refused {
             Refused::Full => NoBinding::Full,
@@ -154,8 +195,9 @@ impl Bindings {
         let binding = Binding {
             purpose,
             pinhole,
-            lease,
+            hold,
             owner,
+            asker,
             state: State::Reserved,
             until,
             kernel_until: Time::ZERO,
@@ -178,7 +220,7 @@ impl Bindings {
             slab.get_index(index).map_or(0, |b: &Binding| hasher.hash_one(&b.pinhole.packets))
         });
         wheel.arm(slab, key.index(), until);
-        Ok((key, true))
+        Ok((key, Made::New))
     }
 
     pub(super) fn get(&self, key: Key) -> Option<&Binding> {
@@ -198,14 +240,14 @@ impl Bindings {
     }
 
     /// Removes a binding, and returns it with the port that it held.
-    pub(super) fn remove(&mut self, key: Key) -> Option<(Binding, Option<External>)> {
+    pub(super) fn remove(&mut self, key: Key) -> Option<(Binding, Option<Hold>)> {
         let hash = self.hasher.hash_one(&self.slab.get(key)?.pinhole.packets);
         self.wheel.cancel(&mut self.slab, key.index());
         self.by_packets.remove(hash, |index| index == key.index());
         let binding = self.slab.remove(key)?;
         self.shares.release(binding.owner);
-        let lease = binding.lease;
-        Some((binding, lease))
+        let hold = binding.hold;
+        Some((binding, hold))
     }
 
     /// The next binding whose time has come.

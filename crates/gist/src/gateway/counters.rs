@@ -76,6 +76,8 @@ signalbox_core::counters! {
         refused: u64 => BINDING_EVENTS { event: "refused" },
         /// Bindings not made because another host has the same packets.
         conflicts: u64 => BINDING_EVENTS { event: "conflict" },
+        /// Bindings towards a host inside that were not opened, because a packet of another host asked for them.
+        other_host: u64 => BINDING_EVENTS { event: "other_host" },
         /// Bindings not made because the table is full.
         bindings_full: u64 => TABLE_FULL { table: "bindings" },
         /// Bindings not made because what is left of the table is for other hosts.

@@ -9,8 +9,8 @@ use signalbox_core::secret::{RotatingSecret, same};
 use signalbox_core::{NslpId, SessionId, Time};
 use signalbox_wire::Reader;
 
-/// The only format of entries.
-const FORMAT: u8 = 1;
+/// Formats of entries: of a Query that came from the address that its NLI names, and of one that did not.
+const FORMATS: [u8; 2] = [1, 2];
 /// Octets of each of the two hashes.
 const HASH: usize = 8;
 /// Octets of the longest entry, that of an IPv6 address.
@@ -27,6 +27,8 @@ pub(super) struct Entry {
     pub(super) binding: u32,
     /// Interface-Address in the Query's NLI.
     pub(super) interface: IpAddr,
+    /// The Query came from this address.
+    pub(super) own: bool,
 }
 
 /// What the hashes cover, beside the entry.
@@ -65,7 +67,8 @@ impl Entry {
                 sealed.length += octets.len();
             }
         };
-        put(&[FORMAT, octet]);
+        let [own, other] = FORMATS;
+        put(&[if self.own { own } else { other }, octet]);
         put(&self.link.to_be_bytes());
         put(&self.port.to_be_bytes());
         put(&self.binding.to_be_bytes());
@@ -98,7 +101,7 @@ impl Entry {
         let (first, second) = hashes.split_at_checked(HASH)?;
         let mut r = Reader::new(plain);
         let [format, octet, l1, l0, p1, p0, b3, b2, b1, b0] = r.array().ok()?;
-        if format != FORMAT {
+        if !FORMATS.contains(&format) {
             return None;
         }
         let interface = match r.peek_rest().len() {
@@ -116,6 +119,7 @@ impl Entry {
             port: u16::from_be_bytes([p1, p0]),
             binding: u32::from_be_bytes([b3, b2, b1, b0]),
             interface,
+            own: FORMATS.first() == Some(&format),
         };
         Some((entry, of_query))
     }
@@ -149,7 +153,7 @@ mod tests {
         Bound { session: SessionId([7; 16]), nslp: NslpId::PING, mri: &[1, 2, 3, 4], cookie: Some(&[9; 8]) };
 
     fn entry(interface: &str) -> Entry {
-        Entry { link: 2, port: 32768, binding: 0x11, interface: interface.parse().unwrap() }
+        Entry { link: 2, port: 32768, binding: 0x11, interface: interface.parse().unwrap(), own: true }
     }
 
     /// GISTNAT-X-01: format, generation, link, port, binding, address and two hashes, as in the worked example.
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn only_its_own_entries_are_opened() {
         for address in ["192.168.0.10", "fd00::1"] {
-            let entry = entry(address);
+            let entry = Entry { own: address.contains('.'), ..entry(address) };
             let sealed = entry.seal(&secret(1), Time::ZERO, &BOUND);
             let open = |octets: &[u8], bound: &Bound<'_>, now| Entry::open(&secret(1), now, octets, bound);
             assert_eq!(open(sealed.octets(), &BOUND, Time::from_secs(299)), Some((entry, true)));

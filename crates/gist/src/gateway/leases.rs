@@ -26,11 +26,20 @@ pub(super) enum Choice {
     Same,
 }
 
+/// A binding's hold on an external port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) external: External,
+    /// The host inside asked for the port itself. Otherwise Queries from outside do not find the host by it.
+    pub(super) own: bool,
+}
+
 #[derive(Debug)]
 struct Lease {
     inside: SocketAddrV4,
-    /// Bindings that hold it.
+    /// Bindings that hold it, and those among them that the host itself asked for.
     users: u32,
+    own: u32,
 }
 
 /// The external ports in use.
@@ -57,25 +66,29 @@ impl Leases {
     }
 
     /// The external port of an end inside, which the caller holds until it calls [`Leases::release`]; `None`: no port was
-    /// found. GISTNAT-D6.2-04.
+    /// found. `own`: see [`Hold`]. GISTNAT-D6.2-04.
     pub(super) fn acquire(
         &mut self,
         protocol: u8,
         inside: SocketAddrV4,
-        choice: Choice,
+        (choice, own): (Choice, bool),
         rng: &mut Random,
-    ) -> Option<u16> {
+    ) -> Option<Hold> {
+        let hold = |port| Hold { external: (protocol, port), own };
         if let Some(port) = self.forward_of(protocol, inside) {
-            return Some(port);
+            return Some(hold(port));
         }
         if let Some(port) = self.by_inside.get(&(protocol, inside)).copied() {
-            self.hold(protocol, port);
-            return Some(port);
+            if let Some(lease) = self.by_external.get_mut(&(protocol, port)) {
+                lease.users += 1;
+                lease.own += u32::from(own);
+            }
+            return Some(hold(port));
         }
         let port = self.free(protocol, inside, choice, rng)?;
-        self.by_external.insert((protocol, port), Lease { inside, users: 1 });
+        self.by_external.insert((protocol, port), Lease { inside, users: 1, own: own.into() });
         self.by_inside.insert((protocol, inside), port);
-        Some(port)
+        Some(hold(port))
     }
 
     fn free(&self, protocol: u8, inside: SocketAddrV4, choice: Choice, rng: &mut Random) -> Option<u16> {
@@ -98,28 +111,23 @@ impl Leases {
             && self.forward(protocol, port).is_none()
     }
 
-    /// One more binding holds the port.
-    fn hold(&mut self, protocol: u8, port: u16) {
-        if let Some(lease) = self.by_external.get_mut(&(protocol, port)) {
-            lease.users += 1;
-        }
-    }
-
     /// A binding holds the port no longer.
-    pub(super) fn release(&mut self, protocol: u8, port: u16) {
-        let Some(lease) = self.by_external.get_mut(&(protocol, port)) else { return };
+    pub(super) fn release(&mut self, hold: Hold) {
+        let Some(lease) = self.by_external.get_mut(&hold.external) else { return };
         lease.users -= 1;
+        lease.own = lease.own.saturating_sub(hold.own.into());
         if lease.users == 0 {
-            let inside = lease.inside;
-            self.by_external.remove(&(protocol, port));
-            self.by_inside.remove(&(protocol, inside));
+            let inside = (hold.external.0, lease.inside);
+            self.by_external.remove(&hold.external);
+            self.by_inside.remove(&inside);
         }
     }
 
-    /// The end inside that has an external port by the configuration or by a lease. GISTNAT-D6.2-02.
+    /// The end inside that has an external port by the configuration, or by a lease that it asked for. GISTNAT-D6.2-02.
     pub(super) fn inside(&self, protocol: u8, port: u16) -> Option<SocketAddrV4> {
         let forward = self.forward(protocol, port).map(|(address, port)| SocketAddrV4::new(address, port));
-        forward.or_else(|| self.by_external.get(&(protocol, port)).map(|lease| lease.inside))
+        let lease = || self.by_external.get(&(protocol, port)).filter(|lease| lease.own > 0);
+        forward.or_else(|| lease().map(|lease| lease.inside))
     }
 
     /// The host and its port for which the configuration forwards an external port.
@@ -164,7 +172,11 @@ mod tests {
     fn an_end_has_one_port_and_gives_it_back() {
         let (mut leases, mut rng) = leases(|_| ());
         let end = |port| SocketAddrV4::new(INSIDE, port);
-        let mut take = |leases: &mut Leases, port| leases.acquire(17, end(port), Choice::Range, &mut rng);
+        let mut take = |leases: &mut Leases, port| {
+            let hold = leases.acquire(17, end(port), (Choice::Range, true), &mut rng)?;
+            Some(hold.external.1)
+        };
+        let hold = |port| Hold { external: (17, port), own: true };
         assert_eq!(take(&mut leases, 102), Some(102), "its own number");
         assert_eq!(take(&mut leases, 102), Some(102));
         let other: Vec<_> = (1..=3).map(|port| take(&mut leases, port).unwrap()).collect();
@@ -172,9 +184,9 @@ mod tests {
         assert_eq!(take(&mut leases, 4), None, "all are in use");
         assert_eq!(leases.inside(17, 102), Some(end(102)));
         assert_eq!(leases.inside(6, 102), None);
-        leases.release(17, 102);
+        leases.release(hold(102));
         assert_eq!(take(&mut leases, 4), None, "held once more");
-        leases.release(17, 102);
+        leases.release(hold(102));
         assert_eq!(take(&mut leases, 4), Some(102));
         assert_eq!(leases.len(), 4);
     }
@@ -188,9 +200,28 @@ mod tests {
         });
         let end = |port| SocketAddrV4::new(INSIDE, port);
         assert_eq!(leases.inside(17, 102), Some(end(5002)));
-        assert_eq!(leases.acquire(17, end(5001), Choice::Range, &mut rng), Some(101), "as it is forwarded");
-        assert_eq!(leases.acquire(17, end(5003), Choice::Range, &mut rng), None);
-        assert_eq!(leases.acquire(17, end(103), Choice::Same, &mut rng), None, "a port of this node");
-        assert_eq!(leases.acquire(17, end(270), Choice::Same, &mut rng), Some(270));
+        let mut take = |port, choice| {
+            let hold = leases.acquire(17, end(port), (choice, true), &mut rng)?;
+            Some(hold.external.1)
+        };
+        assert_eq!(take(5001, Choice::Range), Some(101), "as it is forwarded");
+        assert_eq!(take(5003, Choice::Range), None);
+        assert_eq!(take(103, Choice::Same), None, "a port of this node");
+        assert_eq!(take(270, Choice::Same), Some(270));
+    }
+
+    #[test]
+    fn a_host_is_found_by_ports_that_it_asked_for() {
+        let (mut leases, mut rng) = leases(|_| ());
+        let end = SocketAddrV4::new(INSIDE, 102);
+        let mut take = |leases: &mut Leases, own| leases.acquire(17, end, (Choice::Range, own), &mut rng);
+        let by_another = take(&mut leases, false).unwrap();
+        assert_eq!((by_another.external.1, leases.inside(17, 102)), (102, None));
+        let own = take(&mut leases, true).unwrap();
+        assert_eq!(leases.inside(17, 102), Some(end));
+        leases.release(own);
+        assert_eq!(leases.inside(17, 102), None);
+        leases.release(by_another);
+        assert_eq!(leases.len(), 0);
     }
 }

@@ -32,6 +32,7 @@ mod query;
 mod refuse;
 mod view;
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::HashMap;
 
@@ -51,7 +52,7 @@ pub use counters::Counters;
 pub use io::{Input, Output};
 pub use view::BindingView;
 
-use bindings::{Bindings, NoBinding, Pair, Wanted};
+use bindings::{Bindings, Made, NoBinding, Pair, Wanted};
 use interfaces::{Interfaces, Side};
 use leases::Leases;
 use outbox::{Envelope, Outbox};
@@ -270,13 +271,13 @@ impl Gateway {
 
     /// Removes a binding, here and in the kernel.
     fn remove(&mut self, key: Key) {
-        let Some((binding, lease)) = self.bindings.remove(key) else { return };
+        let Some((binding, hold)) = self.bindings.remove(key) else { return };
         tracing::debug!(binding = %binding.pinhole, purpose = ?binding.purpose, "binding removed");
         if binding.state != State::Reserved {
             self.out.close(id_of(key));
         }
-        if let Some((protocol, port)) = lease {
-            self.leases.release(protocol, port);
+        if let Some(hold) = hold {
+            self.leases.release(hold);
         }
         if let Some(pair) = binding.pair.filter(|pair| self.pairs.get(pair) == Some(&key)) {
             self.pairs.remove(&pair);
@@ -304,23 +305,22 @@ impl Gateway {
 
     /// Makes a binding, and gives its lease back if it exists already or cannot be made.
     fn bind(&mut self, wanted: Wanted, lifetime: Duration) -> Option<Key> {
-        let lease = wanted.lease;
+        let (hold, owner) = (wanted.hold, wanted.owner);
         let made = self.bindings.make(wanted, self.now + lifetime);
-        let release = |leases: &mut Leases| {
-            lease.into_iter().for_each(|(protocol, port)| leases.release(protocol, port));
-        };
         match made {
-            Ok((key, true)) => {
+            Ok((key, Made::New)) => {
                 self.counters.made += 1;
                 Some(key)
             }
-            Ok((key, false)) => {
-                release(&mut self.leases);
-                self.bindings.prolong(key, self.now + lifetime);
+            Ok((key, Made::Found(hold))) => {
+                hold.into_iter().for_each(|hold| self.leases.release(hold));
+                if self.bindings.get(key).is_some_and(|binding| binding.may_prolong(owner)) {
+                    self.bindings.prolong(key, self.now + lifetime);
+                }
                 Some(key)
             }
             Err(reason) => {
-                release(&mut self.leases);
+                hold.into_iter().for_each(|hold| self.leases.release(hold));
                 match reason {
                     NoBinding::Full => self.counters.bindings_full += 1,
                     NoBinding::Share => self.counters.bindings_of_host += 1,
@@ -332,10 +332,14 @@ impl Gateway {
         }
     }
 
-    /// Asks the kernel for a binding, or for a longer life of it if less than half of what is wanted is left.
+    /// Asks the kernel for a binding, or for a longer life of it if less than half of what is wanted is left. A way to the
+    /// inside for which another host asked stays a reservation.
     fn activate(&mut self, key: Key) {
         let now = self.now;
         let Some(binding) = self.bindings.get_mut(key) else { return };
+        if !binding.may_open() {
+            return;
+        }
         let lifetime = binding.until.since(now);
         if binding.state == State::Reserved {
             binding.state = State::Asked;
@@ -346,10 +350,12 @@ impl Gateway {
         self.out.open(id_of(key), binding.pinhole.clone(), lifetime);
     }
 
-    /// Lets a binding live for `lifetime` from now on, and the kernel know of it.
-    fn keep(&mut self, key: Key, lifetime: Duration) {
-        self.bindings.prolong(key, self.now + lifetime);
-        self.activate(key);
+    /// Lets a binding live for `lifetime` from now on, and the kernel know of it, if messages of this sender may do so.
+    fn keep(&mut self, key: Key, owner: IpAddr, lifetime: Duration) {
+        if self.bindings.get(key).is_some_and(|binding| binding.may_prolong(owner)) {
+            self.bindings.prolong(key, self.now + lifetime);
+            self.activate(key);
+        }
     }
 }
 

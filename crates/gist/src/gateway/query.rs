@@ -12,7 +12,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Mri};
 
-use super::bindings::{Bindings, Purpose, Wanted};
+use super::bindings::{Asker, Binding, Bindings, Purpose, Wanted};
 use super::entry::{Bound, Entry};
 use super::interfaces::Side;
 use super::leases::Choice;
@@ -51,6 +51,8 @@ enum Stop {
     NoHost,
     /// It cannot be served now. The reason is counted.
     Busy,
+    /// It asks for a way to a host inside that did not send it.
+    OtherHost,
     /// Its sender has got an Error already.
     Refused,
 }
@@ -150,6 +152,10 @@ impl Gateway {
                 }
             }
             Stop::Busy => tracing::debug!(peer = %packet.src, reason = "no binding", "message dropped"),
+            Stop::OtherHost => {
+                self.counters.other_host += 1;
+                tracing::debug!(peer = %packet.src, reason = "a way to another host", "message dropped");
+            }
             Stop::Refused => {}
         }
     }
@@ -240,11 +246,14 @@ impl Gateway {
                 .ok_or(Stop::Untranslatable)?;
             destination = Some(self.leases.inside(protocol, far.port()).ok_or(Stop::NoHost)?);
         }
-        let port = self.leases.acquire(protocol, inside, Choice::Range, &mut self.rng);
-        let Some(port) = port else {
+        let asker = asker(packet, IpAddr::V4(*inside.ip()));
+        let choice = (Choice::Range, asker == Asker::Host);
+        let hold = self.leases.acquire(protocol, inside, choice, &mut self.rng);
+        let Some(hold) = hold else {
             self.counters.ports_full += 1;
             return Err(Stop::Busy);
         };
+        let port = hold.external.1;
         let outside = endpoint(external, port);
         let mut packets = packets_of(p);
         let mut pinhole;
@@ -259,12 +268,16 @@ impl Gateway {
         let wanted = Wanted {
             purpose: Purpose::Flow,
             pinhole,
-            lease: Some((protocol, port)),
-            owner: source(IpAddr::V4(*inside.ip())),
+            hold: Some(hold),
+            owner: source(packet.src.ip()),
+            asker,
         };
         let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
+        if !self.bindings.get(key).is_some_and(Binding::may_open) {
+            return Err(Stop::OtherHost);
+        }
         let far = packet.dst.ip();
-        self.note(key, nli, (true, hairpin), far);
+        self.note(key, packet, nli, (true, hairpin), far);
         // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does, at the latest when the Response has passed.
         // Packets to the inside wait for the Response.
         if downstream && !hairpin {
@@ -293,7 +306,17 @@ impl Gateway {
     ) -> Result<Way, Stop> {
         let IpAddr::V4(interface) = nli.interface else { return Err(Stop::Untranslatable) };
         let sender = SocketAddrV4::new(interface, packet.src.port());
-        let datagrams = self.datagrams_of(sender, external, self.config.reserve);
+        let asker = asker(packet, nli.interface);
+        if asker == Asker::Other {
+            self.counters.other_host += 1;
+            tracing::debug!(peer = %packet.src, %interface, "no way for datagrams to another host");
+            // The Response goes to its GIST port, and to no port that the sender chooses.
+            if packet.src.port() != PORT {
+                return Err(Stop::Busy);
+            }
+        }
+        let owner = source(packet.src.ip());
+        let datagrams = self.datagrams_of(sender, external, (owner, asker), self.config.reserve);
         let (key, port) = datagrams.ok_or(Stop::Busy)?;
         self.activate(key);
         if let Some(binding) = binding.and_then(|binding| self.bindings.get_mut(binding))
@@ -312,18 +335,22 @@ impl Gateway {
         })
     }
 
-    /// The binding of datagrams to a host inside, and its external port. GISTNAT-D6.1-10.
+    /// The binding of datagrams to a host inside, and its external port. If another host names it, only the port is
+    /// reserved. GISTNAT-D6.1-10.
     pub(super) fn datagrams_of(
         &mut self,
         sender: SocketAddrV4,
         external: Ipv4Addr,
+        (owner, asker): (IpAddr, Asker),
         lifetime: Duration,
     ) -> Option<(Key, u16)> {
-        let port = self.leases.acquire(UDP, sender, Choice::Range, &mut self.rng);
-        let Some(port) = port else {
+        let choice = (Choice::Range, asker == Asker::Host);
+        let hold = self.leases.acquire(UDP, sender, choice, &mut self.rng);
+        let Some(hold) = hold else {
             self.counters.ports_full += 1;
             return None;
         };
+        let port = hold.external.1;
         let any = Prefix::all_like(IpAddr::V4(external));
         let to = Prefix::host(IpAddr::V4(external));
         let packets =
@@ -332,8 +359,9 @@ impl Gateway {
         let wanted = Wanted {
             purpose: Purpose::Datagrams,
             pinhole: Pinhole { destination, ..Pinhole::allow(packets) },
-            lease: Some((UDP, port)),
-            owner: source(IpAddr::V4(*sender.ip())),
+            hold: Some(hold),
+            owner,
+            asker,
         };
         Some((self.bind(wanted, lifetime)?, port))
     }
@@ -363,15 +391,16 @@ impl Gateway {
             pinhole = Pinhole::allow(packets);
             pinhole.source = Some(endpoint(external, outside.port()));
         }
-        let lease = self.leases.acquire(protocol, inside, Choice::Range, &mut self.rng);
+        let hold = self.leases.acquire(protocol, inside, (Choice::Range, false), &mut self.rng);
         let wanted = Wanted {
             purpose: Purpose::Flow,
             pinhole,
-            lease: lease.map(|port| (protocol, port)),
-            owner: source(nli.interface),
+            hold,
+            owner: source(packet.src.ip()),
+            asker: Asker::Outside,
         };
         let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
-        self.note(key, nli, (false, true), IpAddr::V4(*inside.ip()));
+        self.note(key, packet, nli, (false, true), IpAddr::V4(*inside.ip()));
         let end = Some((own.address, own.port));
         let mri = if downstream {
             NewMri { source: None, destination: end }
@@ -386,7 +415,14 @@ impl Gateway {
     /// can pass over an association, where the gateway cannot read it. GISTNAT-D6.1-04, GISTNAT-R7.2.3-10.
     ///
     /// The same holds for a new flow if its Querying and Responding node have an association.
-    fn note(&mut self, key: Key, nli: &Nli<'_>, (from_inside, to_inside): (bool, bool), far: IpAddr) {
+    fn note(
+        &mut self,
+        key: Key,
+        packet: &Received<'_>,
+        nli: &Nli<'_>,
+        (from_inside, to_inside): (bool, bool),
+        far: IpAddr,
+    ) {
         let associated = match (nli.interface, far) {
             (IpAddr::V4(querying), IpAddr::V4(far)) => self.pairs.get(&(querying, far)).copied(),
             _ => None,
@@ -400,8 +436,9 @@ impl Gateway {
         }
         let related = binding.related;
         let lifetime = self.lifetime(validity);
+        let owner = source(packet.src.ip());
         for key in related.into_iter().flatten().chain(associated).chain([key]) {
-            self.keep(key, lifetime);
+            self.keep(key, owner, lifetime);
         }
     }
 
@@ -424,6 +461,7 @@ impl Gateway {
             port: packet.src.port(),
             binding: way.binding.map_or(0, Bindings::handle),
             interface: nli.interface,
+            own: packet.src.ip() == nli.interface,
         };
         let bound = Bound {
             session: parts.session,
@@ -455,6 +493,11 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Who asks by a packet from inside for a binding of this host.
+fn asker(packet: &Received<'_>, host: IpAddr) -> Asker {
+    if packet.src.ip() == host { Asker::Host } else { Asker::Other }
 }
 
 /// Whether an MRI is of a routing method that is not known here, with N=1.

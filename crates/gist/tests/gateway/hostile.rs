@@ -145,6 +145,95 @@ fn one_host_cannot_take_all_bindings() {
     assert_eq!(rig.gateway.tables().map(|table| table.size), [0, 0]);
 }
 
+/// Bindings that lead to this host.
+fn ways_to(rig: &Rig, host: &str) -> Vec<Open> {
+    let leads = |open: &&Open| open.pinhole.destination.is_some_and(|end| end.address == ip(host));
+    rig.standing.iter().filter(leads).cloned().collect()
+}
+
+/// A Query from the address and port of one host, with the flow of that host, that names another host in its NLI (S=0).
+fn naming(rig: &mut Rig, from: (&str, u16), host: &str) {
+    let mut message = query(udp((from.0, 5000), (FAR, 6000)), host);
+    message.header.s = false;
+    rig.inject(&Via::q_mode(INSIDE, at(from.0, from.1), FAR), &encode(&message));
+}
+
+/// GISTNAT-D7.1-01: a Query whose NLI names another host opens no port of that host, neither when it passes nor when its
+/// Response does. When the host asks by itself, it gets the port that was reserved for it.
+#[test]
+fn a_query_opens_no_port_of_the_host_that_it_names() {
+    let mut rig = Rig::new();
+    naming(&mut rig, (SECOND, 53), HOST);
+    rig.quiet();
+    naming(&mut rig, (SECOND, 270), HOST);
+    let sent = rig.sent();
+    let answer = encode(&response(&with_tls(sent.message()), FAR));
+    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    assert_eq!(rig.sent().dst, at(HOST, 270));
+    assert!(ways_to(&rig, HOST).is_empty(), "{:?}", rig.standing);
+    assert!(rig.binding(17, Some((SECOND, Some(5000))), (FAR, 6000)).is_some(), "its own flow");
+    assert_eq!(rig.counters().other_host, 2);
+    rig.outward(&query(outbound(), HOST));
+    assert_eq!(rig.sent().src, sent.src);
+    assert_eq!(ways_to(&rig, HOST).len(), 1);
+}
+
+/// GISTNAT-D7.1-01: Queries of another host do not let the ports of a host stay open.
+#[test]
+fn a_query_keeps_no_port_of_the_host_that_it_names() {
+    let mut rig = Rig::new();
+    rig.outward(&query(outbound(), HOST));
+    rig.sent();
+    assert_eq!(ways_to(&rig, HOST).len(), 1);
+    for time in [20, 40] {
+        rig.until(time);
+        naming(&mut rig, (SECOND, 270), HOST);
+        let sent = rig.sent();
+        let answer = encode(&response(&sent.message(), FAR));
+        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+        rig.sent();
+        assert_eq!(ways_to(&rig, HOST).is_empty(), time == 40);
+    }
+}
+
+/// GISTNAT-D7.1-01: a host gets no way to another host for a flow. A flow of another host that leaves passes, as one that a
+/// router with an application signals for; its port does not lead from outside to that host.
+#[test]
+fn a_query_opens_no_way_for_the_flow_of_another_host() {
+    let mut rig = Rig::new();
+    rig.outward(&query(upstream(udp((FAR, 6000), (HOST, 22))), SECOND));
+    rig.quiet();
+    assert_eq!(rig.counters().other_host, 1);
+    let flow = udp((HOST, 4000), (FAR, 6000));
+    rig.outward(&query(flow, SECOND));
+    let port = rig.sent().mri().src_port.unwrap();
+    assert!(rig.binding(17, Some((HOST, Some(4000))), (FAR, 6000)).is_some());
+    let towards = udp((FAR2, 6000), (EXTERNAL, port));
+    rig.inward(&query(towards, FAR2));
+    assert_eq!(rig.sent().error(), GistError::ENDPOINT_FOUND);
+    assert!(ways_to(&rig, HOST).is_empty());
+    // When the host has asked for the port by itself, its signaling can be reached there.
+    rig.outward(&query(flow, HOST));
+    rig.sent();
+    rig.inward(&query(towards, FAR2));
+    assert_eq!(rig.sent().dst, at(HOST, 270));
+}
+
+/// GISTNAT-X-07, GISTNAT-D7.1-01: a Response of a host inside that names another host opens no port of that host, neither for datagrams
+/// nor for associations.
+#[test]
+fn a_response_opens_no_port_of_the_host_that_it_names() {
+    let mut rig = Rig::new();
+    rig.inward(&with_tls(query(inbound(), FAR)));
+    let inside = rig.sent();
+    let answer = encode(&response(&inside.message(), SECOND));
+    rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &answer);
+    assert_eq!(rig.sent().message().nli.unwrap().interface, ip(EXTERNAL));
+    assert!(ways_to(&rig, SECOND).is_empty(), "{:?}", rig.standing);
+    assert_eq!(ways_to(&rig, HOST).len(), 1, "the flow, which is the host's own");
+    assert_eq!(rig.counters().other_host, 1);
+}
+
 /// GISTNAT-X-24: ports that are used up are counted.
 #[test]
 fn used_up_ports_are_counted() {
