@@ -20,6 +20,7 @@
 //! An [`Output::OpenPinhole`] makes the pinhole of its id what it says, whether none of that id is there, another one, or
 //! the same one, which then lasts longer. The driver answers each with one [`Input::PinholeOpened`], at once or later; the answers for one id come in the order of
 //! the requests. [`Output::ClosePinhole`] is not answered; requests for that id that came before it may still be answered.
+//! The driver answers each [`Output::FindFlow`] with one [`Input::FlowFound`] of the same id, at once or later.
 //! The kernel removes a pinhole by itself when its lifetime ends, whether the node runs or not. So pinholes of a former
 //! process can be there when a node starts; their ids mean nothing to it.
 
@@ -30,9 +31,9 @@ use core::time::Duration;
 use crate::entry::{Entry, EntryRequest};
 use crate::id::IfIndex;
 use crate::packet::{ReceivedOf, Transmit};
-use crate::pinhole::{Pinhole, PinholeError, PinholeId};
+use crate::pinhole::{Pinhole, PinholeError, PinholeId, Translation};
 use crate::time::Time;
-use crate::traffic::{Reservation, ReservationId, ReserveError};
+use crate::traffic::{FlowFilter, Reservation, ReservationId, ReserveError};
 
 /// A driver reports the octets that it holds of a stream at the latest when the kernel took this number of octets since
 /// the last [`InputOf::StreamDrained`]. A node that counts what it writes after each report, and waits at twice this
@@ -168,6 +169,13 @@ pub enum InputOf<O, L, X, C> {
         /// Whether the kernel has it as requested. If it has not, the previous pinhole of that id stays.
         result: Result<(), PinholeError>,
     },
+    /// The answer to [`Output::FindFlow`] of the same id.
+    FlowFound {
+        /// Id of the question.
+        id: PinholeId,
+        /// How the kernel translates the flow; `None`: it does not know the flow, or does not translate it.
+        translation: Option<Translation>,
+    },
     /// What the node that ran before in this place left ([`crate::handover`]). It comes at most once, after the first
     /// [`InputOf::Interfaces`].
     Handover(#[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))] O),
@@ -200,6 +208,7 @@ impl<C> OwnedInput<C> {
             }
             Self::Reserved { id, result } => take(Input::Reserved { id, result }),
             Self::PinholeOpened { id, result } => take(Input::PinholeOpened { id, result }),
+            Self::FlowFound { id, translation } => take(Input::FlowFound { id, translation }),
             Self::Handover(octets) => take(Input::Handover(&octets)),
             Self::Command(command) => take(Input::Command(command)),
         }
@@ -318,6 +327,13 @@ pub enum Output<'a, E> {
     ClosePinhole {
         /// Id of the pinhole.
         id: PinholeId,
+    },
+    /// Find out whether the kernel translates a flow already.
+    FindFlow {
+        /// Id of the question; the protocol chooses the key, apart from those of its pinholes.
+        id: PinholeId,
+        /// Packets of one direction of the flow as they arrive, with both addresses and ports.
+        packets: FlowFilter,
     },
     /// An event for a user of the node.
     Event(E),

@@ -3,7 +3,7 @@
 //! The engine that decides and the crate that enforces (`linux`) share these types and do not depend on each other.
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::traffic::FlowFilter;
 
@@ -132,6 +132,19 @@ impl fmt::Display for PinholeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pinhole {} of {}", self.key, self.owner)
     }
+}
+
+/// How the kernel translates the packets of a flow that it tracks already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Translation {
+    /// Address and port of the source, after translation.
+    pub source: SocketAddr,
+    /// Address and port of the destination, after translation.
+    pub destination: SocketAddr,
+    /// A pinhole let the flow in, of this process or of a former one. It ends with the pinhole.
+    pub by_pinhole: bool,
 }
 
 /// Reason why a pinhole is not in the kernel. The previous one of that id stays.

@@ -201,12 +201,12 @@ impl Node {
         }
     }
 
-    /// Gives the kernel's answer to a pinhole to the protocol that opens it.
-    fn opened(&mut self, id: PinholeId, result: Result<(), PinholeError>) {
+    /// Gives an answer of the kernel to the protocol that asked.
+    fn opener(&mut self, id: PinholeId, give: impl FnOnce(&mut dyn Protocol, &mut Context<'_>)) {
         let mut cx = Context { now: self.now, resources: &mut self.resources };
         let mut protocols = self.protocols.iter_mut();
         match protocols.find(|one| one.opener() == Some(id.owner)) {
-            Some(protocol) => protocol.pinhole(&mut cx, id, result),
+            Some(protocol) => give(protocol, &mut cx),
             None => tracing::debug!(%id, reason = "no protocol has it", "answer of the kernel discarded"),
         }
     }
@@ -293,7 +293,12 @@ impl NodeEngine for Node {
                 }
             }
             Input::Reserved { id, result } => self.resources.installed(id, result),
-            Input::PinholeOpened { id, result } => self.opened(id, result),
+            Input::PinholeOpened { id, result } => {
+                self.opener(id, |protocol, cx| protocol.pinhole(cx, id, result));
+            }
+            Input::FlowFound { id, translation } => {
+                self.opener(id, |protocol, cx| protocol.flow(cx, id, translation));
+            }
             Input::Handover(octets) => self.take_over(octets),
             Input::Command(command) => {
                 let mut cx = Context { now, resources: &mut self.resources };

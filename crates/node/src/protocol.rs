@@ -13,7 +13,7 @@ use signalbox_core::node::{
     Interface, NoRoute, Output, Prefix, Route, StreamError, StreamId, StreamKind, TransmitError,
 };
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
 use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time};
@@ -144,6 +144,9 @@ pub(crate) trait Protocol: fmt::Debug {
 
     /// The kernel's answer to a pinhole of this protocol.
     fn pinhole(&mut self, _: &mut Context<'_>, _: PinholeId, _: Result<(), PinholeError>) {}
+
+    /// How the kernel translates a flow that this protocol asked about.
+    fn flow(&mut self, _: &mut Context<'_>, _: PinholeId, _: Option<Translation>) {}
 
     /// GIST has something for this signaling application (RFC 5971 Appendix B).
     fn indication(&mut self, _: &mut Context<'_>, _: Indication<'_>) {}

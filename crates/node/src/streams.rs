@@ -47,6 +47,7 @@ impl Streams {
             | Output::Release { .. }
             | Output::OpenPinhole { .. }
             | Output::ClosePinhole { .. }
+            | Output::FindFlow { .. }
             | Output::Event(_) => {}
         }
     }

@@ -132,7 +132,11 @@ pub fn binding(binding: &BindingView, seen: Option<(u64, u64)>) -> v1::Binding {
             Purpose::Association => v1::BindingPurpose::Association,
         }
         .into(),
-        rule: Some(pinhole_rule(&binding.pinhole, binding.state == State::Active, seen)),
+        rule: Some(pinhole_rule(
+            &binding.pinhole,
+            matches!(binding.state, State::Active | State::Adopted),
+            seen,
+        )),
         confirmed: binding.confirmed,
         expires_in_us: micros(binding.time_left),
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Interface;
 use signalbox_core::packet::{Received, router_alert_v4};
-use signalbox_core::pinhole::PinholeError;
+use signalbox_core::pinhole::{PinholeError, Translation};
 use signalbox_core::{Direction, Entry, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_wire::Writer;
 
@@ -34,6 +34,8 @@ struct Run {
     now: Time,
     /// The kernel refuses bindings.
     refuses: bool,
+    /// The kernel translates all flows already.
+    translates: bool,
     standing: BTreeSet<u64>,
     /// The message that was sent last, with its source and destination.
     last: Option<(SocketAddr, SocketAddr, Vec<u8>)>,
@@ -64,7 +66,7 @@ impl Run {
                 .is_ok_and(|header| Message::parse(octets, Encapsulation::of(&header, true)).is_ok())
         };
         for _ in 0..64 {
-            let mut asked = Vec::new();
+            let (mut asked, mut sought) = (Vec::new(), Vec::new());
             while let Some(output) = self.gateway.poll() {
                 match output {
                     Output::Transmit(transmit) => {
@@ -80,10 +82,20 @@ impl Run {
                     Output::Close { id } => {
                         self.standing.remove(&id.key);
                     }
+                    Output::Find { id, packets } => sought.push((id, packets)),
                 }
             }
-            if asked.is_empty() {
+            if asked.is_empty() && sought.is_empty() {
                 break;
+            }
+            for (id, packets) in sought {
+                let [src, dst] = [packets.src_port, packets.dst_port].map(Option::unwrap_or_default);
+                let translation = self.translates.then(|| Translation {
+                    source: (EXTERNAL, src.saturating_add(1)).into(),
+                    destination: (host(4).0, dst).into(),
+                    by_pinhole: dst & 2 != 0,
+                });
+                self.gateway.handle(self.now, Input::Found { id, translation });
             }
             for id in asked {
                 let result = if self.refuses { Err(PinholeError::Failed) } else { Ok(()) };
@@ -193,7 +205,14 @@ pub fn gist_gateway(octets: &[u8]) {
         ..Config::default()
     };
     let Ok(gateway) = Gateway::new(config, [7; 32]) else { return };
-    let mut run = Run { gateway, now: Time::ZERO, refuses: false, standing: BTreeSet::new(), last: None };
+    let mut run = Run {
+        gateway,
+        now: Time::ZERO,
+        refuses: false,
+        translates: false,
+        standing: BTreeSet::new(),
+        last: None,
+    };
     let interface = |number, address| Interface {
         ifindex: IfIndex(number),
         name: format!("eth{number}"),
@@ -211,7 +230,7 @@ pub fn gist_gateway(octets: &[u8]) {
             0 => run.query(a, b, c),
             1 => run.answer(a, b, c),
             2 => run.wait(Duration::from_millis(u64::from(a) * 1000 + u64::from(b))),
-            3 => run.refuses = a & 1 == 1,
+            3 => (run.refuses, run.translates) = (a & 1 == 1, a & 2 == 2),
             4 => {
                 // Octets as they are, with the magic number before them.
                 let (raw, tail) = rest.split_at(usize::from(c).min(rest.len()));

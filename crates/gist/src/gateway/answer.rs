@@ -274,6 +274,7 @@ impl Gateway {
             hold: None,
             owner,
             asker: Asker::Outside,
+            adopted: false,
         };
         *from = self.bind(wanted(forth), lifetime);
         if !from_inside && from.is_some() {
@@ -319,6 +320,7 @@ impl Gateway {
             hold,
             owner,
             asker: Asker::Outside,
+            adopted: false,
         };
         let key = self.bind(wanted, lifetime)?;
         let pair = (*querying.ip(), responding);

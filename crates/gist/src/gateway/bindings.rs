@@ -54,6 +54,8 @@ pub enum State {
     Asked,
     /// The kernel has it.
     Active,
+    /// The kernel translates the flow by itself since before its signaling began, and ends that by its own rules.
+    Adopted,
 }
 
 #[derive(Debug)]
@@ -94,9 +96,10 @@ impl Timed for Binding {
 }
 
 impl Binding {
-    /// Whether the kernel may be asked for it.
+    /// Whether it may be there: the kernel has it already, or may be asked for it.
     pub(super) const fn may_open(&self) -> bool {
-        !matches!(self.asker, Asker::Other) || self.pinhole.destination.is_none()
+        let asked_by_its_host = !matches!(self.asker, Asker::Other);
+        asked_by_its_host || self.pinhole.destination.is_none() || matches!(self.state, State::Adopted)
     }
 
     /// Whether messages of this sender inside let it live longer. A way to the inside lives as long as its host asks for it.
@@ -149,6 +152,8 @@ pub(super) struct Wanted {
     pub(super) hold: Option<Hold>,
     pub(super) owner: IpAddr,
     pub(super) asker: Asker,
+    /// The kernel translates the packets so already.
+    pub(super) adopted: bool,
 }
 
 impl Bindings {
@@ -173,7 +178,7 @@ impl Bindings {
     /// The binding that is wanted: the one that exists, or a new one until `until`, and the hold that is not needed. If the
     /// host asks now for one that another host has made, it becomes its own. After a failure no hold is needed.
     pub(super) fn make(&mut self, wanted: Wanted, until: Time) -> Result<(Key, Made), NoBinding> {
-        let Wanted { purpose, pinhole, hold, owner, asker } = wanted;
+        let Wanted { purpose, pinhole, hold, owner, asker, adopted } = wanted;
         if let Some(key) = self.find(&pinhole.packets) {
             let binding = self.slab.get_mut(key).filter(|binding| binding.pinhole == pinhole);
             let binding = binding.ok_or(NoBinding::Conflict)?;
@@ -198,7 +203,7 @@ impl Bindings {
             hold,
             owner,
             asker,
-            state: State::Reserved,
+            state: if adopted { State::Adopted } else { State::Reserved },
             until,
             kernel_until: Time::ZERO,
             validity: Duration::ZERO,

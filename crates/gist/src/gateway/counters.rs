@@ -78,11 +78,15 @@ signalbox_core::counters! {
         conflicts: u64 => BINDING_EVENTS { event: "conflict" },
         /// Bindings towards a host inside that were not opened, because a packet of another host asked for them.
         other_host: u64 => BINDING_EVENTS { event: "other_host" },
+        /// Flows that the kernel translated already when their signaling began.
+        adopted: u64 => BINDING_EVENTS { event: "adopted" },
+        /// Flows that the kernel translates to another host than the configuration says.
+        contradictions: u64 => BINDING_EVENTS { event: "contradiction" },
         /// Bindings not made because the table is full.
         bindings_full: u64 => TABLE_FULL { table: "bindings" },
         /// Bindings not made because what is left of the table is for other hosts.
         bindings_of_host: u64 => TABLE_FULL { table: "bindings_of_host" },
-        /// Messages dropped because too many wait for the kernel's answer about one binding.
+        /// Messages dropped because too many wait for the kernel's answer about one binding, or about flows.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
         /// Bindings not made because no external port was found.
         ports_full: u64 => TABLE_FULL { table: "ports" },

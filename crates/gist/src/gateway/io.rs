@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use signalbox_core::node::Interface;
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId};
+use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId, Translation};
+use signalbox_core::traffic::FlowFilter;
 
 /// One input of [`Gateway::handle`](super::Gateway::handle).
 #[derive(Debug)]
@@ -21,6 +22,13 @@ pub enum Input<'a> {
         id: PinholeId,
         /// Whether the kernel has it.
         result: Result<(), PinholeError>,
+    },
+    /// The answer to [`Output::Find`] of the same id.
+    Found {
+        /// The id of the question.
+        id: PinholeId,
+        /// How the kernel translates the flow; `None`: it does not.
+        translation: Option<Translation>,
     },
 }
 
@@ -42,5 +50,12 @@ pub enum Output<'a> {
     Close {
         /// The id of the pinhole.
         id: PinholeId,
+    },
+    /// Find out whether the kernel translates a flow already.
+    Find {
+        /// The id of the question.
+        id: PinholeId,
+        /// Packets of one direction of the flow, with both addresses and ports.
+        packets: FlowFilter,
     },
 }

@@ -24,6 +24,8 @@ pub(super) enum Choice {
     Range,
     /// The same port if it is free, although it is not in the range. For ports at which hosts inside listen.
     Same,
+    /// This port if it is free, otherwise one of the configured range.
+    Prefer(u16),
 }
 
 /// A binding's hold on an external port.
@@ -75,14 +77,19 @@ impl Leases {
         rng: &mut Random,
     ) -> Option<Hold> {
         let hold = |port| Hold { external: (protocol, port), own };
-        if let Some(port) = self.forward_of(protocol, inside) {
-            return Some(hold(port));
-        }
+        let preferred = match choice {
+            Choice::Prefer(port) => self.is_free(protocol, port),
+            Choice::Range | Choice::Same => false,
+        };
         if let Some(port) = self.by_inside.get(&(protocol, inside)).copied() {
             if let Some(lease) = self.by_external.get_mut(&(protocol, port)) {
                 lease.users += 1;
                 lease.own += u32::from(own);
             }
+            return Some(hold(port));
+        }
+        // A flow that stood may have had another port than the forwarded one; then that is its port until it ends.
+        if let Some(port) = self.forward_of(protocol, inside).filter(|_| !preferred) {
             return Some(hold(port));
         }
         let port = self.free(protocol, inside, choice, rng)?;
@@ -91,10 +98,39 @@ impl Leases {
         Some(hold(port))
     }
 
+    /// Holds the external port by which the kernel translates an end inside already; `None`: the end has another one, or
+    /// the port is another end's.
+    pub(super) fn adopt(
+        &mut self,
+        (protocol, port): External,
+        inside: SocketAddrV4,
+        own: bool,
+    ) -> Option<Hold> {
+        let known = self.by_inside.get(&(protocol, inside)).is_some_and(|known| *known == port);
+        let free = !self.by_inside.contains_key(&(protocol, inside)) && self.is_free(protocol, port);
+        if !known && !free {
+            return None;
+        }
+        let lease = self.by_external.entry((protocol, port)).or_insert(Lease { inside, users: 0, own: 0 });
+        lease.users += 1;
+        lease.own += u32::from(own);
+        self.by_inside.insert((protocol, inside), port);
+        Some(Hold { external: (protocol, port), own })
+    }
+
+    /// The external port of an end inside, if it has one.
+    pub(super) fn port_of(&self, protocol: u8, inside: SocketAddrV4) -> Option<u16> {
+        let lease = self.by_inside.get(&(protocol, inside)).copied();
+        lease.or_else(|| self.forward_of(protocol, inside))
+    }
+
     fn free(&self, protocol: u8, inside: SocketAddrV4, choice: Choice, rng: &mut Random) -> Option<u16> {
-        let wanted = inside.port();
-        let range = self.first..=self.last;
-        let same = choice == Choice::Same || range.contains(&wanted);
+        let (wanted, any) = match choice {
+            Choice::Range => (inside.port(), false),
+            Choice::Same => (inside.port(), true),
+            Choice::Prefer(port) => (port, true),
+        };
+        let same = any || (self.first..=self.last).contains(&wanted);
         if same && wanted > 0 && self.is_free(protocol, wanted) {
             return Some(wanted);
         }

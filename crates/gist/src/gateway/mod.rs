@@ -8,21 +8,25 @@
 //! for the Response is in the entry that it adds to the NAT-Traversal object, with keyed hashes.
 //!
 //! **Drain invariant.** After each [`Gateway::handle`], call [`Gateway::poll`] until it returns `None`, then ask
-//! [`Gateway::next_deadline`]. The driver answers each [`Output::Open`] by one [`Input::Opened`] of the same id.
+//! [`Gateway::next_deadline`]. The driver answers each [`Output::Open`] by one [`Input::Opened`] of the same id, and each
+//! [`Output::Find`] by one [`Input::Found`].
 //!
 //! | file | contents |
 //! |---|---|
-//! | `query.rs` | messages with C=1: Queries and Data in Q-mode |
+//! | `query.rs`, `flow.rs` | messages with C=1: Queries and Data in Q-mode; the flow that they are about |
 //! | `answer.rs` | messages with a NAT-Traversal object and C=0: Responses and Errors |
+//! | `asking.rs` | Queries that wait until the kernel has answered whether it translates their flow already |
 //! | `message.rs`, `entry.rs` | the octets that change |
 //! | `bindings.rs`, `leases.rs` | what the kernel is asked for, and external ports |
 //! | `refuse.rs` | Errors of the gateway |
 
 mod answer;
+mod asking;
 mod bindings;
 mod config;
 mod counters;
 mod entry;
+mod flow;
 mod interfaces;
 mod io;
 mod leases;
@@ -40,7 +44,7 @@ use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::{Subsystem, Table};
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
@@ -52,7 +56,9 @@ pub use counters::Counters;
 pub use io::{Input, Output};
 pub use view::BindingView;
 
+use asking::Asking;
 use bindings::{Bindings, Made, NoBinding, Pair, Wanted};
+use flow::Kernel;
 use interfaces::{Interfaces, Side};
 use leases::Leases;
 use outbox::{Envelope, Outbox};
@@ -82,6 +88,7 @@ pub struct Gateway {
     pairs: HashMap<Pair, Key, KeyedHasher>,
     queries: RateShares,
     errors: TokenBucket,
+    asking: Asking,
     out: Outbox,
 }
 
@@ -104,6 +111,7 @@ impl Gateway {
             pairs: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
             errors: TokenBucket::new(config.errors, config.errors),
+            asking: Asking::default(),
             out: Outbox::default(),
             rng,
             config,
@@ -154,6 +162,7 @@ impl Gateway {
             Input::Timer => self.on_timer(),
             Input::Interfaces(interfaces) => self.interfaces.set(interfaces, &self.config),
             Input::Opened { id, result } => self.on_opened(id, result),
+            Input::Found { id, translation } => self.on_found(id, translation),
         }
     }
 
@@ -230,7 +239,7 @@ impl Gateway {
 
     fn dispatch(&mut self, packet: &Received<'_>, octets: &[u8]) {
         if is_q_mode(octets) {
-            self.on_q_mode(packet, octets);
+            self.on_q_mode(packet, octets, Kernel::NotAsked);
         } else {
             self.on_answer(packet, octets);
         }
@@ -273,7 +282,7 @@ impl Gateway {
     fn remove(&mut self, key: Key) {
         let Some((binding, hold)) = self.bindings.remove(key) else { return };
         tracing::debug!(binding = %binding.pinhole, purpose = ?binding.purpose, "binding removed");
-        if binding.state != State::Reserved {
+        if matches!(binding.state, State::Asked | State::Active) {
             self.out.close(id_of(key));
         }
         if let Some(hold) = hold {
@@ -294,6 +303,10 @@ impl Gateway {
                 self.counters.refused += 1;
                 tracing::info!(binding = %binding.pinhole, %error, "binding refused by the kernel");
                 self.remove(key);
+                // Responses that wait for it do not pass. Each would ask the kernel for the same again.
+                let waiting = self.bindings.get_mut(flow).map(|flow| core::mem::take(&mut flow.waiting));
+                self.counters.binding_gone += waiting.map_or(0, |waiting| waiting.len() as u64);
+                return;
             }
         }
         let Some(flow) = self.bindings.get_mut(flow) else { return };
@@ -301,6 +314,18 @@ impl Gateway {
             let packet = waiting.as_received();
             self.dispatch(&packet, strip_magic(packet.payload).unwrap_or_default());
         }
+    }
+
+    /// A message goes on whose flow the kernel was asked about.
+    fn on_found(&mut self, id: PinholeId, translation: Option<Translation>) {
+        let Some(waiting) = (id.owner == OpenerId::GIST_NAT).then(|| self.asking.take(id.key)).flatten()
+        else {
+            return;
+        };
+        let packet = waiting.as_received();
+        let octets = strip_magic(packet.payload).unwrap_or_default();
+        self.on_q_mode(&packet, octets, Kernel::Answered(translation));
+        self.asking.give_back(waiting);
     }
 
     /// Makes a binding, and gives its lease back if it exists already or cannot be made.
@@ -337,7 +362,7 @@ impl Gateway {
     fn activate(&mut self, key: Key) {
         let now = self.now;
         let Some(binding) = self.bindings.get_mut(key) else { return };
-        if !binding.may_open() {
+        if !binding.may_open() || binding.state == State::Adopted {
             return;
         }
         let lifetime = binding.until.since(now);

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::pinhole::{Pinhole, PinholeId};
+use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Entry, IfIndex};
 
 use super::io::Output;
@@ -31,9 +32,10 @@ enum Queued {
     Packet { envelope: Envelope, options: Range<usize>, payload: Range<usize> },
     Open { id: PinholeId, pinhole: Pinhole, lifetime: Duration },
     Close { id: PinholeId },
+    Find { id: PinholeId, packets: FlowFilter },
 }
 
-/// A packet that waits until its binding is in the kernel.
+/// A packet that waits for an answer of the kernel.
 #[derive(Debug)]
 pub(super) struct Waiting {
     src: SocketAddr,
@@ -55,6 +57,16 @@ impl Waiting {
             tos: packet.tos,
             options: packet.options.to_vec(),
             payload: packet.payload.to_vec(),
+        }
+    }
+
+    /// Becomes a copy of another packet.
+    pub(super) fn set(&mut self, packet: &Received<'_>) {
+        (self.src, self.dst, self.ifindex) = (packet.src, packet.dst, packet.ifindex);
+        (self.ttl, self.tos) = (packet.ttl, packet.tos);
+        for (to, from) in [(&mut self.options, packet.options), (&mut self.payload, packet.payload)] {
+            to.clear();
+            to.extend_from_slice(from);
         }
     }
 
@@ -114,6 +126,10 @@ impl Outbox {
         self.queue.push_back(Queued::Close { id });
     }
 
+    pub(super) fn find(&mut self, id: PinholeId, packets: FlowFilter) {
+        self.queue.push_back(Queued::Find { id, packets });
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -135,6 +151,7 @@ impl Outbox {
             }),
             Queued::Open { id, pinhole, lifetime } => Output::Open { id, pinhole, lifetime },
             Queued::Close { id } => Output::Close { id },
+            Queued::Find { id, packets } => Output::Find { id, packets },
         })
     }
 }

@@ -3,17 +3,17 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 
-use signalbox_core::mri::PathCoupled;
+use signalbox_core::Mri;
 use signalbox_core::node::Prefix;
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{Endpoint, Pinhole};
+use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Direction, Mri};
 
-use super::bindings::{Asker, Binding, Bindings, Purpose, Wanted};
+use super::bindings::{Asker, Bindings, Purpose, Wanted};
 use super::entry::{Bound, Entry};
+use super::flow::{Kernel, asker};
 use super::interfaces::Side;
 use super::leases::Choice;
 use super::message::{MAX_NATS, NewMri, Parts, translated};
@@ -24,25 +24,23 @@ use crate::wire::{
     GistError, Header, Info, Infos, MessageType, MrmId, Nli, ObjectType, PORT, mri_parse, object_value_info,
 };
 
-/// IP protocols whose ports the kernel translates: TCP, UDP, DCCP, SCTP.
-const WITH_PORTS: [u8; 4] = [6, UDP, 33, 132];
 /// Octets of the IPv4 header without options, and of the UDP header.
 const HEADERS: usize = 28;
 
 /// Where a message goes, and what changes in it.
 #[derive(Debug)]
-struct Way {
-    mri: NewMri,
-    binding: Option<Key>,
+pub(super) struct Way {
+    pub(super) mri: NewMri,
+    pub(super) binding: Option<Key>,
     /// The Interface-Address that it leaves with; `None`: as it came.
-    interface: Option<IpAddr>,
-    src: SocketAddr,
-    dst: SocketAddr,
-    towards: Side,
+    pub(super) interface: Option<IpAddr>,
+    pub(super) src: SocketAddr,
+    pub(super) dst: SocketAddr,
+    pub(super) towards: Side,
 }
 
 /// Why a message is not translated.
-enum Stop {
+pub(super) enum Stop {
     /// Its sender gets an Error about the MRI: it cannot be translated faithfully.
     Untranslatable,
     /// Its sender gets an Error: the MRI is malformed.
@@ -53,31 +51,10 @@ enum Stop {
     Busy,
     /// It asks for a way to a host inside that did not send it.
     OtherHost,
+    /// The kernel is asked first whether it translates these packets of the flow already.
+    Ask(FlowFilter),
     /// Its sender has got an Error already.
     Refused,
-}
-
-/// An end of a flow with what an exact translation needs.
-fn end_of(p: &PathCoupled, at_source: bool) -> Option<(u8, SocketAddrV4)> {
-    let protocol = p.protocol.filter(|protocol| WITH_PORTS.contains(protocol))?;
-    let (address, prefix, port) =
-        if at_source { (p.src, p.src_prefix, p.src_port) } else { (p.dst, p.dst_prefix, p.dst_port) };
-    match (address, prefix, port.filter(|port| *port > 0), p.spi) {
-        (IpAddr::V4(address), 32, Some(port), None) => Some((protocol, SocketAddrV4::new(address, port))),
-        _ => None,
-    }
-}
-
-/// The packets of a flow, without what the kernel's NAT does not compare.
-fn packets_of(p: &PathCoupled) -> FlowFilter {
-    let port = |port: Option<u16>| port.filter(|port| *port > 0);
-    FlowFilter {
-        dscp: None,
-        flow_label: None,
-        src_port: port(p.src_port),
-        dst_port: port(p.dst_port),
-        ..FlowFilter::from(p)
-    }
 }
 
 pub(super) const fn endpoint(address: Ipv4Addr, port: u16) -> Endpoint {
@@ -86,7 +63,7 @@ pub(super) const fn endpoint(address: Ipv4Addr, port: u16) -> Endpoint {
 
 impl Gateway {
     /// Translates a message with C=1, or refuses it.
-    pub(super) fn on_q_mode(&mut self, packet: &Received<'_>, octets: &[u8]) {
+    pub(super) fn on_q_mode(&mut self, packet: &Received<'_>, octets: &[u8], kernel: Kernel) {
         let from = self.interfaces.side(packet.ifindex);
         let (Some(from), Some(external)) = (from, self.interfaces.external()) else {
             self.counters.no_address += 1;
@@ -115,8 +92,12 @@ impl Gateway {
             );
         }
         let Ok(nli) = Nli::parse(&parts.nli) else { return };
-        match self.way(packet, &parts, &nli, (from, external)) {
+        match self.way(packet, &parts, &nli, (from, external), kernel) {
             Ok(way) => self.send_on(packet, &parts, &nli, &way),
+            Err(Stop::Ask(packets)) => match self.asking.put(packet) {
+                Some(key) => self.out.find(OpenerId::GIST_NAT.pinhole(key), packets),
+                None => self.counters.waiting_full += 1,
+            },
             Err(stop) => self.stop(packet, octets, &stop),
         }
     }
@@ -156,7 +137,7 @@ impl Gateway {
                 self.counters.other_host += 1;
                 tracing::debug!(peer = %packet.src, reason = "a way to another host", "message dropped");
             }
-            Stop::Refused => {}
+            Stop::Refused | Stop::Ask(_) => {}
         }
     }
 
@@ -185,6 +166,7 @@ impl Gateway {
         parts: &Parts<'_>,
         nli: &Nli<'_>,
         (from, external): (Side, Ipv4Addr),
+        kernel: Kernel,
     ) -> Result<Way, Stop> {
         let mri = match mri_parse(parts.mri.value) {
             Ok(mri) => mri,
@@ -202,8 +184,8 @@ impl Gateway {
             return Err(Stop::Refused);
         }
         match (&mri, from) {
-            (Mri::PathCoupled(p), Side::Inside) => self.outward(packet, nli, p, external),
-            (Mri::PathCoupled(p), Side::Outside) => self.inward(packet, nli, p, external),
+            (Mri::PathCoupled(p), Side::Inside) => self.outward(packet, nli, p, external, kernel),
+            (Mri::PathCoupled(p), Side::Outside) => self.inward(packet, nli, p, external, kernel),
             // GISTNAT-X-26: the source is the address that data of the host get; there are no ports.
             (Mri::LooseEnd(_), Side::Inside) => {
                 let source = Some((IpAddr::V4(external), None));
@@ -227,76 +209,9 @@ impl Gateway {
         }
     }
 
-    /// From inside: the end of the flow towards the sender becomes the external one. If the other end is the external
-    /// address too, both ends are inside (GISTNAT-X-21).
-    fn outward(
-        &mut self,
-        packet: &Received<'_>,
-        nli: &Nli<'_>,
-        p: &PathCoupled,
-        external: Ipv4Addr,
-    ) -> Result<Way, Stop> {
-        let downstream = p.direction == Direction::Downstream;
-        let (protocol, inside) = end_of(p, downstream).ok_or(Stop::Untranslatable)?;
-        let hairpin = packet.dst.ip() == external;
-        let mut destination = None;
-        if hairpin {
-            let (_, far) = end_of(p, false)
-                .filter(|(_, far)| downstream && *far.ip() == external)
-                .ok_or(Stop::Untranslatable)?;
-            destination = Some(self.leases.inside(protocol, far.port()).ok_or(Stop::NoHost)?);
-        }
-        let asker = asker(packet, IpAddr::V4(*inside.ip()));
-        let choice = (Choice::Range, asker == Asker::Host);
-        let hold = self.leases.acquire(protocol, inside, choice, &mut self.rng);
-        let Some(hold) = hold else {
-            self.counters.ports_full += 1;
-            return Err(Stop::Busy);
-        };
-        let port = hold.external.1;
-        let outside = endpoint(external, port);
-        let mut packets = packets_of(p);
-        let mut pinhole;
-        if downstream {
-            pinhole = Pinhole { source: Some(outside), ..Pinhole::allow(packets) };
-            pinhole.destination = destination.map(|far: SocketAddrV4| endpoint(*far.ip(), far.port()));
-        } else {
-            (packets.dst, packets.dst_port) = (Prefix::host(outside.address), outside.port);
-            let destination = Some(endpoint(*inside.ip(), inside.port()));
-            pinhole = Pinhole { destination, ..Pinhole::allow(packets) };
-        }
-        let wanted = Wanted {
-            purpose: Purpose::Flow,
-            pinhole,
-            hold: Some(hold),
-            owner: source(packet.src.ip()),
-            asker,
-        };
-        let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
-        if !self.bindings.get(key).is_some_and(Binding::may_open) {
-            return Err(Stop::OtherHost);
-        }
-        let far = packet.dst.ip();
-        self.note(key, packet, nli, (true, hairpin), far);
-        // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does, at the latest when the Response has passed.
-        // Packets to the inside wait for the Response.
-        if downstream && !hairpin {
-            self.activate(key);
-        }
-        let end = |one: Endpoint| Some((one.address, one.port));
-        let far = destination.map(|far| (IpAddr::V4(*far.ip()), Some(far.port())));
-        let mri = if downstream {
-            NewMri { source: end(outside), destination: far }
-        } else {
-            NewMri { source: None, destination: end(outside) }
-        };
-        let dst = destination.map_or(packet.dst, |far| (*far.ip(), PORT).into());
-        self.outward_way(packet, nli, external, (mri, Some(key)), dst)
-    }
-
     /// The way of a message from inside: its source is the external address, with the port of the sender's datagrams.
     /// GISTNAT-X-08.
-    fn outward_way(
+    pub(super) fn outward_way(
         &mut self,
         packet: &Received<'_>,
         nli: &Nli<'_>,
@@ -362,84 +277,9 @@ impl Gateway {
             hold: Some(hold),
             owner,
             asker,
+            adopted: false,
         };
         Some((self.bind(wanted, lifetime)?, port))
-    }
-
-    /// From outside: the external end of the flow becomes that of a host inside, if the configuration forwards the port or
-    /// the host has it by another binding. GISTNAT-D6.2-02, GISTNAT-D7.2-01.
-    fn inward(
-        &mut self,
-        packet: &Received<'_>,
-        nli: &Nli<'_>,
-        p: &PathCoupled,
-        external: Ipv4Addr,
-    ) -> Result<Way, Stop> {
-        let downstream = p.direction == Direction::Downstream;
-        let (protocol, outside) = end_of(p, !downstream).ok_or(Stop::Untranslatable)?;
-        if *outside.ip() != external {
-            return Err(Stop::Untranslatable);
-        }
-        let inside = self.leases.inside(protocol, outside.port()).ok_or(Stop::NoHost)?;
-        let own = endpoint(*inside.ip(), inside.port());
-        let mut packets = packets_of(p);
-        let mut pinhole;
-        if downstream {
-            pinhole = Pinhole { destination: Some(own), ..Pinhole::allow(packets) };
-        } else {
-            (packets.src, packets.src_port) = (Prefix::host(own.address), own.port);
-            pinhole = Pinhole::allow(packets);
-            pinhole.source = Some(endpoint(external, outside.port()));
-        }
-        let hold = self.leases.acquire(protocol, inside, (Choice::Range, false), &mut self.rng);
-        let wanted = Wanted {
-            purpose: Purpose::Flow,
-            pinhole,
-            hold,
-            owner: source(packet.src.ip()),
-            asker: Asker::Outside,
-        };
-        let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
-        self.note(key, packet, nli, (false, true), IpAddr::V4(*inside.ip()));
-        let end = Some((own.address, own.port));
-        let mri = if downstream {
-            NewMri { source: None, destination: end }
-        } else {
-            NewMri { source: end, destination: None }
-        };
-        let dst = SocketAddr::new(own.address, PORT);
-        Ok(Way { mri, binding: Some(key), interface: None, src: packet.src, dst, towards: Side::Inside })
-    }
-
-    /// Notes a message of a flow. If a Response has confirmed the flow before, its bindings live on: a Response to a refresh
-    /// can pass over an association, where the gateway cannot read it. GISTNAT-D6.1-04, GISTNAT-R7.2.3-10.
-    ///
-    /// The same holds for a new flow if its Querying and Responding node have an association.
-    fn note(
-        &mut self,
-        key: Key,
-        packet: &Received<'_>,
-        nli: &Nli<'_>,
-        (from_inside, to_inside): (bool, bool),
-        far: IpAddr,
-    ) {
-        let associated = match (nli.interface, far) {
-            (IpAddr::V4(querying), IpAddr::V4(far)) => self.pairs.get(&(querying, far)).copied(),
-            _ => None,
-        };
-        let Some(binding) = self.bindings.get_mut(key) else { return };
-        let validity = Duration::from_millis(nli.validity_ms.into());
-        binding.validity = validity;
-        (binding.from_inside, binding.to_inside) = (from_inside, to_inside);
-        if !binding.confirmed && associated.is_none() {
-            return;
-        }
-        let related = binding.related;
-        let lifetime = self.lifetime(validity);
-        let owner = source(packet.src.ip());
-        for key in related.into_iter().flatten().chain(associated).chain([key]) {
-            self.keep(key, owner, lifetime);
-        }
     }
 
     /// Lifetime of bindings after a handshake. GISTNAT-X-10.
@@ -493,11 +333,6 @@ impl Gateway {
             }
         }
     }
-}
-
-/// Who asks by a packet from inside for a binding of this host.
-fn asker(packet: &Received<'_>, host: IpAddr) -> Asker {
-    if packet.src.ip() == host { Asker::Host } else { Asker::Other }
 }
 
 /// Whether an MRI is of a routing method that is not known here, with N=1.

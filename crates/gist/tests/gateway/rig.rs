@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Interface;
 use signalbox_core::packet::{Received, router_alert_v4};
-use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId};
+use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Translation};
+use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Entry, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_gist::gateway::{Config, Counters, Forward, Gateway, Input, Output};
 use signalbox_gist::wire::{
@@ -219,6 +220,10 @@ pub(crate) struct Rig {
     asked: Vec<Open>,
     /// The kernel's answer.
     pub(crate) refusal: Option<PinholeError>,
+    /// The packets that the kernel translates already.
+    pub(crate) tracked: Vec<(FlowFilter, Translation)>,
+    /// Number of questions about flows.
+    pub(crate) questions: usize,
 }
 
 pub(crate) fn config() -> Config {
@@ -262,6 +267,8 @@ impl Rig {
             slow: false,
             asked: Vec::new(),
             refusal: None,
+            tracked: Vec::new(),
+            questions: 0,
         };
         let all = [interface(INSIDE, inside, 1500), interface(OUTSIDE, outside, 1500)];
         rig.gateway.handle(rig.now, Input::Interfaces(&all));
@@ -303,7 +310,7 @@ impl Rig {
 
     fn drain(&mut self) {
         loop {
-            let mut asked = Vec::new();
+            let (mut asked, mut sought) = (Vec::new(), Vec::new());
             while let Some(output) = self.gateway.poll() {
                 match output {
                     Output::Transmit(t) => self.sent.push_back(Packet {
@@ -318,13 +325,25 @@ impl Rig {
                     }),
                     Output::Open { id, pinhole, lifetime } => asked.push(Open { id, pinhole, lifetime }),
                     Output::Close { id } => self.standing.retain(|open| open.id != id),
+                    Output::Find { id, packets } => sought.push((id, packets)),
                 }
             }
-            if asked.is_empty() {
+            if asked.is_empty() && sought.is_empty() {
                 return;
             }
+            let found_any = !sought.is_empty();
+            for (id, packets) in sought {
+                self.questions += 1;
+                let found = self.tracked.iter().find(|(tracked, _)| *tracked == packets);
+                let translation = found.map(|(_, translation)| *translation);
+                self.gateway.handle(self.now, Input::Found { id, translation });
+            }
             if self.slow {
-                return self.asked.extend(asked);
+                self.asked.extend(asked);
+                if found_any {
+                    continue;
+                }
+                return;
             }
             for open in asked {
                 let result = self.refusal.map_or(Ok(()), Err);

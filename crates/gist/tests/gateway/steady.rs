@@ -25,16 +25,17 @@ impl Node {
         let packet = Received { entry: Entry::Udp(270), src, dst, ifindex, ttl, tos, options, payload };
         self.rig.gateway.handle(self.rig.now, Input::Datagram(packet));
         loop {
-            let opened = match self.rig.gateway.poll() {
+            let answer = match self.rig.gateway.poll() {
                 Some(Output::Transmit(_)) => {
                     self.sent += 1;
                     continue;
                 }
-                Some(Output::Open { id, .. }) => id,
+                Some(Output::Open { id, .. }) => Input::Opened { id, result: Ok(()) },
+                Some(Output::Find { id, .. }) => Input::Found { id, translation: None },
                 Some(Output::Close { .. }) => continue,
                 None => break,
             };
-            self.rig.gateway.handle(self.rig.now, Input::Opened { id: opened, result: Ok(()) });
+            self.rig.gateway.handle(self.rig.now, answer);
         }
     }
 

@@ -133,6 +133,13 @@ impl<'a, W: Write> Printer<'a, W> {
             Output::ClosePinhole { id } => {
                 (&mut self.pinholes, (format!("close {id}"), json!({ "type": "close-pinhole", "id": id })))
             }
+            Output::FindFlow { id, packets } => (
+                &mut self.pinholes,
+                (
+                    format!("find the flow of {packets} for {id}"),
+                    json!({ "type": "find-flow", "id": id, "packets": packets }),
+                ),
+            ),
         };
         *count += 1;
         if self.json {

@@ -1,9 +1,12 @@
-//! The flows of connection tracking that pinholes let in, over ctnetlink: found by their mark, and deleted.
+//! The flows of connection tracking, over ctnetlink: those that pinholes let in are found by their mark, and deleted; of any one
+//! the translation is read.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use signalbox_core::pinhole::Translation;
 
 use super::flow::Tuple;
 use crate::netlink::Batch;
@@ -14,6 +17,7 @@ const SUBSYSTEM: u16 = 1; // NFNL_SUBSYS_CTNETLINK
 const CT_GET: u16 = SUBSYSTEM << 8 | 1;
 const CT_DELETE: u16 = SUBSYSTEM << 8 | 2;
 const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_STATUS: u16 = 3;
 const CTA_MARK: u16 = 8;
 const CTA_ID: u16 = 12;
@@ -77,25 +81,25 @@ impl Flows {
         self.note(tuple, |flow| !flow.marked && !flow.answered)
     }
 
+    /// How the kernel translates this packet, as the first one of a flow or as an answer; `None`: it tracks no flow of it,
+    /// or one that it does not translate.
+    pub(super) fn translation(&mut self, tuple: &Tuple) -> io::Result<Option<Translation>> {
+        let mark = self.mark;
+        let mut found = None;
+        get(&mut self.connection, tuple, |message| found = translation(message, tuple, mark))?;
+        Ok(found)
+    }
+
     fn note(&mut self, tuple: &Tuple, wanted: impl Fn(&Tracked) -> bool) -> io::Result<()> {
         let (mark, deletions) = (self.mark, &mut self.deletions);
-        let family = if tuple.src.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
-        // The kernel marks its one answer as one of several. Only the acknowledgement shows the end.
-        self.connection
-            .begin(CT_GET, libc::NLM_F_ACK, &about(family))
-            .attribute(CTA_TUPLE_ORIG | NESTED, &compose(tuple));
-        let result = self.connection.transact(|message| {
+        get(&mut self.connection, tuple, |message| {
             // The kernel also finds flows in which this packet is an answer.
             if let Some(flow) = parse(message, mark).filter(|flow| flow.first == Some(*tuple))
                 && wanted(&flow)
             {
                 delete(deletions, &flow);
             }
-        });
-        match result {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            result => result,
-        }
+        })
     }
 
     /// Begins a walk over all flows with our mark. [`Self::step`] goes on with it.
@@ -141,6 +145,19 @@ impl Flows {
     }
 }
 
+/// Calls `each` with the flow in which this packet is the first one or an answer, if the kernel has one.
+fn get(connection: &mut Connection, tuple: &Tuple, each: impl FnMut(&Message<'_>)) -> io::Result<()> {
+    let family = if tuple.src.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
+    // The kernel marks its one answer as one of several. Only the acknowledgement shows the end.
+    connection
+        .begin(CT_GET, libc::NLM_F_ACK, &about(family))
+        .attribute(CTA_TUPLE_ORIG | NESTED, &compose(tuple));
+    match connection.transact(each) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
 fn delete(deletions: &mut Batch, flow: &Tracked) {
     deletions
         .begin(CT_DELETE, 0, &about(flow.family))
@@ -148,15 +165,32 @@ fn delete(deletions: &mut Batch, flow: &Tracked) {
         .attribute(CTA_ID, &flow.id);
 }
 
+/// 32 bits of a flow. The kernel leaves out a mark of 0.
+fn bits(attributes: Attributes<'_>, kind: u16) -> u32 {
+    let octets = find(attributes, kind).and_then(|value| value.first_chunk());
+    octets.map_or(0, |octets| u32::from_be_bytes(*octets))
+}
+
+/// The translation of this packet by the flow of a message.
+fn translation(message: &Message<'_>, packet: &Tuple, mark: u32) -> Option<Translation> {
+    let (_, attributes) = message.split::<4>()?;
+    let tuple = |kind| first_packet(find(attributes, kind)?);
+    let (first, answer) = (tuple(CTA_TUPLE_ORIG)?, tuple(CTA_TUPLE_REPLY)?);
+    // The other direction has the ends after translation, inverted.
+    let inverse = if first == *packet { answer } else { first };
+    let translated = Translation {
+        source: SocketAddr::new(inverse.dst, inverse.dst_port),
+        destination: SocketAddr::new(inverse.src, inverse.src_port),
+        by_pinhole: bits(attributes, CTA_MARK) & mark == mark,
+    };
+    let ends = (SocketAddr::new(packet.src, packet.src_port), SocketAddr::new(packet.dst, packet.dst_port));
+    ((translated.source, translated.destination) != ends).then_some(translated)
+}
+
 /// The flow of a message.
 fn parse(message: &Message<'_>, mark: u32) -> Option<Tracked> {
     let (fixed, attributes) = message.split::<4>()?;
-    // The kernel leaves out a mark of 0.
-    let bits = |kind| {
-        find(attributes, kind)
-            .and_then(|value| value.first_chunk())
-            .map_or(0, |bits| u32::from_be_bytes(*bits))
-    };
+    let bits = |kind| bits(attributes, kind);
     let (tuple, id) = (find(attributes, CTA_TUPLE_ORIG)?, find(attributes, CTA_ID)?);
     Some(Tracked {
         family: fixed[0],

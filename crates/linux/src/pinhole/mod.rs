@@ -20,7 +20,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use signalbox_core::metrics::Family;
-use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId};
+use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId, Translation};
+use signalbox_core::traffic::FlowFilter;
 
 pub use config::{Chain, ChainError, PinholeConfig};
 use conntrack::Flows;
@@ -465,6 +466,15 @@ impl Pinholes {
                 tracing::warn!(%error, "pinholes were not opened again");
             }
         }
+    }
+
+    /// How the kernel translates a flow that it tracks already, by connection tracking alone; `None`: it does not, or the
+    /// packets have no exact addresses and ports. It asks the kernel once, and does not wait.
+    pub fn find(&mut self, packets: &FlowFilter) -> Option<Translation> {
+        let flows = Flow::of(&Pinhole::allow(*packets)).ok()?;
+        let tuple = flows.first()?.0.tuple()?;
+        let found = self.flows.translation(&tuple);
+        found.inspect_err(|error| tracing::debug!(%error, "connection tracking cannot be asked")).ok()?
     }
 
     /// What the kernel has of these pinholes; `None`: it has no such pinhole any more.

@@ -10,7 +10,7 @@ use signalbox_linux::topology;
 
 use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip};
 use crate::pinhole::{
-    DEFAULT_DROP, LONG, UDP, at, bind, close, connect, enforcer, flow, open, received, tracked,
+    CONTROL, DEFAULT_DROP, LONG, UDP, at, bind, close, connect, enforcer, flow, open, received, tracked,
 };
 
 /// The ruleset of a NAT: `a` is inside, `b` outside, and the operator translates what leaves.
@@ -135,6 +135,41 @@ fn a_binding_leads_outside() {
         assert_eq!(listener.accept().unwrap().1, at(outer(b), 50001));
         drop(stream);
         close(&mut pinholes, id as u64);
+    }
+}
+
+/// GISTNAT-D6.1-03, GISTNAT-D6.2-03: the translation of a flow that the kernel tracks is found, by packets of both directions, and whether a
+/// pinhole let the flow in. A flow that is not translated, or not tracked, has no translation.
+#[test]
+fn the_translation_of_a_flow_is_found() {
+    let Some((net, mut pinholes)) = nat("found") else { return };
+    for (id, Addresses { a, b }) in families().into_iter().enumerate() {
+        let (inside, far, external) = (at(a, 4000), at(b, CONTROL), at(outer(b), 4000));
+        let find = |pinholes: &mut Pinholes, src, dst| {
+            let found = pinholes.find(&flow(UDP, src, dst))?;
+            Some((found.source, found.destination, found.by_pinhole))
+        };
+        assert_eq!(find(&mut pinholes, inside, far), None);
+        let (client, server) = (bind(&net.a, inside), bind(&net.b, far));
+        client.send_to(b"data", far).unwrap();
+        assert_eq!(received(&server, PATIENCE), Some(external), "the operator translates it");
+        assert_eq!(find(&mut pinholes, inside, far), Some((external, far, false)));
+        assert_eq!(find(&mut pinholes, far, external), Some((far, inside, false)));
+        assert_eq!(find(&mut pinholes, far, inside), None);
+        // From outside, without a translation.
+        let (from, to) = (bind(&net.b, at(b, 6000)), bind(&net.a, at(a, CONTROL)));
+        from.send_to(b"data", at(a, CONTROL)).unwrap();
+        assert_eq!(received(&to, PATIENCE), Some(at(b, 6000)));
+        assert_eq!(find(&mut pinholes, at(b, 6000), at(a, CONTROL)), None);
+        // A flow of a binding.
+        let (bound, source) = (at(a, 4001), at(outer(b), 50000));
+        let leaving = Pinhole { source: endpoint(source), ..Pinhole::allow(flow(UDP, bound, far)) };
+        open(&mut pinholes, id as u64, leaving, LONG);
+        bind(&net.a, bound).send_to(b"data", far).unwrap();
+        assert_eq!(received(&server, PATIENCE), Some(source));
+        assert_eq!(find(&mut pinholes, bound, far), Some((source, far, true)));
+        close(&mut pinholes, id as u64);
+        assert_eq!(pinholes.find(&to_any_sender(external)), None, "no exact packets");
     }
 }
 

@@ -3,7 +3,7 @@
 use signalbox_core::metrics::{Gauge, Subsystem};
 use signalbox_core::node::{Interface, Output};
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
 use signalbox_core::{Counter, EntryRequest, Time};
 pub(super) use signalbox_gist::gateway::Config;
 use signalbox_gist::gateway::{Gateway, Input, Output as Out};
@@ -54,6 +54,10 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Opened { id, result });
     }
 
+    fn flow(&mut self, cx: &mut Context<'_>, id: PinholeId, translation: Option<Translation>) {
+        self.engine.handle(cx.now, Input::Found { id, translation });
+    }
+
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.has_output().then_some(Next::Driver)
     }
@@ -63,6 +67,7 @@ impl Protocol for Instance {
             Out::Transmit(packet) => Output::Transmit(packet),
             Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },
             Out::Close { id } => Output::ClosePinhole { id },
+            Out::Find { id, packets } => Output::FindFlow { id, packets },
         })
     }
 

@@ -14,7 +14,7 @@ use signalbox_core::node::{
     StreamId, StreamKind, TransmitError,
 };
 use signalbox_core::packet::{Received, ReceivedOf, Transmit};
-use signalbox_core::pinhole::{OpenerId, PinholeError};
+use signalbox_core::pinhole::{OpenerId, PinholeError, Translation};
 use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{Entry, IfIndex, Random, Time};
 use signalbox_record::{ReadError, Reader, Recorded, Writer, replay};
@@ -108,6 +108,15 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         OwnedInput::Handover(vec![0, 1, 0xff]),
         OwnedInput::PinholeOpened { id: OpenerId::NATFW.pinhole(u64::MAX), result: Ok(()) },
         OwnedInput::PinholeOpened { id: OpenerId::NATFW.pinhole(1), result: Err(PinholeError::Conflict) },
+        OwnedInput::FlowFound { id: OpenerId::GIST_NAT.pinhole(2), translation: None },
+        OwnedInput::FlowFound {
+            id: OpenerId::GIST_NAT.pinhole(3),
+            translation: Some(Translation {
+                source: "203.0.113.1:20000".parse().unwrap(),
+                destination: "[2001:db8::1]:5000".parse().unwrap(),
+                by_pinhole: true,
+            }),
+        },
     ]
 }
 

@@ -60,6 +60,7 @@ impl Engine {
         let mut unenforced = Vec::new();
         // Pinholes of a node that opens none. Our configuration makes no such node either.
         let mut closed = Vec::new();
+        let mut sought = Vec::new();
         loop {
             while let Some(output) = self.node.poll() {
                 match output {
@@ -103,6 +104,7 @@ impl Engine {
                             pinholes.release(id);
                         }
                     }
+                    Output::FindFlow { id, packets } => sought.push((id, packets)),
                     Output::Event(event) => deliver(event),
                 }
             }
@@ -112,6 +114,9 @@ impl Engine {
                 self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
             } else if let Some(id) = closed.pop() {
                 self.handle(now, Input::PinholeOpened { id, result: Err(PinholeError::Unsupported) });
+            } else if let Some((id, packets)) = sought.pop() {
+                let translation = self.pinholes.as_mut().and_then(|pinholes| pinholes.find(&packets));
+                self.handle(now, Input::FlowFound { id, translation });
             } else if let Some((id, query)) = self.lookups.pop_front() {
                 let result = self.io.route(&query);
                 self.handle(now, Input::Route { id, result });

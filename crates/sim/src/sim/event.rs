@@ -66,6 +66,11 @@ pub(super) enum What {
         id: PinholeId,
         result: Result<(), PinholeError>,
     },
+    FlowFound {
+        node: NodeId,
+        incarnation: u32,
+        id: PinholeId,
+    },
     Failure {
         node: NodeId,
         incarnation: u32,

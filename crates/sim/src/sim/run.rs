@@ -89,6 +89,12 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 self.drive(node, Input::PinholeOpened { id, result });
             }
+            What::FlowFound { node, incarnation, id } => {
+                if self.nodes[node.at()].incarnation != incarnation {
+                    return false;
+                }
+                self.drive(node, Input::FlowFound { id, translation: None });
+            }
             What::Failure { node, incarnation, entry, dst, error } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
@@ -114,6 +120,7 @@ impl<N: NodeEngine> Sim<N> {
         let mut acts = Vec::new();
         let mut reserved = Vec::new();
         let mut pinholes = Vec::new();
+        let mut sought = Vec::new();
         let mut groups = Vec::new();
         let mut forgotten = Vec::new();
         let mut outputs = 0;
@@ -134,6 +141,7 @@ impl<N: NodeEngine> Sim<N> {
                     pinholes.push((id, Some((pinhole, self.now + lifetime))));
                 }
                 Output::ClosePinhole { id } => pinholes.push((id, None)),
+                Output::FindFlow { id, .. } => sought.push(id),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
                 Output::StreamListen { kind, port } => acts.push(Act::Listen(tcp(kind, port))),
                 Output::StreamOpen { stream, kind, local, peer } => {
@@ -175,6 +183,10 @@ impl<N: NodeEngine> Sim<N> {
         }
         self.reserve(node, reserved);
         self.open_pinholes(node, pinholes);
+        // The kernels of the simulation translate by pinholes only.
+        for id in sought {
+            self.enqueue(self.now, What::FlowFound { node, incarnation, id });
+        }
         for (entry, packet, ifindex) in sent {
             let dst = packet.dst.ip();
             if let Err(error) = self.originate(node, packet, ifindex) {

@@ -189,7 +189,8 @@ impl End {
                 | Output::MulticastForget { .. }
                 | Output::Release { .. }
                 | Output::OpenPinhole { .. }
-                | Output::ClosePinhole { .. } => {}
+                | Output::ClosePinhole { .. }
+                | Output::FindFlow { .. } => {}
             }
         }
         Ok(())

@@ -203,6 +203,7 @@ const EXTERNAL_END: SocketAddr = SocketAddr::new(IpAddr::V4(EXTERNAL), PORT);
 fn drain(gateway: &mut Gateway, now: Time, left: &mut [Packet]) -> usize {
     let mut sent = 0;
     let mut opened: Option<PinholeId> = None;
+    let mut sought: Option<PinholeId> = None;
     loop {
         match gateway.poll() {
             Some(Output::Transmit(packet)) => {
@@ -214,8 +215,12 @@ fn drain(gateway: &mut Gateway, now: Time, left: &mut [Packet]) -> usize {
                 sent += 1;
             }
             Some(Output::Open { id, .. }) => opened = Some(id),
+            Some(Output::Find { id, .. }) => sought = Some(id),
             Some(Output::Close { .. }) => {}
             None => return sent,
+        }
+        if let Some(id) = sought.take() {
+            gateway.handle(now, Input::Found { id, translation: None });
         }
         if let Some(id) = opened.take() {
             gateway.handle(now, Input::Opened { id, result: Ok(()) });

@@ -110,7 +110,9 @@ fn kind(input: &Input<'_, signalbox_node::Command>) -> String {
         },
         Input::Timer => "timer".to_owned(),
         Input::Route { .. } => "answer about a route".to_owned(),
-        Input::Reserved { .. } | Input::PinholeOpened { .. } => "answer of the kernel".to_owned(),
+        Input::Reserved { .. } | Input::PinholeOpened { .. } | Input::FlowFound { .. } => {
+            "answer of the kernel".to_owned()
+        }
         Input::Command(_) => "command".to_owned(),
         Input::StreamOctets { .. } => "octets of an association".to_owned(),
         Input::Interfaces(_)
