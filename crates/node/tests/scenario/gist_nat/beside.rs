@@ -1,16 +1,18 @@
 //! A NAT that is a GIST-aware gateway and runs the NATFW application too.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::NslpId;
+use signalbox_core::mri::PathCoupled;
+use signalbox_core::{Direction, Mri, NslpId};
 use signalbox_gist::wire::MessageType;
 use signalbox_node::gist_nat;
 use signalbox_node::natfw::Middlebox;
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::{Command, Config};
-use signalbox_sim::{Captured, Family};
+use signalbox_sim::{Captured, Family, Packet};
 
-use crate::natfw::net::{Kind, Net};
+use crate::natfw::net::{FROM, Kind, Net, TO};
 use crate::net::{header, message, replies};
 
 const UDP: u8 = 17;
@@ -63,6 +65,58 @@ fn no_session_is_translated_by_both() {
     let (natfw, ping) = (objects(&net, NslpId::NATFW), objects(&net, NslpId::PING));
     assert!(!natfw.is_empty() && natfw.iter().all(|object| !object), "{natfw:?}");
     assert!(!ping.is_empty() && ping.iter().all(|object| *object), "{ping:?}");
+}
+
+/// The Queries of NATFW that the NAT sends on a link downstream: the packet with its flow.
+fn queries(net: &Net, link: usize) -> Vec<(&Captured, PathCoupled)> {
+    let of_nat = |one: &&Captured| {
+        (one.from, one.link) == (net.nodes[1], net.links[link])
+            && one.packet.payload.starts_with(&signalbox_gist::wire::MAGIC)
+            && (header(one).kind, header(one).nslp) == (MessageType::QUERY, NslpId::NATFW)
+    };
+    let flow = |one| match message(one).mri?.mri {
+        Mri::PathCoupled(flow) if flow.direction == Direction::Downstream => Some((one, flow)),
+        Mri::PathCoupled(_) | Mri::LooseEnd(_) => None,
+    };
+    net.sim.captured().filter(of_nat).filter_map(flow).collect()
+}
+
+/// GISTNAT-D5.3-03: a NAT with the application, whose sender is inside, is the source outside: in the MRI, with the port that the data have, in
+/// the IP header and in the NLI.
+#[test]
+fn a_nat_with_the_application_is_the_source_outside() {
+    let mut net = row(Kind::Left(Middlebox::Nat), |_| {});
+    signal(&mut net);
+    let (src, dst) = (net.address(0, Family::V4), (net.address(2, Family::V4), 6000).into());
+    let data = net.sends(0, Packet::new((src, FROM).into(), dst, []));
+    let (_, external, _) = data.expect("data pass");
+    assert_eq!(external.ip(), net.right(1, Family::V4));
+    let queries = queries(&net, 1);
+    assert!(!queries.is_empty());
+    for (one, flow) in queries {
+        assert_eq!((flow.src, flow.src_port), (external.ip(), Some(external.port())));
+        assert_eq!(
+            (one.packet.src.ip(), message(one).nli.unwrap().interface),
+            (external.ip(), external.ip())
+        );
+    }
+}
+
+/// GISTNAT-D5.3-04: a NAT with the application, whose receiver is inside, sends downstream to the host inside: in the MRI, with its own port, and
+/// in the IP header.
+#[test]
+fn a_nat_with_the_application_sends_to_the_host_inside() {
+    let mut net = Net::row(1, &[Kind::Host, Kind::Edge(Middlebox::Nat), Kind::Host]);
+    net.expose(1, |_| {});
+    let external = net.granted(2, 1).external.unwrap();
+    net.open(0, 2, (IpAddr::V4(external.0), external.1.unwrap()).into());
+    net.granted(0, 2);
+    let inside = net.address(2, Family::V4);
+    let queries = queries(&net, 1);
+    assert!(!queries.is_empty());
+    for (one, flow) in queries {
+        assert_eq!((one.packet.dst.ip(), flow.dst, flow.dst_port), (inside, inside, Some(TO)));
+    }
 }
 
 /// GISTNAT-D4-02: the configuration decides. A NAT without NATFW translates the sessions of NATFW as those of all others.
