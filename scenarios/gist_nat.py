@@ -59,13 +59,13 @@ def raw():
     return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 
 
-def query(own, far, sport, dport, entries=(), session=None):
-    """A Query of this node for a flow of its own, which has passed NATs with these entries."""
+def query(own, far, sport, dport, entries=(), session=None, node=None):
+    """A Query of this node for a flow of its own, which has passed NATs with these entries. It may name another node (S=0)."""
     mri = flow(own, sport, far, dport)
     objects = [(NAT, nat(mri, entries))] if entries else []
-    objects += [(MRI, mri), (SESSION, session or rng.randbytes(16)), (NLI, nli(ip(own), b"evil"))]
+    objects += [(MRI, mri), (SESSION, session or rng.randbytes(16)), (NLI, nli(ip(node or own), b"evil"))]
     objects.append((QUERY_COOKIE, rng.randbytes(8)))
-    octets = gist(QUERY, objects, PING, REPLY | SCOPED)
+    octets = gist(QUERY, objects, PING, REPLY if node else REPLY | SCOPED)
     return packet(ip(own), ip(far), UDP, udp(octets), alert=True)
 
 
@@ -139,6 +139,11 @@ def answer(own):
 def nested(own, far, depth):
     """A Query that has passed a number of NATs, as it says."""
     raw().sendto(query(own, far, 4001, 5000, [b"\1\1"] * int(depth)), (far, 0))
+
+
+def naming(own, far, host):
+    """A Query for a flow of this host that names another host inside, as if that host had asked for it."""
+    raw().sendto(query(own, far, 4002, 5000, node=host), (far, 0))
 
 
 def greedy(own, far, count):
