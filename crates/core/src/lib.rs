@@ -6,7 +6,8 @@
 //! * [`packet`] and [`entry`] are the packets that go in and out, and the ports of entry that they use.
 //! * [`service`] is the contract between GIST and its signaling applications (RFC 5971, Appendix B).
 //! * [`security`] is the proved identity of a peer.
-//! * [`mri`] is the Message Routing Information, by which both sides of that contract describe a flow.
+//! * [`mri`] is the Message Routing Information, by which both sides of that contract describe a flow, and [`flow`] its packed
+//!   form for records.
 //! * [`traffic`] is a reservation and [`pinhole`] a passage through a firewall or NAT, as the kernel implements them.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: with small ids, with growth
 //!   that copies no records, and without allocation per message.
@@ -43,6 +44,7 @@ pub mod bucket;
 pub mod changes;
 pub mod counter;
 pub mod entry;
+pub mod flow;
 pub mod handover;
 pub mod id;
 pub mod index;
@@ -69,6 +71,7 @@ pub use bucket::TokenBucket;
 pub use changes::{Changes, SessionChange, SessionEvent};
 pub use counter::{Count, Counter};
 pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Match, Reach};
+pub use flow::Flow;
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};
 pub use intern::Interner;

@@ -33,7 +33,6 @@ mod config;
 mod cookies;
 mod counters;
 mod errors;
-mod flow;
 mod forward;
 mod handover;
 mod hold_down;
@@ -57,6 +56,7 @@ mod send;
 mod sender;
 mod sweep;
 mod table;
+mod triple;
 mod view;
 
 use signalbox_core::bucket::TokenBucket;

@@ -7,10 +7,9 @@ use signalbox_core::service::MessageHandle;
 use signalbox_core::slab::{Full, Key};
 use signalbox_core::stamp::{Span, Stamp};
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Direction, NslpId, SessionId, Time};
+use signalbox_core::{Direction, Flow, NslpId, SessionId, Time};
 
 use super::association::Need;
-use super::flow::Flow;
 use super::route_index::Hook;
 use super::view::{Role, RoutingState};
 

@@ -263,10 +263,9 @@ impl RouteIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::flow::Flow;
     use signalbox_core::stamp::Stamp;
     use signalbox_core::wheel::Link;
-    use signalbox_core::{Mri, NslpId, PathCoupled, SessionId};
+    use signalbox_core::{Flow, Mri, NslpId, PathCoupled, SessionId};
 
     const DOWN: Direction = Direction::Downstream;
 

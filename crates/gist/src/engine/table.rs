@@ -4,12 +4,12 @@ use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Link;
-use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId};
+use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId};
 
 use super::Gist;
-use super::flow::{Flow, Triple};
 use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
 use super::route_index::place;
+use super::triple::Triple;
 
 impl Gist {
     /// The record of a flow, session and application (RFC 5971 §4.2.1); `mri` may have either direction. GIST-3.7-03.

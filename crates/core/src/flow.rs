@@ -1,0 +1,174 @@
+//! Flows in records: a packed MRI without its direction.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use crate::mri::{Direction, Mri, PathCoupled};
+
+const PROTOCOL: u8 = 1;
+const DSCP: u8 = 2;
+const SPI: u8 = 4;
+const SRC_PORT: u8 = 8;
+const DST_PORT: u8 = 16;
+
+/// A flow, without the direction of its messages. A path-coupled IPv4 flow, the common case, takes no memory besides its 24
+/// octets. Any other flow takes one allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flow(Form);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Form {
+    /// Path-coupled, IPv4.
+    V4 {
+        /// Which of the optional fields are there.
+        present: u8,
+        src_prefix: u8,
+        dst_prefix: u8,
+        protocol: u8,
+        dscp: u8,
+        src_port: u16,
+        dst_port: u16,
+        src: [u8; 4],
+        dst: [u8; 4],
+        spi: u32,
+    },
+    /// Any other, written downstream.
+    Other(Box<Mri>),
+}
+
+impl Flow {
+    /// The flow of an MRI of either direction.
+    #[must_use]
+    #[inline]
+    pub fn of(mri: &Mri) -> Self {
+        if let Mri::PathCoupled(p) = mri
+            && let (IpAddr::V4(src), IpAddr::V4(dst)) = (p.src, p.dst)
+            && p.flow_label.is_none()
+        {
+            let bit = |there: bool, bit: u8| if there { bit } else { 0 };
+            return Self(Form::V4 {
+                present: bit(p.protocol.is_some(), PROTOCOL)
+                    | bit(p.dscp.is_some(), DSCP)
+                    | bit(p.spi.is_some(), SPI)
+                    | bit(p.src_port.is_some(), SRC_PORT)
+                    | bit(p.dst_port.is_some(), DST_PORT),
+                src_prefix: p.src_prefix,
+                dst_prefix: p.dst_prefix,
+                protocol: p.protocol.unwrap_or(0),
+                dscp: p.dscp.unwrap_or(0),
+                src_port: p.src_port.unwrap_or(0),
+                dst_port: p.dst_port.unwrap_or(0),
+                src: src.octets(),
+                dst: dst.octets(),
+                spi: p.spi.unwrap_or(0),
+            });
+        }
+        Self(Form::Other(Box::new(mri.with_direction(Direction::Downstream))))
+    }
+
+    /// The MRI of a message of this flow in `direction`.
+    #[must_use]
+    #[inline]
+    pub fn mri(&self, direction: Direction) -> Mri {
+        match &self.0 {
+            Form::V4 {
+                present,
+                src_prefix,
+                dst_prefix,
+                protocol,
+                dscp,
+                src_port,
+                dst_port,
+                src,
+                dst,
+                spi,
+            } => {
+                let there = |bit: u8| present & bit != 0;
+                Mri::PathCoupled(PathCoupled {
+                    src: IpAddr::V4(Ipv4Addr::from(*src)),
+                    dst: IpAddr::V4(Ipv4Addr::from(*dst)),
+                    src_prefix: *src_prefix,
+                    dst_prefix: *dst_prefix,
+                    protocol: there(PROTOCOL).then_some(*protocol),
+                    dscp: there(DSCP).then_some(*dscp),
+                    flow_label: None,
+                    spi: there(SPI).then_some(*spi),
+                    src_port: there(SRC_PORT).then_some(*src_port),
+                    dst_port: there(DST_PORT).then_some(*dst_port),
+                    direction,
+                })
+            }
+            Form::Other(mri) => mri.with_direction(direction),
+        }
+    }
+
+    /// Whether an MRI, of either direction, is of this flow. It does not allocate.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, mri: &Mri) -> bool {
+        match &self.0 {
+            // The packed form has no direction, and comparing 24 octets is fast.
+            Form::V4 { .. } => is_packable(mri) && *self == Self::of(mri),
+            Form::Other(own) => own.with_direction(mri.direction()) == *mri,
+        }
+    }
+
+    /// The end of the flow that messages in `direction` travel towards.
+    #[must_use]
+    #[inline]
+    pub fn target(&self, direction: Direction) -> IpAddr {
+        match (&self.0, direction) {
+            (Form::V4 { dst, .. }, Direction::Downstream) => IpAddr::V4(Ipv4Addr::from(*dst)),
+            (Form::V4 { src, .. }, Direction::Upstream) => IpAddr::V4(Ipv4Addr::from(*src)),
+            (Form::Other(mri), direction) => mri.with_direction(direction).target(),
+        }
+    }
+}
+
+/// Whether [`Flow::of`] needs no allocation for it.
+fn is_packable(mri: &Mri) -> bool {
+    matches!(mri, Mri::PathCoupled(p) if p.src.is_ipv4() && p.dst.is_ipv4() && p.flow_label.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mri::LooseEnd;
+
+    #[test]
+    fn a_flow_keeps_every_field() {
+        let mut p = PathCoupled::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        for (protocol, ports) in [(None, None), (Some(17), Some((0, 9))), (Some(0), None)] {
+            p.protocol = protocol;
+            p.src_port = ports.map(|p| p.0);
+            p.dst_port = ports.map(|p| p.1);
+            p.dscp = Some(46);
+            p.src_prefix = 24;
+            let mri = Mri::PathCoupled(p);
+            let flow = Flow::of(&mri);
+            assert_eq!(flow.mri(Direction::Downstream), mri);
+            assert_eq!(flow.mri(Direction::Upstream), mri.inverted());
+            assert!(flow.is_of(&mri) && flow.is_of(&mri.inverted()));
+        }
+        assert!(!Flow::of(&Mri::PathCoupled(p)).is_of(&Mri::PathCoupled(PathCoupled { dscp: Some(0), ..p })));
+    }
+
+    #[test]
+    fn a_flow_that_is_not_packed_is_the_same_in_both_directions() {
+        let (src, dst) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let labelled = PathCoupled { flow_label: Some(5), ..PathCoupled::between(src, dst) };
+        let end = LooseEnd { src, dst, direction: Direction::Downstream };
+        for mri in [Mri::PathCoupled(labelled), Mri::LooseEnd(end)] {
+            let flow = Flow::of(&mri.inverted());
+            assert_eq!(flow, Flow::of(&mri));
+            assert_eq!(flow.mri(Direction::Upstream), mri.inverted());
+            assert!(flow.is_of(&mri) && flow.is_of(&mri.inverted()));
+            assert_eq!((flow.target(Direction::Downstream), flow.target(Direction::Upstream)), (dst, src));
+        }
+        assert!(!Flow::of(&Mri::LooseEnd(end)).is_of(&Mri::PathCoupled(labelled)));
+    }
+
+    #[test]
+    fn a_common_flow_takes_24_octets() {
+        assert_eq!(size_of::<Flow>(), 24);
+    }
+}
