@@ -31,21 +31,41 @@ pub struct PassageRequest<'a> {
     pub invited: bool,
 }
 
-/// A passage that was allowed. It is given back to [`Resources::close_passage`].
+/// A rule that allows passages. It is stored once and shared by them, and stays with them when the rules change.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Permission {
+    pub(crate) rule: RuleName,
+    pub(crate) max_lifetime: Option<Duration>,
+}
+
+/// A passage that was allowed, 32 octets. It is given back to [`Resources::close_passage`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a passage counts until it is closed"]
 pub struct Passage {
     /// The rule that allowed it; `None`: the default.
-    pub rule: Option<RuleName>,
-    /// Longest lifetime that the rule allows.
-    pub max_lifetime: Option<Duration>,
-    account: Option<AccountId>,
+    permission: Option<Arc<Permission>>,
+    /// The default value stands for no account.
+    account: AccountId,
     /// Who asked, to be judged by other rules; equal requesters are stored once.
     requester: Arc<Requester>,
     opening: Opening,
     invited: bool,
     /// The number of changes of the rules before.
     reloads: u32,
+}
+
+impl Passage {
+    /// The rule that allowed it; `None`: the default.
+    #[must_use]
+    pub fn rule(&self) -> Option<&RuleName> {
+        self.permission.as_ref().map(|permission| &permission.rule)
+    }
+
+    /// The longest lifetime that the rule allows; `None`: any.
+    #[must_use]
+    pub fn max_lifetime(&self) -> Option<Duration> {
+        self.permission.as_ref().and_then(|permission| permission.max_lifetime)
+    }
 }
 
 impl Resources {
@@ -102,10 +122,9 @@ impl Resources {
         shares
             .take(source(ask.requester.address))
             .map_err(|_| refused(Rule::TableFull { setting: "max_pinholes", limit: shares.limit() }))?;
-        let account = key.and_then(|key: AccountKey| accounts.open(key, 0));
+        let account = key.and_then(|key: AccountKey| accounts.open(key, 0)).unwrap_or_default();
         Ok(Passage {
-            rule: found.and_then(|rule| policy.name(rule)),
-            max_lifetime: found.and_then(|rule| policy.max_lifetime(rule)),
+            permission: found.and_then(|rule| policy.permission(rule)),
             account,
             requester: self.requesters().shared(ask.requester),
             opening: ask.opening,
@@ -142,9 +161,8 @@ impl Resources {
     /// Ends a passage.
     pub fn close_passage(&mut self, passage: Passage) {
         let (accounts, _, shares) = self.passages();
-        if let Some(account) = passage.account {
-            accounts.close(account, 0);
-        }
+        // Nothing happens without an account.
+        accounts.close(passage.account, 0);
         shares.release(source(passage.requester.address));
     }
 
@@ -152,5 +170,16 @@ impl Resources {
     #[must_use]
     pub fn passage_count(&self) -> u32 {
         self.passages_held()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An application that holds a passage for each session counts on it.
+    #[test]
+    fn a_passage_takes_32_octets() {
+        assert_eq!(size_of::<Option<Passage>>(), 32);
     }
 }

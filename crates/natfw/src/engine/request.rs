@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::SessionId;
 use signalbox_core::service::RecvMessage;
 use signalbox_core::slab::Key;
-use signalbox_resources::Resources;
+use signalbox_resources::{Passage, Resources};
 
 use super::Natfw;
 use super::check::{self, Refused};
@@ -124,7 +124,7 @@ impl Natfw {
             Kind::Create => self.plan_create(from, asked, resources)?,
             Kind::External => self.plan_external(from, asked, resources)?,
         };
-        let most = plan.passage.as_ref().and_then(|passage| passage.max_lifetime);
+        let most = plan.passage.as_ref().and_then(Passage::max_lifetime);
         Ok((plan, most.map_or(lifetime, |most| lifetime.min(check::seconds(most)))))
     }
 
@@ -138,7 +138,7 @@ impl Natfw {
             }
         };
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let most = session.plan.passage.as_ref().and_then(|passage| passage.max_lifetime);
+        let most = session.plan.passage.as_ref().and_then(Passage::max_lifetime);
         session.accepted = most.map_or(lifetime, |most| lifetime.min(check::seconds(most)));
         session.msn = msn;
         // §3.7.3: now and the lifetime. It is not stopped while the RESPONSE is awaited.

@@ -7,6 +7,7 @@ use signalbox_core::metrics::Table;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::slab::Key;
 use signalbox_core::{Mri, SessionId, Time};
+use signalbox_resources::Passage;
 
 use super::Natfw;
 use super::response::rule;
@@ -78,7 +79,7 @@ impl SessionView {
             pinhole: pinhole_id(key),
             active: session.active,
             peer: matches!(session.origin, Origin::Peer).then_some(session.source),
-            policy: plan.passage.as_ref().and_then(|passage| passage.rule.as_ref()).map(ToString::to_string),
+            policy: plan.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
             external: plan.external.or(plan.binding).map(|external| (external.address, external.port)),
             command: if let Origin::Command(id) = session.origin { Some(id) } else { None },
             expires_in: session.expires.since(now),

@@ -3,13 +3,12 @@
 mod accounts;
 mod rule;
 
-use core::time::Duration;
 use std::sync::Arc;
 
 use signalbox_core::IfIndex;
 
 use crate::config::{Action, Config};
-use crate::passage::PassageRequest;
+use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, Rule, RuleName};
 use crate::request::{GrantRequest, RequestedBy, Requester};
 use crate::units::{Identity, Trusted};
@@ -36,7 +35,7 @@ pub(crate) struct Verdict {
 impl Policy {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            rules: config.rules.iter().map(Matcher::new).collect(),
+            rules: (1..).zip(&config.rules).map(|(number, rule)| Matcher::new(number, rule)).collect(),
             default: config.default,
             trusted: config.trusted.clone(),
         }
@@ -73,9 +72,9 @@ impl Policy {
         }
     }
 
-    /// The longest lifetime under a rule.
-    pub(crate) fn max_lifetime(&self, rule: u32) -> Option<Duration> {
-        self.matcher(rule)?.max_lifetime()
+    /// What a rule allows to a passage.
+    pub(crate) fn permission(&self, rule: u32) -> Option<Arc<Permission>> {
+        Some(Arc::clone(self.matcher(rule)?.permission()))
     }
 
     /// Whether the requester needs no rule. Of a merged request, all neighbours do.
@@ -131,8 +130,7 @@ impl Policy {
     }
 
     pub(crate) fn name(&self, rule: u32) -> Option<RuleName> {
-        let name = Arc::clone(self.matcher(rule)?.name());
-        Some(RuleName { number: rule.saturating_add(1), name })
+        Some(self.matcher(rule)?.name().clone())
     }
 
     fn matcher(&self, rule: u32) -> Option<&Matcher> {
@@ -140,7 +138,7 @@ impl Policy {
     }
 
     fn refusal(&self, rule: u32, why: PolicyWhy) -> Rule {
-        let name = self.matcher(rule).map_or_else(|| Arc::from(""), |matcher| Arc::clone(matcher.name()));
-        Rule::Policy { rule: RuleName { number: rule.saturating_add(1), name }, why }
+        let unnamed = || RuleName { number: rule.saturating_add(1), name: Arc::from("") };
+        Rule::Policy { rule: self.name(rule).unwrap_or_else(unnamed), why }
     }
 }

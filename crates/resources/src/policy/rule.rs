@@ -1,24 +1,23 @@
 //! One rule.
 
-use core::time::Duration;
 use std::sync::Arc;
 
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
-use crate::passage::PassageRequest;
-use crate::refusal::PolicyWhy;
+use crate::passage::{PassageRequest, Permission};
+use crate::refusal::{PolicyWhy, RuleName};
 use crate::request::{GrantRequest, Requester};
 use crate::units::{Hours, Identity as Wanted, Net, Ports};
 
 const DAY_MINUTES: u64 = 24 * 60;
 
-/// A rule, and its name as refusals contain it.
+/// A rule, and what passages share of it.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     config: RuleConfig,
-    name: Arc<str>,
+    permission: Arc<Permission>,
 }
 
 /// Whether a peer proved this identity.
@@ -41,12 +40,20 @@ pub(super) fn proved(wanted: &Wanted, peer: &Identity) -> bool {
 }
 
 impl Matcher {
-    pub(crate) fn new(config: &RuleConfig) -> Self {
-        Self { name: Arc::from(config.name.as_str()), config: config.clone() }
+    /// The rule of this number; the first is 1.
+    pub(crate) fn new(number: u32, config: &RuleConfig) -> Self {
+        let rule = RuleName { number, name: Arc::from(config.name.as_str()) };
+        let max_lifetime = config.max_lifetime.map(|span| span.0);
+        Self { permission: Arc::new(Permission { rule, max_lifetime }), config: config.clone() }
     }
 
-    pub(crate) const fn name(&self) -> &Arc<str> {
-        &self.name
+    /// Its name as refusals contain it.
+    pub(crate) fn name(&self) -> &RuleName {
+        &self.permission.rule
+    }
+
+    pub(crate) const fn permission(&self) -> &Arc<Permission> {
+        &self.permission
     }
 
     pub(crate) fn max_total(&self) -> Option<u64> {
@@ -110,10 +117,6 @@ impl Matcher {
 
     pub(crate) const fn denies(&self) -> bool {
         matches!(self.config.action, Action::Deny)
-    }
-
-    pub(crate) fn max_lifetime(&self) -> Option<Duration> {
-        self.config.max_lifetime.map(|span| span.0)
     }
 
     /// The limit of the rule that this request exceeds, totals excepted.

@@ -54,7 +54,7 @@ fn a_host_opens_for_itself_and_nobody_opens_towards_the_inside() {
         (FAR, Opening::Inward, back, true, true),
     ] {
         let result = ask(&mut resources, requester, opening, flow, invited);
-        assert_eq!(result.as_ref().map(|passage| &passage.rule).ok(), allowed.then_some(&None), "{opening}");
+        assert_eq!(result.as_ref().map(Passage::rule).ok(), allowed.then_some(None), "{opening}");
         if !allowed {
             assert_eq!(result.unwrap_err(), DEFAULT);
         }
@@ -76,7 +76,7 @@ fn rules_with_opens_are_for_passages_and_others_are_not() {
     let refused = ask(&mut resources, FAR, Opening::Inward, (FAR, "10.0.0.9"), true).unwrap_err();
     assert_eq!(refused, "rule 2 'printer': denied", "also what a host inside waits for");
     let first = ask(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).unwrap();
-    assert_eq!(first.rule.as_ref().unwrap().to_string(), "rule 3 'web'");
+    assert_eq!(first.rule().unwrap().to_string(), "rule 3 'web'");
     let refused = ask(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).unwrap_err();
     assert_eq!(refused, "rule 3 'web': reservations: this requester has all 1");
     resources.close_passage(first);

@@ -160,7 +160,7 @@ impl NatfwClient {
             };
             match resources.open_passage(self.now, &request) {
                 Ok(passage) => {
-                    lifetime = passage.max_lifetime.map_or(lifetime, |most| lifetime.min(most));
+                    lifetime = passage.max_lifetime().map_or(lifetime, |most| lifetime.min(most));
                     let held = self.records.get(key).into_iter().flat_map(|record| &record.rules);
                     let known = held.into_iter().find(|rule| rule.packets == packets).map(|rule| rule.key);
                     let key = known.unwrap_or_else(|| {
@@ -271,7 +271,7 @@ impl NatfwClient {
     pub(super) fn prolong(&mut self, key: Key, lifetime: Duration) {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
-        let most = record.rules.iter().filter_map(|rule| rule.passage.as_ref()?.max_lifetime).min();
+        let most = record.rules.iter().filter_map(|rule| rule.passage.as_ref()?.max_lifetime()).min();
         record.lifetime = most.map_or(lifetime, |most| lifetime.min(most));
         record.rules_until = record.start.unwrap_or(now) + record.lifetime;
         record.until = record.until.max(record.rules_until);

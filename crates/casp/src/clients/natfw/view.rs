@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::pinhole::PinholeId;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
-use signalbox_resources::Resources;
+use signalbox_resources::{Passage, Resources};
 
 use super::record::{Record, Rule, Stage};
 use super::rules::pinhole_id;
@@ -52,7 +52,7 @@ impl PassageView {
             pinhole: pinhole_id(rule.key),
             packets: rule.packets,
             active: record.start.is_none() && !rule.opening,
-            policy: rule.passage.as_ref().and_then(|passage| passage.rule.as_ref()).map(ToString::to_string),
+            policy: rule.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
         };
         let waiting = record.change.iter().flat_map(|change| &change.rules);
         let rules: Vec<RuleView> = if record.rules.is_empty() {
