@@ -76,7 +76,7 @@ pub(super) fn values(config: &Config, asked: &Asked) -> Result<(), Refused> {
         return Err(Refused::of(Info::SUB_PORTS, ObjectType::EFI));
     }
     let permitted = &config.icmp_types;
-    if !permitted.is_empty() && asked.icmp_types.iter().any(|kind| !permitted.contains(kind)) {
+    if !permitted.is_empty() && asked.icmp_types().iter().any(|kind| !permitted.contains(kind)) {
         return Err(Refused::of(Info::ICMP_TYPE, ObjectType::ICMP_TYPES));
     }
     Ok(())

@@ -9,7 +9,7 @@ use signalbox_wire::Writer;
 
 use super::Natfw;
 use super::outbox::{Parcel, Purpose};
-use super::session::{Answer, Kind, Session};
+use super::session::{Answer, Asked, Kind, Session};
 use crate::wire::{Bindings, Carried, IcmpTypes, Info, Information, Message, MessageType, ObjectType};
 
 /// How much longer GIST keeps the routing state of a session than the session lives.
@@ -35,14 +35,14 @@ impl Target {
     }
 
     /// To the previous peer of a session.
-    pub(super) const fn previous(session: &Session) -> Self {
-        let mri = session.asked.mri.inverted();
-        Self { session: session.id, mri, state: session.previous_state, sii: None, hops: None }
+    pub(super) fn previous(session: &Session) -> Self {
+        let mri = session.asked.mri().inverted();
+        Self { session: session.id, mri, state: session.peers.previous_state(), sii: None, hops: None }
     }
 
     /// To the next peer of a session.
-    pub(super) const fn next(session: &Session) -> Self {
-        Self { session: session.id, mri: session.plan.mri, state: None, sii: None, hops: None }
+    pub(super) fn next(session: &Session) -> Self {
+        Self { session: session.id, mri: session.plan.mri(), state: None, sii: None, hops: None }
     }
 
     /// To a peer, whatever the route is now (RFC 5973 §3.7.5).
@@ -135,8 +135,11 @@ impl Natfw {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.unanswered.get_or_insert(session.msn);
         let (msn, deletes) = (session.msn, lifetime == 0);
-        let asked = session.asked.clone();
-        let (binding, terminal) = (session.plan.binding, session.plan.terminal);
+        let Asked { efi, proxy, extend, .. } = session.asked;
+        let (nonce, icmp_types) = (session.asked.nonce(), Box::<[u8]>::from(session.asked.icmp_types()));
+        let external = session.plan.external.as_ref();
+        let terminal = external.map(|external| external.terminal);
+        let binding = external.and_then(|external| external.binding);
         let asks_bindings = session.local.as_ref().is_some_and(|local| local.bindings);
         let token = session.local.as_ref().map(|local| local.token.clone()).unwrap_or_default();
         let hops = received.map(|(received, _)| received.hops);
@@ -156,16 +159,15 @@ impl Natfw {
             }
             None => asks_bindings.then_some(Bindings::EMPTY),
         };
-        let types = IcmpTypes::of(&asked.icmp_types);
         let message = Message {
-            proxy: asked.proxy,
-            extend: asked.extend,
+            proxy,
+            extend,
             lifetime: Some(lifetime),
             msn: Some(msn),
-            efi: Some(asked.efi),
+            efi: Some(efi),
             terminal,
-            nonce: asked.nonce,
-            icmp_types: (!asked.icmp_types.is_empty()).then_some(types),
+            nonce,
+            icmp_types: (!icmp_types.is_empty()).then(|| IcmpTypes::of(&icmp_types)),
             bindings,
             carried: received.map_or(Carried::among(&token), |(_, message)| message.carried),
             ..Message::new(kind)
@@ -182,7 +184,7 @@ impl Natfw {
                 return;
             }
             // The route may have changed: the old peer is meant.
-            Target::next(session).explicitly(session.next)
+            Target::next(session).explicitly(session.peers.next())
         } else {
             if session.begins_here() {
                 return;
@@ -197,7 +199,7 @@ impl Natfw {
     /// its way; zero: GIST needs to keep it no longer.
     pub(super) fn keep_route(&mut self, key: Key, lifetime: u32) {
         let Some(session) = self.sessions.get(key).filter(|session| session.plan.forwards) else { return };
-        let (mri, id) = (session.plan.mri, session.id);
+        let (mri, id) = (session.plan.mri(), session.id);
         // Only the node that queries can keep it, which is the upstream one.
         if mri.direction() == Direction::Downstream {
             // Longer than the session: state of GIST that ends first would look like a change of the route.

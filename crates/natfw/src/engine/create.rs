@@ -41,7 +41,7 @@ impl Natfw {
     ) -> Result<Plan, Refused> {
         let received = from.received;
         // §4.3.1: path-coupled, downstream.
-        let Mri::PathCoupled(flow) = asked.mri else { return Err(Info::POLICY_CONFLICT.into()) };
+        let Mri::PathCoupled(flow) = received.mri else { return Err(Info::POLICY_CONFLICT.into()) };
         if flow.direction != Direction::Downstream {
             return Err(Info::POLICY_CONFLICT.into());
         }
@@ -52,14 +52,14 @@ impl Natfw {
         }
         let ends_here = received.at_flow_end;
         match self.config.middlebox {
-            Middlebox::None => Ok(Plan::plain(asked.mri, None, ends_here)),
+            Middlebox::None => Ok(Plan::plain(&received.mri, None, ends_here)),
             Middlebox::TwiceNat => {
                 let outward = self.interfaces.side(received.ifindex) == Side::Inside;
                 let mapped = self.mapped(flow, outward)?;
                 // An alias of this node is no end of the flow.
-                Ok(Plan::plain(Mri::PathCoupled(mapped), None, ends_here && mapped.dst == flow.dst))
+                Ok(Plan::plain(&Mri::PathCoupled(mapped), None, ends_here && mapped.dst == flow.dst))
             }
-            Middlebox::Firewall if ends_here => Ok(Plan::plain(asked.mri, None, true)),
+            Middlebox::Firewall if ends_here => Ok(Plan::plain(&received.mri, None, true)),
             Middlebox::Firewall => self.through_firewall(from, asked, flow, resources),
             Middlebox::Nat => self.through_nat(from, asked, flow, resources),
         }
@@ -85,7 +85,7 @@ impl Natfw {
         }
         let invited = matches!(invitation, Invitation::Reserved(_));
         let passage = self.passage(from, opening(side), &packets, invited, resources)?;
-        let plan = Plan::plain(asked.mri, None, false);
+        let plan = Plan::plain(&from.received.mri, None, false);
         Ok(self.proxied(side, asked, Plan { installs: true, passage: Some(passage), ..plan }))
     }
 
@@ -105,7 +105,7 @@ impl Natfw {
         let reserved = match invitation {
             Invitation::Reserved(key) => self.sessions.get(key).and_then(|session| {
                 // The port stays with the reservation as long as any flow uses it.
-                Some((session.plan.reserved?.inside, session.plan.lease))
+                Some((session.plan.reserved()?.inside, session.plan.lease))
             }),
             Invitation::Blocked | Invitation::None => None,
         };
@@ -113,7 +113,7 @@ impl Natfw {
             return Err(Info::NO_RESERVATION.into());
         }
         if reserved.is_none() && received.at_flow_end {
-            return Ok(Plan::plain(asked.mri, None, true));
+            return Ok(Plan::plain(&received.mri, None, true));
         }
         check::packets(&self.config, &packets, false, second)?;
         let mut lease = None;
@@ -135,7 +135,7 @@ impl Natfw {
             }
             onward.src = IpAddr::V4(external);
         }
-        let plan = Plan { lease, installs: true, ..Plan::plain(Mri::PathCoupled(onward), None, false) };
+        let plan = Plan { lease, installs: true, ..Plan::plain(&Mri::PathCoupled(onward), None, false) };
         let opening = if reserved.is_some() { Opening::Inward } else { Opening::Outward };
         match self.passage(from, opening, &packets, reserved.is_some(), resources) {
             Ok(passage) => Ok(self.proxied(side, asked, Plan { passage: Some(passage), ..plan })),

@@ -22,7 +22,7 @@ impl Natfw {
     pub(super) fn end(&mut self, key: Key, event: Info, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         self.counters.ended += 1;
-        match session.origin {
+        match session.origin() {
             Origin::Peer => {
                 self.notify(key, event, false);
                 self.notify(key, Info::TERMINATED, true);

@@ -14,7 +14,7 @@ use super::config::Middlebox;
 use super::create::{Arrived, towards};
 use super::interfaces::Side;
 use super::ports::Inside;
-use super::session::{Asked, Plan, Reserved};
+use super::session::{Asked, External, Plan, Reserved};
 use crate::wire::{DataTerminal, ExternalAddress, Info, ObjectType, Ports, RuleAction, TerminalPorts};
 
 /// The receiver of an EXTERNAL, and the senders that it means.
@@ -59,8 +59,9 @@ impl Natfw {
         asked: &Asked,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
-        let Some(terminal) = asked.terminal else { return Err(Info::DTINFO_REQUIRED.into()) };
-        let receiver = Receiver::of(&asked.mri, &terminal).ok_or(Info::POLICY_CONFLICT)?;
+        let Some(terminal) = asked.terminal() else { return Err(Info::DTINFO_REQUIRED.into()) };
+        let mri = from.received.mri;
+        let receiver = Receiver::of(&mri, &terminal).ok_or(Info::POLICY_CONFLICT)?;
         check::values(&self.config, asked)?;
         let side = self.interfaces.side(from.received.ifindex);
         if !matches!(self.config.middlebox, Middlebox::None) && side == Side::Outside {
@@ -71,9 +72,9 @@ impl Natfw {
             return Err(Info::NO_EDGE.into());
         }
         match self.config.middlebox {
-            Middlebox::None => Ok(Plan::plain(asked.mri, Some(terminal), false)),
+            Middlebox::None => Ok(Plan::plain(&mri, Some(terminal), false)),
             Middlebox::TwiceNat => {
-                let mri = match asked.mri {
+                let mri = match mri {
                     Mri::PathCoupled(flow) => Mri::PathCoupled(self.mapped(flow, true)?),
                     Mri::LooseEnd(end) => {
                         let found = self.config.mappings.iter().find(|mapping| mapping.inside == end.src);
@@ -81,7 +82,7 @@ impl Natfw {
                         Mri::LooseEnd(signalbox_core::LooseEnd { src: mapping.outside, ..end })
                     }
                 };
-                Ok(Plan::plain(mri, Some(terminal), false))
+                Ok(Plan::plain(&mri, Some(terminal), false))
             }
             Middlebox::Firewall | Middlebox::Nat => {
                 self.reserve_for(from, asked, &terminal, receiver, resources)
@@ -109,31 +110,32 @@ impl Natfw {
         let dtinfo = |info| Refused::of(info, ObjectType::DTINFO);
         check::packets(&self.config, &packets, true, second).map_err(dtinfo)?;
         let opening = if blocks { Opening::Block } else { Opening::Reserve };
-        let mut plan = Plan::plain(asked.mri, Some(*terminal), false);
+        let (mut lease, mut mri) = (None, from.received.mri);
+        let mut external = External { terminal: *terminal, address: None, binding: None, reserved: None };
         let mut place = inside;
         if nat {
-            let (lease, external) = self.lease_receiver(inside, protocol, second).map_err(dtinfo)?;
-            plan.lease = Some(lease);
-            place = Endpoint { address: IpAddr::V4(external.address), port: external.port };
-            let ports = Ports { receiver: external.port, sender: ports.sender };
+            let (held, given) = self.lease_receiver(inside, protocol, second).map_err(dtinfo)?;
+            lease = Some(held);
+            place = Endpoint { address: IpAddr::V4(given.address), port: given.port };
+            let ports = Ports { receiver: given.port, sender: ports.sender };
             let transport = protocol.map(|protocol| (protocol, Some(TerminalPorts::Ports(ports))));
-            plan.terminal = Some(DataTerminal { transport, ..*terminal });
-            plan.mri = match asked.mri {
+            external.terminal = DataTerminal { transport, ..*terminal };
+            mri = match mri {
                 Mri::LooseEnd(end) => Mri::LooseEnd(signalbox_core::LooseEnd { src: place.address, ..end }),
                 Mri::PathCoupled(flow) => {
                     let dst_port = flow.dst_port.and(place.port);
                     Mri::PathCoupled(signalbox_core::PathCoupled { dst: place.address, dst_port, ..flow })
                 }
             };
-            plan.external = Some(external).filter(|_| edge);
-            plan.binding = Some(external).filter(|_| !edge);
+            external.address = Some(given).filter(|_| edge);
+            external.binding = Some(given).filter(|_| !edge);
         } else if let (IpAddr::V4(address), true, false, Mri::LooseEnd(_)) =
-            (receiver.address, edge, blocks, asked.mri)
+            (receiver.address, edge, blocks, mri)
         {
             // The address that an inner NAT gave, or the receiver's own.
-            plan.external = Some(ExternalAddress { address, port: ports.receiver });
+            external.address = Some(ExternalAddress { address, port: ports.receiver });
         }
-        plan.reserved = Some(Reserved {
+        let reserved = Reserved {
             address: place.address,
             port: place.port,
             protocol,
@@ -143,15 +145,16 @@ impl Natfw {
             spi: terminal.spi(),
             second,
             blocks,
-        });
+        };
+        external.reserved = Some(reserved);
+        let mut plan = Plan { lease, external: Some(Box::new(external)), ..Plan::plain(&mri, None, false) };
         if edge {
             // §3.7.2: EXTERNAL does not leave the network, but in proxy mode with E (§3.7.6.3).
             plan.answers = true;
             plan.forwards = asked.proxy && asked.extend;
             plan.installs = blocks;
         }
-        let place = plan.reserved.is_some_and(|reserved| self.has_place(&reserved));
-        let allowed = if place {
+        let allowed = if self.has_place(&reserved) {
             self.passage(from, opening, &packets, false, resources)
         } else {
             Err(Info::NO_RESOURCES.into())

@@ -13,7 +13,7 @@ use super::Natfw;
 use super::check::{has_ports, seconds};
 use super::command::{Command, ExposeRequest, OpenRequest, Options};
 use super::event::{Failure, Granted, NatfwEvent, Refusal};
-use super::session::{Answer, Asked, Kind, Local, Origin, Plan, State};
+use super::session::{Answer, Asked, Kind, Local, Objects, Origin, Plan, Session, State};
 use super::table::Opening;
 use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts, session_auth};
 
@@ -93,18 +93,17 @@ impl Natfw {
                 Some(token) => session_auth(token).ok_or(Refusal::Token)?.into(),
                 None => Box::default(),
             };
-            Ok((kind, asked, Local { lifetime, bindings, token, ..Local::default() }))
+            Ok((kind, asked, Local { bindings, token, ..Local::new(Origin::Command(id), lifetime) }))
         });
         let (kind, asked, local) = match checked {
             Ok(checked) => checked,
             Err(refusal) => return self.out.event(id, NatfwEvent::Refused(refusal)),
         };
-        let mri = asked.mri;
+        let mri = asked.mri();
         let opening = Opening {
             id: sid,
             kind,
-            origin: Origin::Command(id),
-            plan: Plan::plain(mri, asked.terminal, false),
+            plan: Plan::plain(&mri, asked.terminal(), false),
             asked,
             // Users of this host share no table with strangers.
             source: IpAddr::V4(core::net::Ipv4Addr::LOCALHOST),
@@ -169,7 +168,7 @@ impl Natfw {
         let lifetime = Duration::from_secs(granted.into());
         session.state = State::Established;
         session.expires = self.now + lifetime;
-        let proxy = matches!(session.origin, Origin::Proxy(_));
+        let proxy = matches!(session.origin(), Origin::Proxy(_));
         let id = session.id;
         let Some(local) = &mut session.local else { return };
         local.retry = None;
@@ -197,11 +196,8 @@ impl Natfw {
     /// A session that begins here had no RESPONSE in its lifetime.
     pub(super) fn give_up(&mut self, key: Key, resources: &mut Resources) {
         self.counters.gave_up += 1;
-        match self.sessions.get(key).map(|session| &session.origin) {
-            Some(Origin::Proxy(primary)) => {
-                let primary = *primary;
-                self.secondary_failed(primary, resources);
-            }
+        match self.sessions.get(key).map(Session::origin) {
+            Some(Origin::Proxy(primary)) => self.secondary_failed(primary, resources),
             _ => self.emit(key, NatfwEvent::Failed(Failure::NoResponse)),
         }
         self.close(key, resources);
@@ -240,6 +236,7 @@ fn options(
     sid: SessionId,
     action: RuleAction,
     mri: Mri,
+    terminal: Option<DataTerminal>,
 ) -> Result<Asked, Refusal> {
     if options.second_port && !ports {
         return Err(Refusal::Ports);
@@ -247,15 +244,13 @@ fn options(
     if options.icmp_types.len() > 255 {
         return Err(Refusal::IcmpTypes);
     }
-    Ok(Asked {
-        mri,
-        efi: FlowInfo { action, sub_ports: options.second_port.into() },
-        terminal: None,
+    let efi = FlowInfo { action, sub_ports: options.second_port.into() };
+    let objects = Objects {
+        terminal,
         icmp_types: options.icmp_types.as_slice().into(),
         nonce: options.proxy.then(|| nonce(sid)),
-        proxy: options.proxy,
-        extend: options.extend,
-    })
+    };
+    Ok(Asked { proxy: options.proxy, extend: options.extend, ..Asked::new(&mri, efi, objects) })
 }
 
 /// The CREATE for a flow: from the sender to the receiver, downstream (§4.3.1).
@@ -274,7 +269,7 @@ fn create(open: &OpenRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Ask
         dst_port: open.dst_port,
         ..PathCoupled::between(src, open.dst)
     });
-    options(&open.options, open.dst_port.is_some(), sid, RuleAction::ALLOW, mri)
+    options(&open.options, open.dst_port.is_some(), sid, RuleAction::ALLOW, mri, None)
 }
 
 /// The EXTERNAL for a receiver (§3.7.2): loose-end towards the edge, or against the path of the data.
@@ -315,6 +310,5 @@ fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Resu
         Mri::LooseEnd(LooseEnd { src: receiver, dst: towards, direction: Direction::Downstream })
     };
     let action = if expose.block { RuleAction::DENY } else { RuleAction::ALLOW };
-    let asked = options(&expose.options, ports.receiver.is_some(), sid, action, mri)?;
-    Ok(Asked { terminal: Some(terminal), ..asked })
+    options(&expose.options, ports.receiver.is_some(), sid, action, mri, Some(terminal))
 }

@@ -29,8 +29,8 @@ impl Natfw {
         }
         let found = self.find(received.session).and_then(|key| Some((key, self.sessions.get(key)?)));
         let outbound = found.and_then(|(key, session)| match received.sii {
-            Some(_) if session.next == received.sii => Some((key, false)),
-            Some(_) if session.previous == received.sii => Some((key, true)),
+            Some(_) if session.peers.next() == received.sii => Some((key, false)),
+            Some(_) if session.peers.previous() == received.sii => Some((key, true)),
             _ => None,
         });
         let Some((key, outbound)) = outbound else {
@@ -64,7 +64,7 @@ impl Natfw {
             }
             return;
         }
-        match session.origin {
+        match session.origin() {
             Origin::Proxy(primary) if ends => {
                 self.secondary_failed(primary, resources);
                 self.close(key, resources);
@@ -96,13 +96,13 @@ impl Natfw {
         let Some(key) = self.find(session) else { return };
         let Some(session) = self.sessions.get(key) else { return };
         // Only the route towards the responder counts: NIs learn of it, and the other side signals by itself.
-        if *mri != session.plan.mri || !session.plan.forwards {
+        if !session.plan.sends(mri) || !session.plan.forwards {
             return;
         }
         let changed = match event {
-            NetworkEvent::Good(peer) => session.next.is_some_and(|next| next != peer),
-            NetworkEvent::RouteDeleted(peer) => session.next == Some(peer),
-            NetworkEvent::Bad => session.next.is_some(),
+            NetworkEvent::Good(peer) => session.peers.next().is_some_and(|next| next != peer),
+            NetworkEvent::RouteDeleted(peer) => session.peers.next() == Some(peer),
+            NetworkEvent::Bad => session.peers.next().is_some(),
             // Not certain, or no matter of the route.
             NetworkEvent::Tentative
             | NetworkEvent::LastNode
@@ -115,7 +115,7 @@ impl Natfw {
         self.counters.route_changes += 1;
         tracing::debug!(session = %session.id, ?event, "route changed");
         if session.begins_here() {
-            if matches!(session.origin, Origin::Command(_)) {
+            if matches!(session.origin(), Origin::Command(_)) {
                 self.request_again(key);
             }
         } else {
@@ -124,7 +124,7 @@ impl Natfw {
             self.hold(key);
         }
         if let Some(session) = self.sessions.get_mut(key) {
-            session.next = None;
+            session.peers.set_next(None);
         }
         self.rearm(key);
     }

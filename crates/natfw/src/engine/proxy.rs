@@ -5,7 +5,7 @@ use signalbox_core::{Direction, Mri, PathCoupled};
 use signalbox_resources::Resources;
 
 use super::Natfw;
-use super::session::{Asked, Kind, Local, Origin, Plan, Session, State};
+use super::session::{Asked, Kind, Local, Objects, Origin, Plan, Session, State};
 use super::table::Opening;
 use crate::wire::Info;
 
@@ -17,19 +17,15 @@ impl Natfw {
         if session.kind != Kind::External || !session.asked.proxy || !session.plan.answers {
             return;
         }
-        match session.secondary {
-            Some(secondary) => {
-                let lifetime = session.accepted;
-                if let Some(secondary) = self.sessions.get_mut(secondary)
-                    && let Some(local) = &mut secondary.local
-                {
-                    local.lifetime = lifetime;
-                }
-                self.request_again(secondary);
-                self.rearm(secondary);
-            }
-            None => self.pending_proxies.push(primary),
+        let (secondary, lifetime) = (session.secondary, session.accepted);
+        let Some(session) = self.sessions.get_mut(secondary) else {
+            return self.pending_proxies.push(primary);
+        };
+        if let Some(local) = &mut session.local {
+            local.lifetime = lifetime;
         }
+        self.request_again(secondary);
+        self.rearm(secondary);
     }
 
     /// Makes the CREATE sessions that [`Natfw::proxy_for`] asked for.
@@ -46,7 +42,7 @@ impl Natfw {
             opening.plan.forwards = true;
             let Some(key) = self.open(opening, resources) else { continue };
             if let Some(session) = self.sessions.get_mut(primary) {
-                session.secondary = Some(key);
+                session.secondary = key;
             }
             self.first_request(key);
             self.rearm(key);
@@ -57,7 +53,7 @@ impl Natfw {
     pub(super) fn secondary_failed(&mut self, primary: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(primary) else { return };
         // The caller closes it.
-        session.secondary = None;
+        session.secondary = Key::default();
         self.notify(primary, Info::TERMINATED, false);
         self.close(primary, resources);
     }
@@ -73,7 +69,7 @@ impl Natfw {
 
 /// The CREATE session for an EXTERNAL: from the sender to the receiver, with the nonce of the EXTERNAL.
 fn secondary(session: &Session, primary: Key) -> Option<Opening> {
-    let reserved = session.plan.reserved?;
+    let reserved = session.plan.reserved()?;
     let outside = PathCoupled {
         src_prefix: reserved.senders.len,
         protocol: reserved.protocol,
@@ -84,30 +80,28 @@ fn secondary(session: &Session, primary: Key) -> Option<Opening> {
         ..PathCoupled::between(reserved.senders.addr, reserved.address)
     };
     let inside = PathCoupled { dst: reserved.inside.address, dst_port: reserved.inside.port, ..outside };
-    // The EXTERNAL-PROXY triggers a CREATE, not a CREATE-PROXY.
-    let asked = Asked {
-        mri: Mri::PathCoupled(outside),
+    let objects = Objects {
         terminal: None,
-        proxy: false,
-        extend: false,
-        ..session.asked.clone()
+        icmp_types: session.asked.icmp_types().into(),
+        nonce: session.asked.nonce(),
     };
+    // The EXTERNAL-PROXY triggers a CREATE, not a CREATE-PROXY.
+    let asked = Asked::new(&Mri::PathCoupled(outside), session.asked.efi, objects);
     let lifetime = session.accepted;
     let plan = Plan {
         installs: !reserved.blocks,
         lease: session.plan.lease,
-        ..Plan::plain(Mri::PathCoupled(inside), None, false)
+        ..Plan::plain(&Mri::PathCoupled(inside), None, false)
     };
     Some(Opening {
         id: signalbox_core::SessionId::default(),
         kind: Kind::Create,
-        origin: Origin::Proxy(primary),
         asked,
         plan,
         source: session.source,
         msn: 0,
         lifetime,
-        local: Some(Box::new(Local { lifetime, ..Local::default() })),
+        local: Some(Box::new(Local::new(Origin::Proxy(primary), lifetime))),
     })
     .filter(|_| session.state != State::Transitory)
 }

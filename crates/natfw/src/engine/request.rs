@@ -10,7 +10,7 @@ use signalbox_resources::{Passage, Resources};
 use super::Natfw;
 use super::check::{self, Refused};
 use super::create::Arrived;
-use super::session::{Answer, Asked, Kind, Origin, Plan, State, newer, pinhole_id};
+use super::session::{Answer, Asked, Kind, Plan, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
 
@@ -24,8 +24,8 @@ impl Natfw {
         message: &Message<'_>,
         resources: &mut Resources,
     ) {
-        // Both are mandatory, so a message that parses has them.
-        let (Some(msn), Some(asked)) = (message.msn, Asked::of(message, received.mri)) else { return };
+        // It is mandatory, as NATFW_EFI is: a message that parses has both.
+        let Some(msn) = message.msn else { return };
         if received.session == ALL_SESSIONS {
             return self.on_aggregate_deletion(received, message, msn);
         }
@@ -39,7 +39,7 @@ impl Natfw {
                 self.counters.unknown_session += 1;
                 return;
             }
-            return self.begin(received, message, msn, asked, resources);
+            return self.begin(received, message, msn, resources);
         };
         let Some(session) = self.sessions.get(key) else { return };
         // §3.7.1, §3.7.2: an initiator discards what it receives.
@@ -54,8 +54,8 @@ impl Natfw {
         }
         // The session belongs to its peer. Another peer can only be on a changed route of the same flow: it can neither
         // delete the session nor turn its rule to another flow.
-        let same_peer = session.previous == received.sii;
-        let same_flow = session.asked == asked;
+        let same_peer = session.peers.previous() == received.sii;
+        let same_flow = session.asked.is_asked_by(message, &received.mri);
         if !same_peer && (message.deletes() || !same_flow) {
             self.counters.foreign += 1;
             tracing::debug!(session = %received.session, peer = ?received.sii, reason = "session of another peer", "message dropped");
@@ -69,7 +69,7 @@ impl Natfw {
         } else if same_flow && same_peer {
             self.on_refresh(key, received, message, msn);
         } else {
-            self.on_update(key, received, message, msn, asked, resources);
+            self.on_update(key, received, message, msn, resources);
         }
     }
 
@@ -79,9 +79,9 @@ impl Natfw {
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         msn: u32,
-        asked: Asked,
         resources: &mut Resources,
     ) {
+        let Some(asked) = Asked::of(message, &received.mri) else { return };
         let planned = self.plan(received, message, &asked, resources);
         let (plan, lifetime) = match planned {
             Ok(planned) => planned,
@@ -92,7 +92,6 @@ impl Natfw {
         let opening = Opening {
             id: received.session,
             kind: kind_of(message),
-            origin: Origin::Peer,
             asked,
             plan,
             source: received.peer_address.unwrap_or_else(|| received.mri.src()),
@@ -157,9 +156,9 @@ impl Natfw {
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         msn: u32,
-        asked: Asked,
         resources: &mut Resources,
     ) {
+        let Some(asked) = Asked::of(message, &received.mri) else { return };
         let (plan, lifetime) = match self.plan(received, message, &asked, resources) {
             Ok(planned) => planned,
             Err(Refused { info, object, lifetime }) => {
@@ -198,8 +197,7 @@ impl Natfw {
     /// Sends an accepted request on, or answers it.
     fn proceed(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.previous = received.sii;
-        session.previous_state = received.state;
+        session.peers.set_previous(received.sii, received.state);
         let (answers, forwards, lifetime) = (session.plan.answers, session.plan.forwards, session.accepted);
         if forwards {
             self.send_on(key, lifetime, Some((received, message)));
@@ -207,7 +205,7 @@ impl Natfw {
         if answers {
             let Some(session) = self.sessions.get(key) else { return };
             let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
-            let external = session.plan.external;
+            let external = session.plan.external.as_ref().and_then(|external| external.address);
             self.succeed(key, Answer { msn: session.msn, lifetime, external, bindings });
             self.proxy_for(key);
         }

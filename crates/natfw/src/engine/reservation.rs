@@ -61,11 +61,13 @@ pub(super) enum Invitation {
 impl Natfw {
     /// Enters the reservation of a session, if it has one.
     pub(super) fn reserve(&mut self, key: Key) {
-        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved) else { return };
+        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved()) else {
+            return;
+        };
         let hash = self.hasher.hash_one(&reserved.place());
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| {
-            let reserved = sessions.get_index(i).and_then(|s: &Session| s.plan.reserved);
+            let reserved = sessions.get_index(i).and_then(|s: &Session| s.plan.reserved());
             reserved.map_or(0, |reserved| hasher.hash_one(&reserved.place()))
         };
         self.reservations.insert(hash, key.index(), rehash);
@@ -73,7 +75,9 @@ impl Natfw {
 
     /// Removes the reservation of a session.
     pub(super) fn unreserve(&mut self, key: Key) {
-        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved) else { return };
+        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved()) else {
+            return;
+        };
         let index = key.index();
         self.reservations.remove(self.hasher.hash_one(&reserved.place()), |i| i == index);
     }
@@ -90,7 +94,7 @@ impl Natfw {
         for place in [(flow.dst, protocol, port), (flow.dst, protocol, 0), (flow.dst, 0, 0)] {
             for index in self.reservations.candidates(self.hasher.hash_one(&place)) {
                 let Some((key, session)) = self.sessions.entry(index) else { continue };
-                let Some(reserved) = session.plan.reserved else { continue };
+                let Some(reserved) = session.plan.reserved() else { continue };
                 if session.state == State::Pending {
                     continue;
                 }

@@ -30,16 +30,17 @@ impl Natfw {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // It comes over the routing state of the request: from the next peer, along the same flow. A class of events is
         // for NOTIFY only (§4.2.5).
-        let same_flow = received.mri == session.plan.mri.inverted() && !received.validation.unchecked_route;
-        let same_peer =
-            session.next.is_none() || session.next == received.sii || session.state != State::Established;
+        let same_flow = session.plan.sends(&received.mri.inverted()) && !received.validation.unchecked_route;
+        let same_peer = session.peers.next().is_none()
+            || session.peers.next() == received.sii
+            || session.state != State::Established;
         let known = info.info.class != InfoClass::INFORMATIONAL;
         if !session.plan.forwards || !same_flow || !same_peer || !known || !session.awaits(msn) {
             self.counters.stray_responses += 1;
             tracing::debug!(session = %received.session, peer = ?received.sii, msn, reason = "no request waits for it", "RESPONSE dropped");
             return;
         }
-        session.next = received.sii;
+        session.peers.set_next(received.sii);
         session.unanswered = if msn == session.msn { None } else { Some(msn.wrapping_add(1)) };
         let (answered, accepted) = (session.plan.answers, session.accepted);
         if !info.info.is_success() {
@@ -140,7 +141,7 @@ impl Natfw {
     ) {
         let Some(session) = self.sessions.get(key) else { return };
         self.counters.ended += 1;
-        match session.origin {
+        match session.origin() {
             Origin::Peer => self.answer_error(key, msn, info, lifetime),
             Origin::Command(_) => self.emit(key, NatfwEvent::Failed(Failure::Code(info.info.into()))),
             Origin::Proxy(primary) => self.secondary_failed(primary, resources),
@@ -164,7 +165,7 @@ impl Natfw {
         if session.plan.answers {
             return;
         }
-        if let Origin::Command(_) = session.origin {
+        if let Origin::Command(_) = session.origin() {
             // A full queue of GIST may be empty at the next repetition.
             if no_node {
                 self.counters.ended += 1;
@@ -190,19 +191,20 @@ impl Natfw {
 /// The rule of a session (RFC 5973 §3.1, Appendix D); `None`: it has none.
 pub(super) fn rule(session: &Session) -> Option<Pinhole> {
     let second_port = session.asked.efi.sub_ports > 0;
-    if let Some(reserved) = session.plan.reserved {
+    if let Some(reserved) = session.plan.reserved() {
         let at = Endpoint { address: reserved.address, port: reserved.port };
         let packets = super::create::towards(reserved.senders, at, reserved.protocol, reserved.sender_port);
         let verdict = if reserved.blocks { Verdict::Deny } else { Verdict::Allow };
         let packets = FlowFilter { spi: reserved.spi, ..packets };
         return Some(Pinhole {
             second_port,
-            icmp_types: session.asked.icmp_types.to_vec(),
+            icmp_types: session.asked.icmp_types().to_vec(),
             verdict,
             ..Pinhole::allow(packets)
         });
     }
-    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (session.asked.mri, session.plan.mri) else {
+    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (session.asked.mri(), session.plan.mri())
+    else {
         return None;
     };
     debug_assert_eq!(before.direction, Direction::Downstream);
@@ -212,7 +214,7 @@ pub(super) fn rule(session: &Session) -> Option<Pinhole> {
         |flow: &signalbox_core::PathCoupled| Endpoint { address: flow.dst, port: flow.dst_port };
     Some(Pinhole {
         second_port,
-        icmp_types: session.asked.icmp_types.to_vec(),
+        icmp_types: session.asked.icmp_types().to_vec(),
         source: changed(source(&before), source(&after)),
         destination: changed(destination(&before), destination(&after)),
         ..Pinhole::allow(FlowFilter::from(&before))

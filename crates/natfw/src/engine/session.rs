@@ -8,7 +8,7 @@ use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{FlowFilter, Mri, SessionId, Time};
+use signalbox_core::{Direction, Flow, FlowFilter, Mri, SessionId, Time};
 use signalbox_resources::Passage;
 
 use super::event::Granted;
@@ -42,43 +42,85 @@ pub enum State {
 /// The request of a session, as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    pub(super) mri: Mri,
+    pub(super) flow: Flow,
+    pub(super) direction: Direction,
     pub(super) efi: FlowInfo,
+    pub(super) proxy: bool,
+    pub(super) extend: bool,
+    /// Objects that a usual CREATE does not have.
+    pub(super) objects: Option<Box<Objects>>,
+}
+
+/// Objects of a request that a usual CREATE does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Objects {
     pub(super) terminal: Option<DataTerminal>,
     pub(super) icmp_types: Box<[u8]>,
     pub(super) nonce: Option<u32>,
-    pub(super) proxy: bool,
-    pub(super) extend: bool,
 }
 
 impl Asked {
-    pub(super) fn of(message: &Message<'_>, mri: Mri) -> Option<Self> {
-        Some(Self {
-            mri,
-            efi: message.efi?,
+    pub(super) fn of(message: &Message<'_>, mri: &Mri) -> Option<Self> {
+        let objects = Objects {
             terminal: message.terminal,
-            icmp_types: message.icmp_types.map_or(&[][..], |types| types.types()).into(),
+            icmp_types: icmp_types(message).into(),
             nonce: message.nonce,
-            proxy: message.proxy,
-            extend: message.extend,
-        })
+        };
+        let asked = Self::new(mri, message.efi?, objects);
+        Some(Self { proxy: message.proxy, extend: message.extend, ..asked })
+    }
+
+    /// A request that is not in proxy mode.
+    pub(super) fn new(mri: &Mri, efi: FlowInfo, objects: Objects) -> Self {
+        let objects = (objects != Objects::default()).then(|| Box::new(objects));
+        Self { flow: Flow::of(mri), direction: mri.direction(), efi, proxy: false, extend: false, objects }
+    }
+
+    /// Whether a message asks for the same. It does not allocate, because each refresh is compared.
+    pub(super) fn is_asked_by(&self, message: &Message<'_>, mri: &Mri) -> bool {
+        message.efi == Some(self.efi)
+            && (message.proxy, message.extend) == (self.proxy, self.extend)
+            && mri.direction() == self.direction
+            && self.flow.is_of(mri)
+            && (message.terminal, message.nonce) == (self.terminal(), self.nonce())
+            && icmp_types(message) == self.icmp_types()
+    }
+
+    pub(super) fn mri(&self) -> Mri {
+        self.flow.mri(self.direction)
+    }
+
+    pub(super) fn terminal(&self) -> Option<DataTerminal> {
+        self.objects.as_ref().and_then(|objects| objects.terminal)
+    }
+
+    pub(super) fn icmp_types(&self) -> &[u8] {
+        self.objects.as_ref().map_or(&[], |objects| &objects.icmp_types)
+    }
+
+    pub(super) fn nonce(&self) -> Option<u32> {
+        self.objects.as_ref().and_then(|objects| objects.nonce)
     }
 
     /// The packets whose passage a request asks for.
     pub(super) fn packets(&self, kind: Kind) -> FlowFilter {
-        let terminal = self.terminal.filter(|_| kind == Kind::External);
-        let towards =
-            terminal.and_then(|terminal| Some(Receiver::of(&self.mri, &terminal)?.packets(&terminal)));
-        towards.unwrap_or_else(|| FlowFilter::from(&self.mri))
+        let mri = self.mri();
+        let terminal = self.terminal().filter(|_| kind == Kind::External);
+        let towards = terminal.and_then(|terminal| Some(Receiver::of(&mri, &terminal)?.packets(&terminal)));
+        towards.unwrap_or_else(|| FlowFilter::from(&mri))
     }
+}
+
+fn icmp_types<'a>(message: &Message<'a>) -> &'a [u8] {
+    message.icmp_types.map_or(&[], |types| types.types())
 }
 
 /// What this node does with the requests of a session.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// MRI and NATFW_DTINFO of the request that is sent on.
-    pub(super) mri: Mri,
-    pub(super) terminal: Option<DataTerminal>,
+    /// Flow of the request that is sent on.
+    pub(super) flow: Flow,
+    pub(super) direction: Direction,
     /// This node sends the RESPONSE.
     pub(super) answers: bool,
     /// Requests are sent on.
@@ -88,11 +130,20 @@ pub(super) struct Plan {
     /// A lease of external ports, which the session holds.
     pub(super) lease: Option<Key>,
     pub(super) passage: Option<Passage>,
+    /// What only an EXTERNAL has.
+    pub(super) external: Option<Box<External>>,
+}
+
+/// What this node does with an EXTERNAL.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct External {
+    /// NATFW_DTINFO of the request that is sent on.
+    pub(super) terminal: DataTerminal,
     /// External address that a RESPONSE of this node carries.
-    pub(super) external: Option<ExternalAddress>,
+    pub(super) address: Option<ExternalAddress>,
     /// External address of this NAT for NATFW_EXTERNAL_BINDING, if it is not the edge.
     pub(super) binding: Option<ExternalAddress>,
-    /// What later CREATEs are matched with, if the request is an EXTERNAL for a host inside (RFC 5973 §3.8).
+    /// What later CREATEs are matched with, if the request is for a host inside (RFC 5973 §3.8).
     pub(super) reserved: Option<Reserved>,
 }
 
@@ -115,33 +166,47 @@ pub(super) struct Reserved {
 
 impl Plan {
     /// Requests are only sent on or, at the end, answered.
-    pub(super) const fn plain(mri: Mri, terminal: Option<DataTerminal>, answers: bool) -> Self {
+    pub(super) fn plain(mri: &Mri, terminal: Option<DataTerminal>, answers: bool) -> Self {
+        let external = terminal
+            .map(|terminal| Box::new(External { terminal, address: None, binding: None, reserved: None }));
         Self {
-            mri,
-            terminal,
+            flow: Flow::of(mri),
+            direction: mri.direction(),
             answers,
             forwards: !answers,
             installs: false,
             lease: None,
             passage: None,
-            external: None,
-            binding: None,
-            reserved: None,
+            external,
         }
+    }
+
+    /// MRI of the request that is sent on.
+    pub(super) fn mri(&self) -> Mri {
+        self.flow.mri(self.direction)
+    }
+
+    /// Whether it is the MRI of the request that is sent on.
+    pub(super) fn sends(&self, mri: &Mri) -> bool {
+        mri.direction() == self.direction && self.flow.is_of(mri)
+    }
+
+    pub(super) fn reserved(&self) -> Option<Reserved> {
+        self.external.as_ref().and_then(|external| external.reserved)
     }
 
     /// Whether packets and messages are processed in the same way by another plan.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.mri == other.mri
-            && self.terminal == other.terminal
+        let on = |plan: &Self| plan.external.as_ref().map(|external| (external.terminal, external.reserved));
+        (&self.flow, self.direction) == (&other.flow, other.direction)
+            && on(self) == on(other)
             && self.lease == other.lease
-            && self.reserved == other.reserved
             && (self.answers, self.forwards, self.installs) == (other.answers, other.forwards, other.installs)
     }
 }
 
 /// Who a session belongs to at this node.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// Another node; its requests arrive here.
     Peer,
@@ -166,22 +231,62 @@ pub(super) const fn pinhole_id(key: Key) -> PinholeId {
     OpenerId::NATFW.pinhole(key.to_u64())
 }
 
+/// The peers of a session and the routing state of its requests. Handles are any numbers, so that bits tell which are
+/// there: as options they would take twice the octets.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    previous: u64,
+    previous_state: u64,
+    next: u64,
+    present: u8,
+}
+
+const PREVIOUS: u8 = 1;
+const PREVIOUS_STATE: u8 = 2;
+const NEXT: u8 = 4;
+
+impl Peers {
+    /// The peer towards the initiator.
+    pub(super) fn previous(&self) -> Option<SiiHandle> {
+        (self.present & PREVIOUS != 0).then_some(SiiHandle(self.previous))
+    }
+
+    /// The routing state of the peer towards the initiator.
+    pub(super) fn previous_state(&self) -> Option<StateHandle> {
+        (self.present & PREVIOUS_STATE != 0).then_some(StateHandle(self.previous_state))
+    }
+
+    /// The peer towards the responder.
+    pub(super) fn next(&self) -> Option<SiiHandle> {
+        (self.present & NEXT != 0).then_some(SiiHandle(self.next))
+    }
+
+    pub(super) fn set_previous(&mut self, peer: Option<SiiHandle>, state: Option<StateHandle>) {
+        let present = self.present & NEXT;
+        self.present = present
+            | if peer.is_some() { PREVIOUS } else { 0 }
+            | if state.is_some() { PREVIOUS_STATE } else { 0 };
+        self.previous = peer.map_or(0, |peer| peer.0);
+        self.previous_state = state.map_or(0, |state| state.0);
+    }
+
+    pub(super) fn set_next(&mut self, peer: Option<SiiHandle>) {
+        self.present = self.present & !NEXT | if peer.is_some() { NEXT } else { 0 };
+        self.next = peer.map_or(0, |peer| peer.0);
+    }
+}
+
 /// The record of a session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) kind: Kind,
     pub(super) state: State,
-    pub(super) origin: Origin,
     pub(super) asked: Asked,
     pub(super) plan: Plan,
-    /// The peer towards the initiator, its routing state, and its address.
-    pub(super) previous: Option<SiiHandle>,
-    pub(super) previous_state: Option<StateHandle>,
+    pub(super) peers: Peers,
     /// The source whose share of the table it uses.
     pub(super) source: IpAddr,
-    /// The peer towards the responder.
-    pub(super) next: Option<SiiHandle>,
     /// MSN of the newest request.
     pub(super) msn: u32,
     /// MSN of the oldest request that has no RESPONSE yet.
@@ -195,15 +300,18 @@ pub(super) struct Session {
     /// Answers of the kernel that are still to come.
     pub(super) kernel: u16,
     pub(super) waiting: Option<Box<Answer>>,
-    /// The session that an edge made for this EXTERNAL in proxy mode.
-    pub(super) secondary: Option<Key>,
+    /// The session that an edge made for this EXTERNAL in proxy mode; the default key, which has no record: none is made.
+    pub(super) secondary: Key,
+    /// `None`: its requests are those of a peer.
     pub(super) local: Option<Box<Local>>,
     pub(super) link: Link,
 }
 
 /// What only the initiator of a session has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Local {
+    /// Who began it; no peer.
+    pub(super) origin: Origin,
     /// Lifetime in seconds to request.
     pub(super) lifetime: u32,
     /// Ask for the addresses of the NATs.
@@ -216,6 +324,14 @@ pub(super) struct Local {
     pub(super) refresh: Option<Time>,
     /// What the user was last informed of.
     pub(super) granted: Option<Granted>,
+}
+
+impl Local {
+    /// A session that begins here.
+    pub(super) fn new(origin: Origin, lifetime: u32) -> Self {
+        let (bindings, token) = (false, Box::default());
+        Self { origin, lifetime, bindings, token, retry: None, refresh: None, granted: None }
+    }
 }
 
 impl Timed for Session {
@@ -238,11 +354,15 @@ impl Session {
         self.local.is_some()
     }
 
+    pub(super) fn origin(&self) -> Origin {
+        self.local.as_ref().map_or(Origin::Peer, |local| local.origin)
+    }
+
     /// Whether this NAT translates one end of its flow into this address, or from it.
     pub(super) fn is_bound_to(&self, address: IpAddr) -> bool {
-        let (before, after) = (&self.asked.mri, &self.plan.mri);
+        let (before, after) = (self.asked.mri(), self.plan.mri());
         let translated = before != after && (after.src() == address || before.dst() == address);
-        translated || self.plan.reserved.is_some_and(|reserved| reserved.address == address)
+        translated || self.plan.reserved().is_some_and(|reserved| reserved.address == address)
     }
 
     /// Whether a RESPONSE with this number answers a request that waits for one.
@@ -260,7 +380,58 @@ pub(super) const fn newer(this: u32, than: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use signalbox_core::PathCoupled;
+
     use super::*;
+    use crate::wire::{IcmpTypes, MessageType};
+
+    /// A session with its generation and the most that its entry of the index takes, and without the table of ports.
+    #[test]
+    fn a_session_takes_272_octets() {
+        assert!(size_of::<Option<Session>>() + 4 + 12 <= 272, "{}", size_of::<Option<Session>>());
+    }
+
+    #[test]
+    fn a_handle_may_be_any_number() {
+        let mut peers = Peers::default();
+        assert_eq!((peers.previous(), peers.previous_state(), peers.next()), (None, None, None));
+        for number in [0, 1, u64::MAX] {
+            let (peer, state) = (Some(SiiHandle(number)), Some(StateHandle(number)));
+            peers.set_next(peer);
+            peers.set_previous(None, state);
+            assert_eq!((peers.previous(), peers.previous_state(), peers.next()), (None, state, peer));
+            peers.set_previous(peer, None);
+            peers.set_next(None);
+            assert_eq!((peers.previous(), peers.previous_state(), peers.next()), (peer, None, None));
+        }
+    }
+
+    #[test]
+    fn a_request_that_differs_in_one_field_is_another_one() {
+        let flow = PathCoupled::between([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
+        let mri = Mri::PathCoupled(flow);
+        let (types, efi) = (Some(IcmpTypes::of(&[8])), Some(FlowInfo::ALLOW));
+        let plain = Message { efi, ..Message::new(MessageType::CREATE) };
+        let requests = [
+            (plain, mri),
+            (Message { efi: Some(FlowInfo::DENY), ..plain }, mri),
+            (Message { terminal: Some(DataTerminal::receiver(17, 0)), ..plain }, mri),
+            (Message { icmp_types: types, ..plain }, mri),
+            (Message { nonce: Some(0), ..plain }, mri),
+            (Message { proxy: true, ..plain }, mri),
+            (Message { extend: true, ..plain }, mri),
+            (plain, mri.inverted()),
+            (plain, Mri::PathCoupled(PathCoupled { spi: Some(0), ..flow })),
+        ];
+        for (at, (message, mri)) in requests.iter().enumerate() {
+            let asked = Asked::of(message, mri).unwrap();
+            assert_eq!(asked.mri(), *mri);
+            for (other, (message, mri)) in requests.iter().enumerate() {
+                assert_eq!(asked.is_asked_by(message, mri), at == other, "{at} {other}");
+                assert_eq!(Asked::of(message, mri).unwrap() == asked, at == other, "{at} {other}");
+            }
+        }
+    }
 
     /// NATFW-3.5-06
     #[test]

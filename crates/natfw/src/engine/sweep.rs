@@ -40,12 +40,12 @@ enum What {
 
 impl What {
     fn concerns(self, session: &Session) -> bool {
-        let of_peer = matches!(session.origin, Origin::Peer);
+        let of_peer = session.origin() == Origin::Peer;
         match self {
             Self::Delete(peer, source) => {
-                of_peer && session.previous == Some(peer) && initiator(&session.asked.mri) == source
+                of_peer && session.peers.previous() == Some(peer) && initiator(&session.asked.mri()) == source
             }
-            Self::Event(peer, _) => session.next == Some(peer),
+            Self::Event(peer, _) => session.peers.next() == Some(peer),
             Self::Moved(former) => of_peer && session.is_bound_to(former.into()),
             Self::Rules => session.plan.passage.is_some(),
         }

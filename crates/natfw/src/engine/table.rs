@@ -9,19 +9,19 @@ use signalbox_resources::Resources;
 
 use super::Natfw;
 use super::event::NatfwEvent;
-use super::session::{Asked, Kind, Local, Origin, Plan, Session, State, pinhole_id};
+use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Session, State, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) id: SessionId,
     pub(super) kind: Kind,
-    pub(super) origin: Origin,
     pub(super) asked: Asked,
     pub(super) plan: Plan,
     pub(super) source: IpAddr,
     pub(super) msn: u32,
     pub(super) lifetime: u32,
+    /// `None`: its requests are those of a peer.
     pub(super) local: Option<Box<Local>>,
 }
 
@@ -43,18 +43,15 @@ impl Natfw {
             self.shares.release(from);
             return self.no_place(opening, resources);
         }
-        let Opening { id, kind, origin, asked, plan, source: _, msn, lifetime, local } = opening;
+        let Opening { id, kind, asked, plan, source: _, msn, lifetime, local } = opening;
         let session = Session {
             id,
             kind,
             state: State::Pending,
-            origin,
             asked,
             plan,
-            previous: None,
-            previous_state: None,
+            peers: Peers::default(),
             source: from,
-            next: None,
             msn,
             unanswered: None,
             accepted: lifetime,
@@ -62,7 +59,7 @@ impl Natfw {
             active: false,
             kernel: 0,
             waiting: None,
-            secondary: None,
+            secondary: Key::default(),
             local,
             link: Link::default(),
         };
@@ -109,22 +106,23 @@ impl Natfw {
             self.out.close(pinhole_id(key));
         }
         self.shares.release(session.source);
+        let origin = session.origin();
         self.undo(session.plan, resources);
-        match session.origin {
+        match origin {
             Origin::Command(id) => {
                 self.commands.remove(&id);
             }
             // The primary session has no secondary one any more.
             Origin::Proxy(primary) => {
                 if let Some(primary) = self.sessions.get_mut(primary) {
-                    primary.secondary = None;
+                    primary.secondary = Key::default();
                 }
             }
             Origin::Peer => {}
         }
         // One step, not a recursion: a secondary session has no secondary one.
-        if let Some(secondary) = session.secondary {
-            self.delete_secondary(secondary, resources);
+        if session.secondary != Key::default() {
+            self.delete_secondary(session.secondary, resources);
         }
     }
 
@@ -137,8 +135,8 @@ impl Natfw {
 
     /// Gives an event to the user of a session.
     pub(super) fn emit(&mut self, key: Key, event: NatfwEvent) {
-        if let Some(Session { origin: Origin::Command(id), .. }) = self.sessions.get(key) {
-            self.out.event(*id, event);
+        if let Some(Origin::Command(id)) = self.sessions.get(key).map(Session::origin) {
+            self.out.event(id, event);
         }
     }
 }

@@ -62,6 +62,7 @@ pub struct SessionView {
 impl SessionView {
     fn of(key: Key, session: &Session, now: Time) -> Self {
         let plan = &session.plan;
+        let external = plan.external.as_ref().and_then(|external| external.address.or(external.binding));
         let role = if session.begins_here() {
             Role::Initiator
         } else if plan.answers {
@@ -74,14 +75,14 @@ impl SessionView {
             kind: session.kind,
             role,
             state: session.state,
-            mri: session.asked.mri,
+            mri: session.asked.mri(),
             rule: if plan.installs { rule(session) } else { None },
             pinhole: pinhole_id(key),
             active: session.active,
-            peer: matches!(session.origin, Origin::Peer).then_some(session.source),
+            peer: (session.origin() == Origin::Peer).then_some(session.source),
             policy: plan.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
-            external: plan.external.or(plan.binding).map(|external| (external.address, external.port)),
-            command: if let Origin::Command(id) = session.origin { Some(id) } else { None },
+            external: external.map(|external| (external.address, external.port)),
+            command: if let Origin::Command(id) = session.origin() { Some(id) } else { None },
             expires_in: session.expires.since(now),
             msn: session.msn,
         }
