@@ -167,29 +167,34 @@ const BUCKETS: usize = 1024;
 #[derive(Debug)]
 pub struct RateShares {
     hasher: KeyedHasher,
-    rate: u32,
     /// Empty if there is no limit.
     buckets: Box<[TokenBucket]>,
 }
 
+/// What a source may use at once: a quarter of its rate.
+const fn burst(rate: u32) -> u32 {
+    rate.div_ceil(4)
+}
+
 fn buckets(rate: u32) -> Box<[TokenBucket]> {
     let count = if rate > 0 { BUCKETS } else { 0 };
-    vec![TokenBucket::new(rate, rate.div_ceil(4)); count].into()
+    vec![TokenBucket::new(rate, burst(rate)); count].into()
 }
 
 impl RateShares {
     /// Limits of `rate` a second, with a quarter of it in a burst; 0: no limit.
     #[must_use]
     pub fn new(rate: u32, hasher: KeyedHasher) -> Self {
-        Self { hasher, rate, buckets: buckets(rate) }
+        Self { hasher, buckets: buckets(rate) }
     }
 
-    /// Gives each source another rate; 0: no limit. Each can have its burst once more.
-    pub fn set_rate(&mut self, rate: u32) {
-        if rate != self.rate {
-            self.rate = rate;
+    /// Gives each source another rate from now on, in requests a second; 0: no limit. What a source has used up stays used up,
+    /// because its burst once more at each reload would be a way around the limit. Only after a rate of 0 all bursts are full.
+    pub fn set_rate(&mut self, now: Time, rate: u32) {
+        if rate == 0 || self.buckets.is_empty() {
             self.buckets = buckets(rate);
         }
+        self.buckets.iter_mut().for_each(|bucket| bucket.set_limits(now, rate, burst(rate)));
     }
 
     /// Whether the rate of a source allows one more.
@@ -297,16 +302,21 @@ mod tests {
     }
 
     #[test]
-    fn another_rate_holds_and_the_same_rate_changes_nothing() {
+    fn another_rate_gives_nothing_back_that_was_used() {
         let mut rates = RateShares::new(40, hasher());
-        let now = Time::from_secs(1);
-        let served = |rates: &mut RateShares| (0..100).filter(|_| rates.allow(now, &1)).count();
-        assert_eq!(served(&mut rates), 10);
-        rates.set_rate(40);
-        assert_eq!(served(&mut rates), 0);
-        rates.set_rate(80);
-        assert_eq!(served(&mut rates), 20);
-        rates.set_rate(0);
-        assert_eq!(served(&mut rates), 100);
+        let served =
+            |rates: &mut RateShares, ms| (0..100).filter(|_| rates.allow(Time::from_millis(ms), &1)).count();
+        assert_eq!(served(&mut rates, 1000), 10);
+        for rate in [40, 80, 20, 40] {
+            rates.set_rate(Time::from_secs(1), rate);
+            assert_eq!(served(&mut rates, 1000), 0, "{rate}");
+        }
+        assert_eq!(served(&mut rates, 1100), 4, "a tenth of a second at the rate");
+        rates.set_rate(Time::from_millis(1100), 80);
+        assert_eq!(served(&mut rates, 9000), 20, "the burst of the new rate");
+        rates.set_rate(Time::from_secs(9), 0);
+        assert_eq!(served(&mut rates, 9000), 100);
+        rates.set_rate(Time::from_secs(9), 8);
+        assert_eq!(served(&mut rates, 9000), 2);
     }
 }

@@ -1,5 +1,7 @@
 //! Other limits for a node that runs. What stands beyond a lower limit stays until it ends.
 
+use signalbox_core::Time;
+
 use super::Boomerang;
 use super::config::{Config, ConfigError};
 
@@ -20,7 +22,7 @@ impl Boomerang {
     ///
     /// # Errors
     /// The first setting that is not allowed. All are as before.
-    pub fn set_limits(&mut self, new: &Config) -> Result<(), ConfigError> {
+    pub fn set_limits(&mut self, now: Time, new: &Config) -> Result<(), ConfigError> {
         let mut config = self.config.clone();
         config.take_limits(new);
         config.validated()?;
@@ -29,7 +31,7 @@ impl Boomerang {
         self.by_interface.set_limit(config.max_flows);
         self.sessions.set_limit(config.max_sessions);
         self.routes.set_limit(config.max_waiting);
-        self.rates.set_rate(config.rate);
+        self.rates.set_rate(now, config.rate);
         self.aggregates.set_limits(config.aggregates.max, config.max_flows);
         self.config = config;
         Ok(())

@@ -50,6 +50,20 @@ fn the_rate_of_a_source_is_limited() {
     assert_eq!(rig.octets(1, &other, &other.octets()).len(), 1);
 }
 
+/// BOOM-F5.4-02: a reload gives no source its burst once more.
+#[test]
+fn a_reload_gives_back_no_rate_that_was_used() {
+    let mut rig = Rig::with(Config { rate: 40, ..Config::default() });
+    let passed = |rig: &mut Rig| {
+        (0..30).filter(|_| !rig.octets(1, &request(1), &request(1).octets()).is_empty()).count()
+    };
+    assert_eq!(passed(&mut rig), 10);
+    for rate in [40, 80, 400, 40] {
+        rig.node.set_limits(rig.now, &Config { rate, ..Config::default() }).unwrap();
+        assert_eq!(passed(&mut rig), 0, "{rate}");
+    }
+}
+
 #[test]
 fn nothing_is_left_when_all_is_released() {
     let mut rig = Rig::with(Config { max_flows: 64, ..Config::default() });

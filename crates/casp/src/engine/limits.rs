@@ -39,9 +39,9 @@ impl Casp {
         self.peers.set_limits(&config);
         self.searches.set_limit(config.max_searches);
         self.held.set_limit(config.max_held);
-        self.rates.set_rate(config.rate);
-        self.answers.set_rate(config.answer_rate);
-        self.errors.set_rate(config.answer_rate);
+        self.rates.set_rate(now, config.rate);
+        self.answers.set_rate(now, config.answer_rate);
+        self.errors.set_rate(now, config.answer_rate);
         self.all_answers.set_limits(now, config.total_answer_rate, config.total_answer_rate.div_ceil(4));
         self.config = config;
         Ok(())

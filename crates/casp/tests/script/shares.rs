@@ -181,3 +181,19 @@ fn limits_change_while_the_node_runs() {
     let wrong = Config { max_timeout: 0, ..config() };
     assert!(rig.node.set_limits(rig.now, &wrong).is_err());
 }
+
+/// A reload gives no source its burst once more.
+#[test]
+fn a_reload_gives_back_no_rate_that_was_used() {
+    let mut rig = Rig::with(Config { rate: 40, ..config() });
+    let taken = |rig: &mut Rig| {
+        let before = rig.node.counters().unproved;
+        (0..30).for_each(|_| drop(rig.datagram(UP, NEAR, &message())));
+        rig.node.counters().unproved - before
+    };
+    assert_eq!(taken(&mut rig), 10);
+    for rate in [40, 80, 400, 40] {
+        rig.node.set_limits(rig.now, &Config { rate, ..config() }).unwrap();
+        assert_eq!(taken(&mut rig), 0, "{rate}");
+    }
+}

@@ -127,7 +127,7 @@ impl Gateway {
         config.take_limits(new);
         config.validated()?;
         self.bindings.set_limit(config.max_bindings);
-        self.queries.set_rate(config.queries_of_source);
+        self.queries.set_rate(now, config.queries_of_source);
         self.errors.set_limits(now, config.errors, config.errors);
         self.config = config;
         Ok(())

@@ -340,3 +340,23 @@ fn limits_change_while_the_node_runs() {
     assert!(rig.gist.set_limits(rig.now, &wrong).is_err());
     assert_eq!(rig.gist.config().max_sessions, 100);
 }
+
+/// A reload gives no source its burst once more.
+#[test]
+fn a_reload_gives_back_no_rate_that_was_used() {
+    let config = Config { query_rate_per_source: 40, ..Config::default() };
+    let mut rig = Rig::with(config.clone());
+    let answered = |rig: &mut Rig| {
+        let ask = |_: &u16| {
+            rig.inject(&Via::intercepted(SRC, DST), &query(through(), &[7; 8]));
+            rig.out.drain(..).count() == 1
+        };
+        (0..30).filter(ask).count()
+    };
+    assert_eq!(answered(&mut rig), 10);
+    for rate in [40, 80, 400, 40] {
+        let new = Config { query_rate_per_source: rate, ..config.clone() };
+        rig.gist.set_limits(rig.now, &new).unwrap();
+        assert_eq!(answered(&mut rig), 0, "{rate}");
+    }
+}

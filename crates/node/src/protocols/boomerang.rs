@@ -128,8 +128,8 @@ impl Composed for Instance {
         Ok(Self { engine: Boomerang::new(config, setup.rng.array())? })
     }
 
-    fn reload(&mut self, _: Time, config: Config) {
-        if let Err(error) = self.engine.set_limits(&config) {
+    fn reload(&mut self, now: Time, config: Config) {
+        if let Err(error) = self.engine.set_limits(now, &config) {
             tracing::warn!(%error, "limits of Boomerang ignored");
         }
         if let Err(error) = self.engine.set_integrity(config.integrity) {

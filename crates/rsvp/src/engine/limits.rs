@@ -39,7 +39,7 @@ impl Rsvp {
         self.message_ids.set_limit(config.max_senders.saturating_add(config.max_reservations));
         self.staged_limit.set_limits(now, config.staged_rate, config.staged_rate);
         self.diagnoses.set_limits(now, config.diagnostics, config.diagnostics);
-        self.replies.set_rate(diagnostic::replies_each(&config));
+        self.replies.set_rate(now, diagnostic::replies_each(&config));
         self.interfaces.set_lifetimes(&config);
         self.neighbours.set_limits(&config.neighbours);
         self.config = config;

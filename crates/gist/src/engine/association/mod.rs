@@ -256,7 +256,7 @@ impl Associations {
         self.slab.set_limit(max);
         self.shares.set_limit(max);
         limits::limit(&mut self.accepts, now, accept_rate, accept_rate);
-        self.accepts_of.set_rate(accept_rate.div_ceil(4));
+        self.accepts_of.set_rate(now, accept_rate.div_ceil(4));
         self.unread.set_limit(octets(max_buffered));
     }
 
