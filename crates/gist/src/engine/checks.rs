@@ -1,8 +1,11 @@
 //! Peering decisions that an application has not answered yet (RFC 5971 §4.3.2, B.2).
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::service::{CheckId, Peering};
+use signalbox_core::shares::{Shares, source};
 use signalbox_core::{IfIndex, NslpId, Time};
 
 use super::Gist;
@@ -23,6 +26,58 @@ pub(super) struct Check {
     local: bool,
     options: Box<[u8]>,
     octets: Box<[u8]>,
+    /// The source that gets the Response.
+    source: IpAddr,
+}
+
+/// All Queries that wait. A quarter of their number is for sources and for interfaces with few of them: an application that
+/// is slow would otherwise be asked by who floods it only. By interface too, because the sender of a Query can be forged.
+#[derive(Debug)]
+pub(super) struct Checks {
+    queue: VecDeque<Check>,
+    by_source: Shares<IpAddr>,
+    by_interface: Shares<IfIndex>,
+}
+
+impl Checks {
+    /// At most `limit` Queries; 0: no Query waits.
+    pub(super) fn new(limit: usize, hasher: KeyedHasher) -> Self {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        Self {
+            queue: VecDeque::new(),
+            by_source: Shares::new(limit, hasher),
+            by_interface: Shares::new(limit, hasher),
+        }
+    }
+
+    /// Whether one more Query of a source can wait.
+    fn has_place(&self, source: IpAddr, ifindex: IfIndex) -> bool {
+        // Shares take a limit of 0 as no limit.
+        self.by_source.limit() > 0
+            && self.by_source.check(&source, 1).is_ok()
+            && self.by_interface.check(&ifindex, 1).is_ok()
+    }
+
+    fn push(&mut self, check: Check) {
+        self.by_source.hold(check.source);
+        self.by_interface.hold(check.ifindex);
+        self.queue.push_back(check);
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Check> {
+        let check = self.queue.remove(at)?;
+        self.by_source.release(check.source);
+        self.by_interface.release(check.ifindex);
+        Some(check)
+    }
+
+    fn position(&self, id: CheckId) -> Option<usize> {
+        self.queue.iter().position(|check| check.id == id)
+    }
+
+    fn is_due(&self, now: Time) -> bool {
+        self.queue.front().is_some_and(|check| check.until <= now)
+    }
 }
 
 impl Check {
@@ -46,7 +101,8 @@ impl Gist {
     /// Requests the peering decision of the application (RFC 5971 §4.3.2). If too many Queries wait for one, the node
     /// forwards the Query without it (overload protection, §8.4), unless the Query is addressed to this node.
     pub(super) fn ask_application(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
-        if self.checks.len() >= self.config.max_checks {
+        let source = source(subject.nli.interface);
+        if !self.checks.has_place(source, a.ifindex) {
             self.counters.checks_full += 1;
             dropped!(a, subject, "too many peering decisions pending");
             if a.local {
@@ -59,8 +115,9 @@ impl Gist {
         let id = CheckId(self.next_check);
         self.next_check += 1;
         self.deliver_query(a, message, subject, message.nslp_data.unwrap_or_default(), Some(id));
-        self.checks.push_back(Check {
+        self.checks.push(Check {
             id,
+            source,
             until: self.now + self.config.check_timeout,
             src: a.src,
             dst: a.dst,
@@ -75,9 +132,7 @@ impl Gist {
 
     /// Takes the peering decision of the application (RFC 5971 B.2).
     pub(super) fn decide(&mut self, id: CheckId, decision: Peering<'_>) {
-        let Some(check) =
-            self.checks.iter().position(|check| check.id == id).and_then(|at| self.checks.remove(at))
-        else {
+        let Some(check) = self.checks.position(id).and_then(|at| self.checks.remove(at)) else {
             self.counters.checks_stale += 1;
             return;
         };
@@ -104,11 +159,11 @@ impl Gist {
     /// Queries that wait for the decision of an unregistered application are forwarded, like all messages of applications
     /// that this node does not have (RFC 5971 §4.3.4).
     pub(super) fn abandon_checks(&mut self, nslp: NslpId) {
-        for _ in 0..self.checks.len() {
-            let Some(check) = self.checks.pop_front() else { return };
+        for _ in 0..self.checks.queue.len() {
+            let Some(check) = self.checks.remove(0) else { return };
             let header = Header::parse(&check.octets).ok();
             match header.filter(|header| header.nslp == nslp) {
-                None => self.checks.push_back(check),
+                None => self.checks.push(check),
                 Some(_) if check.local => {
                     self.refuse(&check.arrival(), GistError::ENDPOINT_FOUND, Infos::NONE);
                 }
@@ -130,13 +185,13 @@ impl Gist {
     }
 
     pub(super) fn check_deadline(&self) -> Option<Time> {
-        self.checks.front().map(|check| check.until)
+        self.checks.queue.front().map(|check| check.until)
     }
 
     /// The timeout of a decision means that the application declines.
     pub(super) fn expire_checks(&mut self) {
-        while self.checks.front().is_some_and(|check| check.until <= self.now) {
-            if let Some(check) = self.checks.pop_front() {
+        while self.checks.is_due(self.now) {
+            if let Some(check) = self.checks.remove(0) {
                 self.carry_out(&check, Peering::Decline(None));
             }
         }

@@ -74,7 +74,7 @@ use std::collections::VecDeque;
 
 use applications::Departed;
 use association::Associations;
-use checks::Check;
+use checks::Checks;
 use handover::Inherited;
 use hold_down::HoldDowns;
 use interfaces::Interfaces;
@@ -117,7 +117,7 @@ pub struct Gist {
     peers: Peers,
     /// Octets queued for all handshakes together.
     queued: usize,
-    checks: VecDeque<Check>,
+    checks: Checks,
     next_check: u64,
     lookups: VecDeque<Lookup>,
     next_lookup: u64,
@@ -165,6 +165,7 @@ impl Gist {
         if config.identity.is_empty() {
             config.identity = rng.array::<16>().to_vec();
         }
+        let hasher = KeyedHasher::new(&mut rng);
         let limit = |rate: u32, burst: u32| (rate > 0).then(|| TokenBucket::new(rate, burst));
         Ok(Self {
             counters: Counters::default(),
@@ -176,11 +177,11 @@ impl Gist {
             records: Slab::new(config.max_sessions),
             used_slots: 0,
             index: Index::new(),
-            hasher: KeyedHasher::new(&mut rng),
+            hasher,
             wheel: Wheel::new(Duration::from_millis(10)),
             peers: Peers::new(config.max_peers, KeyedHasher::new(&mut rng)),
             queued: 0,
-            checks: VecDeque::new(),
+            checks: Checks::new(config.max_checks, hasher),
             next_check: 0,
             lookups: VecDeque::new(),
             next_lookup: 0,

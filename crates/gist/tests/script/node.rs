@@ -112,6 +112,31 @@ fn too_many_decisions_pending() {
     assert_eq!(rig.gist.counters().checks_full, 1);
 }
 
+/// GIST-8.4-02: while an application is slow, Queries of one source, and forged ones of one interface, leave places among those
+/// that wait for its decision.
+#[test]
+fn a_flood_leaves_pending_decisions_to_others() {
+    let asked = |rig: &mut Rig, from: &str, via: &Via| {
+        let mut message = query(through(), &[7; 8]);
+        message.nli = Some(nli(b"up", from));
+        rig.inject(via, &message);
+        rig.out.drain(..).any(|(_, out)| matches!(out, Out::Delivered(_)))
+    };
+    let near = Via::intercepted(SRC, DST);
+    let far = Via { ifindex: signalbox_core::IfIndex(2), ..Via::intercepted(SRC, DST) };
+    for forged in [false, true] {
+        let mut rig = Rig::asking(Config { max_checks: 64, ..Config::default() }, PeeringPolicy::Ask);
+        let name = |n: u8| if forged { format!("192.0.2.{n}") } else { UP.to_owned() };
+        let flood = (0..200).filter(|n| asked(&mut rig, &name(*n), &near)).count();
+        assert_eq!((flood, rig.gist.counters().checks_full), (48, 152), "{forged}");
+        assert!(asked(&mut rig, "198.51.100.1", &far), "{forged}");
+        // Their time is over: all places are free.
+        rig.until(rig.ms() + 1500);
+        rig.out.clear();
+        assert!(asked(&mut rig, &name(1), &near));
+    }
+}
+
 /// GIST-3.7-02, GIST-4.1.2-06, GIST-5.3.3-10: the payload of a Query is delivered each time it arrives, marked as from
 /// an address without verification.
 #[test]
