@@ -39,6 +39,20 @@ const RESERVE: u32 = 4;
 /// "Little" is this part of the reserve, so that this number of sources find their share.
 const SOURCES: u32 = 64;
 
+/// Whether what is left of a table of `limit` rows is for sources that hold little, when `used` rows are in use with the one
+/// that is asked for.
+#[must_use]
+pub const fn is_scarce(limit: u32, used: u32) -> bool {
+    used > limit - limit / RESERVE
+}
+
+/// The number of rows of a table that each source finds while others flood it: a 64th of a quarter, at least 1.
+#[must_use]
+pub const fn fair(limit: u32) -> u32 {
+    let fair = limit / RESERVE / SOURCES;
+    if fair == 0 { 1 } else { fair }
+}
+
 /// What each source holds of a table of `limit` rows.
 ///
 /// While three quarters of the table are not in use, each source takes as many rows as it wants. The last quarter is for
@@ -66,8 +80,8 @@ impl<K: Hash + Eq> Shares<K> {
 
     /// The number of rows that each source finds while others flood the table.
     #[must_use]
-    pub fn fair(&self) -> u32 {
-        (self.limit / RESERVE / SOURCES).max(1)
+    pub const fn fair(&self) -> u32 {
+        fair(self.limit)
     }
 
     /// Takes a row for a source.
@@ -103,8 +117,7 @@ impl<K: Hash + Eq> Shares<K> {
             return Err(Refused::Full);
         }
         // Only a scarce table needs the count of the source.
-        let scarce = total > self.limit - self.limit / RESERVE;
-        if scarce && self.held(source).saturating_add(count) > self.fair() {
+        if is_scarce(self.limit, total) && self.held(source).saturating_add(count) > self.fair() {
             return Err(Refused::Share);
         }
         Ok(())

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
-use signalbox_core::shares::source;
+use signalbox_core::shares::{fair, is_scarce, source};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 
@@ -26,10 +26,16 @@ impl Gist {
         addressed.or_else(|| self.interfaces.address(a.ifindex, v6))
     }
 
-    /// Whether a source has reached its limit of routing state (RFC 5971 §8.4), which is counted.
+    /// Whether a source has reached its limit of routing state (RFC 5971 §8.4), which is counted. The last quarter of the table
+    /// is for sources that hold little of it.
     pub(super) fn is_source_full(&mut self, address: IpAddr) -> bool {
         let max = self.config.max_sessions_per_source;
-        let full = max > 0 && self.peers.of_source(address) >= max;
+        let most = if is_scarce(self.records.limit(), self.records.len()) {
+            max.min(fair(self.records.limit()))
+        } else {
+            max
+        };
+        let full = max > 0 && self.peers.of_source(address) >= most;
         self.counters.source_full += u64::from(full);
         full
     }

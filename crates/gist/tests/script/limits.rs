@@ -308,11 +308,43 @@ fn peers_of_one_source() {
     assert_eq!(rig.gist.sessions().count(), 64, "each other source gets its place");
 }
 
+/// GIST-8.4-04: sessions of a few sources, each within its own limit, leave places to others.
+#[test]
+fn a_few_sources_leave_sessions_to_others() {
+    let mut rig = Rig::with(Config {
+        max_sessions: 64,
+        max_sessions_per_source: 32,
+        installation: Installation::Immediate,
+        dmode_rate: 0,
+        ..Config::default()
+    });
+    let ask = |rig: &mut Rig, n: u16, from: &str| {
+        let mut message = query(through(), &[7; 8]);
+        message.session = Some(number(n));
+        message.nli = Some(nli(b"up", from));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        rig.out.clear();
+        rig.gist.sessions().count()
+    };
+    for n in 0..99 {
+        ask(&mut rig, n, UP);
+    }
+    for n in 100..199 {
+        ask(&mut rig, n, "192.0.2.7");
+    }
+    assert_eq!(ask(&mut rig, 200, "192.0.2.7"), 48, "two sources take three quarters");
+    for n in 0..16 {
+        let count = ask(&mut rig, 300 + n, &format!("198.51.100.{}", n + 10));
+        assert_eq!(count, 49 + usize::from(n), "each other source gets its place");
+    }
+}
+
 /// Other limits while the node runs: what stands stays, and what is new finds the limits of its time.
 #[test]
 fn limits_change_while_the_node_runs() {
     let config = Config {
         max_sessions: 20,
+        max_sessions_per_source: 0,
         installation: Installation::Immediate,
         dmode_rate: 0,
         ..Config::default()

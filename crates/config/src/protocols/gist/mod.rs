@@ -244,8 +244,9 @@ impl Gist {
             "max_sessions_per_source",
             &mut config.max_sessions_per_source,
             number(0..=u32::MAX),
-            "Most routing state records that Queries of peers at one IPv4 address or in one IPv6 /64 may create; 0: no \
-             limit. Further Queries get no Response [8.4].",
+            "Most routing state records that Queries of peers at one IPv4 address or in one IPv6 /64 may create; the last \
+             quarter of max_sessions is for those that have few. 0: no limit, and no quarter for others. Further Queries get no \
+             Response [8.4].",
         );
         keys.key("max_peers", &mut config.max_peers, number(1..=u32::MAX), "Most peers.");
     }
