@@ -11,7 +11,7 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::config::ReverseDirection;
 use super::event::QosEvent;
-use super::holders::Holders;
+use super::holders::{Holder, Holders};
 use super::receive::Progress;
 use super::response::own_failure;
 use super::rmf;
@@ -297,8 +297,9 @@ impl Qos {
                 }
             }
             None => {
-                let place = Slot { what: Waiting::Processed { id: id.id, granted }, link: Link::default() };
-                self.park(self.now + self.config.retry_max, place, (id.id, 2));
+                let holder = Holders::of(arrival.peer_address);
+                let what = Waiting::Processed { id: id.id, granted };
+                self.park(self.now + self.config.retry_max, what, holder, (id.id, 2));
             }
         }
     }
@@ -307,12 +308,17 @@ impl Qos {
         // A retransmission replaces the message that waits, and restarts the timer.
         self.take_waiting(id, trigger);
         let what = Waiting::Bound { octets: octets.to_vec(), arrival: arrival.clone(), id, trigger };
-        let place = Slot { what, link: Link::default() };
-        self.park(self.now + self.config.request_retry, place, (id, u8::from(trigger)));
+        let holder = Holders::of(arrival.peer_address);
+        self.park(self.now + self.config.request_retry, what, holder, (id, u8::from(trigger)));
     }
 
-    fn park(&mut self, until: Time, place: Slot, name: ([u8; 16], u8)) {
-        let Ok(key) = self.waiting.insert(place) else {
+    fn park(&mut self, until: Time, what: Waiting, holder: Holder, name: ([u8; 16], u8)) {
+        let place = Slot { what, holder: Some(holder), link: Link::default() };
+        let key = self.holders.park(holder).then(|| self.waiting.insert(place));
+        let Some(Ok(key)) = key else {
+            if key.is_some() {
+                self.holders.unpark(holder);
+            }
             self.counters.overload += 1;
             tracing::debug!(reason = "table of waiting messages full", "message dropped");
             return;
@@ -336,18 +342,25 @@ impl Qos {
     fn take_waiting(&mut self, id: [u8; 16], trigger: bool) -> Option<(Vec<u8>, Arrival)> {
         let key = self.by_message.remove(&(id, u8::from(trigger)))?;
         self.waiting_wheel.cancel(&mut self.waiting, key.index());
-        match self.waiting.remove(key)?.what {
+        match self.unpark(key)?.what {
             Waiting::Bound { octets, arrival, .. } => Some((octets, arrival)),
             _ => None,
         }
     }
 
+    /// Takes a message that waited out of the table.
+    fn unpark(&mut self, key: Key) -> Option<Slot> {
+        let place = self.waiting.remove(key)?;
+        if let Some(holder) = place.holder {
+            self.holders.unpark(holder);
+        }
+        Some(place)
+    }
+
     /// Discards messages that waited too long. The QNI may get a RESPONSE (RFC 5974 §4.6).
     pub(super) fn step_waiting(&mut self) {
         while let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) {
-            let Some(place) = self.waiting.key_of(index).and_then(|key| self.waiting.remove(key)) else {
-                continue;
-            };
+            let Some(place) = self.waiting.key_of(index).and_then(|key| self.unpark(key)) else { continue };
             match place.what {
                 Waiting::Processed { id, .. } => {
                     self.by_message.remove(&(id, 2));

@@ -2,6 +2,9 @@
 //!
 //! Sessions with a reservation and those with a QUERY only have a limit each. A quarter of each is for sources that hold little. A
 //! source is the address of the previous peer, if it proved that address. Sessions that begin at this node have the limit alone.
+//!
+//! Messages that wait for another message have at most three quarters of the places of waiting messages, and these in shares as
+//! well: messages that wait for their route have the rest.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -18,6 +21,7 @@ pub(super) type Holder = Option<IpAddr>;
 pub(super) struct Holders {
     reserving: Shares<Holder>,
     asking: Shares<Holder>,
+    parked: Shares<Holder>,
 }
 
 impl Holders {
@@ -25,7 +29,18 @@ impl Holders {
         Self {
             reserving: Shares::new(config.max_sessions, hasher),
             asking: Shares::new(config.max_queries, hasher),
+            parked: Shares::new(config.max_parked - config.max_parked / 4, hasher),
         }
+    }
+
+    /// Takes a place for a message that waits for another message, or for the result of such a message.
+    pub(super) fn park(&mut self, holder: Holder) -> bool {
+        self.parked.limit() > 0 && self.parked.take(holder).is_ok()
+    }
+
+    /// Gives the place of such a message back.
+    pub(super) fn unpark(&mut self, holder: Holder) {
+        self.parked.release(holder);
     }
 
     /// Takes the limits of other settings. Sessions beyond a lower limit stay.

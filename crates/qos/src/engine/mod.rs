@@ -249,7 +249,7 @@ impl Qos {
 
     /// Stores `what` until the route is known.
     fn look_up(&mut self, what: Waiting, query: RouteQuery) -> bool {
-        let place = Slot { what, link: signalbox_core::Link::default() };
+        let place = Slot { what, holder: None, link: signalbox_core::Link::default() };
         match self.waiting.insert(place) {
             Ok(key) => {
                 self.out.look_up(key.to_u64(), query);

@@ -12,6 +12,7 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 use signalbox_resources::{Neighbour, RequestedBy};
 
 use super::command::Command;
+use super::holders::Holder;
 
 /// The circumstances in which a message arrived: [`RecvMessage`] without the octets.
 #[derive(Debug, Clone)]
@@ -111,6 +112,8 @@ pub(super) enum Waiting {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) what: Waiting,
+    /// The source whose share it takes: that of a message which waits for another message, or of its result.
+    pub(super) holder: Option<Holder>,
     pub(super) link: Link,
 }
 

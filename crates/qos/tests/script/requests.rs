@@ -331,3 +331,26 @@ fn bound_messages_wait_for_each_other() {
     assert_eq!(bound(&mut rig, None, id(true), 1).len(), 2);
     let _ = SESSION;
 }
+
+/// QOS-4.6-02: messages of one peer that wait for messages which do not come leave places to other peers, and to messages that
+/// wait for their route.
+#[test]
+fn messages_that_wait_for_others_leave_places() {
+    let mut rig = Rig::with(Config { max_parked: 64, ..Config::default() });
+    rig.end = true;
+    let id = |n: u8| Some(MessageId { bidirectional: false, id: [n; 16] });
+    let waits = |rig: &mut Rig, n: u8| {
+        let before = rig.qos.counters().overload;
+        assert_eq!(bound(rig, None, id(n), n), []);
+        rig.qos.counters().overload == before
+    };
+    assert_eq!((1..=100).filter(|n| waits(&mut rig, *n)).count(), 36, "three quarters of three quarters");
+    // Requests that wait for nothing but their route are served.
+    assert_eq!(bound(&mut rig, None, None, 101).iter().map(Sent::info).collect::<Vec<_>>(), [Info::RESERVED]);
+    // Another peer gets its place.
+    rig.peer_address = Some(addr("10.0.1.77"));
+    assert!(waits(&mut rig, 102));
+    // The time of all is over: their places are free again.
+    rig.until(rig.now + Duration::from_secs(3));
+    assert!(waits(&mut rig, 103) && waits(&mut rig, 104));
+}
