@@ -367,6 +367,24 @@ fn a_flood_of_forged_sources_leaves_sessions_to_other_interfaces() {
     }
 }
 
+/// The previous hop of a Path is not proved: one link with any number of them leaves places to neighbours on others.
+#[test]
+fn previous_hops_of_one_link_leave_places_to_other_links() {
+    let mut config = Config::default();
+    config.neighbours.max_neighbours = 64;
+    let mut rig = Rig::with(config);
+    for n in 0..200_u16 {
+        let hop = RsvpHop { addr: IpAddr::from((0x0a00_4000 + u32::from(n)).to_be_bytes()), lih: n.into() };
+        let session = Session { port: 1000 + n, ..session() };
+        rig.path(&Path { session, hop, ..Path::of(session, 1, 1) });
+    }
+    assert_eq!((rig.rsvp.tables()[3].size, rig.rsvp.sessions()), (48, 200), "their Paths count all the same");
+    rig.path(&Path::of(Session { port: 1, ..to("10.9.4.1") }, 1, 3));
+    assert_eq!(rig.rsvp.tables()[3].size, 49);
+    rig.wait(Duration::from_secs(900));
+    assert!(rig.rsvp.is_forgotten() && rig.rsvp.tables()[3].size == 0);
+}
+
 #[test]
 fn places_that_were_given_back_are_free_again() {
     let mut rig = flooded(|_| addr("10.8.0.66"));

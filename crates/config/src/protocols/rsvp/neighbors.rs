@@ -212,7 +212,12 @@ impl Neighbors {
 
 /// Limits of all neighbors together.
 pub(super) fn limits(config: &mut neighbour::Config, keys: &mut Keys<'_>) {
-    keys.key("max_neighbors", &mut config.max_neighbours, number(0..=u32::MAX), "Most neighbors.");
+    keys.key(
+        "max_neighbors",
+        &mut config.max_neighbours,
+        number(0..=u32::MAX),
+        "Most neighbors; a quarter is for links with few.",
+    );
     keys.key(
         "max_message_ids",
         &mut config.max_names,

@@ -267,7 +267,7 @@ impl Neighbours {
     /// Takes the limits of other settings. What stands beyond a lower limit stays.
     pub(in crate::engine) const fn set_limits(&mut self, new: &Config) {
         self.config.take_limits(new);
-        self.peers.slab.set_limit(new.max_neighbours);
+        self.peers.set_limit(new.max_neighbours);
         self.received.set_limit(new.max_names);
         self.sent.set_limits(new.max_names, new.max_unacknowledged);
         self.associations.set_limit(new.max_associations);

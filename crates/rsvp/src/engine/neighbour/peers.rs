@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
+use signalbox_core::shares::Shares;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, Time};
@@ -24,6 +25,8 @@ pub(crate) struct Peer {
     pub(crate) addr: IpAddr,
     /// Interface of its last message.
     pub(crate) ifindex: IfIndex,
+    /// Interface of its first message, in whose share it counts.
+    appeared: IfIndex,
     /// Its last message had the refresh-reduction-capable bit (RFC 2961 §2).
     capable: bool,
     /// Nodes without RSVP lie between, by the TTL of its last message. A Path may then be routed past it.
@@ -151,9 +154,12 @@ fn hash_of(hasher: &KeyedHasher, addr: IpAddr, ifindex: IfIndex) -> u64 {
     }
 }
 
+/// All neighbours. A quarter of the table is for those behind interfaces with few of them: the address of a neighbour that
+/// sends Paths is not proved, so one link could otherwise fill the table.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) slab: Slab<Peer>,
+    by_interface: Shares<IfIndex>,
     index: Index,
     hasher: KeyedHasher,
     wheel: Wheel,
@@ -162,13 +168,21 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(crate) fn new(limit: u32, rng: &mut Random) -> Self {
+        let hasher = KeyedHasher::new(rng);
         Self {
             slab: Slab::new(limit),
+            by_interface: Shares::new(limit, hasher),
             index: Index::new(),
-            hasher: KeyedHasher::new(rng),
+            hasher,
             wheel: Wheel::new(Duration::from_millis(1)),
             recent: Recent::new(),
         }
+    }
+
+    /// Keeps at most `limit` neighbours from now on. Those that are there stay.
+    pub(crate) const fn set_limit(&mut self, limit: u32) {
+        self.slab.set_limit(limit);
+        self.by_interface.set_limit(limit);
     }
 
     fn hash(&self, addr: IpAddr, ifindex: IfIndex) -> u64 {
@@ -205,6 +219,7 @@ impl Peers {
         let peer = Peer {
             addr,
             ifindex,
+            appeared: ifindex,
             capable,
             far,
             proved: false,
@@ -222,7 +237,9 @@ impl Peers {
             kept: now,
             link: Link::default(),
         };
+        self.by_interface.check(&ifindex, 1).ok()?;
         let key = self.slab.insert(peer).ok()?;
+        self.by_interface.hold(ifindex);
         let hash = self.hash(addr, ifindex);
         let (slab, hasher) = (&self.slab, &self.hasher);
         self.index.insert(hash, key.index(), |at| {
@@ -255,6 +272,7 @@ impl Peers {
 
     pub(crate) fn remove(&mut self, key: Key) {
         let Some(peer) = self.slab.get(key) else { return };
+        self.by_interface.release(peer.appeared);
         let hash = self.hash(peer.addr, peer.ifindex);
         self.wheel.cancel(&mut self.slab, key.index());
         self.index.remove(hash, |at| at == key.index());
