@@ -185,10 +185,15 @@ impl Casp {
 
     /// Takes octets of the share of the node that made a session.
     fn take_octets(&mut self, key: Key, octets: usize) -> bool {
-        let Some(session) = self.sessions.get(key) else { return false };
-        let owner = self.peers.address(session.owner).unwrap_or(super::LOCAL_SOURCE);
+        let Some(owner) = self.owner(key) else { return false };
         let count = u32::try_from(octets).unwrap_or(u32::MAX);
-        self.waiting_octets.take_many(source(owner), count).is_ok()
+        self.waiting_octets.take_many(owner, count).is_ok()
+    }
+
+    /// The source that made a session.
+    pub(super) fn owner(&self, key: Key) -> Option<IpAddr> {
+        let session = self.sessions.get(key)?;
+        Some(source(self.peers.address(session.owner).unwrap_or(super::LOCAL_SOURCE)))
     }
 
     pub(super) fn give_octets(&mut self, owner: Key, octets: usize) {

@@ -1,4 +1,8 @@
 //! Messages that wait for the verdict of their client.
+//!
+//! A quarter of their places is for nodes that have few of them. Their octets count as those of other messages that wait.
+
+use core::net::IpAddr;
 
 use signalbox_core::Key;
 use signalbox_core::wheel::{Link, Timed};
@@ -16,6 +20,8 @@ pub(super) struct Held {
     link: Link,
     session: Key,
     octets: Vec<u8>,
+    /// The node that made the session, whose share of the places and octets it takes.
+    owner: IpAddr,
 }
 
 impl Timed for Held {
@@ -27,18 +33,32 @@ impl Timed for Held {
 impl Casp {
     /// Keeps a message until its client decides. The result is the id for the verdict; `None`: there are too many.
     pub(super) fn hold_message(&mut self, session: Key, message: &Signaling<'_>) -> Option<u64> {
+        let owner = self.owner(session)?;
+        if self.held.len() >= self.held.limit() || self.held_by.check(&owner, 1).is_err() {
+            self.counters.held_full += 1;
+            return None;
+        }
         let mut octets = self.spare.pop().unwrap_or_default();
         octets.clear();
         if message.encode(&mut octets).is_err() {
             return None;
         }
-        let Ok(key) = self.held.insert(Held { link: Link::default(), session, octets }) else {
+        let count = u32::try_from(octets.len()).unwrap_or(u32::MAX);
+        if self.waiting_octets.take_many(owner, count).is_err() {
             self.counters.held_full += 1;
+            self.spare.push(octets);
             return None;
-        };
+        }
+        self.held_by.hold(owner);
+        let key = self.held.insert(Held { link: Link::default(), session, octets, owner }).ok()?;
         let at = self.now + self.config.verdict;
         self.wheel_of_held.arm(&mut self.held, key.index(), at);
         Some(key.to_u64())
+    }
+
+    fn give_held(&mut self, owner: IpAddr, octets: usize) {
+        self.held_by.release(owner);
+        self.waiting_octets.release_many(owner, u32::try_from(octets).unwrap_or(u32::MAX));
     }
 
     /// A client decided.
@@ -52,7 +72,8 @@ impl Casp {
     }
 
     fn decide(&mut self, key: Key, verdict: &Verdict<'_>) {
-        let Some(Held { session, octets, .. }) = self.held.remove(key) else { return };
+        let Some(Held { session, octets, owner, .. }) = self.held.remove(key) else { return };
+        self.give_held(owner, octets.len());
         if let Ok(Message::Signaling(message)) = Message::parse(&octets) {
             let client = match message.body {
                 Body::Client { client, .. } => Some(client),

@@ -39,6 +39,7 @@ impl Casp {
         self.peers.set_limits(&config);
         self.searches.set_limit(config.max_searches);
         self.held.set_limit(config.max_held);
+        self.held_by.set_limit(config.max_held);
         self.rates.set_rate(now, config.rate);
         self.answers.set_rate(now, config.answer_rate);
         self.errors.set_rate(now, config.answer_rate);

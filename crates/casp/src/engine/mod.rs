@@ -105,6 +105,8 @@ pub struct Casp {
     /// Datagrams by their source.
     rates: RateShares,
     held: Slab<Held>,
+    /// Messages that are held, by the node that made their session.
+    held_by: Shares<IpAddr>,
     wheel_of_held: Wheel,
     /// Buffers of messages that were held.
     spare: Vec<Vec<u8>>,
@@ -146,6 +148,7 @@ impl Casp {
             errors: RateShares::new(config.answer_rate, hasher()),
             rates: RateShares::new(config.rate, hasher()),
             held: Slab::new(config.max_held),
+            held_by: Shares::new(config.max_held, hasher()),
             wheel_of_held: Wheel::default(),
             spare: Vec::new(),
             ready: VecDeque::new(),

@@ -68,14 +68,36 @@ fn a_silent_client_blocks_nothing() {
     assert!(rig.request(CLIENT, late).is_empty());
 }
 
-/// CASP-G-16: if too many messages are held, the next ones go on at once.
+/// CASP-G-16: if too many messages are held, the next ones go on at once; those of another node have places.
 #[test]
 fn held_messages_are_bounded() {
     let mut rig = Rig::with(Config { max_held: 10, ..config() });
     let (up, _) = rig.chain();
     rig.verdict = None;
     let went = (0..30).filter(|_| !rig.say(up, &data(CLIENT)).is_empty()).count();
-    assert_eq!((went, rig.node.counters().held_full), (20, 20));
+    assert_eq!((went, rig.node.counters().held_full), (22, 22), "a quarter is for others");
+    let other = rig.accept(OTHER);
+    rig.say(other, &Signaling { session: session(9), ..data(CLIENT) });
+    assert_eq!(rig.node.counters().held_full, 22);
+    rig.wait(seconds(2.0));
+    rig.say(up, &data(CLIENT));
+    assert_eq!(rig.node.counters().held_full, 22, "all places are free again");
+}
+
+/// CASP-G-16: held messages take their octets of the share of the node that made the session.
+#[test]
+fn octets_of_held_messages_are_bounded() {
+    let mut rig = Rig::with(Config { max_waiting: 100_000, ..config() });
+    let (up, _) = rig.chain();
+    rig.verdict = None;
+    let large = vec![1; 5000];
+    let body = Body::Client { client: CLIENT, data: &large };
+    let before = rig.node.tables()[4].size;
+    let held = (0..30).filter(|_| rig.say(up, &Signaling { body, ..data(CLIENT) }).is_empty()).count();
+    assert_eq!(held, 14, "three quarters of the octets");
+    assert!(rig.node.tables()[4].size <= 75_000);
+    rig.wait(seconds(2.0));
+    assert_eq!(rig.node.tables()[4].size, before);
 }
 
 /// CASP-3-04, CASP-4.2-17, CASP-P-23: identifiers of new sessions are random, all bits of them. CASP-3-02: a client gets the

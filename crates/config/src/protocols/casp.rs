@@ -240,7 +240,8 @@ impl Casp {
         keys.key("max_waiting_size", &mut config.max_waiting, size(1..=u32::MAX), meaning);
         let meaning = "Octets of messages whose end has not come, of all connections. A quarter is for sources that hold little.";
         keys.key("max_incomplete_size", &mut config.max_incomplete, size(1024..=u32::MAX), meaning);
-        let meaning = "Most messages that wait for the decision of a client.";
+        let meaning = "Most messages that wait for the decision of a client; a quarter is for nodes with few. Their octets \
+                       count for max_waiting_size.";
         keys.key("max_held", &mut config.max_held, many(), meaning);
         let meaning = "Longest message.";
         keys.key("max_message_size", &mut config.max_message, size(1024..=1 << 24), meaning);
