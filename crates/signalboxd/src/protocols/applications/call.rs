@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::client::{Application, LOW, Reader, Shared, Waiting};
+use super::client::{Application, LOW, OCTETS, Reader, Shared, Waiting};
 use super::{Asked, Layer, Mistake};
 use crate::api::errors::stopping;
 use crate::api::types::unix_us;
@@ -100,7 +100,10 @@ impl<L: Layer> Call<L> {
     /// Passes indications to the application until the event loop has no more.
     async fn pass_indications(&self, mut queue: mpsc::Receiver<Waiting<L::Indication>>, shared: &Shared) {
         while let Some(Waiting { indication, lost }) = queue.recv().await {
+            let size = L::octets(&indication);
+            let octets = shared.octets.fetch_sub(size, Ordering::SeqCst) - size;
             if queue.len() <= LOW
+                && octets <= OCTETS / 4
                 && shared.lags.swap(false, Ordering::SeqCst)
                 && let Some(command) = L::block(self.id, false)
                 && self.handle.post(command).await.is_err()

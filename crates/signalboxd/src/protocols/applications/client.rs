@@ -1,11 +1,11 @@
 //! The event loop's end of a signaling application, with flow control.
 //!
-//! Indications wait for the application in a queue of [`QUEUE`]. Past [`HIGH`] the node gives the application no more
-//! messages for a while, so that reliable ones wait at their sender; at [`LOW`] it goes on. A layer that cannot wait loses
-//! indications when the queue is full.
+//! Indications wait for the application in a queue of [`QUEUE`], with [`OCTETS`] at most. Past [`HIGH`], or half of the octets,
+//! the node gives the application no more messages for a while, so that reliable ones wait at their sender; at [`LOW`] it goes
+//! on. A layer that cannot wait loses indications when the queue is full.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use signalbox_node::{Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -17,6 +17,9 @@ use crate::driver::DaemonCounters;
 
 /// Indications that wait for one application before further ones are lost.
 pub(crate) const QUEUE: usize = 2048;
+/// Octets of messages that wait for one application. Neighbors choose their number and size, and the application chooses when
+/// it reads.
+pub(crate) const OCTETS: usize = 16 << 20;
 /// Indications that wait for an application when it is given no more messages. What one read of one stream can
 /// still bring fits behind them.
 pub(crate) const HIGH: usize = 1024;
@@ -50,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) lags: AtomicBool,
     /// Indications lost.
     pub(crate) lost: AtomicU64,
+    /// Octets of the messages that wait.
+    pub(crate) octets: AtomicUsize,
 }
 
 /// The other end: where the application's call reads.
@@ -80,22 +85,34 @@ impl<L: Layer> Application<L> {
     }
 
     fn indicate(&mut self, id: u64, indication: L::Indication) -> Delivery {
-        let full = !self.blocked && QUEUE - self.queue.capacity() >= HIGH;
-        let pause = full.then(|| L::block(id, true)).flatten();
+        let size = L::octets(&indication);
+        let octets = self.shared.octets.load(Ordering::SeqCst);
+        let full = QUEUE - self.queue.capacity() >= HIGH || octets >= OCTETS / 2;
+        let pause = (full && !self.blocked).then(|| L::block(id, true)).flatten();
         if pause.is_some() {
             self.blocked = true;
             // Before the indication is queued, so that the reader that takes it out sees the flag.
             self.shared.lags.store(true, Ordering::SeqCst);
         }
+        if octets + size > OCTETS {
+            return self.lose();
+        }
         let waiting = Waiting { indication, lost: self.shared.lost.load(Ordering::SeqCst) };
+        // Before the indication is queued, so that the reader that takes it out has something to subtract from.
+        self.shared.octets.fetch_add(size, Ordering::SeqCst);
         match self.queue.try_send(waiting) {
             Ok(()) => pause.map_or(Delivery::Queued, Delivery::Paused),
             Err(TrySendError::Full(_)) => {
-                self.shared.lost.fetch_add(1, Ordering::SeqCst);
-                Delivery::Lost
+                self.shared.octets.fetch_sub(size, Ordering::SeqCst);
+                self.lose()
             }
             Err(TrySendError::Closed(_)) => Delivery::Gone,
         }
+    }
+
+    fn lose(&self) -> Delivery {
+        self.shared.lost.fetch_add(1, Ordering::SeqCst);
+        Delivery::Lost
     }
 }
 

@@ -4,7 +4,7 @@ use signalbox_api::gist::v1;
 use signalbox_api::gist::v1::application_request::Request as AppRequest;
 use signalbox_api::gist::v1::application_response::Indication;
 use signalbox_core::NslpId;
-use signalbox_core::service::OwnedIndication;
+use signalbox_core::service::{IndicationOf, OwnedIndication};
 use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event, RegisterError};
 use tonic::Status;
 
@@ -69,6 +69,13 @@ impl Layer for Gist {
             ApplicationEvent::Refused(error) => Outcome::Refused(error),
             ApplicationEvent::Indication(indication) => Outcome::Indication(indication),
         })
+    }
+
+    fn octets(indication: &OwnedIndication) -> usize {
+        match indication {
+            IndicationOf::RecvMessage(message) => message.data.as_slice().len(),
+            IndicationOf::MessageStatus { .. } | IndicationOf::NetworkNotification { .. } => 0,
+        }
     }
 
     fn registered(node: String) -> Indication {

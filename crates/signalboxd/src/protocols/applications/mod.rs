@@ -56,6 +56,9 @@ pub(crate) trait Layer: Send + Sync + 'static {
     /// The layer's part of an event of the node; `None` if the event is not about an application.
     fn event(event: Event) -> Option<Outcome<Self>>;
 
+    /// The octets of the message in an indication.
+    fn octets(indication: &Self::Indication) -> usize;
+
     /// The application is registered with the node of this name.
     fn registered(node: String) -> Self::Answer;
 

@@ -92,6 +92,18 @@ impl Layer for Clients {
         })
     }
 
+    fn octets(indication: &OwnedIndication) -> usize {
+        match indication {
+            IndicationOf::Received(arrival) => arrival.data.as_slice().len(),
+            IndicationOf::Opened { .. }
+            | IndicationOf::Refused { .. }
+            | IndicationOf::Error { .. }
+            | IndicationOf::Branch { .. }
+            | IndicationOf::Undelivered { .. }
+            | IndicationOf::Ended { .. } => 0,
+        }
+    }
+
     fn registered(node: String) -> Indication {
         Indication::Registered(v1::Registered { node })
     }

@@ -7,6 +7,7 @@ use tonic::{Code, Streaming};
 
 use super::*;
 use crate::clients::Delivery;
+use crate::protocols::applications::client::{OCTETS, QUEUE};
 use crate::rig::{ALL, OpenClient, Rig, reason};
 
 const SESSION: SessionId = SessionId([9; 16]);
@@ -81,6 +82,26 @@ fn flows() -> [FlowId; 5] {
     ]
 }
 
+/// A message of a neighbor.
+fn arrival(flow: FlowId, data: &[u8]) -> ClientEvent {
+    ClientEvent::Indication(IndicationOf::Received(ArrivalOf {
+        id: 3,
+        session: SESSION,
+        flow,
+        reverse: false,
+        tear_down: false,
+        unsecure: true,
+        ttd: 7,
+        hops: 2,
+        peer: "192.0.2.9".parse().unwrap(),
+        identity: None,
+        branch: 1,
+        last: false,
+        timeout: 90,
+        data: Octets::from(data),
+    }))
+}
+
 #[test]
 fn a_flow_of_an_indication_can_be_used_in_a_request() {
     for flow in flows() {
@@ -116,23 +137,7 @@ async fn requests_go_in_and_indications_out_until_the_client_unregisters() {
     open.casp(ClientEvent::Indication(indication));
     let opened = v1::SessionOpened { tag: 5, session_id: SESSION.0.to_vec() };
     assert_eq!(program.indication().await, Indication::SessionOpened(opened));
-    let arrival = ArrivalOf {
-        id: 3,
-        session: SESSION,
-        flow,
-        reverse: false,
-        tear_down: false,
-        unsecure: true,
-        ttd: 7,
-        hops: 2,
-        peer: "192.0.2.9".parse().unwrap(),
-        identity: None,
-        branch: 1,
-        last: false,
-        timeout: 90,
-        data: Octets::from(&b"news"[..]),
-    };
-    open.casp(ClientEvent::Indication(IndicationOf::Received(arrival)));
+    open.casp(arrival(flow, b"news"));
     let Indication::RecvMessage(message) = program.indication().await else { panic!("no message") };
     assert_eq!((message.verdict_id, message.lifetime_us), (Some(3), 90_000_000));
     assert_eq!((message.peer.as_str(), message.data.as_slice()), ("192.0.2.9", &b"news"[..]));
@@ -197,4 +202,54 @@ async fn a_number_that_cannot_be_had_ends_the_call() {
         assert!(status.message().ends_with(&error.to_string()), "{status}");
         assert_eq!(rig.closed().await, open.id);
     }
+}
+
+/// A client that does not read: what waits for it is bounded in number and in octets, it is told what it lost, and then it goes on.
+#[tokio::test]
+async fn a_client_that_does_not_read_loses_and_holds_little() {
+    let mut rig = Rig::new(ALL).await;
+    let (mut program, mut open) = registered(&mut rig).await;
+    let [flow, ..] = flows();
+    let queued = |open: &mut OpenClient, data: &[u8]| {
+        (0..5000).take_while(|_| open.casp(arrival(flow, data)) == Delivery::Queued).count()
+    };
+    assert_eq!(queued(&mut open, &[7; 60_000]), OCTETS / 60_000);
+    assert_eq!(open.casp(arrival(flow, &[7; 60_000])), Delivery::Lost);
+    assert_eq!(queued(&mut open, b""), QUEUE - OCTETS / 60_000, "the number is bounded too");
+    for _ in 0..QUEUE {
+        assert!(matches!(program.indication().await, Indication::RecvMessage(_)));
+    }
+    assert_eq!(open.casp(arrival(flow, &[7; 60_000])), Delivery::Queued);
+    let next = program.indications.message().await.unwrap().expect("the call goes on");
+    assert_eq!(next.lost, 3);
+}
+
+/// A client that floods waits for the event loop, which has a few requests of it at a time.
+#[tokio::test]
+async fn a_client_that_floods_waits_for_the_event_loop() {
+    const MANY: u64 = 1000;
+    let mut rig = Rig::new(ALL).await;
+    let (program, _open) = registered(&mut rig).await;
+    let [flow, ..] = flows();
+    let session = Some(v1::SessionRef { session_id: Vec::new(), flow: Some(show::flow_id(&flow)) });
+    let Program { requests, indications: _indications } = program;
+    let flood = tokio::spawn(async move {
+        for tag in 0..MANY {
+            let send = v1::SendMessage {
+                tag,
+                session: session.clone(),
+                data: Some(vec![7; 16_000]),
+                ..Default::default()
+            };
+            requests.send(v1::ClientRequest { request: Some(Request::SendMessage(send)) }).await.unwrap();
+        }
+        requests
+    });
+    for tag in 0..MANY {
+        let RequestOf::Send(send) = rig.client_request().await else { panic!("{tag}") };
+        assert_eq!(send.tag, tag, "nothing is lost");
+        // What the two ends of the connection have in their buffers is a few hundred messages at most.
+        assert!(tag + 400 > MANY || !flood.is_finished(), "{tag}");
+    }
+    drop(flood.await.unwrap());
 }
