@@ -6,6 +6,7 @@ pub(super) mod gist;
 pub(super) mod qos;
 pub(super) mod rsvp;
 pub(super) mod site;
+mod tcp;
 mod tun;
 
 use std::fmt::Write as _;

@@ -5,6 +5,7 @@ mod data;
 mod handshakes;
 mod latency;
 mod pair;
+pub(super) mod recorded;
 mod source;
 mod streams;
 

@@ -2,19 +2,13 @@
 //! of such messages over TCP, through the daemon and through a bare relay.
 
 use std::fs::{self, Permissions};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rcgen::KeyPair;
 use signalbox_core::Entry;
-use signalbox_core::node::StreamId;
-use signalbox_linux::netns::Namespace;
 use signalbox_linux::process::Usage;
 use signalbox_node::ping::{self, PingEvent};
 use signalbox_node::{Command, Event};
@@ -22,24 +16,21 @@ use signalbox_node::{Command, Event};
 use super::super::super::Goal;
 use super::super::super::figures::{Column, Row};
 use super::super::end::Seen;
-use super::super::site::{Daemon, MIDDLE_UP, PORT, SINK, Site};
-use super::super::{beside, on_source};
+use super::super::site::{Daemon, Site};
+use super::super::{on_source, tcp};
 use super::pair::{Kind, Pair, request, start};
-use super::{ForwardArgs, Measured, SETTINGS, Transport};
+use super::{ForwardArgs, Measured, SETTINGS, Transport, recorded};
 
 /// Sessions that Ping at the same time.
-const SESSIONS: u32 = 512;
+pub(super) const SESSIONS: u32 = 512;
 /// Messages per second to offer with Pings, each a request and its reply.
 const RATES: [u32; 9] = [2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 200_000, 300_000, 400_000];
 /// With less than this share of its replies, a rate is more than a node or the source can carry.
 const CARRIED: f64 = 0.97;
 /// Time after a change of the rate that is not measured.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Octets that may wait at the source for the kernel while recorded messages are sent.
-const WAITING: usize = 1 << 20;
-/// Recorded messages that are written at once.
-const BURST: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(10);
+const TCP_PORT: &str = "tcp_port = 270";
 const TCP_GOAL: f64 = 600_000.0;
 const TLS_GOAL: f64 = 400_000.0;
 
@@ -90,7 +81,6 @@ impl Drop for Keys {
 
 pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
     let keys = Keys::make()?;
-    let associations = |port: &str| format!("[gist.associations]\nalways = true\n{port}\n");
     let (own, peers) = (keys.own(), keys.peers());
     let tls = format!(
         "{}[gist.tls]\nkey_file = \"{}\"\npeer_keys_file = \"{}\"\n\
@@ -100,11 +90,10 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
         peers.display()
     );
     let all = [
-        Over { transport: Transport::Tcp, name: "tcp", settings: associations("tcp_port = 270") },
+        Over { transport: Transport::Tcp, name: "tcp", settings: associations(TCP_PORT) },
         Over { transport: Transport::Tls, name: "tls", settings: tls },
         Over { transport: Transport::Sctp, name: "sctp", settings: associations("sctp_port = 270") },
     ];
-    let [tcp, ..] = &all;
     let wanted = |over: &&Over| args.transports.contains(&over.transport);
     let mut rows: Vec<Row> = Vec::new();
     for transport in all.iter().filter(wanted) {
@@ -120,10 +109,11 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
             let without = on_source(|| sweep(site, args, transport, None));
             figures.push([without.with_context(|| format!("{}, no daemon", lane()))?[0], f64::NAN]);
         }
+        let span = Duration::from_secs(args.seconds);
         let (node, recorded) =
-            recorded_through_node(site, args, tcp).context("recorded messages over tcp")?;
+            recorded::through_node(site, &args.daemon(""), span).context("recorded messages over tcp")?;
         figures.push(node);
-        figures.push([through_relay(site, args, &recorded)?, f64::NAN]);
+        figures.push([tcp::through_relay(site, &recorded, span)?, f64::NAN]);
         for (row, figures) in rows.iter_mut().zip(figures) {
             row.add(&figures);
         }
@@ -150,6 +140,16 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
 
 fn settings(transport: &Over) -> String {
     format!("{SETTINGS}{}", transport.settings)
+}
+
+/// All messages go over associations, to and from this port.
+fn associations(port: &str) -> String {
+    format!("[gist.associations]\nalways = true\n{port}\n")
+}
+
+/// Nodes with associations over TCP.
+pub(super) fn over_tcp() -> String {
+    format!("{SETTINGS}{}", associations(TCP_PORT))
 }
 
 fn through_node(site: &Site, args: &ForwardArgs, transport: &Over) -> Result<[f64; 2]> {
@@ -233,160 +233,4 @@ fn is_datagram(seen: &Seen<'_>) -> bool {
         _ => return false,
     };
     matches!(entry, Entry::Udp(_)) && Kind::of(payload) == Kind::Data
-}
-
-/// Messages that the source wrote to its connection with the daemon.
-struct Recorded {
-    octets: Vec<u8>,
-    messages: usize,
-}
-
-/// Sends recorded messages over the source's connection, without the source's node, and counts what reaches the sink's.
-fn recorded_through_node(site: &Site, args: &ForwardArgs, transport: &Over) -> Result<([f64; 2], Recorded)> {
-    let daemon = Daemon::start(site, &args.daemon(&settings(transport)))?;
-    let process = daemon.process()?;
-    on_source(|| {
-        let mut pair = Pair::open(site, &settings(transport))?;
-        let (mut written, mut stream) = (Vec::new(), None);
-        pair.set_up(0..SESSIONS, 1, &mut |seen| {
-            if let Seen::Written(to, octets) = seen {
-                stream = Some(to);
-                written.extend(data(octets));
-            }
-        })?;
-        let stream = stream.context("nothing was written to a connection")?;
-        written.truncate(BURST);
-        let recorded = Recorded { octets: written.concat(), messages: written.len() };
-        ensure!(recorded.messages == BURST, "{} messages were recorded", recorded.messages);
-        // One burst shows how many octets the sink gets for it.
-        let size = burst_at_sink(&mut pair, stream, &recorded)?;
-        let mut flood = |time: Duration| -> Result<usize> {
-            let (begin, mut arrived) = (Instant::now(), 0);
-            while begin.elapsed() < time {
-                while pair.source.io.streams().unsent() < WAITING {
-                    pair.source.io.streams().write(stream, &recorded.octets);
-                }
-                pair.source.turn(Duration::ZERO, &mut |_| {})?;
-                pair.sink.turn(Duration::ZERO, &mut |seen| arrived += octets_of(&seen))?;
-            }
-            Ok(arrived)
-        };
-        flood(SETTLE)?;
-        let used = || Usage::of(&process).context("the daemon has ended");
-        let (before, begin) = (used()?.cpu, Instant::now());
-        let arrived = flood(Duration::from_secs(args.seconds))?;
-        let (seconds, processor) = (begin.elapsed().as_secs_f64(), used()?.cpu - before);
-        let messages = arrived as f64 / size as f64 * BURST as f64;
-        Ok(([messages / seconds, processor.as_secs_f64() * 1e6 / messages.max(1.0)], recorded))
-    })
-}
-
-/// Writes one burst. Returns the octets that reach the sink for it, which its node does not get.
-fn burst_at_sink(pair: &mut Pair, stream: StreamId, recorded: &Recorded) -> Result<usize> {
-    pair.source.io.streams().write(stream, &recorded.octets);
-    let (mut arrived, mut from, mut quiet) = (0, None, Instant::now());
-    let begin = quiet;
-    while quiet.elapsed() < SETTLE || arrived == 0 {
-        pair.source.turn(Duration::ZERO, &mut |_| {})?;
-        pair.sink.turn(Duration::ZERO, &mut |seen| {
-            if let Seen::Octets(stream, octets) = seen {
-                arrived += octets.len();
-                (quiet, from) = (Instant::now(), Some(stream));
-            }
-        })?;
-        if let Some(stream) = from {
-            pair.sink.hide(stream);
-        }
-        ensure!(begin.elapsed() < PATIENCE, "no recorded message reaches the sink");
-    }
-    Ok(arrived)
-}
-
-fn octets_of(seen: &Seen<'_>) -> usize {
-    if let Seen::Octets(_, octets) = seen { octets.len() } else { 0 }
-}
-
-/// Returns the Data messages in octets that were written to a connection: length and type of a message stand in its
-/// common header (RFC 5971 A.1).
-fn data(mut octets: &[u8]) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    while let [_, _, high, low, _, _, kind, ..] = *octets {
-        let end = (8 + 4 * usize::from(u16::from_be_bytes([high, low]))).min(octets.len());
-        let (message, rest) = octets.split_at(end);
-        if kind & 0x7f == 3 {
-            all.push(message.to_vec());
-        }
-        octets = rest;
-    }
-    all
-}
-
-/// The same octets from a connection to another one, as they come. Returns messages per second.
-fn through_relay(site: &Site, args: &ForwardArgs, recorded: &Recorded) -> Result<f64> {
-    let listen = |namespace: &Namespace, address: SocketAddrV4| {
-        namespace.run(|| TcpListener::bind(address))?.with_context(|| format!("cannot listen at {address}"))
-    };
-    let relay = listen(&site.middle, SocketAddrV4::new(MIDDLE_UP, PORT))?;
-    let sink = listen(&site.sink, SocketAddrV4::new(SINK, PORT))?;
-    let to_sink = site.middle.run(|| TcpStream::connect((SINK, PORT)))?.context("cannot reach the sink")?;
-    let mut source =
-        site.source.run(|| TcpStream::connect((MIDDLE_UP, PORT)))?.context("cannot reach the relay")?;
-    let (from_source, _) = relay.accept()?;
-    let (mut arriving, _) = sink.accept()?;
-    arriving.set_nonblocking(true)?;
-    source.set_nonblocking(true)?;
-    let rate = beside(
-        |stop| copy(from_source, to_sink, stop),
-        || {
-            on_source(|| {
-                let octets = recorded.octets.repeat(8);
-                let (mut at, mut room) = (0, vec![0; 256 << 10]);
-                let mut flood = |time: Duration| -> Result<usize> {
-                    let (begin, mut arrived) = (Instant::now(), 0);
-                    while begin.elapsed() < time {
-                        at =
-                            (at + passed(source.write(octets.get(at..).unwrap_or_default()))?) % octets.len();
-                        arrived += passed(arriving.read(&mut room))?;
-                    }
-                    Ok(arrived)
-                };
-                flood(SETTLE)?;
-                let begin = Instant::now();
-                let arrived = flood(Duration::from_secs(args.seconds))?;
-                let size = recorded.octets.len() as f64 / recorded.messages as f64;
-                let rate = arrived as f64 / size / begin.elapsed().as_secs_f64();
-                drop((source, arriving));
-                Ok(rate)
-            })
-        },
-    )?;
-    Ok(rate)
-}
-
-/// The octets that a call took, 0 if it would have had to wait.
-fn passed(result: std::io::Result<usize>) -> Result<usize> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            thread::yield_now();
-            Ok(0)
-        }
-        other => other.context("a connection of the bare relay"),
-    }
-}
-
-fn copy(mut from: TcpStream, mut to: TcpStream, stop: &AtomicBool) -> Result<()> {
-    let mut room = vec![0; 256 << 10];
-    while !stop.load(Ordering::Relaxed) {
-        match from.read(&mut room) {
-            Ok(0) => break,
-            Ok(count) => {
-                // The sink may be gone already at the end.
-                if to.write_all(room.get(..count).unwrap_or_default()).is_err() {
-                    break;
-                }
-            }
-            Err(_) => break,
-        }
-    }
-    Ok(())
 }
