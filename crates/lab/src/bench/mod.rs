@@ -35,6 +35,7 @@ pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::gist::ForwardArgs;
 pub use forward::qos::QosForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
+pub use forward::set_ups::SetUpArgs;
 pub use gateway::GatewayArgs;
 pub use growth::GrowthArgs;
 pub use instructions::InstructionsArgs;

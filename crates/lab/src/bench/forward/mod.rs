@@ -5,6 +5,7 @@ mod end;
 pub(super) mod gist;
 pub(super) mod qos;
 pub(super) mod rsvp;
+pub(super) mod set_ups;
 pub(super) mod site;
 mod tcp;
 mod tun;
