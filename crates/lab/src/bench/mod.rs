@@ -19,7 +19,8 @@ mod rsvp;
 mod runs;
 
 use forward::{
-    boomerang as boomerang_forward, gist as gist_forward, qos as qos_forward, rsvp as rsvp_forward,
+    boomerang as boomerang_forward, gist as gist_forward, natfw as natfw_forward, qos as qos_forward,
+    rsvp as rsvp_forward,
 };
 use row::qos;
 use std::io::{self, Write};
@@ -33,6 +34,7 @@ pub use casp::CaspArgs;
 pub use engine::EngineArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::gist::ForwardArgs;
+pub use forward::natfw::NatfwForwardArgs;
 pub use forward::qos::QosForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
 pub use forward::set_ups::SetUpArgs;
@@ -112,6 +114,8 @@ benchmarks! {
         Qos => qos_forward::QosForwardArgs,
         /// RSVP set-ups per second, their latency, memory and refreshes, and the same packets through a bare forwarder.
         Rsvp => rsvp_forward::RsvpForwardArgs,
+        /// Passages of the NATFW NSLP per second through a firewall and its kernel, and through a router.
+        Natfw => natfw_forward::NatfwForwardArgs,
         /// Boomerang refreshes per second, and the same Echoes through a bare forwarder in its place.
         Boomerang => boomerang_forward::BoomerangForwardArgs,
     }

@@ -3,6 +3,7 @@
 pub(super) mod boomerang;
 mod end;
 pub(super) mod gist;
+pub(super) mod natfw;
 pub(super) mod qos;
 pub(super) mod rsvp;
 pub(super) mod set_ups;
