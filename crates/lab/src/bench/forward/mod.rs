@@ -1,6 +1,7 @@
 //! Benchmarks of a node on real sockets, between two namespaces, and of programs without a protocol in its place.
 
 pub(super) mod boomerang;
+pub(super) mod casp;
 mod end;
 pub(super) mod gist;
 pub(super) mod natfw;
