@@ -1,7 +1,9 @@
 //! The neighbours of the router under test: one program that sends Paths from the source, answers them with Resvs at the
 //! sink, and takes the Resvs that arrive at the source.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -31,6 +33,9 @@ const SOURCE_PORT: u16 = 4000;
 const UDP: u8 = 17;
 const TTL: u8 = 63;
 const REFRESH_MS: u32 = 30_000;
+const REFRESH: Duration = Duration::from_secs(30);
+/// Sessions whose Paths are refreshed together during a set-up.
+const REFRESHED: u32 = 256;
 /// After this time without an arrival, what has no answer is sent again.
 const STALL: Duration = Duration::from_millis(300);
 /// How often that may happen in a row.
@@ -46,6 +51,9 @@ pub(in super::super::super) struct Ends {
     tspec: TSpec,
     /// Where the last Path came from at the sink: the address that Resvs go to, and the handle that they carry.
     hop: Option<RsvpHop>,
+    /// Sessions that were sent, in groups, and when their Paths are due again. Without refreshes the router forgets the first of
+    /// a million sessions before it has the last.
+    sent: VecDeque<(Instant, Range<u32>)>,
     octets: Vec<u8>,
 }
 
@@ -74,6 +82,7 @@ impl Ends {
             destinations,
             tspec: TSpec::new(1_000.0, 3000.0, f32::INFINITY, 64, 1500)?,
             hop: None,
+            sent: VecDeque::new(),
             octets: Vec::new(),
         })
     }
@@ -88,8 +97,14 @@ impl Ends {
             while next < end && (next - first) - answered < window {
                 self.path(next)?;
                 next += 1;
+                if next == end || (next - first).is_multiple_of(REFRESHED) {
+                    let from = (next - 1 - first) / REFRESHED * REFRESHED + first;
+                    self.sent.push_back((Instant::now() + REFRESH, from..next));
+                }
             }
+            self.refresh_due()?;
             self.source.flush();
+            // Paths that the router refreshes are answered too, which refreshes their Resvs.
             self.answer(|_| true)?;
             let before = missing;
             self.arrivals(|number| {
@@ -135,13 +150,25 @@ impl Ends {
         path.zip(resv).context("a message was lost")
     }
 
+    /// Refreshes the Paths of the group that is due, if one is.
+    fn refresh_due(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if self.sent.front().is_none_or(|(due, _)| *due > now) {
+            return Ok(());
+        }
+        if let Some((_, sessions)) = self.sent.pop_front() {
+            sessions.clone().try_for_each(|number| self.path(number))?;
+            self.sent.push_back((now + REFRESH, sessions));
+        }
+        Ok(())
+    }
+
     /// Sends a refresh of the Path and of the Resv of `sessions` sessions in turn, each once in 30 s, for `span`, and takes
     /// what the router sends.
     pub(super) fn refresh(&mut self, sessions: u32, span: Duration) -> Result<()> {
-        let period = Duration::from_millis(REFRESH_MS.into());
         let (start, mut sent) = (Instant::now(), 0_u64);
         while start.elapsed() < span {
-            let due = u128::from(sessions) * start.elapsed().as_nanos() / period.as_nanos();
+            let due = u128::from(sessions) * start.elapsed().as_nanos() / REFRESH.as_nanos();
             while u128::from(sent) < due {
                 let number = u32::try_from(sent % u64::from(sessions))?;
                 self.path(number)?;
