@@ -1,10 +1,11 @@
 //! What users of the language notice: mistakes, defaults, drop-ins, and the page that describes it.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use signalbox_config::{Config, Finding, Level, defaults, document, load, load_here, parse};
-use signalbox_node::casp::{Mechanism, Transport};
+use signalbox_node::casp::{DNS, Mechanism, Transport};
 use signalbox_node::resources::Rate;
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 
@@ -675,7 +676,9 @@ fn casp_has_ports_transports_and_mechanisms_by_prefix() {
     let text = "[casp]\npeers = [\"10.0.0.0/8\"]\nrefresh = \"5s\"\ntransport = \"udp\"\nsctp = true\n\
                 neighbors = [\"10.0.0.2\"]\nports = { messages = 7000, scout = 7001 }\ndiscovery = [\"scout\"]\n\
                 [[casp.towards]]\nto = [\"10.9.0.0/16\"]\ndiscovery = [\"static\", \"scout\"]\nnext = \"10.0.0.9\"\n\
-                transport = \"sctp\"\n";
+                transport = \"sctp\"\n\
+                [[casp.towards]]\nto = [\"10.8.0.0/16\"]\ndiscovery = [\"dns\", \"scout\"]\ndomain = \"example.net\"\n\
+                [casp.dns]\nresolvers = [\"10.0.0.53\"]\n";
     assert_eq!(warnings(&format!("{runs}{text}")), Vec::<String>::new());
     let config = settings(&format!("{runs}{text}")).casp.unwrap();
     let engine = &config.engine;
@@ -684,6 +687,9 @@ fn casp_has_ports_transports_and_mechanisms_by_prefix() {
     assert_eq!(engine.transports[0].1, Transport::Sctp);
     let next = "10.0.0.9".parse().unwrap();
     assert_eq!(engine.discovery[0].1, [Mechanism::Static(next), Mechanism::Scout]);
+    assert_eq!(engine.discovery[1].1, [Mechanism::External(DNS), Mechanism::Scout]);
+    assert_eq!(config.dns.resolvers, ["10.0.0.53".parse::<IpAddr>().unwrap()]);
+    assert_eq!((config.dns.domains[0].0.len, config.dns.domains[0].1.as_str()), (16, "example.net"));
     for (wrong, part) in [
         ("transport = \"tls\"", "[casp.tls]"),
         ("transport = \"sctp\"", "sctp = true"),
@@ -691,6 +697,13 @@ fn casp_has_ports_transports_and_mechanisms_by_prefix() {
         ("discovery = []", "write one mechanism"),
         ("[[casp.towards]]\nto = [\"10.0.0.0/8\"]\ndiscovery = [\"static\"]", "belong together"),
         ("router_alert_ipv6 = 1", "65503 to 65534"),
+        ("discovery = [\"dns\"]", "dns"),
+        ("[[casp.towards]]\nto = [\"10.0.0.0/8\"]\ndiscovery = [\"dns\"]", "belong together"),
+        ("[[casp.towards]]\nto = [\"10.0.0.0/8\"]\ndiscovery = [\"dns\"]\ndomain = \"a..b\"", "not a domain"),
+        (
+            "[[casp.towards]]\nto = [\"10.0.0.0/8\"]\ndiscovery = [\"dns\"]\ndomain = \"a.b\"",
+            "needs a resolver",
+        ),
     ] {
         let found = read(&format!("{runs}[casp]\n{wrong}\n")).unwrap_err();
         assert!(found.iter().any(|one| one.contains(part)), "{wrong}: {found:?}");

@@ -140,9 +140,10 @@ pub mod boomerang {
 /// The types of CASP that users of this crate need.
 pub mod casp {
     pub use crate::protocols::casp::{
-        CaspConfig as Config, ClientEvent, Command, Event, Lost, MIN_INTERVAL, OpenRequest, PassageEvent,
-        PassageFailure, PassageRefusal, PingRefusal, PingRequest, RegisterError, ReservationEvent,
-        ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent, ServiceRate,
+        CaspConfig as Config, ClientEvent, Command, DNS, DnsConfig, Event, Lost, MIN_INTERVAL, OpenRequest,
+        PassageEvent, PassageFailure, PassageRefusal, PingRefusal, PingRequest, RegisterError,
+        ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent, ServiceRate,
+        is_domain,
     };
     pub use signalbox_casp::clients::natfw::{Config as NatfwConfig, PassageView, RuleView};
     pub use signalbox_casp::clients::qos::Config as QosConfig;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use signalbox_core::handover::{self, Entries};
 use signalbox_core::node::{Input, NodeEngine, Output, StreamId, StreamKind};
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{PinholeError, PinholeId};
+use signalbox_core::pinhole::PinholeId;
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{Entry, EntryRequest, NslpId, Time};

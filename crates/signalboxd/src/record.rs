@@ -349,6 +349,10 @@ mod tests {
             sctp: true,
             qos: Some(qos),
             natfw: Some(natfw),
+            dns: casp::DnsConfig {
+                resolvers: vec![prefix.addr],
+                domains: vec![(prefix, "inside.example".to_owned())],
+            },
         }
     }
 

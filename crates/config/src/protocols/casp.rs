@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
-use signalbox_node::casp::{Config, EngineConfig, Mechanism, NatfwConfig, QosConfig, Transport};
+use signalbox_node::casp::{
+    Config, DNS, DnsConfig, EngineConfig, Mechanism, NatfwConfig, QosConfig, Transport, is_domain,
+};
 use signalbox_node::resources::units::Net;
 
 use super::sides::{Side, Sides};
@@ -18,6 +20,10 @@ use crate::openings::open;
 
 pub(super) const MEANING: &str = "CASP (draft-schulzrinne-nsis-casp-01, [casp.md](casp.md)). Without `kernel.intercept` the node takes no Scout Requests of \
      others, but finds its own next nodes.";
+
+/// What `[casp.dns]` is.
+const DNS_MEANING: &str = "Discovery by DNS, for the rules of `[[casp.towards]]` with the mechanism `\"dns\"`: the next node is a server of the \
+                           destination's domain, which need not be on the path (SRV records, RFC 2782).";
 
 /// What `[casp.qos]` is.
 const QOS_MEANING: &str =
@@ -39,15 +45,20 @@ const EXPERIMENTAL: std::ops::RangeInclusive<u16> = 65_503..=65_534;
 const TRANSPORTS: &[(&str, Transport)] =
     &[("tcp", Transport::Tcp), ("tls", Transport::Tls), ("sctp", Transport::Sctp), ("udp", Transport::Udp)];
 
-/// A mechanism of the configuration; `Static` has its address in a key of its own.
+/// A mechanism of the configuration; `Static` has its address and `Dns` its domain in a key of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Static,
+    Dns,
     Routing,
     Scout,
 }
 
-const WAYS: &[(&str, Way)] = &[("static", Way::Static), ("routing", Way::Routing), ("scout", Way::Scout)];
+const WAYS: &[(&str, Way)] =
+    &[("static", Way::Static), ("dns", Way::Dns), ("routing", Way::Routing), ("scout", Way::Scout)];
+
+/// Resolvers of DNS: two have their turn within a discovery.
+const RESOLVERS: usize = 3;
 
 /// A client of this node that the configuration chooses. Every node has the Ping client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +82,7 @@ pub(crate) struct Casp {
     sides: Sides,
     discovery: Vec<Way>,
     towards: Vec<Towards>,
+    resolvers: Vec<IpAddr>,
     sctp: bool,
     intercept: bool,
     tls: TlsSection,
@@ -82,6 +94,7 @@ struct Towards {
     to: Vec<Net>,
     discovery: Vec<Way>,
     next: Option<IpAddr>,
+    domain: String,
     transport: Option<Transport>,
 }
 
@@ -97,6 +110,7 @@ impl Default for Casp {
             sides: Sides::default(),
             discovery,
             towards: Vec::new(),
+            resolvers: Vec::new(),
             sctp: false,
             intercept: true,
             tls: TlsSection::default(),
@@ -119,6 +133,13 @@ impl Towards {
         );
         let fits = self.next.is_some() == self.discovery.contains(&Way::Static);
         keys.check(fits, &["next", "discovery"], "`next` and the mechanism \"static\" belong together");
+        let meaning = "The domain of the mechanism `\"dns\"`: its SRV records name the servers, at `_casp._tcp`, `_casps._tcp` (TLS), \
+                       `_casp._sctp` or `_casp._udp` by `casp.transport`.";
+        keys.key("domain", &mut self.domain, text(255), meaning);
+        let fits = self.domain.is_empty() != self.discovery.contains(&Way::Dns);
+        keys.check(fits, &["domain", "discovery"], "`domain` and the mechanism \"dns\" belong together");
+        let fits = self.domain.is_empty() || is_domain(&self.domain);
+        keys.check(fits, &["domain"], "not a domain: write a name such as \"example.net\"");
         let meaning = "Transport of messages to nodes with these addresses.";
         keys.option(
             "transport",
@@ -132,6 +153,7 @@ impl Towards {
     fn mechanisms(&self) -> Vec<Mechanism> {
         let one = |way: &Way| match way {
             Way::Static => self.next.map(Mechanism::Static),
+            Way::Dns => Some(Mechanism::External(DNS)),
             Way::Routing => Some(Mechanism::Routing),
             Way::Scout => Some(Mechanism::Scout),
         };
@@ -276,7 +298,7 @@ impl Protocol for Casp {
         let meaning = "How the next node towards a destination is found, in this order. `\"routing\"`: the next hop of the \
                        routing table, if it is one of `neighbors`. `\"scout\"`: a Scout Request, which the first node \
                        with CASP on the way answers.";
-        let common = &WAYS[1..];
+        let common = &WAYS[2..];
         keys.key("discovery", &mut self.discovery, list(choice(common)), meaning);
         keys.check(
             !self.discovery.is_empty(),
@@ -313,6 +335,16 @@ impl Protocol for Casp {
         self.limits(keys);
         let meaning = "Rules for parts of the network; the first one whose prefixes match counts.";
         keys.array("towards", meaning, &mut self.towards, Default::default, |keys, one| one.declare(keys));
+        keys.table("dns", DNS_MEANING, |keys| {
+            let meaning = "Addresses of the resolvers, in the order in which they are asked: at most 3. Each may take 2 s. They \
+                           are asked over TCP at port 53.";
+            keys.key("resolvers", &mut self.resolvers, list(address()), meaning);
+            let fits = self.resolvers.len() <= RESOLVERS;
+            keys.check(fits, &["resolvers"], "too many: write at most 3");
+        });
+        let asks = self.towards.iter().any(|towards| towards.discovery.contains(&Way::Dns));
+        let message = "discovery by DNS needs a resolver: write resolvers = [\"ADDRESS\"] in [casp.dns]";
+        keys.check(!asks || !self.resolvers.is_empty(), &["dns.resolvers"], message);
         keys.table("qos", QOS_MEANING, |keys| self.qos(keys));
         keys.table("natfw", NATFW_MEANING, |keys| self.natfw(keys));
         keys.table("tls", TLS_MEANING, |keys| self.tls.declare(keys));
@@ -387,7 +419,10 @@ impl Protocol for Casp {
             let inside = self.sides.of(Side::Inside);
             NatfwConfig { inside, ..self.natfw.clone() }
         });
-        node.casp = Some(Config { engine, channels: self.tls.channels(), sctp: self.sctp, qos, natfw });
+        let domains = self.towards.iter().filter(|one| !one.domain.is_empty());
+        let domains = domains.flat_map(|one| one.to.iter().map(|net| (net.0, one.domain.clone()))).collect();
+        let dns = DnsConfig { resolvers: self.resolvers.clone(), domains };
+        node.casp = Some(Config { dns, engine, channels: self.tls.channels(), sctp: self.sctp, qos, natfw });
     }
 
     fn adapt(&self, _: &mut IoConfig, entries: &mut [EntryRequest]) {

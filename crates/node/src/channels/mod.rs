@@ -31,8 +31,7 @@ use signalbox_transport::stream::{Limits, TlsConfig};
 
 pub use self::config::{ChannelConfig, Credentials, Tls};
 use self::listen::Listener;
-use self::outbox::Down;
-pub(crate) use self::outbox::{Outbox, SCTP};
+pub(crate) use self::outbox::{Down, Outbox, SCTP};
 pub(crate) use self::report::{Closed, Report, Transport, Upper};
 use self::sctp::{SctpRecord, SctpSide};
 use self::tls::TlsRecord;

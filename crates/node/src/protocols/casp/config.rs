@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use signalbox_casp::clients::{natfw, qos};
-use signalbox_casp::engine::{self, Transport};
+use signalbox_casp::engine::{self, Mechanism, Transport};
 
+use super::dns::{self, DNS, DnsConfig};
 use crate::channels::{ChannelConfig, Ports};
 use crate::config::ConfigError;
 
@@ -25,6 +26,9 @@ pub struct CaspConfig {
     /// Settings of the client for firewalls; `None`: the node passes its messages on. Its lifetime is that of the messaging
     /// layer.
     pub natfw: Option<natfw::Config>,
+    /// Settings of discovery by DNS, [`Mechanism::External`] of the number [`DNS`].
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub dns: DnsConfig,
 }
 
 impl CaspConfig {
@@ -38,6 +42,14 @@ impl CaspConfig {
         }
         if !self.sctp && used.any(|one| one == Transport::Sctp) {
             return wrong("transport", "SCTP is switched off");
+        }
+        let engine = &self.engine;
+        let mut all = engine.discovery.iter().flat_map(|(_, all)| all).chain(&engine.mechanisms);
+        if all.any(|one| *one == Mechanism::External(DNS)) && self.dns.resolvers.is_empty() {
+            return wrong("dns.resolvers", "discovery by DNS needs one");
+        }
+        if !self.dns.domains.iter().all(|(_, domain)| dns::is_domain(domain)) {
+            return wrong("dns.domains", "not the name of a domain");
         }
         if self.channels.handshake < Duration::from_secs(1) {
             return wrong("channels.handshake", "less than 1 s");

@@ -11,6 +11,7 @@ use signalbox_resources::Resources;
 
 use super::passages::Work;
 use super::{Asked, Instance, channels};
+use crate::channels::Transport;
 use crate::protocol::Context;
 
 impl Instance {
@@ -19,6 +20,10 @@ impl Instance {
         match self.engine.poll() {
             Some(Out::Open { stream, transport, local, peer }) => {
                 let transport = channels::below(transport);
+                // SCTP of this process has no stream that could fail.
+                if transport != Transport::Sctp {
+                    self.dialing.insert(stream, peer.ip());
+                }
                 match local {
                     Some(local) => self.open(now, stream, transport, local, peer),
                     None => {
@@ -33,6 +38,7 @@ impl Instance {
             }
             Some(Out::Close { stream }) => {
                 self.opening.remove(&stream);
+                self.dialed(now, stream);
                 self.channels.close(now, stream, false);
             }
             Some(Out::Send(_) | Out::RouteLookup { .. } | Out::Discover { .. } | Out::Indication { .. })

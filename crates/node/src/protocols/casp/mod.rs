@@ -2,8 +2,11 @@
 
 mod channels;
 mod config;
+mod discovery;
+mod dns;
 mod drive;
 mod flow;
+mod lookups;
 mod outside;
 mod passages;
 mod pings;
@@ -25,6 +28,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Changes, Counter, EntryRequest, IfIndex, ReserverId, SessionChange, SessionId, Time};
 
 pub use self::config::CaspConfig;
+pub use self::dns::{DNS, DnsConfig, is_domain};
 pub use self::outside::{ClientEvent, RegisterError};
 pub use self::passages::{OpenRequest, PassageEvent, PassageFailure, PassageRefusal};
 pub use self::pings::{Lost, MIN_INTERVAL, PingRefusal, PingRequest, SeriesEvent};
@@ -34,6 +38,8 @@ pub use self::reservations::{
 
 pub(super) use self::config::CaspConfig as Config;
 
+use self::dns::Dns;
+use self::lookups::Asked;
 use self::outside::Outside;
 use self::passages::{Passages, Work};
 use self::pings::Pings;
@@ -42,9 +48,6 @@ use crate::channels::{Channels, SCTP, Transport};
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size, StreamInput};
 use crate::routes::LookupsOf;
-
-/// The bit of an identifier of a route lookup that the instance made; the engine's have it clear.
-const OWN: u64 = 1 << 63;
 
 /// What a user asks CASP.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,25 +101,6 @@ const NOT_RESERVING: Event = Event::Reservation(ReservationEvent::Refused(Reserv
 /// The answer to who asks for a passage where there is no client for firewalls.
 const NOT_OPENING: Event = Event::Passage(PassageEvent::Refused(PassageRefusal::NotRunning));
 
-/// What a route lookup of the instance is for.
-#[derive(Debug, Clone, Copy)]
-enum Asked {
-    /// The source address of a series of pings.
-    Ping(u64),
-    /// The source address of a user's reservation.
-    Reservation(u64),
-    /// The new source address of a user's reservation.
-    Move(u64),
-    /// The interface of a flow, for the QoS client.
-    Egress(u64),
-    /// The source address of a user's passage.
-    Passage(u64),
-    /// The interface towards a hop, for the client for firewalls.
-    Hop(u64),
-    /// The source address of a connection.
-    Connection(StreamId),
-}
-
 /// CASP, as the node runs it.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -141,71 +125,15 @@ pub(crate) struct Instance {
     up: BTreeSet<IfIndex>,
     /// Connections whose source address is looked up.
     opening: BTreeMap<StreamId, (Transport, SocketAddr)>,
+    /// Connections of this node that are not established, with their peers.
+    dialing: BTreeMap<StreamId, IpAddr>,
+    dns: Dns,
 }
 
 impl Instance {
     /// The client for firewalls, if the node has it.
     pub(crate) fn passages(&self) -> Option<&NatfwClient> {
         self.passages.as_ref().map(|passages| &passages.client)
-    }
-
-    fn look_up(&mut self, query: RouteQuery, what: Asked) {
-        let id = OWN | self.next_lookup;
-        self.next_lookup = (self.next_lookup + 1) & !OWN;
-        self.asked.insert(id, what);
-        self.lookups.push((id, query));
-    }
-
-    /// Looks up new sources for the flows whose source is gone.
-    fn find_sources(&mut self) {
-        for (id, dst) in self.reservations.iter().flat_map(Reservations::homeless).collect::<Vec<_>>() {
-            self.look_up(RouteQuery::to(dst), Asked::Move(id));
-        }
-    }
-
-    /// The answer to a lookup of the instance.
-    fn answered(&mut self, cx: &mut Context<'_>, what: Asked, result: Result<Route, NoRoute>) {
-        let now = cx.now;
-        match what {
-            Asked::Reservation(id) => {
-                let src = result.map(|route| route.src).map_err(|_| ReserveRefusal::NoRoute);
-                if let Some(reservations) = &mut self.reservations {
-                    reservations.route(now, id, src, cx.resources);
-                }
-            }
-            Asked::Move(id) => {
-                if let (Some(reservations), Ok(route)) = (&mut self.reservations, result) {
-                    reservations.move_to(now, id, route.src, cx.resources);
-                }
-            }
-            Asked::Egress(id) => {
-                if let Some(reservations) = &mut self.reservations {
-                    reservations.client.route(now, id, result, cx.resources);
-                }
-            }
-            Asked::Passage(id) => {
-                let src = result.map(|route| route.src).map_err(|_| PassageRefusal::NoRoute);
-                if let Some(passages) = &mut self.passages {
-                    passages.route(now, id, src);
-                }
-            }
-            Asked::Hop(id) => {
-                if let Some(passages) = &mut self.passages {
-                    passages.client.route(now, id, result, cx.resources);
-                }
-            }
-            Asked::Ping(id) => {
-                let src = result.map(|route| route.src).map_err(|_| PingRefusal::NoRoute);
-                self.pings.route(now, id, src, &mut self.ping);
-            }
-            Asked::Connection(stream) => {
-                let Some((transport, peer)) = self.opening.remove(&stream) else { return };
-                match result {
-                    Ok(route) => self.open(now, stream, transport, route.src, peer),
-                    Err(_) => self.engine.handle(now, Input::Closed { stream }),
-                }
-            }
-        }
     }
 
     fn open(&mut self, now: Time, stream: StreamId, transport: Transport, local: IpAddr, peer: SocketAddr) {
@@ -240,6 +168,8 @@ impl Instance {
 impl Protocol for Instance {
     fn timer(&mut self, cx: &mut Context<'_>) {
         self.channels.timer(cx.now, &mut self.engine);
+        self.dns.timer(cx.now, &mut self.channels.out);
+        self.after_dns(cx.now);
         self.ping.timer(cx.now);
         self.pings.timer(cx.now, &mut self.ping);
         if let Some(reservations) = &mut self.reservations {
@@ -254,6 +184,7 @@ impl Protocol for Instance {
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
         self.channels.listen();
         self.ping.interfaces(interfaces);
+        self.dns.set_own(interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect());
         if let Some(reservations) = &mut self.reservations {
             reservations.interfaces(interfaces);
         }
@@ -331,6 +262,24 @@ impl Protocol for Instance {
     }
 
     fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
+        match input {
+            StreamInput::Connected { stream }
+            | StreamInput::Octets { stream, .. }
+            | StreamInput::Closed { stream, .. }
+                if Dns::has(stream) =>
+            {
+                return self.resolver_stream(cx.now, stream, &input);
+            }
+            StreamInput::Connected { stream } => {
+                self.dialing.remove(&stream);
+            }
+            StreamInput::Closed { stream, .. } => self.dialed(cx.now, stream),
+            StreamInput::Drained { stream, .. } if Dns::has(stream) => return,
+            StreamInput::Accepted { .. }
+            | StreamInput::Octets { .. }
+            | StreamInput::Drained { .. }
+            | StreamInput::ListenFailed { .. } => {}
+        }
         let (now, Self { engine, channels, .. }) = (cx.now, self);
         match input {
             StreamInput::Accepted { stream, kind, local, peer } => {
@@ -363,8 +312,8 @@ impl Protocol for Instance {
             Some(casp::Next::Write(_) | casp::Next::Stream) => self.drive_stream(cx.now),
             Some(casp::Next::Client(_)) => self.drive_client(cx),
             Some(casp::Next::Discover) => {
-                if let Some(Out::Discover { id, .. }) = self.engine.poll() {
-                    self.engine.handle(cx.now, Input::Discovered { id, address: None });
+                if let Some(Out::Discover { id, mechanism, dst }) = self.engine.poll() {
+                    self.discover(cx.now, id, mechanism, dst);
                 }
             }
             None if self.drive_requests(cx) || self.outside.give_up(cx.now, &mut self.engine) => {}
@@ -423,6 +372,7 @@ impl Protocol for Instance {
         let all = [
             self.engine.next_deadline(),
             self.channels.next_deadline(),
+            self.dns.next_deadline(),
             self.ping.next_deadline(),
             self.pings.next_deadline(),
             self.reservations.as_ref().and_then(|one| one.client.next_deadline()),
@@ -446,6 +396,7 @@ impl Protocol for Instance {
         let natfw = self.passages.iter().flat_map(|one| one.client.counters().iter());
         to.extend(natfw.map(Counter::of(Subsystem::protocol("casp_natfw"))));
         to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::part("casp_channels", "casp"))));
+        to.extend(self.dns.counters.iter().map(Counter::of(Subsystem::part("casp_dns", "casp"))));
         let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
         to.extend(sctp.map(Counter::of(Subsystem::protocol("sctp"))));
     }
@@ -481,7 +432,7 @@ impl Composed for Instance {
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         let ports = config.ports();
-        let Config { mut engine, channels, sctp: _, qos, natfw } = config;
+        let Config { mut engine, channels, sctp: _, qos, natfw, dns } = config;
         engine.clients.insert(ClientType::PING.0);
         engine.clients.extend(qos.map(|_| ClientType::QOS.0));
         engine.clients.extend(natfw.as_ref().map(|_| ClientType::NATFW.0));
@@ -498,6 +449,9 @@ impl Composed for Instance {
             Passages::new(NatfwClient::new(config, setup.rng.array()), private_flows)
         });
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
+        // A node without it draws what it drew before, so that recordings replay.
+        let seed = if dns.domains.is_empty() { [0; 32] } else { setup.rng.array() };
+        let dns = Dns::new(&dns, &engine, seed);
         let engine = Casp::new(engine, setup.rng.array())?;
         let mut ping = PingClient::new(setup.rng.array());
         ping.set_wall_clock(setup.wall_clock_us);
@@ -516,6 +470,8 @@ impl Composed for Instance {
             next_lookup: 0,
             up: BTreeSet::new(),
             opening: BTreeMap::new(),
+            dialing: BTreeMap::new(),
+            dns,
         })
     }
 

@@ -1,0 +1,196 @@
+//! DNS messages (RFC 1035 §4): a query with one question, and the records of its answer that name servers and addresses.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Octets of the longest name (RFC 1035 §2.3.4).
+const LONGEST_NAME: usize = 255;
+/// Octets of the header.
+const HEADER: usize = 12;
+/// The class of the Internet.
+const INTERNET: u16 = 1;
+
+/// A type of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// IPv4 addresses of a host (RFC 1035 §3.4.1).
+    A = 1,
+    /// IPv6 addresses of a host (RFC 3596 §2.1).
+    Aaaa = 28,
+    /// Servers of a domain (RFC 2782).
+    Srv = 33,
+}
+
+/// A domain name as it is sent, without compression and in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Name(Vec<u8>);
+
+impl Name {
+    /// Reads a name as people write it: labels of letters, digits, hyphens and underscores, with or without a dot at its end.
+    pub(super) fn from_text(text: &str) -> Option<Self> {
+        let mut octets = Vec::new();
+        for label in text.strip_suffix('.').unwrap_or(text).split('.') {
+            let length = u8::try_from(label.len()).ok().filter(|length| (1..=63).contains(length))?;
+            if !label.bytes().all(|one| one.is_ascii_alphanumeric() || one == b'-' || one == b'_') {
+                return None;
+            }
+            octets.push(length);
+            octets.extend(label.bytes().map(|one| one.to_ascii_lowercase()));
+        }
+        octets.push(0);
+        (octets.len() <= LONGEST_NAME).then_some(Self(octets))
+    }
+
+    /// Whether it is the root. As the target of an SRV record it means that the domain does not have the service (RFC 2782).
+    pub(super) fn is_root(&self) -> bool {
+        self.0 == [0]
+    }
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Data {
+    Address(IpAddr),
+    Server { priority: u16, weight: u16, port: u16, target: Name },
+}
+
+/// Why a message does not answer a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The server answers another query, or its message does not have the form of an answer.
+    Malformed,
+    /// The server could not answer, or does not want to.
+    Refused,
+}
+
+/// Appends a query to what is sent over TCP, where the length of a message comes first (RFC 1035 §4.2.2).
+pub(super) fn query(to: &mut Vec<u8>, id: u16, name: &Name, kind: Kind) {
+    let length = u16::try_from(HEADER + name.0.len() + 4).unwrap_or(u16::MAX);
+    to.extend_from_slice(&length.to_be_bytes());
+    to.extend_from_slice(&id.to_be_bytes());
+    // Recursion is desired. One question follows, and no record.
+    to.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    to.extend_from_slice(&name.0);
+    to.extend_from_slice(&(kind as u16).to_be_bytes());
+    to.extend_from_slice(&INTERNET.to_be_bytes());
+}
+
+/// The identifier of a message.
+pub(super) fn id(message: &[u8]) -> Option<u16> {
+    Reader { message, at: 0 }.u16()
+}
+
+/// Gives `each` the records of the answer to a query, with their times to live in seconds. Records of other names are left out:
+/// the target of an SRV record is no alias (RFC 2782).
+pub(super) fn answer(
+    message: &[u8],
+    name: &Name,
+    kind: Kind,
+    mut each: impl FnMut(u32, Data),
+) -> Result<(), Fault> {
+    let malformed = Fault::Malformed;
+    let mut reader = Reader { message, at: 2 };
+    let flags = reader.u16().ok_or(malformed)?;
+    let questions = reader.u16().ok_or(malformed)?;
+    let answers = reader.u16().ok_or(malformed)?;
+    reader.at = HEADER;
+    // A response to a standard query, complete.
+    if flags & 0xfa00 != 0x8000 || questions != 1 {
+        return Err(malformed);
+    }
+    let asked = reader.name().ok_or(malformed)?;
+    if asked != *name || reader.u16() != Some(kind as u16) || reader.u16() != Some(INTERNET) {
+        return Err(malformed);
+    }
+    match flags & 0xf {
+        0 => {}
+        // The name does not exist.
+        3 => return Ok(()),
+        _ => return Err(Fault::Refused),
+    }
+    for _ in 0..answers {
+        let record = reader.record(name, kind).ok_or(malformed)?;
+        if let Some((ttl, data)) = record {
+            each(ttl, data);
+        }
+    }
+    Ok(())
+}
+
+/// A position in a message. Reading behind its end gives `None`.
+#[derive(Debug, Clone, Copy)]
+struct Reader<'a> {
+    message: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(count)?;
+        let octets = self.message.get(self.at..end)?;
+        self.at = end;
+        Some(octets)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Reads a name (RFC 1035 §4.1.4). Each pointer leads to an earlier place than the one before it, so that a name ends.
+    fn name(&mut self) -> Option<Name> {
+        let mut octets = Vec::new();
+        let (mut reader, mut first, mut behind) = (*self, self.at, None);
+        loop {
+            let [length] = reader.array()?;
+            if length >= 0xc0 {
+                let [low] = reader.array()?;
+                let to = usize::from(u16::from_be_bytes([length & 0x3f, low]));
+                behind = behind.or(Some(reader.at));
+                if to >= first {
+                    return None;
+                }
+                (reader.at, first) = (to, to);
+                continue;
+            }
+            if length > 63 {
+                return None;
+            }
+            octets.push(length);
+            octets.extend(reader.take(length.into())?.iter().map(u8::to_ascii_lowercase));
+            if octets.len() > LONGEST_NAME {
+                return None;
+            }
+            if length == 0 {
+                self.at = behind.unwrap_or(reader.at);
+                return Some(Name(octets));
+            }
+        }
+    }
+
+    /// Reads a record (RFC 1035 §4.1.3); `Some(None)`: it is of another name or type.
+    fn record(&mut self, name: &Name, kind: Kind) -> Option<Option<(u32, Data)>> {
+        let owner = self.name()?;
+        let found = (self.u16()?, self.u16()?);
+        let ttl = self.array().map(u32::from_be_bytes)?;
+        let length = self.u16()?;
+        let mut data = *self;
+        self.take(length.into())?;
+        if owner != *name || found != (kind as u16, INTERNET) {
+            return Some(None);
+        }
+        let content = match kind {
+            Kind::A => Data::Address(IpAddr::V4(Ipv4Addr::from(data.array::<4>()?))),
+            Kind::Aaaa => Data::Address(IpAddr::V6(Ipv6Addr::from(data.array::<16>()?))),
+            Kind::Srv => {
+                let [priority, weight, port] = [data.u16()?, data.u16()?, data.u16()?];
+                Data::Server { priority, weight, port, target: data.name()? }
+            }
+        };
+        // RFC 2181 §8: a time with the first bit set is zero.
+        let ttl = if ttl > i32::MAX.unsigned_abs() { 0 } else { ttl };
+        (data.at == self.at).then_some(Some((ttl, content)))
+    }
+}

@@ -1,0 +1,103 @@
+//! Route lookups that the instance makes, apart from those of the messaging layer.
+
+use signalbox_casp::engine::Input;
+use signalbox_core::node::{NoRoute, Route, RouteQuery, StreamId};
+
+use super::Instance;
+use super::passages::PassageRefusal;
+use super::pings::PingRefusal;
+use super::reservations::{Reservations, ReserveRefusal};
+use crate::protocol::Context;
+
+/// The bit of an identifier of a route lookup that the instance made; the engine's have it clear.
+const OWN: u64 = 1 << 63;
+
+/// What a route lookup of the instance is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked {
+    /// The source address of a series of pings.
+    Ping(u64),
+    /// The source address of a user's reservation.
+    Reservation(u64),
+    /// The new source address of a user's reservation.
+    Move(u64),
+    /// The interface of a flow, for the QoS client.
+    Egress(u64),
+    /// The source address of a user's passage.
+    Passage(u64),
+    /// The interface towards a hop, for the client for firewalls.
+    Hop(u64),
+    /// The source address of a connection.
+    Connection(StreamId),
+    /// The source address of a stream to a resolver.
+    Resolver(StreamId),
+}
+
+impl Instance {
+    pub(super) fn look_up(&mut self, query: RouteQuery, what: Asked) {
+        let id = OWN | self.next_lookup;
+        self.next_lookup = (self.next_lookup + 1) & !OWN;
+        self.asked.insert(id, what);
+        self.lookups.push((id, query));
+    }
+
+    /// Looks up new sources for the flows whose source is gone.
+    pub(super) fn find_sources(&mut self) {
+        for (id, dst) in self.reservations.iter().flat_map(Reservations::homeless).collect::<Vec<_>>() {
+            self.look_up(RouteQuery::to(dst), Asked::Move(id));
+        }
+    }
+
+    /// The answer to a lookup of the instance.
+    pub(super) fn answered(&mut self, cx: &mut Context<'_>, what: Asked, result: Result<Route, NoRoute>) {
+        let now = cx.now;
+        match what {
+            Asked::Reservation(id) => {
+                let src = result.map(|route| route.src).map_err(|_| ReserveRefusal::NoRoute);
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.route(now, id, src, cx.resources);
+                }
+            }
+            Asked::Move(id) => {
+                if let (Some(reservations), Ok(route)) = (&mut self.reservations, result) {
+                    reservations.move_to(now, id, route.src, cx.resources);
+                }
+            }
+            Asked::Egress(id) => {
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.client.route(now, id, result, cx.resources);
+                }
+            }
+            Asked::Passage(id) => {
+                let src = result.map(|route| route.src).map_err(|_| PassageRefusal::NoRoute);
+                if let Some(passages) = &mut self.passages {
+                    passages.route(now, id, src);
+                }
+            }
+            Asked::Hop(id) => {
+                if let Some(passages) = &mut self.passages {
+                    passages.client.route(now, id, result, cx.resources);
+                }
+            }
+            Asked::Ping(id) => {
+                let src = result.map(|route| route.src).map_err(|_| PingRefusal::NoRoute);
+                self.pings.route(now, id, src, &mut self.ping);
+            }
+            Asked::Resolver(stream) => {
+                let src = result.map(|route| route.src).ok();
+                self.dns.open(now, stream, src, &mut self.channels.out);
+                self.after_dns(now);
+            }
+            Asked::Connection(stream) => {
+                let Some((transport, peer)) = self.opening.remove(&stream) else { return };
+                match result {
+                    Ok(route) => self.open(now, stream, transport, route.src, peer),
+                    Err(_) => {
+                        self.engine.handle(now, Input::Closed { stream });
+                        self.dialed(now, stream);
+                    }
+                }
+            }
+        }
+    }
+}
