@@ -1,9 +1,12 @@
-"""CASP for the scenarios casp-scout and casp-congestion, in the standard library alone.
+"""CASP for the scenarios casp-scout, casp-congestion and casp-dns, in the standard library alone.
 
     casp.py scout DESTINATION             at a host: sends Scout Requests towards the destination, at first one in ten seconds and
                                           then ten in a second, and prints the round trips as lines of JSON
     casp.py burst DESTINATION MBIT        sends UDP packets of 1,024 octets in ten bursts a second, until Ctrl-C; MBIT includes the
                                           headers
+
+    casp.py dns DOMAIN SERVER             at a host: is the resolver of a domain with one server, whose IPv4 address it gives; prints
+                                          each question that it is asked, until Ctrl-C
 
 The wire format is that of docs/wire/casp.md.
 """
@@ -24,6 +27,39 @@ SO_TIMESTAMPNS = 35
 # Seconds between two Requests, and their number.
 PHASES = (("1 in 10 s", 10, 3), ("10 in 1 s", 0.1, 100))
 PACKET, BURSTS = 1024, 10
+
+
+def encoded(name):
+    return b"".join(bytes((len(label),)) + label.encode() for label in name.split(".")) + bytes(1)
+
+
+def dns(domain, server):
+    host = "server." + domain
+    records = {
+        ("_casp._tcp." + domain, 33): struct.pack("!HHH", 10, 1, 50003) + encoded(host),
+        (host, 1): socket.inet_aton(server),
+    }
+    listener = socket.create_server(("", 53))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+    print("listening", flush=True)
+    while True:
+        link, _ = listener.accept()
+        stream = link.makefile("rwb")
+        while length := stream.read(2):
+            query = stream.read(struct.unpack("!H", length)[0])
+            name, kind = query[12:-4], struct.unpack("!H", query[-4:-2])[0]
+            labels, rest = [], name
+            while rest[0]:
+                labels.append(rest[1 : 1 + rest[0]].decode())
+                rest = rest[1 + rest[0] :]
+            asked = ".".join(labels)
+            print(json.dumps({"type": "asked", "name": asked, "kind": kind}), flush=True)
+            found = records.get((asked, kind))
+            record = struct.pack("!HHHIH", 0xC00C, kind, 1, 60, len(found)) + found if found else b""
+            header = query[:2] + struct.pack("!HHHHH", 0x8180, 1, int(found is not None), 0, 0)
+            answer = header + query[12:] + record
+            stream.write(struct.pack("!H", len(answer)) + answer)
+            stream.flush()
 
 
 def scout(destination):
@@ -92,5 +128,7 @@ if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     if what == "scout":
         scout(*arguments)
+    elif what == "dns":
+        dns(*arguments)
     else:
         burst(arguments[0], float(arguments[1]))
