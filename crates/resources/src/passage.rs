@@ -126,7 +126,7 @@ impl Resources {
         Ok(Passage {
             permission: found.and_then(|rule| policy.permission(rule)),
             account,
-            requester: self.requesters().shared(ask.requester),
+            requester: self.shared_requester(ask.requester),
             opening: ask.opening,
             invited: ask.invited,
             reloads,

@@ -1,12 +1,13 @@
 //! Carrying out a plan. Nothing here refuses a request.
 
 use core::cmp::Reverse;
+use std::sync::Arc;
 
 use signalbox_core::traffic::{Reservation, ServiceClass};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::group::{Grant, Group, Members, holder, least_common};
+use super::group::{Grant, Group, Members, Terms, holder, least_common, number_of};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
@@ -39,20 +40,23 @@ impl Resources {
             self.detach(key);
         }
         let shares = ask.session.is_some();
-        let grant = Grant {
-            owner: ask.owner,
-            requester: self.requesters.shared(&ask.requester),
-            group: plan.group.unwrap_or_default(),
+        let terms = Terms {
+            requester: self.requesters.shared(number_of(&ask.requester), &ask.requester),
             traffic: ask.traffic,
             charge: plan.charge,
-            guaranteed: plan.guaranteed.map(Box::new),
             priority: ask.priority,
             reducible: ask.reducible,
             lifetime: ask.lifetime,
             rule: plan.rule,
-            since,
             policing: ask.policing,
             held: ask.held,
+        };
+        let grant = Grant {
+            owner: ask.owner,
+            group: plan.group.unwrap_or_default(),
+            terms: terms.shared(&mut self.terms),
+            guaranteed: plan.guaranteed.map(Box::new),
+            since,
             filters: if shares { ask.filters.as_slice().into() } else { Box::default() },
         };
         let reservation = Reservation {
@@ -139,13 +143,13 @@ impl Resources {
         let shares = group.session.is_some();
         let service = service.unwrap_or(group.service);
         let grants = || group.members.iter().filter_map(|member| self.grants.get(*member));
-        let held = grants().all(|grant| grant.held);
+        let held = grants().all(|grant| grant.terms.held);
         let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
         for grant in grants() {
-            charge = charge.max(grant.charge);
-            defending = defending.max(grant.priority.defending);
+            charge = charge.max(grant.terms.charge);
+            defending = defending.max(grant.terms.priority.defending);
             // What is only set aside is no part of what the kernel gets.
-            if grant.held == held {
+            if grant.terms.held == held {
                 let traffic = grant.conforming();
                 conforming = Some(conforming.map_or(traffic, |all| least_common(&all, &traffic)));
                 reservation.served = reservation.served.max(grant.served());
@@ -159,7 +163,7 @@ impl Resources {
         reservation.traffic = conforming.unwrap_or(reservation.traffic);
         let account = group.members.last().and_then(|newest| {
             let grant = self.grants.get(*newest)?;
-            self.policy.account(grant.rule, &grant.requester, reservation.ifindex)
+            self.policy.account(grant.terms.rule, &grant.terms.requester, reservation.ifindex)
         });
 
         let changed = !group.booked || group.reservation != reservation || group.held != held;
@@ -292,13 +296,14 @@ impl Resources {
         let Some(member) = group.members.first().copied() else { return 0 };
         let (ifindex, reservation) = (group.reservation.ifindex, group.reservation.clone());
         let Some(grant) = self.grants.get_mut(member) else { return 0 };
-        grant.traffic.rate = grant.traffic.rate.min(rate);
+        let terms = Arc::make_mut(&mut grant.terms);
+        terms.traffic.rate = terms.traffic.rate.min(rate);
         if let Some((asked, given)) = grant.guaranteed.as_deref_mut() {
             asked.rspec = asked.rspec.limited(rate);
             *given = given.limited(rate);
         }
         if let Some(link) = self.links.get(&ifindex) {
-            grant.charge.rate = link.with_headers(rate, &grant.traffic).min(grant.charge.rate);
+            terms.charge.rate = link.with_headers(rate, &terms.traffic).min(terms.charge.rate);
         }
         let reservation = Reservation { traffic: grant.conforming(), served: grant.served(), ..reservation };
         let owner = grant.owner;
@@ -323,7 +328,7 @@ impl Resources {
         all.sort_by_cached_key(|key| {
             let Some(group) = self.groups.get(*key) else { return (0, Reverse((0, 0))) };
             let members = group.members.iter().filter_map(|member| self.grants.get(*member));
-            let defending = members.map(|grant| grant.priority.defending).max().unwrap_or(0);
+            let defending = members.map(|grant| grant.terms.priority.defending).max().unwrap_or(0);
             (defending, Reverse((group.charge.rate, group.age)))
         });
         for key in all {

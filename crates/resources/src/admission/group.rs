@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
-use signalbox_core::{Key, ReserverId, Time};
+use signalbox_core::{Key, Recent, ReserverId, Time, recent};
 
 use smallvec::SmallVec;
 
@@ -24,50 +24,45 @@ pub(crate) type Members = SmallVec<[Key; 2]>;
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) owner: Owner,
-    /// Grants of one requester share it ([`Requesters`]).
-    pub(crate) requester: Arc<Requester>,
     pub(crate) group: Key,
-    pub(crate) traffic: TrafficSpec,
-    pub(crate) charge: Charge,
+    /// Grants of equal terms share them ([`Recent`]).
+    pub(crate) terms: Arc<Terms>,
     /// The request of guaranteed service, and the RSpec that was granted. Few grants have one.
     pub(crate) guaranteed: Option<Box<(GuaranteedRequest, RSpec)>>,
-    pub(crate) priority: Priority,
-    pub(crate) reducible: bool,
-    pub(crate) lifetime: Option<Duration>,
-    pub(crate) rule: Option<u32>,
     pub(crate) since: Time,
-    pub(crate) policing: Policing,
-    /// The flow does not get the resources.
-    pub(crate) held: bool,
     /// Filters of one of several grants of a session. A single grant has its filters in the reservation.
     pub(crate) filters: Box<[FlowFilter]>,
 }
 
-/// The requesters of the last grants, each of another place by its address: the grants of a neighbour or a host have equal
-/// ones, which are stored once.
-#[derive(Debug)]
-pub(crate) struct Requesters([Option<Arc<Requester>>; 64]);
+/// The parts of a grant that other grants have, too: a neighbour or a host often has many of one size.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Terms {
+    /// Grants of one requester share it, even if their other terms differ.
+    pub(crate) requester: Arc<Requester>,
+    pub(crate) traffic: TrafficSpec,
+    pub(crate) charge: Charge,
+    pub(crate) priority: Priority,
+    pub(crate) reducible: bool,
+    pub(crate) lifetime: Option<Duration>,
+    pub(crate) rule: Option<u32>,
+    pub(crate) policing: Policing,
+    /// The flow does not get the resources.
+    pub(crate) held: bool,
+}
 
-impl Default for Requesters {
-    fn default() -> Self {
-        Self([const { None }; 64])
+/// The number of a requester among those that were stored lately.
+pub(crate) fn number_of(requester: &Requester) -> u64 {
+    match requester.address {
+        IpAddr::V4(address) => recent::sum(&address.octets()),
+        IpAddr::V6(address) => recent::sum(&address.octets()),
     }
 }
 
-impl Requesters {
-    /// The requester, in the storage of an earlier one that was equal if that is still known.
-    pub(crate) fn shared(&mut self, requester: &Requester) -> Arc<Requester> {
-        // Whoever chooses addresses of the same place only makes grants as large as they are without sharing.
-        let sum =
-            |octets: &[u8]| octets.iter().fold(0, |sum: u8, octet| sum.wrapping_mul(31).wrapping_add(*octet));
-        let place = match requester.address {
-            IpAddr::V4(address) => sum(&address.octets()),
-            IpAddr::V6(address) => sum(&address.octets()),
-        };
-        let Some(place) = self.0.get_mut(usize::from(place % 64)) else { return Arc::new(requester.clone()) };
-        let equal = place.take().filter(|known| **known == *requester);
-        let shared = equal.unwrap_or_else(|| Arc::new(requester.clone()));
-        Arc::clone(place.insert(shared))
+impl Terms {
+    /// These terms, in the storage of equal ones that were stored lately.
+    pub(crate) fn shared(self, lately: &mut Recent<Self>) -> Arc<Self> {
+        let sizes = self.traffic.rate.wrapping_mul(31).wrapping_add(self.traffic.burst.into());
+        lately.shared(sizes.wrapping_mul(31).wrapping_add(number_of(&self.requester)), &self)
     }
 }
 
@@ -77,18 +72,19 @@ impl Grant {
     /// Dsum·r, the buffer that reshaping would need, and the peak rate is not checked (RFC 2212 "Policing"). With
     /// controlled load each node polices for itself (RFC 2211 §7).
     pub(crate) fn conforming(&self) -> TrafficSpec {
-        let inside = self.guaranteed.as_ref().filter(|_| !self.policing.entry || self.policing.merge);
-        let Some((asked, _)) = inside.map(|both| &**both) else { return self.traffic };
-        let micro = u128::from(asked.terms.d_sum) * u128::from(self.traffic.rate);
+        let inside =
+            self.guaranteed.as_ref().filter(|_| !self.terms.policing.entry || self.terms.policing.merge);
+        let Some((asked, _)) = inside.map(|both| &**both) else { return self.terms.traffic };
+        let micro = u128::from(asked.terms.d_sum) * u128::from(self.terms.traffic.rate);
         let pushed = micro.div_ceil(1_000_000) + u128::from(asked.terms.c_sum);
-        let burst = u32::try_from(pushed.saturating_add(self.traffic.burst.into())).unwrap_or(u32::MAX);
-        TrafficSpec { burst, peak: self.traffic.peak.filter(|_| pushed == 0), ..self.traffic }
+        let burst = u32::try_from(pushed.saturating_add(self.terms.traffic.burst.into())).unwrap_or(u32::MAX);
+        TrafficSpec { burst, peak: self.terms.traffic.peak.filter(|_| pushed == 0), ..self.terms.traffic }
     }
 
     /// Service rate of its queue if it is not the token rate: R of guaranteed service, octets a second.
     pub(crate) fn served(&self) -> Option<u64> {
         let rate = self.guaranteed.as_ref().map(|both| crate::intserv::whole(both.1.rate()));
-        rate.filter(|rate| *rate > self.traffic.rate)
+        rate.filter(|rate| *rate > self.terms.traffic.rate)
     }
 }
 
@@ -179,18 +175,31 @@ mod tests {
     /// The record of a reservation with one filter, without its part of the tables.
     #[test]
     fn a_reservation_is_small() {
-        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (160, 208));
+        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (64, 208));
     }
 
     #[test]
-    fn equal_requesters_are_stored_once() {
-        let mut requesters = Requesters::default();
-        let at = |last| Requester::at(IpAddr::from([192, 0, 2, last]));
-        let first = requesters.shared(&at(1));
-        assert!(Arc::ptr_eq(&first, &requesters.shared(&at(1))));
-        let other = Requester { names: Some(Arc::default()), ..at(1) };
-        let stored = requesters.shared(&other);
-        assert_eq!((&*stored, Arc::ptr_eq(&first, &stored)), (&other, false));
-        assert_eq!(*requesters.shared(&at(1)), at(1));
+    fn equal_terms_are_stored_once() {
+        let (mut requesters, mut lately) = (Recent::default(), Recent::default());
+        let mut terms = |last, rate| {
+            let requester = Requester::at(IpAddr::from([192, 0, 2, last]));
+            let traffic = TrafficSpec { rate, burst: 1500, peak: None, min_policed: 40, max_packet: 1500 };
+            Terms {
+                requester: requesters.shared(number_of(&requester), &requester),
+                traffic,
+                charge: Charge { rate, buffer: 1500 },
+                priority: Priority::default(),
+                reducible: false,
+                lifetime: None,
+                rule: None,
+                policing: Policing::default(),
+                held: false,
+            }
+        };
+        let all = [terms(1, 10), terms(1, 10), terms(1, 20), terms(2, 10)];
+        assert!(Arc::ptr_eq(&all[0].requester, &all[2].requester));
+        let all = all.map(|one| one.shared(&mut lately));
+        assert!(Arc::ptr_eq(&all[0], &all[1]));
+        assert!(all[2].traffic.rate == 20 && *all[3].requester == Requester::at([192, 0, 2, 2].into()));
     }
 }

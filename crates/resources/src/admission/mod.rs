@@ -17,19 +17,19 @@ use std::sync::Arc;
 use signalbox_core::node::Interface;
 use signalbox_core::shares::Shares;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, ReserverId, Slab, Time};
+use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, ReserverId, Slab, Time};
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, PolicyWhy, Refusal, Rule};
 use crate::request::{
-    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, ResourceOutput, Session,
-    WouldAdmit,
+    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, Requester, ResourceOutput,
+    Session, WouldAdmit,
 };
 use crate::token::{Keys, Mac, Token, TokenError, wall_seconds};
 use flow::Flows;
-use group::{Grant, Group, Requesters};
+use group::{Grant, Group, Terms, number_of};
 use link::{Freed, Link};
 use outputs::Outputs;
 
@@ -49,7 +49,10 @@ pub struct Resources {
     links: BTreeMap<IfIndex, Link>,
     grants: Slab<Grant>,
     groups: Slab<Group>,
-    requesters: Requesters,
+    /// Those of the last grants and passages.
+    requesters: Recent<Requester>,
+    /// Those of the last grants.
+    terms: Recent<Terms>,
     accounts: Accounts,
     /// Those of passages through a firewall or NAT, and what each source holds of them.
     passages: (Accounts, Shares<IpAddr>),
@@ -85,7 +88,8 @@ impl Resources {
             links: BTreeMap::new(),
             grants: Slab::new(most),
             groups: Slab::new(most),
-            requesters: Requesters::default(),
+            requesters: Recent::default(),
+            terms: Recent::default(),
             accounts: Accounts::new(most, hasher()),
             passages: (
                 Accounts::new(config.max_pinholes, hasher()),
@@ -194,7 +198,7 @@ impl Resources {
     /// more resources.
     pub fn police(&mut self, grant: GrantId, policing: Policing) {
         if let Some(grant) = self.grants.get_mut(Key::from_u64(grant.0)) {
-            grant.policing = policing;
+            grant.terms = Terms { policing, ..(*grant.terms).clone() }.shared(&mut self.terms);
         }
     }
 
@@ -393,8 +397,8 @@ impl Resources {
         (&mut self.passages.0, &self.policy, &mut self.passages.1)
     }
 
-    pub(crate) const fn requesters(&mut self) -> &mut Requesters {
-        &mut self.requesters
+    pub(crate) fn shared_requester(&mut self, requester: &Requester) -> Arc<Requester> {
+        self.requesters.shared(number_of(requester), requester)
     }
 
     pub(crate) const fn passages_held(&self) -> u32 {

@@ -71,7 +71,7 @@ impl Resources {
         }
         let verdict = self.policy.decide(ask, &link.name, self.wall_us(now));
         let rule = match old {
-            Some(old) if lessens => old.rule,
+            Some(old) if lessens => old.terms.rule,
             _ => {
                 verdict.result?;
                 verdict.rule
@@ -104,7 +104,7 @@ impl Resources {
         let mut charge = Self::charge(link, ask, &tspec, asked);
         let mut guaranteed = asked;
         let (mut victims, mut reduced) = (Vec::new(), None);
-        if !lessens || charge.rate > old.map_or(0, |old| old.charge.rate) {
+        if !lessens || charge.rate > old.map_or(0, |old| old.terms.charge.rate) {
             let config = link.config.as_ref().map(|config| config.service(ask.service));
             if let Some(limit) = config.and_then(|config| config.max_each).map(|rate| rate.0)
                 && charge.rate > limit
@@ -253,11 +253,11 @@ impl Resources {
         rspec
             && group.reservation.ifindex == ask.ifindex
             && group.service == ask.service
-            && is_within(&ask.traffic, &old.traffic)
-            && ask.policing == old.policing
-            && ask.requester == *old.requester
-            && ask.priority.defending <= old.priority.defending
-            && old.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
+            && is_within(&ask.traffic, &old.terms.traffic)
+            && ask.policing == old.terms.policing
+            && ask.requester == *old.terms.requester
+            && ask.priority.defending <= old.terms.priority.defending
+            && old.terms.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
             && *ask.filters == *filters
     }
 
@@ -279,7 +279,7 @@ impl Resources {
     /// The charge of the other grants of a reservation.
     fn charge_without(&self, group: &Group, replaced: Option<Key>) -> Charge {
         let others = group.members.iter().filter(|member| Some(**member) != replaced);
-        let charges = others.filter_map(|member| Some(self.grants.get(*member)?.charge));
+        let charges = others.filter_map(|member| Some(self.grants.get(*member)?.terms.charge));
         charges.fold(Charge::default(), Charge::max)
     }
 
@@ -378,7 +378,7 @@ impl Resources {
         let (key, group, grant) = victims.iter().rev().find_map(|key| {
             let group = self.groups.get(*key)?;
             let [member] = group.members[..] else { return None };
-            let grant = self.grants.get(member).filter(|grant| grant.reducible)?;
+            let grant = self.grants.get(member).filter(|grant| grant.terms.reducible)?;
             group.session.is_none().then_some((*key, group, grant))
         })?;
         let mut all = freed;
@@ -391,10 +391,10 @@ impl Resources {
             without = without.min(link.room(entry.service, &all));
         }
         let kept = without.saturating_sub(entry.charge.rate).min(group.charge.rate);
-        let float = intserv::float_down(link.without_headers(kept, &grant.traffic));
+        let float = intserv::float_down(link.without_headers(kept, &grant.terms.traffic));
         let rate = intserv::whole(float.max(0.0));
-        let kept = link.with_headers(rate, &grant.traffic);
-        if rate == 0 || rate >= grant.traffic.rate.max(grant.served().unwrap_or(0)) {
+        let kept = link.with_headers(rate, &grant.terms.traffic);
+        if rate == 0 || rate >= grant.terms.traffic.rate.max(grant.served().unwrap_or(0)) {
             return None;
         }
         let part = Entry { charge: Charge { rate: kept, ..group.charge }, ..group.entry() };

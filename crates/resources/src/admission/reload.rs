@@ -3,7 +3,7 @@
 use signalbox_core::{Key, Time};
 
 use super::Resources;
-use super::group::{Grant, Group};
+use super::group::{Grant, Group, Terms};
 use crate::config::{Config, ConfigError};
 use crate::policy::{AccountKey, Policy};
 use crate::request::{GrantId, GrantRequest, LostWhy};
@@ -70,7 +70,10 @@ impl Resources {
             let Some(grant) = self.grants.get_mut(*member) else { continue };
             let ask = asked(grant, group);
             let verdict = self.policy.decide(&ask, link, wall_us);
-            grant.rule = verdict.rule;
+            if grant.terms.rule != verdict.rule {
+                let terms = Terms { rule: verdict.rule, ..(*grant.terms).clone() };
+                grant.terms = terms.shared(&mut self.terms);
+            }
             if verdict.result.is_err() {
                 refused.push(*member);
             } else {
@@ -113,19 +116,19 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
     GrantRequest {
         service: group.service,
         guaranteed: grant.guaranteed.as_ref().map(|both| both.0),
-        priority: grant.priority,
-        reducible: grant.reducible,
+        priority: grant.terms.priority,
+        reducible: grant.terms.reducible,
         session: group.session.as_deref().map(|(_, session)| *session),
-        lifetime: grant.lifetime,
+        lifetime: grant.terms.lifetime,
         mark_dscp: reservation.mark_dscp,
-        policing: grant.policing,
-        held: grant.held,
+        policing: grant.terms.policing,
+        held: grant.terms.held,
         ..GrantRequest::of_all(
             grant.owner,
-            (*grant.requester).clone(),
+            (*grant.terms.requester).clone(),
             reservation.ifindex,
             filters.to_vec(),
-            grant.traffic,
+            grant.terms.traffic,
         )
     }
 }
