@@ -54,10 +54,17 @@ pub(super) struct UpstreamChange {
 }
 
 impl UpstreamChange {
-    /// Marks a sender as one that the confirmed request is for.
+    /// Marks a sender as one that the confirmed request is for. Most often it was recorded last.
     pub(super) fn confirm(&mut self, sender: Key) {
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.sender == sender) {
+        if let Some(entry) = self.entries.iter_mut().rfind(|entry| entry.sender == sender) {
             entry.confirm = true;
+        }
+    }
+
+    /// Marks all senders of a list in ascending order as those that the confirmed request is for.
+    pub(super) fn confirm_all(&mut self, senders: &[Key]) {
+        for entry in &mut self.entries {
+            entry.confirm |= senders.binary_search(&entry.sender).is_ok();
         }
     }
 

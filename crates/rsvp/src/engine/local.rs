@@ -453,7 +453,7 @@ impl Rsvp {
                     // Another application of this node requests as much or more.
                     match asked.filter(|_| !largest) {
                         Some(asked) => self.send_confirmation(session, request.style, &asked, &senders),
-                        None => senders.iter().for_each(|sender| upstream.confirm(*sender)),
+                        None => upstream.confirm_all(&senders),
                     }
                 }
                 Outcome::Failed(failure, in_place) => {

@@ -210,9 +210,7 @@ impl Rsvp {
                 context.accepted.branches.push(branch);
                 let asked = wanted.confirmation();
                 let mut upstream = core::mem::take(&mut context.upstream);
-                for sender in &senders {
-                    upstream.confirm(*sender);
-                }
+                upstream.confirm_all(&senders);
                 self.send_upstream(upstream, wanted.session, Tears::Send, asked.filter(|_| largest));
                 if let Some(asked) = asked.filter(|_| !largest) {
                     self.send_confirmation(wanted.session, wanted.style, &asked, &senders);
