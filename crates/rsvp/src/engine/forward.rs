@@ -34,6 +34,8 @@ pub(super) struct SenderChange {
     hop: u32,
     before: Option<FlowSpec>,
     after: Option<FlowSpec>,
+    /// What the previous hop has: `before`, or what it was sent before the data left by another route.
+    sent: Option<FlowSpec>,
     /// The request that asked for a confirmation is for this sender.
     confirm: bool,
     /// A Resv goes to the previous hop even if both flowspecs are equal.
@@ -179,11 +181,13 @@ impl Rsvp {
     }
 
     fn upstream_of(&self, key: Key, sender: &Sender) -> SenderChange {
+        let before = self.forwarded(key, sender, false);
         SenderChange {
             sender: key,
             hop: if sender.has(LOCAL) { NONE } else { sender.hop },
-            before: self.forwarded(key, sender, false),
+            before,
             after: None,
+            sent: before.or_else(|| self.withheld.get(key)),
             confirm: false,
             forced: false,
         }
@@ -236,6 +240,12 @@ impl Rsvp {
                 let tear_objects = (tears == Tears::Send).then_some(&*change.tear_objects);
                 self.update_hop(session, style, (group, place), tear_objects, confirm);
             }
+            if tears == Tears::Withhold || !self.withheld.is_empty() {
+                for entry in &change.entries {
+                    let held = tears == Tears::Withhold && entry.after.is_none() && !entry.forced;
+                    self.withhold(entry.sender, style, entry.sent.filter(|_| held));
+                }
+            }
         }
         self.recycle_change(change);
     }
@@ -285,7 +295,7 @@ impl Rsvp {
         }
         let mut flows = core::mem::take(&mut self.buffers.flows);
         let flow = |entry: &SenderChange| Some((entry.sender, entry.after?));
-        let changed = |entry: &&SenderChange| entry.after != entry.before || entry.forced;
+        let changed = |entry: &&SenderChange| entry.after != entry.sent || entry.forced;
         let plain = group.iter().filter(|entry| changed(entry) && !up.contains(&entry.sender));
         flows.clear();
         flows.extend(plain.filter_map(flow));

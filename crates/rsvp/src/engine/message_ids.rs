@@ -458,6 +458,7 @@ impl Rsvp {
 
     /// Sends state as a whole message.
     fn send_again(&mut self, about: SentState) {
+        self.withheld.clear();
         match about {
             SentState::Path(sender, iface) => self.send_path_again(sender, iface),
             SentState::Resv(session, hop) => {
@@ -472,6 +473,7 @@ impl Rsvp {
     /// A neighbour restarted or cannot be reached: all state for it is sent again, because it may have lost it.
     fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, iface: Iface) {
         tracing::info!(peer = %neighbour, "neighbour lost: its state is sent again");
+        self.withheld.clear();
         let concerned = |about: &SentState| match about {
             SentState::Path(_, at) => *at == iface,
             SentState::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),

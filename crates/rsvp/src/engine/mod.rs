@@ -78,6 +78,7 @@ mod traffic;
 mod trees;
 mod unexpected;
 mod view;
+mod withheld;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -121,6 +122,7 @@ use route::RouteChecks;
 use sender::Sender;
 use session::Session;
 use trees::Trees;
+use withheld::Withheld;
 
 /// The owner of this protocol's grants.
 pub const PROTOCOL: ReserverId = ReserverId::RSVP;
@@ -208,6 +210,7 @@ pub struct Rsvp {
     /// Limits of the replies to diagnostic messages, for each address to which they go.
     replies: RateShares,
     message_ids: MessageIds,
+    withheld: Withheld,
     /// Paths of the node before this one that are not handled yet.
     inherited: Entries,
     out: Outbox,
@@ -262,6 +265,7 @@ impl Rsvp {
             message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
                 KeyedHasher::new(&mut rng)
             }),
+            withheld: Withheld::default(),
             inherited: Entries::default(),
             out: Outbox::default(),
             rng,
@@ -394,6 +398,7 @@ impl Rsvp {
             && self.by_sender.is_empty()
             && self.message_ids.is_empty()
             && self.closing.is_empty()
+            && self.withheld.is_empty()
             && self.applications.is_empty()
     }
 

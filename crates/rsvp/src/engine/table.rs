@@ -334,6 +334,7 @@ impl Rsvp {
         self.set_egress(key, &[]);
         self.forget_path_id(key);
         self.leave_tree(key);
+        self.withheld.forget(key);
         self.sender_wheel.cancel(&mut self.senders, key.index());
         let Some(sender) = self.senders.get(key) else { return };
         let ([before, after], session) = (sender.siblings, sender.session);

@@ -78,6 +78,7 @@ impl Rsvp {
             let (hop, session, resv_stage) =
                 (sender.hop, self.sessions.key_of(sender.session), sender.resv_stage);
             if let Some(session) = session {
+                self.refresh_without_withheld(session, hop);
                 let flows = self.resv_contents(session, hop);
                 if flows.is_empty() {
                     if let Some(sender) = self.senders.get_mut(key) {

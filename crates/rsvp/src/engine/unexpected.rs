@@ -55,6 +55,7 @@ impl Rsvp {
 
     /// Exchanges the path state in use with stored state.
     fn swap_unexpected(&mut self, key: Key, new: UnexpectedPath) {
+        self.withheld.forget(key);
         let Some(sender) = self.senders.get_mut(key) else { return };
         let old = sender.as_stored();
         sender.extra().unexpected.push(old);
