@@ -14,6 +14,7 @@ use super::command::{QosRequest, Service};
 use super::compose::{Extra, Form};
 use super::rmf;
 use super::session::{Local, Marks, Origin, RequestKind, Stage};
+use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{BindingCode, BoundSession, Carried, Classifier, MessageId};
 
@@ -166,7 +167,7 @@ impl Qos {
         let qspec = rmf::initial(&qos, None, rmf::CarriedBy::Reserve);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.stage = Stage::Reserved;
-        session.qspec = qspec;
+        session.qspec = shared_qspec(&mut self.qspecs, &qspec);
         session.rate = size;
         session.marks.set(Marks::CONFIRMED, false);
         session.pending.retain(|p| p.kind != RequestKind::Reserve);

@@ -11,6 +11,7 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::config::ReverseDirection;
 use super::event::QosEvent;
+use super::grant::copy_objects;
 use super::holders::{Holder, Holders};
 use super::receive::Progress;
 use super::response::own_failure;
@@ -32,7 +33,7 @@ impl Qos {
         self.unbind(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
         tracing::debug!(session = %session.id, sessions = bound.len(), "bound sessions changed");
-        bound.write(&mut Writer::new(&mut session.bound));
+        copy_objects(&mut session.bound, bound);
         let mut unknown = false;
         for to in bound.sessions() {
             self.bound_to.insert((to.session, key.to_u64()));

@@ -161,7 +161,7 @@ impl Qos {
             msg_id: extra.msg_id,
             bound_msg_id: extra.bound_msg_id,
             classifier: session.classifier.filter(|_| full),
-            qspec: full.then_some(session.qspec.as_slice()),
+            qspec: full.then_some(&*session.qspec),
             auth: Carried::auth(if full { &session.auth } else { &[] }),
             hops: extra.hops.filter(|_| full),
             forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),

@@ -1,5 +1,6 @@
 //! Admission of a RESERVE, and its effects (RFC 5974 §5.4.1).
 
+use signalbox_core::RareVec;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_resources::{RequestedBy, Resources};
@@ -11,6 +12,7 @@ use super::event::{Granted, HopGrant, QosEvent};
 use super::holders::Holders;
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
+use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{
     Carried, GenericFlags, Hop, Hops, Info, InfoSpec, MAX_HOPS_OCTETS, Message, MessageFlags, MessageId,
@@ -202,9 +204,9 @@ impl Qos {
         let number = message.rsn.unwrap_or_default().number;
         let distance = number.wrapping_sub(session.rsn_in.unwrap_or_default().number);
         let other = opened || first || other_peer || restarted || other_flow;
-        let changed = other || distance != 2 || session.qspec != given.qspec;
+        let changed = other || distance != 2 || *session.qspec != *given.qspec;
         // The next nodes have the reservation already, under the RSN that they have.
-        let absorbed = absorbed && !first && session.qspec == given.qspec;
+        let absorbed = absorbed && !first && *session.qspec == *given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
             session.kept.push((session.mri, grant));
         }
@@ -220,7 +222,7 @@ impl Qos {
         session.hops = Some(arrival.hops);
         session.rsn_in = message.rsn;
         session.classifier = message.classifier;
-        session.qspec = given.qspec;
+        session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
         copy_objects(&mut session.auth, &message.auth);
         session.peer.clone_from(&arrival.peer);
         session.peer_address = arrival.peer_address;
@@ -398,7 +400,11 @@ impl Qos {
 }
 
 /// Copies objects into `into`.
-pub(super) fn copy_objects(into: &mut Vec<u8>, objects: &Carried<'_>) {
+pub(super) fn copy_objects(into: &mut RareVec<u8>, objects: &Carried<'_>) {
+    if objects.is_empty() {
+        return into.clear();
+    }
+    let into: &mut Vec<u8> = into;
     into.clear();
     objects.write(&mut Writer::new(into));
 }

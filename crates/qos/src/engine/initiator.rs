@@ -14,6 +14,7 @@ use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
 use super::response::source_text;
 use super::rmf::{self, CarriedBy, Flow};
 use super::session::{Before, Local, Marks, Origin, RequestKind, Stage};
+use super::table::shared_qspec;
 use super::waiting::Waiting;
 use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Source};
 
@@ -120,7 +121,7 @@ impl Qos {
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::NO_REPLACE, keep_old);
-            record.auth = auth;
+            record.auth = auth.into();
             if let Some(local) = record.local.as_mut() {
                 local.hold_until = hold_until;
                 local.reverse = back.map(|back| (back, false));
@@ -178,7 +179,7 @@ impl Qos {
             local.before = Some(Before { request, mri: session.mri });
         }
         session.mri = mri;
-        session.auth = auth;
+        session.auth = auth.into();
         self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
@@ -241,7 +242,7 @@ impl Qos {
         session.grant = given.grant;
         session.ifindex = given.ifindex;
         session.rate = given.rate;
-        session.qspec = given.qspec;
+        session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
         session.marks.set(Marks::CONFIRMED, false);
         session.next_rsn();
         // The new request replaces all earlier ones.
@@ -435,7 +436,7 @@ impl Qos {
             let route = session.ifindex;
             local.origin = Origin::Reserve(before.request);
             session.mri = before.mri;
-            session.auth = auth;
+            session.auth = auth.into();
             if let Some(id) = command {
                 self.out.event(id, QosEvent::Failed(failure));
             }

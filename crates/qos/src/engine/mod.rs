@@ -61,7 +61,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Changes, ReserverId, SessionChange, SessionId, Time};
+use signalbox_core::{Changes, Recent, ReserverId, SessionChange, SessionId, Time};
 use signalbox_resources::Resources;
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
@@ -120,6 +120,8 @@ pub struct Qos {
     /// Sessions by their next peer, for summary refreshes. They take turns. Some have another next peer by now.
     rings: BTreeMap<u64, VecDeque<Key>>,
     sums: Sums,
+    /// QSPECs that were stored lately.
+    qspecs: Recent<[u8]>,
     aggregates: Vec<AggregateState>,
     out: Outbox,
 }
@@ -154,6 +156,7 @@ impl Qos {
             resume: VecDeque::new(),
             rings: BTreeMap::new(),
             sums: Sums::default(),
+            qspecs: Recent::default(),
             aggregates: config.aggregates.iter().map(|_| AggregateState::default()).collect(),
             out: Outbox::new(config.max_watched),
             config,

@@ -14,6 +14,7 @@ use super::receive::Progress;
 use super::reserve::CIRCLE;
 use super::rmf::{self, Flow};
 use super::session::{Local, Marks, Origin, RequestKind, Stage};
+use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
 
@@ -177,7 +178,7 @@ impl Qos {
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.init_qspec = qspec;
+        session.init_qspec = shared_qspec(&mut self.qspecs, &qspec);
         session.query_hops = Some(arrival.hops);
         session.state = arrival.state;
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
@@ -334,7 +335,7 @@ impl Qos {
         let key = self.open_local(id, session, mri, true, Origin::Query)?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);
-            session.auth = auth;
+            session.auth = auth.into();
         }
         self.query_path(key, &qspec, mri, route, scoping, RequestKind::Query, resources);
         Ok(())
@@ -360,7 +361,7 @@ impl Qos {
             session.marks.set(Marks::PROXY, proxy);
             session.marks.set(Marks::RECEIVER_INITIATED, true);
             session.marks.set(Marks::QNR, true);
-            session.auth = auth;
+            session.auth = auth.into();
             if let Some(local) = session.local.as_mut() {
                 local.hold_until = hold_until;
             }
@@ -405,7 +406,7 @@ impl Qos {
                 }
             };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.init_qspec = qspec;
+            session.init_qspec = shared_qspec(&mut self.qspecs, &qspec);
         }
         let mut hops = Vec::new();
         if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {

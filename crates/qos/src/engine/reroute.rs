@@ -248,7 +248,9 @@ impl Qos {
                     let Some(session) = self.sessions.get_mut(key) else { return };
                     // Make before break: the grant at the old interface is released after the RESPONSE of the new
                     // path.
-                    session.old_grants.extend(session.grant.take());
+                    if let Some(grant) = session.grant.take() {
+                        session.old_grants.push(grant);
+                    }
                     session.grant = given.grant;
                     session.ifindex = given.ifindex;
                     session.rate = given.rate;
@@ -366,7 +368,7 @@ impl Session {
     /// went along them (RFC 5974 §5.2.5.2).
     fn start_branch(&mut self) {
         self.rsn_out = self.rsn_out.map(|rsn| rsn.wrapping_add(2));
-        for old in &mut self.old_branches {
+        for old in self.old_branches.iter_mut() {
             old.rsn = self.rsn_out.unwrap_or(0).wrapping_sub(1);
         }
         self.marks.set(Marks::CONFIRMED, false);

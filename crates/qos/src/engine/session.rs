@@ -10,7 +10,7 @@ use std::sync::Arc;
 use signalbox_core::security::Identity;
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, IfIndex, Mri, NslpId, RareVec, SessionId, Time};
 use signalbox_resources::{GrantId, RequestedBy};
 
 use super::command::ReserveRequest;
@@ -231,9 +231,9 @@ pub(super) struct Session {
     /// The egress interface of the flow.
     pub(super) ifindex: Option<IfIndex>,
     /// Grants of other flows of the session, kept because REPLACE was clear.
-    pub(super) kept: Vec<(Mri, GrantId)>,
+    pub(super) kept: RareVec<(Mri, GrantId)>,
     /// Grants at the old egress interface while a changed route is repaired.
-    pub(super) old_grants: Vec<GrantId>,
+    pub(super) old_grants: RareVec<GrantId>,
     /// The aggregate that the flow is in, and its rate there.
     pub(super) aggregate: Option<(usize, u64)>,
     /// The MSG-ID that its RESERVEs are bound to, retransmissions included (RFC 5974 §4.6).
@@ -252,7 +252,7 @@ pub(super) struct Session {
     /// The next peer by the last notification of GIST.
     pub(super) gist_next: Option<SiiHandle>,
     /// Branches to be torn down when the new one is confirmed.
-    pub(super) old_branches: Vec<OldBranch>,
+    pub(super) old_branches: RareVec<OldBranch>,
     pub(super) state: Option<StateHandle>,
     pub(super) nslp_previous: NslpId,
     pub(super) nslp_next: NslpId,
@@ -266,14 +266,14 @@ pub(super) struct Session {
     /// RSN of this node; `None` before the first RESERVE.
     pub(super) rsn_out: Option<u32>,
     pub(super) classifier: Option<Classifier>,
-    /// The QSPEC that was sent to the next peer.
-    pub(super) qspec: Vec<u8>,
+    /// The QSPEC that was sent to the next peer. Sessions with equal terms share it.
+    pub(super) qspec: Arc<[u8]>,
     /// The QSPEC of the last QUERY that was sent. A QUERY with RESERVE-INIT is sent again when the route changes.
-    pub(super) init_qspec: Vec<u8>,
+    pub(super) init_qspec: Arc<[u8]>,
     /// BOUND-SESSION-ID objects.
-    pub(super) bound: Vec<u8>,
+    pub(super) bound: RareVec<u8>,
     /// SESSION-AUTH objects. A RESERVE along a new path needs them again.
-    pub(super) auth: Vec<u8>,
+    pub(super) auth: RareVec<u8>,
     /// The authenticated sender of the last RESERVE.
     pub(super) peer: Option<Arc<Identity>>,
     /// Its address, if it answered a handshake there.
@@ -281,8 +281,8 @@ pub(super) struct Session {
     /// Whose place in the table it has.
     pub(super) holder: Holder,
     /// Unknown objects with AB=11.
-    pub(super) refreshed: Vec<u8>,
-    pub(super) pending: Vec<Pending>,
+    pub(super) refreshed: RareVec<u8>,
+    pub(super) pending: RareVec<Pending>,
     pub(super) passed: Vec<Passed>,
     pub(super) local: Option<Box<Local>>,
     /// This relay waits for a RESERVE of its previous peer before it reserves further on.
@@ -322,8 +322,8 @@ impl Session {
             marks: Marks::default(),
             grant: None,
             ifindex: None,
-            kept: Vec::new(),
-            old_grants: Vec::new(),
+            kept: RareVec::new(),
+            old_grants: RareVec::new(),
             aggregate: None,
             waits_for: None,
             rate: 0,
@@ -332,7 +332,7 @@ impl Session {
             gist_previous: None,
             next_peer: None,
             gist_next: None,
-            old_branches: Vec::new(),
+            old_branches: RareVec::new(),
             state: None,
             nslp_previous: nslp,
             nslp_next: nslp,
@@ -341,15 +341,15 @@ impl Session {
             rsn_in: None,
             rsn_out: None,
             classifier: None,
-            qspec: Vec::new(),
-            init_qspec: Vec::new(),
-            bound: Vec::new(),
-            auth: Vec::new(),
+            qspec: Arc::default(),
+            init_qspec: Arc::default(),
+            bound: RareVec::new(),
+            auth: RareVec::new(),
             peer: None,
             peer_address: None,
             holder: None,
-            refreshed: Vec::new(),
-            pending: Vec::new(),
+            refreshed: RareVec::new(),
+            pending: RareVec::new(),
             passed: Vec::new(),
             local: None,
             doubt: None,
@@ -434,6 +434,8 @@ impl Session {
         if self.passed.len() >= MOST {
             self.passed.remove(0);
         }
+        // Most sessions have one, which a vector would give the room of four.
+        self.passed.reserve_exact(1);
         self.passed.push(Passed { rii, until, rsn: self.rsn_out, hops });
     }
 
@@ -473,5 +475,16 @@ impl Session {
         let retry = local.and_then(|l| l.retry?.at);
         let doubt = self.doubt.as_ref().map(|doubt| doubt.at);
         [self.expires, self.refresh_at, pending, hold, again, retry, doubt].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a session, without its part of the tables. Its QSPEC is shared, its lists are empty as a rule.
+    #[test]
+    fn a_session_is_small() {
+        assert_eq!(size_of::<Option<Session>>(), 536);
     }
 }

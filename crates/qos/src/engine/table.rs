@@ -1,9 +1,10 @@
 //! The table of sessions.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId};
+use signalbox_core::{Direction, Mri, NslpId, Recent, SessionChange, SessionId, recent};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -17,6 +18,11 @@ pub(super) const MOST_LISTED: u8 = 16;
 /// State lifetimes for which GIST keeps the routing state after the last message. It is longer than [`MOST_LISTED`]
 /// refreshes take.
 const ROUTE_LIFETIMES: u32 = 6;
+
+/// A QSPEC, in the storage of an equal one that was stored lately.
+pub(super) fn shared_qspec(qspecs: &mut Recent<[u8]>, qspec: &[u8]) -> Arc<[u8]> {
+    qspecs.shared(recent::sum(qspec), qspec)
+}
 
 /// The table has no room for another session.
 #[derive(Debug)]
