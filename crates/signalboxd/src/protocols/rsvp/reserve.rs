@@ -155,10 +155,10 @@ fn announcement(open: &v1::ReserveOpen, flow: &Flow) -> rsvp::Sender {
 /// Collects the events that wait. A refusal of the session or the sender ends the call.
 fn collect(opened: &mut Opened<Sessions>, early: &mut VecDeque<RsvpEvent>) -> Result<(), Status> {
     while let Some(event) = opened.events.waiting() {
-        match event {
-            RsvpEvent::Refused(refused) => return Err(refusal(refused)),
-            other => early.push_back(other),
+        if let RsvpEvent::Refused(refused) = event {
+            return Err(refusal(refused));
         }
+        early.push_back(event);
     }
     Ok(())
 }
