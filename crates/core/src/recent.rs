@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// Places of the table, a power of two.
-const PLACES: usize = 64;
+const PLACES: usize = 512;
 
 /// The values that were stored last, each at a place by its number.
 ///

@@ -7,7 +7,7 @@ use signalbox_core::traffic::{Reservation, ServiceClass};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::group::{Grant, Group, Members, Terms, holder, least_common, number_of};
+use super::group::{Grant, Group, Members, Terms, holder, least_common};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
@@ -41,7 +41,6 @@ impl Resources {
         }
         let shares = ask.session.is_some();
         let terms = Terms {
-            requester: self.requesters.shared(number_of(&ask.requester), &ask.requester),
             traffic: ask.traffic,
             charge: plan.charge,
             priority: ask.priority,
@@ -54,6 +53,7 @@ impl Resources {
         let grant = Grant {
             owner: ask.owner,
             group: plan.group.unwrap_or_default(),
+            requester: self.shared_requester(&ask.requester),
             terms: terms.shared(&mut self.terms),
             guaranteed: plan.guaranteed.map(Box::new),
             since,
@@ -163,7 +163,7 @@ impl Resources {
         reservation.traffic = conforming.unwrap_or(reservation.traffic);
         let account = group.members.last().and_then(|newest| {
             let grant = self.grants.get(*newest)?;
-            self.policy.account(grant.terms.rule, &grant.terms.requester, reservation.ifindex)
+            self.policy.account(grant.terms.rule, &grant.requester, reservation.ifindex)
         });
 
         let changed = !group.booked || group.reservation != reservation || group.held != held;

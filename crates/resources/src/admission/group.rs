@@ -25,7 +25,9 @@ pub(crate) type Members = SmallVec<[Key; 2]>;
 pub(crate) struct Grant {
     pub(crate) owner: Owner,
     pub(crate) group: Key,
-    /// Grants of equal terms share them ([`Recent`]).
+    /// Grants of one requester share it ([`Recent`]).
+    pub(crate) requester: Arc<Requester>,
+    /// Grants of equal terms share them, whoever asked for them.
     pub(crate) terms: Arc<Terms>,
     /// The request of guaranteed service, and the RSpec that was granted. Few grants have one.
     pub(crate) guaranteed: Option<Box<(GuaranteedRequest, RSpec)>>,
@@ -37,8 +39,6 @@ pub(crate) struct Grant {
 /// The parts of a grant that other grants have, too: a neighbour or a host often has many of one size.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Terms {
-    /// Grants of one requester share it, even if their other terms differ.
-    pub(crate) requester: Arc<Requester>,
     pub(crate) traffic: TrafficSpec,
     pub(crate) charge: Charge,
     pub(crate) priority: Priority,
@@ -62,7 +62,7 @@ impl Terms {
     /// These terms, in the storage of equal ones that were stored lately.
     pub(crate) fn shared(self, lately: &mut Recent<Self>) -> Arc<Self> {
         let sizes = self.traffic.rate.wrapping_mul(31).wrapping_add(self.traffic.burst.into());
-        lately.shared(sizes.wrapping_mul(31).wrapping_add(number_of(&self.requester)), &self)
+        lately.shared(sizes, &self)
     }
 }
 
@@ -175,31 +175,36 @@ mod tests {
     /// The record of a reservation with one filter, without its part of the tables.
     #[test]
     fn a_reservation_is_small() {
-        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (64, 208));
+        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (72, 208));
     }
 
     #[test]
     fn equal_terms_are_stored_once() {
-        let (mut requesters, mut lately) = (Recent::default(), Recent::default());
-        let mut terms = |last, rate| {
-            let requester = Requester::at(IpAddr::from([192, 0, 2, last]));
-            let traffic = TrafficSpec { rate, burst: 1500, peak: None, min_policed: 40, max_packet: 1500 };
-            Terms {
-                requester: requesters.shared(number_of(&requester), &requester),
-                traffic,
-                charge: Charge { rate, buffer: 1500 },
-                priority: Priority::default(),
-                reducible: false,
-                lifetime: None,
-                rule: None,
-                policing: Policing::default(),
-                held: false,
-            }
+        let mut lately = Recent::default();
+        let terms = |rate| Terms {
+            traffic: TrafficSpec { rate, burst: 1500, peak: None, min_policed: 40, max_packet: 1500 },
+            charge: Charge { rate, buffer: 1500 },
+            priority: Priority::default(),
+            reducible: false,
+            lifetime: None,
+            rule: None,
+            policing: Policing::default(),
+            held: false,
         };
-        let all = [terms(1, 10), terms(1, 10), terms(1, 20), terms(2, 10)];
-        assert!(Arc::ptr_eq(&all[0].requester, &all[2].requester));
-        let all = all.map(|one| one.shared(&mut lately));
+        let all = [10, 10, 20].map(|rate| terms(rate).shared(&mut lately));
         assert!(Arc::ptr_eq(&all[0], &all[1]));
-        assert!(all[2].traffic.rate == 20 && *all[3].requester == Requester::at([192, 0, 2, 2].into()));
+        assert_eq!(all[2].traffic.rate, 20);
+    }
+
+    /// A subnet of requesters has a place for each of its hosts.
+    #[test]
+    fn requesters_are_stored_once() {
+        let mut lately = Recent::default();
+        let mut shared = |last| {
+            let requester = Requester::at(IpAddr::from([192, 0, 2, last]));
+            lately.shared(number_of(&requester), &requester)
+        };
+        let first: Vec<_> = (0..=255).map(&mut shared).collect();
+        assert!((0..=255).all(|last| Arc::ptr_eq(&first[usize::from(last)], &shared(last))));
     }
 }

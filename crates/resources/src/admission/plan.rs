@@ -255,7 +255,7 @@ impl Resources {
             && group.service == ask.service
             && is_within(&ask.traffic, &old.terms.traffic)
             && ask.policing == old.terms.policing
-            && ask.requester == *old.terms.requester
+            && ask.requester == *old.requester
             && ask.priority.defending <= old.terms.priority.defending
             && old.terms.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
             && *ask.filters == *filters

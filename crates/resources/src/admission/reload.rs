@@ -125,7 +125,7 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
         held: grant.terms.held,
         ..GrantRequest::of_all(
             grant.owner,
-            (*grant.terms.requester).clone(),
+            (*grant.requester).clone(),
             reservation.ifindex,
             filters.to_vec(),
             grant.terms.traffic,

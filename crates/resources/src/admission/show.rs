@@ -94,7 +94,7 @@ impl Resources {
             grant: GrantId(key.to_u64()),
             reservation: id_of(grant.group),
             owner: grant.owner,
-            requester: &grant.terms.requester,
+            requester: &grant.requester,
             rule: grant.terms.rule.and_then(|rule| self.policy.name(rule)),
             ifindex,
             interface: self.links.get(&ifindex).map_or("", |link| &link.name),
