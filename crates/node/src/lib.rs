@@ -48,6 +48,7 @@
 mod changes;
 mod channels;
 mod config;
+pub mod fuzz;
 mod groups;
 mod node;
 mod protocol;

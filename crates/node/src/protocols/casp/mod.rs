@@ -3,7 +3,7 @@
 mod channels;
 mod config;
 mod discovery;
-mod dns;
+pub(crate) mod dns;
 mod drive;
 mod flow;
 mod lookups;

@@ -4,6 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Octets of the longest name (RFC 1035 §2.3.4).
 const LONGEST_NAME: usize = 255;
+/// Pointers of a name that are followed. A name that was compressed well has one.
+const POINTERS: usize = 16;
 /// Octets of the header.
 const HEADER: usize = 12;
 /// The class of the Internet.
@@ -116,6 +118,17 @@ pub(super) fn answer(
     Ok(())
 }
 
+/// Reads a message as the answer to each kind of query for its own name, and returns the number of records: for fuzzing.
+pub(crate) fn records(message: &[u8]) -> usize {
+    let name = Reader { message, at: HEADER }.name().unwrap_or_default();
+    let mut count = 0;
+    for kind in [Kind::A, Kind::Aaaa, Kind::Srv] {
+        // A message that is no answer has the records before its fault.
+        let _ = answer(message, &name, kind, |_, _| count += 1);
+    }
+    count
+}
+
 /// A position in a message. Reading behind its end gives `None`.
 #[derive(Debug, Clone, Copy)]
 struct Reader<'a> {
@@ -139,17 +152,18 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Reads a name (RFC 1035 §4.1.4). Each pointer leads to an earlier place than the one before it, so that a name ends.
+    /// Reads a name (RFC 1035 §4.1.4). Each pointer leads to an earlier place than the one before it, and there are few.
     fn name(&mut self) -> Option<Name> {
         let mut octets = Vec::new();
-        let (mut reader, mut first, mut behind) = (*self, self.at, None);
+        let (mut reader, mut first, mut behind, mut pointers) = (*self, self.at, None, 0);
         loop {
             let [length] = reader.array()?;
             if length >= 0xc0 {
                 let [low] = reader.array()?;
                 let to = usize::from(u16::from_be_bytes([length & 0x3f, low]));
                 behind = behind.or(Some(reader.at));
-                if to >= first {
+                pointers += 1;
+                if to >= first || pointers > POINTERS {
                     return None;
                 }
                 (reader.at, first) = (to, to);

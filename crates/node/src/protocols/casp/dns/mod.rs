@@ -7,7 +7,7 @@
 //!
 //! There is one lookup for a domain at a time, and one result. Both are bounded by the configuration, not by what peers ask.
 
-mod message;
+pub(crate) mod message;
 #[cfg(test)]
 mod tests;
 
