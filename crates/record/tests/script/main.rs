@@ -316,7 +316,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (23, said.len() as u64, Time::from_millis(22))
+        (25, said.len() as u64, Time::from_millis(24))
     );
     assert_ne!(run([0; 32]).0, said);
 }
@@ -328,8 +328,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (22, Time::from_millis(21)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 24 })));
+    assert_eq!((replayed.inputs, replayed.end), (24, Time::from_millis(23)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 26 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }
