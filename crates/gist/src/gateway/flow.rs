@@ -218,12 +218,18 @@ impl Gateway {
         };
         let adopted =
             bound.and_then(|key| self.adopted(key, Side::Outside, downstream).map(|end| (key, end)));
+        // Sources outside can be forged, and a question costs more than the rest of a Query. Beyond the rate an adopted flow
+        // keeps its host, and others are translated as the configuration says.
         if let (Kernel::NotAsked, Some((_, far))) = (kernel, end_of(p, downstream))
             && (bound.is_none() || adopted.is_some())
+            && self.outside_questions.allow(self.now)
         {
             return Err(Stop::Ask(between(protocol, far, outside)));
         }
-        let found = existing(kernel, |translation| translation.destination);
+        let found = match (kernel, adopted) {
+            (Kernel::NotAsked, Some((_, end))) => Some(Existing { end, adopted: true }),
+            _ => existing(kernel, |translation| translation.destination),
+        };
         let leads_inside = |end: SocketAddrV4| end != outside && !self.interfaces.has(IpAddr::V4(*end.ip()));
         let found = found.filter(|found| leads_inside(found.end) && (found.adopted || configured.is_none()));
         if let (Some(configured), Some(found), None) = (configured, found, adopted)

@@ -89,6 +89,8 @@ pub struct Gateway {
     queries: RateShares,
     errors: TokenBucket,
     asking: Asking,
+    /// Questions to the kernel because of Queries from outside.
+    outside_questions: TokenBucket,
     out: Outbox,
 }
 
@@ -112,6 +114,7 @@ impl Gateway {
             queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
             errors: TokenBucket::new(config.errors, config.errors),
             asking: Asking::default(),
+            outside_questions: TokenBucket::new(OUTSIDE_QUESTIONS, OUTSIDE_QUESTIONS / 4),
             out: Outbox::default(),
             rng,
             config,
@@ -389,6 +392,8 @@ fn is_q_mode(octets: &[u8]) -> bool {
     octets.get(6).is_some_and(|kind| kind & 0x80 != 0)
 }
 
+/// Questions to the kernel in a second because of Queries from outside: some 3 % of a processor.
+const OUTSIDE_QUESTIONS: u32 = 500;
 /// The IP protocol UDP.
 const UDP: u8 = 17;
 

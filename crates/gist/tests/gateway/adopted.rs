@@ -161,3 +161,23 @@ fn a_contradicting_configuration_is_counted() {
         assert_eq!(flows(&rig)[0].state, State::Adopted);
     }
 }
+
+/// Queries with forged sources from outside make the gateway ask the kernel at a bounded rate. An adopted flow keeps its host
+/// meanwhile.
+#[test]
+fn a_flood_from_outside_asks_the_kernel_seldom() {
+    let mut rig = Rig::new();
+    track(&mut rig, [(FAR, 6000), (EXTERNAL, 7777)], [(FAR, 6000), (SECOND, 9)]);
+    rig.inward(&query(udp((FAR, 6000), (EXTERNAL, 7777)), FAR));
+    rig.sent();
+    let before = rig.questions;
+    for number in 0..1000 {
+        let source = format!("192.0.{}.{}", 100 + number / 250, 1 + number % 250);
+        rig.inward(&query(udp((&source, 6000), (EXTERNAL, 7778)), &source));
+        rig.unwatched();
+    }
+    assert!(rig.questions - before < 125, "{} questions", rig.questions - before);
+    rig.inward(&query(udp((FAR, 6000), (EXTERNAL, 7777)), FAR));
+    assert_eq!(rig.sent().dst, at(SECOND, 270));
+    assert_eq!((flows(&rig).len(), flows(&rig)[0].state), (1, State::Adopted));
+}

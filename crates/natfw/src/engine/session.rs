@@ -231,8 +231,8 @@ pub(super) const fn pinhole_id(key: Key) -> PinholeId {
     OpenerId::NATFW.pinhole(key.to_u64())
 }
 
-/// The peers of a session and the routing state of its requests. Handles are any numbers, so that bits tell which are
-/// there: as options they would take twice the octets.
+/// The peers of a session and the routing state of its requests. A handle can have any value, so no value means that
+/// it is absent. Bits say which handles are set: optional handles would take twice the octets.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     previous: u64,

@@ -27,7 +27,7 @@ pub(crate) struct Grant {
     pub(crate) group: Key,
     /// Grants of one requester share it ([`Recent`]).
     pub(crate) requester: Arc<Requester>,
-    /// Grants of equal terms share them, whoever asked for them.
+    /// Grants with equal terms share one copy, also if their requesters differ.
     pub(crate) terms: Arc<Terms>,
     /// The request of guaranteed service, and the RSpec that was granted. Few grants have one.
     pub(crate) guaranteed: Option<Box<(GuaranteedRequest, RSpec)>>,

@@ -204,7 +204,8 @@ async fn a_number_that_cannot_be_had_ends_the_call() {
     }
 }
 
-/// A client that does not read: what waits for it is bounded in number and in octets, it is told what it lost, and then it goes on.
+/// What waits for a client that does not read is bounded in number and in octets. The client gets the number of lost messages, and
+/// continues.
 #[tokio::test]
 async fn a_client_that_does_not_read_loses_and_holds_little() {
     let mut rig = Rig::new(ALL).await;
