@@ -21,11 +21,11 @@ fn another_previous_node_is_another_branch() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
-    rig.take_told();
+    rig.take_indicated();
     let other = rig.accept(OTHER);
     let said = rig.say(other, &message());
     assert_eq!(previous(&rig), [(Some(ip(OTHER)), 1, true), (Some(ip(UP)), 0, false)]);
-    assert_eq!(rig.take_told(), [Told::Branch { previous: true, id: 1, ended: false }]);
+    assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: true, id: 1, ended: false }]);
     // The other side is as before.
     assert_eq!(next(&rig), [(Some(ip(DOWN)), 0, true)]);
     let down = rig.stream_to(DOWN);
@@ -144,7 +144,7 @@ fn another_next_node_is_another_branch() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
-    rig.take_told();
+    rig.take_indicated();
     rig.answering = vec![ip(DOWN2)];
     rig.wait(seconds(6.0));
     let said = rig.say(up, &flags(message(), Flags::DISCOVER));
@@ -157,7 +157,7 @@ fn another_next_node_is_another_branch() {
         (session(1), flow(), Flags::DISCOVER.with(Flags::UNSECURE))
     );
     assert_eq!(sent.proof, Some(Proof::Cookie(COOKIE)));
-    assert_eq!(rig.take_told(), [Told::Branch { previous: false, id: 1, ended: false }]);
+    assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
     // The old branch is used no more, and ends after one lifetime.
     for _ in 0..5 {
         rig.wait(seconds(20.0));
@@ -241,7 +241,7 @@ fn a_change_of_routes_is_repaired_at_once() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
-    rig.take_told();
+    rig.take_indicated();
     rig.wait(seconds(6.0));
     rig.answering = vec![ip(DOWN2)];
     rig.said.clear();
@@ -250,7 +250,7 @@ fn a_change_of_routes_is_repaired_at_once() {
     rig.input(Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 }));
     let sent = only(&rig.said, rig.stream_to(DOWN2));
     assert!(sent.message().flags.contains(Flags::DISCOVER));
-    assert_eq!(rig.take_told(), [Told::Branch { previous: false, id: 1, ended: false }]);
+    assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
 }
 
 /// CASP-P-08: many sessions are repaired in parts, and many changes at once are one.

@@ -6,11 +6,11 @@ use signalbox_casp::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Signaling
 use crate::rig::*;
 
 fn refused(rig: &mut Rig, send: SendRequest<'_>) -> Refused {
-    rig.take_told();
+    rig.take_indicated();
     let said = rig.request(CLIENT, Request::Send(SendRequest { tag: 5, ..send }));
     assert!(said.is_empty());
-    match rig.take_told()[..] {
-        [Told::Refused(5, why)] => why,
+    match rig.take_indicated()[..] {
+        [Indicated::Refused(5, why)] => why,
         ref other => panic!("{other:?}"),
     }
 }
@@ -23,8 +23,8 @@ fn messages_go_to_their_client() {
     rig.say(up, &Signaling { ttd: 60, hops: 4, ..data(CLIENT) });
     rig.say(up, &data(ClientType(79)));
     rig.say(up, &data(UNKNOWN));
-    assert_eq!(rig.told.iter().map(|(client, _)| client.0).collect::<Vec<_>>(), [77, 79]);
-    let Told::Received(arrival, octets) = &rig.told[0].1 else { panic!("{:?}", rig.told) };
+    assert_eq!(rig.indicated.iter().map(|(client, _)| client.0).collect::<Vec<_>>(), [77, 79]);
+    let Indicated::Received(arrival, octets) = &rig.indicated[0].1 else { panic!("{:?}", rig.indicated) };
     assert_eq!((octets.as_slice(), arrival.session, arrival.flow), (&b"hello"[..], session(1), flow()));
     assert_eq!((arrival.ttd, arrival.hops, arrival.branch, arrival.timeout), (60, 4, 0, 90));
     assert_eq!((arrival.peer, arrival.identity.clone()), (ip(UP), identity(3)));
@@ -60,8 +60,8 @@ fn a_silent_client_blocks_nothing() {
     assert!(rig.wait(seconds(0.9)).is_empty());
     let said = rig.wait(seconds(0.2));
     assert_eq!(only(&said, down).message().body, data(CLIENT).body);
-    let id = match &rig.told[0].1 {
-        Told::Received(arrival, _) => arrival.id,
+    let id = match &rig.indicated[0].1 {
+        Indicated::Received(arrival, _) => arrival.id,
         other => panic!("{other:?}"),
     };
     let late = Request::Verdict { id, verdict: Verdict::Replace(b"late") };
@@ -109,7 +109,7 @@ fn new_sessions_have_random_identifiers() {
     for n in 0..2000u32 {
         let flow = flow_to(DST, u16::try_from(n).unwrap());
         rig.request(CLIENT, Request::Send(SendRequest { tag: 1, ..SendRequest::new(None, flow, b"x") }));
-        let Some(Told::Opened(1, id)) = rig.take_told().into_iter().next() else { panic!() };
+        let Some(Indicated::Opened(1, id)) = rig.take_indicated().into_iter().next() else { panic!() };
         for (bit, count) in ones.iter_mut().enumerate() {
             *count += u32::from(id.0[bit / 8] >> (bit % 8) & 1);
         }
@@ -121,7 +121,9 @@ fn new_sessions_have_random_identifiers() {
     let flow = rig.node.sessions().find(|one| one.session == id).unwrap().flow;
     let down = rig.stream_to(DOWN);
     rig.say(down, &Signaling { session: id, flow, ..flags(data(CLIENT), Flags::REVERSE) });
-    assert!(matches!(&rig.told[0].1, Told::Received(arrival, _) if arrival.reverse && arrival.last));
+    assert!(
+        matches!(&rig.indicated[0].1, Indicated::Received(arrival, _) if arrival.reverse && arrival.last)
+    );
 }
 
 /// CASP-A.1-05, CASP-4.3-07: the octets of the flow are the client's. CASP-4.1-01: a stream has the Length Header.
@@ -170,11 +172,11 @@ fn errors_reach_every_client_of_the_session() {
     let (up, down) = rig.chain();
     rig.say(up, &data(CLIENT));
     rig.say(up, &data(ClientType(79)));
-    rig.told.clear();
+    rig.indicated.clear();
     let error = Signaling { body: Body::Error(ErrorCode(0x8000_0003)), ..flags(message(), Flags::REVERSE) };
     let said = rig.say(down, &error);
     assert_eq!(only(&said, up).message().body, error.body);
-    assert_eq!(rig.told.iter().map(|(client, _)| client.0).collect::<Vec<_>>(), [77, 79]);
+    assert_eq!(rig.indicated.iter().map(|(client, _)| client.0).collect::<Vec<_>>(), [77, 79]);
     for _ in 0..50 {
         assert!(rig.say(down, &error).is_empty());
     }
@@ -209,7 +211,7 @@ fn there_may_be_254_clients() {
         rig.say(up, &data(ClientType(client)));
     }
     assert_eq!(
-        rig.told.iter().map(|(client, _)| client.0).collect::<Vec<_>>(),
+        rig.indicated.iter().map(|(client, _)| client.0).collect::<Vec<_>>(),
         (1..=254).collect::<Vec<u8>>()
     );
 }

@@ -259,7 +259,7 @@ fn a_bad_cookie_is_refused() {
     let said = rig.datagram(UP, NEAR, &bad);
     assert_eq!(said.len(), 1);
     assert_eq!((said[0].dst.unwrap().to_string(), said[0].octets.len()), (format!("{UP}:50003"), 48));
-    assert_eq!((rig.node.session_count(), rig.told.len(), rig.lookups), (0, 0, 0));
+    assert_eq!((rig.node.session_count(), rig.indicated.len(), rig.lookups), (0, 0, 0));
     // An error is never answered with an error.
     let error = Signaling { body: Body::Error(ErrorCode::UNKNOWN), ..bad };
     assert!(rig.say(up, &error).is_empty());
@@ -287,7 +287,7 @@ fn a_refused_cookie_makes_the_node_discover_once_more() {
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
     let down = rig.stream_to(DOWN);
-    rig.take_told();
+    rig.take_indicated();
     let error = Signaling { body: Body::Error(ErrorCode::COOKIE_ERROR), ..flags(message(), Flags::REVERSE) };
     let said = rig.say(down, &error);
     assert_eq!((scouts(&said).len(), said.iter().filter(|one| one.stream == Some(up)).count()), (1, 0));
@@ -295,7 +295,7 @@ fn a_refused_cookie_makes_the_node_discover_once_more() {
     assert_eq!((again.message().body, cookie_of(&again)), (data(CLIENT).body, Some(COOKIE)));
     let said = rig.say(down, &error);
     assert!(said.is_empty(), "{said:?}");
-    assert_eq!(rig.take_told(), [Told::Undelivered(flow())]);
+    assert_eq!(rig.take_indicated(), [Indicated::Undelivered(flow())]);
     // A cookie error that answers nothing is ignored.
     let mut rig = Rig::new();
     let (_, down) = rig.chain();
@@ -370,11 +370,11 @@ fn a_connection_has_its_time() {
     rig.answering = vec![ip(DOWN)];
     let send = SendRequest::new(None, flow(), b"x");
     rig.request(CLIENT, Request::Send(send));
-    rig.take_told();
+    rig.take_indicated();
     rig.wait(seconds(9.9));
-    assert_eq!(rig.take_told(), []);
+    assert_eq!(rig.take_indicated(), []);
     rig.answering.clear();
     rig.wait(seconds(20.0));
-    assert_eq!(rig.take_told(), [Told::Undelivered(flow())]);
+    assert_eq!(rig.take_indicated(), [Indicated::Undelivered(flow())]);
     assert_eq!(rig.closed.len(), 1);
 }

@@ -93,12 +93,12 @@ fn sixteen_messages_wait_in_order() {
     rig.answering.clear();
     let first = SendRequest::new(None, flow(), &[0]);
     let said = rig.request(CLIENT, Request::Send(first));
-    let Told::Opened(_, id) = rig.take_told()[0] else { panic!() };
+    let Indicated::Opened(_, id) = rig.take_indicated()[0] else { panic!() };
     for n in 1..20 {
         let contents = numbered(n);
         rig.request(CLIENT, Request::Send(SendRequest::new(Some(id), flow(), &contents)));
     }
-    assert_eq!(rig.take_told(), vec![Told::Undelivered(flow()); 4]);
+    assert_eq!(rig.take_indicated(), vec![Indicated::Undelivered(flow()); 4]);
     let cookie = said[0].octets[24..32].try_into().unwrap();
     rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
     rig.said.clear();
@@ -143,7 +143,7 @@ fn the_last_node_keeps_its_state() {
     rig.gateway = Err(NoRoute::Unreachable);
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
-    assert!(rig.take_told().contains(&Told::Undelivered(flow())));
+    assert!(rig.take_indicated().contains(&Indicated::Undelivered(flow())));
     assert_eq!((rig.state().next.len(), rig.lookups), (0, 1));
     for _ in 0..5 {
         rig.say(up, &data(CLIENT));

@@ -69,7 +69,7 @@ fn data_of_an_unknown_client_pass_unchanged() {
             assert_eq!(only(&said, down).message().body, sent.body);
         }
     }
-    assert!(rig.told.is_empty());
+    assert!(rig.indicated.is_empty());
 }
 
 /// CASP-4.2-13, CASP-G-11: TTD 0 is discarded; TTD 1 is processed and not sent on; the hop count ends at 255.
@@ -81,7 +81,7 @@ fn ttd_and_hop_count_have_ends() {
     assert_eq!(rig.node.session_count(), 0);
     let said = rig.say(up, &Signaling { ttd: 1, ..data(CLIENT) });
     assert!(said.is_empty());
-    assert_eq!((rig.node.session_count(), rig.told.len()), (1, 1));
+    assert_eq!((rig.node.session_count(), rig.indicated.len()), (1, 1));
     let said = rig.say(up, &Signaling { ttd: 2, hops: 255, ..message() });
     let sent = only(&said, rig.stream_to(DOWN));
     assert_eq!((sent.message().ttd, sent.message().hops), (1, 255));
@@ -174,8 +174,10 @@ fn the_responder_sends_nothing_on() {
         let said = rig.say(up, &Signaling { flow: flow_to(dst, 1), ..data(CLIENT) });
         assert!(said.is_empty() && rig.lookups == 0, "{dst}");
     }
-    let last =
-        rig.take_told().into_iter().all(|told| matches!(told, Told::Received(arrival, _) if arrival.last));
+    let last = rig
+        .take_indicated()
+        .into_iter()
+        .all(|indicated| matches!(indicated, Indicated::Received(arrival, _) if arrival.last));
     assert!(last);
     assert_eq!(rig.node.session_count(), 3);
 }
@@ -205,7 +207,7 @@ fn strangers_do_not_send_against_the_flow() {
     for stream in [stranger, up] {
         assert!(rig.say(stream, &flags(data(CLIENT), Flags::REVERSE)).is_empty());
     }
-    assert_eq!((rig.node.counters().strangers, rig.told.len()), (2, 0));
+    assert_eq!((rig.node.counters().strangers, rig.indicated.len()), (2, 0));
 }
 
 /// CASP-4.2-11, CASP-G-30: U is set on an unprotected hop, assumed on one, and never cleared.

@@ -11,12 +11,12 @@ fn without_a_timeout_state_lives_thirty_seconds() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
     rig.say(up, &Signaling { timeout: None, ..data(CLIENT) });
-    rig.take_told();
+    rig.take_indicated();
     rig.wait(seconds(29.9));
-    assert_eq!((rig.node.session_count(), rig.told.len()), (1, 0));
+    assert_eq!((rig.node.session_count(), rig.indicated.len()), (1, 0));
     rig.wait(seconds(0.2));
     assert_eq!(rig.node.session_count(), 0);
-    assert_eq!(rig.take_told(), [Told::Ended { flow: flow(), torn_down: false }]);
+    assert_eq!(rig.take_indicated(), [Indicated::Ended { flow: flow(), torn_down: false }]);
     assert_eq!(rig.node.peer_count(), 2, "connections stay");
 }
 

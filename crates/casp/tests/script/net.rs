@@ -12,7 +12,7 @@ use signalbox_core::node::{Interface, NoRoute, Prefix, Route, StreamId};
 use signalbox_core::packet::Received;
 use signalbox_core::{Entry, IfIndex, SessionId, Time};
 
-use crate::rig::{CLIENT, Told, seconds};
+use crate::rig::{CLIENT, Indicated, seconds};
 
 fn address(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, u8::try_from(node).unwrap(), 1))
@@ -59,7 +59,7 @@ struct Net {
     next_stream: u64,
     events: VecDeque<Event>,
     sent: Vec<Sent>,
-    told: Vec<(usize, Told)>,
+    indicated: Vec<(usize, Indicated)>,
     /// Each node with the client adds its number to the data.
     marks: bool,
 }
@@ -75,7 +75,7 @@ impl Net {
             next_stream: 2,
             events: VecDeque::new(),
             sent: Vec::new(),
-            told: Vec::new(),
+            indicated: Vec::new(),
             marks: false,
         };
         for node in 0..count {
@@ -159,7 +159,7 @@ impl Net {
                     }
                 }
                 Output::Indication { client, indication } => {
-                    let told = match &indication {
+                    let indicated = match &indication {
                         Indication::Received(arrival) => {
                             let mut data = arrival.data.to_vec();
                             data.push(u8::try_from(node).unwrap());
@@ -172,23 +172,23 @@ impl Net {
                                 });
                             }
                             let data = arrival.data.to_vec();
-                            Told::Received(
+                            Indicated::Received(
                                 Box::new(signalbox_casp::engine::Arrival { data: &[], ..arrival.clone() }),
                                 data,
                             )
                         }
-                        Indication::Opened { tag, session, .. } => Told::Opened(*tag, *session),
-                        Indication::Refused { tag, why } => Told::Refused(*tag, *why),
-                        Indication::Error { code, .. } => Told::Error(*code),
+                        Indication::Opened { tag, session, .. } => Indicated::Opened(*tag, *session),
+                        Indication::Refused { tag, why } => Indicated::Refused(*tag, *why),
+                        Indication::Error { code, .. } => Indicated::Error(*code),
                         Indication::Branch { previous, id, ended, .. } => {
-                            Told::Branch { previous: *previous, id: *id, ended: *ended }
+                            Indicated::Branch { previous: *previous, id: *id, ended: *ended }
                         }
-                        Indication::Undelivered { flow, .. } => Told::Undelivered(*flow),
+                        Indication::Undelivered { flow, .. } => Indicated::Undelivered(*flow),
                         Indication::Ended { flow, torn_down, .. } => {
-                            Told::Ended { flow: *flow, torn_down: *torn_down }
+                            Indicated::Ended { flow: *flow, torn_down: *torn_down }
                         }
                     };
-                    self.told.push((node, told));
+                    self.indicated.push((node, indicated));
                 }
             }
         }
@@ -288,8 +288,8 @@ impl Net {
     /// A client of node 0 opens a session to the last node and holds it.
     fn open(&mut self, last: usize) -> SessionId {
         self.request(0, SendRequest { hold: true, ..SendRequest::new(None, flow_to(last), b"x") });
-        let opened = self.told.iter().find_map(|(_, told)| match told {
-            Told::Opened(_, session) => Some(*session),
+        let opened = self.indicated.iter().find_map(|(_, indicated)| match indicated {
+            Indicated::Opened(_, session) => Some(*session),
             _ => None,
         });
         opened.unwrap()
@@ -315,10 +315,10 @@ impl Net {
 
     /// Nodes whose client received a message, in their order, and the data that each saw.
     fn received(&mut self) -> Vec<(usize, bool, Vec<u8>)> {
-        core::mem::take(&mut self.told)
+        core::mem::take(&mut self.indicated)
             .into_iter()
-            .filter_map(|(node, told)| match told {
-                Told::Received(arrival, data) => Some((node, arrival.reverse, data)),
+            .filter_map(|(node, indicated)| match indicated {
+                Indicated::Received(arrival, data) => Some((node, arrival.reverse, data)),
                 _ => None,
             })
             .collect()
@@ -404,8 +404,11 @@ fn a_tear_down_leaves_nothing() {
     let session = net.open(4);
     net.request(0, SendRequest { tear_down: true, ..SendRequest::new(Some(session), flow_to(4), b"bye") });
     assert_eq!(net.counts(), [0; 5]);
-    let ended =
-        net.told.iter().filter(|(_, told)| matches!(told, Told::Ended { torn_down: true, .. })).count();
+    let ended = net
+        .indicated
+        .iter()
+        .filter(|(_, indicated)| matches!(indicated, Indicated::Ended { torn_down: true, .. }))
+        .count();
     assert_eq!(ended, 5, "each client is informed");
 }
 

@@ -96,7 +96,7 @@ impl Said {
 
 /// What a client was informed of.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum Indicated {
     Opened(u64, SessionId),
     Refused(u64, Refused),
     Received(Box<Arrival<'static>>, Vec<u8>),
@@ -106,18 +106,18 @@ pub(crate) enum Told {
     Ended { flow: FlowId, torn_down: bool },
 }
 
-fn told(indication: &Indication<'_>) -> Told {
+fn indicated(indication: &Indication<'_>) -> Indicated {
     match indication.clone() {
-        Indication::Opened { tag, session, .. } => Told::Opened(tag, session),
-        Indication::Refused { tag, why } => Told::Refused(tag, why),
+        Indication::Opened { tag, session, .. } => Indicated::Opened(tag, session),
+        Indication::Refused { tag, why } => Indicated::Refused(tag, why),
         Indication::Received(arrival) => {
             let data = arrival.data.to_vec();
-            Told::Received(Box::new(Arrival { data: &[], ..arrival }), data)
+            Indicated::Received(Box::new(Arrival { data: &[], ..arrival }), data)
         }
-        Indication::Error { code, .. } => Told::Error(code),
-        Indication::Branch { previous, id, ended, .. } => Told::Branch { previous, id, ended },
-        Indication::Undelivered { flow, .. } => Told::Undelivered(flow),
-        Indication::Ended { flow, torn_down, .. } => Told::Ended { flow, torn_down },
+        Indication::Error { code, .. } => Indicated::Error(code),
+        Indication::Branch { previous, id, ended, .. } => Indicated::Branch { previous, id, ended },
+        Indication::Undelivered { flow, .. } => Indicated::Undelivered(flow),
+        Indication::Ended { flow, torn_down, .. } => Indicated::Ended { flow, torn_down },
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Rig {
     pub(crate) said: Vec<Said>,
     pub(crate) opened: Vec<(StreamId, Transport, Option<IpAddr>, SocketAddr)>,
     pub(crate) closed: Vec<StreamId>,
-    pub(crate) told: Vec<(ClientType, Told)>,
+    pub(crate) indicated: Vec<(ClientType, Indicated)>,
     pub(crate) discovers: Vec<(u64, u8, IpAddr)>,
     /// The client decides at once.
     pub(crate) verdict: Option<Verdict<'static>>,
@@ -165,7 +165,7 @@ impl Rig {
             said: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
-            told: Vec::new(),
+            indicated: Vec::new(),
             discovers: Vec::new(),
             verdict: Some(Verdict::Forward),
             gateway: Ok(Some(ip("10.0.1.254"))),
@@ -272,7 +272,7 @@ impl Rig {
                         {
                             then.push(Then::Decide(client, arrival.id));
                         }
-                        self.told.push((client, told(&indication)));
+                        self.indicated.push((client, indicated(&indication)));
                     }
                 }
             }
@@ -384,12 +384,12 @@ impl Rig {
     pub(crate) fn open(&mut self, hold: bool) -> SessionId {
         let send = SendRequest { hold, ..SendRequest::new(None, flow(), b"hello") };
         self.request(CLIENT, Request::Send(send));
-        match self.told.iter().rev().find_map(|(_, told)| match told {
-            Told::Opened(_, session) => Some(*session),
+        match self.indicated.iter().rev().find_map(|(_, indicated)| match indicated {
+            Indicated::Opened(_, session) => Some(*session),
             _ => None,
         }) {
             Some(session) => session,
-            None => panic!("{:?}", self.told),
+            None => panic!("{:?}", self.indicated),
         }
     }
 
@@ -419,8 +419,8 @@ impl Rig {
         found.unwrap_or_else(|| panic!("{:?}", self.opened)).0
     }
 
-    pub(crate) fn take_told(&mut self) -> Vec<Told> {
-        core::mem::take(&mut self.told).into_iter().map(|(_, told)| told).collect()
+    pub(crate) fn take_indicated(&mut self) -> Vec<Indicated> {
+        core::mem::take(&mut self.indicated).into_iter().map(|(_, indicated)| indicated).collect()
     }
 
     /// A session over a previous and a next hop, both by TCP. The result is the stream of each.

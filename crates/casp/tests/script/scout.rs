@@ -59,9 +59,9 @@ fn requests_are_sent_five_times() {
     let up = rig.accept(UP);
     let start = rig.now;
     let mut all = rig.say(up, &data(CLIENT));
-    rig.take_told();
+    rig.take_indicated();
     all.extend(rig.wait(seconds(15.4)));
-    assert_eq!(rig.take_told(), []);
+    assert_eq!(rig.take_indicated(), []);
     all.extend(rig.wait(seconds(0.2)));
     let times: Vec<f64> = all.iter().map(|one| one.at.since(start).as_secs_f64()).collect();
     for (at, wanted) in times.iter().zip([0.0, 0.5, 1.5, 3.5, 7.5]) {
@@ -69,7 +69,7 @@ fn requests_are_sent_five_times() {
     }
     assert_eq!(times.len(), 5);
     assert!(all.iter().all(|one| one.octets == all[0].octets));
-    assert_eq!(rig.take_told(), [Told::Undelivered(flow())]);
+    assert_eq!(rig.take_indicated(), [Indicated::Undelivered(flow())]);
     assert!(rig.state().next.is_empty());
 }
 
@@ -229,7 +229,7 @@ fn a_forged_unreachable_does_not_end_the_discovery() {
     rig.answering.clear();
     let up = rig.accept(UP);
     let said = rig.say(up, &data(CLIENT));
-    rig.take_told();
+    rig.take_indicated();
     let mut other = said[0].octets.clone();
     other[30] ^= 1;
     rig.input(Input::Unreachable { quoted: &other });
@@ -237,9 +237,9 @@ fn a_forged_unreachable_does_not_end_the_discovery() {
     rig.wait(seconds(0.3));
     rig.input(Input::Unreachable { quoted: &said[0].octets });
     assert_eq!(rig.wait(seconds(0.3)).len(), 1, "a second request");
-    assert_eq!(rig.take_told(), []);
+    assert_eq!(rig.take_indicated(), []);
     rig.wait(seconds(1.0));
-    assert_eq!(rig.take_told(), [Told::Undelivered(flow())]);
+    assert_eq!(rig.take_indicated(), [Indicated::Undelivered(flow())]);
     assert_eq!(rig.wait(seconds(5.0)).len(), 0);
 }
 

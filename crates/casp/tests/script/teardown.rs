@@ -13,15 +13,15 @@ fn a_tear_down_removes_state_along_the_chain() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     rig.say(up, &data(CLIENT));
-    rig.take_told();
+    rig.take_indicated();
     let said = rig.say(up, &flags(data(CLIENT), TEAR.with(Flags::DISCOVER)));
     let sent = only(&said, down);
     assert_eq!((sent.message().flags, sent.message().ttd), (TEAR.with(Flags::UNSECURE), 63));
     assert_eq!(sent.message().body, data(CLIENT).body);
     assert!(scouts(&said).is_empty());
-    let told = rig.take_told();
-    assert!(matches!(&told[0], Told::Received(arrival, _) if arrival.tear_down && arrival.id == 0));
-    assert_eq!(told[1..], [Told::Ended { flow: flow(), torn_down: true }]);
+    let indicated = rig.take_indicated();
+    assert!(matches!(&indicated[0], Indicated::Received(arrival, _) if arrival.tear_down && arrival.id == 0));
+    assert_eq!(indicated[1..], [Indicated::Ended { flow: flow(), torn_down: true }]);
     assert_eq!(rig.node.session_count(), 0);
 }
 
@@ -71,13 +71,13 @@ fn a_tear_down_of_an_old_branch_ends_that_branch() {
 fn a_client_tears_its_session_down() {
     let mut rig = Rig::new();
     let id = rig.open(true);
-    rig.take_told();
+    rig.take_indicated();
     let send = SendRequest { tear_down: true, ..SendRequest::new(Some(id), flow(), b"bye") };
     let said = rig.request(CLIENT, Request::Send(send));
     let sent = only(&said, rig.stream_to(DOWN));
     assert_eq!(sent.message().body, Body::Client { client: CLIENT, data: b"bye" });
     assert!(sent.message().flags.contains(TEAR));
-    assert_eq!(rig.take_told(), [Told::Ended { flow: flow(), torn_down: true }]);
+    assert_eq!(rig.take_indicated(), [Indicated::Ended { flow: flow(), torn_down: true }]);
     assert_eq!((rig.node.session_count(), rig.node.next_deadline().is_some()), (0, true));
     // A responder does it against the flow.
     let up = rig.accept(UP);
