@@ -186,6 +186,8 @@ def watch(interface, key, protocols, wanted):
         except OSError:
             return True
 
+    while wanted == "gone" and there() != set(protocols):
+        time.sleep(0.01)
     print("watching", flush=True)
     while not begun():
         time.sleep(0.005)
