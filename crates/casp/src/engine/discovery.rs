@@ -46,6 +46,7 @@ impl Casp {
         let (dst, label, owner) = (session.flow.dst(), session.flow.label(), session.owner);
         session.discover_at = (self.now + super::DISCOVERY_INTERVAL).into();
         session.note(Mark::Rediscover, false);
+        session.note(Mark::Repaired, false);
         let going_on = self.searches.to(dst).filter(|search| {
             self.searches.slab.get(*search).is_some_and(|search| search.phase != Phase::Over)
         });

@@ -53,17 +53,22 @@ impl Casp {
         }
     }
 
-    /// Discovers the next hop of a session again, at once or as soon as it may.
+    /// Discovers the next hop of a session again: at once, unless a change of routes made it discover a moment ago.
     fn repair(&mut self, key: Key) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.note(Mark::Rediscover, true);
-        if !session.discover_at.is_due(now) {
+        if session.is(Mark::Repaired) && !session.discover_at.is_due(now) {
             session.refresh_at = session.refresh_at.min(session.discover_at);
             return self.arm(key);
         }
+        // The discovery of a refresh a moment ago may have found the hop that is lost now.
+        session.discover_at = now.into();
         if let Some(message) = self.refresh_message(key, true) {
             self.deliver(key, &message, None);
+        }
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.note(Mark::Repaired, true);
         }
     }
 }

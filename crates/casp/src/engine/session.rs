@@ -60,6 +60,8 @@ pub(super) enum Mark {
     Kept = 4,
     /// The next message starts a discovery.
     Rediscover = 8,
+    /// The last discovery was because of a change of routes.
+    Repaired = 16,
 }
 
 /// A message that waits, without Length Header and cookie.

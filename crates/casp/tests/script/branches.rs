@@ -253,6 +253,31 @@ fn a_change_of_routes_is_repaired_at_once() {
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
 }
 
+/// CASP-P-08: a discovery of a refresh a moment ago does not make the repair wait, and routes that change all the time
+/// make no more than one discovery each interval.
+#[test]
+fn a_repair_does_not_wait_for_the_interval_of_discoveries() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &flags(data(CLIENT), Flags::DISCOVER));
+    let changed = || Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 });
+    rig.wait(seconds(0.5));
+    rig.answering = vec![ip(DOWN2)];
+    rig.said.clear();
+    rig.input(changed());
+    assert!(only(&rig.said, rig.stream_to(DOWN2)).message().flags.contains(Flags::DISCOVER));
+    // One more discovery would find this node.
+    rig.answering = vec![ip(DOWN)];
+    rig.said.clear();
+    for _ in 0..10 {
+        rig.wait(seconds(0.1));
+        rig.input(changed());
+    }
+    assert!(signaling(&rig.said).is_empty(), "the second change of routes waits");
+    rig.wait(seconds(5.0));
+    assert_eq!(rig.node.sessions().next().and_then(|one| one.next[0].peer), Some(ip(DOWN)));
+}
+
 /// CASP-P-08: many sessions are repaired in parts, and many changes at once are one.
 #[test]
 fn many_sessions_are_repaired_in_parts() {
