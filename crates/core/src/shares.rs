@@ -157,6 +157,12 @@ impl<K: Hash + Eq> Shares<K> {
         }
     }
 
+    /// Takes all rows back from all sources, as when the table is emptied.
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.total = 0;
+    }
+
     /// The number of rows that a source holds.
     #[must_use]
     pub fn held(&self, source: &K) -> u32 {
@@ -260,6 +266,9 @@ mod tests {
             (0..20).for_each(|_| shares.release("one"));
             assert_eq!((shares.total(), shares.held.len()), (0, 0));
         }
+        (0..20).filter(|_| shares.take("one").is_ok()).for_each(drop);
+        shares.clear();
+        assert_eq!((shares.total(), shares.held.len(), shares.check(&"one", 6)), (0, 0, Ok(())));
     }
 
     #[test]

@@ -397,7 +397,7 @@ impl Rsvp {
         // Previous hops may form a circle: each passes on few errors of each state.
         let tspec = message.objects().find(|object| object.kind.class == Class::SENDER_TSPEC);
         let contents = (previous.map(|hop| hop.addr), error, tspec.map(|object| object.octets));
-        if !self.errors.allow(self.now, &key, &contents) {
+        if !self.errors.allow(self.now, (src, iface), &key, &contents) {
             self.counters.errors_limited += 1;
             return;
         }

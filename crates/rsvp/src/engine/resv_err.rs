@@ -8,6 +8,7 @@ use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
 
 use super::Rsvp;
+use super::errors::Origin;
 use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::merge;
@@ -54,6 +55,8 @@ struct PassedError<'a> {
     spared_under: Option<FlowSpec>,
     /// The flowspec that failed, if the message has one.
     failed: Option<FlowSpec>,
+    /// Where it came from.
+    from: Origin,
 }
 
 impl Rsvp {
@@ -242,6 +245,7 @@ impl Rsvp {
             senders: &concerned,
             spared_under: blockade.filter(|_| in_place),
             failed: flowspec,
+            from: (hop.addr, iface),
         };
         self.pass_resv_err(&passed, iface);
     }
@@ -303,7 +307,7 @@ impl Rsvp {
     }
 
     fn pass_to(&mut self, passed: &PassedError<'_>, branch: Key, hop: u32) {
-        let PassedError { session, message, error, style, senders: concerned, spared_under, failed } =
+        let PassedError { session, message, error, style, senders: concerned, spared_under, failed, .. } =
             *passed;
         let Some(record) = self.branches.get(branch) else { return };
         let Some(request) = record.request(hop) else { return };
@@ -368,7 +372,7 @@ impl Rsvp {
         // Hops may form a circle: each passes on few errors of each request.
         let flowspec = message.objects().find(|object| object.kind.class == Class::FLOWSPEC);
         let contents = (error, flowspec.map(|object| object.octets), &scope);
-        if !self.errors.allow(self.now, &(branch, hop), &contents) {
+        if !self.errors.allow(self.now, passed.from, &(branch, hop), &contents) {
             self.counters.errors_limited += 1;
             return;
         }
