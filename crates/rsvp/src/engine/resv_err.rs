@@ -3,6 +3,7 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
@@ -207,8 +208,12 @@ impl Rsvp {
         let from_there = |sender: &Sender| {
             !sender.has(LOCAL) && self.hops.lookup(sender.hop).is_some_and(|known| known.addr == hop.addr)
         };
-        let mut concerned: Vec<Key> =
-            named.into_iter().filter(|key| self.senders.get(*key).is_some_and(from_there)).collect();
+        // A message may name a sender many times.
+        let mut seen = BTreeSet::new();
+        let mut concerned: Vec<Key> = named
+            .into_iter()
+            .filter(|key| self.senders.get(*key).is_some_and(from_there) && seen.insert(*key))
+            .collect();
         let known = !concerned.is_empty();
         concerned.retain(|key| {
             let iif = self.senders.get(*key).map_or(Iface::NONE, |sender| sender.iif);
