@@ -44,7 +44,8 @@ pub struct Config {
     pub max_next_hops: u16,
     /// Maximum number of neighbours, of IPv6 addresses, and of ADSPEC contents.
     pub max_shared: u32,
-    /// Maximum octets of POLICY_DATA and unknown objects that are kept of one message.
+    /// Maximum octets of POLICY_DATA and unknown objects that are kept of one message. A longer ADSPEC is kept without the
+    /// services that this node does not know.
     pub max_carried: u16,
     /// Maximum number of sessions that applications of this node register.
     pub max_applications: u32,

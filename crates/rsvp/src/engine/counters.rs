@@ -121,7 +121,7 @@ signalbox_core::counters! {
         bad_confirmation: u64 => MESSAGES_DROPPED { reason: "bad_confirmation" },
         /// Paths and Resvs answered with an error: unknown objects, styles, ports, traffic specifications.
         rejected: u64 => MESSAGES_DROPPED { reason: "rejected" },
-        /// ADSPECs received with a faulty part, which was left out.
+        /// ADSPECs received with a part that was left out: it is faulty, or it makes the ADSPEC too long.
         adspecs_mended: u64,
         /// PathTears, ResvTears, PathErrs, ResvErrs and ResvConfs that match no state; dropped.
         unmatched: u64 => MESSAGES_DROPPED { reason: "no_state" },

@@ -428,17 +428,19 @@ impl Rsvp {
 
     /// Shares the contents of an ADSPEC, without a part that is bad; [`NONE`]: there is no ADSPEC, it is bad as a whole,
     /// or the table is full. Paths then go on without it: the reservation does not need it.
+    ///
+    /// Of a long ADSPEC only the services stay that this node knows: the sender chooses the length of the others.
     pub(super) fn share_adspec(&mut self, adspec: Option<RawAdspec<'_>>) -> u32 {
         let Some(adspec) = adspec else { return NONE };
-        let octets = match adspec.read() {
-            Ok(_) => adspec.octets().into(),
-            Err(fault) => {
-                self.counters.adspecs_mended += 1;
-                tracing::debug!(%fault, "bad part of an ADSPEC left out");
-                match usable(&adspec) {
-                    Some(part) => part.into_boxed_slice(),
-                    None => return NONE,
-                }
+        let fault = adspec.read().err();
+        let octets = if fault.is_none() && adspec.octets().len() <= usize::from(self.config.max_carried) {
+            adspec.octets().into()
+        } else {
+            self.counters.adspecs_mended += 1;
+            tracing::debug!(?fault, octets = adspec.octets().len(), "part of an ADSPEC left out");
+            match usable(&adspec) {
+                Some(part) => part.into_boxed_slice(),
+                None => return NONE,
             }
         };
         let shared = self.adspecs.intern(octets);

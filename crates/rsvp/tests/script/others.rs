@@ -76,6 +76,33 @@ fn a_bad_part_of_an_adspec_is_lost_and_not_the_path() {
     assert_eq!(kinds(&rig.path(&other)), []);
 }
 
+/// The sender chooses the length of services that this node does not know: a table of Paths of 60 kB each would take all memory.
+#[test]
+fn a_long_adspec_is_kept_without_unknown_services() {
+    let [guaranteed, load_service] = services();
+    let unknown = |words: u16| {
+        let length = words.to_be_bytes();
+        let mut octets = vec![77, 0, length[0], length[1]];
+        octets.resize(4 + usize::from(words) * 4, 9);
+        octets
+    };
+    let services = |words| object(&[general(1e6), guaranteed.clone(), load_service.clone(), unknown(words)]);
+    let mut rig = Rig::new();
+    // RFC 2210 §3.3: what is short goes on as it is.
+    one(&rig.path(&Path { adspec: services(100), ..Path::new() }), MessageType::PATH);
+    assert_eq!(rig.rsvp.counters().adspecs_mended, 0);
+    let long = Path { adspec: services(15_000), ..Path::of(to("10.9.0.2"), 1, 1) };
+    let sent = rig.path(&long);
+    let path = one(&sent, MessageType::PATH);
+    let left = path.message().adspec.unwrap();
+    assert!(left.octets().len() < 200, "{}", left.octets().len());
+    let known = left.read().unwrap();
+    assert!(known.guaranteed.is_some() && known.controlled_load.is_some());
+    assert_eq!((rig.rsvp.counters().adspecs_mended, rig.rsvp.senders()), (1, 2));
+    // A repetition is a refresh.
+    assert_eq!(kinds(&rig.path(&long)), []);
+}
+
 #[test]
 fn a_sender_that_says_no_smallest_packet_gets_its_reservation() {
     let mut rig = Rig::new();
