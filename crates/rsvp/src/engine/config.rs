@@ -42,8 +42,6 @@ pub struct Config {
     pub max_reservations: u32,
     /// Maximum number of next hops that share one reservation.
     pub max_next_hops: u16,
-    /// Maximum number of neighbours, of IPv6 addresses, and of ADSPEC contents.
-    pub max_shared: u32,
     /// Maximum octets of POLICY_DATA and unknown objects that are kept of one message. A longer ADSPEC is kept without the
     /// services that this node does not know.
     pub max_carried: u16,
@@ -69,7 +67,6 @@ impl Default for Config {
             max_senders_per_session: 1024,
             max_reservations: 200_000,
             max_next_hops: 64,
-            max_shared: 100_000,
             max_carried: 1024,
             max_applications: 10_000,
         }

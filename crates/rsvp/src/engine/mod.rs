@@ -120,7 +120,7 @@ use police::PolicingCheck;
 use recent::Recent;
 use route::RouteChecks;
 use sender::Sender;
-use session::Session;
+use session::{APPLICATIONS, Session};
 use trees::Trees;
 use withheld::Withheld;
 
@@ -129,6 +129,10 @@ pub const PROTOCOL: ReserverId = ReserverId::RSVP;
 
 /// The services of the interfaces are asked for again after this time.
 const ADVERTISE: Duration = Duration::from_secs(1);
+
+/// Hops, IPv6 addresses and ADSPECs that records share, at most. It is no limit that a peer reaches: sessions, senders and
+/// reservations refer to them, and the fair shares are those of these tables. A lower limit would refuse what has a share.
+const SHARED: u32 = APPLICATIONS - 1;
 
 /// PathErrs in a second, by each interface, that answer Paths whose previous hop has proved nothing.
 const ANSWERS: u32 = 1000;
@@ -224,7 +228,6 @@ impl Rsvp {
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
-        let shared = config.max_shared;
         Ok(Self {
             counters: Counters::default(),
             changes: Changes::default(),
@@ -233,10 +236,10 @@ impl Rsvp {
             advertised: Vec::new(),
             advertised_until: Time::ZERO,
             hasher: KeyedHasher::new(&mut rng),
-            addresses: Packed::new(shared, KeyedHasher::new(&mut rng)),
-            hops: Interner::new(shared, KeyedHasher::new(&mut rng)),
+            addresses: Packed::new(SHARED, KeyedHasher::new(&mut rng)),
+            hops: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
             recent_hops: [Recent::new(), Recent::new()],
-            adspecs: Interner::new(shared, KeyedHasher::new(&mut rng)),
+            adspecs: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
             sessions: Slab::new(config.max_sessions),
             by_session: Index::new(),
             portless: 0,

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
+use signalbox_resources::intserv::Latency;
 use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
 use signalbox_rsvp::wire::{
-    ErrorCode, ErrorFlags, ErrorSpec, Filter, ListedId, MessageType, RsvpHop, Session,
+    Adspec, ErrorCode, ErrorFlags, ErrorSpec, Filter, ListedId, MessageType, RsvpHop, Selector, Session,
 };
 
+use crate::intserv::adspec_object;
 use crate::rig::{
     B, Path, Resv, Rig, Sent, addr, all, at, compose, group, handle, kinds, load, one, sender, session, to,
 };
@@ -255,7 +257,7 @@ fn rejected_paths_are_answered_at_a_limited_rate() {
     rig.path(&broken);
     // A port of zero conflicts with the session that is there.
     let session = Session { port: 0, ..session() };
-    let filter = Filter { selector: signalbox_rsvp::wire::Selector::Port(0), ..sender(2) };
+    let filter = Filter { selector: Selector::Port(0), ..sender(2) };
     let conflicting = Path { session, sender: filter, ..Path::new() };
     let octets = conflicting.octets();
     let mut answered = 0;
@@ -383,6 +385,40 @@ fn previous_hops_of_one_link_leave_places_to_other_links() {
     assert_eq!(rig.rsvp.tables()[3].size, 49);
     rig.wait(Duration::from_secs(900));
     assert!(rig.rsvp.is_forgotten() && rig.rsvp.tables()[3].size == 0);
+}
+
+/// Records share hops and ADSPECs. One source that has new ones in each Path uses up its share of senders, and no other table.
+#[test]
+fn contents_that_differ_in_each_path_use_up_nothing_of_others() {
+    let mut rig = Rig::with(Config::default());
+    let mut own = Adspec::START;
+    for n in 0..101_000_u32 {
+        let port = u16::try_from(n % 1000).unwrap();
+        let session = Session { port: u16::try_from(1 + n / 1000).unwrap(), ..session() };
+        own.general.latency = Latency(n);
+        let path = Path {
+            sender: Filter { selector: Selector::Port(1 + port), ..sender(1) },
+            hop: RsvpHop { addr: at(1, 9), lih: n },
+            adspec: adspec_object(&own),
+            ..Path::of(session, 1, 1)
+        };
+        let octets = path.octets();
+        let packet = IpReceived {
+            src: path.sender.src,
+            dst: path.session.dest,
+            ifindex: IfIndex(1),
+            ttl: path.ttl,
+            tos: 0,
+            router_alert: true,
+            payload: &octets,
+        };
+        rig.rsvp.handle(rig.now, Input::Packet(packet), &mut rig.resources);
+        while rig.rsvp.poll().is_some() {}
+    }
+    assert_eq!(rig.rsvp.senders(), 101_000);
+    let other = Path { adspec: adspec_object(&Adspec::START), ..Path::of(to("10.9.4.1"), 2, 3) };
+    let sent = rig.path(&other);
+    assert!(one(&sent, MessageType::PATH).message().adspec.is_some());
 }
 
 #[test]
