@@ -4,12 +4,18 @@
 //! An engine stores a message with [`Outbox::put`], queues its key, and calls [`Outbox::give`] when that key
 //! is polled. It calls [`Outbox::sweep`] at the start of each `handle` and `poll`, since a message that was
 //! given out lives until then.
+//!
+//! A message is watched while GIST looks for the next node. Who asks for many routes to nodes that do not answer would have all
+//! places: a quarter of them is for sources that hold few.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use crate::id::{NslpId, SessionId};
+use crate::index::KeyedHasher;
 use crate::mri::Mri;
 use crate::service::{MessageHandle, SendMessage, SiiHandle, StateHandle, TransferAttributes};
+use crate::shares::{Refused, Shares};
 use crate::slab::{Key, Slab};
 
 /// Limit on messages between two polls that are not watched; further ones are dropped.
@@ -40,6 +46,9 @@ pub struct Parcel<P> {
     pub attributes: TransferAttributes,
     /// Time after which GIST gives up; `None`: GIST's own limit.
     pub timeout: Option<Duration>,
+    /// The [source](crate::shares::source) that caused the message, whose share of the watched messages it takes; `None`: this
+    /// node itself. Its messages have the limit alone.
+    pub source: Option<IpAddr>,
     /// Purpose of the message, returned by [`Outbox::settle`] with its delivery status.
     pub purpose: P,
 }
@@ -58,6 +67,7 @@ impl<P> Parcel<P> {
             hops: None,
             attributes: TransferAttributes::default(),
             timeout: None,
+            source: None,
             purpose,
         }
     }
@@ -74,24 +84,24 @@ struct Waiting<P> {
 pub struct Outbox<P> {
     table: Slab<Waiting<P>>,
     spare: Vec<Vec<u8>>,
-    watched: u32,
-    max_watched: u32,
+    /// Watched messages by their source.
+    watched: Shares<Option<IpAddr>>,
     /// The message that was given out last, if it is not watched.
     given: Option<Key>,
 }
 
 impl<P> Outbox<P> {
-    /// An empty outbox that watches at most `max_watched` messages.
+    /// An empty outbox that watches at most `max_watched` messages. The hasher is for their sources.
     #[must_use]
-    pub const fn new(max_watched: u32) -> Self {
+    pub fn new(max_watched: u32, hasher: KeyedHasher) -> Self {
         let table = Slab::new(max_watched.saturating_add(UNWATCHED));
-        Self { table, spare: Vec::new(), watched: 0, max_watched, given: None }
+        Self { table, spare: Vec::new(), watched: Shares::new(max_watched, hasher), given: None }
     }
 
     /// Watches at most `max_watched` messages from now on. Those that are watched stay.
     pub const fn set_limit(&mut self, max_watched: u32) {
         self.table.set_limit(max_watched.saturating_add(UNWATCHED));
-        self.max_watched = max_watched;
+        self.watched.set_limit(max_watched);
     }
 
     /// An empty buffer, a spare one if possible.
@@ -107,12 +117,26 @@ impl<P> Outbox<P> {
         }
     }
 
-    /// Stores a message. It is watched if `watch` is set and the limit allows it. `None`: the table is full.
+    /// Stores a message. It is watched if `watch` is set, and the limit and the share of its source allow it. `None`: the table
+    /// is full.
     pub fn put(&mut self, parcel: Parcel<P>, watch: bool) -> Option<Key> {
-        let watched = watch && self.watched < self.max_watched;
+        let source = parcel.source;
+        let watched = watch && self.has_place(source);
         let key = self.table.insert(Waiting { parcel, watched }).ok()?;
-        self.watched += u32::from(watched);
+        if watched {
+            self.watched.hold(source);
+        }
         Some(key)
+    }
+
+    /// Whether one more message of a source can be watched.
+    fn has_place(&self, source: Option<IpAddr>) -> bool {
+        match self.watched.check(&source, 1) {
+            // Shares take a limit of 0 as no limit.
+            Ok(()) => self.watched.limit() > 0,
+            Err(Refused::Share) => source.is_none(),
+            Err(Refused::Full) => false,
+        }
     }
 
     /// Whether the delivery status of the message is watched.
@@ -158,14 +182,15 @@ impl<P> Outbox<P> {
         if !known {
             return None;
         }
-        self.watched -= 1;
-        self.table.remove(key).map(|waiting| waiting.parcel)
+        let parcel = self.table.remove(key)?.parcel;
+        self.watched.release(parcel.source);
+        Some(parcel)
     }
 
     /// Number of watched messages.
     #[must_use]
     pub const fn watched(&self) -> u32 {
-        self.watched
+        self.watched.total()
     }
 }
 
@@ -176,6 +201,10 @@ mod tests {
 
     const SESSION: SessionId = SessionId([7; 16]);
 
+    fn outbox<P>(max_watched: u32) -> Outbox<P> {
+        Outbox::new(max_watched, KeyedHasher::with_key([3; 16]))
+    }
+
     fn parcel(outbox: &mut Outbox<u8>, size: usize) -> Parcel<u8> {
         let mut octets = outbox.buffer();
         octets.resize(size, 1);
@@ -185,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_not_watched_lives_until_the_next_call() {
-        let mut outbox = Outbox::new(1);
+        let mut outbox = outbox(1);
         let first = parcel(&mut outbox, 8);
         let key = outbox.put(first, false).unwrap();
         assert_eq!(outbox.give(key).map(|m| (m.data.len(), m.handle)), Some((8, None)));
@@ -196,7 +225,7 @@ mod tests {
 
     #[test]
     fn as_many_are_watched_as_there_is_room_for() {
-        let mut outbox = Outbox::new(1);
+        let mut outbox = outbox(1);
         let (first, second) = (parcel(&mut outbox, 8), parcel(&mut outbox, 8));
         let (first, second) = (outbox.put(first, true).unwrap(), outbox.put(second, true).unwrap());
         assert!(outbox.is_watched(first) && !outbox.is_watched(second));
@@ -209,8 +238,25 @@ mod tests {
     }
 
     #[test]
+    fn a_source_with_many_leaves_places_to_others_and_to_the_node_itself() {
+        let mut outbox = outbox(64);
+        let mut put = |last: Option<u8>| {
+            let source = last.map(|last| IpAddr::from([10, 0, 0, last]));
+            let one = Parcel { source, ..parcel(&mut outbox, 8) };
+            let key = outbox.put(one, true).unwrap();
+            outbox.is_watched(key)
+        };
+        assert_eq!((0..100).filter(|_| put(Some(1))).count(), 48);
+        assert!(put(Some(2)) && !put(Some(2)), "a 64th of the rest, but at least one");
+        assert!(put(None) && put(None) && put(Some(3)));
+        assert_eq!((0..100).filter(|_| put(None)).count(), 64 - 52);
+        assert!(!put(None) && !put(Some(4)));
+        assert_eq!(outbox.watched(), 64);
+    }
+
+    #[test]
     fn large_buffers_are_given_back_and_so_are_those_beyond_need() {
-        let mut outbox = Outbox::<u8>::new(0);
+        let mut outbox = outbox::<u8>(0);
         outbox.reuse(Vec::with_capacity(KEPT_OCTETS + 1));
         assert_eq!(outbox.buffer().capacity(), 0);
         for _ in 0..=KEPT {
@@ -221,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_no_more() {
-        let mut outbox = Outbox::new(0);
+        let mut outbox = outbox(0);
         for _ in 0..UNWATCHED {
             let one = parcel(&mut outbox, 4);
             assert!(outbox.put(one, true).is_some());

@@ -70,11 +70,16 @@ impl Natfw {
             stateless: false,
             security: if secure { Security::Channel } else { Security::None },
         };
+        let source = match purpose {
+            Purpose::Request(key, _) => self.sessions.get(key).and_then(Session::holder),
+            Purpose::Unwatched => None,
+        };
         let parcel = Parcel {
             state: to.state,
             sii: to.sii,
             hops: to.hops,
             attributes,
+            source,
             ..Parcel::new(octets, self.config.nslp, to.session, to.mri, purpose)
         };
         self.out.send(&mut self.counters, parcel);

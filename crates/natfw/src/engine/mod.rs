@@ -109,12 +109,13 @@ impl Natfw {
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut rng = Random::new(seed);
+        let hasher = KeyedHasher::new(&mut rng);
         let (first, last) = if config.translates() { (config.first_port, config.last_port) } else { (1, 0) };
         Self {
             counters: Counters::default(),
             changes: Changes::default(),
             now: Time::ZERO,
-            hasher: KeyedHasher::new(&mut rng),
+            hasher,
             interfaces: Interfaces::default(),
             sessions: Slab::new(config.max_sessions),
             by_session: Index::new(),
@@ -127,7 +128,7 @@ impl Natfw {
             pending_proxies: Vec::new(),
             sweeps: VecDeque::new(),
             wheel: Wheel::default(),
-            out: Outbox::new(config.max_watched),
+            out: Outbox::new(config.max_watched, hasher),
             rng,
             config,
         }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::RouteQuery;
 use signalbox_core::outbox::Outbox as Messages;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
@@ -44,8 +45,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) const fn new(max_watched: u32) -> Self {
-        Self { messages: Messages::new(max_watched), queue: VecDeque::new() }
+    pub(super) fn new(max_watched: u32, hasher: KeyedHasher) -> Self {
+        Self { messages: Messages::new(max_watched, hasher), queue: VecDeque::new() }
     }
 
     /// Watches at most `max_watched` messages from now on.

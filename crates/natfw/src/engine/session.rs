@@ -358,6 +358,14 @@ impl Session {
         self.local.as_ref().map_or(Origin::Peer, |local| local.origin)
     }
 
+    /// The source that caused its requests; `None`: a user of this node.
+    pub(super) fn holder(&self) -> Option<IpAddr> {
+        match self.origin() {
+            Origin::Command(_) => None,
+            Origin::Peer | Origin::Proxy(_) => Some(self.source),
+        }
+    }
+
     /// Whether this NAT translates one end of its flow into this address, or from it.
     pub(super) fn is_bound_to(&self, address: IpAddr) -> bool {
         let (before, after) = (self.asked.mri(), self.plan.mri());

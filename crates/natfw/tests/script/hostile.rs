@@ -1,9 +1,9 @@
 //! What others cannot do.
 
-use signalbox_core::service::{RecvMessage, TransferAttributes};
+use signalbox_core::service::{RecvMessage, SendError, TransferAttributes};
 use signalbox_core::{Mri, SessionId};
 use signalbox_natfw::engine::{Config, Middlebox};
-use signalbox_natfw::wire::Info;
+use signalbox_natfw::wire::{Info, Message};
 
 use crate::rig::{
     BEFORE, FAR, HOST, INSIDE, OTHER, OUTSIDE, Rig, addr, boxed, create, error, flow, notify, octets, only,
@@ -154,6 +154,24 @@ fn sessions_are_shared_by_source() {
     assert_eq!(rig.natfw.counters().sessions_full, 16);
     rig.pass_secs(100);
     assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
+}
+
+/// A source whose requests wait for next nodes that do not answer: those of others are answered in proxy mode all the same.
+#[test]
+fn a_source_whose_requests_find_no_node_leaves_answers_to_others() {
+    let mut rig = Rig::with(Config { max_watched: 64, ..boxed(Middlebox::Firewall) });
+    let ask = |rig: &mut Rig, n: u8, host: &str| {
+        let data = octets(&Message { proxy: true, nonce: Some(1), ..create(7, 100) });
+        let mri = Mri::PathCoupled(udp(host, n.into(), FAR, 6000));
+        let received = rig.received(BEFORE, INSIDE, mri, &data);
+        let message = RecvMessage { session: SessionId([n; 16]), peer_address: Some(addr(host)), ..received };
+        only(rig.indicate(message))
+    };
+    let watched = (1..=100).filter(|n| ask(&mut rig, *n, HOST).handle.is_some()).count();
+    assert_eq!((watched, rig.natfw.counters().unwatched), (48, 52));
+    let sent = ask(&mut rig, 101, "10.0.1.3");
+    assert_eq!(only(rig.failed(&sent, SendError::NoNextNode)).message(), success(7, 100));
+    assert!(ask(&mut rig, 102, "10.0.1.3").handle.is_some(), "the place was given back");
 }
 
 /// Replays and reordered copies of a whole exchange open nothing after the session was deleted.

@@ -24,7 +24,7 @@ mod trace;
 mod view;
 
 use signalbox_core::Time;
-use signalbox_core::index::Index;
+use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::metrics::Table;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next, RecvMessage};
@@ -63,17 +63,19 @@ impl Ping {
     /// An application without sessions. Session identifiers are drawn from `seed`.
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let mut rng = Random::new(seed);
+        let hasher = KeyedHasher::new(&mut rng);
         Self {
             config,
             counters: Counters::default(),
             now: Time::ZERO,
-            rng: Random::new(seed),
+            rng,
             interfaces: Interfaces::default(),
             sessions: Slab::new(config.max_pings),
             by_session: Index::new(),
             routes: Routes::default(),
             wheel: Wheel::default(),
-            out: Outbox::new(config.max_watched),
+            out: Outbox::new(config.max_watched, hasher),
         }
     }
 

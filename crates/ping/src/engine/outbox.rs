@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::RouteQuery;
 use signalbox_core::outbox::{Outbox as Messages, Parcel};
 use signalbox_core::service::{CheckId, MessageHandle, Next, Peering, Request, StateHandle};
@@ -42,8 +43,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) const fn new(max_watched: u32) -> Self {
-        Self { messages: Messages::new(max_watched), queue: VecDeque::new() }
+    pub(super) fn new(max_watched: u32, hasher: KeyedHasher) -> Self {
+        Self { messages: Messages::new(max_watched, hasher), queue: VecDeque::new() }
     }
 
     /// Frees the message that the last poll returned. Called at the start of each `handle` and `poll`.

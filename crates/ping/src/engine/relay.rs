@@ -1,11 +1,12 @@
 //! A node on the path: it adds its record and sends the message on, or returns it to the initiator. It keeps no state
 //! of a session.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use signalbox_core::Direction;
 use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
+use signalbox_core::shares::source;
 
 use super::Ping;
 use super::outbox::Origin;
@@ -85,6 +86,8 @@ impl Ping {
         let mut parcel = onward(received, origin);
         parcel.hops = Some(received.hops);
         parcel.timeout = Some(self.config.relay_timeout);
+        // Senders that did not prove their address are one source together.
+        parcel.source = Some(received.peer_address.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), source));
         parcel
     }
 

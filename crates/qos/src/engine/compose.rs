@@ -110,7 +110,7 @@ impl Qos {
 
     /// Gives a composed message to GIST. False: the table of messages is full.
     pub(super) fn post(&mut self, parcel: Parcel) -> bool {
-        self.out.send(&mut self.counters, parcel)
+        self.out.send(&mut self.counters, parcel).is_some()
     }
 
     /// Composes `message` and gives it to GIST. A message that breaks the grammar is never sent. That would be a
@@ -187,6 +187,7 @@ impl Qos {
             hops: gist_hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
+            source: None,
             purpose,
         };
         self.post_checked(key, parcel, encoded.is_ok(), copy)
@@ -239,6 +240,7 @@ impl Qos {
             hops: gist_hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
+            source: None,
             purpose: Purpose::Request { session: key, rii: extra.rii, query: true },
         };
         let sent = self.post_checked(key, parcel, encoded.is_ok(), copy)?;
@@ -253,17 +255,22 @@ impl Qos {
         None
     }
 
-    fn post_checked(&mut self, key: Key, parcel: Parcel, encoded: bool, copy: Vec<u8>) -> Option<Vec<u8>> {
+    fn post_checked(
+        &mut self,
+        key: Key,
+        mut parcel: Parcel,
+        encoded: bool,
+        copy: Vec<u8>,
+    ) -> Option<Vec<u8>> {
         if !encoded {
             self.counters.overload += 1;
             tracing::debug!(session = %parcel.session, reason = "not encodable", "message dropped");
             self.out.reuse(parcel.octets);
             return None;
         }
-        let watched = parcel.purpose != Purpose::Unwatched;
-        if !self.post(parcel) {
-            return None;
-        }
+        parcel.source = self.sessions.get(key).and_then(|session| session.holder);
+        // Without a report of GIST a request is repeated as if GIST had sent it.
+        let watched = self.out.send(&mut self.counters, parcel)?;
         if watched && let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::IN_GIST, true);
         }
@@ -302,6 +309,7 @@ impl Qos {
             hops,
             attributes: self.attributes(),
             timeout: Some(self.config.relay_timeout),
+            source: None,
             purpose: Purpose::Request { session: key, rii, query },
         };
         self.counters.retransmissions += 1;
@@ -369,6 +377,7 @@ fn whatever(octets: Vec<u8>, to: Target, attributes: TransferAttributes) -> Parc
         hops: to.gist_hops,
         attributes,
         timeout: None,
+        source: None,
         purpose: Purpose::Unwatched,
     }
 }

@@ -158,7 +158,7 @@ impl Qos {
             sums: Sums::default(),
             qspecs: Recent::default(),
             aggregates: config.aggregates.iter().map(|_| AggregateState::default()).collect(),
-            out: Outbox::new(config.max_watched),
+            out: Outbox::new(config.max_watched, hasher),
             config,
         }
     }

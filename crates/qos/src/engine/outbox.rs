@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::RouteQuery;
 use signalbox_core::outbox::Outbox as Messages;
 use signalbox_core::service::{CheckId, InvalidStatus, MessageHandle, Next, Peering, Request};
@@ -49,8 +50,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) const fn new(max_watched: u32) -> Self {
-        Self { messages: Messages::new(max_watched), queue: VecDeque::new() }
+    pub(super) fn new(max_watched: u32, hasher: KeyedHasher) -> Self {
+        Self { messages: Messages::new(max_watched, hasher), queue: VecDeque::new() }
     }
 
     /// Frees the message that the last poll returned. Called at the start of each `handle` and `poll`.
@@ -68,21 +69,23 @@ impl Outbox {
         self.messages.reuse(octets);
     }
 
-    /// Queues a composed message for GIST. False: the table of messages is full.
-    pub(super) fn send(&mut self, counters: &mut Counters, parcel: Parcel) -> bool {
+    /// Queues a composed message for GIST. The result is whether GIST reports its status; `None`: the table of messages is
+    /// full.
+    pub(super) fn send(&mut self, counters: &mut Counters, parcel: Parcel) -> Option<bool> {
         let watch = parcel.purpose != Purpose::Unwatched;
         let session = parcel.session;
         let Some(key) = self.messages.put(parcel, watch) else {
             counters.overload += 1;
             tracing::debug!(%session, reason = "table of messages full", "message dropped");
-            return false;
+            return None;
         };
-        if watch && !self.messages.is_watched(key) {
+        let watched = self.messages.is_watched(key);
+        if watch && !watched {
             counters.unwatched += 1;
         }
         tracing::trace!(%session, "message sent");
         self.queue.push_back(Queued::Message(key));
-        true
+        Some(watched)
     }
 
     /// Takes out the message that GIST reports the status of.

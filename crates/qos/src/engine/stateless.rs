@@ -125,6 +125,7 @@ impl Qos {
             hops: Some(arrival.hops),
             attributes,
             timeout: Some(self.config.relay_timeout),
+            source: None,
             purpose: Purpose::Unwatched,
         });
     }

@@ -2,11 +2,12 @@
 
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::service::{
-    AddressValidation, Indication, RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes,
+    AddressValidation, Indication, RecvMessage, Security, SendError, SiiHandle, StateHandle,
+    TransferAttributes,
 };
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_qos::engine::{Config, Input};
-use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Message, MessageFlags, MessageType};
+use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType};
 use signalbox_wire::Writer;
 
 use crate::rig::{BEFORE, Rig, SESSION, addr, flow, octets, qspec, query_qspec, reserve};
@@ -215,6 +216,42 @@ fn a_reservation_without_refreshes_ends_within_ten_minutes() {
 fn a_peer_that_floods_leaves_sessions_to_others() {
     for flood in [Some("10.0.0.1"), None] {
         leaves_sessions_to_others(flood);
+    }
+}
+
+/// A peer whose requests wait for next nodes that do not answer: this node answers those of others, if it is the last one.
+#[test]
+fn a_peer_whose_requests_find_no_node_leaves_answers_to_others() {
+    let mut rig = Rig::with_rules(Config { max_watched: 64, ..Config::default() }, |rules| {
+        rules.links.iter_mut().for_each(|link| link.capacity = Some("10gbit".parse().unwrap()));
+    });
+    let some = qspec(1);
+    let ask = |rig: &mut Rig, from: &str, number: u32| {
+        rig.peer_address = Some(addr(from));
+        let message = Message { rii: Some(1), ..reserve(1, &some) };
+        let port = u16::try_from(number + 1).unwrap();
+        let mut sent = rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&message));
+        sent.pop().unwrap()
+    };
+    let watched = (0..100).filter(|n| ask(&mut rig, "10.0.0.1", *n).handle.is_some()).count();
+    assert_eq!((watched, rig.qos.counters().unwatched), (48, 52));
+    let sent = ask(&mut rig, "10.0.0.2", 300);
+    let answers = rig.failed(&sent, SendError::NoNextNode);
+    let infos: Vec<Info> = answers.iter().map(super::rig::Sent::info).collect();
+    assert_eq!(infos, [Info::RESERVED]);
+}
+
+/// What the initiator repeats goes on, although GIST does not report what became of the first copy.
+#[test]
+fn an_unwatched_request_is_forwarded_again() {
+    let mut rig = Rig::with(Config { max_watched: 0, ..Config::default() });
+    let some = qspec(1);
+    let message = Message { rii: Some(1), ..reserve(1, &some) };
+    for _ in 0..3 {
+        let sent = rig.receive(&message);
+        assert_eq!(sent.iter().map(|one| one.message().kind).collect::<Vec<_>>(), [MessageType::RESERVE]);
+        let later = rig.now + core::time::Duration::from_secs(20);
+        rig.until(later);
     }
 }
 
