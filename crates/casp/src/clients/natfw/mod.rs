@@ -198,7 +198,7 @@ impl NatfwClient {
             accepted: BTreeMap::new(),
             by_rule: HashMap::new(),
             next_rule: 0,
-            used: Used::default(),
+            used: Used::new(KeyedHasher::new(&mut rng)),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),

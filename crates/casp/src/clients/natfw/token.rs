@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
+use signalbox_core::shares::Shares;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
 use signalbox_resources::Resources;
@@ -24,27 +26,49 @@ use crate::wire::natfw::{
 const WINDOW: Duration = Duration::from_secs(300);
 /// Most tokens of one request that are looked at.
 const MOST_TOKENS: usize = 4;
-/// Most tokens of which the node remembers that they were used.
-const MOST_USED: usize = 4096;
+/// Most tokens of which the node remembers that they were used. Each creator finds 64 while another one issues any number.
+const MOST_USED: u32 = 16_384;
+/// Tokens whose time is over that one request forgets: more than it adds.
+const FORGOTTEN_AT_ONCE: usize = 4;
 
-/// The tokens that were used: the stamp and name of each, with its session and the end of its time.
-#[derive(Debug, Default)]
-pub(super) struct Used(BTreeMap<(u64, u32), (SessionId, Time)>);
+/// A token: its creator, its stamp and its name.
+type TokenName = (String, u64, u32);
+
+/// The tokens that were used, with the session of each.
+///
+/// A creator can sign as many as it wants, so a quarter of the places is for creators with few.
+#[derive(Debug)]
+pub(super) struct Used {
+    sessions: BTreeMap<TokenName, SessionId>,
+    /// When they are forgotten; that is the order in which they came.
+    order: VecDeque<(Time, TokenName)>,
+    by_creator: Shares<String>,
+}
 
 impl Used {
+    pub(super) fn new(hasher: KeyedHasher) -> Self {
+        Self { sessions: BTreeMap::new(), order: VecDeque::new(), by_creator: Shares::new(MOST_USED, hasher) }
+    }
+
     /// Takes note of a token. A token is of one session only.
-    fn take(&mut self, now: Time, token: (u64, u32), session: SessionId) -> Result<(), Failure> {
-        if let Some((known, _)) = self.0.get(&token) {
+    fn take(&mut self, now: Time, token: TokenName, session: SessionId) -> Result<(), Failure> {
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            if self.order.front().is_none_or(|(until, _)| *until > now) {
+                break;
+            }
+            let Some((_, over)) = self.order.pop_front() else { break };
+            self.by_creator.release(over.0.clone());
+            self.sessions.remove(&over);
+        }
+        if let Some(known) = self.sessions.get(&token) {
             return if *known == session { Ok(()) } else { Err(NatfwStatus::TOKEN) };
         }
-        if self.0.len() >= MOST_USED {
-            self.0.retain(|_, (_, until)| *until > now);
-        }
-        if self.0.len() >= MOST_USED {
+        if self.by_creator.take(token.0.clone()).is_err() {
             return Err(NatfwStatus::RESOURCES);
         }
         // A stamp may lie in the future by one window.
-        self.0.insert(token, (session, now + WINDOW * 2));
+        self.order.push_back((now + WINDOW * 2, token.clone()));
+        self.sessions.insert(token, session);
         Ok(())
     }
 }
@@ -132,7 +156,7 @@ impl NatfwClient {
             if !fresh || is_of_other_ends(&token, &job.flow) || !token.filter.as_ref().is_none_or(within) {
                 return Err(NatfwStatus::TOKEN);
             }
-            self.used.take(self.now, (token.stamp, token.id), job.session)?;
+            self.used.take(self.now, (entity.to_string(), token.stamp, token.id), job.session)?;
             let session = token.id.to_be_bytes().to_vec();
             return Ok(Some(Arc::new(Token { entity: entity.into_owned(), session, ..Token::default() })));
         }
@@ -155,5 +179,34 @@ impl NatfwClient {
             _ => true,
         };
         (!own.is_empty()).then(|| message.values().filter(stays).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId([1; 16]);
+
+    fn token(creator: &str, id: u32) -> TokenName {
+        (creator.to_owned(), 7, id)
+    }
+
+    #[test]
+    fn a_creator_with_many_tokens_leaves_places_to_others() {
+        let mut used = Used::new(KeyedHasher::with_key([5; 16]));
+        let at = Time::from_secs(1000);
+        let taken = (0..20_000).filter(|id| used.take(at, token("one", *id), SESSION).is_ok()).count();
+        assert_eq!(taken, 12_288);
+        assert_eq!((0..100).filter(|id| used.take(at, token("two", *id), SESSION).is_ok()).count(), 64);
+        // A token of another creator with the same stamp and name is another token.
+        assert_eq!(used.take(at, token("one", 3), SessionId([2; 16])), Err(NatfwStatus::TOKEN));
+        assert_eq!(used.take(at, token("three", 3), SessionId([2; 16])), Ok(()));
+        // Requests forget a few at a time.
+        let later = at + WINDOW * 2;
+        for id in 0..4000 {
+            assert_eq!(used.take(later, token("four", id), SESSION), Ok(()), "{id}");
+        }
+        assert_eq!((used.sessions.len(), used.order.len(), used.by_creator.total()), (4000, 4000, 4000));
     }
 }
