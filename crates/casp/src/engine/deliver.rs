@@ -192,13 +192,17 @@ impl Casp {
 
     /// The source that made a session.
     pub(super) fn owner(&self, key: Key) -> Option<IpAddr> {
-        let session = self.sessions.get(key)?;
-        Some(source(self.peers.address(session.owner).unwrap_or(super::LOCAL_SOURCE)))
+        Some(self.source_of(self.sessions.get(key)?.owner))
+    }
+
+    /// The source whose share the owner of a session uses: a node, or a client of this node.
+    pub(super) fn source_of(&self, owner: Key) -> IpAddr {
+        self.peers.address(owner).map_or_else(|| super::source_of_client(owner), source)
     }
 
     pub(super) fn give_octets(&mut self, owner: Key, octets: usize) {
-        let owner = self.peers.address(owner).unwrap_or(super::LOCAL_SOURCE);
-        self.waiting_octets.release_many(source(owner), u32::try_from(octets).unwrap_or(u32::MAX));
+        let source = self.source_of(owner);
+        self.waiting_octets.release_many(source, u32::try_from(octets).unwrap_or(u32::MAX));
     }
 
     fn queue_down(&mut self, key: Key, octets: &[u8], kind: Kind) {

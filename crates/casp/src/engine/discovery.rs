@@ -53,7 +53,7 @@ impl Casp {
         let (search, new) = match going_on {
             Some(search) => (search, false),
             None => {
-                let asked_by = self.peers.address(owner).unwrap_or(super::LOCAL_SOURCE);
+                let asked_by = self.source_of(owner);
                 let cookie = self.rng.array();
                 match self.searches.insert(dst, label, cookie, asked_by) {
                     Some(search) => (search, true),

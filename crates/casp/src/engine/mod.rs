@@ -47,7 +47,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Changes, Entry, EntryRequest, Random, SessionChange, Slab, Time, TokenBucket};
+use signalbox_core::{Changes, Entry, EntryRequest, Key, Random, SessionChange, Slab, Time, TokenBucket};
 
 pub use config::{Config, ConfigError, Mechanism};
 pub use counters::Counters;
@@ -73,8 +73,16 @@ use crate::wire::ClientType;
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Records that one call handles of work that has no other bound.
 const BUDGET: usize = 256;
-/// The source whose share sessions of this node's clients take.
-const LOCAL_SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The key that stands for a client of this node where a session names its owner. No node has it: it has no generation.
+const fn key_of_client(client: ClientType) -> Key {
+    Key::from_u64(client.0 as u64)
+}
+
+/// The source whose share sessions of a client of this node take: an address of 0.0.0.0/8, from which no packet comes.
+const fn source_of_client(owner: Key) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(owner.index()))
+}
 
 /// The messaging layer of one node.
 #[derive(Debug)]

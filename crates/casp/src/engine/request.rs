@@ -56,7 +56,7 @@ impl Casp {
             }
             None => {
                 let id = send.session.unwrap_or_else(|| self.rng.session_id());
-                let key = self.open_session(id, send.flow)?;
+                let key = self.open_session(client, id, send.flow)?;
                 let opened =
                     Indication::Opened { tag: send.tag, session: id, flow: send.flow, hold: send.hold };
                 self.out.indicate(client, opened);
@@ -111,12 +111,13 @@ impl Casp {
     }
 
     /// Makes the state of a session that a client of this node opens.
-    fn open_session(&mut self, id: SessionId, flow: FlowId) -> Result<Key, Refused> {
-        if self.by_source.take(super::LOCAL_SOURCE).is_err() {
+    fn open_session(&mut self, client: ClientType, id: SessionId, flow: FlowId) -> Result<Key, Refused> {
+        let owner = super::key_of_client(client);
+        if self.by_source.take(super::source_of_client(owner)).is_err() {
             self.counters.sessions_full += 1;
             return Err(Refused::Full);
         }
-        let mut session = Session::new(id, flow, Branch::LOCAL);
+        let mut session = Session::new(id, flow, owner);
         session.note(Mark::Explicit, self.config.send_timeout);
         session.timeout = self.config.lifetime();
         session.previous.add(
@@ -132,7 +133,7 @@ impl Casp {
             true,
         );
         let Some(key) = self.sessions.insert(session) else {
-            self.by_source.release(super::LOCAL_SOURCE);
+            self.by_source.release(super::source_of_client(owner));
             self.counters.sessions_full += 1;
             return Err(Refused::Full);
         };
@@ -186,7 +187,7 @@ impl Casp {
         if self.sessions.find(id, &to).is_some() || *from == to {
             return Err(Refused::Flow);
         }
-        let key = self.open_session(id, to)?;
+        let key = self.open_session(client, id, to)?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.note(Mark::Held, held);
             session.users = users;

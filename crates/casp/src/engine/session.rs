@@ -123,7 +123,7 @@ pub(super) struct Session {
     pub(super) flow: FlowId,
     pub(super) previous: Side,
     pub(super) next: Side,
-    /// Who made the state; [`Branch::LOCAL`](super::branch::Branch::LOCAL): a client of this node. Its share pays for it.
+    /// Who made the state: a node, or the key of a client of this node. Its share pays for it.
     pub(super) owner: Key,
     /// Lifetime without refresh, seconds.
     pub(super) timeout: u32,

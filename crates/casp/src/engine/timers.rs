@@ -118,8 +118,7 @@ impl Casp {
         if let Some(waiting) = &session.waiting {
             self.give_octets(session.owner, waiting.octets);
         }
-        let owner = self.peers.address(session.owner).unwrap_or(super::LOCAL_SOURCE);
-        self.by_source.release(signalbox_core::shares::source(owner));
+        self.by_source.release(self.source_of(session.owner));
         for branch in session.previous.iter().chain(session.next.iter()) {
             self.peers.drop_use(branch.peer);
         }

@@ -20,6 +20,32 @@ fn a_node_that_floods_leaves_sessions_to_others() {
     assert_eq!(rig.node.session_count(), 50);
 }
 
+/// A client of this node that opens sessions without end, beside another client and a node.
+#[test]
+fn a_client_that_floods_leaves_sessions_to_other_clients() {
+    let mut rig = Rig::with(Config { max_sessions: 256, ..config() });
+    let open = |rig: &mut Rig, client, port| {
+        let flow = flow_to(DST, port);
+        rig.request(client, Request::Send(SendRequest { hold: true, ..SendRequest::new(None, flow, b"x") }));
+        rig.node.session_count()
+    };
+    assert_eq!((0..300).map(|port| open(&mut rig, CLIENT, port)).max(), Some(192));
+    assert_eq!(open(&mut rig, UNKNOWN, 400), 193);
+    let other = rig.accept(OTHER);
+    rig.say(other, &Signaling { session: session(9), ..message() });
+    assert_eq!(rig.node.session_count(), 194);
+    // What ended is free again for the client that had it.
+    let ids: Vec<_> = rig.node.sessions().map(|one| (one.session, one.flow)).take(10).collect();
+    for (id, flow) in &ids {
+        let tear = SendRequest { tear_down: true, ..SendRequest::new(Some(*id), *flow, b"x") };
+        rig.request(CLIENT, Request::Send(tear));
+    }
+    rig.wait(seconds(1.0));
+    let left = rig.node.session_count();
+    assert!(left <= 185, "{left}");
+    assert_eq!((500..520).map(|port| open(&mut rig, CLIENT, port)).max(), Some(192));
+}
+
 #[test]
 fn a_node_that_floods_leaves_discoveries_to_others() {
     let mut rig = Rig::with(Config { max_searches: 64, ..config() });
