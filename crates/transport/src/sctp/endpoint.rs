@@ -295,7 +295,13 @@ impl Sctp {
     }
 
     pub(super) fn own_init(&mut self) -> Init {
-        Init::own(&mut self.rng, self.config.window, self.config.streams.max(1))
+        let tag = self.rng.u32().max(1);
+        self.init_of(tag)
+    }
+
+    /// The parameters of this node with this tag.
+    pub(super) fn init_of(&self, tag: u32) -> Init {
+        Init::own(tag, self.config.window, self.config.streams)
     }
 
     fn insert(
@@ -398,7 +404,7 @@ impl Sctp {
                     let header = |tag| Header { source: local.port(), destination: remote.port(), tag };
                     let octets = match step {
                         Step::Init => {
-                            Composer::new(header(0)).chunk(kind::INIT, 0, &record.mine.value(None)).finish()
+                            Composer::new(header(0)).chunk(kind::INIT, 0, &record.mine.value()).finish()
                         }
                         Step::Echo { cookie, peer } => {
                             Composer::new(header(peer.tag)).chunk(kind::COOKIE_ECHO, 0, cookie).finish()

@@ -1,10 +1,15 @@
 //! INIT, INIT ACK and the state cookie (RFC 9260 §3.3.2, §3.3.3, §5.1). The responder keeps no state until a COOKIE ECHO
 //! proves that the initiator receives packets at its address.
+//!
+//! The source of an INIT may be forged, so an INIT ACK has at most one and a half times its octets, even if the INIT has no
+//! parameter: the state cookie has 20 octets. It has no tag of this node, because that stands in the packet with the COOKIE ECHO,
+//! and everything else that this node sends in an INIT ACK follows from the tag and the configuration.
 
 use std::net::SocketAddr;
 
 use core::time::Duration;
 
+use signalbox_core::secret::same;
 use signalbox_core::{Random, RotatingSecret, Time};
 use signalbox_wire::Reader;
 
@@ -18,6 +23,8 @@ const EXTENSIONS: u16 = 0x8008;
 const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
 /// Least receive window that is accepted (RFC 9260 §3.3.2).
 const LEAST_WINDOW: u32 = 1500;
+/// Most streams in one direction: their number has one octet in a cookie.
+const MOST_STREAMS: u16 = 255;
 
 /// The parameters of one end, in its INIT or INIT ACK (RFC 9260 §3.3.2, §3.3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +39,10 @@ pub(super) struct Init {
 }
 
 impl Init {
-    /// The parameters of this node, with a random tag and a random initial sequence number; neither is 0.
-    pub(super) fn own(rng: &mut Random, window: u32, streams: u16) -> Self {
-        let tag = rng.u32().max(1);
-        Self { tag, window, outbound: streams, inbound: streams, tsn: rng.u32().max(1), forward_tsn: true }
+    /// The parameters of this node with this tag. The initial sequence number is the tag (RFC 9260 §3.3.2 allows it).
+    pub(super) fn own(tag: u32, window: u32, streams: u16) -> Self {
+        let streams = streams.clamp(1, MOST_STREAMS);
+        Self { tag, window, outbound: streams, inbound: streams, tsn: tag, forward_tsn: true }
     }
 
     /// Parses the value of an INIT or INIT ACK (RFC 9260 §3.3.2, §3.3.3); also returns the cookie. `None` if it is
@@ -67,17 +74,24 @@ impl Init {
         (usable && init.window >= LEAST_WINDOW).then_some((init, cookie))
     }
 
-    /// Composes the value of an INIT, or of an INIT ACK with its cookie (RFC 9260 §3.3.2, §3.3.3).
-    pub(super) fn value(&self, cookie: Option<&[u8]>) -> Vec<u8> {
+    /// Composes the value of an INIT (RFC 9260 §3.3.2).
+    pub(super) fn value(&self) -> Vec<u8> {
         let mut octets = self.fixed().to_vec();
         if self.forward_tsn {
             // In this order the chunk ends without padding, which its length would not count.
             parameter(&mut octets, EXTENSIONS, &[kind::FORWARD_TSN]);
             parameter(&mut octets, FORWARD_TSN_SUPPORTED, &[]);
         }
-        if let Some(cookie) = cookie {
-            parameter(&mut octets, COOKIE, cookie);
+        octets
+    }
+
+    /// Composes the value of an INIT ACK to `peer` (RFC 9260 §3.3.3).
+    pub(super) fn answer(&self, peer: &Self, cookie: &[u8]) -> Vec<u8> {
+        let mut octets = self.fixed().to_vec();
+        if self.forward_tsn && peer.forward_tsn {
+            parameter(&mut octets, FORWARD_TSN_SUPPORTED, &[]);
         }
+        parameter(&mut octets, COOKIE, cookie);
         octets
     }
 
@@ -111,46 +125,76 @@ fn parameter(octets: &mut Vec<u8>, kind: u16, value: &[u8]) {
 #[derive(Debug)]
 pub(super) struct Cookies {
     secret: RotatingSecret,
-    life: Duration,
+}
+
+/// A receive window in 7 bits, rounded down by a fifth at most: it counts until the first SACK.
+fn packed(window: u32) -> u8 {
+    let exponent = window.max(LEAST_WINDOW).ilog2();
+    let mantissa = window.max(LEAST_WINDOW) >> (exponent - 2) & 3;
+    u8::try_from(exponent << 2 | mantissa).unwrap_or_default()
+}
+
+fn unpacked(packed: u8) -> u32 {
+    let (exponent, mantissa) = (u32::from(packed >> 2), u32::from(packed & 3));
+    // The exponents that `packed` writes are 10 to 31.
+    ((4 | mantissa) << exponent.clamp(2, 31).saturating_sub(2)).max(LEAST_WINDOW)
 }
 
 impl Cookies {
+    /// Cookies that are valid for `life` at most, and for half of it at least.
     pub(super) fn new(life: Duration, rng: &mut Random) -> Self {
-        Self { secret: RotatingSecret::new(life, rng), life }
+        Self { secret: RotatingSecret::new(life / 2, rng) }
     }
 
-    /// A cookie with the parameters of both ends, bound to their addresses and the time.
-    pub(super) fn seal(&self, now: Time, mine: &Init, peer: &Init, ends: &[SocketAddr; 2]) -> Vec<u8> {
+    /// A cookie with the parameters of the peer, bound to the tag of this node, the addresses and the time.
+    pub(super) fn seal(&self, now: Time, own_tag: u32, peer: &Init, ends: &[SocketAddr; 2]) -> [u8; 20] {
         let generation = self.secret.current(now);
-        let mut cookie = Vec::with_capacity(64);
-        cookie.extend_from_slice(&generation.to_be_bytes());
-        cookie.extend_from_slice(&now.as_micros().to_be_bytes());
-        for init in [mine, peer] {
-            cookie.extend_from_slice(&init.fixed());
-            // Two octets, so that the length stays a multiple of 4.
-            cookie.extend_from_slice(&[0, u8::from(init.forward_tsn)]);
-        }
-        let tag = self.secret.tag(generation, &[&cookie, ends_octets(ends).as_bytes()]);
-        cookie.extend_from_slice(&tag);
+        let [.., octet] = generation.to_be_bytes();
+        let streams = |count: u16| u8::try_from(count).unwrap_or(u8::MAX);
+        let window = u8::from(peer.forward_tsn) << 7 | packed(peer.window);
+        let ([t0, t1, t2, t3], [n0, n1, n2, n3]) = (peer.tag.to_be_bytes(), peer.tsn.to_be_bytes());
+        let (outbound, inbound) = (streams(peer.outbound), streams(peer.inbound));
+        let body = [octet, window, outbound, inbound, t0, t1, t2, t3, n0, n1, n2, n3];
+        let mac = self.mac(generation, &body, own_tag, ends);
+        let mut cookie = [0; 20];
+        cookie.iter_mut().zip(body.into_iter().chain(mac)).for_each(|(to, from)| *to = from);
         cookie
     }
 
-    /// Verifies a cookie and returns the parameters of both ends (RFC 9260 §5.1.4).
-    pub(super) fn open(&self, now: Time, cookie: &[u8], ends: &[SocketAddr; 2]) -> Option<(Init, Init)> {
-        let (body, tag) = cookie.split_last_chunk::<16>()?;
-        let mut reader = Reader::new(body);
-        let generation = reader.u32().ok()?;
-        if !self.secret.verify(now, generation, &[body, ends_octets(ends).as_bytes()], tag) {
+    /// Verifies a cookie and returns the parameters of the peer (RFC 9260 §5.1.4).
+    pub(super) fn open(
+        &self,
+        now: Time,
+        cookie: &[u8],
+        own_tag: u32,
+        ends: &[SocketAddr; 2],
+    ) -> Option<Init> {
+        let (body, mac) = cookie.split_last_chunk::<8>()?;
+        let [octet, window, outbound, inbound, t0, t1, t2, t3, n0, n1, n2, n3] =
+            *<&[u8; 12]>::try_from(body).ok()?;
+        let generation = self.secret.from_octet(now, octet)?;
+        if !same(&self.mac(generation, body, own_tag, ends), mac) {
             return None;
         }
-        let made = Time::from_micros(reader.u64().ok()?);
-        let mut init = || {
-            let (mut init, _) = Init::parse(reader.take(16).ok()?)?;
-            init.forward_tsn = reader.take(2).ok()? == [0, 1];
-            Some(init)
-        };
-        let pair = (init()?, init()?);
-        (now.since(made) <= self.life).then_some(pair)
+        Some(Init {
+            tag: u32::from_be_bytes([t0, t1, t2, t3]),
+            window: unpacked(window & 0x7f),
+            outbound: outbound.into(),
+            inbound: inbound.into(),
+            tsn: u32::from_be_bytes([n0, n1, n2, n3]),
+            forward_tsn: window & 0x80 != 0,
+        })
+    }
+
+    /// Who guesses a cookie has one chance in 2^64, and makes one association from a forged address.
+    fn mac(&self, generation: u32, body: &[u8], own_tag: u32, ends: &[SocketAddr; 2]) -> [u8; 8] {
+        let ends = ends_octets(ends);
+        let tag = self.secret.tag(generation, &[body, &own_tag.to_be_bytes(), ends.as_bytes()]);
+        let mut mac = [0; 8];
+        for (to, from) in mac.iter_mut().zip(tag) {
+            *to = from;
+        }
+        mac
     }
 }
 
@@ -166,22 +210,41 @@ mod tests {
     fn cookies_are_bound() {
         let mut rng = Random::from_number(1);
         let cookies = Cookies::new(Duration::from_secs(60), &mut rng);
-        let (mine, peer) = (Init::own(&mut rng, 9000, 3), Init::own(&mut rng, 8000, 4));
+        let (mine, peer) = (Init::own(77, 9000, 3), Init::own(0x1234_5678, 1 << 20, 4));
         let ends = ["192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap()];
         let other = ["192.0.2.1:1".parse().unwrap(), "192.0.2.3:2".parse().unwrap()];
         let now = Time::from_secs(1000);
-        let cookie = cookies.seal(now, &mine, &peer, &ends);
-        assert_eq!(cookies.open(now, &cookie, &ends), Some((mine, peer)));
-        assert_eq!(cookies.open(now, &cookie, &other), None);
-        assert_eq!(cookies.open(now + Duration::from_secs(61), &cookie, &ends), None);
+        let cookie = cookies.seal(now, mine.tag, &peer, &ends);
+        let open = |now, cookie: &[u8], tag, ends| cookies.open(now, cookie, tag, ends);
+        assert_eq!(open(now, &cookie, 77, &ends), Some(peer));
+        assert_eq!(open(now + Duration::from_secs(29), &cookie, 77, &ends), Some(peer));
+        assert_eq!(open(now, &cookie, 77, &other), None);
+        assert_eq!(open(now, &cookie, 78, &ends), None);
+        assert_eq!(open(now + Duration::from_secs(61), &cookie, 77, &ends), None);
         for at in 0..cookie.len() {
-            let mut changed = cookie.clone();
+            let mut changed = cookie;
             changed[at] ^= 1;
-            assert_eq!(cookies.open(now, &changed, &ends), None, "{at}");
-            assert_eq!(cookies.open(now, &cookie[..at], &ends), None, "{at}");
+            assert_eq!(open(now, &changed, 77, &ends), None, "{at}");
+            assert_eq!(open(now, &cookie[..at], 77, &ends), None, "{at}");
         }
-        let value = mine.value(Some(&cookie));
+        let value = mine.answer(&peer, &cookie);
         assert_eq!(Init::parse(&value), Some((mine, Some(&cookie[..]))));
+        assert_eq!(Init::parse(&mine.value()), Some((mine, None)));
         assert_eq!(mine.streams(&peer), 3);
+    }
+
+    #[test]
+    fn a_cookie_holds_what_a_peer_may_say() {
+        let cookies = Cookies::new(Duration::from_secs(60), &mut Random::from_number(2));
+        let ends = ["[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap()];
+        for window in [1500, 4095, 65_536, 100_000, 1 << 31, u32::MAX] {
+            for (streams, forward_tsn) in [(1, false), (255, true), (u16::MAX, true)] {
+                let peer = Init { tag: 9, window, outbound: streams, inbound: 1, tsn: u32::MAX, forward_tsn };
+                let cookie = cookies.seal(Time::ZERO, 5, &peer, &ends);
+                let opened = cookies.open(Time::ZERO, &cookie, 5, &ends).unwrap();
+                assert!((window - window / 5..=window).contains(&opened.window), "{window} {opened:?}");
+                assert_eq!(opened, Init { window: opened.window, outbound: streams.min(255), ..peer });
+            }
+        }
     }
 }

@@ -60,14 +60,14 @@ impl Sctp {
         if mine.tag == peer.tag {
             return; // probability 2^-32; the peer tries again
         }
-        let cookie = self.cookies.seal(now, &mine, &peer, &ends);
-        self.reply(&ends, peer.tag, kind::INIT_ACK, 0, &mine.value(Some(&cookie)));
+        let cookie = self.cookies.seal(now, mine.tag, &peer, &ends);
+        self.reply(&ends, peer.tag, kind::INIT_ACK, 0, &mine.answer(&peer, &cookie));
     }
 
     /// Takes a COOKIE ECHO (RFC 9260 §5.1, §5.2.4): a valid cookie makes state.
     fn cookie_echo(&mut self, now: Time, packet: &Packet<'_>, chunk: &Chunk<'_>, ends: [SocketAddr; 2]) {
-        let opened = self.cookies.open(now, chunk.value, &ends);
-        let Some((mine, peer)) = opened.filter(|(mine, _)| mine.tag == packet.header.tag) else {
+        let mine = self.init_of(packet.header.tag);
+        let Some(peer) = self.cookies.open(now, chunk.value, mine.tag, &ends) else {
             self.counters.bad_cookies += 1;
             tracing::debug!(peer = %ends[1], reason = "invalid cookie", "COOKIE ECHO dropped");
             return;

@@ -83,7 +83,7 @@ impl Link {
         endpoint_config.max_payload_size(config.max_payload);
         let mut endpoint = Endpoint::new(Arc::new(endpoint_config), None);
         let token = |init: &Init| {
-            let value = init.value(None);
+            let value = init.value();
             let mut octets = vec![kind::INIT, 0];
             octets.extend_from_slice(&u16::try_from(value.len() + 4).unwrap_or(0).to_be_bytes());
             octets.extend_from_slice(&value);

@@ -48,9 +48,9 @@ pub struct Config {
     pub init_rate: u32,
     /// INITs answered in a burst.
     pub init_burst: u32,
-    /// Lifetime of a state cookie.
+    /// Lifetime of a state cookie, at most. It is valid for at least half of this time.
     pub cookie_life: Duration,
-    /// Streams in each direction, at least 1.
+    /// Streams in each direction, 1 to 255.
     pub streams: u16,
     /// Largest message, in octets.
     pub max_message: usize,

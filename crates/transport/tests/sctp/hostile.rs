@@ -20,8 +20,8 @@ fn forged(inits: &mut Net, number: u32) -> (IpAddr, Vec<u8>) {
     (IpAddr::from((0x0a00_0000 + number).to_be_bytes()), packet.octets)
 }
 
-/// A flood of INITs from forged addresses creates no state. The answers are limited to the configured rate and hardly
-/// larger than the INITs, and a real peer can still connect.
+/// A flood of INITs from forged addresses creates no state. The answers are limited to the configured rate and have at most
+/// one and a half times the octets, and a real peer can still connect.
 #[test]
 fn a_flood_of_inits_makes_no_state() {
     let config = Config { init_rate: 100, init_burst: 50, ..listening() };
@@ -36,7 +36,7 @@ fn a_flood_of_inits_makes_no_state() {
         while let Some(packet) = net.nodes[1].poll_transmit() {
             answered += 1;
             assert_eq!((packet.dst, packet.octets[12]), (source, 2));
-            assert!(packet.octets.len() < octets.len() * 3, "{} {}", packet.octets.len(), octets.len());
+            assert!(is_small(&packet.octets, &octets), "{} {}", packet.octets.len(), octets.len());
         }
     }
     assert!(received > 0 && net.nodes[1].is_empty() && net.nodes[1].poll_event().is_none());
@@ -45,6 +45,37 @@ fn a_flood_of_inits_makes_no_state() {
     assert_eq!(net.nodes[1].counters().inits_limited, 20_000 - answered);
     net.now = net.now + Duration::from_secs(3);
     net.connected();
+}
+
+/// Whether an answer has at most one and a half times the octets of its cause, as packets of IPv4.
+fn is_small(answer: &[u8], cause: &[u8]) -> bool {
+    (answer.len() + 20) * 2 <= (cause.len() + 20) * 3
+}
+
+/// What a sender that has proved nothing can make a listener send: an answer to the shortest INIT, and to packets of no
+/// association.
+#[test]
+fn answers_to_unproved_senders_are_small() {
+    let mut net = Net::new(&listening(), 1);
+    let mut answers = 0;
+    for kind in [0, 1, 3, 4, 7, 8, 10] {
+        let port = PORT.to_be_bytes();
+        let mut octets = [&[0x13, 0x88][..], &port, &[0; 8]].concat();
+        if kind == 1 {
+            // Tag, window, streams in both directions, TSN; no parameter.
+            octets.extend([1, 0, 0, 20, 0, 0, 0, 9, 0, 1, 0, 0, 0, 10, 0, 10, 0, 0, 0, 7]);
+        } else {
+            octets.extend([kind, 0, 0, 4]);
+            octets[7] = 9;
+        }
+        reseal(&mut octets);
+        net.nodes[1].receive(net.now, address(3), address(2), &octets);
+        while let Some(packet) = net.nodes[1].poll_transmit() {
+            answers += 1;
+            assert!(is_small(&packet.octets, &octets), "{kind}: {} {}", packet.octets.len(), octets.len());
+        }
+    }
+    assert!(answers >= 4, "{answers}");
 }
 
 /// The number of associations is bounded, and so is the number of handshakes in progress.
