@@ -64,16 +64,17 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::service::Request;
-use signalbox_core::shares::RateShares;
+use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{Changes, NslpId, SessionChange, Time};
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use applications::Departed;
-use association::Associations;
+use association::{Associations, octets};
 use checks::Checks;
 use handover::Inherited;
 use hold_down::HoldDowns;
@@ -115,8 +116,8 @@ pub struct Gist {
     hasher: KeyedHasher,
     wheel: Wheel,
     peers: Peers,
-    /// Octets queued for all handshakes together.
-    queued: usize,
+    /// Octets queued for all handshakes together, by the source that caused them.
+    queued: Shares<Option<IpAddr>>,
     checks: Checks,
     next_check: u64,
     lookups: VecDeque<Lookup>,
@@ -180,7 +181,7 @@ impl Gist {
             hasher,
             wheel: Wheel::new(Duration::from_millis(10)),
             peers: Peers::new(config.max_peers, KeyedHasher::new(&mut rng)),
-            queued: 0,
+            queued: Shares::new(octets(config.max_queued), hasher),
             checks: Checks::new(config.max_checks, hasher),
             next_check: 0,
             lookups: VecDeque::new(),

@@ -1,5 +1,6 @@
 //! The record of a session: its message routing state in both directions (RFC 5971 §4.2.1).
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -215,6 +216,8 @@ pub(crate) struct Queued {
     /// The transport that the message needs.
     pub(crate) need: Need,
     pub(crate) reliable: bool,
+    /// The source whose share of all queued octets it takes; `None`: this node.
+    pub(crate) source: Option<IpAddr>,
 }
 
 /// State of a running handshake. It has its own allocation, which is freed when the handshake ends.

@@ -8,6 +8,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Span;
 
 use super::Gist;
+use super::association::octets;
 use super::record::{BY_APPLICATION, State, TENTATIVE};
 
 impl Gist {
@@ -118,7 +119,7 @@ impl Gist {
             queue.retain(|queued| {
                 let over = queued.deadline.is_some_and(|deadline| deadline.is_due(now));
                 if over {
-                    self.queued -= queued.data.len();
+                    self.queued.release_many(queued.source, octets(queued.data.len()));
                     piggyback_gone |= first;
                     let status = MessageStatus::Failed(SendError::NoNextNode);
                     self.out.status(of, queued.handle, status);

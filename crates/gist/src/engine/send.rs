@@ -6,11 +6,12 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, StateHandle, TransferAttributes,
 };
+use signalbox_core::shares::{Refused, source};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 
-use super::association::{MAX_DATA, Need, Outcome};
+use super::association::{MAX_DATA, Need, Outcome, octets};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::config::Config;
 use super::lookup::{Waiting, route_query};
@@ -210,11 +211,17 @@ impl Gist {
         need: Need,
     ) -> Result<(), SendError> {
         let need = self.need_of_size(m, need)?;
-        let (now, most, most_octets) = (self.now, self.config.max_queued_session, self.config.max_queued);
-        let total = self.queued + m.data.len();
+        let (now, most) = (self.now, self.config.max_queued_session);
+        let from = self.source_of_messages(key, direction);
+        let has_room = match self.queued.check(&from, octets(m.data.len())) {
+            // Shares take a limit of 0 as no limit.
+            Ok(()) => self.queued.limit() > 0,
+            Err(Refused::Share) => from.is_none(),
+            Err(Refused::Full) => false,
+        };
         let Some(pending) = self.pending(key) else { return Err(SendError::Overload) };
         let queue = pending.queue(direction);
-        if queue.len() >= most || total > most_octets {
+        if queue.len() >= most || !has_room {
             self.counters.queue_full += 1;
             return Err(SendError::Overload);
         }
@@ -226,10 +233,19 @@ impl Gist {
             hops: m.hops,
             need,
             reliable: m.attributes.reliable,
+            source: from,
         });
-        self.queued = total;
+        self.queued.hold_many(from, octets(m.data.len()));
         self.arm(key);
         Ok(())
+    }
+
+    /// The source that causes messages of a session in a direction: the peer on its other side; `None`: this node.
+    ///
+    /// A peer with many sessions to nodes that do not answer would otherwise fill the queues of all handshakes.
+    fn source_of_messages(&self, key: Key, direction: Direction) -> Option<IpAddr> {
+        let behind = self.records.get(key)?.half(direction.inverted()).peer;
+        Some(source(self.peers.peer(behind)?.address.ip()))
     }
 
     /// Sends the queued messages of a direction in order (Querying-SM rule 4, Responding-SM rule 8). Returns whether
@@ -244,10 +260,10 @@ impl Gist {
         let mut queue = core::mem::take(pending.queue(direction));
         let mut answered = core::mem::take(&mut pending.query_mut(direction).piggybacked);
         while let Some(mut queued) = queue.pop_front() {
-            let size = queued.data.len();
+            let (from, size) = (queued.source, octets(queued.data.len()));
             if core::mem::take(&mut answered) {
                 // It was the payload of the Queries, and one of them was answered.
-                self.queued -= size;
+                self.queued.release_many(from, size);
                 self.out.status(of, queued.handle, MessageStatus::Sent(TransferAttributes::default()));
                 continue;
             }
@@ -260,9 +276,9 @@ impl Gist {
                 deadline: queued.deadline.map(|at| at.time(self.now)),
             };
             match self.send_established(key, direction, &outgoing, queued.need) {
-                Outcome::Sent(Ok(())) => self.queued -= size,
+                Outcome::Sent(Ok(())) => self.queued.release_many(from, size),
                 Outcome::Sent(Err(error)) => {
-                    self.queued -= size;
+                    self.queued.release_many(from, size);
                     self.out.status(of, queued.handle, MessageStatus::Failed(error));
                 }
                 Outcome::Needs(need, _) => {

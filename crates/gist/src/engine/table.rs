@@ -7,6 +7,7 @@ use signalbox_core::wheel::Link;
 use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId};
 
 use super::Gist;
+use super::association::octets;
 use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
 use super::route_index::place;
 use super::triple::Triple;
@@ -144,7 +145,7 @@ impl Gist {
         let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return };
         for queued in core::mem::take(pending.queue(direction)) {
-            self.queued -= queued.data.len();
+            self.queued.release_many(queued.source, octets(queued.data.len()));
             self.out.status(of, queued.handle, MessageStatus::Failed(error));
         }
     }

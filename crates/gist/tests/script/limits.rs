@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::SessionId;
-use signalbox_core::service::SendError;
+use signalbox_core::service::{MessageStatus, SendError};
 use signalbox_gist::engine::{Config, Installation};
 use signalbox_gist::wire::MessageType;
 
@@ -337,6 +337,39 @@ fn a_few_sources_leave_sessions_to_others() {
         let count = ask(&mut rig, 300 + n, &format!("198.51.100.{}", n + 10));
         assert_eq!(count, 49 + usize::from(n), "each other source gets its place");
     }
+}
+
+/// A peer has many sessions to nodes that do not answer. The messages of others find room while theirs wait for a handshake.
+#[test]
+fn a_peer_whose_messages_wait_leaves_room_to_others() {
+    let mut rig = Rig::with(Config {
+        max_queued: 64 * 256,
+        installation: Installation::Immediate,
+        dmode_rate: 0,
+        ..Config::default()
+    });
+    let forward = |rig: &mut Rig, n: u16, from: &str| {
+        let mut message = query(through(), &[7; 8]);
+        message.session = Some(number(n));
+        message.nli = Some(nli(b"up", from));
+        rig.inject(&Via::intercepted(SRC, DST), &message);
+        rig.out.clear();
+        rig.send_with(&[5; 64], through(), |m| m.session = number(n));
+        !rig.out.drain(..).any(|(_, out)| matches!(out, Out::Status(_, MessageStatus::Failed(_))))
+    };
+    assert_eq!((0..300).filter(|n| forward(&mut rig, *n, UP)).count(), 192, "three quarters of the octets");
+    assert_eq!(rig.gist.counters().queue_full, 108);
+    assert!(forward(&mut rig, 400, "198.51.100.9"));
+    assert!(!forward(&mut rig, 401, "198.51.100.9"), "a source has its part");
+    // Messages of this node have the limit alone.
+    for n in 500..510 {
+        rig.send_with(&[5; 64], own(), |m| m.session = number(n));
+        rig.sent().is(MessageType::QUERY);
+    }
+    // What has waited long enough gives its room back.
+    rig.until(200_000);
+    rig.out.clear();
+    assert_eq!((600..900).filter(|n| forward(&mut rig, *n, UP)).count(), 192);
 }
 
 /// Other limits while the node runs: what stands stays, and what is new finds the limits of its time.

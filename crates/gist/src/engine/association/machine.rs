@@ -6,6 +6,7 @@
 
 use signalbox_core::rng::Random;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{NslpId, Time};
 
@@ -108,7 +109,7 @@ impl Associations {
         if ask && (!association.queue.is_empty() || full) {
             let waiting = Waiting::control(stream, &message);
             association.queued += waiting.octets();
-            self.queued += waiting.octets();
+            self.queued.hold_many(source(association.remote), super::octets(waiting.octets()));
             association.queue.push_back(waiting);
         } else {
             // It is within all limits of a message.
@@ -260,13 +261,13 @@ impl Gist {
             "messaging association ended"
         );
         let unsent = core::mem::take(&mut association.queue);
-        let octets = core::mem::take(&mut association.queued);
+        let queued = core::mem::take(&mut association.queued);
         let mut explicit = core::mem::take(&mut association.explicit);
         let refused = association.opened && !association.answered && end != End::Unused;
         let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
         let (transport, alternative, unproved) =
             (association.transport, association.alternative, association.unproved);
-        self.associations.queued -= octets;
+        self.associations.queued.release_many(source(association.remote), super::octets(queued));
         if let Some(name) = name {
             let Associations { retry_delays, avoided, filtered, config, .. } = &mut self.associations;
             // A port that does not answer is filtered. Each attempt delays messages, so the next one is late.

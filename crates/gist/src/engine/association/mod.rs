@@ -198,8 +198,8 @@ pub(super) struct Associations {
     /// Transports of peers that gave no answer. Messages that need no association do not wait for another attempt, which
     /// becomes rarer with each failure.
     filtered: RetryDelays<(PeerKey, Transport)>,
-    /// Octets in all queues.
-    queued: usize,
+    /// Octets in all queues, by the peer: one that does not read leaves room for messages to others.
+    queued: Shares<IpAddr>,
     /// Octets in all buffers of incoming messages, by source: a source that sends messages without their ends leaves room
     /// to others.
     unread: Shares<IpAddr>,
@@ -212,18 +212,19 @@ pub(super) struct Associations {
 }
 
 /// A number of octets as a number of rows of [`Shares`].
-fn octets(count: usize) -> u32 {
+pub(super) fn octets(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Associations {
     pub(super) fn new(config: AssociationConfig, rng: &mut Random) -> Self {
         let rate = config.accept_rate;
+        let hasher = KeyedHasher::new(rng);
         Self {
             slab: Slab::new(config.max),
             counts: [0; Transport::ALL.len()],
             wheel: Wheel::new(Duration::from_millis(10)),
-            hasher: KeyedHasher::new(rng),
+            hasher,
             by_channel: Index::new(),
             by_peer: Index::new(),
             bindings: Vec::new(),
@@ -239,7 +240,7 @@ impl Associations {
                 config.retry_max.saturating_mul(RAREST),
                 config.max_waits,
             ),
-            queued: 0,
+            queued: Shares::new(octets(config.max_queued_total), hasher),
             unread: Shares::new(octets(config.max_buffered), KeyedHasher::new(rng)),
             unsent: 0,
             next_channel: 1,
@@ -252,12 +253,13 @@ impl Associations {
     /// Takes the limits of other settings. What stands beyond a lower limit stays.
     pub(super) fn set_limits(&mut self, now: Time, new: &AssociationConfig) {
         self.config.take_limits(new);
-        let AssociationConfig { max, accept_rate, max_buffered, .. } = self.config;
+        let AssociationConfig { max, accept_rate, max_buffered, max_queued_total, .. } = self.config;
         self.slab.set_limit(max);
         self.shares.set_limit(max);
         limits::limit(&mut self.accepts, now, accept_rate, accept_rate);
         self.accepts_of.set_rate(now, accept_rate.div_ceil(4));
         self.unread.set_limit(octets(max_buffered));
+        self.queued.set_limit(octets(max_queued_total));
     }
 
     /// Whether this node has connection mode.
@@ -365,7 +367,7 @@ impl Associations {
             let hash = self.hasher.hash_one(&(&*name.identity, name.interface));
             self.by_peer.remove(hash, |other| other == index);
         }
-        self.queued -= association.queued;
+        self.queued.release_many(source(association.remote), octets(association.queued));
         self.unsent -= association.unsent();
         self.unread.release_many(source(association.remote), octets(association.incoming.len()));
         if !association.opened {

@@ -7,6 +7,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{
     MessageHandle, MessageStatus, NetworkEvent, Security, SendError, SendMessage, TransferAttributes,
 };
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
 use signalbox_wire::Writer;
@@ -161,7 +162,7 @@ impl Associations {
         owner: &Owner,
     ) -> Result<(), SendError> {
         let window = self.window();
-        let (max, max_total) = (self.config.max_queued, self.config.max_queued_total);
+        let max = self.config.max_queued;
         let Some(association) = self.slab.get_index_mut(index) else { return Err(SendError::NoNextNode) };
         // GIST's own messages of a session use the session's stream as well, so that the Confirm stays before the Data.
         let stream = message.session.map_or(0, stream);
@@ -180,14 +181,15 @@ impl Associations {
         let mut octets = Vec::new();
         message.encode(&mut Writer::new(&mut octets)).map_err(|_| SendError::Refused)?;
         let size = octets.len();
+        let from = source(association.remote);
         // Messages of GIST itself have a higher limit.
         let max = if owner.control { 2 * max } else { max };
-        if association.queued + size > max || self.queued + size > max_total {
+        let is_full = association.queued + size > max || self.queued.limit() == 0;
+        if is_full || self.queued.take_many(from, super::octets(size)).is_err() {
             counters.queue_full += 1;
             return Err(SendError::Overload);
         }
         association.queued += size;
-        self.queued += size;
         let Owner { of, handle, reliable, deadline, by, .. } = *owner;
         let octets = octets.into();
         association.queue.push_back(Waiting { octets, stream, of, handle, reliable, deadline, by });
@@ -360,7 +362,7 @@ impl Gist {
         {
             let size = waiting.octets.len();
             association.queued -= size;
-            associations.queued -= size;
+            associations.queued.release_many(source(association.remote), super::octets(size));
             association.written += size;
             associations.unsent += size;
             let lifetime = lifetime(waiting.reliable, waiting.deadline, *now);
@@ -412,7 +414,7 @@ impl Gist {
             !over
         });
         association.queued -= gone;
-        associations.queued -= gone;
+        associations.queued.release_many(source(association.remote), super::octets(gone));
     }
 
     /// A session with reliable messages over association `old` has moved to another one. Its messages wait until the peer

@@ -10,4 +10,5 @@ mod pair;
 mod retry;
 mod sctp;
 mod sender;
+mod shares;
 mod transfer;

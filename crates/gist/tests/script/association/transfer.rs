@@ -515,48 +515,6 @@ fn what_peers_can_make_grow_is_bounded() {
     assert_eq!(rig.gist.counters().associations_overrun, 1);
 }
 
-/// A host that begins messages and does not end them leaves room to others.
-#[test]
-fn a_source_of_incomplete_messages_leaves_others_theirs() {
-    let mut config = tcp_only();
-    (config.associations.max_buffered, config.associations.accept_rate) = (1 << 22, 0);
-    let mut rig = Rig::with(config);
-    let mut begun = back(b"data");
-    begun[2..4].fill(0xff);
-    begun.resize(200_000, 0);
-    for number in 1..=40 {
-        let channel = rig.accepted(2 * number, Transport::Tcp);
-        rig.octets(channel, &begun);
-    }
-    let lost = rig.gist.counters().associations_overrun;
-    assert!((20..30).contains(&lost), "{lost} of 40");
-    rig.out.clear();
-    let other = signalbox_gist::engine::ChannelId(5002);
-    rig.accepted_of(other, Transport::Tcp, "10.1.7.9", None);
-    rig.octets(other, &begun[..10_000]);
-    rig.quiet();
-    assert_eq!(rig.gist.counters().associations_overrun, lost);
-}
-
-/// A host that connects a thousand times a second leaves the rate and the table to others.
-#[test]
-fn a_source_that_opens_many_associations_leaves_others_theirs() {
-    let mut config = tcp_only();
-    (config.associations.max, config.associations.accept_rate) = (64, 100);
-    let mut rig = Rig::with(config);
-    for number in 1..=1000 {
-        rig.accepted(2 * number, Transport::Tcp);
-    }
-    let limited = rig.gist.counters().associations_limited;
-    assert!(limited >= 990, "{limited} of 1000");
-    rig.out.clear();
-    for number in 1..=20 {
-        let address = format!("10.1.7.{number}");
-        rig.accepted_of(signalbox_gist::engine::ChannelId(5000 + 2 * number), Transport::Tcp, &address, None);
-    }
-    rig.quiet();
-}
-
 /// GIST-4.1.2-10, GIST-5.5-02: a message without requirements is sent over the association of its session.
 #[test]
 fn a_session_with_an_association_uses_it_for_all() {
