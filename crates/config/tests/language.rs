@@ -673,6 +673,11 @@ fn casp_has_ports_transports_and_mechanisms_by_prefix() {
     let runs = "node.protocols = [\"casp\"]\n";
     let bare = warnings(runs);
     assert!(bare.len() == 1 && bare[0].contains("casp.peers: open to strangers"), "{bare:?}");
+    let unlimited = warnings(&format!("{runs}casp.total_answer_rate = \"0/s\"\n"));
+    assert!(
+        unlimited.iter().any(|one| one.contains("total_answer_rate: open to strangers")),
+        "{unlimited:?}"
+    );
     let text = "[casp]\npeers = [\"10.0.0.0/8\"]\nrefresh = \"5s\"\ntransport = \"udp\"\nsctp = true\n\
                 neighbors = [\"10.0.0.2\"]\nports = { messages = 7000, scout = 7001 }\ndiscovery = [\"scout\"]\n\
                 [[casp.towards]]\nto = [\"10.9.0.0/16\"]\ndiscovery = [\"static\", \"scout\"]\nnext = \"10.0.0.9\"\n\

@@ -392,6 +392,10 @@ impl Protocol for Casp {
             let what = "any node can connect and make state: name the nodes in casp.peers, or use TLS";
             open(keys, &["casp.peers", "casp", "node.protocols"], what);
         }
+        if self.engine.total_answer_rate == 0 {
+            let what = "Scout Requests with forged sources are answered without limit";
+            open(keys, &["casp.total_answer_rate"], what);
+        }
     }
 
     fn read_files(&mut self, directory: &Path, keys: &mut Keys<'_>) {
