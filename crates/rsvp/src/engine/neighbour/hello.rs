@@ -23,7 +23,17 @@ pub(crate) struct State {
     due: Option<Time>,
     /// Requests in a row with a wrong instance of this node.
     wrong: u32,
+    /// When the neighbour was lost last, and how long this node has no Hello with it after that.
+    lost: Option<Time>,
+    pause: Duration,
 }
+
+/// First pause of a neighbour that is lost again within [`SOON`] pauses, and the longest one. A loss has all state sent again;
+/// whoever forges two Hellos would cause one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+/// The number of pauses in which another loss lengthens the pause.
+const SOON: u32 = 4;
 
 /// Result of a Hello or of silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +57,16 @@ fn instance(rng: &mut Random, not: u32) -> u32 {
 
 impl State {
     pub(crate) fn new(now: Time, rng: &mut Random) -> Self {
-        Self { ours: instance(rng, 0), theirs: 0, last_valid: now, last_request: None, due: None, wrong: 0 }
+        Self {
+            ours: instance(rng, 0),
+            theirs: 0,
+            last_valid: now,
+            last_request: None,
+            due: None,
+            wrong: 0,
+            lost: None,
+            pause: Duration::ZERO,
+        }
     }
 
     /// Whether the neighbour is up.
@@ -68,20 +87,30 @@ impl State {
         }
     }
 
-    /// The Hello that answers a request.
-    pub(crate) const fn answer(&self) -> Hello {
-        Hello { ack: true, src_instance: self.ours, dst_instance: self.theirs }
+    /// The Hello that answers a request; `None` in a pause.
+    pub(crate) fn answer(&self, now: Time) -> Option<Hello> {
+        let hello = Hello { ack: true, src_instance: self.ours, dst_instance: self.theirs };
+        (!self.pauses(now)).then_some(hello)
+    }
+
+    /// Whether this node neither takes nor sends Hellos: the neighbour was lost several times in a row.
+    fn pauses(&self, now: Time) -> bool {
+        self.lost.is_some_and(|lost| now.since(lost) < self.pause)
     }
 
     /// Resets the state after a loss. This node takes another instance and keeps it until the next loss (RFC 3209
     /// §5.3).
-    fn lose(&mut self, rng: &mut Random) -> Verdict {
+    fn lose(&mut self, now: Time, rng: &mut Random) -> Verdict {
         self.wrong = 0;
         if self.theirs == 0 {
             return Verdict::Same; // it was not up
         }
         self.theirs = 0;
         self.ours = instance(rng, self.ours);
+        let soon = self.pause.max(FIRST_PAUSE) * SOON;
+        let again = self.lost.is_some_and(|lost| now.since(lost) < soon);
+        self.pause = if again { (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) } else { Duration::ZERO };
+        self.lost = Some(now);
         Verdict::Lost
     }
 
@@ -96,9 +125,12 @@ impl State {
         if !hello.ack {
             self.last_request = Some(now);
         }
+        if self.pauses(now) {
+            return Verdict::Same;
+        }
         let up = self.theirs != 0;
         if up && hello.src_instance != self.theirs {
-            return self.lose(rng);
+            return self.lose(now, rng);
         }
         if hello.src_instance == 0 {
             return Verdict::Same;
@@ -111,11 +143,11 @@ impl State {
         if hello.dst_instance == self.ours {
             self.wrong = 0;
         } else if up && hello.ack {
-            return self.lose(rng);
+            return self.lose(now, rng);
         } else if up && hello.dst_instance != 0 {
             self.wrong += 1;
             if self.wrong >= config.wrong.max(1) {
-                return self.lose(rng);
+                return self.lose(now, rng);
             }
         }
         self.theirs = hello.src_instance;
@@ -136,12 +168,12 @@ impl State {
         }
         let patience = Duration::try_from_secs_f64(config.interval.as_secs_f64() * config.misses.max(1.0));
         let silent = now.since(self.last_valid) >= patience.unwrap_or(Duration::MAX);
-        let verdict = if silent { self.lose(rng) } else { Verdict::Same };
+        let verdict = if silent { self.lose(now, rng) } else { Verdict::Same };
         self.due = Some(now + config.interval);
         let suppressed =
             self.last_request.is_some_and(|last_request| now.since(last_request) < config.interval);
         let request = Hello { ack: false, src_instance: self.ours, dst_instance: self.theirs };
-        (verdict, (!suppressed).then_some(request))
+        (verdict, (!suppressed && !self.pauses(now)).then_some(request))
     }
 }
 
@@ -185,7 +217,7 @@ mod tests {
             "and ours is kept"
         );
         assert_eq!(state.received(ms(11), &hello(true, 8, second), &CONFIG, &mut rng), Verdict::Up);
-        assert_eq!(state.answer(), hello(true, second, 8));
+        assert_eq!(state.answer(ms(11)), Some(hello(true, second, 8)));
     }
 
     /// Proves RSVPX-3209-5.3-02: the default interval, and no request where the neighbour asks.
@@ -231,6 +263,28 @@ mod tests {
         assert_eq!(state.received(ms(4), &wrong, &CONFIG, &mut rng), Verdict::Lost, "in three requests");
         assert_eq!(state.received(ms(5), &wrong, &CONFIG, &mut rng), Verdict::Same, "once");
         assert_eq!(state.received(ms(6), &hello(false, 7, 0), &CONFIG, &mut rng), Verdict::Up);
+    }
+
+    /// Two forged Hellos cause a loss. Losses become rare, and a neighbour that is there is up again after the pause.
+    #[test]
+    fn losses_in_a_row_become_rare() {
+        let mut rng = Random::from_number(4);
+        let mut state = up(&mut rng);
+        let mut lost = 0;
+        for at in 1..120_000 {
+            let forged = hello(false, if at % 2 == 0 { 7 } else { 8 }, 0);
+            lost += u32::from(state.received(ms(at), &forged, &CONFIG, &mut rng) == Verdict::Lost);
+        }
+        assert!((4..=10).contains(&lost), "{lost}");
+        let later = ms(120_000) + LONGEST_PAUSE;
+        assert!(state.answer(later).is_some() && state.answer(ms(120_000)).is_none());
+        let valid = hello(true, 7, state.ours);
+        state.received(later, &valid, &CONFIG, &mut rng);
+        assert!(state.is_up());
+        // A single loss after a while has no pause.
+        let restarted = later + LONGEST_PAUSE * SOON;
+        assert_eq!(state.received(restarted, &hello(false, 9, 0), &CONFIG, &mut rng), Verdict::Lost);
+        assert_eq!(state.received(restarted, &hello(false, 9, 0), &CONFIG, &mut rng), Verdict::Up);
     }
 
     /// Proves RSVPX-3209-5.3-06: three and a half intervals of silence.

@@ -349,7 +349,7 @@ impl Neighbours {
         peer.received(self.now);
         let state = peer.hello.get_or_insert_with(|| hello::State::new(self.now, &mut self.rng));
         let verdict = state.received(self.now, &hello, &configured, &mut self.rng);
-        let answer = (!hello.ack).then(|| state.answer());
+        let answer = if hello.ack { None } else { state.answer(self.now) };
         let (neighbour, ifindex) = (peer.addr, peer.ifindex);
         match verdict {
             hello::Verdict::Same => {}
