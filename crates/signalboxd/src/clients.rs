@@ -282,12 +282,13 @@ impl Clients {
         self.pending.pop()
     }
 
-    /// The daemon's counters with those of the clients.
-    pub(crate) const fn counted(&self, daemon: DaemonCounters) -> DaemonCounters {
+    /// The daemon's counters with those of the clients and of the log.
+    pub(crate) fn counted(&self, daemon: DaemonCounters) -> DaemonCounters {
         DaemonCounters {
             clients_too_slow: self.too_slow,
             indications_lost: self.lost,
             applications_lagged: self.paused,
+            log_lines_left_out: crate::log::left_out(),
             ..daemon
         }
     }

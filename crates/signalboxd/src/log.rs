@@ -1,7 +1,15 @@
 //! The daemon's log: standard error, as text or JSON lines.
+//!
+//! Each line is a system call that may wait for its reader. Other nodes cause some of them, such as a passage that is refused,
+//! so each place of the code writes few lines in a second. Lines of the levels debug and trace are for developers, and have no limit.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use signalbox_config::log::{Filter, Level};
 use signalbox_config::{Log, LogFormat};
+use tracing::{Event, Level as TracingLevel, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
@@ -31,8 +39,60 @@ pub(crate) fn start(config: &Log) -> LogLevel {
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     let (filter, handle) = reload::Layer::new(targets(&config.level));
-    tracing_subscriber::registry().with(layer).with(filter).init();
+    tracing_subscriber::registry().with(layer).with(filter).with(Limited::new()).init();
     LogLevel(Some(handle))
+}
+
+/// Lines of one place of the code in a second, at most.
+const LINES: u32 = 20;
+/// Counts of lines. Places with the same one share it.
+const COUNTS: usize = 256;
+
+/// Lines that were left out since the start.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Lines that were left out since the start, because their place of the code had written enough in that second.
+pub(crate) fn left_out() -> u64 {
+    LEFT_OUT.load(Ordering::Relaxed)
+}
+
+/// Leaves out lines of places that write many.
+struct Limited {
+    start: Instant,
+    /// The second, in the upper half, and the lines of it.
+    counts: [AtomicU64; COUNTS],
+}
+
+impl Limited {
+    fn new() -> Self {
+        Self { start: Instant::now(), counts: [const { AtomicU64::new(0) }; COUNTS] }
+    }
+
+    /// Whether a place may write one more line in this second since the start.
+    fn allow(&self, place: u64, second: u64) -> bool {
+        let at = usize::try_from(place % COUNTS as u64).unwrap_or_default();
+        let Some(count) = self.counts.get(at) else { return true };
+        let (stored, second) = (count.load(Ordering::Relaxed), second << 32);
+        let lines = if stored >> 32 << 32 == second { stored + 1 } else { second + 1 };
+        // Two threads may count one line: the limit need not be exact.
+        count.store(lines, Ordering::Relaxed);
+        let allowed = lines - second <= u64::from(LINES);
+        if !allowed {
+            LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+        }
+        allowed
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Limited {
+    fn event_enabled(&self, event: &Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if *metadata.level() > TracingLevel::INFO {
+            return true;
+        }
+        let place = BuildHasherDefault::<DefaultHasher>::default().hash_one(metadata.callsite());
+        self.allow(place, self.start.elapsed().as_secs())
+    }
 }
 
 fn targets(filter: &Filter) -> Targets {
@@ -55,6 +115,15 @@ mod tests {
     use tracing_subscriber::filter::LevelFilter as L;
 
     use super::*;
+
+    #[test]
+    fn a_place_that_writes_many_lines_leaves_time_to_others() {
+        let (limited, before) = (Limited::new(), left_out());
+        let written = |place, second| (0..1000).filter(|_| limited.allow(place, second)).count();
+        assert_eq!((written(1, 5), written(2, 5), written(1, 6)), (20, 20, 20));
+        assert_eq!(written(1, 6), 0);
+        assert!(left_out() - before >= 3 * 980 + 1000);
+    }
 
     #[test]
     fn modules_have_levels_of_their_own() {

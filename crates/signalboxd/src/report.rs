@@ -11,10 +11,11 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 62] = [
+pub(crate) const TROUBLE: [(&str, &str); 63] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
+    ("daemon", "log_lines_left_out"),
     ("gist_io", "receive_truncated"),
     ("gist_io", "send_overflow"),
     ("streams", "accept_limited"),

@@ -41,6 +41,8 @@ signalbox_core::counters! {
         interception_restored: u64,
         /// Turns of the event loop that took longer than 100 ms.
         long_turns: u64,
+        /// Lines left out of the log, because their place of the code wrote 20 in that second already.
+        log_lines_left_out: u64,
     }
 }
 
