@@ -227,3 +227,80 @@ fn plain() {
 fn with_refresh_reduction() {
     life("cost::rsvp::with_refresh_reduction", true, Style::Wf);
 }
+
+/// A message of RSVP about another session and sender: the SESSION and SENDER_TEMPLATE of `like` are changed.
+fn about(like: &Packet, dest: [u8; 4], port: u16, source_port: u16) -> Packet {
+    const SESSION: u8 = 1;
+    const SENDER_TEMPLATE: u8 = 11;
+    let mut packet = like.clone();
+    let payload = &mut packet.payload;
+    payload[2..4].fill(0); // no checksum
+    let mut at = 8;
+    while at < payload.len() {
+        match payload[at + 2] {
+            SESSION => {
+                payload[at + 4..at + 8].copy_from_slice(&dest);
+                payload[at + 10..at + 12].copy_from_slice(&port.to_be_bytes());
+            }
+            SENDER_TEMPLATE => payload[at + 10..at + 12].copy_from_slice(&source_port.to_be_bytes()),
+            _ => {}
+        }
+        at += usize::from(u16::from_be_bytes([payload[at], payload[at + 1]]));
+    }
+    packet.dst.set_ip(dest.into());
+    packet
+}
+
+/// Paths and PathTears of strangers to one destination that has many sessions.
+fn crowded(name: &str, dest: [u8; 4], ports: [u16; 2]) {
+    let Some(sessions) = child() else { return super::compare(name) };
+    let mut net = Net::new(false, Style::Ff);
+    let [_, router, _] = net.nodes;
+    let group = IpAddr::from(dest);
+    let source = net.address(0);
+    net.sim.set_multicast_route(router, group, source, Some(net.links[0]), &[net.links[1]]);
+    for link in net.links.clone() {
+        net.sim.capture(link);
+    }
+    net.live(1, 0);
+    net.meter.start(0);
+    let of = |kind| {
+        let is = |one: &&Captured| one.to == router && one.packet.payload.get(1) == Some(&kind);
+        net.sim.captured().find(is).unwrap().packet.clone()
+    };
+    let (path, tear) = (of(MessageType::PATH.0), of(MessageType::PATH_TEAR.0));
+    let dest = if group.is_multicast() { dest } else { address_octets(net.address(2)) };
+    let link = net.links[0];
+    for port in 1..=sessions {
+        net.sim.inject(link, router, about(&path, dest, 100 + port, 4000));
+        net.sim.run_for(MS);
+    }
+    net.sim.run_for(1000 * MS);
+    for life in super::LIVES {
+        let [port, source_port] = ports.map(|port| if port == 0 { 0 } else { port + life });
+        for like in [&path, &path, &tear] {
+            net.sim.inject(link, router, about(like, dest, port, source_port));
+            net.counted(life, 50 * MS);
+        }
+    }
+    net.meter.stop();
+}
+
+fn address_octets(address: IpAddr) -> [u8; 4] {
+    match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => unreachable!("the network has IPv4"),
+    }
+}
+
+/// The sessions of one group.
+#[test]
+fn paths_to_a_group() {
+    crowded("cost::rsvp::paths_to_a_group", [239, 1, 2, 3], [50_000, 4000]);
+}
+
+/// A session without a port is in conflict with all sessions of its destination that have one (RFC 2205 §3.2).
+#[test]
+fn paths_without_ports() {
+    crowded("cost::rsvp::paths_without_ports", [0; 4], [0, 0]);
+}
