@@ -4,7 +4,7 @@ use std::io;
 
 use netlink_sys::{Socket, SocketAddr};
 
-use super::codec::{Messages, NESTED, REPLY};
+use super::codec::{Messages, NESTED, REPLY, put};
 use crate::sys;
 
 const HEADER: usize = 16;
@@ -67,11 +67,8 @@ impl Batch {
 
     /// Appends an attribute to the last request.
     pub(crate) fn attribute(&mut self, kind: u16, data: &[u8]) -> &mut Self {
-        let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
-        self.octets.extend_from_slice(&length.to_ne_bytes());
-        self.octets.extend_from_slice(&kind.to_ne_bytes());
-        self.octets.extend_from_slice(data);
-        self.pad()
+        put(&mut self.octets, kind, data);
+        self
     }
 
     /// Appends an attribute that holds what `inner` appends.

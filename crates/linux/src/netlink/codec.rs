@@ -46,11 +46,13 @@ impl Connection {
 
     /// Appends an attribute to the request.
     pub(crate) fn attribute(&mut self, kind: u16, data: &[u8]) -> &mut Self {
-        let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
-        self.request.extend_from_slice(&length.to_ne_bytes());
-        self.request.extend_from_slice(&kind.to_ne_bytes());
-        self.request.extend_from_slice(data);
-        self.request.resize(self.request.len().next_multiple_of(4), 0);
+        put(&mut self.request, kind, data);
+        self
+    }
+
+    /// Appends an attribute that holds what `inner` appends.
+    pub(crate) fn nest(&mut self, kind: u16, inner: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+        nest(&mut self.request, kind, inner);
         self
     }
 
@@ -60,6 +62,21 @@ impl Connection {
         self.send()?;
         while !self.receive(&mut each)? {}
         Ok(())
+    }
+
+    /// Does the same for a request that the kernel answers by one message, even if it marks that as one of several.
+    pub(crate) fn ask(&mut self, mut each: impl FnMut(&Message<'_>)) -> io::Result<()> {
+        self.send()?;
+        let mut answered = false;
+        loop {
+            let complete = self.receive(&mut |message| {
+                answered = true;
+                each(message);
+            })?;
+            if complete || answered {
+                return Ok(());
+            }
+        }
     }
 
     /// Sends the request. The answer is read by [`Self::receive`].
@@ -95,10 +112,29 @@ pub(crate) const NESTED: u16 = 0x8000;
 
 /// An attribute as octets, for the data of another attribute.
 pub(crate) fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
-    let mut octets = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), data].concat();
-    octets.resize(octets.len().next_multiple_of(4), 0);
+    let mut octets = Vec::with_capacity(4 + data.len().next_multiple_of(4));
+    put(&mut octets, kind, data);
     octets
+}
+
+/// Appends an attribute.
+pub(crate) fn put(octets: &mut Vec<u8>, kind: u16, data: &[u8]) {
+    let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
+    octets.extend_from_slice(&length.to_ne_bytes());
+    octets.extend_from_slice(&kind.to_ne_bytes());
+    octets.extend_from_slice(data);
+    octets.resize(octets.len().next_multiple_of(4), 0);
+}
+
+/// Appends an attribute that holds what `inner` appends.
+pub(crate) fn nest(octets: &mut Vec<u8>, kind: u16, inner: impl FnOnce(&mut Vec<u8>)) {
+    let start = octets.len();
+    put(octets, kind | NESTED, &[]);
+    inner(octets);
+    let length = u16::try_from(octets.len() - start).unwrap_or(u16::MAX);
+    if let Some(place) = octets.get_mut(start..start + 2) {
+        place.copy_from_slice(&length.to_ne_bytes());
+    }
 }
 
 /// One netlink message.

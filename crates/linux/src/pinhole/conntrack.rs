@@ -148,11 +148,9 @@ impl Flows {
 /// Calls `each` with the flow in which this packet is the first one or an answer, if the kernel has one.
 fn get(connection: &mut Connection, tuple: &Tuple, each: impl FnMut(&Message<'_>)) -> io::Result<()> {
     let family = if tuple.src.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
-    // The kernel marks its one answer as one of several. Only the acknowledgement shows the end.
-    connection
-        .begin(CT_GET, libc::NLM_F_ACK, &about(family))
-        .attribute(CTA_TUPLE_ORIG | NESTED, &compose(tuple));
-    match connection.transact(each) {
+    // An acknowledgement would be one more datagram to read: there is one answer, or an error.
+    connection.begin(CT_GET, 0, &about(family)).nest(CTA_TUPLE_ORIG, |octets| compose(tuple, octets));
+    match connection.ask(each) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         result => result,
     }
@@ -225,26 +223,21 @@ fn first_packet(tuple: &[u8]) -> Option<Tuple> {
     })
 }
 
-/// The attributes of a packet with ports.
-fn compose(tuple: &Tuple) -> Vec<u8> {
-    let address = |address: IpAddr, kinds: [u16; 2]| match address {
-        IpAddr::V4(v4) => codec::attribute(kinds[0], &v4.octets()),
-        IpAddr::V6(v6) => codec::attribute(kinds[1], &v6.octets()),
+/// Appends the attributes of a packet with ports.
+fn compose(tuple: &Tuple, octets: &mut Vec<u8>) {
+    let address = |octets: &mut Vec<u8>, address: IpAddr, kinds: [u16; 2]| match address {
+        IpAddr::V4(v4) => codec::put(octets, kinds[0], &v4.octets()),
+        IpAddr::V6(v6) => codec::put(octets, kinds[1], &v6.octets()),
     };
-    let addresses = [
-        address(tuple.src, [CTA_IP_V4_SRC, CTA_IP_V6_SRC]),
-        address(tuple.dst, [CTA_IP_V4_DST, CTA_IP_V6_DST]),
-    ];
-    let ports = [
-        codec::attribute(CTA_PROTO_NUM, &[tuple.protocol]),
-        codec::attribute(CTA_PROTO_SRC_PORT, &tuple.src_port.to_be_bytes()),
-        codec::attribute(CTA_PROTO_DST_PORT, &tuple.dst_port.to_be_bytes()),
-    ];
-    [
-        codec::attribute(CTA_TUPLE_IP | NESTED, &addresses.concat()),
-        codec::attribute(CTA_TUPLE_PROTO | NESTED, &ports.concat()),
-    ]
-    .concat()
+    codec::nest(octets, CTA_TUPLE_IP, |octets| {
+        address(octets, tuple.src, [CTA_IP_V4_SRC, CTA_IP_V6_SRC]);
+        address(octets, tuple.dst, [CTA_IP_V4_DST, CTA_IP_V6_DST]);
+    });
+    codec::nest(octets, CTA_TUPLE_PROTO, |octets| {
+        codec::put(octets, CTA_PROTO_NUM, &[tuple.protocol]);
+        codec::put(octets, CTA_PROTO_SRC_PORT, &tuple.src_port.to_be_bytes());
+        codec::put(octets, CTA_PROTO_DST_PORT, &tuple.dst_port.to_be_bytes());
+    });
 }
 
 #[cfg(test)]
@@ -256,7 +249,8 @@ mod tests {
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
             let tuple = Tuple { src, dst, protocol: 6, src_port: 1000, dst_port: 80 };
-            let octets = compose(&tuple);
+            let mut octets = Vec::new();
+            compose(&tuple, &mut octets);
             assert_eq!(first_packet(&octets), Some(tuple));
             for cut in 0..octets.len() - 4 {
                 let read = first_packet(&octets[..cut]);

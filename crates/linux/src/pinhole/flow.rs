@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, Verdict};
+use signalbox_core::traffic::FlowFilter;
 
 use crate::netlink::nftables::flow::Part;
 use crate::netlink::nftables::set::ends;
@@ -75,6 +76,21 @@ pub(super) struct Tuple {
     pub(super) protocol: u8,
     pub(super) src_port: u16,
     pub(super) dst_port: u16,
+}
+
+impl Tuple {
+    /// The packet that a filter describes exactly, if it does.
+    pub(super) fn of(packets: &FlowFilter) -> Option<Self> {
+        let host = |prefix: Prefix| (prefix == Prefix::host(prefix.addr)).then_some(prefix.addr);
+        let exact = packets.dscp.is_none() && packets.flow_label.is_none() && packets.spi.is_none();
+        Some(Self {
+            src: host(packets.src)?,
+            dst: host(packets.dst).filter(|dst| exact && dst.is_ipv4() == packets.src.addr.is_ipv4())?,
+            protocol: packets.protocol.filter(|protocol| WITH_PORTS.contains(protocol))?,
+            src_port: packets.src_port?,
+            dst_port: packets.dst_port?,
+        })
+    }
 }
 
 impl Flow {
@@ -304,7 +320,6 @@ fn prefix(first: &[u8], last: &[u8]) -> Option<Prefix> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use signalbox_core::traffic::FlowFilter;
 
     fn packets(src: &str, dst: &str) -> FlowFilter {
         let prefix = |text: &str| {

@@ -25,7 +25,7 @@ use signalbox_core::traffic::FlowFilter;
 
 pub use config::{Chain, ChainError, PinholeConfig};
 use conntrack::Flows;
-use flow::{Action, Flow};
+use flow::{Action, Flow, Tuple};
 use index::{Held, Index};
 use ruleset::Entry;
 use table::Table;
@@ -471,9 +471,7 @@ impl Pinholes {
     /// How the kernel translates a flow that it tracks already, by connection tracking alone; `None`: it does not, or the
     /// packets have no exact addresses and ports. It asks the kernel once, and does not wait.
     pub fn find(&mut self, packets: &FlowFilter) -> Option<Translation> {
-        let flows = Flow::of(&Pinhole::allow(*packets)).ok()?;
-        let tuple = flows.first()?.0.tuple()?;
-        let found = self.flows.translation(&tuple);
+        let found = self.flows.translation(&Tuple::of(packets)?);
         found.inspect_err(|error| tracing::debug!(%error, "connection tracking cannot be asked")).ok()?
     }
 

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use signalbox_core::node::{
     Input, Interface, NoRoute, NodeEngine, Output, Route, RouteQuery, StreamError, StreamKind,
 };
-use signalbox_core::pinhole::PinholeError;
-use signalbox_core::traffic::ReserveError;
+use signalbox_core::pinhole::{PinholeError, PinholeId};
+use signalbox_core::traffic::{FlowFilter, ReserveError};
 use signalbox_core::{Counter, Time};
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
@@ -34,6 +34,8 @@ pub(super) struct Engine {
     lookups: VecDeque<(u64, RouteQuery)>,
     /// Multicast routes that the node asked for and that are not answered yet; empty between inputs.
     groups: Vec<(IpAddr, IpAddr)>,
+    /// Flows that the node asked about; empty between inputs.
+    flows: Vec<(PinholeId, FlowFilter)>,
     /// Ports that could not be listened at, to be reported to the node; empty between inputs.
     unreported: Vec<(StreamKind, u16, StreamError)>,
 }
@@ -48,6 +50,7 @@ impl Engine {
             recorder,
             lookups: VecDeque::new(),
             groups: Vec::new(),
+            flows: Vec::new(),
             unreported: Vec::new(),
         }
     }
@@ -60,7 +63,6 @@ impl Engine {
         let mut unenforced = Vec::new();
         // Pinholes of a node that opens none. Our configuration makes no such node either.
         let mut closed = Vec::new();
-        let mut sought = Vec::new();
         loop {
             while let Some(output) = self.node.poll() {
                 match output {
@@ -104,7 +106,7 @@ impl Engine {
                             pinholes.release(id);
                         }
                     }
-                    Output::FindFlow { id, packets } => sought.push((id, packets)),
+                    Output::FindFlow { id, packets } => self.flows.push((id, packets)),
                     Output::Event(event) => deliver(event),
                 }
             }
@@ -114,7 +116,7 @@ impl Engine {
                 self.handle(now, Input::Reserved { id, result: Err(ReserveError::Unsupported) });
             } else if let Some(id) = closed.pop() {
                 self.handle(now, Input::PinholeOpened { id, result: Err(PinholeError::Unsupported) });
-            } else if let Some((id, packets)) = sought.pop() {
+            } else if let Some((id, packets)) = self.flows.pop() {
                 let translation = self.pinholes.as_mut().and_then(|pinholes| pinholes.find(&packets));
                 self.handle(now, Input::FlowFound { id, translation });
             } else if let Some((id, query)) = self.lookups.pop_front() {
