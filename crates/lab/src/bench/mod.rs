@@ -19,8 +19,8 @@ mod rsvp;
 mod runs;
 
 use forward::{
-    boomerang as boomerang_forward, casp as casp_forward, gist as gist_forward, natfw as natfw_forward,
-    qos as qos_forward, rsvp as rsvp_forward,
+    boomerang as boomerang_forward, casp as casp_forward, gateway as gateway_forward, gist as gist_forward,
+    natfw as natfw_forward, qos as qos_forward, rsvp as rsvp_forward,
 };
 use row::qos;
 use std::io::{self, Write};
@@ -34,6 +34,7 @@ pub use casp::CaspArgs;
 pub use engine::EngineArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::casp::CaspForwardArgs;
+pub use forward::gateway::GatewayForwardArgs;
 pub use forward::gist::ForwardArgs;
 pub use forward::natfw::NatfwForwardArgs;
 pub use forward::qos::QosForwardArgs;
@@ -117,6 +118,8 @@ benchmarks! {
         Rsvp => rsvp_forward::RsvpForwardArgs,
         /// Passages of the NATFW NSLP per second through a firewall and its kernel, and through a router.
         Natfw => natfw_forward::NatfwForwardArgs,
+        /// The time of a Query and a Response through a GIST-aware NAT gateway, beside bare programs in its place.
+        Gateway => gateway_forward::GatewayForwardArgs,
         /// CASP messages per second over TCP, beside GIST's and a bare relay.
         Casp => casp_forward::CaspForwardArgs,
         /// Boomerang refreshes per second, and the same Echoes through a bare forwarder in its place.

@@ -1,8 +1,7 @@
 //! `bench forward boomerang`: the daemon between two namespaces, and a forwarder without any protocol in its place.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,18 +17,16 @@ use signalbox_boomerang::wire::{
     Body, Classifier, Ends, Flags, FlowSpec, Format, KEY_FIRST, Message, Options, Pass, Qos, Rates,
 };
 use signalbox_core::metrics::Subsystem;
-use signalbox_core::packet::Transmit;
 use signalbox_core::{AlertRule, EntryRequest, Intercept};
-use signalbox_linux::{Batch, Io, IoConfig};
+use signalbox_linux::{Io, IoConfig};
 
 use super::super::{Goal, machine, print, rounded};
 use super::site::{self, Daemon, SINK, SOURCE, Site};
 use super::tun;
-use super::{Lane, SOURCE_PROCESSOR, Step, beside, settle, table};
+use super::{Lane, SOURCE_PROCESSOR, Step, beside, pass_on, settle, table};
 
 /// Messages per system call.
 const BURST: usize = 32;
-const PATIENCE: Duration = Duration::from_millis(20);
 /// The time that the first messages may take to make their reservations.
 const SET_UP: Duration = Duration::from_secs(10);
 const RATIO_GOAL: f64 = 0.6;
@@ -213,36 +210,11 @@ fn through_bare(site: &Site, args: &BoomerangForwardArgs, messages: &[Vec<u8>]) 
     let entry = EntryRequest::local(ENTRY, Subsystem::protocol("bare")).with_intercept(intercept);
     let config = IoConfig { entries: vec![entry], ipv6: false, ..IoConfig::default() };
     let io = site.middle.run(|| Io::open(&config))??;
-    beside(|stop| forward(io, stop), || sweep(site, args, messages))
+    beside(|stop| pass_on(io, stop), || sweep(site, args, messages))
 }
 
 /// The same messages through a TUN device.
 fn through_tun(site: &Site, args: &BoomerangForwardArgs, messages: &[Vec<u8>]) -> Result<Vec<Step>> {
     let device = tun::divert(site)?;
     beside(|stop| tun::forward(device, stop), || sweep(site, args, messages))
-}
-
-fn forward(mut io: Io, stop: &AtomicBool) -> Result<()> {
-    let mut batch = Batch::new();
-    while !stop.load(Ordering::Relaxed) {
-        io.wait(Some(PATIENCE)).context("the bare forwarder cannot wait")?;
-        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
-        for received in batch.iter() {
-            io.send(&Transmit {
-                entry: ENTRY,
-                src: SocketAddr::new(received.src.ip(), 0),
-                dst: SocketAddr::new(received.dst.ip(), 0),
-                ifindex: None,
-                ttl: received.ttl.saturating_sub(1),
-                tos: received.tos,
-                dont_fragment: false,
-                flow_label: 0,
-                unproved: true,
-                options: received.options,
-                payload: received.payload,
-            });
-        }
-        io.flush();
-    }
-    Ok(())
 }

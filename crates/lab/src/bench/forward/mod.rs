@@ -3,6 +3,7 @@
 pub(super) mod boomerang;
 pub(super) mod casp;
 mod end;
+pub(super) mod gateway;
 pub(super) mod gist;
 pub(super) mod natfw;
 pub(super) mod qos;
@@ -17,8 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
+use signalbox_core::packet::Transmit;
+use signalbox_linux::{Batch, Io};
 
 use super::{Goal, rounded};
 
@@ -31,6 +34,8 @@ const LOSS_ALLOWED: f64 = 0.001;
 const SETTLE: Duration = Duration::from_millis(50);
 /// A full receive buffer of 8 MB is read much sooner than this many looks take.
 const SETTLE_LOOKS: usize = 100;
+/// How long a bare forwarder waits before it looks whether to stop.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// One rate through one forwarder, in messages and seconds.
 struct Step {
@@ -86,6 +91,41 @@ fn beside<T>(
         stop.store(true, Ordering::Relaxed);
         forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
         done
+    })
+}
+
+/// Sends all that arrives on as it came, by the daemon's own sockets, until `stop` is set.
+fn pass_on(mut io: Io, stop: &AtomicBool) -> Result<()> {
+    let mut batch = Batch::new();
+    while !stop.load(Ordering::Relaxed) {
+        io.wait(Some(LOOK)).context("the bare forwarder cannot wait")?;
+        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
+        for received in batch.iter() {
+            io.send(&Transmit {
+                entry: received.entry,
+                src: received.src,
+                dst: received.dst,
+                ifindex: None,
+                ttl: received.ttl.saturating_sub(1),
+                tos: received.tos,
+                dont_fragment: false,
+                flow_label: 0,
+                unproved: true,
+                options: received.options,
+                payload: received.payload,
+            });
+        }
+        io.flush();
+    }
+    Ok(())
+}
+
+/// Returns p50 and p99 in microseconds.
+fn quantiles(mut times: Vec<Duration>) -> [f64; 2] {
+    times.sort();
+    [50, 99].map(|percent| {
+        let at = times.len().saturating_sub(1) * percent / 100;
+        times.get(at).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     })
 }
 

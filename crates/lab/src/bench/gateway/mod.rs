@@ -1,5 +1,6 @@
 //! `bench engine gateway`: the GIST-aware NAT gateway, in memory.
 
+pub(super) mod messages;
 mod world;
 
 use std::time::Duration;

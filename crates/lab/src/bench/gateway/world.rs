@@ -1,19 +1,18 @@
 //! A gateway between hosts inside and a peer outside, whose messages are made here, before the clock starts.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use signalbox_core::mri::PathCoupled;
+use anyhow::{Result, ensure};
 use signalbox_core::node::Interface;
 use signalbox_core::packet::{Received, router_alert_v4};
 use signalbox_core::pinhole::PinholeId;
-use signalbox_core::{Entry, IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Entry, IfIndex, SessionId, Time};
 use signalbox_gist::gateway::{Config, Gateway, Input, Output};
-use signalbox_gist::wire::{Encapsulation, MAGIC, Message, MessageType, Nli, PORT, strip_magic};
-use signalbox_wire::Writer;
+use signalbox_gist::wire::PORT;
 
 use super::super::machine::timed;
+use super::messages;
 
 /// Most flows: each has two bindings, and the gateway a million of them at most.
 pub(super) const MOST_FLOWS: u32 = 300_000;
@@ -28,7 +27,6 @@ const HOSTS: u32 = 16_384;
 const FIRST_FAR: u32 = 0xcb00_7101;
 /// The port of flows.
 const DATA: u16 = 5004;
-const UDP: u8 = 17;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
 /// Virtual time that a batch takes: all flows are refreshed long before they would expire.
@@ -84,43 +82,18 @@ fn session(number: u32) -> SessionId {
     SessionId(((u128::from(number) << 96) | 7).to_be_bytes())
 }
 
-fn nli(interface: Ipv4Addr) -> Nli<'static> {
-    Nli { peer_identity: b"bench-id", ip_ttl: 64, validity_ms: 30_000, interface: interface.into() }
-}
-
-fn encode(message: &Message<'_>) -> Result<Vec<u8>> {
-    let mut octets = MAGIC.to_vec();
-    message.encode(&mut Writer::new(&mut octets)).context("composing a message")?;
-    Ok(octets)
-}
-
 /// Returns the Query of a flow's source.
 fn query(number: u32) -> Result<Packet> {
     let (src, dst) = (source(number), Ipv4Addr::from_bits(FIRST_FAR + number / HOSTS));
-    let flow = PathCoupled {
-        protocol: Some(UDP),
-        src_port: Some(DATA),
-        dst_port: Some(DATA),
-        ..PathCoupled::between(src.into(), dst.into())
-    };
-    let mut message = Message::new(MessageType::QUERY, NslpId::QOS, 16);
-    message.header.s = true;
-    (message.mri, message.session) = (Some(Mri::PathCoupled(flow).into()), Some(session(number)));
-    (message.nli, message.query_cookie) = (Some(nli(src)), Some(&[9; 8][..]));
-    Ok(Packet { src: (src, PORT).into(), dst: (dst, PORT).into(), payload: encode(&message)? })
+    let [from, to] = [src, dst].map(|address| SocketAddrV4::new(address, DATA));
+    let payload = messages::query(from, to, session(number))?;
+    Ok(Packet { src: (src, PORT).into(), dst: (dst, PORT).into(), payload })
 }
 
 /// Returns the Response to a Query that has passed the gateway.
 fn response(query: &Packet) -> Result<Packet> {
-    let octets = strip_magic(&query.payload).context("no magic number")?;
-    let query_message = Message::parse(octets, Encapsulation::QMode).context("reading a translated Query")?;
-    let IpAddr::V4(responding) = query.dst.ip() else { anyhow::bail!("an IPv6 address") };
-    let mut message = Message::new(MessageType::RESPONSE, NslpId::QOS, 16);
-    message.header.s = true;
-    (message.nat_traversal, message.session) = (query_message.nat_traversal, query_message.session);
-    message.mri = query_message.mri.map(|mri| mri.inverted());
-    (message.nli, message.query_cookie) = (Some(nli(responding)), query_message.query_cookie);
-    Ok(Packet { src: query.dst, dst: query.src, payload: encode(&message)? })
+    let payload = messages::response(&query.payload, query.dst.ip())?;
+    Ok(Packet { src: query.dst, dst: query.src, payload })
 }
 
 impl World {

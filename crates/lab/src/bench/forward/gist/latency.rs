@@ -16,7 +16,7 @@ use super::super::super::Goal;
 use super::super::super::figures::{Column, Row};
 use super::super::end::Seen;
 use super::super::site::{Daemon, MIDDLE_UP, PORT, SOURCE, Site};
-use super::super::{beside, on_source};
+use super::super::{beside, on_source, quantiles};
 use super::pair::{Kind, Pair, request, start};
 use super::{ForwardArgs, Measured, SETTINGS};
 
@@ -67,15 +67,6 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
     let about = format!("{} new sessions for each gap, one at a time; µs", args.timed);
     let rows = rows.into_iter().flatten().collect();
     Ok(Measured { name: "latency", about, columns: COLUMNS, rows, goals })
-}
-
-/// Returns p50 and p99 in microseconds.
-fn quantiles(mut times: Vec<Duration>) -> [f64; 2] {
-    times.sort();
-    [50, 99].map(|percent| {
-        let at = times.len().saturating_sub(1) * percent / 100;
-        times.get(at).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
-    })
 }
 
 fn through_node(site: &Site, args: &ForwardArgs) -> Result<Vec<[f64; 4]>> {
