@@ -23,7 +23,7 @@ const PREFIX: &str = "sbx-bench-";
 pub(super) const PORT: u16 = 270;
 pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 1);
 pub(super) const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
-const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
+pub(super) const MIDDLE_DOWN: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 1);
 pub(super) const SINK: Ipv4Addr = Ipv4Addr::new(10, 91, 2, 2);
 const PREFIX_LEN: u8 = 24;
 /// The links of the middle, in the configuration of its daemon. Reservations can be enforced at named ones only.

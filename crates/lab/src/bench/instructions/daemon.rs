@@ -61,7 +61,7 @@ pub(super) fn live() -> Result<Vec<Counted>> {
         Ok(())
     };
     part("start", 1)?;
-    let mut ends = Ends::open(&site, DESTINATIONS)?;
+    let mut ends = Ends::open(&site, DESTINATIONS, false)?;
     ends.set_up(0, SESSIONS, WINDOW)?;
     part("RSVP set-up", SESSIONS)?;
     let rows = daemon.rsvp_sessions()?;

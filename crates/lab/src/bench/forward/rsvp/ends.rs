@@ -9,20 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::Prefix;
-use signalbox_core::packet::{Transmit, router_alert_v4};
+use signalbox_core::packet::Transmit;
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Batch, Io, IoConfig, topology};
 use signalbox_resources::intserv::TSpec;
-use signalbox_rsvp::wire::{
-    Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
-    Writer,
-};
+use signalbox_rsvp::wire::{Filter, FlowSpec, MessageType, RsvpHop, Selector, Session, SessionKind, Style};
 
-use super::super::site::{SINK, SOURCE, Site};
+use super::super::site::{MIDDLE_DOWN, MIDDLE_UP, SINK, SOURCE, Site};
+use super::neighbour::{MOST_LISTED, Neighbour, messages};
 
 pub(super) const RSVP: Entry = Entry::Ip(46);
-const ALERT: [u8; 4] = router_alert_v4(0);
 /// The destinations of the flows, which the sink receives for.
 const DESTINATIONS: Prefix = Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 92, 0, 0)), len: 16 };
 const FIRST_DESTINATION: u32 = 0x0a5c_0001;
@@ -31,9 +28,10 @@ pub(super) const MAX_DESTINATIONS: u32 = 65_000;
 const FIRST_PORT: u32 = 1024;
 const SOURCE_PORT: u16 = 4000;
 const UDP: u8 = 17;
-const TTL: u8 = 63;
+pub(super) const TTL: u8 = 63;
 const REFRESH_MS: u32 = 30_000;
-const REFRESH: Duration = Duration::from_secs(30);
+/// R of the neighbours.
+pub(super) const REFRESH: Duration = Duration::from_secs(30);
 /// Sessions whose Paths are refreshed together during a set-up.
 const REFRESHED: u32 = 256;
 /// After this time without an arrival, what has no answer is sent again.
@@ -43,18 +41,17 @@ const STALLS: u32 = 20;
 
 /// The source and the sink.
 pub(in super::super::super) struct Ends {
-    source: Io,
-    sink: Io,
+    source: Neighbour,
+    sink: Neighbour,
     /// It is away while its packets are handled. Making another one would take longer than that.
     batch: Option<Batch>,
     destinations: u32,
     tspec: TSpec,
-    /// Where the last Path came from at the sink: the address that Resvs go to, and the handle that they carry.
-    hop: Option<RsvpHop>,
+    /// The interface handle that the last Path at the sink had in its RSVP_HOP, which Resvs carry.
+    lih: Option<u32>,
     /// Sessions that were sent, in groups, and when their Paths are due again. Without refreshes the router forgets the first of
     /// a million sessions before it has the last.
     sent: VecDeque<(Instant, Range<u32>)>,
-    octets: Vec<u8>,
 }
 
 /// The entry of RSVP, with interception of Paths.
@@ -70,20 +67,20 @@ pub(super) fn open(namespace: &Namespace) -> Result<Io> {
 }
 
 impl Ends {
-    /// Opens both ends; the flows go to `destinations` addresses.
-    pub(in super::super::super) fn open(site: &Site, destinations: u32) -> Result<Self> {
+    /// Opens both ends, with or without refresh reduction; the flows go to `destinations` addresses.
+    pub(in super::super::super) fn open(site: &Site, destinations: u32, reduction: bool) -> Result<Self> {
         topology::add_route(&site.middle, DESTINATIONS, Some(IpAddr::V4(SINK)), None)?;
         // A Path passes the sink, which a router intercepts and a host would drop.
         topology::set_forwarding(&site.sink, true)?;
         Ok(Self {
-            source: open(&site.source)?,
-            sink: open(&site.sink)?,
+            source: Neighbour::open(&site.source, SOURCE, MIDDLE_UP, reduction)?,
+            // Resvs go to the router, not to the hop in the Path: that is the source if the bare forwarder passed it on.
+            sink: Neighbour::open(&site.sink, SINK, MIDDLE_DOWN, reduction)?,
             batch: Some(Batch::new()),
             destinations,
             tspec: TSpec::new(1_000.0, 3000.0, f32::INFINITY, 64, 1500)?,
-            hop: None,
+            lih: None,
             sent: VecDeque::new(),
-            octets: Vec::new(),
         })
     }
 
@@ -103,7 +100,7 @@ impl Ends {
                 }
             }
             self.refresh_due()?;
-            self.source.flush();
+            self.source.flush()?;
             // Paths that the router refreshes are answered too, which refreshes their Resvs.
             self.answer(|_| true)?;
             let before = missing;
@@ -130,7 +127,7 @@ impl Ends {
     pub(super) fn time(&mut self, number: u32) -> Result<(Duration, Duration)> {
         let start = Instant::now();
         self.path(number)?;
-        self.source.flush();
+        self.source.flush()?;
         let mut path = None;
         while path.is_none() {
             self.answer(|arrived| {
@@ -141,7 +138,7 @@ impl Ends {
         }
         let begin = Instant::now();
         self.resv(number)?;
-        self.sink.flush();
+        self.sink.flush()?;
         let mut resv = None;
         while resv.is_none() {
             self.arrivals(|arrived| resv = (arrived == number).then(|| begin.elapsed()).or(resv))?;
@@ -150,14 +147,20 @@ impl Ends {
         path.zip(resv).context("a message was lost")
     }
 
-    /// Refreshes the Paths of the group that is due, if one is.
+    /// Refreshes the Paths of the group that is due, if one is; with refresh reduction the Resvs too, because the router then
+    /// sends no Paths again that the sink could answer.
     fn refresh_due(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.sent.front().is_none_or(|(due, _)| *due > now) {
             return Ok(());
         }
         if let Some((_, sessions)) = self.sent.pop_front() {
-            sessions.clone().try_for_each(|number| self.path(number))?;
+            if self.source.reduces() {
+                self.source.summarise(sessions.clone())?;
+                self.sink.summarise(sessions.clone())?;
+            } else {
+                sessions.clone().try_for_each(|number| self.path(number))?;
+            }
             self.sent.push_back((now + REFRESH, sessions));
         }
         Ok(())
@@ -167,16 +170,25 @@ impl Ends {
     /// what the router sends.
     pub(super) fn refresh(&mut self, sessions: u32, span: Duration) -> Result<()> {
         let (start, mut sent) = (Instant::now(), 0_u64);
+        let mut listed = Vec::with_capacity(MOST_LISTED);
         while start.elapsed() < span {
             let due = u128::from(sessions) * start.elapsed().as_nanos() / REFRESH.as_nanos();
             while u128::from(sent) < due {
                 let number = u32::try_from(sent % u64::from(sessions))?;
-                self.path(number)?;
-                self.resv(number)?;
                 sent += 1;
+                if !self.source.reduces() {
+                    self.path(number)?;
+                    self.resv(number)?;
+                    continue;
+                }
+                listed.push(number);
+                if listed.len() == MOST_LISTED || number + 1 == sessions {
+                    self.source.summarise(listed.iter().copied())?;
+                    self.sink.summarise(listed.drain(..))?;
+                }
             }
-            self.source.flush();
-            self.sink.flush();
+            self.source.flush()?;
+            self.sink.flush()?;
             self.answer(|_| false)?;
             self.arrivals(|_| {})?;
             std::thread::sleep(Duration::from_millis(1));
@@ -187,20 +199,21 @@ impl Ends {
     /// Takes the Paths that arrived at the sink, and answers those for which `wanted` says so.
     fn answer(&mut self, mut wanted: impl FnMut(u32) -> bool) -> Result<()> {
         let mut batch = self.batch.take().unwrap_or_default();
-        take(&mut self.sink, &mut batch)?;
-        for received in batch.iter() {
-            let Ok(message) = Message::parse(received.payload) else { continue };
+        self.sink.receive(&mut batch)?;
+        for message in batch.iter().flat_map(|received| messages(received.payload)) {
+            self.sink.note(&message);
             if message.kind != MessageType::PATH {
                 continue;
             }
-            let (Some(session), hop @ Some(_)) = (message.session, message.hop) else { continue };
-            self.hop = hop;
+            let (Some(session), Some(hop)) = (message.session, message.hop) else { continue };
+            self.lih = Some(hop.lih);
             let number = self.number(&session);
             if wanted(number) {
                 self.resv(number)?;
             }
         }
-        self.sink.flush();
+        self.sink.take_unknown().into_iter().try_for_each(|number| self.resv(number))?;
+        self.sink.flush()?;
         self.batch = Some(batch);
         Ok(())
     }
@@ -208,13 +221,14 @@ impl Ends {
     /// Takes the Resvs that arrived at the source.
     fn arrivals(&mut self, mut each: impl FnMut(u32)) -> Result<()> {
         let mut batch = self.batch.take().unwrap_or_default();
-        take(&mut self.source, &mut batch)?;
-        for received in batch.iter() {
-            let Ok(message) = Message::parse(received.payload) else { continue };
+        self.source.receive(&mut batch)?;
+        for message in batch.iter().flat_map(|received| messages(received.payload)) {
+            self.source.note(&message);
             if let (MessageType::RESV, Some(session)) = (message.kind, message.session) {
                 each(self.number(&session));
             }
         }
+        self.source.take_unknown().into_iter().try_for_each(|number| self.path(number))?;
         self.batch = Some(batch);
         Ok(())
     }
@@ -234,34 +248,23 @@ impl Ends {
     fn path(&mut self, number: u32) -> Result<()> {
         let session = self.session(number);
         let filter = Filter { src: SOURCE.into(), selector: Selector::Port(SOURCE_PORT) };
-        self.octets.clear();
-        let mut w = Writer::new(&mut self.octets, MessageType::PATH, HeaderFlags::default(), TTL);
-        w.session(&session, false).hop(&RsvpHop { addr: SOURCE.into(), lih: 7 }).time_values(REFRESH_MS);
-        w.sender_template(&filter).sender_tspec(&self.tspec);
-        w.finish()?;
-        self.source.send(&packet(SOURCE.into(), session.dest, &ALERT, &self.octets));
-        Ok(())
+        let hop = RsvpHop { addr: SOURCE.into(), lih: 7 };
+        self.source.send(MessageType::PATH, Some(session.dest), number, |w| {
+            w.session(&session, false).hop(&hop).time_values(REFRESH_MS);
+            w.sender_template(&filter).sender_tspec(&self.tspec);
+        })
     }
 
     fn resv(&mut self, number: u32) -> Result<()> {
-        let hop = self.hop.context("no Path has arrived at the sink")?;
+        let lih = self.lih.context("no Path has arrived at the sink")?;
         let session = self.session(number);
         let filter = Filter { src: SOURCE.into(), selector: Selector::Port(SOURCE_PORT) };
-        self.octets.clear();
-        let mut w = Writer::new(&mut self.octets, MessageType::RESV, HeaderFlags::default(), TTL);
-        w.session(&session, false).hop(&RsvpHop { addr: SINK.into(), lih: hop.lih }).time_values(REFRESH_MS);
-        w.style(Style::Ff).flowspec(&FlowSpec { tspec: self.tspec, rspec: None }).filter_spec(&filter);
-        w.finish()?;
-        self.sink.send(&packet(SINK.into(), hop.addr, &[], &self.octets));
-        Ok(())
+        let flowspec = FlowSpec { tspec: self.tspec, rspec: None };
+        self.sink.send(MessageType::RESV, None, number, |w| {
+            w.session(&session, false).hop(&RsvpHop { addr: SINK.into(), lih }).time_values(REFRESH_MS);
+            w.style(Style::Ff).flowspec(&flowspec).filter_spec(&filter);
+        })
     }
-}
-
-/// Fills `batch` with what has arrived, without waiting.
-fn take(io: &mut Io, batch: &mut Batch) -> Result<()> {
-    io.wait(Some(Duration::ZERO)).context("an end cannot wait")?;
-    io.receive(batch).context("an end cannot receive")?;
-    Ok(())
 }
 
 /// A packet of RSVP.

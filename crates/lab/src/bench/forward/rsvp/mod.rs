@@ -2,6 +2,7 @@
 //! its place.
 
 pub(in super::super) mod ends;
+mod neighbour;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use signalbox_linux::{Batch, Io};
 use super::super::{Goal, machine, median, print, rounded};
 use super::site::{self, Daemon, MIDDLE_LINKS, SOURCE, Site};
 use super::{MIDDLE_PROCESSOR, on_source};
-use ends::{Ends, MAX_DESTINATIONS};
+use ends::{Ends, MAX_DESTINATIONS, REFRESH};
 
 const PATIENCE: Duration = Duration::from_millis(20);
 const RATIO_GOAL: f64 = 0.7;
@@ -46,13 +47,13 @@ pub struct RsvpForwardArgs {
     /// How often to repeat, the daemon and the forwarder in turn; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Seconds of refreshes (R = 30 s) to measure afterwards, with all sessions there
+    /// Seconds of refreshes to measure afterwards, after 30 s without measuring; R = 30 s
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub refresh: u64,
     /// Let the kernel enforce the reservations
     #[arg(long)]
     pub enforce: bool,
-    /// Let the daemon offer refresh reduction to its neighbours, which have none
+    /// Use refresh reduction (RFC 2961) between the daemon and its neighbours; the forwarder's have none
     #[arg(long)]
     pub refresh_reduction: bool,
     /// Print one JSON object instead of a table
@@ -112,6 +113,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     }
     let octets = median(node.runs.iter().map(|run| run.octets));
     goals.push(Goal::at_most("resident octets per session", "at most 350", OCTETS_GOAL, octets));
+    goals.extend(refresh_goal(args, node));
     if args.json {
         let report = json!({
             "bench": "rsvp-forward",
@@ -132,6 +134,20 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     Ok(())
 }
 
+/// The goal for the share of a processor that refreshes take, if it has one for so many sessions.
+fn refresh_goal(args: &RsvpForwardArgs, node: &Lane) -> Option<Goal> {
+    let percent = median(node.runs.iter().map(|run| run.refresh)) * 100.0;
+    let name = "refreshes, percent of a processor";
+    match (args.refresh, args.sessions, args.refresh_reduction) {
+        (0, ..) => None,
+        (_, 1_000_000.., true) => {
+            Some(Goal::at_most(name, "at most 10 for 1,000,000 sessions", 10.0, percent))
+        }
+        (_, 60_000..1_000_000, _) => Some(Goal::at_most(name, "at most 3 for 60,000 sessions", 3.0, percent)),
+        _ => None,
+    }
+}
+
 /// A router without limits of rates and numbers, and one source that may have everything.
 fn settings(args: &RsvpForwardArgs, total: u32) -> String {
     let mode = if args.enforce { "required" } else { "off" };
@@ -139,8 +155,10 @@ fn settings(args: &RsvpForwardArgs, total: u32) -> String {
     let room = total.saturating_mul(2);
     format!(
         "node.protocols = [\"rsvp\"]\n[rsvp]\nmax_sessions = {room}\nmax_senders = {room}\nmax_reservations = {room}\n\
-         max_senders_per_session = 1024\n[rsvp.refresh_reduction]\nenabled = {}\n[admission]\nmax_reservations = {room}\n\
+         max_message_ids = {}\nmax_senders_per_session = 1024\n[rsvp.refresh_reduction]\nenabled = {}\n[admission]\nmax_reservations = {room}\n\
          [policy]\ndefault = \"allow\"\n[enforcement]\nmode = \"{mode}\"\n{MIDDLE_LINKS}",
+        // A session has two of each kind: those of its Path and of its Resv.
+        room.saturating_mul(2),
         args.refresh_reduction
     )
 }
@@ -150,13 +168,15 @@ fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> 
     let process = daemon.process()?;
     let usage = || Usage::of(&process).context("the daemon has ended");
     let mut run = on_source(|| {
-        let mut ends = Ends::open(site, args.destinations)?;
+        let mut ends = Ends::open(site, args.destinations, args.refresh_reduction)?;
         ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
         let (before, start) = (usage()?, Instant::now());
         ends.set_up(0, args.sessions, args.window)?;
         let (time, after) = (start.elapsed(), usage()?);
         let latencies = latencies(&mut ends, args)?;
         let refresh = if args.refresh > 0 {
+            // The daemon's own refreshes begin half a period after the set-up.
+            ends.refresh(args.sessions, REFRESH)?;
             let (before, span) = (usage()?, Duration::from_secs(args.refresh));
             ends.refresh(args.sessions, span)?;
             (usage()?.cpu - before.cpu).as_secs_f64() / span.as_secs_f64()
@@ -196,7 +216,7 @@ fn through_bare(site: &Site, args: &RsvpForwardArgs) -> Result<Run> {
             forward(io, &stop, &used)
         });
         let run = on_source(|| {
-            let mut ends = Ends::open(site, args.destinations)?;
+            let mut ends = Ends::open(site, args.destinations, false)?;
             ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
             let (before, start) = (used.load(Ordering::Relaxed), Instant::now());
             ends.set_up(0, args.sessions, args.window)?;
@@ -220,7 +240,7 @@ fn forward(mut io: Io, stop: &AtomicBool, used: &std::sync::atomic::AtomicU64) -
         io.receive(&mut batch).context("the bare forwarder cannot receive")?;
         for received in batch.iter() {
             let (src, dst) = (received.src.ip(), received.dst.ip());
-            // A Resv is addressed to the router, or to the source, which the Path names as its hop.
+            // A Resv is addressed to the router.
             if received.options.is_empty() {
                 io.send(&ends::packet(dst, SOURCE.into(), &[], received.payload));
             } else {
