@@ -7,7 +7,7 @@ use signalbox_core::traffic::{Reservation, ServiceClass};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::group::{Grant, Group, Members, Terms, holder, least_common};
+use super::group::{Filters, Grant, Group, Members, Parameters, Terms, holder, least_common};
 use super::link::Charge;
 use super::outputs::id_of;
 use super::plan::Plan;
@@ -61,7 +61,8 @@ impl Resources {
         };
         let reservation = Reservation {
             ifindex: ask.ifindex,
-            filters: if shares && plan.group.is_some() { Vec::new() } else { ask.filters.clone() },
+            // A new reservation takes those of the request, one with a session those of its grants.
+            filters: if shares || plan.group.is_none() { Vec::new() } else { ask.filters.clone() },
             traffic: grant.conforming(),
             served: grant.served(),
             treatment: plan.treatment,
@@ -87,7 +88,7 @@ impl Resources {
                 self.renew(group, Some(ask.service), reservation);
                 group
             }
-            None => self.open(ask, key, &plan, reservation),
+            None => self.open(ask, key, &plan, &reservation),
         };
         self.changes.note(|| GrantId(key.to_u64()));
         Admitted {
@@ -101,12 +102,14 @@ impl Resources {
     }
 
     /// Makes a reservation of one grant.
-    fn open(&mut self, ask: &GrantRequest, grant: Key, plan: &Plan, reservation: Reservation) -> Key {
+    fn open(&mut self, ask: &GrantRequest, grant: Key, plan: &Plan, reservation: &Reservation) -> Key {
         self.made += 1;
         let mut members = Members::new();
         members.push(grant);
         let group = Group {
-            reservation,
+            ifindex: ask.ifindex,
+            filters: Filters::from_slice(&ask.filters),
+            parameters: Parameters::shared(reservation, &mut self.parameters),
             service: ask.service,
             protocol: ask.owner.protocol,
             session: ask.session.map(|session| Box::new((ask.owner.protocol, session))),
@@ -166,8 +169,10 @@ impl Resources {
             self.policy.account(grant.terms.rule, &grant.requester, reservation.ifindex)
         });
 
-        let changed = !group.booked || group.reservation != reservation || group.held != held;
-        let flows_change = group.reservation.filters != reservation.filters;
+        let parameters = Parameters::shared(&reservation, &mut self.parameters);
+        let flows_change = *group.filters != *reservation.filters;
+        let same = !flows_change && group.ifindex == reservation.ifindex && group.parameters == parameters;
+        let changed = !group.booked || !same || group.held != held;
         self.unbook(key, flows_change);
         let Some(group) = self.groups.get_mut(key) else { return };
         if changed {
@@ -181,7 +186,9 @@ impl Resources {
         group.service = service;
         group.charge = charge;
         group.defending = defending;
-        group.reservation = reservation;
+        group.ifindex = reservation.ifindex;
+        group.filters = Filters::from_slice(&reservation.filters);
+        group.parameters = parameters;
         self.book(key, account, flows_change.then_some(None), changed && !held);
     }
 
@@ -198,7 +205,7 @@ impl Resources {
         group.booked = true;
         group.account = account.and_then(|account| self.accounts.open(account, group.charge.rate));
         let rank = self.config.preemption.then(|| group.rank(key));
-        if let Some(link) = self.links.get_mut(&group.reservation.ifindex) {
+        if let Some(link) = self.links.get_mut(&group.ifindex) {
             link.book(&group.entry(), rank, group.holder);
         }
         if let Some(only) = flows {
@@ -214,7 +221,7 @@ impl Resources {
         let Some(group) = self.groups.get_mut(key).filter(|group| group.booked) else { return };
         group.booked = false;
         let rank = self.config.preemption.then(|| group.rank(key));
-        if let Some(link) = self.links.get_mut(&group.reservation.ifindex) {
+        if let Some(link) = self.links.get_mut(&group.ifindex) {
             link.unbook(&group.entry(), rank, group.holder);
         }
         if let Some(account) = group.account.take() {
@@ -235,8 +242,10 @@ impl Resources {
         } else {
             // Without a session all grants have the same filters, which the reservation keeps.
             let shares = group.session.is_some();
-            let filters = if shares { Vec::new() } else { group.reservation.filters.clone() };
-            let reservation = Reservation { filters, served: None, ..group.reservation.clone() };
+            let mut reservation = Reservation { served: None, ..group.reservation(Vec::new()) };
+            if shares {
+                reservation.filters.clear();
+            }
             self.renew(in_group, None, reservation);
         }
         true
@@ -249,7 +258,7 @@ impl Resources {
         self.outputs.preserve(key, group);
         let Some(group) = self.groups.remove(key) else { return Members::new() };
         if let Some((protocol, session)) = group.session.as_deref().copied() {
-            self.sessions.remove(&(group.reservation.ifindex, protocol, session));
+            self.sessions.remove(&(group.ifindex, protocol, session));
         }
         if group.announced {
             self.outputs.remove(key);
@@ -294,7 +303,7 @@ impl Resources {
     fn reduce(&mut self, key: Key, rate: u64) -> u32 {
         let Some(group) = self.groups.get(key) else { return 0 };
         let Some(member) = group.members.first().copied() else { return 0 };
-        let (ifindex, reservation) = (group.reservation.ifindex, group.reservation.clone());
+        let (ifindex, reservation) = (group.ifindex, group.reservation(Vec::new()));
         let Some(grant) = self.grants.get_mut(member) else { return 0 };
         let terms = Arc::make_mut(&mut grant.terms);
         terms.traffic.rate = terms.traffic.rate.min(rate);

@@ -61,17 +61,17 @@ impl Flows {
     ) -> Option<Key> {
         let entry = self.table.find(spread(hash), |entry| {
             entry.hash == hash
-                && groups.get_index(entry.group).is_some_and(|group| {
-                    group.reservation.ifindex == ifindex && group.reservation.filters.contains(filter)
-                })
+                && groups
+                    .get_index(entry.group)
+                    .is_some_and(|group| group.ifindex == ifindex && group.filters.contains(filter))
         })?;
         groups.key_of(entry.group)
     }
 
     /// Enters the flows of a reservation. `only` is the hash of its only flow, if known.
     pub(super) fn insert(&mut self, key: Key, group: &Group, only: Option<u32>) {
-        for filter in &group.reservation.filters {
-            let hash = only.unwrap_or_else(|| self.hash(group.reservation.ifindex, filter));
+        for filter in &group.filters {
+            let hash = only.unwrap_or_else(|| self.hash(group.ifindex, filter));
             let entry = Entry { hash, group: key.index() };
             self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
         }
@@ -79,8 +79,8 @@ impl Flows {
 
     /// Removes the flows of a reservation, whose record still has them.
     pub(super) fn remove(&mut self, key: Key, group: &Group) {
-        for filter in &group.reservation.filters {
-            let hash = self.hash(group.reservation.ifindex, filter);
+        for filter in &group.filters {
+            let hash = self.hash(group.ifindex, filter);
             let own = |entry: &Entry| entry.hash == hash && entry.group == key.index();
             if let Ok(entry) = self.table.find_entry(spread(hash), own) {
                 entry.remove();

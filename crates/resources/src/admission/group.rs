@@ -8,8 +8,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use signalbox_core::shares::source;
-use signalbox_core::traffic::{FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
-use signalbox_core::{Key, Recent, ReserverId, Time, recent};
+use signalbox_core::traffic::{Excess, FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
+use signalbox_core::{IfIndex, Key, Recent, ReserverId, Time, recent};
 
 use smallvec::SmallVec;
 
@@ -20,6 +20,8 @@ use crate::request::{GuaranteedRequest, Owner, Policing, Priority, Requester, Se
 
 /// The grants of a reservation: seldom more than one or two.
 pub(crate) type Members = SmallVec<[Key; 2]>;
+/// The filters of a reservation: seldom more than one.
+pub(crate) type Filters = SmallVec<[FlowFilter; 1]>;
 
 #[derive(Debug)]
 pub(crate) struct Grant {
@@ -61,8 +63,31 @@ pub(crate) fn number_of(requester: &Requester) -> u64 {
 impl Terms {
     /// These terms, in the storage of equal ones that were stored lately.
     pub(crate) fn shared(self, lately: &mut Recent<Self>) -> Arc<Self> {
-        let sizes = self.traffic.rate.wrapping_mul(31).wrapping_add(self.traffic.burst.into());
-        lately.shared(sizes, &self)
+        lately.shared(number_of_traffic(&self.traffic), &self)
+    }
+}
+
+const fn number_of_traffic(traffic: &TrafficSpec) -> u64 {
+    traffic.rate.wrapping_mul(31).wrapping_add(traffic.burst as u64)
+}
+
+/// The parameters of a reservation that others have, too.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Parameters {
+    pub(crate) traffic: TrafficSpec,
+    pub(crate) served: Option<u64>,
+    pub(crate) treatment: Treatment,
+    pub(crate) mark_dscp: Option<u8>,
+    pub(crate) excess: Excess,
+}
+
+impl Parameters {
+    /// The parameters of `reservation`, in the storage of equal ones that were stored lately.
+    pub(crate) fn shared(reservation: &Reservation, lately: &mut Recent<Self>) -> Arc<Self> {
+        let Reservation { ifindex: _, filters: _, traffic, served, treatment, mark_dscp, excess } =
+            *reservation;
+        let parameters = Self { traffic, served, treatment, mark_dscp, excess };
+        lately.shared(number_of_traffic(&traffic), &parameters)
     }
 }
 
@@ -90,7 +115,10 @@ impl Grant {
 
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) reservation: Reservation,
+    pub(crate) ifindex: IfIndex,
+    pub(crate) filters: Filters,
+    /// Reservations with equal parameters share one copy.
+    pub(crate) parameters: Arc<Parameters>,
     pub(crate) service: ServiceClass,
     /// The protocol of its grants.
     pub(crate) protocol: ReserverId,
@@ -121,12 +149,20 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// What the kernel gets. `filters` gives its list the allocation.
+    pub(crate) fn reservation(&self, mut filters: Vec<FlowFilter>) -> Reservation {
+        filters.clear();
+        filters.extend_from_slice(&self.filters);
+        let Parameters { traffic, served, treatment, mark_dscp, excess } = *self.parameters;
+        Reservation { ifindex: self.ifindex, filters, traffic, served, treatment, mark_dscp, excess }
+    }
+
     pub(crate) fn entry(&self) -> Entry {
         Entry {
             service: self.service,
             protocol: self.protocol,
             charge: self.charge,
-            own_queue: self.reservation.treatment == Treatment::OwnQueue,
+            own_queue: self.parameters.treatment == Treatment::OwnQueue,
         }
     }
 
@@ -172,10 +208,10 @@ pub(crate) fn is_within(a: &TrafficSpec, b: &TrafficSpec) -> bool {
 mod tests {
     use super::*;
 
-    /// The record of a reservation with one filter, without its part of the tables.
+    /// The records of a reservation with one filter, which need no other memory.
     #[test]
     fn a_reservation_is_small() {
-        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (72, 208));
+        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (72, 192));
     }
 
     #[test]

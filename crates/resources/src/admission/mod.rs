@@ -29,7 +29,7 @@ use crate::request::{
 };
 use crate::token::{Keys, Mac, Token, TokenError, wall_seconds};
 use flow::Flows;
-use group::{Grant, Group, Terms, number_of};
+use group::{Grant, Group, Parameters, Terms, number_of};
 use link::{Freed, Link};
 use outputs::Outputs;
 
@@ -53,6 +53,8 @@ pub struct Resources {
     requesters: Recent<Requester>,
     /// Those of the last grants.
     terms: Recent<Terms>,
+    /// Those of the last reservations.
+    parameters: Recent<Parameters>,
     accounts: Accounts,
     /// Those of passages through a firewall or NAT, and what each source holds of them.
     passages: (Accounts, Shares<IpAddr>),
@@ -90,6 +92,7 @@ impl Resources {
             groups: Slab::new(most),
             requesters: Recent::default(),
             terms: Recent::default(),
+            parameters: Recent::default(),
             accounts: Accounts::new(most, hasher()),
             passages: (
                 Accounts::new(config.max_pinholes, hasher()),
@@ -436,7 +439,7 @@ impl Resources {
 
     /// It runs only when an interface changes, never for a request.
     fn groups_at(&self, ifindex: IfIndex) -> Vec<Key> {
-        let here = self.groups.iter().filter(|(_, group)| group.reservation.ifindex == ifindex);
+        let here = self.groups.iter().filter(|(_, group)| group.ifindex == ifindex);
         here.map(|(key, _)| key).collect()
     }
 }

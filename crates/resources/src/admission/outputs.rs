@@ -37,7 +37,7 @@ pub(super) struct Outputs {
     /// Number of outputs taken out so far: the position of the first entry, less one.
     taken: u64,
     /// The reservation that the last poll returned.
-    lent: Option<Box<Reservation>>,
+    lent: Option<Reservation>,
 }
 
 pub(super) const fn id_of(group: Key) -> ReservationId {
@@ -59,7 +59,7 @@ impl Outputs {
         let at = usize::try_from(place.get().saturating_sub(self.taken).saturating_sub(1)).ok();
         let Some(queued) = at.and_then(|at| self.queue.get_mut(at)) else { return };
         *queued = if group.announced {
-            Queued::InstallOld(id_of(key), Box::new(group.reservation.clone()))
+            Queued::InstallOld(id_of(key), Box::new(group.reservation(Vec::new())))
         } else {
             Queued::Nothing
         };
@@ -102,7 +102,7 @@ impl Outputs {
                     if let Some(group) = groups.get_mut(Key::from_u64(id.0)) {
                         group.pending = group.pending.saturating_add(1);
                     }
-                    let reservation = self.lent.insert(reservation);
+                    let reservation = self.lent.insert(*reservation);
                     return Some(ResourceOutput::Install { id, reservation });
                 }
                 Queued::Install(key) => {
@@ -114,7 +114,8 @@ impl Outputs {
                     group.queued = None;
                     group.announced = true;
                     group.pending = group.pending.saturating_add(1);
-                    let reservation = &group.reservation;
+                    let filters = self.lent.take().map(|lent| lent.filters).unwrap_or_default();
+                    let reservation = self.lent.insert(group.reservation(filters));
                     return Some(ResourceOutput::Install { id: id_of(key), reservation });
                 }
             }

@@ -184,10 +184,10 @@ impl Resources {
             if group.session.as_deref() != session.as_ref() {
                 return Err(Err("a change that is of another session"));
             }
-            if group.reservation.ifindex == ask.ifindex {
+            if group.ifindex == ask.ifindex {
                 let alone = group.members.len() == 1;
                 // Grants that share a reservation without a session are for the same packets.
-                let other = ask.filters.iter().find(|filter| !group.reservation.filters.contains(filter));
+                let other = ask.filters.iter().find(|filter| !group.filters.contains(filter));
                 if let Some(other) = other.filter(|_| !alone && session.is_none()) {
                     return Err(Ok(LinkWhy::FlowTaken(*other)));
                 }
@@ -220,8 +220,8 @@ impl Resources {
         let group = self.groups.get(key)?;
         let shared = group.session.is_none()
             && group.protocol == ask.owner.protocol
-            && group.reservation.ifindex == ask.ifindex
-            && group.reservation.filters == ask.filters;
+            && group.ifindex == ask.ifindex
+            && *group.filters == *ask.filters;
         shared.then_some(key)
     }
 
@@ -242,7 +242,7 @@ impl Resources {
     /// Whether a change requests no more in any respect, from the same requester and for the same packets.
     fn lessens(&self, ask: &GrantRequest, old: &Grant) -> bool {
         let Some(group) = self.groups.get(old.group) else { return false };
-        let filters = if group.session.is_some() { &*old.filters } else { &group.reservation.filters };
+        let filters = if group.session.is_some() { &*old.filters } else { &*group.filters };
         let rspec = match (ask.guaranteed, old.guaranteed.as_deref().copied()) {
             (None, None) => true,
             (Some(new), Some((asked, _))) => new.rspec <= asked.rspec && new.terms == asked.terms,
@@ -251,7 +251,7 @@ impl Resources {
             (Some(_), None) => false,
         };
         rspec
-            && group.reservation.ifindex == ask.ifindex
+            && group.ifindex == ask.ifindex
             && group.service == ask.service
             && is_within(&ask.traffic, &old.terms.traffic)
             && ask.policing == old.terms.policing
@@ -286,7 +286,7 @@ impl Resources {
     /// The queue: the present one, else the requested one, else the configured one.
     fn treatment(link: &Link, ask: &GrantRequest, group: Option<&Group>, freed: &Freed) -> Treatment {
         if let Some(group) = group.filter(|group| group.service == ask.service && ask.treatment.is_none()) {
-            return group.reservation.treatment;
+            return group.parameters.treatment;
         }
         let shared = Treatment::Aggregate(ask.service);
         let Some(config) = &link.config else { return shared };

@@ -64,7 +64,7 @@ impl Resources {
     fn judge(&mut self, now: Time, key: Key, refused: &mut Vec<Key>) {
         let wall_us = self.wall_us(now);
         let Some(group) = self.groups.get(key) else { return };
-        let link = self.links.get(&group.reservation.ifindex).map_or("", |link| &link.name);
+        let link = self.links.get(&group.ifindex).map_or("", |link| &link.name);
         let mut account = None;
         for member in &group.members {
             let Some(grant) = self.grants.get_mut(*member) else { continue };
@@ -111,8 +111,7 @@ impl Resources {
 
 /// The request that a grant answers.
 fn asked(grant: &Grant, group: &Group) -> GrantRequest {
-    let reservation = &group.reservation;
-    let filters: &[_] = if grant.filters.is_empty() { &reservation.filters } else { &grant.filters };
+    let filters: &[_] = if grant.filters.is_empty() { &group.filters } else { &grant.filters };
     GrantRequest {
         service: group.service,
         guaranteed: grant.guaranteed.as_ref().map(|both| both.0),
@@ -120,13 +119,13 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
         reducible: grant.terms.reducible,
         session: group.session.as_deref().map(|(_, session)| *session),
         lifetime: grant.terms.lifetime,
-        mark_dscp: reservation.mark_dscp,
+        mark_dscp: group.parameters.mark_dscp,
         policing: grant.terms.policing,
         held: grant.terms.held,
         ..GrantRequest::of_all(
             grant.owner,
             (*grant.requester).clone(),
-            reservation.ifindex,
+            group.ifindex,
             filters.to_vec(),
             grant.terms.traffic,
         )

@@ -89,7 +89,7 @@ impl Resources {
     fn view(&self, key: Key) -> Option<ReservationView<'_>> {
         let grant = self.grants.get(key)?;
         let group = self.groups.get(grant.group)?;
-        let ifindex = group.reservation.ifindex;
+        let ifindex = group.ifindex;
         Some(ReservationView {
             grant: GrantId(key.to_u64()),
             reservation: id_of(grant.group),
@@ -98,11 +98,11 @@ impl Resources {
             rule: grant.terms.rule.and_then(|rule| self.policy.name(rule)),
             ifindex,
             interface: self.links.get(&ifindex).map_or("", |link| &link.name),
-            filters: &group.reservation.filters,
+            filters: &group.filters,
             traffic: grant.terms.traffic,
             rspec: grant.guaranteed.as_ref().map(|both| both.1),
             service: group.service,
-            treatment: group.reservation.treatment,
+            treatment: group.parameters.treatment,
             priority: grant.terms.priority,
             session: group.session.as_deref().map(|(_, session)| *session),
             charged: group.charge.rate,
