@@ -4,10 +4,11 @@
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
-use signalbox_core::index::KeyedHasher;
+use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::Slab;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Key, Time};
+use smallvec::SmallVec;
 
 use super::Rsvp;
 use super::interfaces::Iface;
@@ -57,6 +58,9 @@ struct ReceivedEntry {
     life: Duration,
 }
 
+/// Records that one Resv is about: seldom more than one. They take no memory of their own then.
+pub(super) type Keys = SmallVec<[Key; 2]>;
+
 /// The state that a received message is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReceivedState {
@@ -67,9 +71,9 @@ pub(super) enum ReceivedState {
         /// The next hop.
         hop: u32,
         /// The reservations that hold the requests.
-        branches: Vec<Key>,
+        branches: Keys,
         /// With SE the senders.
-        senders: Vec<Key>,
+        senders: Keys,
     },
 }
 
@@ -77,9 +81,12 @@ pub(super) enum ReceivedState {
 #[derive(Debug)]
 pub(super) struct MessageIds {
     sent: Slab<SentEntry>,
-    by_state: HashMap<SentState, Key, KeyedHasher>,
+    /// The entries of `sent` by the state that they are about.
+    by_state: Index,
     received: Slab<ReceivedEntry>,
-    of_sender: HashMap<Key, Key, KeyedHasher>,
+    /// The entries of `received` that are about path state, by the sender.
+    of_sender: Index,
+    hasher: KeyedHasher,
     of_request: HashMap<(Key, u32), Key, KeyedHasher>,
     /// State that lost neighbours had, and the time when the next part of it is sent.
     lost: VecDeque<SentState>,
@@ -90,9 +97,10 @@ impl MessageIds {
     pub(super) fn new(limit: u32, mut hasher: impl FnMut() -> KeyedHasher) -> Self {
         Self {
             sent: Slab::new(limit),
-            by_state: HashMap::with_hasher(hasher()),
+            by_state: Index::new(),
             received: Slab::new(limit),
-            of_sender: HashMap::with_hasher(hasher()),
+            of_sender: Index::new(),
+            hasher: hasher(),
             of_request: HashMap::with_hasher(hasher()),
             lost: VecDeque::new(),
             lost_at: Time::ZERO,
@@ -113,27 +121,72 @@ impl MessageIds {
 
     fn key_of(&self, what: &ReceivedState) -> Option<Key> {
         match what {
-            ReceivedState::Path(sender) => self.of_sender.get(sender).copied(),
+            ReceivedState::Path(sender) => self.of_sender(*sender),
             ReceivedState::Resv { hop, branches, .. } => {
                 self.of_request.get(&(*branches.first()?, *hop)).copied()
             }
         }
     }
 
+    /// The entry of sent state.
+    fn of_state(&self, about: &SentState) -> Option<Key> {
+        let is = |at| self.sent.get_index(at).is_some_and(|sent| sent.about == *about);
+        self.sent.key_of(self.by_state.find(self.hasher.hash_one(about), is)?)
+    }
+
+    fn enter_state(&mut self, about: SentState, key: Key) {
+        let (sent, hasher) = (&self.sent, &self.hasher);
+        self.by_state.insert(hasher.hash_one(&about), key.index(), |at| {
+            sent.get_index(at).map_or(0, |sent| hasher.hash_one(&sent.about))
+        });
+    }
+
+    fn remove_state(&mut self, about: &SentState) -> Option<SentEntry> {
+        let key = self.of_state(about)?;
+        self.by_state.remove(self.hasher.hash_one(about), |at| at == key.index());
+        self.sent.remove(key)
+    }
+
+    /// The entry of the path state of a sender.
+    fn of_sender(&self, sender: Key) -> Option<Key> {
+        let is = |at| {
+            let received = self.received.get_index(at);
+            received.is_some_and(|received| received.what == ReceivedState::Path(sender))
+        };
+        self.received.key_of(self.of_sender.find(self.hasher.hash_one(&sender), is)?)
+    }
+
+    /// Enters the path state of a sender, whose entry has this key.
+    fn enter_sender(&mut self, sender: Key, key: Key) {
+        let (received, hasher) = (&self.received, &self.hasher);
+        self.of_sender.insert(hasher.hash_one(&sender), key.index(), |at| {
+            match received.get_index(at).map(|received| &received.what) {
+                Some(ReceivedState::Path(sender)) => hasher.hash_one(sender),
+                Some(ReceivedState::Resv { .. }) | None => 0,
+            }
+        });
+    }
+
+    fn remove_sender(&mut self, sender: Key) -> Option<Key> {
+        let key = self.of_sender(sender)?;
+        self.of_sender.remove(self.hasher.hash_one(&sender), |at| at == key.index());
+        Some(key)
+    }
+
     /// The refresh periods of sent state; `None`: it was not sent with a MESSAGE_ID.
     pub(super) fn pace(&self, about: &SentState) -> Option<Pace> {
-        Some(self.sent.get(*self.by_state.get(about)?)?.pace)
+        Some(self.sent.get(self.of_state(about)?)?.pace)
     }
 
     pub(super) fn set_pace(&mut self, about: &SentState, pace: Pace) {
-        if let Some(sent) = self.by_state.get(about).and_then(|key| self.sent.get_mut(*key)) {
+        if let Some(sent) = self.of_state(about).and_then(|key| self.sent.get_mut(key)) {
             sent.pace = pace;
         }
     }
 
     /// The handle of the MESSAGE_ID of sent state.
     pub(super) fn handle_of(&self, about: &SentState) -> Option<SentHandle> {
-        self.sent.get(*self.by_state.get(about)?)?.state
+        self.sent.get(self.of_state(about)?)?.state
     }
 
     /// The handle of the MESSAGE_ID of received state.
@@ -213,15 +266,15 @@ impl Rsvp {
     }
 
     fn sent_key(&mut self, about: SentState) -> Option<Key> {
-        if let Some(key) = self.message_ids.by_state.get(&about) {
-            return Some(*key);
+        if let Some(key) = self.message_ids.of_state(&about) {
+            return Some(key);
         }
         let entry = SentEntry { about, state: None, digest: 0, pace: Pace::default() };
         let Ok(key) = self.message_ids.sent.insert(entry) else {
             self.counters.overload += 1;
             return None;
         };
-        self.message_ids.by_state.insert(about, key);
+        self.message_ids.enter_state(about, key);
         Some(key)
     }
 
@@ -285,7 +338,7 @@ impl Rsvp {
         if self.message_ids.by_state.is_empty() {
             return;
         }
-        let sent = self.message_ids.by_state.remove(&about).and_then(|key| self.message_ids.sent.remove(key));
+        let sent = self.message_ids.remove_state(&about);
         if let Some(state) = sent.and_then(|sent| sent.state) {
             self.neighbours.forget(state);
         }
@@ -315,7 +368,10 @@ impl Rsvp {
     fn enter_received(&mut self, key: Key, what: &ReceivedState) {
         let (hop, branches) = match what {
             ReceivedState::Path(sender) => {
-                self.message_ids.of_sender.insert(*sender, key);
+                // The entry of a sender stays the same as long as it is there.
+                if self.message_ids.of_sender(*sender).is_none() {
+                    self.message_ids.enter_sender(*sender, key);
+                }
                 return;
             }
             ReceivedState::Resv { hop, branches, .. } => (*hop, branches),
@@ -337,7 +393,7 @@ impl Rsvp {
     /// Forgets the MESSAGE_ID of path state that ended.
     pub(super) fn forget_path_id(&mut self, sender: Key) {
         if !self.message_ids.of_sender.is_empty() {
-            let key = self.message_ids.of_sender.remove(&sender);
+            let key = self.message_ids.remove_sender(sender);
             self.forget_received_key(key);
         }
     }
@@ -494,7 +550,7 @@ impl Rsvp {
         for _ in 0..AT_ONCE {
             let Some(about) = self.message_ids.lost.pop_front() else { return };
             // State that ended meanwhile was forgotten.
-            if self.message_ids.by_state.contains_key(&about) {
+            if self.message_ids.of_state(&about).is_some() {
                 self.forget_sent(about);
                 self.send_again(about);
             }

@@ -6,7 +6,7 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
-use super::message_ids::ReceivedState;
+use super::message_ids::{Keys, ReceivedState};
 use super::neighbour::{Arrival, Arrivals, Incoming, Verdict};
 use super::outbox::Envelope;
 use crate::engine::packet::IpReceived;
@@ -129,7 +129,8 @@ impl Rsvp {
             && !accepted.branches.is_empty()
             && let Some(hop) = message.hop.and_then(|hop| self.hops.find(&RsvpHop { lih: 0, ..hop }))
         {
-            let (branches, senders) = (accepted.branches.clone(), accepted.senders.clone());
+            let (branches, senders) =
+                (Keys::from_slice(&accepted.branches), Keys::from_slice(&accepted.senders));
             self.store_received_id(incoming, ReceivedState::Resv { hop, branches, senders }, life);
         }
         self.recycle_accepted(accepted);
@@ -167,7 +168,7 @@ impl Rsvp {
             _ => None,
         };
         let branch = self.find_branch(session, own, oif)?;
-        Some(ReceivedState::Resv { hop: next, branches: vec![branch], senders: Vec::new() })
+        Some(ReceivedState::Resv { hop: next, branches: Keys::from_slice(&[branch]), senders: Keys::new() })
     }
 
     /// Passes on a packet that is not for this node, as any IP packet: a message that was intercepted (RFC 2205 §2.9),
