@@ -45,9 +45,10 @@ impl Casp {
 
     /// Sends a message along the session of which it is. Whether it could be composed.
     pub(super) fn deliver(&mut self, key: Key, message: &Signaling<'_>, client: Option<ClientType>) -> bool {
+        let Some(flow) = self.sessions.flow_in(key, message.flags.is_reverse()) else { return false };
         let mut octets = core::mem::take(&mut self.composed);
         octets.clear();
-        let result = message.encode(&mut octets);
+        let result = Signaling { flow, ..*message }.encode(&mut octets);
         if result.is_ok() {
             if message.flags.is_reverse() {
                 self.up(key, &octets, client);

@@ -219,6 +219,17 @@ pub enum RequestOf<D> {
         /// Its flow from now on.
         to: FlowId,
     },
+    /// The client is a NAT: from now on, the next hops of a session see another flow with the same destination. FLOW_ID is
+    /// rewritten in messages to them, and back in messages from them. Indications have the flow of the previous hops. With the
+    /// flow of the session itself nothing is rewritten any more.
+    Translate {
+        /// The session.
+        session: SessionId,
+        /// The flow, as the previous hops see it.
+        flow: FlowId,
+        /// The flow, as the next hops see it.
+        outer: FlowId,
+    },
     /// Old branches of a session are not torn down; they expire.
     KeepBranches {
         /// The session.
@@ -304,6 +315,9 @@ impl OwnedRequest {
             },
             Self::Hold { session, flow, on } => Request::Hold { session: *session, flow: *flow, on: *on },
             Self::Move { session, from, to } => Request::Move { session: *session, from: *from, to: *to },
+            Self::Translate { session, flow, outer } => {
+                Request::Translate { session: *session, flow: *flow, outer: *outer }
+            }
             Self::KeepBranches { session, flow } => Request::KeepBranches { session: *session, flow: *flow },
         }
     }
@@ -348,7 +362,7 @@ pub enum IndicationOf<D> {
     },
     /// A request cannot be carried out; nothing changed.
     Refused {
-        /// The tag of the request; 0 of [`Request::Move`], which has none.
+        /// The tag of the request; 0 of [`Request::Move`] and [`Request::Translate`], which have none.
         tag: u64,
         /// The reason.
         why: Refused,

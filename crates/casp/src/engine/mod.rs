@@ -12,7 +12,7 @@
 //! * `receive` is the procedure for a received message, `deliver` sends messages on. `request` is what clients ask for, `held`
 //!   the messages that wait for their verdicts.
 //! * State is in `session` (one session with one flow) with its hops (`branch`); `timers` refreshes and ends it, `teardown`
-//!   removes it, `route` repairs it.
+//!   removes it, `route` repairs it, `translate` changes the flow that its next hops see.
 //! * `peers` has the nodes and the connections with them, `connect` what happens to connections.
 //! * `search` has the discoveries that go on, `discovery` their mechanisms and scout, `cookies` the proof that scout gives.
 
@@ -36,6 +36,7 @@ mod search;
 mod session;
 mod teardown;
 mod timers;
+mod translate;
 mod view;
 
 use core::net::{IpAddr, Ipv4Addr};

@@ -159,6 +159,11 @@ impl Casp {
         let message = &checked.message;
         let tear_down = message.flags.contains(Flags::TEAR_DOWN);
         let Some(key) = self.sessions.find(message.session, &message.flow) else {
+            if self.sessions.find_translated(message.session, &message.flow).is_some() {
+                // This node itself sent it on with that flow.
+                self.counters.loops += 1;
+                return;
+            }
             if tear_down || matches!(message.body, Body::Error(_)) {
                 self.counters.no_state += 1;
                 return;
@@ -197,12 +202,14 @@ impl Casp {
 
     /// A message against the data flow.
     fn on_reverse(&mut self, from: &From, checked: &Checked<'_>) {
-        let message = &checked.message;
-        let Some(key) = self.sessions.find(message.session, &message.flow) else {
+        let Signaling { session: id, flow, .. } = checked.message;
+        let found = self.sessions.find_reverse(id, &flow);
+        let Some((key, session)) = found.and_then(|key| Some((key, self.sessions.get_mut(key)?))) else {
             self.counters.no_state += 1;
             return;
         };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        // From here on the flow is that of the previous hops.
+        let message = &Signaling { flow: session.flow, ..checked.message };
         let known = from.peer.and_then(|peer| session.next.get_mut(peer));
         let Some(branch) = known.filter(|branch| branch.datagram || checked.proved) else {
             self.counters.strangers += 1;

@@ -24,6 +24,11 @@ impl Casp {
                     self.out.indicate(client, Indication::Refused { tag: 0, why });
                 }
             }
+            Request::Translate { session, flow, outer } => {
+                if let Err(why) = self.on_translate(*session, flow, *outer) {
+                    self.out.indicate(client, Indication::Refused { tag: 0, why });
+                }
+            }
             Request::KeepBranches { session, flow } => {
                 let found = self.sessions.find(*session, flow);
                 if let Some(session) = found.and_then(|key| self.sessions.get_mut(key)) {
@@ -33,7 +38,7 @@ impl Casp {
         }
     }
 
-    fn check_flow(&self, flow: &FlowId) -> Result<(), Refused> {
+    pub(super) fn check_flow(&self, flow: &FlowId) -> Result<(), Refused> {
         if flow.checked().is_err() || (flow.is_private() && !self.config.private_flows) {
             return Err(Refused::Flow);
         }
@@ -56,6 +61,9 @@ impl Casp {
             }
             None => {
                 let id = send.session.unwrap_or_else(|| self.rng.session_id());
+                if self.sessions.find_translated(id, &send.flow).is_some() {
+                    return Err(Refused::Flow);
+                }
                 let key = self.open_session(client, id, send.flow)?;
                 let opened =
                     Indication::Opened { tag: send.tag, session: id, flow: send.flow, hold: send.hold };
@@ -99,8 +107,9 @@ impl Casp {
         let session = self.sessions.get(key).ok_or(Refused::NoSession)?;
         let side = if message.flags.is_reverse() { &session.previous } else { &session.next };
         let hop = *side.by_id(id).filter(|branch| !branch.is_local()).ok_or(Refused::NoHop)?;
+        let flow = self.sessions.flow_in(key, message.flags.is_reverse()).unwrap_or(message.flow);
         let mut octets = Vec::new();
-        message.encode(&mut octets).map_err(|_| Refused::TooLong)?;
+        Signaling { flow, ..*message }.encode(&mut octets).map_err(|_| Refused::TooLong)?;
         // A branch that is not connected is an old one whose node is gone.
         match self.send_to(hop.peer, hop.datagram, &octets, None) {
             super::connect::Delivery::Sent => Ok(()),
@@ -184,7 +193,7 @@ impl Casp {
         let session =
             self.sessions.get_mut(former).filter(|session| session.is_own()).ok_or(Refused::NoSession)?;
         let (held, users) = (session.is(Mark::Held), session.users);
-        if self.sessions.find(id, &to).is_some() || *from == to {
+        if self.sessions.has(id, &to) || *from == to {
             return Err(Refused::Flow);
         }
         let key = self.open_session(client, id, to)?;

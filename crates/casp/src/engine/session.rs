@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
 
 use signalbox_core::index::{Index, KeyedHasher};
@@ -62,6 +62,8 @@ pub(super) enum Mark {
     Rediscover = 8,
     /// The last discovery was because of a change of routes.
     Repaired = 16,
+    /// The next hops see another flow.
+    Translated = 32,
 }
 
 /// A message that waits, without Length Header and cookie.
@@ -214,12 +216,16 @@ impl Session {
 pub(super) struct Sessions {
     pub(super) slab: Slab<Session>,
     index: Index,
+    /// The flows that the next hops of translated sessions see, by the place of the session, and the index of them.
+    outer: BTreeMap<u32, FlowId>,
+    translated: Index,
     hasher: KeyedHasher,
 }
 
 impl Sessions {
     pub(super) fn new(limit: u32, hasher: KeyedHasher) -> Self {
-        Self { slab: Slab::new(limit), index: Index::new(), hasher }
+        let (index, translated) = (Index::new(), Index::new());
+        Self { slab: Slab::new(limit), index, outer: BTreeMap::new(), translated, hasher }
     }
 
     fn hash(hasher: &KeyedHasher, id: SessionId, flow: &FlowId) -> u64 {
@@ -235,11 +241,70 @@ impl Sessions {
         self.slab.key_of(found)
     }
 
+    /// The session whose next hops see this flow instead of its own.
+    pub(super) fn find_translated(&self, id: SessionId, outer: &FlowId) -> Option<Key> {
+        if self.outer.is_empty() {
+            return None;
+        }
+        let is_it = |index| {
+            self.outer.get(&index) == Some(outer)
+                && self.slab.get_index(index).is_some_and(|one| one.id == id)
+        };
+        let found = self.translated.find(Self::hash(&self.hasher, id, outer), is_it)?;
+        self.slab.key_of(found)
+    }
+
+    /// The session of a message from a next hop.
+    pub(super) fn find_reverse(&self, id: SessionId, flow: &FlowId) -> Option<Key> {
+        let untranslated = |key: &Key| self.get(*key).is_some_and(|session| !session.is(Mark::Translated));
+        self.find_translated(id, flow).or_else(|| self.find(id, flow).filter(untranslated))
+    }
+
+    /// The flow that the next hops of a session see, if that is another one.
+    pub(super) fn outer(&self, key: Key) -> Option<FlowId> {
+        let session = self.get(key)?;
+        if session.is(Mark::Translated) { self.outer.get(&key.index()).copied() } else { None }
+    }
+
+    /// The flow in messages of a session, against the flow or along it.
+    pub(super) fn flow_in(&self, key: Key, reverse: bool) -> Option<FlowId> {
+        let own = self.get(key)?.flow;
+        Some(if reverse { own } else { self.outer(key).unwrap_or(own) })
+    }
+
+    /// Whether messages with this flow are of a session, from previous or from next hops.
+    pub(super) fn has(&self, id: SessionId, flow: &FlowId) -> bool {
+        self.find(id, flow).is_some() || self.find_translated(id, flow).is_some()
+    }
+
+    /// Notes the flow that the next hops of a session see. `None`: its own.
+    pub(super) fn translate(&mut self, key: Key, outer: Option<FlowId>) {
+        let Self { slab, translated, outer: all, hasher, .. } = self;
+        let Some(session) = slab.get_mut(key).filter(|one| one.is(Mark::Translated) || outer.is_some())
+        else {
+            return;
+        };
+        let id = session.id;
+        session.note(Mark::Translated, outer.is_some());
+        if let Some(former) = all.remove(&key.index()) {
+            translated.remove(Self::hash(hasher, id, &former), |index| index == key.index());
+        }
+        if let Some(outer) = outer {
+            all.insert(key.index(), outer);
+            translated.insert(Self::hash(hasher, id, &outer), key.index(), |at| {
+                match (slab.get_index(at), all.get(&at)) {
+                    (Some(one), Some(outer)) => Self::hash(hasher, one.id, outer),
+                    (Some(_) | None, _) => 0,
+                }
+            });
+        }
+    }
+
     /// Stores a session that is not in the table; `None`: the table is full.
     pub(super) fn insert(&mut self, session: Session) -> Option<Key> {
         let hash = Self::hash(&self.hasher, session.id, &session.flow);
         let key = self.slab.insert(session).ok()?;
-        let Self { slab, index, hasher } = self;
+        let Self { slab, index, hasher, .. } = self;
         index.insert(hash, key.index(), |at| {
             slab.get_index(at).map_or(0, |one| Self::hash(hasher, one.id, &one.flow))
         });
@@ -248,6 +313,7 @@ impl Sessions {
 
     /// Removes a session whose timer is not armed.
     pub(super) fn remove(&mut self, key: Key) -> Option<Session> {
+        self.translate(key, None);
         let session = self.slab.remove(key)?;
         let hash = Self::hash(&self.hasher, session.id, &session.flow);
         self.index.remove(hash, |index| index == key.index());

@@ -10,13 +10,14 @@ use super::session::Mark;
 use crate::wire::{Body, ClientType, Flags, Signaling};
 
 impl Casp {
-    /// Sends a message to all hops of one side. Nothing waits for a connection: what is not delivered expires.
-    fn send_to_all(&mut self, key: Key, message: &Signaling<'_>) {
+    /// Sends a message to all hops of one side, with the flow that they know. Nothing waits for a connection: what is not delivered expires.
+    pub(super) fn send_to_all(&mut self, key: Key, message: &Signaling<'_>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let flow = self.sessions.flow_in(key, message.flags.is_reverse()).unwrap_or(message.flow);
         let mut octets = Vec::new();
-        if message.encode(&mut octets).is_err() {
+        if (Signaling { flow, ..*message }).encode(&mut octets).is_err() {
             return;
         }
-        let Some(session) = self.sessions.get(key) else { return };
         let side = if message.flags.is_reverse() { &session.previous } else { &session.next };
         let hops: Vec<Branch> = side.iter().filter(|branch| !branch.is_local()).copied().collect();
         for hop in hops {

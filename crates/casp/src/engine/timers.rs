@@ -103,7 +103,7 @@ impl Casp {
             flags: Flags::NONE.with_if(Flags::UNSECURE, tainted).with_if(Flags::DISCOVER, discover),
             timeout: session.explicit_timeout(),
             body: Body::Empty,
-            ..Signaling::new(session.id, session.flow)
+            ..Signaling::new(session.id, self.sessions.flow_in(key, false)?)
         })
     }
 

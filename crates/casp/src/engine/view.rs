@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::metrics::Table;
 use signalbox_core::node::StreamId;
 use signalbox_core::security::Fingerprint;
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{Key, SessionId, Time};
 
 use super::Casp;
 use super::branch::{Branch, Side};
@@ -34,8 +34,10 @@ pub struct BranchView {
 pub struct SessionView {
     /// Session identifier.
     pub session: SessionId,
-    /// Data flow.
+    /// Data flow, as the previous hops see it.
     pub flow: FlowId,
+    /// The flow as the next hops see it, if this node translates it.
+    pub outer: Option<FlowId>,
     /// Previous hops, the most recent one first.
     pub previous: Vec<BranchView>,
     /// Next hops, the most recent one first.
@@ -91,10 +93,11 @@ impl Casp {
         side.iter().map(view).collect()
     }
 
-    fn view(&self, session: &Session) -> SessionView {
+    fn view(&self, key: Key, session: &Session) -> SessionView {
         SessionView {
             session: session.id,
             flow: session.flow,
+            outer: self.sessions.outer(key),
             previous: self.side(&session.previous),
             next: self.side(&session.next),
             timeout: session.timeout,
@@ -107,12 +110,12 @@ impl Casp {
     /// Visits the sessions of this node from a place in the table on; see
     /// [`Slab::walk`](signalbox_core::slab::Slab::walk).
     pub fn walk(&self, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
-        self.sessions.slab.walk(from, |_, session| visit(self.view(session)))
+        self.sessions.slab.walk(from, |key, session| visit(self.view(key, session)))
     }
 
     /// All sessions of this node. For tests.
     pub fn sessions(&self) -> impl Iterator<Item = SessionView> {
-        self.sessions.slab.iter().map(|(_, session)| self.view(session))
+        self.sessions.slab.iter().map(|(key, session)| self.view(key, session))
     }
 
     fn peer_view(&self, peer: &Peer) -> PeerView {

@@ -202,7 +202,10 @@ impl Node {
         for table in self.engine.tables() {
             assert!(table.size <= table.limit, "{table:?}");
         }
+        let mut names = BTreeSet::new();
         for session in self.engine.sessions() {
+            let flows = core::iter::once(session.flow).chain(session.outer);
+            assert!(flows.into_iter().all(|flow| names.insert((session.session, flow))), "two have one name");
             assert!(!session.previous.is_empty(), "a session without previous hop");
             assert!(session.previous.len() <= 4 && session.next.len() <= 4 && session.waiting <= 33);
             let newest = session.previous.iter().filter(|one| one.newest).count();
@@ -234,6 +237,20 @@ fn flow(number: u8) -> FlowId {
     }
 }
 
+/// The flow from another source.
+fn translated(flow: FlowId, number: u8) -> FlowId {
+    match flow {
+        FlowId::V4Ports { dst, dst_port, protocol, .. } => FlowId::V4Ports {
+            src: Ipv4Addr::new(10, 0, 0, 1),
+            dst,
+            src_port: u16::from(number >> 6),
+            dst_port,
+            protocol,
+        },
+        other => other,
+    }
+}
+
 /// A message that `number` selects, with the flags of `more`.
 fn message(number: u8, more: u8, own: &[SessionId]) -> Vec<u8> {
     let session = own.get(usize::from(number >> 6)).copied().filter(|_| more & 8 != 0);
@@ -246,12 +263,15 @@ fn message(number: u8, more: u8, own: &[SessionId]) -> Vec<u8> {
         4 => Body::Client { client: ClientType(9), data: &[1, 2, 3] },
         _ => Body::Client { client: CLIENT, data: b"hello" },
     };
+    // Messages against the flow may have the flow that the next hops see.
+    let outer = flags.is_reverse() && number & 8 != 0;
+    let flow = if outer { translated(flow(number), number) } else { flow(number) };
     let message = Signaling {
         flags,
         timeout: (number & 32 == 0).then_some(7),
         proof: (more & 7 == 1).then_some(Proof::Cookie([1; 8])),
         body,
-        ..Signaling::new(session.unwrap_or(SessionId([number >> 5; 16])), flow(number))
+        ..Signaling::new(session.unwrap_or(SessionId([number >> 5; 16])), flow)
     };
     let mut octets = Vec::new();
     let _ = message.encode(&mut octets);
@@ -298,6 +318,12 @@ pub fn casp_engine(octets: &[u8]) {
                     (0, Some(session)) => Request::Move { session, from: flow, to },
                     (1, Some(session)) => Request::Hold { session, flow, on: false },
                     (2, Some(session)) => Request::KeepBranches { session, flow },
+                    // Of a neighbour's session, or of one of this node, which is refused.
+                    (3, _) => Request::Translate {
+                        session: SessionId([which >> 5; 16]),
+                        flow,
+                        outer: translated(flow, more),
+                    },
                     _ => Request::Send(SendRequest {
                         reverse: more & 8 != 0,
                         tear_down: more & 16 != 0,

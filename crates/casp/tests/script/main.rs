@@ -12,3 +12,4 @@ mod rig;
 mod scout;
 mod shares;
 mod teardown;
+mod translate;

@@ -31,6 +31,17 @@ fn flow_to(last: usize) -> FlowId {
     FlowId::V4Ports { src, dst, src_port: 1, dst_port: 2, protocol: 17 }
 }
 
+/// The flow to the last node as a NAT sends it on.
+fn translated(nat: usize, last: usize) -> FlowId {
+    let IpAddr::V4(src) = address(nat) else { unreachable!() };
+    match flow_to(last) {
+        FlowId::V4Ports { dst, dst_port, protocol, .. } => {
+            FlowId::V4Ports { src, dst, src_port: 40000, dst_port, protocol }
+        }
+        other => panic!("{other}"),
+    }
+}
+
 enum Event {
     Timer(usize),
     Packet { to: usize, src: SocketAddr, dst: SocketAddr, payload: Vec<u8> },
@@ -39,6 +50,7 @@ enum Event {
     Connected { to: usize, stream: StreamId },
     Octets { to: usize, stream: StreamId, octets: Vec<u8> },
     Closed { to: usize, stream: StreamId },
+    Translate { to: usize, client: ClientType, session: SessionId, flow: FlowId },
     Verdict { to: usize, client: ClientType, id: u64, data: Vec<u8> },
 }
 
@@ -47,6 +59,7 @@ struct Sent {
     from: usize,
     to: usize,
     empty: bool,
+    flow: FlowId,
 }
 
 struct Net {
@@ -62,6 +75,8 @@ struct Net {
     indicated: Vec<(usize, Indicated)>,
     /// Each node with the client adds its number to the data.
     marks: bool,
+    /// Nodes whose client translates the sources of flows.
+    nats: Vec<usize>,
 }
 
 impl Net {
@@ -77,6 +92,7 @@ impl Net {
             sent: Vec::new(),
             indicated: Vec::new(),
             marks: false,
+            nats: Vec::new(),
         };
         for node in 0..count {
             for other in (0..count).filter(|other| *other != node) {
@@ -147,7 +163,7 @@ impl Net {
                         let (one, behind) = rest.split_at(length);
                         let Ok(Message::Signaling(message)) = Message::parse(&one[4..]) else { panic!() };
                         let empty = message.body == Body::Empty;
-                        self.sent.push(Sent { from: node, to, empty });
+                        self.sent.push(Sent { from: node, to, empty, flow: message.flow });
                         rest = behind;
                     }
                     self.events.push_back(Event::Octets { to, stream: other, octets: octets.to_vec() });
@@ -163,6 +179,10 @@ impl Net {
                         Indication::Received(arrival) => {
                             let mut data = arrival.data.to_vec();
                             data.push(u8::try_from(node).unwrap());
+                            if !arrival.reverse && self.nats.contains(&node) {
+                                let (session, flow) = (arrival.session, arrival.flow);
+                                self.events.push_back(Event::Translate { to: node, client, session, flow });
+                            }
                             if arrival.id != 0 {
                                 self.events.push_back(Event::Verdict {
                                     to: node,
@@ -208,6 +228,7 @@ impl Net {
                 | Event::Connected { to, .. }
                 | Event::Octets { to, .. }
                 | Event::Closed { to, .. }
+                | Event::Translate { to, .. }
                 | Event::Verdict { to, .. } => (*to, self.now),
             };
             let gateway = match &event {
@@ -257,6 +278,11 @@ impl Net {
                     engine.handle(now, Input::Octets { stream, octets: &octets });
                 }
                 Event::Closed { stream, .. } => engine.handle(now, Input::Closed { stream }),
+                Event::Translate { client, session, flow, .. } => {
+                    let outer = translated(to, node_of(flow.dst()));
+                    let request = Request::Translate { session, flow, outer };
+                    engine.handle(now, Input::Request { client, request });
+                }
                 Event::Verdict { client, id, data, .. } => {
                     let verdict = if self.marks { Verdict::Replace(&data) } else { Verdict::Forward };
                     engine.handle(now, Input::Request { client, request: Request::Verdict { id, verdict } });
@@ -350,6 +376,36 @@ fn a_message_and_its_answer_pass_the_same_nodes() {
     let order: Vec<(usize, bool)> =
         net.received().into_iter().map(|(node, reverse, _)| (node, reverse)).collect();
     assert_eq!(order, [(3, true), (2, true), (1, true), (0, true)]);
+}
+
+/// CASP-G-20, CASP-00-09: with two NATs on the way, each link has its own flow in both directions, and one session.
+#[test]
+fn each_side_of_a_nat_has_its_own_flow() {
+    let mut net = Net::row(5, &[], |_, _| {});
+    net.nats = vec![1, 3];
+    let session = net.open(4);
+    let flows = [flow_to(4), translated(1, 4), translated(1, 4), translated(3, 4)];
+    for node in 0..5 {
+        let state = &net.states(node)[0];
+        assert_eq!((state.session, state.flow), (session, flows[node.saturating_sub(1)]), "node {node}");
+        assert_eq!(state.outer, [1, 3].contains(&node).then(|| flows[node]), "node {node}");
+    }
+    net.indicated.clear();
+    net.request(4, SendRequest { reverse: true, ..SendRequest::new(Some(session), flows[3], b"y") });
+    let seen: Vec<(usize, FlowId)> = core::mem::take(&mut net.indicated)
+        .into_iter()
+        .filter_map(|(node, indicated)| match indicated {
+            Indicated::Received(arrival, _) => Some((node, arrival.flow)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(seen, [(3, flows[2]), (2, flows[1]), (1, flows[0]), (0, flows[0])]);
+    // Refreshes of all nodes keep the flow of their link, and T ends the state on both sides of the NATs.
+    net.wait(seconds(300.0));
+    assert!(net.sent.iter().all(|sent| sent.flow == flows[sent.from.min(sent.to)]));
+    assert_eq!(net.counts(), [1; 5]);
+    net.request(0, SendRequest { tear_down: true, ..SendRequest::new(Some(session), flow_to(4), b"bye") });
+    assert_eq!(net.counts(), [0; 5]);
 }
 
 /// CASP-5.2-05: a router without CASP between two nodes passes the request on.

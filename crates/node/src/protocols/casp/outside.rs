@@ -115,6 +115,7 @@ impl Outside {
             | RequestOf::Hold { .. }
             | RequestOf::Move { .. }
             | RequestOf::Verdict { .. }
+            | RequestOf::Translate { .. }
             | RequestOf::KeepBranches { .. } => {}
         }
     }
