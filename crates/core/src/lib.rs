@@ -58,6 +58,7 @@ pub mod octets;
 pub mod outbox;
 pub mod packet;
 pub mod pinhole;
+pub mod ports;
 pub mod rare;
 pub mod recent;
 pub mod rng;

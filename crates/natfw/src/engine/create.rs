@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
+use signalbox_core::ports::Inside;
 use signalbox_core::service::RecvMessage;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Mri, PathCoupled};
@@ -16,7 +17,6 @@ use super::Natfw;
 use super::check::{self, Refused};
 use super::config::Middlebox;
 use super::interfaces::Side;
-use super::ports::Inside;
 use super::reservation::Invitation;
 use super::session::{Asked, Plan};
 use crate::wire::{Info, RuleAction};
@@ -164,7 +164,7 @@ impl Natfw {
         }
         let port = flow.src_port.filter(|port| *port != 0).ok_or(Info::SOURCE_PORTS)?;
         let inside = Inside { address: flow.src, protocol, port, second };
-        let (lease, port) = self.ports.acquire(inside).map_err(|_| {
+        let (lease, port) = self.ports.acquire(inside, inside.address, None).map_err(|_| {
             self.counters.ports_full += 1;
             Refused::from(Info::NO_RESOURCES)
         })?;

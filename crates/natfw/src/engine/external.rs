@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
+use signalbox_core::ports::Inside;
 use signalbox_core::{Direction, FlowFilter, Mri};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
@@ -13,7 +14,6 @@ use super::check::{self, Refused};
 use super::config::Middlebox;
 use super::create::{Arrived, towards};
 use super::interfaces::Side;
-use super::ports::Inside;
 use super::session::{Asked, External, Plan, Reserved};
 use crate::wire::{DataTerminal, ExternalAddress, Info, ObjectType, Ports, RuleAction, TerminalPorts};
 
@@ -183,7 +183,7 @@ impl Natfw {
         let address = self.interfaces.external().filter(|_| inside.address.is_ipv4());
         let address = address.ok_or(Info::POLICY_CONFLICT)?;
         let inside = Inside { address: inside.address, protocol, port, second };
-        let (lease, port) = self.ports.acquire(inside).map_err(|_| {
+        let (lease, port) = self.ports.acquire(inside, inside.address, None).map_err(|_| {
             self.counters.ports_full += 1;
             Info::NO_RESOURCES
         })?;

@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
+use signalbox_core::ports::external_address;
 
 use super::config::Config;
 
@@ -29,14 +30,7 @@ impl Interfaces {
     pub(super) fn set(&mut self, interfaces: &[Interface], config: &Config) {
         let inside = interfaces.iter().filter(|interface| config.inside.contains(&interface.name));
         self.inside = inside.map(|interface| interface.ifindex).collect();
-        let first = config.outside.iter().find_map(|name| {
-            let interface = interfaces.iter().find(|interface| interface.name == *name)?;
-            interface.addresses.iter().find_map(|address| match address {
-                IpAddr::V4(v4) => Some(*v4),
-                IpAddr::V6(_) => None,
-            })
-        });
-        self.external = config.external.or(first);
+        self.external = config.external.or_else(|| external_address(interfaces, &config.outside));
         self.own = interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
     }
 

@@ -17,7 +17,6 @@
 //! | `ending.rs` | sessions that this node ends by itself |
 //! | `initiator.rs` | §3.4, §3.5: the user's side |
 //! | `check.rs` | values that are refused |
-//! | `ports.rs` | the external ports of a NAT |
 
 mod check;
 mod command;
@@ -34,7 +33,6 @@ mod io;
 mod limits;
 mod notify;
 mod outbox;
-mod ports;
 mod proxy;
 mod receive;
 mod request;
@@ -49,6 +47,7 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::ports::Ports;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::shares::Shares;
@@ -68,7 +67,6 @@ pub use view::{Role, SessionView};
 use initiator::Lookup;
 use interfaces::Interfaces;
 use outbox::{Outbox, Purpose};
-use ports::Ports;
 use session::Session;
 use sweep::Sweep;
 
