@@ -8,7 +8,7 @@ use crate::kind::{chain, list, mark};
 use crate::protocols::{Opens, Protocol};
 
 pub(crate) const MEANING: &str = "How pinholes fit beside the ruleset of the operator ([natfw.md](natfw.md#the-rule-of-the-game-the-operators-ruleset-decides)). It is in force \
-     where `natfw` runs with the role `firewall` or `nat`, where `casp` runs with the role `firewall`, and where `gist_nat` \
+     where `natfw` runs with the role `firewall` or `nat`, where `casp` runs with the role `firewall` or `nat`, and where `gist_nat` \
      runs.";
 
 /// `[firewall]`

@@ -144,7 +144,7 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
         "opens",
         &mut rule.opens,
         list(choice(OPENINGS)),
-        "What is opened through a firewall or NAT by `natfw`, or through a firewall by `casp`. A rule with this condition is for such requests only, a rule \
+        "What is opened through a firewall or NAT by `natfw` or `casp`. A rule with this condition is for such requests only, a rule \
          without it for reservations only. `\"outward\"`: a flow from the inside. `\"inward\"`: a flow to the inside. \
          `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
          a host inside does not want.",

@@ -668,6 +668,41 @@ fn boomerang_has_whole_seconds_rules_and_a_warning() {
     }
 }
 
+/// A NAT of CASP has an inside, an outside and external ports of its own; the kernel translates for it.
+#[test]
+fn a_nat_of_casp_has_sides_and_ports() {
+    const RUNS: &str =
+        "version = 1\nnode.protocols = [\"casp\", \"gist\", \"natfw\"]\n[casp]\nclients = [\"natfw\"]\n";
+    const SIDES: &str = "[interfaces.eth0]\ncasp.side = \"inside\"\nnatfw.side = \"inside\"\n\
+                         [interfaces.eth1]\ncasp.side = \"outside\"\nnatfw.side = \"outside\"\n";
+    let read = |text: &str| parse(Path::new("node.toml"), &format!("{RUNS}{text}"));
+    for (text, part) in [
+        ("[casp.natfw]\nrole = \"nat\"\n", "casp.natfw.role: needs an inside"),
+        ("[casp.natfw]\nrole = \"nat\"\n[interfaces.eth0]\ncasp.side = \"inside\"\n", "needs an outside"),
+        ("[casp.natfw]\nnat.address = \"2001:db8::1\"\n", "IPv4 only"),
+        ("[casp.natfw]\nnat.ports = \"0-9\"\n", "0 is no port"),
+        (&format!("[casp.natfw]\nrole = \"nat\"\n[natfw]\nrole = \"nat\"\n{SIDES}"), "used twice"),
+    ] {
+        let found = lines(read(text).findings);
+        assert!(found.iter().any(|one| one.contains(part)), "{text}: {found:?}");
+    }
+    let text = format!(
+        "[casp.natfw]\nrole = \"nat\"\nnat.ports = \"40000-40009\"\nnat.address = \"203.0.113.9\"\nnat.substitutes = false\n\
+         [natfw]\nrole = \"nat\"\nnat.ports = \"40010-40019\"\n{SIDES}"
+    );
+    let loaded = read(&text);
+    let config = loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.findings));
+    let node = config.settings(0, false);
+    let natfw = node.casp.as_ref().and_then(|casp| casp.natfw.as_ref()).unwrap();
+    assert_eq!((natfw.first_port, natfw.last_port, natfw.substitutes), (40_000, 40_009, false));
+    assert_eq!(
+        (natfw.inside.clone(), natfw.outside.clone()),
+        (vec!["eth0".to_owned()], vec!["eth1".to_owned()])
+    );
+    assert_eq!(natfw.external, Some([203, 0, 113, 9].into()));
+    assert!(config.pinholes().is_some_and(|pinholes| pinholes.translate));
+}
+
 #[test]
 fn casp_has_ports_transports_and_mechanisms_by_prefix() {
     let runs = "node.protocols = [\"casp\"]\n";

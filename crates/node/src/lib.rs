@@ -146,7 +146,9 @@ pub mod casp {
         ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent, ServiceRate,
         is_domain,
     };
-    pub use signalbox_casp::clients::natfw::{Config as NatfwConfig, PassageView, RuleView};
+    pub use signalbox_casp::clients::natfw::{
+        Config as NatfwConfig, PassageView, Role as NatfwRole, RuleView,
+    };
     pub use signalbox_casp::clients::qos::Config as QosConfig;
     pub use signalbox_casp::engine::{
         ArrivalOf, BranchView, Casp, Config as EngineConfig, ConfigError, ConnectionView, IndicationOf,

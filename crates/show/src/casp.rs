@@ -7,7 +7,6 @@ use signalbox_api::v1 as common;
 use signalbox_api::v1::open_pinhole_response::Event as PinholeEvent;
 use signalbox_api::v1::service::Service as ApiService;
 use signalbox_core::Time;
-use signalbox_core::pinhole::Pinhole;
 use signalbox_node::casp::{
     BranchView, ConnectionView, Entry, FlowId, Lost, NatfwStatus, PassageEvent, PassageFailure,
     PassageRefusal, PassageView, PeerView, PingRefusal, QosErrorCode, ReserveFailure, Reserved, RuleView,
@@ -128,7 +127,7 @@ pub fn pinholes(
         ..common::Pinhole::default()
     };
     let rule = |rule: &RuleView| common::Pinhole {
-        rule: Some(pinhole_rule(&Pinhole::allow(rule.packets), rule.active, seen.next().flatten())),
+        rule: Some(pinhole_rule(&rule.pinhole(), rule.active, seen.next().flatten())),
         policy_rule: rule.policy.clone(),
         ..one.clone()
     };

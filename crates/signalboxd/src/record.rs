@@ -333,8 +333,13 @@ mod tests {
         };
         let natfw = casp::NatfwConfig {
             max_sessions: 93,
-            firewall: true,
+            role: casp::NatfwRole::Nat,
             inside: vec!["eth7".to_owned()],
+            outside: vec!["eth8".to_owned()],
+            external: Some([198, 51, 100, 9].into()),
+            first_port: 95,
+            last_port: 96,
+            substitutes: false,
             require_application_id: true,
             require_authentication: true,
             require_token: true,

@@ -28,6 +28,7 @@ enum Queued<T> {
     Send(Box<Message>),
     Verdict { id: u64, data: Option<Vec<u8>>, consume: bool },
     KeepBranches(SessionId, FlowId),
+    Translate(SessionId, [FlowId; 2]),
     Other(T),
 }
 
@@ -78,6 +79,11 @@ impl<T> Queue<T> {
         self.queue.push_back(Queued::KeepBranches(session, flow));
     }
 
+    /// The next hops of a session see another flow.
+    pub(super) fn translate(&mut self, session: SessionId, flow: FlowId, outer: FlowId) {
+        self.queue.push_back(Queued::Translate(session, [flow, outer]));
+    }
+
     pub(super) fn other(&mut self, output: T) {
         self.queue.push_back(Queued::Other(output));
     }
@@ -85,6 +91,7 @@ impl<T> Queue<T> {
     pub(super) fn poll(&mut self) -> Option<Polled<'_, T>> {
         let request = match self.queue.pop_front()? {
             Queued::Other(output) => return Some(Polled::Other(output)),
+            Queued::Translate(session, [flow, outer]) => Request::Translate { session, flow, outer },
             Queued::KeepBranches(session, flow) => Request::KeepBranches { session, flow },
             Queued::Verdict { id, data, consume } => {
                 let verdict = match data {

@@ -1,4 +1,4 @@
-//! A firewall that receives any messages and requests in any order.
+//! A firewall or NAT that receives any messages and requests in any order.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -11,7 +11,7 @@ use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
-use crate::clients::natfw::{Config, NatfwClient, NatfwOutput, NatfwRequest};
+use crate::clients::natfw::{Config, NatfwClient, NatfwOutput, NatfwRequest, Role};
 use crate::engine::{Arrival, Indication, Request, Verdict};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs};
@@ -23,6 +23,9 @@ const STEPS: usize = 200;
 /// Deadlines in one pause; more are an endless loop.
 const DEADLINES: u32 = 10_000;
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// The external address of a NAT, and its ports.
+const OUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const PORTS: [u16; 2] = [40000, 40003];
 
 struct Node {
     client: NatfwClient,
@@ -48,9 +51,18 @@ impl Node {
         let rules = if setup & 1 == 0 { vec![rule] } else { Vec::new() };
         let policy = signalbox_resources::Config { rules, max_pinholes: MAX_PINHOLES, ..Default::default() };
         let mut resources = Resources::new(policy, 0, [1; 32]).ok()?;
+        let role = match setup >> 1 & 1 | setup >> 3 & 2 {
+            0 => Role::Firewall,
+            2 => Role::Nat,
+            _ => Role::Host,
+        };
         let config = Config {
             max_sessions: MAX_SESSIONS,
-            firewall: setup & 2 == 0,
+            role,
+            external: Some(OUTER),
+            first_port: PORTS[0],
+            last_port: PORTS[1],
+            substitutes: setup & 32 == 0,
             inside: vec!["in".to_owned()],
             require_application_id: setup & 4 != 0,
             require_authentication: setup & 8 != 0,
@@ -118,6 +130,11 @@ impl Node {
                         assert!(NatfwMessage::parse(data).is_ok(), "what is sent can be read");
                     }
                     named = send.session.is_none().then_some((send.tag, send.flow));
+                }
+                Some(NatfwOutput::Request(Request::Translate { flow, outer, .. })) => {
+                    assert_eq!((outer.src(), outer.dst()), (OUTER.into(), flow.dst()));
+                    let port = outer.filter().src_port;
+                    assert!(port.is_some_and(|port| (PORTS[0]..=PORTS[1]).contains(&port)), "{port:?}");
                 }
                 Some(NatfwOutput::Request(_)) => {}
             }
@@ -199,7 +216,7 @@ fn filter(number: u8, flow: &FlowId) -> NatfwFilter {
         dst: packets.dst,
         flow_label: None,
         protocols: if number & 4 == 0 { vec![17] } else { vec![6, 17] },
-        src_ports: Vec::new(),
+        src_ports: if number & 8 == 0 { Vec::new() } else { vec![(1, 1)] },
         dst_ports: vec![(0, port), (port + 1, port + u16::from(number >> 4))],
         spis: Vec::new(),
     }
@@ -229,6 +246,16 @@ fn message([what, which, more]: [u8; 3]) -> Vec<u8> {
         }
         if what & 32 != 0 {
             values.push(NatfwValue::Time((2_208_988_800 + u64::from(more) * 20) << 32));
+        }
+        if what & 128 != 0 {
+            // A wish, or the outer end of a filter that comes back.
+            let port = PORTS[0] + u16::from(more & 3);
+            let outer = NatfwFilter {
+                src: Prefix::host(OUTER.into()),
+                src_ports: vec![(port, port)],
+                ..filter(more | 8, &flow(which >> 3))
+            };
+            values.push(if what & 8 == 0 { NatfwValue::Filter(outer) } else { NatfwValue::Nat(Some(outer)) });
         }
         if what & 64 != 0 {
             values.push(NatfwValue::ApplicationId(b"a"));
@@ -303,6 +330,7 @@ pub fn casp_natfw_client(octets: &[u8]) {
     node.wait(Duration::from_secs(6000));
     node.check();
     assert_eq!(node.client.sessions(), 0, "sessions stay");
+    assert_eq!(node.client.ports(), 0, "external ports stay");
     assert!(node.rules.is_empty(), "rules stay");
     assert_eq!(node.resources.passage_count(), 0, "passages stay");
 }

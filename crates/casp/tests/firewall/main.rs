@@ -3,6 +3,7 @@
 mod back;
 mod filters;
 mod hostile;
+mod nat;
 mod receiver;
 mod release;
 mod respond;

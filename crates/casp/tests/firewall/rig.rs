@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::{Config, NatfwClient, NatfwEvent, NatfwOutput, NatfwRequest};
+use signalbox_casp::clients::natfw::{Config, NatfwClient, NatfwEvent, NatfwOutput, NatfwRequest, Role};
 use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::{
     NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs,
 };
 use signalbox_core::node::{Interface, Prefix, Route};
-use signalbox_core::pinhole::PinholeError;
+use signalbox_core::pinhole::{Endpoint, PinholeError};
+use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::Resources;
@@ -63,6 +65,16 @@ pub(crate) fn back(nodes: usize) -> NatfwFilter {
     }
 }
 
+/// The flow of a message as its next node gets it.
+fn sent(
+    outer: &BTreeMap<(SessionId, FlowId), FlowId>,
+    session: SessionId,
+    flow: FlowId,
+    reverse: bool,
+) -> FlowId {
+    outer.get(&(session, flow)).filter(|_| !reverse).copied().unwrap_or(flow)
+}
+
 /// A message that is under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
@@ -107,6 +119,12 @@ impl Packet {
         self.values().into_iter().filter_map(of).collect()
     }
 
+    /// NAT_OBJECT: absent, empty, or a filter.
+    pub(crate) fn nat(&self) -> Option<Option<NatfwFilter>> {
+        let of = |value| if let NatfwValue::Nat(filter) = value { Some(filter) } else { None };
+        self.values().into_iter().find_map(of)
+    }
+
     pub(crate) fn results(&self) -> Vec<NatfwResult<'_>> {
         let of = |value| if let NatfwValue::Status(result) = value { Some(result) } else { None };
         self.values().into_iter().filter_map(of).collect()
@@ -122,6 +140,10 @@ pub(crate) struct Node {
     pub(crate) torn_down: u32,
     /// What the kernel answers to the next pinhole that is new.
     pub(crate) kernel: Result<(), PinholeError>,
+    /// Flows that the next hops see, by those of the previous hops.
+    pub(crate) outer: BTreeMap<(SessionId, FlowId), FlowId>,
+    /// The sources that the kernel gives to packets that it lets pass.
+    pub(crate) sources: BTreeMap<u64, Option<Endpoint>>,
     held: BTreeMap<u64, Packet>,
 }
 
@@ -130,6 +152,8 @@ pub(crate) struct Rig {
     pub(crate) now: Time,
     /// Messages that arrived, in their order.
     pub(crate) seen: Vec<Packet>,
+    /// Hops prove who they are.
+    pub(crate) authenticated: bool,
     /// Messages to this node are lost.
     pub(crate) deaf: Option<usize>,
     queue: VecDeque<Packet>,
@@ -174,8 +198,8 @@ impl Rig {
             resources.interfaces(&interfaces);
             let near_first = n < nodes.div_ceil(2);
             let inside = vec![if near_first { "left" } else { "right" }.to_owned()];
-            let firewall = n != 0 && n + 1 != nodes;
-            let config = set(n, Config { firewall, inside, ..Config::default() });
+            let role = if n != 0 && n + 1 != nodes { Role::Firewall } else { Role::Host };
+            let config = set(n, Config { role, inside, ..Config::default() });
             let mut client = NatfwClient::new(config, [u8::try_from(n).unwrap(); 32]);
             client.interfaces(&interfaces);
             client.set_wall_clock(1_700_000_000_000_000);
@@ -186,6 +210,8 @@ impl Rig {
                 events: Vec::new(),
                 torn_down: 0,
                 kernel: Ok(()),
+                outer: BTreeMap::new(),
+                sources: BTreeMap::new(),
                 held: BTreeMap::new(),
             }
         };
@@ -193,6 +219,7 @@ impl Rig {
             nodes: (0..nodes).map(node).collect(),
             now: Time::from_secs(10),
             seen: Vec::new(),
+            authenticated: false,
             deaf: None,
             queue: VecDeque::new(),
             next_id: 1,
@@ -305,9 +332,17 @@ impl Rig {
         }
     }
 
-    fn deliver(&mut self, packet: Packet) {
+    fn deliver(&mut self, mut packet: Packet) {
         let n = packet.to;
-        self.seen.push(packet.clone());
+        // The messaging layer of a NAT rewrites FLOW_ID on the way back.
+        let outer = |((session, inner), outer): (&(SessionId, FlowId), &FlowId)| {
+            (*session == packet.session && *outer == packet.flow).then_some(*inner)
+        };
+        let arrived = packet.clone();
+        if let Some(inner) = self.nodes[n].outer.iter().find_map(outer).filter(|_| packet.reverse) {
+            packet.flow = inner;
+        }
+        self.seen.push(arrived);
         let id = self.next_id;
         self.next_id += 1;
         let last =
@@ -322,7 +357,7 @@ impl Rig {
             ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
-            identity: None,
+            identity: self.authenticated.then(|| Arc::new(Identity::of_key(Fingerprint([1; 32])))),
             branch: 0,
             last,
             timeout: LIFETIME,
@@ -349,7 +384,8 @@ impl Rig {
         let opposite = flow(self.nodes.len()).reversed();
         // What goes along the opposite flow goes to the first node.
         let way = |flow: &FlowId, reverse: bool| if reverse != (*flow == opposite) { back } else { forward };
-        let Node { client, resources, rules, events, torn_down, kernel, held } = &mut self.nodes[n];
+        let Node { client, resources, rules, events, torn_down, kernel, outer, sources, held } =
+            &mut self.nodes[n];
         let Some(output) = client.poll() else { return false };
         match output {
             NatfwOutput::Event { id, event } => events.push((id, event)),
@@ -363,10 +399,14 @@ impl Rig {
                 let answer = if rules.contains_key(&id.key) { Ok(()) } else { *kernel };
                 if answer.is_ok() {
                     rules.insert(id.key, (pinhole.packets, now + lifetime));
+                    sources.insert(id.key, pinhole.source);
                 }
                 client.opened(now, id, answer, resources);
             }
-            NatfwOutput::Close { id } => drop(rules.remove(&id.key)),
+            NatfwOutput::Close { id } => {
+                rules.remove(&id.key);
+                sources.remove(&id.key);
+            }
             NatfwOutput::Request(Request::Send(send)) => {
                 let Some(data) = send.data else {
                     assert!(send.tear_down);
@@ -386,6 +426,7 @@ impl Rig {
                 }
                 match way(&flow, reverse) {
                     Some(to) => {
+                        let flow = sent(outer, session, flow, reverse);
                         self.queue.push_back(Packet { session, flow, reverse, to, from: n, hops: 1, data });
                     }
                     None => client.indication(now, &Indication::Undelivered { session, flow }, resources),
@@ -399,7 +440,11 @@ impl Rig {
                     Verdict::Replace(data) => data.to_vec(),
                 };
                 let to = way(&packet.flow, packet.reverse).expect("the last node ends the message");
-                self.queue.push_back(Packet { to, from: n, hops: packet.hops + 1, data, ..packet });
+                let flow = sent(outer, packet.session, packet.flow, packet.reverse);
+                self.queue.push_back(Packet { to, from: n, hops: packet.hops + 1, flow, data, ..packet });
+            }
+            NatfwOutput::Request(Request::Translate { session, flow, outer: to }) => {
+                outer.insert((session, flow), to);
             }
             NatfwOutput::Request(other) => panic!("{other:?}"),
         }
@@ -410,6 +455,11 @@ impl Rig {
     pub(crate) fn passes(&self, n: usize) -> Vec<FlowFilter> {
         let now = self.now;
         self.nodes[n].rules.values().filter(|(_, until)| *until > now).map(|(packets, _)| *packets).collect()
+    }
+
+    /// The sources that the kernel of node `n` gives to packets.
+    pub(crate) fn sources(&self, n: usize) -> Vec<Option<Endpoint>> {
+        self.nodes[n].sources.values().copied().collect()
     }
 
     /// Types of the messages that arrived at node `n`.

@@ -7,15 +7,15 @@ use std::time::Duration;
 use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
 use signalbox_node::casp::{
-    Config, DNS, DnsConfig, EngineConfig, Mechanism, NatfwConfig, QosConfig, Transport, is_domain,
+    Config, DNS, DnsConfig, EngineConfig, Mechanism, NatfwConfig, NatfwRole, QosConfig, Transport, is_domain,
 };
-use signalbox_node::resources::units::Net;
+use signalbox_node::resources::units::{Net, Ports};
 
 use super::sides::{Side, Sides};
 use super::tls::TlsSection;
 use super::{Opens, Protocol, Protocols};
 use crate::keys::Keys;
-use crate::kind::{address, choice, duration, flag, list, network, number, per_second, size, text};
+use crate::kind::{address, choice, duration, flag, list, network, number, per_second, ports, size, text};
 use crate::openings::open;
 
 pub(super) const MEANING: &str = "CASP (draft-schulzrinne-nsis-casp-01, [casp.md](casp.md)). Without `kernel.intercept` the node takes no Scout Requests of \
@@ -30,7 +30,7 @@ const QOS_MEANING: &str =
     "The QoS client: reservations along the path of a session (draft-schulzrinne-nsis-casp-qos-01).";
 
 /// What `[casp.natfw]` is.
-const NATFW_MEANING: &str = "The client for firewalls: passages for the flow of a session (draft-tschofenig-nsis-casp-midcom-01). Who may open what \
+const NATFW_MEANING: &str = "The client for firewalls and NATs: passages for the flow of a session (draft-tschofenig-nsis-casp-midcom-01). Who may open what \
      is decided by rules with `opens` in `[policy]`.";
 
 /// What `[casp.tls]` is.
@@ -69,8 +69,9 @@ enum Client {
 
 const CLIENTS: &[(&str, Client)] = &[("qos", Client::Qos), ("natfw", Client::Natfw)];
 
-/// What a node with the client for firewalls is.
-const ROLES: &[(&str, bool)] = &[("host", false), ("firewall", true)];
+/// What a node with the client for firewalls and NATs is.
+const ROLES: &[(&str, NatfwRole)] =
+    &[("host", NatfwRole::Host), ("firewall", NatfwRole::Firewall), ("nat", NatfwRole::Nat)];
 
 /// `[casp]`
 #[derive(Debug, Clone, PartialEq)]
@@ -206,8 +207,27 @@ impl Casp {
     fn natfw(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.natfw;
         let meaning = "`\"host\"`: users of this node ask for passages, and accept them. `\"firewall\"`: it opens passages of others \
-                       too.";
-        keys.key("role", &mut config.firewall, choice(ROLES), meaning);
+                       too. `\"nat\"`: it also translates the sources of IPv4 flows that leave the inside.";
+        keys.key("role", &mut config.role, choice(ROLES), meaning);
+        keys.group("nat", |keys| {
+            let mut external = config.external.map(IpAddr::V4);
+            let absent = "the first IPv4 address of the first outside interface";
+            keys.option("address", &mut external, address(), absent, "External address of a NAT, IPv4.");
+            let v4 = external.is_none_or(|external| external.is_ipv4());
+            keys.check(v4, &["address"], "NATs have IPv4 only: write an IPv4 address");
+            config.external = external.and_then(|external| match external {
+                IpAddr::V4(v4) => Some(v4),
+                IpAddr::V6(_) => None,
+            });
+            let mut range = Ports { from: config.first_port, to: config.last_port };
+            let meaning = "External ports of a NAT. They must be used by nothing else, `net.ipv4.ip_local_port_range` \
+                           included.";
+            keys.key("ports", &mut range, ports(), meaning);
+            keys.check(range.from > 0, &["ports"], "0 is no port: write a range from 1 on");
+            (config.first_port, config.last_port) = (range.from, range.to);
+            let meaning = "A request whose wish for an external address or port cannot be met gets another one. `false`: it is refused.";
+            keys.key("substitutes", &mut config.substitutes, flag(), meaning);
+        });
         let meaning = "Most sessions in which this node takes part in passages.";
         keys.key("max_sessions", &mut config.max_sessions, number(1..=u32::MAX), meaning);
         let meaning = "Requests of hops that TLS does not authenticate are refused.";
@@ -224,7 +244,7 @@ impl Casp {
     }
 
     fn opens_passages(&self) -> bool {
-        self.clients.contains(&Client::Natfw) && self.natfw.firewall
+        self.clients.contains(&Client::Natfw) && self.natfw.role.opens()
     }
 
     fn ports(&mut self, keys: &mut Keys<'_>) {
@@ -367,20 +387,33 @@ impl Protocol for Casp {
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let meaning =
-            "The side of a firewall that the interface is on. Interfaces without a side count as outside.";
+        let meaning = "The side of a firewall or NAT that the interface is on. Interfaces without a side count as outside.";
         self.sides.declare(name, keys, "outside", meaning);
     }
 
-    fn check(&self, _: &Protocols, keys: &mut Keys<'_>) {
+    fn check(&self, all: &Protocols, keys: &mut Keys<'_>) {
         let inside = !self.sides.of(Side::Inside).is_empty();
         let message = "needs an inside: write casp.side = \"inside\" in [interfaces.NAME] of each interface towards the protected \
                        network";
         keys.check(inside || !self.opens_passages(), &["casp.natfw.role"], message);
+        let nat = self.opens_passages() && self.natfw.role == NatfwRole::Nat;
+        let outside = !self.sides.of(Side::Outside).is_empty() || self.natfw.external.is_some();
+        let message = "\"nat\" needs an outside: write casp.side = \"outside\" in [interfaces.NAME], or nat.address in \
+                       [casp.natfw]";
+        keys.check(outside || !nat, &["casp.natfw.role"], message);
+        let own = Ports { from: self.natfw.first_port, to: self.natfw.last_port };
+        let both = nat
+            && all.natfw.external_ports().is_some_and(|other| own.from <= other.to && other.from <= own.to);
+        let message = "used twice: write ranges without a common port, because each NAT gives out its own";
+        keys.check(!both, &["casp.natfw.nat.ports", "natfw.nat.ports"], message);
     }
 
     fn opens(&self) -> Opens {
-        if self.opens_passages() { Opens::Passages } else { Opens::Nothing }
+        match self.natfw.role {
+            _ if !self.opens_passages() => Opens::Nothing,
+            NatfwRole::Nat => Opens::Bindings,
+            NatfwRole::Host | NatfwRole::Firewall => Opens::Passages,
+        }
     }
 
     fn reserver(&self) -> Option<ReserverId> {
@@ -421,7 +454,7 @@ impl Protocol for Casp {
         let qos = self.clients.contains(&Client::Qos).then_some(self.qos);
         let natfw = self.clients.contains(&Client::Natfw).then(|| {
             let inside = self.sides.of(Side::Inside);
-            NatfwConfig { inside, ..self.natfw.clone() }
+            NatfwConfig { inside, outside: self.sides.of(Side::Outside), ..self.natfw.clone() }
         });
         let domains = self.towards.iter().filter(|one| !one.domain.is_empty());
         let domains = domains.flat_map(|one| one.to.iter().map(|net| (net.0, one.domain.clone()))).collect();

@@ -48,6 +48,13 @@ impl Default for Natfw {
     }
 }
 
+impl Natfw {
+    /// The external ports that a NAT gives out.
+    pub(super) fn external_ports(&self) -> Option<Ports> {
+        (self.engine.middlebox == Middlebox::Nat).then_some(self.ports)
+    }
+}
+
 impl Protocol for Natfw {
     fn reload(&mut self, new: &Self) {
         self.engine.take_limits(&new.engine);

@@ -75,7 +75,7 @@ impl NatfwClient {
         match said.next.or(default) {
             None => self.out.consume(job.id),
             Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
-            Some(next) if self.config.firewall => {
+            Some(next) if self.config.role.opens() => {
                 let asker = self.records.get_mut(key).and_then(|record| record.asker(false).clone());
                 let wanted = !Self::wanted_back(message, said).is_empty();
                 let result = match asker.filter(|asker| asker.inside && wanted && next == NatfwType::CREATE) {
@@ -101,7 +101,7 @@ impl NatfwClient {
     ) {
         // At the border of a scope the request itself was granted, and no user of the firewall takes part.
         let user = self.accepting(&job.flow);
-        if user.is_none() && !self.config.firewall {
+        if user.is_none() && !self.config.role.opens() {
             return self.refuse(job, NatfwStatus::POLICY);
         }
         self.out.consume(job.id);
@@ -146,7 +146,7 @@ impl NatfwClient {
         // The answer to a request goes back over its path; within a scope that of NEXT, too.
         let back = match message.kind {
             NatfwType::PATH => true,
-            NatfwType::CREATE => self.config.firewall,
+            NatfwType::CREATE => self.config.role.opens(),
             _ => false,
         };
         let flow = if back { job.flow } else { job.flow.reversed() };

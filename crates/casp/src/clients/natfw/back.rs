@@ -8,7 +8,7 @@ use signalbox_resources::config::Opening;
 use super::record::Asker;
 use super::request::Said;
 use super::rules::{Ask, packets};
-use super::{Failure, NatfwClient};
+use super::{Failure, NatfwClient, Role};
 use crate::engine::OwnedArrival;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
 
@@ -80,6 +80,10 @@ impl NatfwClient {
         asker: Asker,
         resources: &mut Resources,
     ) -> Result<(), Failure> {
+        // Nothing inside of a NAT is reached at an address of its own.
+        if self.config.role == Role::Nat && job.flow.src().is_ipv4() {
+            return Err(NatfwStatus::GRANULARITY);
+        }
         let flow = job.flow.reversed();
         let wanted = packets(&filters_of(message, said, job.reverse), &flow)?;
         let key = self.record_of(&OwnedArrival { flow, ..job.clone() }).ok_or(NatfwStatus::RESOURCES)?;
@@ -108,7 +112,7 @@ impl NatfwClient {
             record.filters = filters_of(message, said, job.reverse);
         }
         if job.reverse {
-            self.out.forward(job.id, None);
+            self.go_on(job, None);
         } else {
             self.follow(key, job, message, said, NatfwType::CREATE);
         }
@@ -122,7 +126,7 @@ impl NatfwClient {
         said: &Said,
         resources: &mut Resources,
     ) -> Option<Result<(), Failure>> {
-        let key = self.find(job.session, &job.flow).filter(|_| job.reverse && self.config.firewall)?;
+        let key = self.find(job.session, &job.flow).filter(|_| job.reverse && self.config.role.opens())?;
         let record = self.records.get_mut(key)?;
         if record.next_filters.is_empty() || record.next_filters != said.filters {
             return None;

@@ -1,5 +1,5 @@
-//! The client for firewalls (draft-tschofenig-nsis-casp-midcom-01): passages for the flow of a session at the firewalls that
-//! it passes.
+//! The client for firewalls and NATs (draft-tschofenig-nsis-casp-midcom-01): passages and bindings for the flow of a session at the
+//! firewalls and NATs that it passes.
 //!
 //! Call [`NatfwClient::poll`] until it returns `None` after each other call. Who may open what is decided by
 //! [`Resources::open_passage`]. A CREATE waits for the kernel before it goes on.
@@ -7,16 +7,18 @@
 //! * `request` handles requests of others, `respond` their results.
 //! * `rules` makes pinholes of filters.
 //! * `back` opens packets against the flow of a request, for TRIGGER and for the border of a scope.
+//! * `bind` gives flows their outer ends at a NAT, and rewrites messages.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
 //!
 //! * `token` verifies authorization tokens.
 //!
-//! Address translation and CMS credentials are not processed: their objects are sent on. A request with a scope ends at the
+//! CMS credentials are not processed: they are sent on. A request with a scope ends at the
 //! border of that scope, if the configuration says that this node is one.
 
 mod accept;
 mod back;
+mod bind;
 mod initiate;
 mod output;
 mod record;
@@ -26,12 +28,13 @@ mod rules;
 mod token;
 mod view;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
 use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::ports::{Ports, external_address};
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::Wheel;
@@ -63,7 +66,7 @@ const REQUESTS: Family =
     Family::counter("casp_natfw_requests", &["result"], "Requests of the firewall client, by result.");
 
 signalbox_core::counters! {
-    /// Counters of the client for firewalls.
+    /// Counters of the client for firewalls and NATs.
     pub struct Counters {
         /// Requests whose rules the kernel has.
         granted: u64 => RESERVATION_EVENTS { event: "granted" },
@@ -89,8 +92,32 @@ signalbox_core::counters! {
         errors_limited: u64 => RATE_LIMITED { limit: "errors" },
         /// Sessions refused.
         sessions_full: u64 => TABLE_FULL { table: "sessions" },
+        /// Requests for which a NAT had no external port.
+        ports_full: u64 => TABLE_FULL { table: "ports" },
         /// Messages that could not wait for the route to their hop.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
+    }
+}
+
+/// What a node is on the path of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Role {
+    /// A host or router: its users ask for passages, and accept them.
+    #[default]
+    Host,
+    /// It opens passages in the kernel.
+    Firewall,
+    /// It opens passages, and translates the sources of IPv4 flows that leave the inside.
+    Nat,
+}
+
+impl Role {
+    /// Whether the node opens passages of others.
+    #[must_use]
+    pub const fn opens(self) -> bool {
+        matches!(self, Self::Firewall | Self::Nat)
     }
 }
 
@@ -101,10 +128,20 @@ signalbox_core::counters! {
 pub struct Config {
     /// Most sessions with state of this client.
     pub max_sessions: u32,
-    /// This node is a firewall: it opens passages in the kernel.
-    pub firewall: bool,
+    /// What the node is.
+    pub role: Role,
     /// Names of the interfaces towards the protected network.
     pub inside: Vec<String>,
+    /// Names of the interfaces towards the other network.
+    pub outside: Vec<String>,
+    /// External address of a NAT; `None`: the first IPv4 address of the first interface of `outside`.
+    pub external: Option<Ipv4Addr>,
+    /// First external port of a NAT.
+    pub first_port: u16,
+    /// Last external port of a NAT.
+    pub last_port: u16,
+    /// A request whose wish for an external address or port cannot be met gets another one. Otherwise it is refused.
+    pub substitutes: bool,
     /// Requests without APPLICATION_ID are refused.
     pub require_application_id: bool,
     /// Requests of hops that are not authenticated are refused.
@@ -126,8 +163,13 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             max_sessions: 100_000,
-            firewall: false,
+            role: Role::Host,
             inside: Vec::new(),
+            outside: Vec::new(),
+            external: None,
+            first_port: 32768,
+            last_port: 60999,
+            substitutes: true,
             require_application_id: false,
             require_authentication: false,
             require_token: false,
@@ -152,7 +194,7 @@ pub struct NatfwRequest {
     pub lifetime: Option<u32>,
 }
 
-/// The client for firewalls of one node.
+/// The client for firewalls and NATs of one node.
 #[derive(Debug)]
 pub struct NatfwClient {
     config: Config,
@@ -161,6 +203,10 @@ pub struct NatfwClient {
     now: Time,
     local: Vec<IpAddr>,
     inside: Vec<IfIndex>,
+    /// The external address of a NAT.
+    external: Option<Ipv4Addr>,
+    /// The external ports of a NAT.
+    ports: Option<Ports>,
     records: Slab<Record>,
     by_session: BTreeMap<(SessionId, FlowId), Key>,
     /// Requests of this node, by the identifier of their user.
@@ -192,6 +238,10 @@ impl NatfwClient {
             now: Time::ZERO,
             local: Vec::new(),
             inside: Vec::new(),
+            external: config.external,
+            // A node that is no NAT draws what it drew before, so that recordings replay.
+            ports: (config.role == Role::Nat)
+                .then(|| Ports::new(config.first_port, config.last_port, &mut rng)),
             records: Slab::new(config.max_sessions),
             by_session: BTreeMap::new(),
             by_user: BTreeMap::new(),
@@ -218,6 +268,7 @@ impl NatfwClient {
         self.local.retain(|address| !address.is_loopback());
         let inside = up().filter(|one| self.config.inside.contains(&one.name));
         self.inside = inside.map(|one| one.ifindex).collect();
+        self.external = self.config.external.or_else(|| external_address(list, &self.config.outside));
     }
 
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
@@ -281,6 +332,12 @@ impl NatfwClient {
     #[must_use]
     pub const fn sessions(&self) -> u32 {
         self.records.len()
+    }
+
+    /// External ports that are in use.
+    #[must_use]
+    pub fn ports(&self) -> u32 {
+        self.ports.as_ref().map_or(0, Ports::len)
     }
 
     /// Counts since the start.
@@ -374,6 +431,9 @@ impl NatfwClient {
         }
         if let Some(holder) = record.holder {
             self.holders.release(holder);
+        }
+        if let (Some(binding), Some(ports)) = (record.binding, &mut self.ports) {
+            ports.release(binding.lease);
         }
         if let Some(own) = record.own {
             self.by_user.remove(&own.id);

@@ -128,6 +128,11 @@ impl Outputs {
         self.queue.forward(id, data);
     }
 
+    /// The next hops of a session see another flow.
+    pub(super) fn translate(&mut self, session: SessionId, flow: FlowId, outer: FlowId) {
+        self.queue.translate(session, flow, outer);
+    }
+
     pub(super) fn look_up(&mut self, id: u64, query: RouteQuery) {
         self.queue.other(Own::Lookup(id, query));
     }

@@ -4,12 +4,14 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
+use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{SessionId, Time};
 use signalbox_resources::Passage;
 
+use super::bind::Binding;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
@@ -44,9 +46,18 @@ pub(super) struct Rule {
     /// Key of the pinhole in the kernel.
     pub(super) key: u64,
     pub(super) packets: FlowFilter,
+    /// Their source after translation.
+    pub(super) source: Option<Endpoint>,
     pub(super) passage: Option<Passage>,
     /// The kernel has not answered.
     pub(super) opening: bool,
+}
+
+impl Rule {
+    /// What the kernel does.
+    pub(super) fn pinhole(&self) -> Pinhole {
+        Pinhole { source: self.source, ..Pinhole::allow(self.packets) }
+    }
 }
 
 /// Rules that the kernel is asked for, and the CREATE that waits for it.
@@ -134,6 +145,8 @@ pub(super) struct Record {
     pub(super) filters: Vec<NatfwFilter>,
     /// The packets against the flow that the border of the scope shall ask for.
     pub(super) next_filters: Vec<NatfwFilter>,
+    /// The outer end of the flow at a NAT.
+    pub(super) binding: Option<Binding>,
     pub(super) rules: Vec<Rule>,
     /// When the rules end; and when they begin, if that is later.
     pub(super) rules_until: Time,
@@ -172,6 +185,7 @@ impl Record {
             wanted: Vec::new(),
             filters: Vec::new(),
             next_filters: Vec::new(),
+            binding: None,
             rules: Vec::new(),
             rules_until: until,
             start: None,

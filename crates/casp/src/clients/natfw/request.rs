@@ -96,8 +96,11 @@ impl Said {
 impl NatfwClient {
     /// Takes a message of the client.
     pub(super) fn received(&mut self, arrival: &Arrival<'_>, resources: &mut Resources) {
-        let job = arrival.own();
-        let message = match NatfwMessage::parse(arrival.data) {
+        let mut job = arrival.own();
+        if let Some(octets) = self.inward(&job) {
+            job.data = octets.as_slice().into();
+        }
+        let message = match NatfwMessage::parse(job.data.as_slice()) {
             Ok(message) => message,
             Err(fault) => {
                 if fault.msg_id.is_none() {
@@ -106,12 +109,12 @@ impl NatfwClient {
                 return self.refuse(&job, fault.status);
             }
         };
-        let plain = !self.config.firewall && !job.last;
+        let plain = !self.config.role.opens() && !job.last;
         match message.kind {
             NatfwType::RESPONSE => self.response(&job, &message, resources),
             // A node without rules only sends requests on.
             _ if plain => self.out.forward(job.id, None),
-            NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER if self.config.firewall => {
+            NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER if self.config.role.opens() => {
                 if self.waiting.len() >= MAX_WAITING {
                     self.counters.waiting_full += 1;
                     return self.out.consume(job.id);
@@ -139,7 +142,7 @@ impl NatfwClient {
                 self.trigger(&job, &message, &said, inside, resources)
             }
             _ => {
-                self.out.forward(job.id, None);
+                self.go_on(&job, None);
                 Ok(())
             }
         });
@@ -174,7 +177,7 @@ impl NatfwClient {
         inside: bool,
     ) -> Result<(), Failure> {
         let opens = matches!(message.kind, NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER);
-        if opens && self.config.firewall {
+        if opens && self.config.role.opens() {
             if self.config.require_authentication && job.identity.is_none() {
                 return Err(NatfwStatus::AUTHENTICATION_REQUIRED);
             }
@@ -198,7 +201,7 @@ impl NatfwClient {
             }
             Some(Scope::Unknown) | None => false,
         };
-        of_scope && inside && self.config.border && self.config.firewall
+        of_scope && inside && self.config.border && self.config.role.opens()
     }
 
     /// The lifetime that this node grants: never longer than that of the messaging layer.
@@ -219,8 +222,11 @@ impl NatfwClient {
         if job.reverse {
             return Err(NatfwStatus::MALFORMED);
         }
-        packets(&said.filters, &job.flow)?;
+        let wanted = packets(&said.filters, &job.flow)?;
         let key = self.record_of(job).ok_or(NatfwStatus::RESOURCES)?;
+        if self.translates(job, inside) {
+            self.reserve(key, job, message, &wanted, resources)?;
+        }
         let (now, lifetime) = (self.now, Self::lifetime(job, said));
         let Some(record) = self.records.get_mut(key) else { return Err(NatfwStatus::RESOURCES) };
         record.path_age = Some(said.age);
@@ -231,7 +237,8 @@ impl NatfwClient {
         }
         record.until = record.until.max(now + lifetime);
         record.last = Some((said.msg_id, job.reverse, None));
-        let sent = lowered(message, said, None, job.timeout, lifetime);
+        let rest = self.with_nat_object(key, job, message, None);
+        let sent = lowered(message, said, rest, job.timeout, lifetime);
         self.pass_on(key, job, message, said, (inside, sent), resources);
         Ok(())
     }
@@ -258,6 +265,7 @@ impl NatfwClient {
             start => start,
         };
         let ends_here = job.last && self.is_local(if job.reverse { job.flow.src() } else { job.flow.dst() });
+        let source = self.present(key);
         let Some(record) = self.records.get_mut(key) else { return Err(missing) };
         if job.reverse {
             if record.path_age.is_none() {
@@ -267,7 +275,7 @@ impl NatfwClient {
                 return Err(NatfwStatus::POLICY);
             }
         }
-        if ends_here || !self.config.firewall {
+        if ends_here || !self.config.role.opens() {
             *record.asker(job.reverse) = Some(Asker::of(job, inside));
             (record.lifetime, record.rules_until) = (lifetime, now + lifetime);
             record.until = record.until.max(now + lifetime);
@@ -278,6 +286,7 @@ impl NatfwClient {
             return Err(NatfwStatus::RESOURCES);
         }
         let current = record.create_age == Some(said.age)
+            && record.rules.iter().all(|rule| rule.source == source)
             && !record.rules.is_empty()
             && record.is_of_asker(job)
             && !record
@@ -322,6 +331,7 @@ impl NatfwClient {
         let lifetime = record.lifetime;
         let inside = record.asker(job.reverse).as_ref().is_some_and(|asker| asker.inside);
         let rest = self.without_own_tokens(&message, resources);
+        let rest = self.with_nat_object(key, job, &message, rest);
         let sent = lowered(&message, &said, rest, job.timeout, lifetime);
         self.pass_on(key, job, &message, &said, (inside, sent), resources);
     }
@@ -343,7 +353,7 @@ impl NatfwClient {
             if said.next == Some(NatfwType::RESPONSE) {
                 self.expect(key, job, message.kind, said.msg_id);
             }
-            self.out.forward(job.id, sent);
+            self.go_on(job, sent);
         }
         self.arm(key);
     }
@@ -382,7 +392,7 @@ impl NatfwClient {
             if job.last {
                 return Err(NatfwStatus::NO_STATE);
             }
-            self.out.forward(job.id, None);
+            self.go_on(job, None);
             return Ok(());
         };
         let asker = |key: &Key| self.records.get(*key).and_then(|record| record.askers.first()?.as_ref());
@@ -402,7 +412,7 @@ impl NatfwClient {
             keys.iter().for_each(|key| self.end(*key, None, resources));
             return Ok(());
         }
-        self.out.forward(job.id, None);
+        self.go_on(job, None);
         for key in keys {
             // A record stays as long as the RESPONSE is missing.
             if wants_answer && self.find(job.session, &job.flow) == Some(key) {
@@ -434,10 +444,10 @@ impl NatfwClient {
             Some(key) => {
                 self.expect(key, job, message.kind, said.msg_id);
                 self.arm(key);
-                self.out.forward(job.id, None);
+                self.go_on(job, None);
             }
             None if job.last => return Err(NatfwStatus::NO_STATE),
-            None => self.out.forward(job.id, None),
+            None => self.go_on(job, None),
         }
         Ok(())
     }

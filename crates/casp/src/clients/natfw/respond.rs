@@ -141,9 +141,13 @@ impl NatfwClient {
         let mut more = vec![NatfwValue::Lifetime(left(record, now))];
         let filters = if record.filters.is_empty() { &record.wanted } else { &record.filters };
         more.extend(filters.iter().cloned().map(NatfwValue::Filter));
-        // A NAT on the way left a NAT_OBJECT: the sender learns how its packets arrive.
-        if nat {
+        // A NAT on the way left a NAT_OBJECT, or this node is one: the sender learns how its packets arrive.
+        if nat || record.binding.is_some() {
             let filter = filters.first().cloned().unwrap_or_else(|| filter_of(&job.flow));
+            let filter = match &record.binding {
+                Some(binding) => binding.mapped(filter, true),
+                None => filter,
+            };
             more.push(NatfwValue::Nat(Some(filter)));
         }
         let of = (job.session, job.flow);
@@ -161,7 +165,7 @@ impl NatfwClient {
             return self.out.consume(job.id);
         };
         let Some(key) = found else {
-            return if job.last { self.out.consume(job.id) } else { self.out.forward(job.id, None) };
+            return if job.last { self.out.consume(job.id) } else { self.go_on(job, None) };
         };
         if job.last {
             self.out.consume(job.id);
@@ -202,7 +206,7 @@ impl NatfwClient {
             let composed = NatfwMessage::compose(NatfwType::RESPONSE, &values, &mut octets).is_ok();
             data = (fits && composed).then_some(octets);
         }
-        self.out.forward(job.id, data);
+        self.go_on(job, data);
         self.arm(key);
     }
 

@@ -3,19 +3,19 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use signalbox_core::pinhole::{OpenerId, Pinhole, PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, Time};
 use signalbox_resources::config::Opening;
 use signalbox_resources::refusal::Rule as Reason;
 use signalbox_resources::token::Token;
-use signalbox_resources::{Neighbour, PassageRequest, RequestedBy, Requester, Resources};
+use signalbox_resources::{Neighbour, Passage, PassageRequest, RequestedBy, Requester, Resources};
 
 use super::NatfwClient;
 use super::record::{Asker, Change, Rule};
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
-use crate::wire::natfw::{NatfwFilter, NatfwStatus};
+use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus};
 
 /// Most filters of one message.
 const MAX_FILTERS: usize = 16;
@@ -143,46 +143,39 @@ impl NatfwClient {
     ) -> Result<(), NatfwStatus> {
         let mut rules = Vec::new();
         let mut lifetime = ask.lifetime;
-        let requested_by = RequestedBy::Neighbour(Neighbour {
-            address: ask.asker.address,
-            authenticated: ask.asker.identity.is_some(),
-        });
-        let peer = ask.asker.identity.clone();
-        let token = ask.token.clone();
-        let requester = Requester { peer, requested_by, token, ..Requester::at(ask.asker.address) };
-        for packets in packets {
-            let request = PassageRequest {
-                requester: &requester,
-                opening: ask.opening,
-                packets: &packets,
-                lifetime: ask.lifetime,
-                invited: false,
-            };
-            match resources.open_passage(self.now, &request) {
-                Ok(passage) => {
-                    lifetime = passage.max_lifetime().map_or(lifetime, |most| lifetime.min(most));
-                    let held = self.records.get(key).into_iter().flat_map(|record| &record.rules);
-                    let known = held.into_iter().find(|rule| rule.packets == packets).map(|rule| rule.key);
-                    let key = known.unwrap_or_else(|| {
-                        self.next_rule += 1;
-                        self.next_rule
-                    });
-                    rules.push(Rule { key, packets, passage: Some(passage), opening: false });
-                }
-                Err(refusal) => {
-                    self.counters.refused += 1;
-                    tracing::info!(session = %job.session, requester = %requester.address, reason = %refusal, "passage refused");
+        for packets in &packets {
+            let passage = match self.ask_policy(job, ask, packets, resources) {
+                Ok(passage) => passage,
+                Err(status) => {
                     give_back(rules, resources);
-                    let full = matches!(refusal.rule, Reason::TableFull { .. });
-                    return Err(if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY });
+                    return Err(status);
                 }
-            }
+            };
+            lifetime = passage.max_lifetime().map_or(lifetime, |most| lifetime.min(most));
+            let held = self.records.get(key).into_iter().flat_map(|record| &record.rules);
+            let known = held.into_iter().find(|rule| rule.packets == *packets).map(|rule| rule.key);
+            let key = known.unwrap_or_else(|| {
+                self.next_rule += 1;
+                self.next_rule
+            });
+            rules.push(Rule { key, packets: *packets, source: None, passage: Some(passage), opening: false });
         }
+        // The message was parsed before.
+        if self.translates(job, ask.asker.inside)
+            && let Ok(message) = NatfwMessage::parse(job.data.as_slice())
+            && let Err(status) = self.bind(key, job, &message, &packets)
+        {
+            give_back(rules, resources);
+            self.counters.refused += 1;
+            return Err(status);
+        }
+        let source = self.records.get(key).and_then(|record| Some(record.binding.as_ref()?.source()));
+        rules.iter_mut().for_each(|rule| rule.source = source);
         let mut missing = 0;
         for rule in rules.iter_mut().filter(|_| start.is_none()) {
             if self.by_rule.insert(rule.key, key).is_none() {
                 (missing, rule.opening) = (missing + 1, true);
-                self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), lifetime);
+                self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
         let asker = Asker::of(job, ask.asker.inside);
@@ -197,6 +190,35 @@ impl NatfwClient {
             self.finish_change(key, resources);
         }
         Ok(())
+    }
+
+    /// Asks policy for one passage of a request.
+    pub(super) fn ask_policy(
+        &mut self,
+        job: &OwnedArrival,
+        ask: &Ask<'_>,
+        packets: &FlowFilter,
+        resources: &mut Resources,
+    ) -> Result<Passage, NatfwStatus> {
+        let requested_by = RequestedBy::Neighbour(Neighbour {
+            address: ask.asker.address,
+            authenticated: ask.asker.identity.is_some(),
+        });
+        let (peer, token) = (ask.asker.identity.clone(), ask.token.clone());
+        let requester = Requester { peer, requested_by, token, ..Requester::at(ask.asker.address) };
+        let request = PassageRequest {
+            requester: &requester,
+            opening: ask.opening,
+            packets,
+            lifetime: ask.lifetime,
+            invited: false,
+        };
+        resources.open_passage(self.now, &request).map_err(|refusal| {
+            self.counters.refused += 1;
+            tracing::info!(session = %job.session, requester = %requester.address, reason = %refusal, "passage refused");
+            let full = matches!(refusal.rule, Reason::TableFull { .. });
+            if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY }
+        })
     }
 
     /// Takes the kernel's answer to [`NatfwOutput::Open`](super::NatfwOutput::Open).
@@ -258,7 +280,7 @@ impl NatfwClient {
         }
         if record.start.is_none() {
             for rule in record.rules.iter().filter(|rule| keys.contains(&rule.key)) {
-                self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), lifetime);
+                self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
         give_back(former, resources);
@@ -278,7 +300,7 @@ impl NatfwClient {
         if record.start.is_none() {
             let lifetime = record.lifetime;
             for rule in &record.rules {
-                self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), lifetime);
+                self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
         self.counters.refreshed += 1;
@@ -294,7 +316,7 @@ impl NatfwClient {
         let left = record.rules_until.since(now);
         for rule in &record.rules {
             self.by_rule.insert(rule.key, key);
-            self.out.open(pinhole_id(rule.key), Pinhole::allow(rule.packets), left);
+            self.out.open(pinhole_id(rule.key), rule.pinhole(), left);
         }
     }
 

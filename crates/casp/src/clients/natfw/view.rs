@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::pinhole::PinholeId;
+use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
 use signalbox_resources::{Passage, Resources};
@@ -19,10 +19,20 @@ pub struct RuleView {
     pub pinhole: PinholeId,
     /// The packets that pass.
     pub packets: FlowFilter,
+    /// Their source after translation; `None`: it stays.
+    pub source: Option<Endpoint>,
     /// The kernel was asked to let them pass.
     pub active: bool,
     /// The policy rule that allowed it: its number and name.
     pub policy: Option<String>,
+}
+
+impl RuleView {
+    /// What the kernel does.
+    #[must_use]
+    pub fn pinhole(&self) -> Pinhole {
+        Pinhole { source: self.source, ..Pinhole::allow(self.packets) }
+    }
 }
 
 /// One session with one flow.
@@ -51,6 +61,7 @@ impl PassageView {
         let view = |rule: &Rule| RuleView {
             pinhole: pinhole_id(rule.key),
             packets: rule.packets,
+            source: rule.source,
             active: record.start.is_none() && !rule.opening,
             policy: rule.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
         };

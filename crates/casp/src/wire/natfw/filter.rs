@@ -8,7 +8,7 @@ use signalbox_wire::{Reader, Short, Writer};
 /// A flow-label word follows the addresses.
 const LABEL: u8 = 0x80;
 /// Protocols that have ports.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+pub(crate) const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 /// ESP and AH.
 const IPSEC: [u8; 2] = [50, 51];
 

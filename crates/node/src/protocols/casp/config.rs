@@ -23,7 +23,7 @@ pub struct CaspConfig {
     /// Settings of the QoS client; `None`: the node passes its messages on. Its lifetime and whether it answers for others are
     /// those of the messaging layer.
     pub qos: Option<qos::Config>,
-    /// Settings of the client for firewalls; `None`: the node passes its messages on. Its lifetime is that of the messaging
+    /// Settings of the client for firewalls and NATs; `None`: the node passes its messages on. Its lifetime is that of the messaging
     /// layer.
     pub natfw: Option<natfw::Config>,
     /// Settings of discovery by DNS, [`Mechanism::External`] of the number [`DNS`].
@@ -50,6 +50,17 @@ impl CaspConfig {
         }
         if !self.dns.domains.iter().all(|(_, domain)| dns::is_domain(domain)) {
             return wrong("dns.domains", "not the name of a domain");
+        }
+        if let Some(nat) = self.natfw.as_ref().filter(|natfw| natfw.role == natfw::Role::Nat) {
+            if nat.first_port == 0 || nat.first_port > nat.last_port {
+                return wrong("natfw.first_port", "from 1 to last_port");
+            }
+            if nat.inside.is_empty() || (nat.outside.is_empty() && nat.external.is_none()) {
+                return wrong(
+                    "natfw.role",
+                    "a NAT needs the interfaces of its inside and of its outside, or an external address",
+                );
+            }
         }
         if self.channels.handshake < Duration::from_secs(1) {
             return wrong("channels.handshake", "less than 1 s");

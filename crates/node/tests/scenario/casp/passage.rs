@@ -6,10 +6,11 @@ use signalbox_casp::wire::ClientType;
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwType, NatfwValue};
 use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::Endpoint;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_node::casp::{
-    self, Command as CaspCommand, Event as CaspEvent, FlowId, NatfwConfig, OpenRequest, PassageEvent,
-    PassageRefusal, RequestOf, SendRequestOf,
+    self, Command as CaspCommand, Event as CaspEvent, FlowId, NatfwConfig, NatfwRole as Role, OpenRequest,
+    PassageEvent, PassageRefusal, RequestOf, SendRequestOf,
 };
 use signalbox_node::{Config, Event, Node};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
@@ -25,7 +26,7 @@ fn add(sim: &mut Sim<Node>, name: &str, natfw: Option<NatfwConfig>) -> NodeId {
 }
 
 fn wall(inside: &str) -> Option<NatfwConfig> {
-    Some(NatfwConfig { firewall: true, inside: vec![inside.to_owned()], ..NatfwConfig::default() })
+    Some(NatfwConfig { role: Role::Firewall, inside: vec![inside.to_owned()], ..NatfwConfig::default() })
 }
 
 /// Two hosts, each behind a firewall of its own.
@@ -103,6 +104,62 @@ fn a_sender_outside_is_refused() {
     );
     sim.run_for(SECOND * 100);
     assert_eq!(open_at(&sim, &nodes), [0; 4]);
+}
+
+/// CASPMID-10.3-06, CASP-G-20: two NATs in a row and a firewall. The sender learns the outermost binding, refreshes keep everything,
+/// and nothing stays when it is closed, or when the sender is dead.
+#[test]
+fn a_flow_passes_two_nats() {
+    let mut sim = Sim::new(9);
+    let host = || Some(NatfwConfig::default());
+    let nat = || {
+        let (inside, outside) = (vec!["eth0".to_owned()], vec!["eth1".to_owned()]);
+        Some(NatfwConfig { role: Role::Nat, inside, outside, ..NatfwConfig::default() })
+    };
+    let nodes = [("s", host()), ("n1", nat()), ("n2", nat()), ("w", wall("eth1")), ("d", host())]
+        .map(|(name, natfw)| add(&mut sim, name, natfw));
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let [s, n1, n2, w, d] = nodes;
+    let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+    let own = Prefix::host(sim.address(d, Family::V4));
+    casp(&mut sim, d, 9, CaspCommand::Accept(FlowFilter::between(any, own)));
+    let granted = |sim: &Sim<Node>, id| {
+        events(sim, id).into_iter().find_map(|event| match event {
+            PassageEvent::Granted { external, .. } => Some(*external),
+            _ => None,
+        })
+    };
+    let rule = |sim: &Sim<Node>, node| {
+        let all: Vec<_> = sim.pinholes(node).map(|(_, pinhole)| (pinhole.packets, pinhole.source)).collect();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0]
+    };
+    for (id, dies) in [(1, false), (2, true)] {
+        open(&mut sim, &[s, n1, n2, d], id, true);
+        sim.expect("the path grants it", SECOND * 30, |sim| granted(sim, id).is_some());
+        for _ in 0..2 {
+            let (inner, between) = rule(&sim, n1);
+            let (outer, outside) = rule(&sim, n2);
+            assert_eq!((inner.src.addr, inner.src_port), (sim.address(s, Family::V4), Some(4000)));
+            let end = |end: Option<Endpoint>| end.map(|end| (end.address, end.port));
+            assert_eq!(end(between), Some((outer.src.addr, outer.src_port)));
+            assert_eq!(granted(&sim, id), Some(end(outside)));
+            let (seen, source) = rule(&sim, w);
+            assert_eq!((end(outside), source), (Some((seen.src.addr, seen.src_port)), None));
+            sim.run_for(SECOND * 200);
+        }
+        let ports =
+            |sim: &Sim<Node>| [n1, n2].map(|node| sim.engine(node).unwrap().casp_firewall().unwrap().ports());
+        assert_eq!(ports(&sim), [1, 1]);
+        if dies {
+            sim.crash(s);
+        } else {
+            casp(&mut sim, s, id, CaspCommand::Close);
+        }
+        sim.run_for(SECOND * 400);
+        assert_eq!([n1, n2, w].map(|node| sim.pinholes(node).count()), [0; 3]);
+        assert_eq!(ports(&sim), [0, 0]);
+    }
 }
 
 /// A node without the client says so.
