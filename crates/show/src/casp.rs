@@ -182,7 +182,8 @@ fn passage_failure(failure: PassageFailure) -> common::Failure {
         | NatfwStatus::TOKEN
         | NatfwStatus::CREDENTIALS
         | NatfwStatus::NOT_OWNER
-        | NatfwStatus::LOGGING => common::Cause::Policy,
+        | NatfwStatus::LOGGING
+        | NatfwStatus::ADMINISTRATOR => common::Cause::Policy,
         NatfwStatus::RESOURCES => common::Cause::Admission,
         NatfwStatus::NOT_DELIVERED => common::Cause::NoAnswer,
         NatfwStatus::NO_STATE => common::Cause::Expired,

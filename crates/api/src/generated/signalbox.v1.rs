@@ -2209,8 +2209,7 @@ pub mod pinholes_client {
             self.inner.server_streaming(req, path, codec).await
         }
         /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
-        /// the host that asked gets `failed`. With casp only a session that began at this node ends on its whole path. It may ask
-        /// again: the rules of this node decide.
+        /// the host that asked gets `failed`. It may ask again: the rules of this node decide.
         pub async fn delete_pinhole(
             &mut self,
             request: impl tonic::IntoRequest<super::DeletePinholeRequest>,
@@ -2282,8 +2281,7 @@ pub mod pinholes_server {
             tonic::Status,
         >;
         /// Ends a session at this node, also one of another client or host. The nodes on both sides are notified and close it, and
-        /// the host that asked gets `failed`. With casp only a session that began at this node ends on its whole path. It may ask
-        /// again: the rules of this node decide.
+        /// the host that asked gets `failed`. It may ask again: the rules of this node decide.
         async fn delete_pinhole(
             &self,
             request: tonic::Request<super::DeletePinholeRequest>,

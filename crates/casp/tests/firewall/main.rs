@@ -11,3 +11,4 @@ mod rig;
 mod sender;
 mod timers;
 mod tokens;
+mod withdraw;

@@ -117,5 +117,5 @@ fn the_rules_end_with_the_session() {
     rig.indicate(1, &Indication::Ended { session: FIRST, flow: flow(3), torn_down: true });
     assert!(rig.nodes[1].rules.is_empty());
     rig.indicate(0, &Indication::Ended { session: FIRST, flow: flow(3), torn_down: false });
-    assert_eq!(rig.events(0), [NatfwEvent::Lost]);
+    assert_eq!(rig.events(0), [NatfwEvent::Lost { status: NatfwStatus::NO_STATE, node: None }]);
 }

@@ -179,5 +179,8 @@ fn refreshes_that_fail_end_the_passage() {
     let mut rig = Rig::standing(3, false);
     rig.deaf = Some(1);
     rig.wait(Duration::from_secs(400));
-    assert_eq!(rig.events(0).last(), Some(&NatfwEvent::Lost));
+    assert_eq!(
+        rig.events(0).last(),
+        Some(&NatfwEvent::Lost { status: NatfwStatus::NOT_DELIVERED, node: None })
+    );
 }

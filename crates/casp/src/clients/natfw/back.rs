@@ -93,6 +93,7 @@ impl NatfwClient {
         };
         // The host inside ends the session.
         *record.asker(false) = Some(asker.clone());
+        (record.back, record.number) = (true, Some(said.msg_id));
         let ask = Ask { asker: &asker, token: None, opening: Opening::Reserve, lifetime };
         self.install(key, job, wanted, &ask, None, resources)
     }

@@ -45,6 +45,7 @@ impl NatfwClient {
                     stage: Stage::Opening,
                     stands_until: until,
                     failing: false,
+                    number: 0,
                     waits: None,
                     due: until,
                     query: None,
@@ -109,6 +110,7 @@ impl NatfwClient {
         let mut values = vec![NatfwValue::MsgId(msg_id)];
         let kind = if own.stage == Stage::Closing { NatfwType::RELEASE } else { own.kind };
         if kind != NatfwType::RELEASE {
+            own.number = msg_id;
             values.extend([NatfwValue::Age(own.age), NatfwValue::Lifetime(own.lifetime)]);
             values.extend(own.filters.iter().cloned().map(NatfwValue::Filter));
         }
@@ -208,9 +210,15 @@ impl NatfwClient {
             let event = if report.status == NatfwStatus::DONE {
                 NatfwEvent::State { nodes: results().map(|result| node_of(&result)).collect() }
             } else {
-                refused(&results().next(), report.status)
+                let node = results().next().and_then(|result| node_of(&result).node);
+                NatfwEvent::Refused { status: report.status, node }
             };
             return self.out.event(own.id, event);
+        }
+        if report.withdrawn && own.stage == Stage::Standing && own.number == report.msg_id {
+            let node = results().next().and_then(|result| node_of(&result).node);
+            self.tear_down(key);
+            return self.end(key, Some(NatfwEvent::Lost { status: report.status, node }), resources);
         }
         if own.waits != Some(report.msg_id) {
             return;
@@ -219,7 +227,8 @@ impl NatfwClient {
             return self.closed(key, resources);
         }
         if report.status != NatfwStatus::DONE {
-            return self.own_refused(key, refused(&results().next(), report.status), resources);
+            let node = results().next().and_then(|result| node_of(&result).node);
+            return self.own_refused(key, (report.status, node), resources);
         }
         let first = results().next();
         let (mut lifetime, mut nat) = (None, None);
@@ -236,14 +245,19 @@ impl NatfwClient {
     }
 
     /// A request of this node failed. After a refresh the next one is due as before, until the rules have expired.
-    fn own_refused(&mut self, key: Key, event: NatfwEvent, resources: &mut Resources) {
+    fn own_refused(
+        &mut self,
+        key: Key,
+        (status, node): (NatfwStatus, Option<IpAddr>),
+        resources: &mut Resources,
+    ) {
         let lifetime = seconds(self.config.lifetime);
         let retry = self.rng.jitter(lifetime / 3, 0.5, 1.5);
         let now = self.now;
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
         if own.stage == Stage::Standing && own.stands_until <= now {
             self.tear_down(key);
-            return self.end(key, Some(NatfwEvent::Lost), resources);
+            return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
         }
         own.waits = None;
         own.failing = own.stage == Stage::Standing;
@@ -251,7 +265,7 @@ impl NatfwClient {
         if own.stage == Stage::Opening {
             own.stage = Stage::Failed;
         }
-        self.out.event(own.id, event);
+        self.out.event(own.id, NatfwEvent::Refused { status, node });
     }
 
     /// The wait for an answer is over.
@@ -264,8 +278,7 @@ impl NatfwClient {
         if own.stage == Stage::Closing {
             return self.closed(key, resources);
         }
-        let event = NatfwEvent::Refused { status: NatfwStatus::NOT_DELIVERED, node: None };
-        self.own_refused(key, event, resources);
+        self.own_refused(key, (NatfwStatus::NOT_DELIVERED, None), resources);
     }
 
     /// The passage is closed.
@@ -325,9 +338,4 @@ fn node_of(result: &NatfwResult<'_>) -> NatfwNode {
         }
     }
     node
-}
-
-fn refused(result: &Option<NatfwResult<'_>>, status: NatfwStatus) -> NatfwEvent {
-    let node = result.as_ref().and_then(|result| node_of(result).node);
-    NatfwEvent::Refused { status, node }
 }

@@ -10,8 +10,8 @@
 //! * `bind` gives flows their outer ends at a NAT, and rewrites messages.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
-//!
 //! * `token` verifies authorization tokens.
+//! * `withdraw` removes rules that no message removed, and reports it to the host that asked.
 //!
 //! CMS credentials are not processed: they are sent on. A request with a scope ends at the
 //! border of that scope, if the configuration says that this node is one.
@@ -27,6 +27,7 @@ mod respond;
 mod rules;
 mod token;
 mod view;
+mod withdraw;
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -74,6 +75,8 @@ signalbox_core::counters! {
         refused: u64 => RESERVATION_EVENTS { event: "refused" },
         /// Requests that only prolonged rules.
         refreshed: u64 => RESERVATION_EVENTS { event: "refreshed" },
+        /// Sessions whose rules policy, the kernel or an administrator withdrew.
+        withdrawn: u64 => RESERVATION_EVENTS { event: "withdrawn" },
         /// Sessions whose rules a message removed.
         released: u64 => RESERVATION_EVENTS { event: "torn_down" },
         /// Sessions whose rules no message refreshed.
@@ -216,6 +219,8 @@ pub struct NatfwClient {
     /// Records by the key of their pinholes in the kernel.
     by_rule: HashMap<u64, Key>,
     next_rule: u64,
+    /// Slot of the table up to which passages were judged by the present rules; `None`: all were.
+    judging: Option<u32>,
     used: Used,
     holders: Shares<IpAddr>,
     /// Limits of the errors about sessions without a record.
@@ -248,6 +253,7 @@ impl NatfwClient {
             accepted: BTreeMap::new(),
             by_rule: HashMap::new(),
             next_rule: 0,
+            judging: None,
             used: Used::new(KeyedHasher::new(&mut rng)),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
@@ -293,7 +299,8 @@ impl NatfwClient {
             Indication::Branch { .. } => {}
             Indication::Ended { session, flow, .. } => {
                 if let Some(key) = self.find(*session, flow) {
-                    self.end(key, Some(NatfwEvent::Lost), resources);
+                    let why = NatfwEvent::Lost { status: NatfwStatus::NO_STATE, node: None };
+                    self.end(key, Some(why), resources);
                 }
             }
         }
@@ -310,6 +317,7 @@ impl NatfwClient {
     /// Handles what is due.
     pub fn timer(&mut self, now: Time, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.judge_part(resources);
         while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
             if let Some(key) = self.records.key_of(index) {
                 self.step(key, resources);
@@ -320,7 +328,8 @@ impl NatfwClient {
     /// When [`NatfwClient::timer`] is due; `None`: nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.wheel.next_deadline()
+        let judging = self.judging.map(|_| self.now);
+        [self.wheel.next_deadline(), judging].into_iter().flatten().min()
     }
 
     /// The next output, if any; its octets live until the next call.

@@ -53,8 +53,13 @@ pub enum NatfwEvent {
     },
     /// The passage is closed; the last event.
     Closed,
-    /// The session ended, or its rules expired because refreshes failed; the last event.
-    Lost,
+    /// A node removed its rules, the session ended, or the rules expired because refreshes failed; the last event.
+    Lost {
+        /// The reason; after refreshes that failed that of the last one.
+        status: NatfwStatus,
+        /// The node that removed the rules, or refused the last refresh, if another one did.
+        node: Option<IpAddr>,
+    },
     /// A request for packets that this node accepts was answered.
     Accepted {
         /// The session.

@@ -110,6 +110,8 @@ pub(super) struct Own {
     pub(super) stands_until: Time,
     /// The last refresh failed.
     pub(super) failing: bool,
+    /// Number of the last request for the passage: what nodes report later names it.
+    pub(super) number: u64,
     /// Number of the request that waits for its answer.
     pub(super) waits: Option<u64>,
     /// When the wait ends, or the next refresh is due.
@@ -156,10 +158,14 @@ pub(super) struct Record {
     /// When the record ends without a further request.
     pub(super) until: Time,
     pub(super) reply: Option<Reply>,
+    /// Number of the last request along the flow that was accepted.
+    pub(super) number: Option<u64>,
+    /// The packets go against the flow of the request that asked for them.
+    pub(super) back: bool,
     /// The last request: its number, its direction, and how this node answered it.
     pub(super) last: Option<(u64, bool, Option<NatfwStatus>)>,
-    /// The request whose RESPONSE passed, and the filters in it.
-    pub(super) passed: Option<(u64, Vec<NatfwFilter>)>,
+    /// The request whose RESPONSE passed, whether it reported removed rules, and the filters in it.
+    pub(super) passed: Option<(u64, bool, Vec<NatfwFilter>)>,
     /// When the last error left.
     pub(super) error_at: Option<Time>,
     pub(super) answered: Option<Answered>,
@@ -193,6 +199,8 @@ impl Record {
             change: None,
             until,
             reply: None,
+            number: None,
+            back: false,
             last: None,
             passed: None,
             error_at: None,

@@ -231,6 +231,7 @@ impl NatfwClient {
         let Some(record) = self.records.get_mut(key) else { return Err(NatfwStatus::RESOURCES) };
         record.path_age = Some(said.age);
         record.wanted.clone_from(&said.filters);
+        record.number = Some(said.msg_id);
         // Who opened rules stays their owner, unless another node proves who it is.
         if record.rules.is_empty() || job.identity.is_some() || record.is_of_asker(job) {
             *record.asker(false) = Some(Asker::of(job, inside));
@@ -326,6 +327,9 @@ impl NatfwClient {
         }
         record.create_age = Some(said.age);
         record.filters.clone_from(&said.filters);
+        if !job.reverse {
+            record.number = Some(said.msg_id);
+        }
         record.next_filters = Self::wanted_back(&message, &said);
         record.last = Some((said.msg_id, job.reverse, None));
         let lifetime = record.lifetime;

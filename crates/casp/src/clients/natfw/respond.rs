@@ -15,7 +15,7 @@ use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{
     IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue,
-    REACHED, Tlvs,
+    REACHED, REMOVED, Tlvs,
 };
 
 /// Errors of a session leave so far apart.
@@ -26,6 +26,8 @@ const ERRORS: Duration = Duration::from_secs(1);
 pub(super) struct Report {
     pub(super) msg_id: u64,
     pub(super) status: NatfwStatus,
+    /// A node removed its rules, for another reason than RELEASE.
+    pub(super) withdrawn: bool,
     pub(super) filters: Vec<NatfwFilter>,
 }
 
@@ -45,7 +47,9 @@ impl Report {
         };
         let mut found = filters(&first);
         all.for_each(|status| found.extend(filters(&status)));
-        Some(Self { msg_id: first.msg_id, status: first.status, filters: found })
+        let NatfwResult { msg_id, status, flags, .. } = first;
+        let withdrawn = status != NatfwStatus::DONE && flags & REMOVED != 0;
+        Some(Self { msg_id, status, withdrawn, filters: found })
     }
 }
 
@@ -81,7 +85,7 @@ impl NatfwClient {
     }
 
     /// Composes a RESPONSE with one STATUS of this node.
-    fn respond(
+    pub(super) fn respond(
         &mut self,
         of: (SessionId, FlowId),
         reverse: bool,
@@ -176,14 +180,14 @@ impl NatfwClient {
         let own_address = self.node_id(job.flow.dst());
         let Some(record) = self.records.get_mut(key) else { return };
         let reply = record.reply.take_if(|reply| reply.msg_id == report.msg_id);
-        if let Some((passed, filters)) = &record.passed
-            && *passed == report.msg_id
+        if let Some((passed, withdrawn, filters)) = &record.passed
+            && (*passed, *withdrawn) == (report.msg_id, report.withdrawn)
             && *filters == report.filters
         {
             self.counters.duplicates += 1;
             return self.out.consume(job.id);
         }
-        record.passed = Some((report.msg_id, report.filters));
+        record.passed = Some((report.msg_id, report.withdrawn, report.filters));
         let query = reply.is_some_and(|reply| reply.kind == NatfwType::QUERY);
         let mut data = None;
         if query && !record.rules.is_empty() {
@@ -225,7 +229,7 @@ impl NatfwClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(reply) = record.reply.take() else { return };
         let Some(session) = record.session else { return };
-        record.passed = Some((reply.msg_id, Vec::new()));
+        record.passed = Some((reply.msg_id, false, Vec::new()));
         let flow = record.flow;
         let number = (reply.msg_id, u8::try_from(reply.kind.0).unwrap_or(0));
         self.respond((session, flow), !reply.reverse, number, (NatfwStatus::NOT_DELIVERED, 0), &[]);

@@ -231,21 +231,22 @@ impl NatfwClient {
     ) {
         self.now = self.now.max(now);
         let Some(key) = self.by_rule.get(&pinhole.key).copied() else { return };
-        let Some(change) = self.records.get_mut(key).and_then(|record| record.change.as_mut()) else {
+        let failed = result.err().map(|error| match error {
+            PinholeError::Unsupported => NatfwStatus::GRANULARITY,
+            PinholeError::Full | PinholeError::Failed | PinholeError::Conflict => NatfwStatus::RESOURCES,
+        });
+        let Some(record) = self.records.get_mut(key) else { return };
+        let opening = |rule: &Rule| rule.key == pinhole.key && rule.opening;
+        let Some(change) = record.change.as_mut().filter(|change| change.rules.iter().any(opening)) else {
+            // The rule was to be prolonged, or to begin.
+            if let Some(status) = failed {
+                self.withdraw(key, status, resources);
+            }
             return;
         };
-        // The answer for a rule that stood before is of no interest: the rule stays.
-        let Some(rule) = change.rules.iter_mut().find(|rule| rule.key == pinhole.key && rule.opening) else {
-            return;
-        };
-        rule.opening = false;
+        change.rules.iter_mut().filter(|rule| opening(rule)).for_each(|rule| rule.opening = false);
         change.missing = change.missing.saturating_sub(1);
-        if let Err(error) = result {
-            change.failed = Some(match error {
-                PinholeError::Unsupported => NatfwStatus::GRANULARITY,
-                PinholeError::Full | PinholeError::Failed | PinholeError::Conflict => NatfwStatus::RESOURCES,
-            });
-        }
+        change.failed = failed.or(change.failed);
         if change.missing == 0 {
             self.finish_change(key, resources);
         }

@@ -5,11 +5,11 @@ use core::net::IpAddr;
 use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
-use signalbox_resources::{Passage, Resources};
+use signalbox_resources::Passage;
 
+use super::NatfwClient;
 use super::record::{Record, Rule, Stage};
 use super::rules::pinhole_id;
-use super::{NatfwClient, NatfwEvent};
 use crate::wire::FlowId;
 
 /// One rule of a session.
@@ -101,17 +101,5 @@ impl NatfwClient {
     #[must_use]
     pub fn has_session(&self, session: SessionId) -> bool {
         !self.of_session(session).is_empty()
-    }
-
-    /// Ends a session at this node. A request of this node is released on the whole path; its user gets
-    /// [`NatfwEvent::Lost`].
-    pub fn delete(&mut self, now: Time, session: SessionId, resources: &mut Resources) {
-        self.now = self.now.max(now);
-        for key in self.of_session(session) {
-            if self.records.get(key).is_some_and(|record| record.own.is_some()) {
-                self.tear_down(key);
-            }
-            self.end(key, Some(NatfwEvent::Lost), resources);
-        }
     }
 }

@@ -113,6 +113,8 @@ signalbox_wire::code_points! {
         LOGGING = 19, "logging not permitted";
         /// NEXT asks for a message that may not follow.
         NEXT = 20, "NEXT not permitted here";
+        /// The administrator of a node ended the session.
+        ADMINISTRATOR = 21, "ended by the administrator";
     }
 }
 

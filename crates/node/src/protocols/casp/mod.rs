@@ -251,6 +251,12 @@ impl Protocol for Instance {
         }
     }
 
+    fn rules(&mut self, cx: &mut Context<'_>) {
+        if let Some(passages) = &mut self.passages {
+            passages.client.rules_changed(cx.now);
+        }
+    }
+
     fn opener(&self) -> Option<OpenerId> {
         Some(OpenerId::CASP)
     }

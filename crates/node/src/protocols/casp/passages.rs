@@ -249,7 +249,7 @@ impl Passages {
                 (PassageEvent::Notified(failure(status, node)), false)
             }
             NatfwEvent::Refused { status, node } => (PassageEvent::Failed(failure(status, node)), true),
-            NatfwEvent::Lost => (PassageEvent::Failed(failure(NatfwStatus::NO_STATE, None)), true),
+            NatfwEvent::Lost { status, node } => (PassageEvent::Failed(failure(status, node)), true),
             NatfwEvent::Closed => (PassageEvent::Closed, true),
             NatfwEvent::State { .. } | NatfwEvent::Accepted { .. } => return,
         };

@@ -92,6 +92,26 @@ fn a_receiver_opens_two_firewalls() {
     assert_eq!(open_at(&sim, &nodes), [0; 4], "nothing is left of a dead requester");
 }
 
+/// An administrator ends the session at the far firewall: the host that asked learns it, and no node keeps anything.
+#[test]
+fn a_session_ended_at_a_firewall_ends_everywhere() {
+    let (mut sim, nodes) = net(9);
+    let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+    let own = Prefix::host(sim.address(nodes[3], Family::V4));
+    casp(&mut sim, nodes[3], 9, CaspCommand::Accept(FlowFilter::between(any, own)));
+    open(&mut sim, &nodes, 1, true);
+    let granted = |sim: &Sim<Node>| matches!(events(sim, 1).last(), Some(PassageEvent::Granted { .. }));
+    sim.expect("the path grants it", SECOND * 30, granted);
+    let &PassageEvent::Started { session, .. } = events(&sim, 1)[0] else { panic!("{:?}", events(&sim, 1)) };
+    casp(&mut sim, nodes[2], 0, CaspCommand::Delete(session));
+    sim.expect(
+        "the host is informed",
+        SECOND * 5,
+        |sim| matches!(events(sim, 1).last(), Some(PassageEvent::Failed(why)) if why.code == 21 && why.node.is_some()),
+    );
+    sim.expect("all firewalls close", SECOND * 5, |sim| open_at(sim, &nodes) == [0; 4]);
+}
+
 /// The rules of the far firewall decide what a host outside may open, and what was opened before is closed.
 #[test]
 fn a_sender_outside_is_refused() {

@@ -1,0 +1,94 @@
+//! Rules that this node removes although no message asked for it: an administrator ends the session, the policy changed, or
+//! the kernel does not have them. The host that asked gets a RESPONSE about its last request, with the reason.
+
+use signalbox_core::{Key, SessionId, Time};
+use signalbox_resources::Resources;
+
+use super::NatfwClient;
+use super::output::NatfwEvent;
+use super::record::Record;
+use super::request::Said;
+use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, REMOVED};
+
+/// The request that a report about the rules of a record is for: its type and its number.
+fn request_of(record: &Record) -> Option<(NatfwType, u64)> {
+    let kind = match record {
+        Record { back: true, .. } => NatfwType::TRIGGER,
+        Record { path_age: Some(_), .. } => NatfwType::PATH,
+        _ => NatfwType::CREATE,
+    };
+    let waiting = record.change.as_ref().filter(|change| !change.job.reverse);
+    let waiting = waiting.and_then(|change| NatfwMessage::parse(change.job.data.as_slice()).ok());
+    let number = waiting.map(|message| Said::by(&message).msg_id).or(record.number)?;
+    Some((kind, number))
+}
+
+impl NatfwClient {
+    /// An administrator ends a session at this node. The host that asked for it gets [`NatfwEvent::Lost`], and releases it on
+    /// the whole path.
+    pub fn delete(&mut self, now: Time, session: SessionId, resources: &mut Resources) {
+        self.now = self.now.max(now);
+        for key in self.of_session(session) {
+            self.withdraw(key, NatfwStatus::ADMINISTRATOR, resources);
+        }
+    }
+
+    /// The rules of the policy changed: all passages are judged again, in parts, each by a call of [`NatfwClient::timer`].
+    pub fn rules_changed(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.judging = Some(0);
+    }
+
+    /// Judges the next part of the passages.
+    pub(super) fn judge_part(&mut self, resources: &mut Resources) {
+        let Some(from) = self.judging else { return };
+        let mut found = Vec::new();
+        self.judging = self.records.walk(from, |key, record| {
+            let mut passages = record.rules.iter().filter_map(|rule| rule.passage.as_ref());
+            if passages.any(|passage| resources.is_outdated(passage)) {
+                found.push(key);
+            }
+            true
+        });
+        for key in found {
+            self.judge(key, resources);
+        }
+    }
+
+    /// Judges the rules of a record by the present policy. If it refuses one, all of them go.
+    fn judge(&mut self, key: Key, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        for rule in &mut record.rules {
+            let Some(passage) = rule.passage.take_if(|passage| resources.is_outdated(passage)) else {
+                continue;
+            };
+            match resources.judge_passage(self.now, passage, &rule.packets, record.lifetime) {
+                Ok(passage) => rule.passage = Some(passage),
+                Err(refusal) => {
+                    tracing::info!(session = ?record.session, reason = %refusal, "passage ended by the rules");
+                    return self.withdraw(key, NatfwStatus::POLICY, resources);
+                }
+            }
+        }
+    }
+
+    /// Removes a record with its rules, and reports it to who asked for them. A request of this node is released.
+    pub(super) fn withdraw(&mut self, key: Key, status: NatfwStatus, resources: &mut Resources) {
+        let Some(record) = self.records.get(key) else { return };
+        if record.own.is_some() {
+            self.tear_down(key);
+            return self.end(key, Some(NatfwEvent::Lost { status, node: None }), resources);
+        }
+        self.counters.withdrawn += 1;
+        if let Some(session) = record.session {
+            // Rules for packets against the flow of a request are reported along that flow.
+            let flow = if record.back { record.flow.reversed() } else { record.flow };
+            let asked = self.find(session, &flow).and_then(|key| self.records.get(key)).unwrap_or(record);
+            if let Some((kind, number)) = request_of(asked) {
+                let request = (number, u8::try_from(kind.0).unwrap_or(0));
+                self.respond((session, flow), true, request, (status, REMOVED), &[]);
+            }
+        }
+        self.end(key, None, resources);
+    }
+}
