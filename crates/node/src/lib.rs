@@ -147,7 +147,7 @@ pub mod casp {
         is_domain,
     };
     pub use signalbox_casp::clients::natfw::{
-        Config as NatfwConfig, PassageView, Role as NatfwRole, RuleView,
+        Config as NatfwConfig, NatfwPackets, NatfwScope, NatfwTerms, PassageView, Role as NatfwRole, RuleView,
     };
     pub use signalbox_casp::clients::qos::Config as QosConfig;
     pub use signalbox_casp::engine::{

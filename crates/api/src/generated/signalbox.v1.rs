@@ -1674,12 +1674,26 @@ pub struct PinholeOpen {
     /// in the meantime. Absent: the passage ends with its call.
     #[prost(bytes = "vec", optional, tag = "12")]
     pub request_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
-    /// The attribute list of a SESSION_AUTH object (RFC 5981), by which nodes on the path authorize the request.
+    /// By which nodes on the path authorize the request: the attribute list of a SESSION_AUTH object (RFC 5981). With casp and
+    /// `open`: AUTH_TOKEN objects (draft-tschofenig-nsis-casp-midcom-01), one behind the other. Not with `receiver_initiated`.
     #[prost(bytes = "vec", optional, tag = "13")]
     pub session_auth: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     /// With casp and `open`: the other end opens the firewalls, if one of its users has `expose` for the packets.
     #[prost(bool, tag = "14")]
     pub receiver_initiated: bool,
+    /// With casp: the request goes to the border of this scope only, which is a firewall with `casp.natfw.border`. With `expose`
+    /// that firewall opens itself for the senders, which do nothing; the source of `flow` is then one address.
+    #[prost(message, optional, tag = "15")]
+    pub scope: ::core::option::Option<PinholeScope>,
+    /// With casp, `open` and `scope`: the border also opens for the packets in the opposite direction.
+    #[prost(bool, tag = "16")]
+    pub bidirectional: bool,
+    /// With casp: the name of the application, which firewalls can require. 1 to 255 octets of UTF-8.
+    #[prost(string, optional, tag = "17")]
+    pub application_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// With casp: when the packets are to pass, one hour from now at most; absent or past: at once.
+    #[prost(uint64, optional, tag = "18")]
+    pub start_unix_us: ::core::option::Option<u64>,
 }
 impl ::prost::Name for PinholeOpen {
     const NAME: &'static str = "PinholeOpen";
@@ -1689,6 +1703,23 @@ impl ::prost::Name for PinholeOpen {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.PinholeOpen".into()
+    }
+}
+/// How far a request goes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeScope {
+    /// To the border of this domain, a name of 1 to 255 octets. Absent: to that of the local network.
+    #[prost(string, optional, tag = "1")]
+    pub domain: ::core::option::Option<::prost::alloc::string::String>,
+}
+impl ::prost::Name for PinholeScope {
+    const NAME: &'static str = "PinholeScope";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeScope".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeScope".into()
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -11,7 +11,9 @@ use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
-use crate::clients::natfw::{Config, NatfwClient, NatfwOutput, NatfwRequest, Role};
+use crate::clients::natfw::{
+    Config, NatfwClient, NatfwOutput, NatfwPackets, NatfwRequest, NatfwScope, NatfwTerms, Role,
+};
 use crate::engine::{Arrival, Indication, Request, Verdict};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs};
@@ -284,7 +286,14 @@ pub fn casp_natfw_client(octets: &[u8]) {
                 let flow = flow(which >> 3);
                 let filters = if what & 2 == 0 { Vec::new() } else { vec![filter(more, &flow)] };
                 let by_receiver = what & 4 != 0;
-                let request = NatfwRequest { flow, filters, by_receiver, lifetime: Some(more.into()) };
+                let packets = match what >> 3 & 3 {
+                    0 | 1 => NatfwPackets::Along,
+                    2 => NatfwPackets::Both,
+                    _ => NatfwPackets::Against,
+                };
+                let scope = (what & 32 != 0).then_some(NatfwScope::Local);
+                let terms = NatfwTerms { packets, scope, ..NatfwTerms::default() };
+                let request = NatfwRequest { flow, filters, by_receiver, lifetime: Some(more.into()), terms };
                 client.open(now, id, &request);
             }
             1 => {

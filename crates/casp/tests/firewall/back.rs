@@ -1,6 +1,10 @@
 //! Packets against the flow of a request: TRIGGER, and NEXT CREATE at the border of a scope.
 
-use signalbox_casp::clients::natfw::{Config, NatfwEvent};
+use std::time::Duration;
+
+use signalbox_casp::clients::natfw::{
+    Config, NatfwEvent, NatfwPackets, NatfwRequest, NatfwScope, NatfwTerms,
+};
 use signalbox_casp::wire::natfw::{NatfwObject, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 
 use super::rig::{FIRST, Rig, back, filter, flow, open_policy, wants_response};
@@ -108,4 +112,79 @@ fn trigger_is_for_its_own_flow() {
     let values = [NatfwValue::MsgId(5), NatfwValue::Filter(filter(3)), NatfwValue::Scope(1, b"")];
     rig.inject(0, 1, NatfwType::TRIGGER, &values);
     assert_eq!((rig.status(0), rig.passes(1).len()), (NatfwStatus::FILTER, 0));
+}
+
+/// Asks for packets within the network of the first node.
+fn ask(rig: &mut Rig, packets: NatfwPackets) {
+    let terms = NatfwTerms { scope: Some(NatfwScope::Local), packets, ..NatfwTerms::default() };
+    let request = NatfwRequest { terms, ..rig.request(false) };
+    let now = rig.now;
+    rig.nodes[0].client.open(now, 1, &request);
+    rig.run();
+}
+
+/// CASPMID-10.6-02: a host gets both directions by one request, which the border answers, keeps them by refreshes, and closes
+/// them.
+#[test]
+fn a_host_opens_both_directions_of_its_network() {
+    let mut rig = network(4, 2);
+    ask(&mut rig, NatfwPackets::Both);
+    assert!(
+        matches!(rig.events(0)[..], [NatfwEvent::Named { .. }, NatfwEvent::Opened { .. }]),
+        "{:?}",
+        rig.events(0)
+    );
+    let both = [flow(4).filter(), flow(4).reversed().filter()];
+    rig.wait(Duration::from_secs(300));
+    assert_eq!((rig.passes(1), rig.passes(2)), (both.to_vec(), both.to_vec()));
+    assert_eq!(rig.events(0).len(), 2, "{:?}", rig.events(0));
+    rig.close();
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+    assert_eq!(rig.events(0).last(), Some(&NatfwEvent::Closed));
+    assert!(rig.kinds(3).is_empty(), "nothing leaves the network");
+}
+
+/// CASPMID-10.7-02: a host that receives makes the border of its network open itself, repeats TRIGGER to keep that, and ends it.
+#[test]
+fn a_host_triggers_the_border_of_its_network() {
+    let mut rig = network(3, 1);
+    ask(&mut rig, NatfwPackets::Against);
+    assert!(
+        matches!(rig.events(0)[..], [NatfwEvent::Named { .. }, NatfwEvent::Opened { .. }]),
+        "{:?}",
+        rig.events(0)
+    );
+    rig.wait(Duration::from_secs(300));
+    assert_eq!(rig.passes(1), [flow(3).reversed().filter()]);
+    let now = rig.now;
+    let border = &mut rig.nodes[1];
+    border.client.delete(now, FIRST, &mut border.resources);
+    rig.run();
+    let lost =
+        |event: &NatfwEvent| matches!(event, NatfwEvent::Lost { status: NatfwStatus::ADMINISTRATOR, .. });
+    assert!(rig.events(0).last().is_some_and(lost), "{:?}", rig.events(0));
+    ask(&mut rig, NatfwPackets::Against);
+    rig.close();
+    assert_eq!((rig.passes(1).len(), rig.events(0).last()), (0, Some(&NatfwEvent::Closed)));
+    assert!(rig.kinds(2).is_empty(), "nothing leaves the network");
+}
+
+/// Packets against the flow need a scope, and PATH has none. Tokens are AUTH_TOKEN objects.
+#[test]
+fn terms_that_contradict_each_other_are_refused() {
+    let against = NatfwTerms { packets: NatfwPackets::Against, ..NatfwTerms::default() };
+    let scoped = NatfwTerms { scope: Some(NatfwScope::Local), ..NatfwTerms::default() };
+    let token = NatfwTerms { tokens: vec![0, 0x14, 0, 2, 1, 2, 3, 4], ..NatfwTerms::default() };
+    for (terms, by_receiver, status) in [
+        (against, false, NatfwStatus::SCOPE),
+        (scoped, true, NatfwStatus::SCOPE),
+        (token, false, NatfwStatus::TOKEN),
+    ] {
+        let mut rig = network(3, 1);
+        let request = NatfwRequest { terms, ..rig.request(by_receiver) };
+        let now = rig.now;
+        rig.nodes[0].client.open(now, 1, &request);
+        rig.run();
+        assert_eq!(rig.events(0), [NatfwEvent::Refused { status, node: None }]);
+    }
 }

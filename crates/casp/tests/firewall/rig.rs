@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::{Config, NatfwClient, NatfwEvent, NatfwOutput, NatfwRequest, Role};
+use signalbox_casp::clients::natfw::{
+    Config, NatfwClient, NatfwEvent, NatfwOutput, NatfwRequest, NatfwTerms, Role,
+};
 use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::{
@@ -229,7 +231,13 @@ impl Rig {
 
     /// A request of the first node to the last one.
     pub(crate) fn request(&self, by_receiver: bool) -> NatfwRequest {
-        NatfwRequest { flow: flow(self.nodes.len()), filters: Vec::new(), by_receiver, lifetime: None }
+        NatfwRequest {
+            flow: flow(self.nodes.len()),
+            filters: Vec::new(),
+            by_receiver,
+            lifetime: None,
+            terms: NatfwTerms::default(),
+        }
     }
 
     /// Asks for a passage from the first node to the last one.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ring::hmac;
-use signalbox_casp::clients::natfw::{Config, NatfwEvent};
+use signalbox_casp::clients::natfw::{Config, NatfwEvent, NatfwRequest, NatfwTerms};
 use signalbox_casp::wire::natfw::{
     HMAC, IdentityKind, NatfwFilter, NatfwIdentity, NatfwObject, NatfwStatus, NatfwToken, NatfwType,
     NatfwValue, TokenAlgorithm,
@@ -88,6 +88,32 @@ fn a_token_opens_what_policy_refuses_otherwise() {
     let mut rig = self::rig(false);
     rig.inject(0, 1, NatfwType::CREATE, &create(7, &[signed(sha1)]));
     assert_eq!(rig.passes(1).len(), 1);
+}
+
+/// A host sends its token, names its application and the time from which its packets shall pass; refreshes say the same.
+#[test]
+fn a_host_sends_its_token() {
+    let mut rig = rig(false);
+    let mut tokens = Vec::new();
+    NatfwValue::Token(signed(token(START))).encode(&mut tokens).unwrap();
+    let start_us = (START + 30) * 1_000_000;
+    let application = Some("video".to_owned());
+    let terms = NatfwTerms { tokens, application, start_us: Some(start_us), ..NatfwTerms::default() };
+    let request = NatfwRequest { terms, ..rig.request(false) };
+    let now = rig.now;
+    rig.nodes[0].client.open(now, 1, &request);
+    rig.run();
+    assert!(matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. })), "{:?}", rig.events(0));
+    assert_eq!(rig.passes(1).len(), 0, "it begins later");
+    rig.wait(Duration::from_secs(400));
+    assert_eq!(
+        (rig.passes(1).len(), rig.events(0).len()),
+        (1, 2),
+        "refreshes keep it beyond the time of the token"
+    );
+    let create = rig.last(1, NatfwType::CREATE);
+    assert!(create.values().contains(&NatfwValue::ApplicationId(b"video")));
+    assert!(create.values().contains(&NatfwValue::Time((START + 30 + NTP) << 32)));
 }
 
 /// CASPMID-10.5-01: the token does not leave the network that verified it; that of another network does.

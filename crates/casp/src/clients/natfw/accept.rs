@@ -73,7 +73,10 @@ impl NatfwClient {
         }
         let default = (message.kind == NatfwType::PATH).then_some(NatfwType::CREATE);
         match said.next.or(default) {
-            None => self.out.consume(job.id),
+            None => {
+                self.out.consume(job.id);
+                self.triggered(job, message, said);
+            }
             Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
             Some(next) if self.config.role.opens() => {
                 let asker = self.records.get_mut(key).and_then(|record| record.asker(false).clone());

@@ -127,6 +127,9 @@ impl NatfwClient {
         said: &Said,
         resources: &mut Resources,
     ) -> Option<Result<(), Failure>> {
+        if job.reverse && job.last && self.own_answered(job, message, said) {
+            return Some(Ok(()));
+        }
         let key = self.find(job.session, &job.flow).filter(|_| job.reverse && self.config.role.opens())?;
         let record = self.records.get_mut(key)?;
         if record.next_filters.is_empty() || record.next_filters != said.filters {

@@ -11,6 +11,7 @@ use super::record::{Own, Record, Stage};
 use super::request::Said;
 use super::respond::Report;
 use super::rules::packets;
+use super::terms::{NatfwPackets, against};
 use super::{NatfwClient, NatfwRequest, seconds};
 use crate::clients::queue::Message;
 use crate::wire::natfw::{
@@ -27,7 +28,7 @@ impl NatfwClient {
             _ if self.by_user.contains_key(&id) => Some(NatfwStatus::POLICY),
             _ if !request.filters.iter().all(NatfwFilter::is_valid) => Some(NatfwStatus::MALFORMED),
             Err(status) => Some(status),
-            Ok(_) => None,
+            Ok(_) => request.terms.check(request.by_receiver).err(),
         };
         let inserted = match refused {
             Some(status) => Err(status),
@@ -35,8 +36,9 @@ impl NatfwClient {
                 let mut record = Record::new(None, request.flow, None, until);
                 record.own = Some(Box::new(Own {
                     id,
-                    kind: if request.by_receiver { NatfwType::PATH } else { NatfwType::CREATE },
+                    kind: Own::kind_of(request.by_receiver, &request.terms),
                     filters: request.filters.clone(),
+                    terms: request.terms.clone(),
                     lifetime: request
                         .lifetime
                         .unwrap_or(self.config.lifetime)
@@ -109,18 +111,33 @@ impl NatfwClient {
         (own.waits, own.due) = (Some(msg_id), now + lifetime);
         let mut values = vec![NatfwValue::MsgId(msg_id)];
         let kind = if own.stage == Stage::Closing { NatfwType::RELEASE } else { own.kind };
+        let back = match own.terms.packets {
+            NatfwPackets::Along => Vec::new(),
+            NatfwPackets::Both | NatfwPackets::Against => against(&own.filters, &flow),
+        };
         if kind != NatfwType::RELEASE {
             own.number = msg_id;
-            values.extend([NatfwValue::Age(own.age), NatfwValue::Lifetime(own.lifetime)]);
-            values.extend(own.filters.iter().cloned().map(NatfwValue::Filter));
+            values.extend((kind != NatfwType::TRIGGER).then_some(NatfwValue::Age(own.age)));
+            values.push(NatfwValue::Lifetime(own.lifetime));
+            let filters = if kind == NatfwType::TRIGGER { &back } else { &own.filters };
+            values.extend(filters.iter().cloned().map(NatfwValue::Filter));
+            own.terms.begin(&mut values);
         }
         if kind == NatfwType::PATH {
             // The CREATE that answers must agree with it here too.
             record.path_age = Some(own.age);
             record.wanted.clone_from(&own.filters);
         }
-        let next = if kind == NatfwType::PATH { NatfwType::CREATE } else { NatfwType::RESPONSE };
-        values.push(NatfwValue::Next(next, Tlvs::of(&[])));
+        let both = kind == NatfwType::CREATE && own.terms.packets == NatfwPackets::Both;
+        let create = both || matches!(kind, NatfwType::PATH | NatfwType::TRIGGER);
+        let next = if create { NatfwType::CREATE } else { NatfwType::RESPONSE };
+        let mut nested = Vec::new();
+        for filter in back.iter().filter(|_| both) {
+            // A filter that was parsed or made of a flow is never too long.
+            let _ = NatfwValue::Filter(filter.clone()).encode(&mut nested);
+        }
+        values.push(NatfwValue::Next(next, Tlvs::of(&nested)));
+        own.terms.end(kind, &mut values);
         let mut data = Vec::new();
         if NatfwMessage::compose(kind, &values, &mut data).is_ok() {
             self.out.send(Message {
@@ -128,7 +145,8 @@ impl NatfwClient {
                 session,
                 flow,
                 reverse: false,
-                hold: true,
+                // TRIGGER leaves sessions that expire.
+                hold: own.kind != NatfwType::TRIGGER,
                 tear_down: false,
                 branch: None,
                 data: Some(data),

@@ -10,6 +10,7 @@
 //! * `bind` gives flows their outer ends at a NAT, and rewrites messages.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
+//! * `terms` is what requests of this node say besides their packets.
 //! * `token` verifies authorization tokens.
 //! * `withdraw` removes rules that no message removed, and reports it to the host that asked.
 //!
@@ -25,6 +26,7 @@ mod record;
 mod request;
 mod respond;
 mod rules;
+mod terms;
 mod token;
 mod view;
 mod withdraw;
@@ -47,6 +49,7 @@ use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus};
 
 pub use output::{NatfwEvent, NatfwNode, NatfwOutput};
+pub use terms::{NatfwPackets, NatfwScope, NatfwTerms};
 pub use view::{PassageView, RuleView};
 
 use output::Outputs;
@@ -195,6 +198,8 @@ pub struct NatfwRequest {
     pub by_receiver: bool,
     /// Lifetime of the rules, seconds; `None`: that of the session.
     pub lifetime: Option<u32>,
+    /// What else the request says.
+    pub terms: NatfwTerms,
 }
 
 /// The client for firewalls and NATs of one node.
@@ -455,9 +460,7 @@ impl NatfwClient {
     /// A new AGE: the time as an NTP timestamp, greater than the last one.
     fn next_age(&mut self) -> u64 {
         let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
-        let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
-        let fraction = ((us % 1_000_000) << 32) / 1_000_000;
-        self.age = (seconds << 32 | fraction).max(self.age.wrapping_add(1));
+        self.age = stamp(us).max(self.age.wrapping_add(1));
         self.age
     }
 
@@ -468,6 +471,12 @@ impl NatfwClient {
         let at = Time::from_micros(us.checked_sub(self.config.wall_clock_us)?);
         (at > self.now).then_some(at)
     }
+}
+
+/// Microseconds since 1970 as an NTP timestamp.
+const fn stamp(us: u64) -> u64 {
+    let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
+    (seconds << 32) | (((us % 1_000_000) << 32) / 1_000_000)
 }
 
 /// The time that this many seconds stand for.

@@ -12,6 +12,7 @@ use signalbox_core::{SessionId, Time};
 use signalbox_resources::Passage;
 
 use super::bind::Binding;
+use super::terms::NatfwTerms;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
@@ -100,9 +101,10 @@ pub(super) enum Stage {
 pub(super) struct Own {
     /// The user's identifier.
     pub(super) id: u64,
-    /// PATH or CREATE.
+    /// PATH, CREATE or TRIGGER.
     pub(super) kind: NatfwType,
     pub(super) filters: Vec<NatfwFilter>,
+    pub(super) terms: NatfwTerms,
     pub(super) lifetime: u32,
     pub(super) age: u64,
     pub(super) stage: Stage,

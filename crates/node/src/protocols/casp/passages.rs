@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use signalbox_casp::clients::natfw::{NatfwClient, NatfwEvent, NatfwRequest};
+use signalbox_casp::clients::natfw::{NatfwClient, NatfwEvent, NatfwPackets, NatfwRequest, NatfwTerms};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::NatfwStatus;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
@@ -33,6 +33,9 @@ pub struct OpenRequest {
     pub receiver_initiated: bool,
     /// Lifetime of the rules, seconds; `None`: that of the session.
     pub lifetime: Option<u32>,
+    /// What else the request says. With packets against the flow, the destination of the flow is their sender.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub terms: NatfwTerms,
 }
 
 /// Why this node does not send a request.
@@ -48,6 +51,14 @@ pub enum PassageRefusal {
         "CASP has no flows over IPv6 with protocol or ports: leave them out, or write private_flows = true into [casp] of all nodes"
     )]
     PrivateFlow,
+    /// A scope is missing, or there is one where the other end opens the firewalls.
+    #[error("both directions need a scope, and a request that the other end answers has none")]
+    Scope,
+    /// The tokens are no AUTH_TOKEN objects.
+    #[error(
+        "the token is not a sequence of whole AUTH_TOKEN objects: 0014, the length in words of 32 bits, the contents"
+    )]
+    Token,
     /// There is no route to the destination.
     #[error("no route to the destination")]
     NoRoute,
@@ -158,7 +169,10 @@ impl Passages {
         } else if dst.is_multicast() || dst.is_unspecified() {
             Some(PassageRefusal::Address)
         } else {
-            None
+            request.terms.check(request.receiver_initiated).err().map(|status| match status {
+                NatfwStatus::TOKEN => PassageRefusal::Token,
+                _ => PassageRefusal::Scope,
+            })
         };
         if let Some(refusal) = refusal {
             self.refuse(id, refusal);
@@ -189,7 +203,9 @@ impl Passages {
             Ok(flow) => {
                 user.flow = Some(flow);
                 let filters = Vec::new();
-                let request = NatfwRequest { flow, filters, by_receiver: receiver_initiated, lifetime };
+                let terms = user.request.terms.clone();
+                let by_receiver = receiver_initiated;
+                let request = NatfwRequest { flow, filters, by_receiver, lifetime, terms };
                 self.client.open(now, id, &request);
             }
             Err(refusal) => {
@@ -235,6 +251,8 @@ impl Passages {
         let (event, last) = match event {
             NatfwEvent::Named { session } => {
                 let Some(flow) = user.flow else { return };
+                let against = user.request.terms.packets == NatfwPackets::Against;
+                let flow = if against { flow.reversed() } else { flow };
                 (PassageEvent::Started { session, flow }, false)
             }
             NatfwEvent::Opened { lifetime, nat } => {

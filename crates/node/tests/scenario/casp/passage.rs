@@ -9,8 +9,8 @@ use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_node::casp::{
-    self, Command as CaspCommand, Event as CaspEvent, FlowId, NatfwConfig, NatfwRole as Role, OpenRequest,
-    PassageEvent, PassageRefusal, RequestOf, SendRequestOf,
+    self, Command as CaspCommand, Event as CaspEvent, FlowId, NatfwConfig, NatfwPackets, NatfwRole as Role,
+    NatfwScope, NatfwTerms, OpenRequest, PassageEvent, PassageRefusal, RequestOf, SendRequestOf,
 };
 use signalbox_node::{Config, Event, Node};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
@@ -56,6 +56,7 @@ fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: b
         dst_port: Some(5004),
         receiver_initiated,
         lifetime: None,
+        terms: NatfwTerms::default(),
     };
     casp(sim, nodes[0], id, CaspCommand::Open(Box::new(request)));
 }
@@ -180,6 +181,39 @@ fn a_flow_passes_two_nats() {
         assert_eq!([n1, n2, w].map(|node| sim.pinholes(node).count()), [0; 3]);
         assert_eq!(ports(&sim), [0, 0]);
     }
+}
+
+/// A host makes the firewall at the border of its network open itself for a sender that does nothing, keeps that, and ends it.
+#[test]
+fn a_receiver_opens_the_border_of_its_network() {
+    let mut sim = Sim::new(10);
+    let border = || wall("eth1").map(|config| NatfwConfig { border: true, ..config });
+    let nodes = [("s", None), ("w1", None), ("w2", border()), ("d", Some(NatfwConfig::default()))]
+        .map(|(name, natfw)| add(&mut sim, name, natfw));
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let terms = NatfwTerms {
+        scope: Some(NatfwScope::Local),
+        packets: NatfwPackets::Against,
+        ..NatfwTerms::default()
+    };
+    let request = OpenRequest {
+        dst: sim.address(nodes[0], Family::V4),
+        src: None,
+        protocol: Some(17),
+        src_port: Some(5004),
+        dst_port: Some(4000),
+        receiver_initiated: false,
+        lifetime: None,
+        terms,
+    };
+    casp(&mut sim, nodes[3], 1, CaspCommand::Open(Box::new(request)));
+    let granted = |sim: &Sim<Node>| matches!(events(sim, 1).last(), Some(PassageEvent::Granted { .. }));
+    sim.expect("the border opens", SECOND * 30, granted);
+    sim.run_for(SECOND * 400);
+    assert_eq!((open_at(&sim, &nodes), events(&sim, 1).len()), ([0, 0, 1, 0], 2));
+    casp(&mut sim, nodes[3], 1, CaspCommand::Close);
+    sim.expect("it is closed", SECOND * 100, |sim| events(sim, 1).last() == Some(&&PassageEvent::Closed));
+    assert_eq!(open_at(&sim, &nodes), [0; 4]);
 }
 
 /// A node without the client says so.

@@ -69,6 +69,16 @@ enum Signaling {
     Casp,
 }
 
+/// How far a request goes: to the border of a domain, or of the local network.
+#[derive(Debug, Clone)]
+struct Scope(Option<String>);
+
+impl From<String> for Scope {
+    fn from(text: String) -> Self {
+        Self((text != "local").then_some(text))
+    }
+}
+
 /// What all requests have.
 #[derive(Debug, Args)]
 struct CommonArgs {
@@ -91,9 +101,17 @@ struct CommonArgs {
     /// same command takes it over.
     #[arg(long, value_name = "HEX", value_parser = request_id)]
     request_id: Option<RequestId>,
-    /// Attribute list of a SESSION_AUTH object (RFC 5981), which rules on the path may ask for: a file, or hexadecimal digits.
+    /// What rules on the path may ask for: the attribute list of a SESSION_AUTH object (RFC 5981), with casp AUTH_TOKEN objects,
+    /// one behind the other. A file, or hexadecimal digits.
     #[arg(long, value_name = "@FILE", value_parser = octets)]
     token: Option<Octets>,
+    /// With casp: the request ends at the border of this network, `local`, or at the border of a domain, by its name. With
+    /// expose, the border opens itself for the sender given by --from, who does nothing.
+    #[arg(long, value_name = "local|DOMAIN")]
+    scope: Option<Scope>,
+    /// With casp: the name of the application, which firewalls can require.
+    #[arg(long, value_name = "NAME")]
+    application: Option<String>,
     #[command(flatten)]
     lifetime_of_all: HoldArgs,
     #[command(flatten)]
@@ -111,8 +129,14 @@ struct OpenArgs {
     #[arg(long = "icmp-type", value_name = "N", requires = "ip_protocol")]
     icmp_types: Vec<u8>,
     /// With CASP: the other end opens the firewalls, if it runs `signalbox pinhole expose` for the packets.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["scope", "token"])]
     receiver_initiated: bool,
+    /// With CASP and --scope: the border of the network also opens for the packets in the opposite direction.
+    #[arg(long, requires = "scope")]
+    bidirectional: bool,
+    /// With CASP: the firewalls open after this time, of an hour at most.
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "request_id")]
+    start_in: Option<Duration>,
     #[command(flatten)]
     flow: FlowArgs,
     #[command(flatten)]
@@ -126,7 +150,9 @@ const OPEN_HELP: &str = concat!(
     "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --hold 2h --json\n",
     "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --second-port --proxy\n",
     "  signalbox pinhole open 192.0.2.9 --proto tcp --dport 443 --request-id 5d41402abc4b2a76b9719d911017c592\n",
-    "  signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp --receiver-initiated\n\n",
+    "  signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp --receiver-initiated\n",
+    "  signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp --token @token.bin --start-in 10m\n",
+    "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --signaling casp --scope local --bidirectional\n\n",
     "A NAT on the path needs a source port. The passage is held until Ctrl-C, SIGTERM or the end of --hold, and then closed.\n",
     "If this command dies, the daemon closes it, with --request-id after 10 s unless the same command takes it over; if the\n",
     "daemon dies, each node closes it at the end of its lifetime.\n\n",
@@ -171,21 +197,27 @@ const REACH_HELP: &str = concat!(
     "  signalbox pinhole expose 198.51.100.1 --proto tcp --port 8080\n",
     "  signalbox pinhole expose --from 203.0.113.7 --proto udp --port 5004 --proxy\n",
     "  signalbox pinhole block 198.51.100.1 --from 203.0.113.0/24 --proto udp --port 5004\n",
-    "  signalbox pinhole expose --proto udp --port 5004 --signaling casp\n\n",
+    "  signalbox pinhole expose --proto udp --port 5004 --signaling casp\n",
+    "  signalbox pinhole expose --from 203.0.113.7 --from-port 5004 --proto udp --port 5004 --signaling casp --scope local\n\n",
     "With expose, a sender that runs the application opens the way by `signalbox pinhole open`, to the external address and\n",
     "port; for one that does not, use --from and --proxy. With CASP, senders use `signalbox pinhole open --signaling casp\n",
-    "--receiver-initiated`, and this host opens the firewalls of the path for them.\n\n",
+    "--receiver-initiated`, and this host opens the firewalls of the path for them. With --scope only the firewalls of this\n",
+    "network open, for one sender, which needs no signaling (TRIGGER).\n\n",
     "JSON: docs/schema/open.json.",
 );
 
 impl Run for OpenArgs {
     fn run(self) -> Result<Exit> {
         self.common.refuse(&[(!self.icmp_types.is_empty(), "--icmp-type")])?;
-        if self.receiver_initiated && self.common.signaling == Signaling::Natfw {
-            usage!("--receiver-initiated belongs to CASP: leave it out, or write --signaling casp");
-        }
+        self.common.only_with_casp(&[
+            (self.receiver_initiated, "--receiver-initiated"),
+            (self.bidirectional, "--bidirectional"),
+            (self.start_in.is_some(), "--start-in"),
+        ])?;
         let open = v1::PinholeOpen {
             receiver_initiated: self.receiver_initiated,
+            bidirectional: self.bidirectional,
+            start_unix_us: self.start_in.map(|wait| now_unix_us().saturating_add(microseconds(wait))),
             action: v1::PinholeAction::Open.into(),
             flow: Some(self.flow.to(&self.destination)?),
             icmp_types: self.icmp_types.iter().map(|kind| u32::from(*kind)).collect(),
@@ -212,8 +244,11 @@ impl<const BLOCK: bool> ReachArgs<BLOCK> {
             (self.towards.is_some(), "TOWARDS"),
             (self.bindings, "--bindings"),
             (self.path_coupled, "--path-coupled"),
-            (self.common.lifetime.is_some(), "--lifetime"),
         ])?;
+        self.common.only_with_casp(&[])?;
+        if self.common.signaling == Signaling::Casp {
+            self.of_casp()?;
+        }
         let like = self.address.or(self.from.map(|(from, _)| from));
         let towards = self.towards.as_ref().map(|host| resolve(host, like)).transpose()?;
         let flow = v1::FlowSpec {
@@ -237,18 +272,48 @@ impl<const BLOCK: bool> ReachArgs<BLOCK> {
     }
 }
 
+impl<const BLOCK: bool> ReachArgs<BLOCK> {
+    /// Checks a request of CASP: it goes to the border of a scope, or this host waits for senders.
+    fn of_casp(&self) -> Result<()> {
+        if self.common.scope.is_some() {
+            if self.from.is_none_or(|(_, length)| length.is_some()) {
+                usage!("with --scope the border opens for one sender: give its address by --from");
+            }
+            return Ok(());
+        }
+        let given = [
+            (self.common.lifetime.is_some(), "--lifetime"),
+            (self.common.token.is_some(), "--token"),
+            (self.common.application.is_some(), "--application"),
+        ];
+        match given.iter().find(|(given, _)| *given) {
+            Some((_, option)) => usage!("{option}: the sender gives it; leave it out, or give --scope"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl CommonArgs {
+    /// Refuses what the other protocol has not: whether each option is given, and its name.
+    fn only_with_casp(&self, more: &[(bool, &str)]) -> Result<()> {
+        if self.signaling == Signaling::Casp {
+            return Ok(());
+        }
+        let all = [(self.scope.is_some(), "--scope"), (self.application.is_some(), "--application")];
+        match all.iter().chain(more).find(|(given, _)| *given) {
+            Some((_, option)) => {
+                usage!("{option} belongs to CASP: leave it out, or write --signaling casp")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Refuses what CASP has not: whether each option is given, and its name.
     fn refuse(&self, more: &[(bool, &str)]) -> Result<()> {
         if self.signaling == Signaling::Natfw {
             return Ok(());
         }
-        let all = [
-            (self.second_port, "--second-port"),
-            (self.proxy, "--proxy"),
-            (self.extend, "--extend"),
-            (self.token.is_some(), "--token"),
-        ];
+        let all = [(self.second_port, "--second-port"), (self.proxy, "--proxy"), (self.extend, "--extend")];
         match all.iter().chain(more).find(|(given, _)| *given) {
             Some((_, option)) => usage!("{option}: CASP has none here; leave it out"),
             None => Ok(()),
@@ -268,6 +333,8 @@ impl CommonArgs {
             extend: self.extend,
             request_id: self.request_id.map(|id| id.0.to_vec()),
             session_auth: self.token.as_ref().map(|token| token.0.clone()),
+            scope: self.scope.as_ref().map(|Scope(domain)| v1::PinholeScope { domain: domain.clone() }),
+            application_id: self.application.clone(),
             ..v1::PinholeOpen::default()
         }
     }
@@ -368,6 +435,34 @@ mod tests {
             (flow.destination.as_ref(), flow.destination_port, flow.ip_protocol),
             (None, Some(5004), Some(17))
         );
+    }
+
+    #[derive(Debug, Parser)]
+    struct Expose {
+        #[command(flatten)]
+        reach: ReachArgs<false>,
+    }
+
+    fn expose(line: &str) -> Result<v1::PinholeOpen, String> {
+        let line = Expose::try_parse_from(["expose"].into_iter().chain(line.split_whitespace()));
+        line.map_err(|e| e.to_string())?.reach.open().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_scope_is_that_of_the_network_or_of_a_domain() {
+        let line = "--from 203.0.113.7 --proto udp --port 5004 --signaling casp --lifetime 60s --scope";
+        for (scope, domain) in [("local", None), ("b.example", Some("b.example".to_owned()))] {
+            let open = expose(&format!("{line} {scope}")).unwrap();
+            assert_eq!((open.scope, open.lifetime_us), (Some(v1::PinholeScope { domain }), Some(60_000_000)));
+        }
+        for (line, part) in [
+            ("--proto udp --port 1 --scope local", "belongs to CASP"),
+            ("--proto udp --port 1 --signaling casp --scope local", "--from"),
+            ("--proto udp --port 1 --signaling casp --token 00", "give --scope"),
+        ] {
+            let error = expose(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
     }
 
     #[test]

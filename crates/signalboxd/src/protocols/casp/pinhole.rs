@@ -7,7 +7,9 @@ use signalbox_api::v1::open_pinhole_response::Event;
 use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_node::casp::{Command as CaspCommand, OpenRequest, PassageEvent, PassageRefusal};
+use signalbox_node::casp::{
+    Command as CaspCommand, NatfwPackets, NatfwScope, NatfwTerms, OpenRequest, PassageEvent, PassageRefusal,
+};
 use signalbox_node::{Command, Node, ProtocolId};
 use signalbox_show::casp as show;
 use tonic::Status;
@@ -18,6 +20,9 @@ use crate::api::opener::{self, Opened, Opener};
 use crate::api::reserver::only_with;
 use crate::api::{Api, types};
 use crate::view::View;
+
+/// The farthest start time of a passage, microseconds from now: firewalls refuse later ones.
+const LATEST_US: u64 = 3_600_000_000;
 
 /// The client for firewalls of CASP.
 pub(crate) struct Casp;
@@ -74,7 +79,6 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
         ("open.path_coupled", open.path_coupled),
         ("open.bindings", open.bindings),
         ("open.towards", open.towards.is_some()),
-        ("open.session_auth", open.session_auth.is_some()),
     ];
     only_with("natfw", &foreign)?;
     let flow = types::Flow::read(FLOW, open.flow.as_ref())?;
@@ -89,9 +93,18 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
     }
     match v1::PinholeAction::try_from(open.action) {
         Ok(v1::PinholeAction::Unspecified | v1::PinholeAction::Open) => {
+            if open.receiver_initiated {
+                let what = "the receiver opens the firewalls: leave it out, or receiver_initiated";
+                for (field, given) in
+                    [("open.session_auth", open.session_auth.is_some()), ("open.scope", open.scope.is_some())]
+                {
+                    if given {
+                        return Err(Wrong::new(field, what));
+                    }
+                }
+            }
             let (src, dst) = flow.hosts(FLOW)?;
-            let lifetime = open.lifetime_us.map(|us| us.div_ceil(1_000_000));
-            let lifetime = lifetime.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+            let packets = if open.bidirectional { NatfwPackets::Both } else { NatfwPackets::Along };
             Ok(CaspCommand::Open(Box::new(OpenRequest {
                 dst,
                 src,
@@ -99,7 +112,28 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
                 src_port: flow.src_port,
                 dst_port: flow.dst_port,
                 receiver_initiated: open.receiver_initiated,
-                lifetime,
+                lifetime: lifetime(open),
+                terms: terms(open, packets)?,
+            })))
+        }
+        Ok(v1::PinholeAction::Expose) if open.scope.is_some() => {
+            only_open(open)?;
+            let (sender, own) = (flow.src, flow.dst);
+            let sender =
+                sender.and_then(|sender| (sender == Prefix::host(sender.addr)).then_some(sender.addr));
+            let Some(sender) = sender else {
+                let what = "with a scope the address of one sender: the border opens for it";
+                return Err(Wrong::new(format!("{FLOW}.source"), what));
+            };
+            Ok(CaspCommand::Open(Box::new(OpenRequest {
+                dst: sender,
+                src: own.map(|own| own.addr),
+                protocol: flow.protocol,
+                src_port: flow.dst_port,
+                dst_port: flow.src_port,
+                receiver_initiated: false,
+                lifetime: lifetime(open),
+                terms: terms(open, NatfwPackets::Against)?,
             })))
         }
         Ok(v1::PinholeAction::Expose) => accepted(open, &flow).map(CaspCommand::Accept),
@@ -110,12 +144,61 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
     }
 }
 
+/// The lifetime of a request, seconds.
+fn lifetime(open: &v1::PinholeOpen) -> Option<u32> {
+    let seconds = open.lifetime_us?.div_ceil(1_000_000);
+    Some(u32::try_from(seconds).unwrap_or(u32::MAX))
+}
+
+/// What a request says besides its flow.
+fn terms(open: &v1::PinholeOpen, packets: NatfwPackets) -> Result<NatfwTerms, Wrong> {
+    let name = |field: &'static str, text: &String| match text.len() {
+        1..=255 => Ok(text.clone()),
+        _ => Err(Wrong::new(field, "1 to 255 octets")),
+    };
+    let scope = open.scope.as_ref().map(|scope| match &scope.domain {
+        None => Ok(NatfwScope::Local),
+        Some(domain) => name("open.scope.domain", domain).map(NatfwScope::Domain),
+    });
+    let scope = scope.transpose()?;
+    if packets == NatfwPackets::Both && scope.is_none() {
+        let what = "the border of a scope opens both directions: give open.scope";
+        return Err(Wrong::new("open.bidirectional", what));
+    }
+    if let Some(start) = open.start_unix_us
+        && start > types::unix_us().saturating_add(LATEST_US)
+    {
+        return Err(Wrong::new("open.start_unix_us", "one hour from now at most"));
+    }
+    Ok(NatfwTerms {
+        scope,
+        packets,
+        application: open.application_id.as_ref().map(|id| name("open.application_id", id)).transpose()?,
+        start_us: open.start_unix_us,
+        tokens: open.session_auth.clone().unwrap_or_default(),
+    })
+}
+
+/// Refuses what belongs to a request of the sender.
+fn only_open(open: &v1::PinholeOpen) -> Result<(), Wrong> {
+    let foreign =
+        [("open.receiver_initiated", open.receiver_initiated), ("open.bidirectional", open.bidirectional)];
+    only_with("open", &foreign)
+}
+
 /// The packets that a client accepts.
 fn accepted(open: &v1::PinholeOpen, flow: &types::Flow) -> Result<FlowFilter, Wrong> {
-    only_with("open", &[("open.receiver_initiated", open.receiver_initiated)])?;
-    let what = "the sender gives it: leave it out";
-    if open.lifetime_us.is_some() {
-        return Err(Wrong::new("open.lifetime_us", what));
+    only_open(open)?;
+    let what = "the sender gives it: leave it out, or give open.scope";
+    for (field, given) in [
+        ("open.lifetime_us", open.lifetime_us.is_some()),
+        ("open.session_auth", open.session_auth.is_some()),
+        ("open.application_id", open.application_id.is_some()),
+        ("open.start_unix_us", open.start_unix_us.is_some()),
+    ] {
+        if given {
+            return Err(Wrong::new(field, what));
+        }
     }
     let any = |like: Option<Prefix>| match like {
         Some(Prefix { addr: IpAddr::V6(_), .. }) => Prefix { addr: IpAddr::V6(0.into()), len: 0 },
@@ -133,6 +216,8 @@ fn accepted(open: &v1::PinholeOpen, flow: &types::Flow) -> Result<FlowFilter, Wr
 fn event(id: u64, event: PassageEvent) -> Result<Event, Status> {
     show::passage(id, event).map_err(|refusal| match refusal {
         PassageRefusal::Address | PassageRefusal::PrivateFlow => Wrong::new("open.flow", refusal).into(),
+        PassageRefusal::Scope => Wrong::new("open.scope", refusal).into(),
+        PassageRefusal::Token => Wrong::new("open.session_auth", refusal).into(),
         PassageRefusal::NoRoute => Reason::NoRoute.status(refusal),
         PassageRefusal::TooMany => Reason::TableFull.status(refusal),
         PassageRefusal::NotRunning => Reason::ProtocolNotRunning.status(refusal),
@@ -154,6 +239,40 @@ mod tests {
         v1::PinholeOpen { action: action.into(), flow: Some(flow), ..v1::PinholeOpen::default() }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "the type of the field")]
+    fn local() -> Option<v1::PinholeScope> {
+        Some(v1::PinholeScope { domain: None })
+    }
+
+    /// What a user gives is what the request says. With `expose` and a scope the flow goes to the sender.
+    #[test]
+    fn terms_of_a_request_are_those_of_the_user() {
+        let asked = v1::PinholeOpen {
+            scope: Some(v1::PinholeScope { domain: Some("b.example".to_owned()) }),
+            bidirectional: true,
+            application_id: Some("video".to_owned()),
+            start_unix_us: Some(7),
+            session_auth: Some(vec![1, 2]),
+            ..open(v1::PinholeAction::Open)
+        };
+        let Ok(CaspCommand::Open(sent)) = request(&asked) else { panic!("a passage") };
+        let terms = NatfwTerms {
+            scope: Some(NatfwScope::Domain("b.example".to_owned())),
+            packets: NatfwPackets::Both,
+            application: Some("video".to_owned()),
+            start_us: Some(7),
+            tokens: vec![1, 2],
+        };
+        assert_eq!(sent.terms, terms);
+        let mut asked = v1::PinholeOpen { scope: local(), ..open(v1::PinholeAction::Expose) };
+        asked.flow.as_mut().unwrap().source = Some("198.51.100.7".to_owned());
+        let Ok(CaspCommand::Open(sent)) = request(&asked) else { panic!("a passage") };
+        let ends = (sent.src.map(|src| src.to_string()), sent.dst.to_string());
+        assert_eq!(ends, (Some("192.0.2.9".to_owned()), "198.51.100.7".to_owned()));
+        assert_eq!((sent.src_port, sent.dst_port), (Some(5004), None));
+        assert_eq!(sent.terms.packets, NatfwPackets::Against);
+    }
+
     #[test]
     fn what_casp_cannot_do_names_its_field() {
         let asked = open(v1::PinholeAction::Open);
@@ -165,6 +284,15 @@ mod tests {
                 v1::PinholeOpen { receiver_initiated: true, ..open(v1::PinholeAction::Expose) },
                 "open.receiver_initiated",
             ),
+            (v1::PinholeOpen { bidirectional: true, ..asked.clone() }, "open.bidirectional"),
+            (v1::PinholeOpen { scope: local(), ..open(v1::PinholeAction::Expose) }, "open.flow.source"),
+            (
+                v1::PinholeOpen { session_auth: Some(vec![1]), ..open(v1::PinholeAction::Expose) },
+                "open.session_auth",
+            ),
+            (v1::PinholeOpen { scope: local(), receiver_initiated: true, ..asked.clone() }, "open.scope"),
+            (v1::PinholeOpen { start_unix_us: Some(u64::MAX), ..asked.clone() }, "open.start_unix_us"),
+            (v1::PinholeOpen { application_id: Some(String::new()), ..asked.clone() }, "open.application_id"),
         ] {
             let Err(error) = request(&wrong) else { panic!("{field} is refused") };
             let status = Status::from(error);

@@ -21,6 +21,14 @@ use crate::api::types::{self, micros, number};
 pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, Wrong> {
     let action = v1::PinholeAction::try_from(open.action)
         .map_err(|_| Wrong::new("open.action", "open, expose or block"))?;
+    let foreign = [
+        ("open.receiver_initiated", open.receiver_initiated),
+        ("open.scope", open.scope.is_some()),
+        ("open.bidirectional", open.bidirectional),
+        ("open.application_id", open.application_id.is_some()),
+        ("open.start_unix_us", open.start_unix_us.is_some()),
+    ];
+    only_with("casp", &foreign)?;
     let flow = types::Flow::read("open.flow", open.flow.as_ref())?;
     for (name, given) in [
         ("dscp", flow.dscp.is_some()),
