@@ -517,7 +517,7 @@ pub struct ReserveOpen {
     pub hold_us: ::core::option::Option<u64>,
     #[prost(message, optional, tag = "7")]
     pub authority: ::core::option::Option<Authority>,
-    /// The receiver of the flow reserves, at the request of this node, with qos. RSVP's receiver always does.
+    /// The receiver of the flow reserves, at the request of this node, with qos and casp. RSVP's receiver always does.
     #[prost(bool, tag = "8")]
     pub receiver_initiated: bool,
     /// Reserve for the reverse direction as well, with qos and boomerang.
@@ -537,6 +537,9 @@ pub struct ReserveOpen {
     /// to that route then costs nothing.
     #[prost(bool, tag = "13")]
     pub protect: bool,
+    /// Nodes of the path without the reservation are acceptable, with casp. Absent: all nodes hold it.
+    #[prost(message, optional, tag = "14")]
+    pub partial: ::core::option::Option<PartialReservation>,
 }
 impl ::prost::Name for ReserveOpen {
     const NAME: &'static str = "ReserveOpen";
@@ -546,6 +549,26 @@ impl ::prost::Name for ReserveOpen {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.ReserveOpen".into()
+    }
+}
+/// How many nodes of a path need not hold a reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PartialReservation {
+    /// Nodes that refuse it, 0 to 65535.
+    #[prost(uint32, tag = "1")]
+    pub failures: u32,
+    /// Nodes that do not run the QoS client, 0 to 65535.
+    #[prost(uint32, tag = "2")]
+    pub unaware: u32,
+}
+impl ::prost::Name for PartialReservation {
+    const NAME: &'static str = "PartialReservation";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PartialReservation".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PartialReservation".into()
     }
 }
 /// Changes a reservation that stands. The answer is `granted` or `change_refused`.

@@ -210,6 +210,7 @@ pub fn casp_qos_client(octets: &[u8]) {
                 let request = QosRequest {
                     flow: flow(which >> 3),
                     session: (what & 1 != 0).then_some(SessionId([which & 7; 16])),
+                    by_receiver: what & 17 == 16,
                     range: range(more),
                     at_once: what & 2 != 0,
                     partial: (what & 4 != 0).then_some((1, 1)),

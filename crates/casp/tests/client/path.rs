@@ -167,6 +167,36 @@ fn the_receiver_reserves_within_what_the_source_suggests() {
     assert_eq!(rig2.booked(0), 0.0);
 }
 
+/// CASPQOS-1-02: a source asks the receiver to reserve. No user of the receiver takes part; both ends refresh what stands, and
+/// the source ends it.
+#[test]
+fn the_receiver_reserves_because_the_source_asks() {
+    let mut rig = Rig::new(4);
+    let request = QosRequest { by_receiver: true, ..rig.request(between(1.0, 3.0)) };
+    rig.reserve(0, 1, &request);
+    assert_eq!(rig.events(0).last(), Some(&QosEvent::Committed { amount: mbit(3.0) }));
+    assert!(rig.kinds(0).contains(&QosType::RESERVE) && !rig.kinds(3).contains(&QosType::RESERVE));
+    rig.wait(Duration::from_secs(500));
+    for n in 0..3 {
+        assert_eq!((rig.booked(n), rig.given(n)), (3.0, 3.0), "node {n}");
+    }
+    assert_eq!(rig.events(0).len(), 3, "{:?}", rig.events(0));
+    rig.release(0, 1);
+    assert_eq!(rig.events(0).last(), Some(&QosEvent::Released { confirmed: true }));
+    assert!((0..4).all(|n| rig.booked(n) == 0.0));
+}
+
+/// Where the path has no room, the source learns it before the receiver is asked.
+#[test]
+fn the_receiver_is_not_asked_for_what_the_path_has_not() {
+    let mut rig = Rig::new(4);
+    rig.occupy(1, 9.0);
+    let request = QosRequest { by_receiver: true, ..rig.request(Range::only(mbit(2.0))) };
+    rig.reserve(0, 1, &request);
+    assert_eq!(rig.refused(0).0, QosErrorCode::BELOW_MINIMUM);
+    assert!((0..4).all(|n| rig.booked(n) == if n == 1 { 9.0 } else { 0.0 }));
+}
+
 /// CASPQOS-2-02, CASPQOS-2-03, CASPQOS-2-32, CASPQOS-4-05: a Query changes nothing, and its answer says what there is.
 #[test]
 fn a_query_changes_nothing() {

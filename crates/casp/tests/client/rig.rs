@@ -173,7 +173,14 @@ impl Rig {
 
     /// A request of the first node to the last one.
     pub(crate) fn request(&self, range: Range) -> QosRequest {
-        QosRequest { flow: flow(self.nodes.len()), session: None, range, at_once: false, partial: None }
+        QosRequest {
+            flow: flow(self.nodes.len()),
+            session: None,
+            by_receiver: false,
+            range,
+            at_once: false,
+            partial: None,
+        }
     }
 
     pub(crate) fn reserve(&mut self, node: usize, id: u64, request: &QosRequest) {

@@ -101,6 +101,16 @@ pub(crate) fn request_id(text: &str) -> Result<RequestId, String> {
         .map_err(|_| "use 32 hexadecimal digits, as of `openssl rand -hex 16`".to_owned())
 }
 
+/// Parses how much of a path need not hold a reservation: nodes that refuse, or these and nodes that do not take part.
+pub(crate) fn partial(text: &str) -> Result<v1::PartialReservation, String> {
+    let number = |text: &str| text.parse::<u16>().map(u32::from);
+    let (failures, unaware) = text.split_once('/').unwrap_or((text, "0"));
+    match (number(failures), number(unaware)) {
+        (Ok(failures), Ok(unaware)) => Ok(v1::PartialReservation { failures, unaware }),
+        _ => Err("use a number of nodes, or two with a slash, such as 1/2: 0 to 65535".to_owned()),
+    }
+}
+
 /// Parses priorities: SETUP, or SETUP/DEFENDING.
 pub(crate) fn priority(text: &str) -> Result<v1::Priority, String> {
     let (setup, defending) = text.split_once('/').map_or((text, None), |(one, two)| (one, Some(two)));

@@ -4,7 +4,7 @@
 //! resources aside, Commit gives them to the flow, and both share one reservation, so that the larger one counts.
 //!
 //! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
-//! * `originate` is the node that asks for a reservation.
+//! * `originate` is the node that asks for a reservation, `suggest` what source and receiver do if the receiver is to make it.
 //! * `repair` is what follows when the path of a session, or the address of its source, changes.
 //! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
 
@@ -16,6 +16,7 @@ mod originate;
 mod output;
 mod record;
 mod repair;
+mod suggest;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -44,6 +45,8 @@ pub const PROTOCOL: ReserverId = ReserverId::CASP;
 
 /// Messages and requests that wait for the interface of their flow at most.
 const MAX_WAITING: usize = 1024;
+/// The identifier of what this node reserves because the other end asks for it: no user has it.
+const NO_USER: u64 = u64::MAX;
 /// Errors about sessions without a record in a second, for each source.
 const ERRORS: u32 = 10;
 
@@ -123,6 +126,8 @@ pub struct QosRequest {
     pub flow: FlowId,
     /// The session of a Query of the other end; then this node reserves as the receiver of the data. `None`: a new session.
     pub session: Option<SessionId>,
+    /// The receiver of the data is asked to reserve: by a Query with flag C.
+    pub by_receiver: bool,
     /// The least and the most that is asked for.
     pub range: Range,
     /// The receiver commits at once (flag C).
@@ -358,7 +363,9 @@ impl QosClient {
             self.holders.release(holder);
         }
         if let Some(own) = record.own {
-            self.by_user.remove(&own.id);
+            if own.id != NO_USER {
+                self.by_user.remove(&own.id);
+            }
             if let Some(code) = why {
                 self.out.event(own.id, QosEvent::Lost { code });
             }

@@ -446,6 +446,9 @@ impl QosClient {
             let (session, flow) = (job.session, job.flow);
             self.out.event(0, QosEvent::Suggested { session, flow, range });
         }
+        if message.kind == QosType::COMMIT && job.reverse {
+            self.reserved_by_receiver(key, most);
+        }
         if message.kind == QosType::RESERVE && message.flags.contains(QosFlags::COMMIT) {
             return self.commit_back(key, job, message, most, resources);
         }
@@ -457,6 +460,10 @@ impl QosClient {
             most.answer(&mut answer);
         }
         self.answer(job, &answer);
+        if message.kind == QosType::QUERY && !job.reverse && message.flags.contains(QosFlags::COMMIT) {
+            let partial = message.partial.filter(|_| message.flags.contains(QosFlags::PARTIAL));
+            self.reserve_back(key, partial, resources);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use signalbox_resources::Resources;
 use super::amount::{Amount, Range};
 use super::output::QosEvent;
 use super::record::{Own, Stage};
-use super::{QosClient, QosRequest, Waiting, allowance};
+use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::queue::Message;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
@@ -20,7 +20,8 @@ const NTP_OFFSET: u64 = 2_208_988_800;
 impl QosClient {
     /// Asks for a reservation. The events have the identifier `id`, which no other request of a user has.
     pub fn reserve(&mut self, now: Time, id: u64, request: &QosRequest, resources: &mut Resources) {
-        self.start(now, id, request, Stage::Reserve, resources);
+        let stage = if request.by_receiver { Stage::Query } else { Stage::Reserve };
+        self.start(now, id, request, stage, resources);
     }
 
     /// Asks what the path could reserve. The session stays until [`QosClient::release`], and a later
@@ -87,7 +88,7 @@ impl QosClient {
         };
         let Some(range) = range else { return refuse(self, QosErrorCode::BELOW_MINIMUM) };
         let mut flags = QosFlags::NONE;
-        if request.at_once {
+        if request.at_once || request.by_receiver {
             flags = flags.with(QosFlags::COMMIT);
         }
         if request.partial.is_some() {
@@ -99,6 +100,7 @@ impl QosClient {
         record.own = Some(Own {
             id,
             reverse: request.session.is_some(),
+            suggests: request.by_receiver,
             range,
             age,
             before: None,
@@ -170,6 +172,7 @@ impl QosClient {
             };
             message.flags = match kind {
                 QosType::RESERVE => own.flags,
+                QosType::QUERY if own.suggests => own.flags,
                 _ if own.partial.is_some() => QosFlags::PARTIAL,
                 _ => QosFlags::NONE,
             };
@@ -251,6 +254,9 @@ impl QosClient {
         match own.stage {
             Stage::Query => {
                 own.stage = Stage::Standing;
+                if own.suggests {
+                    own.due = self.now + seconds(self.config.lifetime);
+                }
                 self.out.event(id, QosEvent::Available { amount });
             }
             Stage::Reserve => {
@@ -309,6 +315,10 @@ impl QosClient {
             return self.released(key, true, resources);
         }
         if removes && !about {
+            if own.suggests && !own.reported {
+                let why = (code, detail, message.error_node);
+                return self.after_failure(key, true, why, resources);
+            }
             return self.end(key, Some(code), resources);
         }
         if about && (removes || !self.retry(key, code, resources)) {
@@ -317,7 +327,7 @@ impl QosClient {
     }
 
     /// A request of this node failed: what stood before it stands on, or the session ends.
-    fn after_failure(
+    pub(super) fn after_failure(
         &mut self,
         key: Key,
         removes: bool,
@@ -328,6 +338,10 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own.as_mut() else { return };
         let stood = own.reported || own.before.is_some();
+        if own.id == NO_USER && !stood && !removes {
+            self.suggestion_failed(key, (code, detail, node));
+            return self.end(key, None, resources);
+        }
         if stood && removes {
             return self.end(key, Some(code), resources);
         }
@@ -411,6 +425,7 @@ impl QosClient {
         let (has_state, lifetime) = (record.has_state(), record.lifetime);
         let Some(own) = record.own.as_mut().filter(|own| own.due <= self.now) else { return };
         match own.stage {
+            Stage::Standing if own.suggests => self.suggestion_due(key, resources),
             Stage::Standing if has_state => {
                 own.stage = Stage::Reserve;
                 own.due = self.now + lifetime;
@@ -440,7 +455,7 @@ impl QosClient {
     }
 
     /// A new AGE: the time as an NTP timestamp, greater than the last one.
-    fn next_age(&mut self) -> u64 {
+    pub(super) fn next_age(&mut self) -> u64 {
         let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
         let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
         let fraction = ((us % 1_000_000) << 32) / 1_000_000;

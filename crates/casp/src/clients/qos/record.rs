@@ -74,6 +74,8 @@ pub(super) struct Own {
     pub(super) id: u64,
     /// The originator is the receiver of the data.
     pub(super) reverse: bool,
+    /// The originator only asks the receiver of the data to reserve.
+    pub(super) suggests: bool,
     pub(super) range: Range,
     pub(super) age: u64,
     /// AGE and bounds of the reservation that stood before a change.

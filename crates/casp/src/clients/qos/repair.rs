@@ -16,7 +16,7 @@ impl QosClient {
     pub(super) fn new_hop(&mut self, key: Key, previous: bool, id: u16, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
         let reverse = match (&record.own, record.last) {
-            (Some(own), _) => own.reverse,
+            (Some(own), _) => own.reverse || own.suggests,
             (None, Some(last)) => last.reverse,
             (None, None) => return,
         };
@@ -77,7 +77,7 @@ impl QosClient {
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let Some(record) = self.records.get_mut(key).filter(|record| record.flow != flow) else { return };
         let former = record.flow;
-        let Some(own) = record.own.as_mut().filter(|own| !own.reverse) else { return };
+        let Some(own) = record.own.as_mut().filter(|own| !own.reverse && !own.suggests) else { return };
         if matches!(own.stage, Stage::Release | Stage::Query) {
             return;
         }

@@ -67,6 +67,13 @@ pub struct ReserveRequest {
     pub wanted: Reserved,
     /// The least rate that will do; `None`: that of `wanted`.
     pub least: Option<u64>,
+    /// The receiver of the flow reserves, because this node asks for it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub receiver_initiated: bool,
+    /// Nodes without the reservation are acceptable: how many that fail, and how many that do not run the QoS client; `None`: no
+    /// node.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub partial: Option<(u16, u16)>,
 }
 
 impl ReserveRequest {
@@ -75,7 +82,18 @@ impl ReserveRequest {
     pub const fn to(dst: IpAddr, traffic: TrafficSpec) -> Self {
         let wanted = Reserved { traffic, guaranteed: None };
         let (src, protocol, flow_label) = (None, None, None);
-        Self { dst, src, protocol, src_port: None, dst_port: None, flow_label, wanted, least: None }
+        Self {
+            dst,
+            src,
+            protocol,
+            src_port: None,
+            dst_port: None,
+            flow_label,
+            wanted,
+            least: None,
+            receiver_initiated: false,
+            partial: None,
+        }
     }
 
     fn range(&self, wanted: &Reserved) -> Result<Range, ReserveRefusal> {
@@ -118,6 +136,9 @@ pub enum ReserveRefusal {
     /// The values are no traffic specification.
     #[error("the rates, the bucket or the packet sizes do not fit each other")]
     Traffic,
+    /// The receiver of the flow made the reservation: its source cannot change it.
+    #[error("the receiver reserves: release the reservation, and ask for another one")]
+    Receiver,
     /// There is no route to the destination.
     #[error("no route to the destination")]
     NoRoute,
@@ -254,7 +275,8 @@ impl Reservations {
         match wanted {
             Ok((flow, range)) => {
                 user.flow = Some(flow);
-                let request = QosRequest { flow, session: None, range, at_once: false, partial: None };
+                let ReserveRequest { receiver_initiated: by_receiver, partial, .. } = user.request;
+                let request = QosRequest { flow, session: None, by_receiver, range, at_once: false, partial };
                 if user.query {
                     self.client.query(now, id, &request, resources);
                 } else {
@@ -273,7 +295,9 @@ impl Reservations {
         self.client.interfaces(interfaces);
         let own: BTreeSet<IpAddr> = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
         let lost = |user: &User| {
-            let flow = user.flow.filter(|_| user.request.src.is_none() && !user.answered);
+            // What the receiver reserved is bound to its flow.
+            let bound = user.request.src.is_some() || user.request.receiver_initiated;
+            let flow = user.flow.filter(|_| !bound && !user.answered);
             flow.is_some_and(|flow| !own.contains(&flow.src()))
         };
         self.homeless = self.users.iter().filter(|(_, user)| lost(user)).map(|(id, _)| *id).collect();
@@ -297,6 +321,9 @@ impl Reservations {
     /// Asks for another amount.
     pub(super) fn change(&mut self, now: Time, id: u64, wanted: &Reserved, resources: &mut Resources) {
         let Some(user) = self.users.get(&id) else { return };
+        if user.request.receiver_initiated {
+            return self.refuse(id, ReserveRefusal::Receiver);
+        }
         let request = ReserveRequest { least: None, ..user.request.clone() };
         match request.range(wanted) {
             Ok(range) => self.client.change(now, id, range, resources),
@@ -329,6 +356,8 @@ impl Reservations {
                 (ReservationEvent::Started { session, flow }, false)
             }
             QosEvent::Reserved { .. } | QosEvent::Suggested { .. } => return,
+            // The receiver reserves next.
+            QosEvent::Available { .. } if !user.query => return,
             QosEvent::Committed { amount } => match Reserved::of(&amount) {
                 Some(granted) => (ReservationEvent::Granted(granted), false),
                 None => return,

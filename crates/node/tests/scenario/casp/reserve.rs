@@ -121,6 +121,40 @@ fn a_path_reserves_and_releases() {
     }
 }
 
+/// The receiver reserves because the source asks for it, refreshes what stands, and releases it with the source. The source
+/// cannot change the amount. If it dies, no node keeps anything.
+#[test]
+fn a_receiver_reserves_for_its_source() {
+    for family in FAMILIES {
+        let mut sim = Sim::new(13);
+        let own = Some(QosConfig::default());
+        let nodes =
+            [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        let dst = sim.address(nodes[3], family);
+        let request = |n| ReserveRequest { receiver_initiated: true, ..to(dst, n, 20_000) };
+        let all = |sim: &Sim<Node>| [0, 1, 2].map(|n| held(sim, nodes[n], links[n]));
+        reserve(&mut sim, nodes[0], 1, request(1));
+        sim.run_for(SECOND * 300);
+        assert_eq!((all(&sim), events(&sim, 1).len()), ([20_000, 20_000, 0], 2), "{:?}", events(&sim, 1));
+        let wanted = Reserved { traffic: traffic(10_000), guaranteed: None };
+        casp(&mut sim, nodes[0], 1, CaspCommand::Change(wanted));
+        sim.run_for(SECOND);
+        assert_eq!(events(&sim, 1).last(), Some(&&ReservationEvent::Refused(ReserveRefusal::Receiver)));
+        casp(&mut sim, nodes[0], 1, CaspCommand::Close);
+        sim.run_for(SECOND);
+        assert_eq!(events(&sim, 1).last(), Some(&&ReservationEvent::Released { confirmed: true }));
+        assert_eq!(all(&sim), [0; 3]);
+        reserve(&mut sim, nodes[0], 2, request(2));
+        sim.crash(nodes[0]);
+        sim.run_for(SECOND * 400);
+        for node in &nodes[1..] {
+            assert_eq!(sim.engine(*node).unwrap().casp().unwrap().session_count(), 0, "{node}");
+            assert_eq!(sim.reservations(*node).count(), 0);
+        }
+    }
+}
+
 #[test]
 fn requests_that_cannot_be_are_refused() {
     let mut sim = Sim::new(12);

@@ -18,7 +18,7 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 
 use super::Run;
-use crate::arguments::values::{RequestId, rate, request_id};
+use crate::arguments::values::{RequestId, partial, rate, request_id};
 use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, Signaling, microseconds};
 use crate::client::{answer, block_on};
 use crate::exit::{Exit, exit_status, usage};
@@ -37,12 +37,15 @@ pub(crate) struct ReserveArgs {
     /// Least rate that will do if the rate is not available, with qos, boomerang and casp.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     at_least: Option<u64>,
-    /// The far end of the flow makes the reservation, at the request of this node, with qos.
+    /// The far end of the flow makes the reservation, at the request of this node, with qos and casp.
     #[arg(long, conflicts_with = "bidirectional")]
     receiver_initiated: bool,
     /// Reserve for the reverse direction as well, with qos and boomerang.
     #[arg(long)]
     bidirectional: bool,
+    /// A part of the path will do, with casp: N nodes may refuse, and M nodes may not run the QoS client [default: no node].
+    #[arg(long, value_name = "N[/M]", value_parser = partial)]
+    partial: Option<v1::PartialReservation>,
     /// TTL of the data, 1 to 255, with rsvp: Path messages have the same.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     ttl: Option<u8>,
@@ -87,6 +90,8 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 64kbit --burst 3k --service cl --proto udp --dport 5004 --signaling boomerang\n",
     "  signalbox reserve 232.1.1.1 --rate 2mbit --proto udp --dport 5004 --signaling boomerang\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --proto udp --dport 5004 --signaling casp\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --receiver-initiated\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --partial 1/2\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
@@ -126,6 +131,9 @@ impl ReserveArgs {
     fn open(&self) -> Result<v1::ReserveOpen> {
         let Self { request: wanted, signaling, .. } = self;
         let authority = &wanted.authority;
+        if *signaling != Signaling::Casp {
+            signaling.refuse(&[(self.partial.is_some(), "--partial")], "it belongs to CASP")?;
+        }
         match signaling {
             Signaling::Qos => {
                 let foreign = [
@@ -159,11 +167,8 @@ impl ReserveArgs {
                     (wanted.delay.is_some(), "--delay"),
                 ];
                 signaling.refuse(&foreign, "its messages have none")?;
-                let foreign = [
-                    (self.receiver_initiated, "--receiver-initiated"),
-                    (self.bidirectional, "--bidirectional"),
-                    (authority.token.is_some(), "--token"),
-                ];
+                let foreign =
+                    [(self.bidirectional, "--bidirectional"), (authority.token.is_some(), "--token")];
                 signaling.refuse(&foreign, "it belongs to the QoS NSLP")?;
                 let foreign = [
                     (authority.user.is_some(), "--user"),
@@ -218,6 +223,7 @@ impl ReserveArgs {
             request_id: self.request_id.map(|id| id.0.to_vec()),
             ip_ttl: self.ttl.map(Into::into),
             protect: self.protect,
+            partial: self.partial,
         })
     }
 }
@@ -304,6 +310,8 @@ mod tests {
             ("192.0.2.9 --rate 1mbit --bidirectional --receiver-initiated", "cannot be used with"),
             ("192.0.2.9 --rate 1mbit --delay 5ms", "needs --service guaranteed"),
             ("192.0.2.9 --rate 1mbit --user ann", "no meaning with --signaling qos"),
+            ("192.0.2.9 --rate 1mbit --partial 1", "it belongs to CASP"),
+            ("192.0.2.9 --rate 1mbit --signaling casp --partial 1/x", "such as 1/2"),
             ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
             ("192.0.2.9 --rate 1mbit --proxy", "--pinhole"),
             ("192.0.2.9 --rate 1mbit --proto udp --dport 9 --pinhole --flows 2", "cannot be used with"),
@@ -311,6 +319,14 @@ mod tests {
         ] {
             let error = open(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_path_is_a_number_of_nodes_or_two() {
+        for (text, failures, unaware) in [("3", 3, 0), ("1/2", 1, 2)] {
+            let open = open(&format!("192.0.2.9 --rate 1mbit --signaling casp --partial {text}")).unwrap();
+            assert_eq!(open.partial, Some(v1::PartialReservation { failures, unaware }));
         }
     }
 

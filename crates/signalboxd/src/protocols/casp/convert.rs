@@ -69,7 +69,6 @@ fn refused(refusal: PingRefusal) -> Status {
 pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveRequest, Wrong> {
     const FLOW: &str = "open.flow";
     for (field, given) in [
-        ("open.receiver_initiated", open.receiver_initiated),
         ("open.bidirectional", open.bidirectional),
         ("open.ip_ttl", open.ip_ttl.is_some()),
         ("open.protect", open.protect),
@@ -87,6 +86,10 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         }
     }
     let wanted = wanted("open.traffic", open.traffic.as_ref(), open.service.as_ref())?;
+    let partial = open.partial.map(|common::PartialReservation { failures, unaware }| {
+        let number = |field, value| u16::try_from(value).map_err(|_| Wrong::new(field, "0 to 65535"));
+        Ok((number("open.partial.failures", failures)?, number("open.partial.unaware", unaware)?))
+    });
     Ok(ReserveRequest {
         src,
         protocol: flow.protocol,
@@ -95,6 +98,8 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         flow_label: flow.flow_label,
         wanted,
         least: open.min_rate_octets_per_s,
+        receiver_initiated: open.receiver_initiated,
+        partial: partial.transpose()?,
         ..ReserveRequest::to(dst, wanted.traffic)
     })
 }
@@ -140,6 +145,7 @@ pub(super) fn reserve_refused(refusal: ReserveRefusal) -> Status {
         ReserveRefusal::Address | ReserveRefusal::Label | ReserveRefusal::PrivateFlow => {
             Wrong::new("open.flow", refusal).into()
         }
+        ReserveRefusal::Receiver => Wrong::new("change", refusal).into(),
         ReserveRefusal::Traffic => Wrong::new("open.traffic", refusal).into(),
         ReserveRefusal::NoRoute => Reason::NoRoute.status(refusal),
         ReserveRefusal::NotRunning => Reason::ProtocolNotRunning.status(refusal),

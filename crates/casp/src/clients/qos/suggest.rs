@@ -1,0 +1,92 @@
+//! Reservations that the receiver of the data makes because the source asks for it: by a Query with flag C *(ours)*.
+
+use core::net::IpAddr;
+
+use signalbox_core::Key;
+use signalbox_resources::Resources;
+
+use super::amount::Amount;
+use super::output::QosEvent;
+use super::record::{Own, Stage};
+use super::{NO_USER, QosClient, allowance, seconds};
+use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
+
+impl QosClient {
+    /// Reserves as the receiver of the data what their source suggested. No user of this node takes part: the reservation
+    /// lasts as long as the session.
+    pub(super) fn reserve_back(&mut self, key: Key, partial: Option<Partial>, resources: &mut Resources) {
+        let age = self.next_age();
+        let now = self.now;
+        let Some(record) = self.records.get_mut(key).filter(|record| record.own.is_none()) else { return };
+        let Some(range) = record.suggested else { return };
+        let partial = partial.map(|asked| {
+            // The nodes of the path counted down what they counted up.
+            let failures = asked.failures_allowed.saturating_add(asked.failed);
+            allowance((failures, asked.indeterminate_allowed.saturating_add(asked.indeterminate)))
+        });
+        record.own = Some(Own {
+            id: NO_USER,
+            reverse: true,
+            suggests: false,
+            range,
+            age,
+            before: None,
+            flags: if partial.is_some() { QosFlags::PARTIAL } else { QosFlags::NONE },
+            partial,
+            stage: Stage::Reserve,
+            waits: None,
+            due: now + record.lifetime,
+            reported: false,
+            answered: now,
+        });
+        self.seek(key, resources);
+        self.arm(key);
+    }
+
+    /// The reservation that the source suggested failed: the source gets an Error that ends the session.
+    pub(super) fn suggestion_failed(
+        &mut self,
+        key: Key,
+        (code, detail, node): (QosErrorCode, u16, Option<IpAddr>),
+    ) {
+        let Some(record) = self.records.get(key) else { return };
+        let Some(session) = record.session else { return };
+        let flow = record.flow;
+        let own = self.local.iter().find(|address| address.is_ipv4() == flow.dst().is_ipv4());
+        let mut message = QosMessage::new(QosType::ERROR, flow);
+        message.flags = QosFlags::REMOVE;
+        message.echo = Some(record.last.map_or(0, |last| last.sequence));
+        message.version = Some(record.suggested.map_or(QosVersion::FLOWSPEC, |range| range.most.version()));
+        message.partial = Some(Partial::default());
+        message.error_node = node.or(own.copied()).or(Some(flow.dst()));
+        message.error = Some((code, detail));
+        self.send((session, flow), true, None, &message);
+    }
+
+    /// A Commit of the receiver reached the source of the data: the flow has its resources.
+    pub(super) fn reserved_by_receiver(&mut self, key: Key, amount: Amount) {
+        let until = self.now + seconds(self.config.lifetime);
+        let own = self.records.get_mut(key).and_then(|record| record.own.as_mut());
+        let Some(own) = own.filter(|own| own.suggests && own.stage != Stage::Release) else { return };
+        (own.stage, own.waits, own.due, own.answered) = (Stage::Standing, None, until, self.now);
+        if !core::mem::replace(&mut own.reported, true) {
+            self.out.event(own.id, QosEvent::Committed { amount });
+        }
+    }
+
+    /// Does what is due for a source whose receiver is to reserve: it gives up if the receiver does not, and ends when the
+    /// reservation has expired.
+    pub(super) fn suggestion_due(&mut self, key: Key, resources: &mut Resources) {
+        let until = self.now + seconds(self.config.lifetime);
+        let Some(record) = self.records.get_mut(key) else { return };
+        let has_state = record.has_state();
+        let Some(own) = record.own.as_mut() else { return };
+        if has_state {
+            own.due = until;
+        } else if own.reported {
+            self.end(key, Some(QosErrorCode::NO_RESERVATION), resources);
+        } else {
+            self.after_failure(key, false, (QosErrorCode::NO_ANSWER, 0, None), resources);
+        }
+    }
+}
