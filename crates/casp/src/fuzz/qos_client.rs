@@ -213,6 +213,7 @@ pub fn casp_qos_client(octets: &[u8]) {
                     by_receiver: what & 17 == 16,
                     range: range(more),
                     at_once: what & 2 != 0,
+                    priority: (what & 32 != 0).then_some(which.into()),
                     partial: (what & 4 != 0).then_some((1, 1)),
                 };
                 if what & 8 == 0 {

@@ -1,13 +1,13 @@
 //! Errors: malformed requests, and requests that a node does not accept.
 
-use signalbox_casp::clients::qos::{Config, QosEvent, Range};
+use signalbox_casp::clients::qos::{Config, QosEvent, QosRequest, Range};
 use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::qos::{
     Bandwidth, Flowspec, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion,
 };
 use signalbox_core::SessionId;
 
-use crate::rig::{MBIT, Packet, Rig, between, flow, flowspec, mbit};
+use crate::rig::{MBIT, Packet, Rig, between, flow, flowspec, mbit, to_port};
 
 const SESSION: SessionId = SessionId([7; 16]);
 
@@ -149,6 +149,24 @@ fn policy_refuses_before_admission() {
     rig.reserve(0, 1, &request);
     assert_eq!(rig.refused(0), (QosErrorCode::POLICY, 0));
     assert_eq!(rig.booked(0), 0.0);
+}
+
+/// CASPQOS-9-02, CASPQOS-9-03: a request of a higher priority takes the place of one of a lower priority, which is reported. The
+/// policy says who may use which level.
+#[test]
+fn a_higher_priority_preempts() {
+    let mut rig = Rig::new(4);
+    let request = QosRequest { priority: Some(1), ..rig.request(Range::only(mbit(8.0))) };
+    rig.reserve(0, 1, &request);
+    let other = QosRequest { flow: to_port(4, 601), ..request };
+    rig.reserve(0, 2, &other);
+    assert_eq!(rig.refused(0).0, QosErrorCode::BELOW_MINIMUM);
+    rig.reserve(0, 3, &QosRequest { priority: Some(5), ..other });
+    assert_eq!(rig.last(3, QosType::RESERVE).message().priority, Some(5));
+    let events = rig.events(0);
+    assert!(events.contains(&QosEvent::Lost { code: QosErrorCode::PREEMPTED }), "{events:?}");
+    assert_eq!(events.last(), Some(&QosEvent::Committed { amount: mbit(8.0) }));
+    assert_eq!((rig.given(0), rig.given(1), rig.given(2)), (8.0, 8.0, 8.0));
 }
 
 /// CASPQOS-9-03: a reservation that admission control takes back is reported in both directions, and goes everywhere.

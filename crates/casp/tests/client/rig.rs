@@ -131,7 +131,8 @@ impl Rig {
                 reservable: "100%".parse().unwrap(),
                 ..LinkConfig::new("eth0", Some(Rate(1_250_000)))
             };
-            signalbox_resources::Config { links: vec![all], ..signalbox_resources::Config::default() }
+            let preemption = true;
+            signalbox_resources::Config { links: vec![all], preemption, ..Default::default() }
         };
         let node = |n: usize| {
             let mut resources = Resources::new(links(), 0, [1; 32]).unwrap();
@@ -177,6 +178,7 @@ impl Rig {
             flow: flow(self.nodes.len()),
             session: None,
             by_receiver: false,
+            priority: None,
             range,
             at_once: false,
             partial: None,

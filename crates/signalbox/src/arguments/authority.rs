@@ -10,7 +10,7 @@ use super::values::{Octets, octets, priority};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Authority")]
 pub(crate) struct AuthorityArgs {
-    /// Preemption priority, and behind a slash the defending priority if it differs (RFC 3181): 0 to 65535.
+    /// Preemption priority, and behind a slash the defending priority if it differs (RFC 3181): 0 to 65535. With casp one priority.
     #[arg(long, value_name = "SETUP[/DEFENDING]", value_parser = priority)]
     pub(crate) priority: Option<v1::Priority>,
     /// Attribute list of a SESSION_AUTH object (RFC 5981), with qos: a file, or hexadecimal digits.

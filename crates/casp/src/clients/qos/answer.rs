@@ -257,6 +257,7 @@ impl QosClient {
         commit.sequence = Some(number);
         commit.echo = Some(echo);
         commit.age = Some(age);
+        commit.priority = message.priority;
         Range::only(most).write(&mut commit);
         self.answer(job, &commit);
     }

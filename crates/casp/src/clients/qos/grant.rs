@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use signalbox_core::security::Identity;
 use signalbox_core::{IfIndex, Key};
+use signalbox_resources::request::Priority;
 use signalbox_resources::{
     Cause, GrantId, GrantRequest, Neighbour, Owner, RequestedBy, Requester, Resources,
 };
@@ -63,10 +64,13 @@ impl QosClient {
         let requester = Requester { requested_by, peer, ..Requester::at(record.flow.src()) };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
+        // Admission control has 16 bits for each. What is above counts as the highest.
+        let level = u16::try_from(record.priority.unwrap_or(0)).unwrap_or(u16::MAX);
         Some(Some(GrantRequest {
             session: Some(record.share),
             lifetime: Some(record.lifetime),
             held: kind != QosType::COMMIT,
+            priority: Priority { setup: level, defending: level },
             ..GrantRequest::new(owner, requester, record.egress, record.flow.filter(), traffic)
         }))
     }

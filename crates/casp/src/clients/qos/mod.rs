@@ -132,6 +132,8 @@ pub struct QosRequest {
     pub range: Range,
     /// The receiver commits at once (flag C).
     pub at_once: bool,
+    /// Priority of the reservation: a higher one preempts a lower one where policy allows it. `None`: 0, and the message has none.
+    pub priority: Option<u16>,
     /// Nodes without a reservation are acceptable: how many that fail, and how many that do not speak CASP-QoS.
     pub partial: Option<(u16, u16)>,
 }

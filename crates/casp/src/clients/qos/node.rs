@@ -130,6 +130,9 @@ impl QosClient {
             self.refuse(job, failed(&message, false, (QosErrorCode::BELOW_MINIMUM, 0)));
             return self.out.consume(job.id);
         };
+        if let Some(record) = self.records.get_mut(key) {
+            record.priority = message.priority;
+        }
         self.branches(key, job, &message);
         let (first, placed) = self.update(key, job, egress, resources);
         if !placed {

@@ -97,6 +97,8 @@ impl QosClient {
         if request.session.is_none() {
             record.lifetime = Duration::from_secs(lifetime.into());
         }
+        // The receiver of a suggestion keeps the priority that it has.
+        record.priority = request.priority.map(u32::from).or(record.priority);
         record.own = Some(Own {
             id,
             reverse: request.session.is_some(),
@@ -151,6 +153,7 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let (number, flow, session, until) =
             (record.number(), record.flow, record.session, self.now + record.lifetime);
+        let priority = record.priority;
         let Some(own) = record.own.as_mut() else { return };
         // A refresh without an answer is repeated before the reservation expires.
         (own.waits, own.due) = (Some(number), if own.reported { again } else { until });
@@ -177,7 +180,7 @@ impl QosClient {
                 _ => QosFlags::NONE,
             };
             message.age = (kind != QosType::QUERY).then_some(own.age);
-            message.partial = own.partial;
+            (message.partial, message.priority) = (own.partial, priority);
             range.write(&mut message);
         }
         let mut data = Vec::new();

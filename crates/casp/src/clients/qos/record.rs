@@ -111,6 +111,8 @@ pub(super) struct Record {
     pub(super) egress: IfIndex,
     pub(super) reserve: Part,
     pub(super) commit: Part,
+    /// PRIORITY of the last request.
+    pub(super) priority: Option<u32>,
     /// AGE of a partial reservation in which this node has no part.
     pub(super) skipped: Option<u64>,
     pub(super) lifetime: Duration,
@@ -166,6 +168,7 @@ impl Record {
             egress: IfIndex::NONE,
             reserve: Part::default(),
             commit: Part::default(),
+            priority: None,
             skipped: None,
             lifetime: Duration::from_secs(90),
             used: now,

@@ -61,6 +61,7 @@ impl QosClient {
         let flow = record.flow;
         let mut message = QosMessage::new(kind, flow);
         message.flags = QosFlags::BRANCH;
+        message.priority = record.priority;
         if last.partial.is_some() {
             message.flags = message.flags.with(QosFlags::PARTIAL);
         }

@@ -70,6 +70,9 @@ pub struct ReserveRequest {
     /// The receiver of the flow reserves, because this node asks for it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub receiver_initiated: bool,
+    /// Priority: a higher one preempts a lower one where policy allows it; `None`: the lowest.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub priority: Option<u16>,
     /// Nodes without the reservation are acceptable: how many that fail, and how many that do not run the QoS client; `None`: no
     /// node.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -92,6 +95,7 @@ impl ReserveRequest {
             wanted,
             least: None,
             receiver_initiated: false,
+            priority: None,
             partial: None,
         }
     }
@@ -275,8 +279,16 @@ impl Reservations {
         match wanted {
             Ok((flow, range)) => {
                 user.flow = Some(flow);
-                let ReserveRequest { receiver_initiated: by_receiver, partial, .. } = user.request;
-                let request = QosRequest { flow, session: None, by_receiver, range, at_once: false, partial };
+                let ReserveRequest { receiver_initiated, priority, partial, .. } = user.request;
+                let request = QosRequest {
+                    flow,
+                    session: None,
+                    by_receiver: receiver_initiated,
+                    range,
+                    at_once: false,
+                    priority,
+                    partial,
+                };
                 if user.query {
                     self.client.query(now, id, &request, resources);
                 } else {

@@ -161,8 +161,9 @@ impl ReserveArgs {
                 }
             }
             Signaling::Casp => {
+                let defends = authority.priority.and_then(|priority| priority.defending);
                 let foreign = [
-                    (authority.priority.is_some(), "--priority"),
+                    (defends.is_some(), "a defending --priority"),
                     (wanted.flow.dscp.is_some(), "--dscp"),
                     (wanted.delay.is_some(), "--delay"),
                 ];
@@ -312,6 +313,7 @@ mod tests {
             ("192.0.2.9 --rate 1mbit --user ann", "no meaning with --signaling qos"),
             ("192.0.2.9 --rate 1mbit --partial 1", "it belongs to CASP"),
             ("192.0.2.9 --rate 1mbit --signaling casp --partial 1/x", "such as 1/2"),
+            ("192.0.2.9 --rate 1mbit --signaling casp --priority 5/6", "--priority"),
             ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
             ("192.0.2.9 --rate 1mbit --proxy", "--pinhole"),
             ("192.0.2.9 --rate 1mbit --proto udp --dport 9 --pinhole --flows 2", "cannot be used with"),

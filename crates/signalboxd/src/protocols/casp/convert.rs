@@ -68,11 +68,14 @@ fn refused(refusal: PingRefusal) -> Status {
 /// The reservation that a client asks for.
 pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveRequest, Wrong> {
     const FLOW: &str = "open.flow";
+    let authority = open.authority.clone().unwrap_or_default();
     for (field, given) in [
         ("open.bidirectional", open.bidirectional),
         ("open.ip_ttl", open.ip_ttl.is_some()),
         ("open.protect", open.protect),
-        ("open.authority", open.authority.is_some()),
+        ("open.authority.session_auth", authority.session_auth.is_some()),
+        ("open.authority.policy_data", authority.policy_data.is_some()),
+        ("open.authority.user", authority.user.is_some()),
     ] {
         if given {
             return Err(Wrong::new(field, "CASP has none here: leave it out"));
@@ -86,6 +89,11 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         }
     }
     let wanted = wanted("open.traffic", open.traffic.as_ref(), open.service.as_ref())?;
+    let priority = authority.priority.map(|priority| match u16::try_from(priority.setup) {
+        Ok(level) if priority.defending.is_none_or(|defending| defending == priority.setup) => Ok(level),
+        Ok(_) => Err(Wrong::new("open.authority.priority.defending", "CASP has one priority: leave it out")),
+        Err(_) => Err(Wrong::new("open.authority.priority.setup", "0 to 65535")),
+    });
     let partial = open.partial.map(|common::PartialReservation { failures, unaware }| {
         let number = |field, value| u16::try_from(value).map_err(|_| Wrong::new(field, "0 to 65535"));
         Ok((number("open.partial.failures", failures)?, number("open.partial.unaware", unaware)?))
@@ -99,6 +107,7 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         wanted,
         least: open.min_rate_octets_per_s,
         receiver_initiated: open.receiver_initiated,
+        priority: priority.transpose()?,
         partial: partial.transpose()?,
         ..ReserveRequest::to(dst, wanted.traffic)
     })
