@@ -15,7 +15,7 @@ use crate::id::{NslpId, SessionId};
 use crate::index::KeyedHasher;
 use crate::mri::Mri;
 use crate::service::{MessageHandle, SendMessage, SiiHandle, StateHandle, TransferAttributes};
-use crate::shares::{Refused, Shares};
+use crate::shares::{Place, Places};
 use crate::slab::{Key, Slab};
 
 /// Limit on messages between two polls that are not watched; further ones are dropped.
@@ -76,7 +76,8 @@ impl<P> Parcel<P> {
 #[derive(Debug)]
 struct Waiting<P> {
     parcel: Parcel<P>,
-    watched: bool,
+    /// The place of its source among the watched messages, if it is watched.
+    watched: Option<Place>,
 }
 
 /// Table of the messages that are queued or watched.
@@ -85,7 +86,7 @@ pub struct Outbox<P> {
     table: Slab<Waiting<P>>,
     spare: Vec<Vec<u8>>,
     /// Watched messages by their source.
-    watched: Shares<Option<IpAddr>>,
+    watched: Places,
     /// The message that was given out last, if it is not watched.
     given: Option<Key>,
 }
@@ -95,7 +96,7 @@ impl<P> Outbox<P> {
     #[must_use]
     pub fn new(max_watched: u32, hasher: KeyedHasher) -> Self {
         let table = Slab::new(max_watched.saturating_add(UNWATCHED));
-        Self { table, spare: Vec::new(), watched: Shares::new(max_watched, hasher), given: None }
+        Self { table, spare: Vec::new(), watched: Places::new(max_watched, hasher), given: None }
     }
 
     /// Watches at most `max_watched` messages from now on. Those that are watched stay.
@@ -120,35 +121,23 @@ impl<P> Outbox<P> {
     /// Stores a message. It is watched if `watch` is set, and the limit and the share of its source allow it. `None`: the table
     /// is full.
     pub fn put(&mut self, parcel: Parcel<P>, watch: bool) -> Option<Key> {
-        let source = parcel.source;
-        let watched = watch && self.has_place(source);
-        let key = self.table.insert(Waiting { parcel, watched }).ok()?;
-        if watched {
-            self.watched.hold(source);
+        if self.table.len() >= self.table.limit() {
+            return None;
         }
-        Some(key)
-    }
-
-    /// Whether one more message of a source can be watched.
-    fn has_place(&self, source: Option<IpAddr>) -> bool {
-        match self.watched.check(&source, 1) {
-            // Shares take a limit of 0 as no limit.
-            Ok(()) => self.watched.limit() > 0,
-            Err(Refused::Share) => source.is_none(),
-            Err(Refused::Full) => false,
-        }
+        let watched = if watch { self.watched.take(parcel.source) } else { None };
+        self.table.insert(Waiting { parcel, watched }).ok()
     }
 
     /// Whether the delivery status of the message is watched.
     #[must_use]
     pub fn is_watched(&self, key: Key) -> bool {
-        self.table.get(key).is_some_and(|waiting| waiting.watched)
+        self.table.get(key).is_some_and(|waiting| waiting.watched.is_some())
     }
 
     /// The message to be sent now. If it is not watched, the next call of [`Outbox::sweep`] removes it.
     pub fn give(&mut self, key: Key) -> Option<SendMessage<'_>> {
         let Waiting { parcel, watched } = self.table.get(key)?;
-        let handle = watched.then(|| MessageHandle(key.to_u64()));
+        let handle = watched.as_ref().map(|_| MessageHandle(key.to_u64()));
         if handle.is_none() {
             self.given = Some(key);
         }
@@ -178,12 +167,9 @@ impl<P> Outbox<P> {
     /// belongs to another session. The caller returns the buffer by [`Outbox::reuse`].
     pub fn settle(&mut self, handle: MessageHandle, session: SessionId) -> Option<Parcel<P>> {
         let key = Key::from_u64(handle.0);
-        let known = self.table.get(key).is_some_and(|w| w.watched && w.parcel.session == session);
-        if !known {
-            return None;
-        }
-        let parcel = self.table.remove(key)?.parcel;
-        self.watched.release(parcel.source);
+        self.table.get(key).filter(|one| one.watched.is_some() && one.parcel.session == session)?;
+        let Waiting { parcel, watched } = self.table.remove(key)?;
+        self.watched.release(watched?);
         Some(parcel)
     }
 

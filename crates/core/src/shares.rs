@@ -179,6 +179,79 @@ impl<K: Hash + Eq> Shares<K> {
 /// The buckets of all sources.
 const BUCKETS: usize = 1024;
 
+/// Fair shares of a table whose places are taken and given back with each message.
+///
+/// The rule is that of [`Shares`]. Sources are counted in a fixed array by a keyed hash: that costs a quarter of the instructions of a
+/// map, and sources with the same bucket have one share together.
+#[derive(Debug)]
+pub struct Places {
+    limit: u32,
+    total: u32,
+    hasher: KeyedHasher,
+    held: Box<[u32]>,
+}
+
+/// A place of [`Places`] that is in use.
+#[derive(Debug)]
+pub struct Place {
+    /// The bucket of the source; `None`: this node itself.
+    bucket: Option<u16>,
+}
+
+impl Places {
+    /// `limit` places; 0: no place at all.
+    #[must_use]
+    pub fn new(limit: u32, hasher: KeyedHasher) -> Self {
+        Self { limit, total: 0, hasher, held: vec![0; BUCKETS].into() }
+    }
+
+    /// Sets the number of places. Those in use stay.
+    pub const fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+    }
+
+    /// The number of places in use.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Takes a place for a [source](source()); `None` is this node itself, which has the limit alone. No place is left, or the rest is for
+    /// sources that hold less: `None`.
+    pub fn take(&mut self, source: Option<IpAddr>) -> Option<Place> {
+        let total = self.total + 1;
+        if total > self.limit {
+            return None;
+        }
+        let bucket = source.map(|source| self.bucket(source));
+        if let Some(held) = bucket.and_then(|bucket| self.held.get_mut(usize::from(bucket))) {
+            if is_scarce(self.limit, total) && *held >= fair(self.limit) {
+                return None;
+            }
+            *held += 1;
+        }
+        self.total = total;
+        Some(Place { bucket })
+    }
+
+    /// Gives a place back.
+    pub fn release(&mut self, place: Place) {
+        if let Some(held) = place.bucket.and_then(|bucket| self.held.get_mut(usize::from(bucket))) {
+            *held -= 1;
+        }
+        self.total -= 1;
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer buckets")]
+    fn bucket(&self, source: IpAddr) -> u16 {
+        let octets = match source {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        };
+        (self.hasher.hash_octets(&octets) % BUCKETS as u64) as u16
+    }
+}
+
 /// A rate for each source.
 ///
 /// It is a fixed array of token buckets with a keyed hash, so that an attacker cannot choose the bucket of another source.
