@@ -9,12 +9,19 @@ use signalbox_casp::wire::qos::{Flowspec, QosMessage};
 use signalbox_casp::wire::{Body, ClientType, FlowId, Message, Object, Proof, Signaling, frame, framed};
 use signalbox_wire::hex;
 
-/// Ports of messages over UDP and of scout.
-const PORTS: [u16; 2] = [50003, 50004];
+/// The port of messages, over UDP and over TCP.
+const MESSAGES: u16 = 50003;
+/// The port of scout.
+const SCOUT: u16 = 50004;
 
 /// Whether a datagram between these ports is one of CASP.
 pub(crate) fn is_casp(src: u16, dst: u16) -> bool {
-    PORTS.iter().any(|port| src == *port || dst == *port)
+    [MESSAGES, SCOUT].iter().any(|port| src == *port || dst == *port)
+}
+
+/// Whether a connection between these ports is one of CASP.
+pub(crate) const fn is_stream(src: u16, dst: u16) -> bool {
+    src == MESSAGES || dst == MESSAGES
 }
 
 /// A message, and whether it has a Length Header.

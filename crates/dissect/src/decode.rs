@@ -9,7 +9,7 @@ use signalbox_gist::wire::{
 use signalbox_wire::{Writer, hex, parse_hex};
 
 use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
-use crate::stream::Streams;
+use crate::stream::{Framing, Streams};
 use crate::{boomerang, casp, json, rsvp, text};
 
 /// The protocol of the messages in hexadecimal lines. In a capture each packet shows its protocol.
@@ -80,8 +80,8 @@ enum Failure {
 ///
 /// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
 /// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, GIST messages in TCP connections,
-/// IP packets of protocol 46 (RSVP), ICMP Echo messages with the magic number of Boomerang, and UDP datagrams from or to the
-/// ports 50003 and 50004 (CASP). The C-flag and the magic
+/// IP packets of protocol 46 (RSVP), ICMP Echo messages with the magic number of Boomerang, UDP datagrams from or to the
+/// ports 50003 and 50004 (CASP), and TCP connections from or to port 50003. The C-flag and the magic
 /// number of a GIST message show its encapsulation, [`Encapsulation::of`]. A line of [`Protocol::Rsvp`] holds a message
 /// from its common header on, one of [`Protocol::Boomerang`] an ICMP message from its type octet on, one of [`Protocol::Casp`] a
 /// message with or without Length Header.
@@ -127,9 +127,13 @@ fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<()
             continue;
         }
         if let Some(ip) = packet.ip() {
-            streams.take(&ip, |src, dst, octets| {
+            streams.take(&ip, |src, dst, framing, octets| {
                 let segment = UdpPacket { src, dst, ttl: ip.ttl, options: ip.options, payload: octets };
-                printer.message(&Source::Frame(&packet, segment), octets, false)
+                let source = Source::Frame(&packet, segment);
+                match framing {
+                    Framing::Gist => printer.message(&source, octets, false),
+                    Framing::Casp => printer.casp(&source, octets),
+                }
             })?;
         }
         if let Some(udp) = packet.udp().filter(|udp| casp::is_casp(udp.src.port(), udp.dst.port())) {

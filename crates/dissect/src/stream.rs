@@ -1,17 +1,21 @@
-//! The contents of TCP connections in order, and the GIST messages in them.
+//! The contents of TCP connections in order, and the messages of GIST and CASP in them.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, HashMap};
 
+use signalbox_casp::wire::frame;
 use signalbox_gist::wire::{Encapsulation, Header, Message, PORT};
 use signalbox_wire::Reader;
 
 use crate::capture::IpPacket;
+use crate::casp;
 
 /// The most octets that wait for earlier ones in one direction; more than a receive window.
 const EARLY: usize = 8 << 20;
 /// The most directions of connections that are followed at one time; others are not read.
 const MOST: usize = 65_536;
+/// The longest CASP message that is read, with its Length Header: more than any node of this suite takes.
+const LONGEST: u32 = 1 << 20;
 /// Octets of a common header (RFC 5971 A.1).
 const HEADER: usize = 8;
 const TCP: u8 = 6;
@@ -129,11 +133,62 @@ impl<'a> Segment<'a> {
     }
 }
 
+/// How a connection is split into messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By the common header (RFC 5971 A.1).
+    Gist,
+    /// By the Length Header, which is part of the message.
+    Casp,
+}
+
+impl Framing {
+    /// The framing of connections between these ports.
+    fn of(src: u16, dst: u16) -> Self {
+        if casp::is_stream(src, dst) { Self::Casp } else { Self::Gist }
+    }
+
+    /// The first message in a direction, if all of it is there.
+    fn whole(self, octets: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Gist => {
+                let [_, _, high, low, ..] = octets else { return None };
+                octets.get(..HEADER + 4 * usize::from(u16::from_be_bytes([*high, *low])))
+            }
+            Self::Casp => octets.get(..frame(octets, LONGEST).ok()??),
+        }
+    }
+
+    /// Whether these octets, of which more can follow, begin a message.
+    fn goes_on(self, octets: &[u8]) -> bool {
+        match self {
+            Self::Gist => octets.first().is_none_or(|version| *version == 1),
+            Self::Casp => frame(octets, LONGEST).is_ok(),
+        }
+    }
+
+    fn is_message(self, octets: &[u8]) -> bool {
+        match self {
+            Self::Gist => Message::parse(octets, Encapsulation::Association).is_ok(),
+            Self::Casp => casp::parse(octets).is_ok(),
+        }
+    }
+
+    /// Whether a segment can begin with a message.
+    fn begins(self, payload: &[u8]) -> bool {
+        let header = match self {
+            Self::Gist => Header::parse(payload).is_ok(),
+            Self::Casp => payload.len() >= HEADER && self.goes_on(payload),
+        };
+        header && self.whole(payload).is_none_or(|octets| self.is_message(octets))
+    }
+}
+
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct Flow {
     order: Ordered,
-    /// GIST was found in it.
+    /// A message was found in it.
     known: bool,
 }
 
@@ -144,16 +199,16 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Reads a packet; `message` is called with the addresses of each GIST message that it completes, and the message.
-    /// A direction is one of GIST if its port is that of GIST, or if its first octets are a whole message; other
-    /// connections, TLS among them, are passed over.
+    /// Reads a packet; `message` is called with the addresses of each message that it completes, its framing, and the message.
+    /// A direction is one of CASP by its port. It is one of GIST if its port is that of GIST, or if its first octets are a whole message.
+    /// Other connections, TLS among them, are passed over.
     ///
     /// # Errors
     /// Those of `message`.
     pub(crate) fn take<E>(
         &mut self,
         ip: &IpPacket<'_>,
-        mut message: impl FnMut(SocketAddr, SocketAddr, &[u8]) -> Result<(), E>,
+        mut message: impl FnMut(SocketAddr, SocketAddr, Framing, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(segment) = Segment::read(ip) else { return Ok(()) };
         let Segment { src, dst, sequence, syn, payload } = segment;
@@ -167,47 +222,32 @@ impl Streams {
         if payload.is_empty() {
             return Ok(());
         }
+        let framing = Framing::of(src.port(), dst.port());
         let known = self.flows.contains_key(&(src, dst));
         if !known {
             // The connection is older than the capture. It is followed from a segment that begins with a message.
-            if !begins(payload) || self.flows.len() >= MOST {
+            if !framing.begins(payload) || self.flows.len() >= MOST {
                 return Ok(());
             }
             self.flows.insert((src, dst), Flow { order: Ordered::from(sequence), known: false });
         }
         let Some(flow) = self.flows.get_mut(&(src, dst)) else { return Ok(()) };
         let followed = flow.order.take(sequence, payload);
-        let named = src.port() == PORT || dst.port() == PORT;
-        let mut is_gist = true;
-        while let Some(octets) = whole(flow.order.octets()) {
-            is_gist = flow.known || named && octets.first() == Some(&1) || is_message(octets);
-            if !is_gist {
+        let named = framing == Framing::Casp || src.port() == PORT || dst.port() == PORT;
+        let mut is_ours = true;
+        while let Some(octets) = framing.whole(flow.order.octets()) {
+            is_ours = flow.known || named && framing.goes_on(octets) || framing.is_message(octets);
+            if !is_ours {
                 break;
             }
             flow.known = true;
-            message(src, dst, octets)?;
+            message(src, dst, framing, octets)?;
             let length = octets.len();
             flow.order.discard(length);
         }
-        let other = flow.order.octets().first().is_some_and(|version| *version != 1);
-        if !followed || !is_gist || other {
+        if !followed || !is_ours || !framing.goes_on(flow.order.octets()) {
             self.flows.remove(&(src, dst));
         }
         Ok(())
     }
-}
-
-/// The first message in a direction, if all of it is there.
-fn whole(octets: &[u8]) -> Option<&[u8]> {
-    let [_, _, high, low, ..] = octets else { return None };
-    octets.get(..HEADER + 4 * usize::from(u16::from_be_bytes([*high, *low])))
-}
-
-/// Whether a segment can begin with a GIST message.
-fn begins(payload: &[u8]) -> bool {
-    Header::parse(payload).is_ok() && whole(payload).is_none_or(is_message)
-}
-
-fn is_message(octets: &[u8]) -> bool {
-    Message::parse(octets, Encapsulation::Association).is_ok()
 }

@@ -3,6 +3,9 @@
 use serde_json::Value;
 use signalbox_dissect::{Options, Protocol, decode};
 
+use crate::packets::tcp_v4;
+use crate::support::pcap;
+
 const FIRST: &str = "0000004c 10400001 00010203 04050607 08090a0b 0c0d0e0f 00140101 c0000201 c6336407 138c138e \
     11000000 00080201 0000005a 000c0601 b1b2b3b4 b5b6b7b8 00090301 68656c6c 6f000000";
 const REQUEST: &str = "00000002 00000000 00000000 00000000 00000000 000c0501 a1a2a3a4 a5a6a7a8";
@@ -95,4 +98,28 @@ fn datagrams_at_the_ports_are_found_in_captures() {
     }
     let (text, failed) = casp(&file, false, false);
     assert_eq!((text.matches("CASP ").count(), failed), (2, 0), "{text}");
+}
+
+/// CASP over TCP: whole messages whatever segments carried them; TLS and what is no message is passed over.
+#[test]
+fn messages_in_a_connection_are_decoded() {
+    let message = signalbox_wire::parse_hex(&FIRST.replace(' ', "")).unwrap();
+    let stream = [&message[..], &message, &message].concat();
+    let at =
+        |from: usize, to: usize| tcp_v4(50003, 1 + u32::try_from(from).unwrap(), false, &stream[from..to]);
+    let syn = tcp_v4(50003, 0, true, &[]);
+    let end = stream.len();
+    for segments in [
+        vec![syn.clone(), at(0, end)],
+        vec![syn.clone(), at(0, 3), at(3, 100), at(100, end)],
+        vec![syn.clone(), at(90, end), at(0, 90)],
+        vec![at(0, 90), at(90, end)],
+    ] {
+        let (text, failed) = casp(&pcap(1, &segments), false, false);
+        assert_eq!((text.matches("CASP Signaling").count(), failed), (3, 0), "{text}");
+    }
+    for octets in [&[22, 3, 1, 0, 100, 1, 0, 0][..], b"GET / HTTP/1.1"] {
+        let segments = [syn.clone(), tcp_v4(50003, 1, false, octets)];
+        assert_eq!(casp(&pcap(1, &segments), false, false).0, "");
+    }
 }
