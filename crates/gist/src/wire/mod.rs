@@ -26,6 +26,7 @@ pub use header::{Encapsulation, HEADER_LENGTH, Header, VERSION};
 pub use list::{Item, List, ListIter};
 pub use message::Message;
 pub use mri::{MriObject, mri_encode, mri_parse};
+#[cfg(feature = "engine")]
 pub(crate) use mri::{address, write_address};
 pub use nat::{NatTraversal, Replaced, Translated};
 pub use nli::Nli;

@@ -8,6 +8,7 @@ mod token;
 
 pub use code_points::{IdentityKind, NatfwObject, NatfwStatus, NatfwType, TokenAlgorithm};
 pub use filter::NatfwFilter;
+#[cfg(feature = "engine")]
 pub(crate) use filter::WITH_PORTS;
 pub use message::{
     NatfwFault, NatfwMessage, NatfwResult, NatfwTooLong, NatfwValue, REACHED, REMOVED, Tlv, Tlvs,
