@@ -353,7 +353,11 @@ mod tests {
         let line = "192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp";
         let wanted = open(&format!("{line} --at-least 1mbit --service guaranteed --slack 5ms")).unwrap();
         assert_eq!((wanted.protocol, wanted.confirm_release), (v1::Protocol::Casp.into(), true));
-        for more in ["--priority 3", "--bidirectional", "--user ann", "--ttl 5", "--receiver-initiated"] {
+        let wanted = open(&format!("{line} --receiver-initiated --priority 3")).unwrap();
+        let priority = v1::Priority { setup: 3, defending: None };
+        assert_eq!(wanted.authority.and_then(|authority| authority.priority), Some(priority));
+        assert!(wanted.receiver_initiated);
+        for more in ["--bidirectional", "--user ann", "--ttl 5"] {
             let error = open(&format!("{line} {more}")).unwrap_err();
             assert!(error.contains("no meaning with --signaling casp"), "{error}");
         }
