@@ -1,7 +1,7 @@
 //! External ports of a NAT: which are free, and which host inside has which.
 //!
 //! Ports are kept in pairs (an even one and the following), so that a host can have two ports in a row (RFC 5973
-//! §4.2.4). Pairs are drawn in a random order: nobody can guess the next port. A port at an end of the range whose pair is
+//! §4.2.4). Pairs are drawn in a random order, so that the next port cannot be predicted. A port at an end of the range whose pair is
 //! not in the range is given alone.
 
 use core::net::{IpAddr, Ipv4Addr};
@@ -303,7 +303,7 @@ mod tests {
         for outside in [39999, 40032, 0] {
             assert!((40000..=40031).contains(&wish(3, outside).1));
         }
-        // Whoever has a port keeps it.
+        // Ports that are in use stay with their holders.
         assert_eq!(wish(1, 40009).1, 40007);
         for _ in 0..2 {
             ports.release(key);

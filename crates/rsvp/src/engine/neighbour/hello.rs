@@ -28,8 +28,8 @@ pub(crate) struct State {
     pause: Duration,
 }
 
-/// First pause of a neighbour that is lost again within [`SOON`] pauses, and the longest one. A loss has all state sent again;
-/// whoever forges two Hellos would cause one.
+/// First pause of a neighbour that is lost again within [`SOON`] pauses, and the longest one. After a loss all state is sent again,
+/// and two forged Hellos are enough to cause a loss.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 /// The number of pauses in which another loss lengthens the pause.

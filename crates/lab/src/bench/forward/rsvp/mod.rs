@@ -134,7 +134,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     Ok(())
 }
 
-/// The goal for the share of a processor that refreshes take, if it has one for so many sessions.
+/// The greatest share of a processor that refreshes of this number of sessions may take; `None`: there is no goal for this number.
 fn refresh_goal(args: &RsvpForwardArgs, node: &Lane) -> Option<Goal> {
     let percent = median(node.runs.iter().map(|run| run.refresh)) * 100.0;
     let name = "refreshes, percent of a processor";
