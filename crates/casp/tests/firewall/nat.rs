@@ -8,7 +8,7 @@ use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::SessionId;
-use signalbox_core::node::{Interface, Prefix};
+use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
 use signalbox_core::traffic::FlowFilter;
 
@@ -323,16 +323,8 @@ fn a_new_external_address_is_taken_over() {
             ..as_nat(&[1], n, config)
         });
         let interfaces = |rig: &mut Rig, address: IpAddr| {
-            let interface = |ifindex, name: &str, addresses| Interface {
-                ifindex,
-                name: name.to_owned(),
-                up: true,
-                mtu: 1500,
-                tunnel: false,
-                addresses,
-            };
-            let left = interface(crate::rig::LEFT, "left", vec![at(1)]);
-            rig.nodes[1].client.interfaces(&[left, interface(RIGHT, "right", vec![address])]);
+            let left = crate::rig::interface(crate::rig::LEFT, "left", vec![at(1)]);
+            rig.nodes[1].client.interfaces(&[left, crate::rig::interface(RIGHT, "right", vec![address])]);
         };
         rig.accept();
         // Without an external address there is no binding.

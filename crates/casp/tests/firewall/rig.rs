@@ -170,6 +170,11 @@ pub(crate) fn open_policy() -> signalbox_resources::Config {
     signalbox_resources::Config { rules: vec![rule], ..signalbox_resources::Config::default() }
 }
 
+/// An interface that is up.
+pub(crate) fn interface(ifindex: IfIndex, name: &str, addresses: Vec<IpAddr>) -> Interface {
+    Interface { ifindex, name: name.to_owned(), up: true, mtu: 1500, tunnel: false, addresses }
+}
+
 impl Rig {
     /// Firewalls that let their own hosts decide.
     pub(crate) fn new(nodes: usize) -> Self {
@@ -187,14 +192,6 @@ impl Rig {
         set: &dyn Fn(usize, Config) -> Config,
     ) -> Self {
         let node = |n: usize| {
-            let interface = |ifindex, name: &str, addresses| Interface {
-                ifindex,
-                name: name.to_owned(),
-                up: true,
-                mtu: 1500,
-                tunnel: false,
-                addresses,
-            };
             let interfaces = [interface(LEFT, "left", vec![at(n)]), interface(RIGHT, "right", Vec::new())];
             let mut resources = Resources::new(policy(n), 0, [1; 32]).unwrap();
             resources.interfaces(&interfaces);
