@@ -2,7 +2,6 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::shares::source;
 use signalbox_core::{Key, Time};
 
 use super::Casp;
@@ -189,16 +188,6 @@ impl Casp {
         let Some(owner) = self.owner(key) else { return false };
         let count = u32::try_from(octets).unwrap_or(u32::MAX);
         self.waiting_octets.take_many(owner, count).is_ok()
-    }
-
-    /// The source that made a session.
-    pub(super) fn owner(&self, key: Key) -> Option<IpAddr> {
-        Some(self.source_of(self.sessions.get(key)?.owner))
-    }
-
-    /// The source whose share the owner of a session uses: a node, or a client of this node.
-    pub(super) fn source_of(&self, owner: Key) -> IpAddr {
-        self.peers.address(owner).map_or_else(|| super::source_of_client(owner), source)
     }
 
     pub(super) fn give_octets(&mut self, owner: Key, octets: usize) {

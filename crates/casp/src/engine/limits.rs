@@ -1,6 +1,9 @@
-//! Other limits for a node that runs. What stands beyond a lower limit stays until it ends.
+//! Whose share a session uses, and other limits for a node that runs. What stands beyond a lower limit stays until it ends.
 
-use signalbox_core::Time;
+use core::net::IpAddr;
+
+use signalbox_core::shares::source;
+use signalbox_core::{Key, Time};
 
 use super::Casp;
 use super::config::{Config, ConfigError};
@@ -25,6 +28,16 @@ impl Config {
 }
 
 impl Casp {
+    /// The source that made a session.
+    pub(super) fn owner(&self, key: Key) -> Option<IpAddr> {
+        Some(self.source_of(self.sessions.get(key)?.owner))
+    }
+
+    /// The source whose share the owner of a session uses: a node, or a client of this node.
+    pub(super) fn source_of(&self, owner: Key) -> IpAddr {
+        self.peers.address(owner).map_or_else(|| super::source_of_client(owner), source)
+    }
+
     /// Takes the limits and rates of other settings ([`Config::take_limits`]). What stands beyond a lower limit stays.
     ///
     /// # Errors
