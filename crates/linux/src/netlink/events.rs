@@ -138,14 +138,14 @@ struct News<'a> {
 
 impl News<'_> {
     fn route(&mut self, prefix: Prefix) {
-        self.tell(Change::Route(prefix));
+        self.report(Change::Route(prefix));
     }
 
     fn multicast(&mut self, (group, source): (IpAddr, IpAddr)) {
-        self.tell(Change::Multicast { group, source });
+        self.report(Change::Multicast { group, source });
     }
 
-    fn tell(&mut self, change: Change) {
+    fn report(&mut self, change: Change) {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }

@@ -64,7 +64,7 @@ impl Channels {
         tracing::warn!(?kind, port, retry = ?listener.pause, "peers cannot connect: the port is not open");
         listener.state = State::Waits(now + listener.pause);
         listener.pause = (listener.pause * 2).min(LONGEST_PAUSE);
-        upper.tell(now, Report::Listening { transport: listener.transport, on: false });
+        upper.take(now, Report::Listening { transport: listener.transport, on: false });
     }
 
     pub(super) fn listen_deadline(&self) -> Option<Time> {
@@ -85,7 +85,7 @@ impl Channels {
                 }
                 State::Tried(at) if at <= now => {
                     (listener.state, listener.pause) = (State::Up, FIRST_PAUSE);
-                    upper.tell(now, Report::Listening { transport: listener.transport, on: true });
+                    upper.take(now, Report::Listening { transport: listener.transport, on: true });
                 }
                 _ => {}
             }

@@ -330,7 +330,7 @@ impl Channels {
         if let Some((record, transport)) = plain {
             tracing::debug!(channel = stream.0, %peer, ?transport, "channel accepted");
             self.records.insert(stream.0, record);
-            upper.tell(now, Report::Accepted { channel: stream, transport, local, peer, identity: None });
+            upper.take(now, Report::Accepted { channel: stream, transport, local, peer, identity: None });
         } else if kind == StreamKind::Sctp {
             tracing::debug!(%peer, reason = "no such port", "SCTP association reset");
             self.out.push(Down::Close { stream, abort: true });
@@ -346,7 +346,7 @@ impl Channels {
     pub(crate) fn connected(&mut self, now: Time, stream: StreamId, upper: &mut impl Upper) {
         match self.records.get(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
-                upper.tell(now, Report::Connected { channel: stream, identity: None });
+                upper.take(now, Report::Connected { channel: stream, identity: None });
             }
             Some(Record::Tls(_)) => self.connected_tls(now, stream, upper),
             Some(Record::Sctp(_)) | None => {}
@@ -356,7 +356,7 @@ impl Channels {
     pub(crate) fn octets(&mut self, now: Time, stream: StreamId, octets: &[u8], upper: &mut impl Upper) {
         match self.records.get_mut(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
-                upper.tell(now, Report::Octets { channel: stream, octets });
+                upper.take(now, Report::Octets { channel: stream, octets });
             }
             Some(Record::Tls(tls)) => {
                 tls.receive(now, octets);
@@ -372,7 +372,7 @@ impl Channels {
             Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {}
             Some(Record::Sctp(_)) | None => return,
         }
-        upper.tell(now, Report::Drained { channel: stream, unsent });
+        upper.take(now, Report::Drained { channel: stream, unsent });
     }
 
     pub(crate) fn closed(
@@ -388,7 +388,7 @@ impl Channels {
                 self.forget(stream.0);
                 let reason = error.map_or(Closed::Orderly, reason);
                 tracing::debug!(channel = stream.0, ?reason, unacknowledged, "channel closed");
-                upper.tell(now, Report::Closed { channel: stream, reason, unacknowledged });
+                upper.take(now, Report::Closed { channel: stream, reason, unacknowledged });
             }
             Some(Record::Tls(_)) => self.closed_tls(now, stream.0, error, unacknowledged, upper),
             Some(Record::Sctp(_)) | None => {}

@@ -58,5 +58,5 @@ pub(crate) enum Report<'a> {
 /// The user of the channels.
 pub(crate) trait Upper {
     /// Takes a report.
-    fn tell(&mut self, now: Time, what: Report<'_>);
+    fn take(&mut self, now: Time, what: Report<'_>);
 }

@@ -91,7 +91,7 @@ impl Channels {
             }
             None => {
                 let reason = Closed::Refused;
-                upper.tell(now, Report::Closed { channel, reason, unacknowledged: false });
+                upper.take(now, Report::Closed { channel, reason, unacknowledged: false });
             }
         }
     }
@@ -201,16 +201,16 @@ impl Channels {
                 let record = SctpRecord::new(event.association, remote, streams);
                 self.records.insert(number, Record::Sctp(Box::new(record)));
                 let (channel, transport, peer) = (StreamId(number), Transport::Sctp, remote);
-                upper.tell(now, Report::Accepted { channel, transport, local, peer, identity: None });
+                upper.take(now, Report::Accepted { channel, transport, local, peer, identity: None });
             }
             (EventKind::Connected { streams, .. }, Some(number)) => {
                 if let Some(Record::Sctp(record)) = self.records.get_mut(&number) {
                     record.streams = streams;
                 }
-                upper.tell(now, Report::Connected { channel: StreamId(number), identity: None });
+                upper.take(now, Report::Connected { channel: StreamId(number), identity: None });
             }
             (EventKind::Message { octets, .. }, Some(number)) => {
-                upper.tell(now, Report::Octets { channel: StreamId(number), octets: &octets });
+                upper.take(now, Report::Octets { channel: StreamId(number), octets: &octets });
             }
             (EventKind::Closed, Some(number)) => {
                 let late = matches!(self.records.get(&number), Some(Record::Sctp(record)) if record.late);
@@ -251,7 +251,7 @@ impl Channels {
         upper: &mut impl Upper,
     ) {
         if self.forget_sctp(number).is_some() {
-            upper.tell(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
+            upper.take(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }
     }
 
@@ -280,6 +280,6 @@ impl Channels {
         } else {
             side.holding.remove(&entry);
         }
-        upper.tell(now, Report::Drained { channel: StreamId(number), unsent });
+        upper.take(now, Report::Drained { channel: StreamId(number), unsent });
     }
 }

@@ -151,7 +151,7 @@ impl Channels {
                 self.judged_again.push_back(number);
             }
             let identity = peer.as_ref();
-            upper.tell(
+            upper.take(
                 now,
                 match tls.accepted_at {
                     None => Report::Connected { channel: id, identity },
@@ -163,7 +163,7 @@ impl Channels {
             );
         }
         if tls.up && !channel.received().is_empty() {
-            upper.tell(now, Report::Octets { channel: id, octets: channel.received() });
+            upper.take(now, Report::Octets { channel: id, octets: channel.received() });
             channel.consume(channel.received().len());
         }
         self.out.write(StreamId(number), |octets| {
@@ -301,7 +301,7 @@ impl Channels {
     ) {
         let Some(Record::Tls(tls)) = self.forget(number) else { return };
         if tls.is_known() {
-            upper.tell(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
+            upper.take(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }
     }
 }

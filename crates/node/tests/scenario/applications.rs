@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(5);
 struct Row {
     sim: Sim<Node>,
     nodes: Vec<NodeId>,
-    heard: usize,
+    seen: usize,
 }
 
 impl Row {
@@ -37,7 +37,7 @@ impl Row {
         };
         let nodes: Vec<_> = (0..length).map(|n| sim.add_engine(format!("n{n}"), engine)).collect();
         topology::chain(&mut sim, &nodes, &LinkConfig::default());
-        Self { sim, nodes, heard: 0 }
+        Self { sim, nodes, seen: 0 }
     }
 
     /// A row with an application on the first node, which decides about peering, and one on the last.
@@ -45,7 +45,7 @@ impl Row {
         let mut row = Self::new(seed, length);
         for at in [0, length - 1] {
             row.register(at, 1, NSLP, PeeringPolicy::Always);
-            assert_eq!(row.hear(at), ApplicationEvent::Registered);
+            assert_eq!(row.next_event(at), ApplicationEvent::Registered);
         }
         row
     }
@@ -91,18 +91,18 @@ impl Row {
     }
 
     /// The next event of an application, which must belong to this node.
-    fn hear(&mut self, at: usize) -> ApplicationEvent {
-        let heard = self.heard;
-        self.sim.expect("an application hears something", SOON, |sim| sim.events().len() > heard);
-        self.heard += 1;
-        let happened = &self.sim.events()[heard];
+    fn next_event(&mut self, at: usize) -> ApplicationEvent {
+        let seen = self.seen;
+        self.sim.expect("an application has an event", SOON, |sim| sim.events().len() > seen);
+        self.seen += 1;
+        let happened = &self.sim.events()[seen];
         let Event::Gist { id: 1, event } = &happened.event else { panic!("{happened:?}") };
         assert_eq!(happened.node, self.nodes[at], "{event:?}");
         event.clone()
     }
 
     fn indication(&mut self, at: usize) -> OwnedIndication {
-        match self.hear(at) {
+        match self.next_event(at) {
             ApplicationEvent::Indication(indication) => indication,
             other => panic!("an indication was expected, not {other:?}"),
         }
@@ -136,26 +136,26 @@ impl Row {
 
     fn quiet(&mut self) {
         self.sim.run_for(SOON);
-        assert_eq!(self.sim.events()[self.heard..], []);
+        assert_eq!(self.sim.events()[self.seen..], []);
     }
 
     /// Sends a message from the first node to the last, and returns the SII handle of the last node's upstream peer.
     fn talk(&mut self) -> SiiHandle {
         let last = self.nodes.len() - 1;
         self.send(0, 9, b"good day");
-        let mut heard = [None, None];
+        let mut seen = [None, None];
         for _ in 0..4 {
             self.sim.run_for(Duration::ZERO);
-            let heard_before = self.heard;
-            self.sim.expect("the handshake and the message", SOON, |sim| sim.events().len() > heard_before);
-            let happened = &self.sim.events()[heard_before];
+            let before = self.seen;
+            self.sim.expect("the handshake and the message", SOON, |sim| sim.events().len() > before);
+            let happened = &self.sim.events()[before];
             let at = usize::from(happened.node == self.nodes[last]);
             let Event::Gist { event: ApplicationEvent::Indication(indication), .. } = &happened.event else {
                 panic!("{happened:?}")
             };
             match indication {
                 IndicationOf::NetworkNotification { event: NetworkEvent::Good(sii), .. } => {
-                    heard[at] = Some(*sii);
+                    seen[at] = Some(*sii);
                 }
                 IndicationOf::MessageStatus { status, .. } => {
                     assert_eq!((at, *status), (0, MessageStatus::Sent(TransferAttributes::default())));
@@ -165,10 +165,10 @@ impl Row {
                 }
                 other => panic!("{other:?}"),
             }
-            self.heard += 1;
+            self.seen += 1;
         }
-        heard[0].unwrap();
-        heard[1].unwrap()
+        seen[0].unwrap();
+        seen[1].unwrap()
     }
 }
 
@@ -205,7 +205,7 @@ fn an_application_between_decides_about_peering() {
     for accept in [true, false] {
         let mut row = Row::with_ends(2, 3);
         row.register(1, 1, NSLP, PeeringPolicy::Ask);
-        assert_eq!(row.hear(1), ApplicationEvent::Registered);
+        assert_eq!(row.next_event(1), ApplicationEvent::Registered);
         row.send(0, 9, b"good day");
         let asked = row.receive(1);
         let check = asked.check.expect("it is asked");
@@ -213,13 +213,13 @@ fn an_application_between_decides_about_peering() {
         row.request(1, RequestOf::Peering { check, decision });
         row.sim.run_for(SOON);
         let receiver = if accept { 1 } else { 2 };
-        let heard = row.sim.events()[row.heard..].iter().find_map(|h| match &h.event {
+        let seen = row.sim.events()[row.seen..].iter().find_map(|h| match &h.event {
             Event::Gist {
                 event: ApplicationEvent::Indication(IndicationOf::RecvMessage(message)), ..
             } => Some((h.node, message.data.clone())),
             _ => None,
         });
-        assert_eq!(heard, Some((row.nodes[receiver], b"good day"[..].into())));
+        assert_eq!(seen, Some((row.nodes[receiver], b"good day"[..].into())));
         // An answer to a check that does not exist has no effect.
         let check = CheckId(check.0 + 1);
         row.request(1, RequestOf::Peering { check, decision: PeeringOf::Accept(None) });
@@ -237,22 +237,22 @@ fn numbers_in_use_and_reserved_ones_are_refused() {
         (1, NslpId::PING, RegisterError::InUse(NslpId::PING)),
     ] {
         row.register(0, id, nslp, PeeringPolicy::Always);
-        assert_eq!(row.hear(0), ApplicationEvent::Refused(error));
+        assert_eq!(row.next_event(0), ApplicationEvent::Refused(error));
         assert!(error.to_string().contains("32704 to 32767"), "{error}");
     }
     row.register(0, 1, NSLP, PeeringPolicy::Always);
-    assert_eq!(row.hear(0), ApplicationEvent::Registered);
+    assert_eq!(row.next_event(0), ApplicationEvent::Registered);
     row.register(0, 1, NslpId(32_711), PeeringPolicy::Always);
-    assert_eq!(row.hear(0), ApplicationEvent::Refused(RegisterError::NameInUse));
+    assert_eq!(row.next_event(0), ApplicationEvent::Refused(RegisterError::NameInUse));
     row.register(0, 1, NSLP, PeeringPolicy::Always);
-    assert_eq!(row.hear(0), ApplicationEvent::Refused(RegisterError::InUse(NSLP)));
+    assert_eq!(row.next_event(0), ApplicationEvent::Refused(RegisterError::InUse(NSLP)));
     for id in 2..=64 {
         row.register(0, id, NslpId(40 + u16::try_from(id).unwrap()), PeeringPolicy::Always);
     }
-    row.heard = row.sim.events().len();
+    row.seen = row.sim.events().len();
     row.command(0, 1, ApplicationCommand::Leave);
     row.register(0, 1, NslpId::QOS, PeeringPolicy::Always);
-    assert_eq!(row.hear(0), ApplicationEvent::Registered);
+    assert_eq!(row.next_event(0), ApplicationEvent::Registered);
     row.register(0, 65, NslpId(200), PeeringPolicy::Always);
     let last = row.sim.events().last().map(|h| &h.event);
     let refused = ApplicationEvent::Refused(RegisterError::TooMany(64));
@@ -306,7 +306,7 @@ fn an_application_that_ends_is_gone_at_once() {
     assert_eq!(row.status(0), (6, MessageStatus::Failed(SendError::NoNextNode)));
 
     row.register(2, 1, NSLP, PeeringPolicy::Always);
-    assert_eq!(row.hear(2), ApplicationEvent::Registered);
+    assert_eq!(row.next_event(2), ApplicationEvent::Registered);
     row.talk();
 }
 
@@ -323,7 +323,7 @@ fn an_application_that_is_blocked_loses_nothing_reliable() {
     send(&mut row, 0);
     row.sim.run_for(SOON);
     row.command(1, 1, ApplicationCommand::Blocked(true));
-    row.heard = row.sim.events().len();
+    row.seen = row.sim.events().len();
     for number in 1..=50 {
         send(&mut row, number);
     }

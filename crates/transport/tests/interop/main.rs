@@ -67,7 +67,7 @@ impl Rig {
         Self { sctp, socket, peer, said, start: Instant::now() }
     }
 
-    fn hear(&mut self) -> String {
+    fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
         line.trim().to_owned()
@@ -117,7 +117,7 @@ fn octets(size: usize) -> Vec<u8> {
 fn usrsctp_accepts_echoes_and_is_told_the_end() {
     let Some(program) = program("usrsctp-serve") else { return };
     let mut rig = Rig::new(&program, "serve");
-    assert_eq!(rig.hear(), "ready 0 0");
+    assert_eq!(rig.next_line(), "ready 0 0");
     let now = rig.now();
     rig.sctp.connect(now, SocketAddr::new(OURS, 0), SocketAddr::new(THEIRS, PORT)).unwrap();
     let (association, EventKind::Connected { streams, partial_reliability, incoming: false, .. }) =
@@ -147,9 +147,9 @@ fn usrsctp_accepts_echoes_and_is_told_the_end() {
     let now = rig.now();
     rig.sctp.close(now, association);
     assert_eq!(rig.next(), (association, EventKind::Closed));
-    let mut said = rig.hear();
+    let mut said = rig.next_line();
     while said.starts_with("up") || said.starts_with("message") {
-        said = rig.hear();
+        said = rig.next_line();
     }
     assert_eq!(said, "end 0 0");
 }
@@ -165,6 +165,6 @@ fn usrsctp_opens_is_answered_and_ends() {
     let now = rig.now();
     rig.sctp.send(now, association, 5, octets(2000), Delivery::default()).unwrap();
     assert_eq!(rig.next(), (association, EventKind::Closed));
-    assert_eq!(rig.hear(), "up 0 0");
-    assert_eq!(rig.hear(), "message 5 2000");
+    assert_eq!(rig.next_line(), "up 0 0");
+    assert_eq!(rig.next_line(), "message 5 2000");
 }

@@ -31,7 +31,7 @@ pub(super) enum Heard {
 pub(super) struct Ear(Vec<Heard>);
 
 impl Upper for Ear {
-    fn tell(&mut self, _: Time, what: Report<'_>) {
+    fn take(&mut self, _: Time, what: Report<'_>) {
         self.0.push(match what {
             Report::Accepted { channel, transport, identity, .. } => {
                 Heard::Accepted(channel, transport, identity.cloned())

@@ -17,7 +17,7 @@ pub(super) const fn below(kind: Kind) -> Transport {
 }
 
 impl Upper for Casp {
-    fn tell(&mut self, now: Time, what: Report<'_>) {
+    fn take(&mut self, now: Time, what: Report<'_>) {
         let input = match what {
             Report::Accepted { channel: stream, transport, local, peer, identity } => {
                 let transport = match transport {

@@ -47,7 +47,7 @@ const fn why(reason: Closed) -> ChannelClosed {
 }
 
 impl Upper for Gist {
-    fn tell(&mut self, now: Time, what: Report<'_>) {
+    fn take(&mut self, now: Time, what: Report<'_>) {
         let input = match what {
             Report::Accepted { channel, transport, local, peer, identity } => {
                 let (channel, transport) = (ChannelId(channel.0), stack(transport));

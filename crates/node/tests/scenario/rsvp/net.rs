@@ -49,7 +49,7 @@ impl Host {
 }
 
 impl Known {
-    fn hear(&mut self, event: &RsvpEvent) {
+    fn take(&mut self, event: &RsvpEvent) {
         match event {
             RsvpEvent::Refused(why) => self.refused.push(*why),
             RsvpEvent::Path { sender, tspec, .. } => drop(self.senders.insert(*sender, *tspec)),
@@ -78,7 +78,7 @@ impl NodeEngine for Host {
         let Self { node, name, shares, kernel, known } = self;
         let output = node.poll()?;
         if let Output::Event(Event::Rsvp { id, event }) = &output {
-            known.entry(*id).or_default().hear(event);
+            known.entry(*id).or_default().take(event);
         }
         kernel.is_told(*name, &output, |ifindex| shares[&ifindex]);
         Some(output)

@@ -114,7 +114,7 @@ impl Scene<'_> {
     }
 
     /// The nodes on the path of a receiver's request for a sender, each with its previous hop.
-    fn tells(&self, at: usize, receiver: NodeId) -> BTreeMap<NodeId, Exit> {
+    fn route_of(&self, at: usize, receiver: NodeId) -> BTreeMap<NodeId, Exit> {
         let (actor, _, tree) = &self.trees[at];
         let first = Some(receiver).filter(|_| self.own(receiver, *actor).is_some());
         let each = core::iter::successors(first, |node| tree.from.get(node).map(|(before, _)| *before));
@@ -134,9 +134,9 @@ impl Scene<'_> {
         let own = self.rate(receiver);
         let meet = |other: NodeId| {
             (0..self.trees.len()).any(|one| {
-                let told = self.tells(one, receiver);
+                let first = self.route_of(one, receiver);
                 (0..self.trees.len()).filter(|another| *another != one).any(|another| {
-                    self.tells(another, other).iter().any(|(node, before)| told.get(node) == Some(before))
+                    self.route_of(another, other).iter().any(|(node, before)| first.get(node) == Some(before))
                 })
             })
         };
