@@ -142,7 +142,7 @@ pub mod boomerang {
 pub mod casp {
     pub use crate::protocols::casp::{
         CaspConfig as Config, ClientEvent, Command, DNS, DnsConfig, Event, Lost, MIN_INTERVAL, OpenRequest,
-        PassageEvent, PassageFailure, PassageRefusal, PingRefusal, PingRequest, RegisterError,
+        PassageEnd, PassageEvent, PassageFailure, PassageRefusal, PingRefusal, PingRequest, RegisterError,
         ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent, ServiceRate,
         is_domain,
     };

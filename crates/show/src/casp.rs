@@ -8,7 +8,7 @@ use signalbox_api::v1::open_pinhole_response::Event as PinholeEvent;
 use signalbox_api::v1::service::Service as ApiService;
 use signalbox_core::Time;
 use signalbox_node::casp::{
-    BranchView, ConnectionView, Entry, FlowId, Lost, NatfwStatus, PassageEvent, PassageFailure,
+    BranchView, ConnectionView, Entry, FlowId, Lost, NatfwStatus, PassageEnd, PassageEvent, PassageFailure,
     PassageRefusal, PassageView, PeerView, PingRefusal, QosErrorCode, ReserveFailure, Reserved, RuleView,
     SeriesEvent, SessionView, Transport,
 };
@@ -163,6 +163,19 @@ pub fn passage(id: u64, event: PassageEvent) -> Result<PinholeEvent, PassageRefu
         PassageEvent::Accepted { session, flow } => PinholeEvent::Accepted(common::PinholeAccepted {
             session_id: session_id(session),
             flow: Some(filter(&flow.filter())),
+        }),
+        PassageEvent::Ended { session, flow, why } => PinholeEvent::Ended(common::PinholeEnded {
+            session_id: session_id(session),
+            flow: Some(filter(&flow.filter())),
+            failure: match why {
+                PassageEnd::Closed => None,
+                PassageEnd::Expired => Some(common::Failure {
+                    cause: common::Cause::Expired.into(),
+                    message: "its sender does not refresh it".to_owned(),
+                    ..common::Failure::default()
+                }),
+                PassageEnd::Removed(why) => Some(passage_failure(why)),
+            },
         }),
         PassageEvent::Notified(why) => PinholeEvent::Notified(passage_failure(why)),
         PassageEvent::Failed(why) => PinholeEvent::Failed(passage_failure(why)),

@@ -1761,7 +1761,7 @@ impl ::prost::Name for PinholeRelease {
 pub struct OpenPinholeResponse {
     #[prost(uint64, tag = "1")]
     pub time_unix_us: u64,
-    #[prost(oneof = "open_pinhole_response::Event", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "open_pinhole_response::Event", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub event: ::core::option::Option<open_pinhole_response::Event>,
 }
 /// Nested message and enum types in `OpenPinholeResponse`.
@@ -1786,6 +1786,9 @@ pub mod open_pinhole_response {
         /// With casp and `expose`: a sender asked for packets, and this host opened the firewalls of the path for them.
         #[prost(message, tag = "7")]
         Accepted(super::PinholeAccepted),
+        /// With casp and `expose`: what `accepted` reported ended. This host goes on waiting for senders.
+        #[prost(message, tag = "8")]
+        Ended(super::PinholeEnded),
     }
 }
 impl ::prost::Name for OpenPinholeResponse {
@@ -1873,6 +1876,28 @@ impl ::prost::Name for PinholeAccepted {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.PinholeAccepted".into()
+    }
+}
+/// A passage that a sender asked this host for ended.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholeEnded {
+    /// Its session, 16 octets.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    pub flow: ::core::option::Option<FlowSpec>,
+    /// Why it was lost: a node refused or removed it, or its sender did not refresh it. Absent: its sender closed it.
+    #[prost(message, optional, tag = "3")]
+    pub failure: ::core::option::Option<Failure>,
+}
+impl ::prost::Name for PinholeEnded {
+    const NAME: &'static str = "PinholeEnded";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholeEnded".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholeEnded".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

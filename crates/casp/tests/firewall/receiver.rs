@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::NatfwEvent;
+use signalbox_casp::clients::natfw::{NatfwEnd, NatfwEvent};
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::pinhole::PinholeError;
 
-use crate::rig::{FIRST, Rig, filter, flow};
+use crate::rig::{FIRST, Rig, at, filter, flow};
 
 /// CASPMID-4.4-01, CASPMID-10.1-04, CASPMID-10.1-09: PATH passes firewalls that let neither host open the other one's
 /// firewall; CREATE opens them on the same way back. CASPMID-10.1-05: then data may flow.
@@ -88,6 +88,35 @@ fn a_refused_create_is_reported_to_the_receiver() {
     rig.ask(true);
     assert_eq!(rig.status(3), NatfwStatus::RESOURCES);
     assert_eq!(rig.kinds(0), []);
+    let why = NatfwEnd::Removed { status: NatfwStatus::RESOURCES, node: Some(at(1)) };
+    assert_eq!(rig.events(3).last(), Some(&ended(why)));
+}
+
+fn ended(why: NatfwEnd) -> NatfwEvent {
+    NatfwEvent::Ended { session: FIRST, flow: flow(4), why }
+}
+
+/// The receiver is informed when its sender closes the passage, and when it does not refresh it.
+#[test]
+fn the_receiver_is_informed_of_the_end() {
+    let mut rig = Rig::standing(4, true);
+    rig.close();
+    assert_eq!(rig.events(3), [ended(NatfwEnd::Closed)]);
+    let mut rig = Rig::standing(4, true);
+    rig.deaf = Some(1);
+    rig.wait(Duration::from_secs(200));
+    assert_eq!(rig.events(3), [ended(NatfwEnd::Expired)]);
+}
+
+/// Who waits for senders no longer is not informed.
+#[test]
+fn a_receiver_that_left_is_not_informed() {
+    let mut rig = Rig::standing(4, true);
+    let now = rig.now;
+    let last = &mut rig.nodes[3];
+    last.client.close(now, 9, &mut last.resources);
+    rig.close();
+    assert_eq!(rig.events(3), []);
 }
 
 /// CASPMID-10.1-10: PATHs with the same stamp refresh, each answered by a CREATE with an unchanged stamp; the rules stay.

@@ -179,6 +179,7 @@ impl Held for Passage {
             Event::Started(start) => Event::Started(v1::PinholeStarted { taken_over: true, ..start }),
             event @ (Event::Granted(_)
             | Event::Accepted(_)
+            | Event::Ended(_)
             | Event::Notified(_)
             | Event::Failed(_)
             | Event::Released(_)) => event,
@@ -189,7 +190,7 @@ impl Held for Passage {
         match event {
             Event::Failed(_) | Event::Released(_) => Meaning::Last,
             // The request is repeated, and what was granted before stands.
-            Event::Notified(_) | Event::Accepted(_) => Meaning::Answer,
+            Event::Notified(_) | Event::Accepted(_) | Event::Ended(_) => Meaning::Answer,
             Event::Started(_) | Event::Granted(_) => Meaning::State,
         }
     }

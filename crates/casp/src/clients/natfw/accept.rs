@@ -1,13 +1,16 @@
 //! The other end of the path: what it sends because of NEXT, and the packets that its users accept.
 
+use core::net::IpAddr;
+
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
 
 use super::NatfwClient;
-use super::output::NatfwEvent;
+use super::output::{NatfwEnd, NatfwEvent};
 use super::record::Answered;
 use super::request::Said;
+use super::respond::Report;
 use super::rules::filter_of;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
@@ -109,21 +112,22 @@ impl NatfwClient {
         }
         self.out.consume(job.id);
         let known = self.records.get(key).and_then(|record| record.answered);
+        let number = self.rng.u64();
         // The AGE changes only with that of the request.
         let answered = match known.filter(|answered| answered.of == said.age) {
-            Some(answered) => answered,
+            Some(answered) => Answered { number, refreshed: true, ..answered },
             None => {
                 let (session, flow) = (job.session, job.flow);
                 if let Some(user) = user {
                     self.out.event(user, NatfwEvent::Accepted { session, flow });
                 }
-                Answered { of: said.age, age: self.next_age() }
+                Answered { of: said.age, age: self.next_age(), number, refreshed: false, user }
             }
         };
         if let Some(record) = self.records.get_mut(key) {
             record.answered = Some(answered);
         }
-        let mut values = vec![NatfwValue::MsgId(self.rng.u64()), NatfwValue::Age(answered.age)];
+        let mut values = vec![NatfwValue::MsgId(number), NatfwValue::Age(answered.age)];
         let nested = message.values().find_map(|value| match value {
             NatfwValue::Next(_, nested) => Some(nested),
             _ => None,
@@ -157,6 +161,30 @@ impl NatfwClient {
         if NatfwMessage::compose(next, &values, &mut data).is_ok() {
             self.send((job.session, flow), back, data);
         }
+    }
+
+    /// The user who accepted a passage is informed of its end, once.
+    pub(super) fn accepted_ends(&mut self, key: Key, why: NatfwEnd) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (Some(session), flow) = (record.session, record.flow) else { return };
+        let user = record.answered.as_mut().and_then(|answered| answered.user.take());
+        if let Some(user) = user.filter(|user| self.accepted.contains_key(user)) {
+            self.out.event(user, NatfwEvent::Ended { session, flow, why });
+        }
+    }
+
+    /// Handles a RESPONSE about what this node sent because of NEXT. A refresh that fails ends nothing: rules stay
+    /// until they expire.
+    pub(super) fn answer_reported(&mut self, key: Key, report: &Report, node: Option<IpAddr>) {
+        let Some(record) = self.records.get(key) else { return };
+        let Some(answered) = record.answered.filter(|answered| answered.number == report.msg_id) else {
+            return;
+        };
+        let status = report.status;
+        if status == NatfwStatus::DONE || (answered.refreshed && !report.withdrawn) {
+            return;
+        }
+        self.accepted_ends(key, NatfwEnd::Removed { status, node });
     }
 }
 

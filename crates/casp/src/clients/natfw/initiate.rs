@@ -47,6 +47,7 @@ impl NatfwClient {
                     stage: Stage::Opening,
                     stands_until: until,
                     failing: false,
+                    lost: false,
                     number: 0,
                     waits: None,
                     due: until,
@@ -89,7 +90,7 @@ impl NatfwClient {
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let Some(record) = self.records.get_mut(key) else { return };
         let named = record.session.is_some();
-        let Some(own) = record.own.as_mut() else { return };
+        let Some(own) = record.own.as_mut().filter(|own| own.stage != Stage::Closing) else { return };
         own.stage = Stage::Closing;
         if named {
             self.send_own(key);
@@ -223,7 +224,10 @@ impl NatfwClient {
                 _ => None,
             })
         };
-        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else {
+            let node = results().next().and_then(|result| node_of(&result).node);
+            return self.answer_reported(key, report, node);
+        };
         if own.query.take_if(|query| *query == report.msg_id).is_some() {
             let event = if report.status == NatfwStatus::DONE {
                 NatfwEvent::State { nodes: results().map(|result| node_of(&result)).collect() }
@@ -235,8 +239,15 @@ impl NatfwClient {
         }
         if report.withdrawn && own.stage == Stage::Standing && own.number == report.msg_id {
             let node = results().next().and_then(|result| node_of(&result).node);
-            self.tear_down(key);
-            return self.end(key, Some(NatfwEvent::Lost { status: report.status, node }), resources);
+            let lost = NatfwEvent::Lost { status: report.status, node };
+            if own.terms.scope.is_some() {
+                self.tear_down(key);
+                return self.end(key, Some(lost), resources);
+            }
+            // A tear-down would overtake the report to the receiver, which waits for the clients on its way. RELEASE does not.
+            (own.stage, own.lost) = (Stage::Closing, true);
+            self.out.event(own.id, lost);
+            return self.send_own(key);
         }
         if own.waits != Some(report.msg_id) {
             return;

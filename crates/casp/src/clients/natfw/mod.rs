@@ -48,7 +48,7 @@ use crate::engine::{Indication, OwnedArrival};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus};
 
-pub use output::{NatfwEvent, NatfwNode, NatfwOutput};
+pub use output::{NatfwEnd, NatfwEvent, NatfwNode, NatfwOutput};
 pub use terms::{NatfwPackets, NatfwScope, NatfwTerms};
 pub use view::{PassageView, RuleView};
 
@@ -302,8 +302,9 @@ impl NatfwClient {
             }
             // A request by a new branch is judged like the first one.
             Indication::Branch { .. } => {}
-            Indication::Ended { session, flow, .. } => {
+            Indication::Ended { session, flow, torn_down } => {
                 if let Some(key) = self.find(*session, flow) {
+                    self.accepted_ends(key, if *torn_down { NatfwEnd::Closed } else { NatfwEnd::Expired });
                     let why = NatfwEvent::Lost { status: NatfwStatus::NO_STATE, node: None };
                     self.end(key, Some(why), resources);
                 }
@@ -429,6 +430,7 @@ impl NatfwClient {
         }
         let Some(record) = self.records.get(key) else { return };
         if record.until <= now && record.own.is_none() {
+            self.accepted_ends(key, NatfwEnd::Expired);
             self.end(key, None, resources);
         } else {
             self.arm(key);
@@ -451,7 +453,7 @@ impl NatfwClient {
         }
         if let Some(own) = record.own {
             self.by_user.remove(&own.id);
-            if let Some(event) = why {
+            if let Some(event) = why.filter(|_| !own.lost) {
                 self.out.event(own.id, event);
             }
         }

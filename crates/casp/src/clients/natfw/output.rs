@@ -67,6 +67,31 @@ pub enum NatfwEvent {
         /// The flow.
         flow: FlowId,
     },
+    /// What [`NatfwEvent::Accepted`] reported ended.
+    Ended {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+        /// The reason.
+        why: NatfwEnd,
+    },
+}
+
+/// Why a passage that this node accepted ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NatfwEnd {
+    /// The sender of the data closed it.
+    Closed,
+    /// Its sender did not refresh it.
+    Expired,
+    /// A node refused the CREATE of this node, or removed its rules.
+    Removed {
+        /// The reason.
+        status: NatfwStatus,
+        /// The node, if another one did.
+        node: Option<IpAddr>,
+    },
 }
 
 /// An output of the client.

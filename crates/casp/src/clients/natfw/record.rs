@@ -112,6 +112,8 @@ pub(super) struct Own {
     pub(super) stands_until: Time,
     /// The last refresh failed.
     pub(super) failing: bool,
+    /// A node removed its rules: the user has the last event.
+    pub(super) lost: bool,
     /// Number of the last request for the passage: what nodes report later names it.
     pub(super) number: u64,
     /// Number of the request that waits for its answer.
@@ -129,6 +131,12 @@ pub(super) struct Answered {
     pub(super) of: u64,
     /// AGE of what this node sends.
     pub(super) age: u64,
+    /// Number of the last message that this node sent.
+    pub(super) number: u64,
+    /// This node sent more than one.
+    pub(super) refreshed: bool,
+    /// The user who accepted it, and who is informed of its end.
+    pub(super) user: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -162,6 +170,8 @@ pub(super) struct Record {
     pub(super) reply: Option<Reply>,
     /// Number of the last request along the flow that was accepted.
     pub(super) number: Option<u64>,
+    /// Number of the last CREATE against the flow that was accepted.
+    pub(super) number_back: Option<u64>,
     /// The packets go against the flow of the request that asked for them.
     pub(super) back: bool,
     /// The last request: its number, its direction, and how this node answered it.
@@ -202,6 +212,7 @@ impl Record {
             until,
             reply: None,
             number: None,
+            number_back: None,
             back: false,
             last: None,
             passed: None,

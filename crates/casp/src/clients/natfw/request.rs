@@ -6,6 +6,7 @@ use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
+use super::output::NatfwEnd;
 use super::record::{Asker, Record, Reply};
 use super::rules::{Ask, packets};
 use super::{Failure, MAX_WAITING, NatfwClient, seconds, whole};
@@ -327,9 +328,8 @@ impl NatfwClient {
         }
         record.create_age = Some(said.age);
         record.filters.clone_from(&said.filters);
-        if !job.reverse {
-            record.number = Some(said.msg_id);
-        }
+        let number = if job.reverse { &mut record.number_back } else { &mut record.number };
+        *number = Some(said.msg_id);
         record.next_filters = Self::wanted_back(&message, &said);
         record.last = Some((said.msg_id, job.reverse, None));
         let lifetime = record.lifetime;
@@ -404,6 +404,7 @@ impl NatfwClient {
         let ends = job.last || self.is_border(said, inside);
         self.counters.released += 1;
         for key in &keys {
+            self.accepted_ends(*key, NatfwEnd::Closed);
             self.close_rules(*key, resources);
         }
         let wants_answer = said.next == Some(NatfwType::RESPONSE);

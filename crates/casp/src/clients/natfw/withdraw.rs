@@ -1,14 +1,22 @@
 //! Rules that this node removes although no message asked for it: an administrator ends the session, the policy changed, or
-//! the kernel does not have them. The host that asked gets a RESPONSE about its last request, with the reason.
+//! the kernel does not have them. The host that asked gets a RESPONSE about its last request, with the reason, and so does the
+//! receiver of the data about its last CREATE.
 
 use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::Resources;
 
 use super::NatfwClient;
-use super::output::NatfwEvent;
+use super::output::{NatfwEnd, NatfwEvent};
 use super::record::Record;
 use super::request::Said;
 use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, REMOVED};
+
+/// The number of the request in a direction that waits for the kernel.
+fn waiting(record: &Record, reverse: bool) -> Option<u64> {
+    let change = record.change.as_ref().filter(|change| change.job.reverse == reverse)?;
+    let message = NatfwMessage::parse(change.job.data.as_slice()).ok()?;
+    Some(Said::by(&message).msg_id)
+}
 
 /// The request that a report about the rules of a record is for: its type and its number.
 fn request_of(record: &Record) -> Option<(NatfwType, u64)> {
@@ -17,10 +25,13 @@ fn request_of(record: &Record) -> Option<(NatfwType, u64)> {
         Record { path_age: Some(_), .. } => NatfwType::PATH,
         _ => NatfwType::CREATE,
     };
-    let waiting = record.change.as_ref().filter(|change| !change.job.reverse);
-    let waiting = waiting.and_then(|change| NatfwMessage::parse(change.job.data.as_slice()).ok());
-    let number = waiting.map(|message| Said::by(&message).msg_id).or(record.number)?;
-    Some((kind, number))
+    Some((kind, waiting(record, false).or(record.number)?))
+}
+
+/// The CREATE of the receiver of the data that a report about the rules of a record is for.
+fn answer_of(record: &Record) -> Option<(NatfwType, u64)> {
+    let number = waiting(record, true).or(record.number_back).filter(|_| !record.back)?;
+    Some((NatfwType::CREATE, number))
 }
 
 impl NatfwClient {
@@ -84,11 +95,15 @@ impl NatfwClient {
             // Rules for packets against the flow of a request are reported along that flow.
             let flow = if record.back { record.flow.reversed() } else { record.flow };
             let asked = self.find(session, &flow).and_then(|key| self.records.get(key)).unwrap_or(record);
-            if let Some((kind, number)) = request_of(asked) {
-                let request = (number, u8::try_from(kind.0).unwrap_or(0));
-                self.respond((session, flow), true, request, (status, REMOVED), &[]);
+            let requests = [(true, flow, request_of(asked)), (false, record.flow, answer_of(record))];
+            for (reverse, flow, request) in requests {
+                if let Some((kind, number)) = request {
+                    let request = (number, u8::try_from(kind.0).unwrap_or(0));
+                    self.respond((session, flow), reverse, request, (status, REMOVED), &[]);
+                }
             }
         }
+        self.accepted_ends(key, NatfwEnd::Removed { status, node: None });
         self.end(key, None, resources);
     }
 }

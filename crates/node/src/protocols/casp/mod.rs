@@ -30,7 +30,7 @@ use signalbox_core::{Changes, Counter, EntryRequest, IfIndex, ReserverId, Sessio
 pub use self::config::CaspConfig;
 pub use self::dns::{DNS, DnsConfig, is_domain};
 pub use self::outside::{ClientEvent, RegisterError};
-pub use self::passages::{OpenRequest, PassageEvent, PassageFailure, PassageRefusal};
+pub use self::passages::{OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal};
 pub use self::pings::{Lost, MIN_INTERVAL, PingRefusal, PingRequest, SeriesEvent};
 pub use self::reservations::{
     ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, ServiceRate,

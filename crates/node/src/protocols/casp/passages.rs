@@ -4,7 +4,9 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use signalbox_casp::clients::natfw::{NatfwClient, NatfwEvent, NatfwPackets, NatfwRequest, NatfwTerms};
+use signalbox_casp::clients::natfw::{
+    NatfwClient, NatfwEnd, NatfwEvent, NatfwPackets, NatfwRequest, NatfwTerms,
+};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::NatfwStatus;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
@@ -86,6 +88,19 @@ pub struct PassageFailure {
     pub node: Option<IpAddr>,
 }
 
+/// Why a passage that this host accepted ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PassageEnd {
+    /// Its sender closed it.
+    Closed,
+    /// Its sender did not refresh it.
+    Expired,
+    /// A node refused or removed it.
+    Removed(PassageFailure),
+}
+
 /// What becomes of a passage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -113,6 +128,15 @@ pub enum PassageEvent {
         session: SessionId,
         /// The flow.
         flow: FlowId,
+    },
+    /// A passage that [`PassageEvent::Accepted`] reported ended.
+    Ended {
+        /// The session.
+        session: SessionId,
+        /// The flow.
+        flow: FlowId,
+        /// The reason.
+        why: PassageEnd,
     },
     /// This node does not send the request; the last event.
     Refused(PassageRefusal),
@@ -242,12 +266,21 @@ impl Passages {
 
     /// Takes what the client reports of a passage.
     pub(super) fn event(&mut self, now: Time, id: u64, event: NatfwEvent, resources: &mut Resources) {
+        let failure = |status: NatfwStatus, node| PassageFailure { code: status.0, node };
         if let NatfwEvent::Accepted { session, flow } = event {
             self.events.push_back((id, PassageEvent::Accepted { session, flow }));
             return;
         }
+        if let NatfwEvent::Ended { session, flow, why } = event {
+            let why = match why {
+                NatfwEnd::Closed => PassageEnd::Closed,
+                NatfwEnd::Expired => PassageEnd::Expired,
+                NatfwEnd::Removed { status, node } => PassageEnd::Removed(failure(status, node)),
+            };
+            self.events.push_back((id, PassageEvent::Ended { session, flow, why }));
+            return;
+        }
         let Some(user) = self.users.get_mut(&id) else { return };
-        let failure = |status: NatfwStatus, node| PassageFailure { code: status.0, node };
         let (event, last) = match event {
             NatfwEvent::Named { session } => {
                 let Some(flow) = user.flow else { return };
@@ -269,7 +302,7 @@ impl Passages {
             NatfwEvent::Refused { status, node } => (PassageEvent::Failed(failure(status, node)), true),
             NatfwEvent::Lost { status, node } => (PassageEvent::Failed(failure(status, node)), true),
             NatfwEvent::Closed => (PassageEvent::Closed, true),
-            NatfwEvent::State { .. } | NatfwEvent::Accepted { .. } => return,
+            NatfwEvent::State { .. } | NatfwEvent::Accepted { .. } | NatfwEvent::Ended { .. } => return,
         };
         let failed = last && matches!(event, PassageEvent::Failed(_));
         self.events.push_back((id, event));

@@ -10,7 +10,8 @@ use signalbox_core::pinhole::Endpoint;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_node::casp::{
     self, Command as CaspCommand, Event as CaspEvent, FlowId, NatfwConfig, NatfwPackets, NatfwRole as Role,
-    NatfwScope, NatfwTerms, OpenRequest, PassageEvent, PassageRefusal, RequestOf, SendRequestOf,
+    NatfwScope, NatfwTerms, OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal, RequestOf,
+    SendRequestOf,
 };
 use signalbox_node::{Config, Event, Node};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
@@ -93,7 +94,7 @@ fn a_receiver_opens_two_firewalls() {
     assert_eq!(open_at(&sim, &nodes), [0; 4], "nothing is left of a dead requester");
 }
 
-/// An administrator ends the session at the far firewall: the host that asked learns it, and no node keeps anything.
+/// An administrator ends the session at a firewall: the host that asked and the receiver learn it, and no node keeps anything.
 #[test]
 fn a_session_ended_at_a_firewall_ends_everywhere() {
     let (mut sim, nodes) = net(9);
@@ -111,6 +112,10 @@ fn a_session_ended_at_a_firewall_ends_everywhere() {
         |sim| matches!(events(sim, 1).last(), Some(PassageEvent::Failed(why)) if why.code == 21 && why.node.is_some()),
     );
     sim.expect("all firewalls close", SECOND * 5, |sim| open_at(sim, &nodes) == [0; 4]);
+    let [_, _, PassageEvent::Ended { why: PassageEnd::Removed(why), .. }] = events(&sim, 9)[..] else {
+        panic!("{:?}", events(&sim, 9))
+    };
+    assert!(matches!(why, PassageFailure { code: 21, node: Some(_) }), "{why:?}");
 }
 
 /// The rules of the far firewall decide what a host outside may open, and what was opened before is closed.

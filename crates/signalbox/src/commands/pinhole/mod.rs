@@ -1,5 +1,6 @@
 //! `signalbox pinhole`: passages through firewalls and NATs along the path of a flow.
 
+mod accepted;
 mod call;
 mod print;
 
@@ -15,6 +16,7 @@ use clap::{Args, ValueEnum};
 use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 
+use self::accepted::Accepted;
 use super::{Run, subcommands};
 use crate::arguments::values::{Octets, RequestId, ip_protocol, octets, prefix, request_id, time};
 use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
@@ -201,8 +203,10 @@ const REACH_HELP: &str = concat!(
     "  signalbox pinhole expose --from 203.0.113.7 --from-port 5004 --proto udp --port 5004 --signaling casp --scope local\n\n",
     "With expose, a sender that runs the application opens the way by `signalbox pinhole open`, to the external address and\n",
     "port; for one that does not, use --from and --proxy. With CASP, senders use `signalbox pinhole open --signaling casp\n",
-    "--receiver-initiated`, and this host opens the firewalls of the path for them. With --scope only the firewalls of this\n",
-    "network open, for one sender, which needs no signaling (TRIGGER).\n\n",
+    "--receiver-initiated`, and this host opens the firewalls of the path for them. The command prints why each of these\n",
+    "passages ends. It goes on waiting, but with the address of one sender by --from it ends with the last one. Its status is 1\n",
+    "if one was lost: a node removed it, or its sender did not refresh it. With --scope only the firewalls of this network\n",
+    "open, for one sender, which needs no signaling (TRIGGER).\n\n",
     "JSON: docs/schema/open.json.",
 );
 
@@ -223,14 +227,15 @@ impl Run for OpenArgs {
             icmp_types: self.icmp_types.iter().map(|kind| u32::from(*kind)).collect(),
             ..self.common.request()
         };
-        block_on(hold(open, &self.common))
+        block_on(hold(open, &self.common, false))
     }
 }
 
 impl<const BLOCK: bool> Run for ReachArgs<BLOCK> {
     fn run(self) -> Result<Exit> {
         let open = self.open()?;
-        block_on(hold(open, &self.common))
+        let one_sender = self.from.is_some_and(|(_, length)| length.is_none());
+        block_on(hold(open, &self.common, one_sender))
     }
 }
 
@@ -342,7 +347,7 @@ impl CommonArgs {
 
 /// What the command waited for, and got.
 enum Wake {
-    Response(v1::OpenPinholeResponse),
+    Response(Box<v1::OpenPinholeResponse>),
     /// The daemon ended the call.
     Ended,
     /// The command is to end.
@@ -351,23 +356,25 @@ enum Wake {
     Timeout,
 }
 
-/// Opens a passage, holds it until the command is stopped, closes it, and prints each event.
-async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
+/// Opens a passage, holds it until the command is stopped, closes it, and prints each event. `one_sender`: a command that waits
+/// for senders ends with the passage of the only one.
+async fn hold(open: v1::PinholeOpen, common: &CommonArgs, one_sender: bool) -> Result<Exit> {
     let mut stop = Stop::new(None)?;
     let mut call = Call::open(&common.node.socket, open).await?;
     let mut out = std::io::stdout();
     let (mut started, mut granted, mut deadline) = (false, false, None);
+    let mut accepted = Accepted::default();
     loop {
         let wake = tokio::select! {
             response = call.next() => match response? {
-                Some(response) => Wake::Response(response),
+                Some(response) => Wake::Response(Box::new(response)),
                 None => Wake::Ended,
             },
             () = stop.wait() => Wake::Stop,
             () = wait_until(deadline) => Wake::Timeout,
         };
         let response = match wake {
-            Wake::Response(response) => response,
+            Wake::Response(response) => *response,
             Wake::Ended => bail!("the daemon ended before the passage was closed"),
             Wake::Stop if started && deadline.is_none() => {
                 call.release().await;
@@ -391,6 +398,10 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
             }
         }
         out.flush()?;
+        if accepted.take(event) && one_sender && deadline.is_none() {
+            call.release().await;
+            deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
+        }
         match event {
             Event::Started(_) => started = true,
             Event::Granted(_) | Event::Accepted(_) => {
@@ -398,9 +409,9 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs) -> Result<Exit> {
                     stop.end_after(common.lifetime_of_all.hold);
                 }
             }
-            Event::Notified(_) => {}
+            Event::Ended(_) | Event::Notified(_) => {}
             Event::Failed(_) => return Ok(Exit::No),
-            Event::Released(_) => return Ok(Exit::yes_if(granted)),
+            Event::Released(_) => return Ok(Exit::yes_if(granted && !accepted.lost())),
         }
     }
 }

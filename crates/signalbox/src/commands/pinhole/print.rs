@@ -26,6 +26,13 @@ pub(crate) fn text(out: &mut impl Write, event: &Event, granted: bool) -> io::Re
                 paint(Tone::Good, "opened")
             )
         }
+        Event::Ended(ended) => {
+            let flow = ended.flow.as_ref().map(flow).unwrap_or_default();
+            match &ended.failure {
+                Some(failure) => path::failure(out, &format!("lost {flow}"), failure),
+                None => writeln!(out, "closed {flow}, by its sender"),
+            }
+        }
         Event::Started(started) => {
             let flow = started.flow.as_ref().map(flow).unwrap_or_default();
             writeln!(out, "pinhole {flow}, session {}", hex(&started.session_id))
@@ -84,6 +91,32 @@ mod tests {
             ["  external address: 203.0.113.5 port 40000", "  further NAT: 10.9.0.1", "held until Ctrl-C"]
         );
         assert!(lines[0].starts_with("granted for 42"), "{text}");
+    }
+
+    /// A receiver learns why the passage of a sender ended.
+    #[test]
+    fn the_end_of_what_a_sender_asked_for_has_its_reason() {
+        let ended = |failure| {
+            let mut out = Vec::new();
+            let flow = v1::FlowSpec {
+                source: Some("10.0.0.1".into()),
+                destination: Some("10.0.3.2".into()),
+                ..v1::FlowSpec::default()
+            };
+            let ended = v1::PinholeEnded { session_id: vec![1; 16], flow: Some(flow), failure };
+            text(&mut out, &Event::Ended(ended), true).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let failure = v1::Failure {
+            message: "ended by the administrator".into(),
+            node: Some("10.0.2.2".into()),
+            ..v1::Failure::default()
+        };
+        let lost = ended(Some(failure));
+        assert!(lost.starts_with("lost 10.0.0.1"), "{lost}");
+        assert!(lost.ends_with(": ended by the administrator at 10.0.2.2\n"), "{lost}");
+        let closed = ended(None);
+        assert!(closed.starts_with("closed 10.0.0.1") && closed.ends_with(", by its sender\n"), "{closed}");
     }
 
     #[test]

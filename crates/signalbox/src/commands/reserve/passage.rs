@@ -35,7 +35,7 @@ impl Passage {
             match event {
                 Event::Granted(_) => return Ok(Some(passage)),
                 Event::Failed(_) | Event::Released(_) => return Ok(None),
-                Event::Started(_) | Event::Accepted(_) | Event::Notified(_) => {}
+                Event::Started(_) | Event::Accepted(_) | Event::Ended(_) | Event::Notified(_) => {}
             }
         }
     }

@@ -131,6 +131,7 @@ impl ClientProtocol for Passages {
             | PassageEvent::Accepting(_)
             | PassageEvent::Granted { .. }
             | PassageEvent::Accepted { .. }
+            | PassageEvent::Ended { .. }
             | PassageEvent::Notified(_) => false,
             PassageEvent::Refused(_) | PassageEvent::Failed(_) | PassageEvent::Closed => true,
         }
