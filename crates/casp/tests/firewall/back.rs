@@ -7,7 +7,7 @@ use signalbox_casp::clients::natfw::{
 };
 use signalbox_casp::wire::natfw::{NatfwObject, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 
-use super::rig::{FIRST, Rig, back, filter, flow, open_policy, wants_response};
+use super::rig::{FIRST, Packet, Rig, at, back, filter, flow, open_policy, wants_response};
 
 /// Firewalls of the first node's network; node `border` is its border.
 fn network(nodes: usize, border: usize) -> Rig {
@@ -167,6 +167,76 @@ fn a_host_triggers_the_border_of_its_network() {
     rig.close();
     assert_eq!((rig.passes(1).len(), rig.events(0).last()), (0, Some(&NatfwEvent::Closed)));
     assert!(rig.kinds(2).is_empty(), "nothing leaves the network");
+}
+
+/// A network with a firewall inside of its border, whose host had them opened by TRIGGER.
+fn triggered() -> Rig {
+    let mut rig = network(4, 2);
+    ask(&mut rig, NatfwPackets::Against);
+    let opened = matches!(rig.events(0)[..], [NatfwEvent::Named { .. }, NatfwEvent::Opened { .. }]);
+    assert!(opened, "{:?}", rig.events(0));
+    let packets = [flow(4).reversed().filter()];
+    assert_eq!((rig.passes(1), rig.passes(2)), (packets.to_vec(), packets.to_vec()));
+    rig
+}
+
+fn delete(rig: &mut Rig, node: usize) {
+    let now = rig.now;
+    let one = &mut rig.nodes[node];
+    one.client.delete(now, FIRST, &mut one.resources);
+    rig.run();
+}
+
+/// The border asked for the rules of the firewalls inside. It releases them when the host that sent
+/// TRIGGER ends the session.
+#[test]
+fn the_end_of_trigger_closes_the_firewalls_inside() {
+    let mut rig = triggered();
+    rig.wait(Duration::from_secs(300));
+    rig.close();
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+    assert_eq!(rig.events(0).last(), Some(&NatfwEvent::Closed));
+    assert!(rig.kinds(3).is_empty(), "nothing leaves the network");
+    rig.wait(Duration::from_secs(100));
+    assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0 && node.resources.passage_count() == 0));
+}
+
+/// What the border withdraws is closed inside too, and what a firewall inside withdraws at the border. The host that sent
+/// TRIGGER learns which node it was.
+#[test]
+fn a_firewall_that_withdraws_ends_what_trigger_asked_for() {
+    for wall in [1, 2] {
+        let mut rig = triggered();
+        delete(&mut rig, wall);
+        assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0), "{wall}");
+        let lost = NatfwEvent::Lost { status: NatfwStatus::ADMINISTRATOR, node: Some(at(wall)) };
+        assert_eq!(rig.events(0).last(), Some(&lost));
+    }
+}
+
+/// A firewall inside that refuses the CREATE of the border refuses the TRIGGER.
+#[test]
+fn a_firewall_inside_refuses_what_trigger_asks_for() {
+    let set = |n, config| Config { border: n == 2, inside: vec!["left".to_owned()], ..config };
+    let policy = |n| if n == 1 { signalbox_resources::Config::default() } else { open_policy() };
+    let mut rig = Rig::with(4, &policy, &set);
+    ask(&mut rig, NatfwPackets::Against);
+    let refused = NatfwEvent::Refused { status: NatfwStatus::POLICY, node: Some(at(1)) };
+    assert_eq!(rig.events(0).last(), Some(&refused));
+    assert!(rig.passes(2).is_empty());
+}
+
+/// A RELEASE along the opposite flow of a session does not end what another node asked for.
+#[test]
+fn a_release_leaves_the_rules_of_the_opposite_flow() {
+    let mut rig = Rig::standing(4, false);
+    let mut data = Vec::new();
+    let values = [NatfwValue::MsgId(9), wants_response()];
+    signalbox_casp::wire::natfw::NatfwMessage::compose(NatfwType::RELEASE, &values, &mut data).unwrap();
+    let flow = flow(4).reversed();
+    rig.carry(Packet { session: FIRST, flow, reverse: false, to: 2, from: 3, hops: 1, data });
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (1, 1));
+    assert_eq!(rig.status(3), NatfwStatus::NO_STATE);
 }
 
 /// Packets against the flow need a scope, and PATH has none. Tokens are AUTH_TOKEN objects.

@@ -1,6 +1,6 @@
 //! A path of nodes: hosts at both ends, firewalls between them. The inner side of each firewall is that of the nearer host.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +146,9 @@ pub(crate) struct Node {
     pub(crate) outer: BTreeMap<(SessionId, FlowId), FlowId>,
     /// The sources that the kernel gives to packets that it lets pass.
     pub(crate) sources: BTreeMap<u64, Option<Endpoint>>,
+    /// Sessions with a flow of which a message arrived, and those that this node opened itself.
+    carried: BTreeSet<(SessionId, FlowId)>,
+    initiated: BTreeSet<(SessionId, FlowId)>,
     held: BTreeMap<u64, Packet>,
 }
 
@@ -211,6 +214,8 @@ impl Rig {
                 kernel: Ok(()),
                 outer: BTreeMap::new(),
                 sources: BTreeMap::new(),
+                carried: BTreeSet::new(),
+                initiated: BTreeSet::new(),
                 held: BTreeMap::new(),
             }
         };
@@ -350,8 +355,11 @@ impl Rig {
         self.seen.push(arrived);
         let id = self.next_id;
         self.next_id += 1;
-        let last =
+        let at_end =
             if self.goes_left(&packet.flow, packet.reverse) { n == 0 } else { n + 1 == self.nodes.len() };
+        let node = &mut self.nodes[n];
+        node.carried.insert((packet.session, packet.flow));
+        let last = at_end || (packet.reverse && node.initiated.contains(&(packet.session, packet.flow)));
         let arrival = Arrival {
             id,
             session: packet.session,
@@ -389,8 +397,19 @@ impl Rig {
         let opposite = flow(self.nodes.len()).reversed();
         // What goes along the opposite flow goes to the first node.
         let way = |flow: &FlowId, reverse: bool| if reverse != (*flow == opposite) { back } else { forward };
-        let Node { client, resources, rules, events, torn_down, kernel, outer, sources, held } =
-            &mut self.nodes[n];
+        let Node {
+            client,
+            resources,
+            rules,
+            events,
+            torn_down,
+            kernel,
+            outer,
+            sources,
+            carried,
+            initiated,
+            held,
+        } = &mut self.nodes[n];
         let Some(output) = client.poll() else { return false };
         match output {
             NatfwOutput::Event { id, event } => events.push((id, event)),
@@ -425,6 +444,9 @@ impl Rig {
                     self.next_session += 1;
                     SessionId([self.next_session; 16])
                 });
+                if !reverse && !carried.contains(&(session, flow)) {
+                    initiated.insert((session, flow));
+                }
                 if named.is_none() {
                     let opened = Indication::Opened { tag, session, flow, hold: true };
                     client.indication(now, &opened, resources);

@@ -173,9 +173,15 @@ impl NatfwClient {
         }
     }
 
-    /// Handles a RESPONSE about what this node sent because of NEXT. A refresh that fails ends nothing: rules stay
+    /// Handles a RESPONSE about what this node sent because of NEXT or TRIGGER. A refresh that fails ends nothing: rules stay
     /// until they expire.
-    pub(super) fn answer_reported(&mut self, key: Key, report: &Report, node: Option<IpAddr>) {
+    pub(super) fn answer_reported(
+        &mut self,
+        key: Key,
+        report: &Report,
+        node: Option<IpAddr>,
+        resources: &mut Resources,
+    ) {
         let Some(record) = self.records.get(key) else { return };
         let Some(answered) = record.answered.filter(|answered| answered.number == report.msg_id) else {
             return;
@@ -184,7 +190,11 @@ impl NatfwClient {
         if status == NatfwStatus::DONE || (answered.refreshed && !report.withdrawn) {
             return;
         }
-        self.accepted_ends(key, NatfwEnd::Removed { status, node });
+        if record.triggered {
+            self.withdraw(key, (status, node), resources);
+        } else {
+            self.accepted_ends(key, NatfwEnd::Removed { status, node });
+        }
     }
 }
 

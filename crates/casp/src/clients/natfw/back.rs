@@ -94,6 +94,7 @@ impl NatfwClient {
         // The host inside ends the session.
         *record.asker(false) = Some(asker.clone());
         (record.back, record.number) = (true, Some(said.msg_id));
+        record.triggered = message.kind == NatfwType::TRIGGER;
         let ask = Ask { asker: &asker, token: None, opening: Opening::Reserve, lifetime };
         self.install(key, job, wanted, &ask, None, resources)
     }

@@ -226,7 +226,7 @@ impl NatfwClient {
         };
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else {
             let node = results().next().and_then(|result| node_of(&result).node);
-            return self.answer_reported(key, report, node);
+            return self.answer_reported(key, report, node, resources);
         };
         if own.query.take_if(|query| *query == report.msg_id).is_some() {
             let event = if report.status == NatfwStatus::DONE {

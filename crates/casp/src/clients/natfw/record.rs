@@ -174,6 +174,8 @@ pub(super) struct Record {
     pub(super) number_back: Option<u64>,
     /// The packets go against the flow of the request that asked for them.
     pub(super) back: bool,
+    /// This node sends the CREATE for the packets, because TRIGGER asked for it.
+    pub(super) triggered: bool,
     /// The last request: its number, its direction, and how this node answered it.
     pub(super) last: Option<(u64, bool, Option<NatfwStatus>)>,
     /// The request whose RESPONSE passed, whether it reported removed rules, and the filters in it.
@@ -214,6 +216,7 @@ impl Record {
             number: None,
             number_back: None,
             back: false,
+            triggered: false,
             last: None,
             passed: None,
             error_at: None,

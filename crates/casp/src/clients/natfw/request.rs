@@ -382,7 +382,8 @@ impl NatfwClient {
         Err(NatfwStatus::NOT_OWNER)
     }
 
-    /// Handles a RELEASE: all rules of the session go.
+    /// Handles a RELEASE: all rules of the session go. Rules for packets against its flow that another node asked for stay: that
+    /// node releases them.
     fn release_asked(
         &mut self,
         job: &OwnedArrival,
@@ -390,7 +391,12 @@ impl NatfwClient {
         said: &Said,
         resources: &mut Resources,
     ) -> Result<(), Failure> {
-        let keys = self.of_session(job.session);
+        let opposite = job.flow.reversed();
+        let mut keys = self.of_session(job.session);
+        keys.retain(|key| {
+            let of_other = |record: &mut Record| !record.back && !record.is_of_asker(job);
+            !self.records.get_mut(*key).is_some_and(|record| record.flow == opposite && of_other(record))
+        });
         self.check_owner(&keys, job)?;
         let Some(last) = keys.last().copied() else {
             if job.last {
@@ -404,6 +410,7 @@ impl NatfwClient {
         let ends = job.last || self.is_border(said, inside);
         self.counters.released += 1;
         for key in &keys {
+            self.release_triggered(*key);
             self.accepted_ends(*key, NatfwEnd::Closed);
             self.close_rules(*key, resources);
         }

@@ -89,12 +89,24 @@ impl NatfwClient {
         &mut self,
         of: (SessionId, FlowId),
         reverse: bool,
-        (msg_id, request): (u64, u8),
+        request: (u64, u8),
         (status, flags): (NatfwStatus, u8),
         more: &[NatfwValue<'_>],
     ) {
+        self.report(of, reverse, request, (status, flags, None), more);
+    }
+
+    /// Composes a RESPONSE with one STATUS, of this node or of the node that is named.
+    pub(super) fn report(
+        &mut self,
+        of: (SessionId, FlowId),
+        reverse: bool,
+        (msg_id, request): (u64, u8),
+        (status, flags, node): (NatfwStatus, u8, Option<IpAddr>),
+        more: &[NatfwValue<'_>],
+    ) {
         let mut nested = Vec::new();
-        if let Some(address) = self.node_id(of.1.dst()) {
+        if let Some(address) = node.or_else(|| self.node_id(of.1.dst())) {
             // An address is never longer than a length can count.
             let _ = with_identity(address, |identity| NatfwValue::Node(identity).encode(&mut nested));
         }

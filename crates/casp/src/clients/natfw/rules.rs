@@ -240,7 +240,7 @@ impl NatfwClient {
         let Some(change) = record.change.as_mut().filter(|change| change.rules.iter().any(opening)) else {
             // The rule was to be prolonged, or to begin.
             if let Some(status) = failed {
-                self.withdraw(key, status, resources);
+                self.withdraw(key, (status, None), resources);
             }
             return;
         };

@@ -2,6 +2,8 @@
 //! the kernel does not have them. The host that asked gets a RESPONSE about its last request, with the reason, and so does the
 //! receiver of the data about its last CREATE.
 
+use core::net::IpAddr;
+
 use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::Resources;
 
@@ -9,7 +11,7 @@ use super::NatfwClient;
 use super::output::{NatfwEnd, NatfwEvent};
 use super::record::Record;
 use super::request::Said;
-use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, REMOVED};
+use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue, REMOVED};
 
 /// The number of the request in a direction that waits for the kernel.
 fn waiting(record: &Record, reverse: bool) -> Option<u64> {
@@ -40,7 +42,7 @@ impl NatfwClient {
     pub fn delete(&mut self, now: Time, session: SessionId, resources: &mut Resources) {
         self.now = self.now.max(now);
         for key in self.of_session(session) {
-            self.withdraw(key, NatfwStatus::ADMINISTRATOR, resources);
+            self.withdraw(key, (NatfwStatus::ADMINISTRATOR, None), resources);
         }
     }
 
@@ -77,18 +79,24 @@ impl NatfwClient {
                 Ok(passage) => rule.passage = Some(passage),
                 Err(refusal) => {
                     tracing::info!(session = ?record.session, reason = %refusal, "passage ended by the rules");
-                    return self.withdraw(key, NatfwStatus::POLICY, resources);
+                    return self.withdraw(key, (NatfwStatus::POLICY, None), resources);
                 }
             }
         }
     }
 
-    /// Removes a record with its rules, and reports it to who asked for them. A request of this node is released.
-    pub(super) fn withdraw(&mut self, key: Key, status: NatfwStatus, resources: &mut Resources) {
+    /// Removes a record with its rules, and reports it to who asked for them: a request of this node is released. The reason is
+    /// that of this node, or of the node that is named.
+    pub(super) fn withdraw(
+        &mut self,
+        key: Key,
+        (status, node): (NatfwStatus, Option<IpAddr>),
+        resources: &mut Resources,
+    ) {
         let Some(record) = self.records.get(key) else { return };
         if record.own.is_some() {
             self.tear_down(key);
-            return self.end(key, Some(NatfwEvent::Lost { status, node: None }), resources);
+            return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
         }
         self.counters.withdrawn += 1;
         if let Some(session) = record.session {
@@ -99,11 +107,23 @@ impl NatfwClient {
             for (reverse, flow, request) in requests {
                 if let Some((kind, number)) = request {
                     let request = (number, u8::try_from(kind.0).unwrap_or(0));
-                    self.respond((session, flow), reverse, request, (status, REMOVED), &[]);
+                    self.report((session, flow), reverse, request, (status, REMOVED, node), &[]);
                 }
             }
         }
-        self.accepted_ends(key, NatfwEnd::Removed { status, node: None });
+        self.release_triggered(key);
+        self.accepted_ends(key, NatfwEnd::Removed { status, node });
         self.end(key, None, resources);
+    }
+
+    /// What this node asked of firewalls inside because of TRIGGER ends with its own rules.
+    pub(super) fn release_triggered(&mut self, key: Key) {
+        let Some(record) = self.records.get(key).filter(|record| record.triggered) else { return };
+        let (Some(session), flow) = (record.session, record.flow) else { return };
+        let mut data = Vec::new();
+        let values = [NatfwValue::MsgId(self.rng.u64())];
+        if NatfwMessage::compose(NatfwType::RELEASE, &values, &mut data).is_ok() {
+            self.send((session, flow), false, data);
+        }
     }
 }

@@ -13,6 +13,8 @@ use signalbox_node::casp::{
     NatfwScope, NatfwTerms, OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal, RequestOf,
     SendRequestOf,
 };
+use signalbox_node::resources::Config as Resources;
+use signalbox_node::resources::config::{Action, Opening, RuleConfig};
 use signalbox_node::{Config, Event, Node};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
@@ -188,13 +190,24 @@ fn a_flow_passes_two_nats() {
     }
 }
 
-/// A host makes the firewall at the border of its network open itself for a sender that does nothing, keeps that, and ends it.
+/// A host makes the firewalls of its network open for a sender that does nothing, keeps that, and ends it: the firewall at the
+/// border, and the one inside. The policy of each allows what the other one asks for.
 #[test]
-fn a_receiver_opens_the_border_of_its_network() {
+fn a_receiver_opens_the_firewalls_of_its_network() {
     let mut sim = Sim::new(10);
     let border = || wall("eth1").map(|config| NatfwConfig { border: true, ..config });
-    let nodes = [("s", None), ("w1", None), ("w2", border()), ("d", Some(NatfwConfig::default()))]
-        .map(|(name, natfw)| add(&mut sim, name, natfw));
+    let nodes = [("s", None), ("w1", border()), ("w2", wall("eth1")), ("d", Some(NatfwConfig::default()))].map(
+        |(name, natfw)| {
+            // Each firewall has the request from the other one, not from the host.
+            let opens = vec![Opening::Inward, Opening::Reserve];
+            let rules = vec![RuleConfig { opens, ..RuleConfig::new("firewalls", Action::Allow) }];
+            sim.add_engine(name, move |boot| {
+                let casp = casp::Config { natfw: natfw.clone(), ..casp::Config::default() };
+                let resources = Resources { rules: rules.clone(), ..Resources::default() };
+                make(boot, Config { wall_clock_us: WALL_US, casp: Some(casp), resources, ..Config::empty() })
+            })
+        },
+    );
     topology::chain(&mut sim, &nodes, &LinkConfig::default());
     let terms = NatfwTerms {
         scope: Some(NatfwScope::Local),
@@ -215,10 +228,10 @@ fn a_receiver_opens_the_border_of_its_network() {
     let granted = |sim: &Sim<Node>| matches!(events(sim, 1).last(), Some(PassageEvent::Granted { .. }));
     sim.expect("the border opens", SECOND * 30, granted);
     sim.run_for(SECOND * 400);
-    assert_eq!((open_at(&sim, &nodes), events(&sim, 1).len()), ([0, 0, 1, 0], 2));
+    assert_eq!((open_at(&sim, &nodes), events(&sim, 1).len()), ([0, 1, 1, 0], 2));
     casp(&mut sim, nodes[3], 1, CaspCommand::Close);
     sim.expect("it is closed", SECOND * 100, |sim| events(sim, 1).last() == Some(&&PassageEvent::Closed));
-    assert_eq!(open_at(&sim, &nodes), [0; 4]);
+    sim.expect("all firewalls are", SECOND, |sim| open_at(sim, &nodes) == [0; 4]);
 }
 
 /// A node without the client says so.
