@@ -301,7 +301,10 @@ pub fn casp_natfw_client(octets: &[u8]) {
                 client.accept(now, id, FlowFilter::between(any, any));
             }
             2 if what & 1 == 0 => client.query(now, id),
-            2 => client.close(now, id, resources),
+            2 if what & 2 == 0 => client.close(now, id, resources),
+            2 => {
+                client.move_to(now, id, flow(which >> 3));
+            }
             3 => {
                 // A session of this node, or of another one.
                 let number = if what & 1 == 0 { which & 7 } else { 101 + (which & 7) };

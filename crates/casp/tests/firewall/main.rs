@@ -3,6 +3,7 @@
 mod back;
 mod filters;
 mod hostile;
+mod moved;
 mod nat;
 mod receiver;
 mod release;

@@ -101,7 +101,7 @@ impl NatfwClient {
     }
 
     /// Sends the request of the present stage.
-    fn send_own(&mut self, key: Key) {
+    pub(super) fn send_own(&mut self, key: Key) {
         let msg_id = self.rng.u64();
         let now = self.now;
         let lifetime = seconds(self.config.lifetime);
@@ -208,6 +208,7 @@ impl NatfwClient {
         if core::mem::replace(&mut own.stage, Stage::Standing) != Stage::Standing || failed {
             self.out.event(own.id, NatfwEvent::Opened { lifetime, nat });
         }
+        self.leave_former(key);
     }
 
     /// Handles a RESPONSE for this node.
@@ -314,24 +315,6 @@ impl NatfwClient {
     fn closed(&mut self, key: Key, resources: &mut Resources) {
         self.tear_down(key);
         self.end(key, Some(NatfwEvent::Closed), resources);
-    }
-
-    /// Ends a session of this node in the messaging layer, and with it what other nodes have of it.
-    pub(super) fn tear_down(&mut self, key: Key) {
-        if let Some(record) = self.records.get(key)
-            && let Some(session) = record.session
-        {
-            self.out.send(Message {
-                tag: 0,
-                session: Some(session),
-                flow: record.flow,
-                reverse: false,
-                hold: false,
-                tear_down: true,
-                branch: None,
-                data: None,
-            });
-        }
     }
 
     /// Does what is due for a request of this node.

@@ -9,6 +9,7 @@
 //! * `back` opens packets against the flow of a request, for TRIGGER and for the border of a scope.
 //! * `bind` gives flows their outer ends at a NAT, and rewrites messages.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
+//! * `moved` is a passage whose source has another address.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
 //! * `terms` is what requests of this node say besides their packets.
 //! * `token` verifies authorization tokens.
@@ -21,6 +22,7 @@ mod accept;
 mod back;
 mod bind;
 mod initiate;
+mod moved;
 mod output;
 mod record;
 mod request;

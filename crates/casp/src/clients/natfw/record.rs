@@ -145,6 +145,8 @@ pub(super) struct Record {
     /// `None`: the messaging layer has not named it yet.
     pub(super) session: Option<SessionId>,
     pub(super) flow: FlowId,
+    /// The flow of a request of this node before its source got another address, until the path grants the present one.
+    pub(super) former: Option<Box<FlowId>>,
     /// Whose share of the table the record takes.
     pub(super) holder: Option<IpAddr>,
     /// Who asked along the flow, and against it.
@@ -198,6 +200,7 @@ impl Record {
             link: Link::default(),
             session,
             flow,
+            former: None,
             holder,
             askers: [None, None],
             path_age: None,

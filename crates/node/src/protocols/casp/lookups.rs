@@ -4,7 +4,7 @@ use signalbox_casp::engine::Input;
 use signalbox_core::node::{NoRoute, Route, RouteQuery, StreamId};
 
 use super::Instance;
-use super::passages::PassageRefusal;
+use super::passages::{PassageRefusal, Passages};
 use super::pings::PingRefusal;
 use super::reservations::{Reservations, ReserveRefusal};
 use crate::protocol::Context;
@@ -25,6 +25,8 @@ pub(super) enum Asked {
     Egress(u64),
     /// The source address of a user's passage.
     Passage(u64),
+    /// The new source address of a user's passage.
+    MovePassage(u64),
     /// The interface towards a hop, for the client for firewalls.
     Hop(u64),
     /// The source address of a connection.
@@ -45,6 +47,9 @@ impl Instance {
     pub(super) fn find_sources(&mut self) {
         for (id, dst) in self.reservations.iter().flat_map(Reservations::homeless).collect::<Vec<_>>() {
             self.look_up(RouteQuery::to(dst), Asked::Move(id));
+        }
+        for (id, dst) in self.passages.iter().flat_map(Passages::homeless).collect::<Vec<_>>() {
+            self.look_up(RouteQuery::to(dst), Asked::MovePassage(id));
         }
     }
 
@@ -72,6 +77,11 @@ impl Instance {
                 let src = result.map(|route| route.src).map_err(|_| PassageRefusal::NoRoute);
                 if let Some(passages) = &mut self.passages {
                     passages.route(now, id, src);
+                }
+            }
+            Asked::MovePassage(id) => {
+                if let (Some(passages), Ok(route)) = (&mut self.passages, result) {
+                    passages.move_to(now, id, route.src);
                 }
             }
             Asked::Hop(id) => {

@@ -189,7 +189,7 @@ impl Protocol for Instance {
             reservations.interfaces(interfaces);
         }
         if let Some(passages) = &mut self.passages {
-            passages.client.interfaces(interfaces);
+            passages.interfaces(interfaces);
         }
         self.find_sources();
         self.engine.handle(cx.now, Input::Interfaces(interfaces));

@@ -2,13 +2,14 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use signalbox_casp::clients::natfw::{
     NatfwClient, NatfwEnd, NatfwEvent, NatfwPackets, NatfwRequest, NatfwTerms,
 };
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::NatfwStatus;
+use signalbox_core::node::Interface;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
@@ -38,6 +39,13 @@ pub struct OpenRequest {
     /// What else the request says. With packets against the flow, the destination of the flow is their sender.
     #[cfg_attr(feature = "serde", serde(default))]
     pub terms: NatfwTerms,
+}
+
+impl OpenRequest {
+    /// The flow from a source; `None`: its ends are of different versions of IP.
+    fn flow(&self, src: IpAddr) -> Option<FlowId> {
+        flow::between(src, self.dst, self.protocol, [self.src_port, self.dst_port])
+    }
 }
 
 /// Why this node does not send a request.
@@ -171,14 +179,22 @@ pub(super) struct Passages {
     /// Flows of the private forms can be sent.
     private_flows: bool,
     users: BTreeMap<u64, User>,
+    /// Users whose source is no address of this node any more. The source that routing chooses takes its place.
+    homeless: BTreeSet<u64>,
     events: VecDeque<(u64, PassageEvent)>,
     work: VecDeque<Work>,
 }
 
 impl Passages {
     pub(super) const fn new(client: NatfwClient, private_flows: bool) -> Self {
-        let users = BTreeMap::new();
-        Self { client, private_flows, users, events: VecDeque::new(), work: VecDeque::new() }
+        Self {
+            client,
+            private_flows,
+            users: BTreeMap::new(),
+            homeless: BTreeSet::new(),
+            events: VecDeque::new(),
+            work: VecDeque::new(),
+        }
     }
 
     fn refuse(&mut self, id: u64, why: PassageRefusal) {
@@ -215,13 +231,10 @@ impl Passages {
     /// The source of a flow is known.
     pub(super) fn route(&mut self, now: Time, id: u64, src: Result<IpAddr, PassageRefusal>) {
         let Some(user) = self.users.get_mut(&id).filter(|user| user.flow.is_none()) else { return };
-        let OpenRequest { dst, protocol, src_port, dst_port, receiver_initiated, lifetime, .. } =
-            user.request;
+        let OpenRequest { receiver_initiated, lifetime, .. } = user.request;
         let allowed = |flow: &FlowId| self.private_flows || !flow.is_private();
         let flow = src
-            .and_then(|src| {
-                flow::between(src, dst, protocol, [src_port, dst_port]).ok_or(PassageRefusal::Address)
-            })
+            .and_then(|src| user.request.flow(src).ok_or(PassageRefusal::Address))
             .and_then(|flow| Some(flow).filter(allowed).ok_or(PassageRefusal::PrivateFlow));
         match flow {
             Ok(flow) => {
@@ -236,6 +249,33 @@ impl Passages {
                 self.users.remove(&id);
                 self.refuse(id, refusal);
             }
+        }
+    }
+
+    /// Takes over the node's interfaces. Passages whose source is gone get another one: see [`Self::homeless`].
+    pub(super) fn interfaces(&mut self, interfaces: &[Interface]) {
+        self.client.interfaces(interfaces);
+        let own: BTreeSet<IpAddr> = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
+        let lost = |user: &User| {
+            let flow = user.flow.filter(|_| user.request.src.is_none());
+            flow.is_some_and(|flow| !own.contains(&flow.src()))
+        };
+        self.homeless = self.users.iter().filter(|(_, user)| lost(user)).map(|(id, _)| *id).collect();
+    }
+
+    /// The passages whose route the caller looks up to learn their new source, with their destinations.
+    pub(super) fn homeless(&self) -> Vec<(u64, IpAddr)> {
+        let one = |id: &u64| Some((*id, self.users.get(id)?.request.dst));
+        self.homeless.iter().filter_map(one).collect()
+    }
+
+    /// A passage whose source is gone goes on from another address.
+    pub(super) fn move_to(&mut self, now: Time, id: u64, src: IpAddr) {
+        let Some(user) = self.users.get_mut(&id).filter(|_| self.homeless.remove(&id)) else { return };
+        if let Some(flow) = user.request.flow(src)
+            && self.client.move_to(now, id, flow)
+        {
+            user.flow = Some(flow);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Passages through firewalls by CASP.
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use signalbox_casp::wire::ClientType;
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwType, NatfwValue};
@@ -196,8 +197,8 @@ fn a_flow_passes_two_nats() {
 fn a_receiver_opens_the_firewalls_of_its_network() {
     let mut sim = Sim::new(10);
     let border = || wall("eth1").map(|config| NatfwConfig { border: true, ..config });
-    let nodes = [("s", None), ("w1", border()), ("w2", wall("eth1")), ("d", Some(NatfwConfig::default()))].map(
-        |(name, natfw)| {
+    let nodes = [("s", None), ("w1", border()), ("w2", wall("eth1")), ("d", Some(NatfwConfig::default()))]
+        .map(|(name, natfw)| {
             // Each firewall has the request from the other one, not from the host.
             let opens = vec![Opening::Inward, Opening::Reserve];
             let rules = vec![RuleConfig { opens, ..RuleConfig::new("firewalls", Action::Allow) }];
@@ -206,8 +207,7 @@ fn a_receiver_opens_the_firewalls_of_its_network() {
                 let resources = Resources { rules: rules.clone(), ..Resources::default() };
                 make(boot, Config { wall_clock_us: WALL_US, casp: Some(casp), resources, ..Config::empty() })
             })
-        },
-    );
+        });
     topology::chain(&mut sim, &nodes, &LinkConfig::default());
     let terms = NatfwTerms {
         scope: Some(NatfwScope::Local),
@@ -232,6 +232,63 @@ fn a_receiver_opens_the_firewalls_of_its_network() {
     casp(&mut sim, nodes[3], 1, CaspCommand::Close);
     sim.expect("it is closed", SECOND * 100, |sim| events(sim, 1).last() == Some(&&PassageEvent::Closed));
     sim.expect("all firewalls are", SECOND, |sim| open_at(sim, &nodes) == [0; 4]);
+}
+
+/// The source of a passage has another address, by another firewall: the passage follows it in the same session, and the former
+/// firewall closes.
+#[test]
+fn a_passage_follows_its_source() {
+    for receiver_initiated in [false, true] {
+        let mut sim = Sim::new(15);
+        let host = || Some(NatfwConfig::default());
+        // The source is behind both of w1 and w2, the router r before the destination.
+        let nodes = [("s", host()), ("w1", wall("eth0")), ("w2", wall("eth0")), ("r", None), ("d", host())]
+            .map(|(name, natfw)| add(&mut sim, name, natfw));
+        let [s, w1, w2, r, d] = nodes;
+        let mut link = |a, b| sim.link(a, b, &LinkConfig::default());
+        let links = [link(s, w1), link(s, w2), link(w1, r), link(w2, r), link(r, d)];
+        sim.set_cost(links[1], 5);
+        sim.run_for(Duration::ZERO);
+        let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+        casp(&mut sim, d, 9, CaspCommand::Accept(FlowFilter::between(any, any)));
+        open(&mut sim, &[s, w1, w2, d], 1, receiver_initiated);
+        let granted = |sim: &Sim<Node>| {
+            events(sim, 1).iter().filter(|event| matches!(event, PassageEvent::Granted { .. })).count()
+        };
+        sim.expect("the path grants it", SECOND * 30, |sim| granted(sim) == 1);
+        let sources = |sim: &Sim<Node>| {
+            [w1, w2].map(|node| sim.pinholes(node).map(|(_, one)| one.packets.src.addr).collect::<Vec<_>>())
+        };
+        assert_eq!(sources(&sim), [vec![sim.address_on(s, links[0], Family::V4)], vec![]]);
+        sim.set_cost(links[0], 20);
+        sim.run_for(SECOND * 10);
+        sim.set_address_on(s, links[0], "10.99.0.1".parse().unwrap());
+        let new = sim.address_on(s, links[1], Family::V4);
+        sim.expect("it follows", SECOND * 5, |sim| sources(sim)[1] == [new]);
+        // The node where both branches meet tears the old one down at the second message of the new one.
+        sim.expect("the former firewall closes", SECOND * 100, |sim| sources(sim)[0].is_empty());
+        let started: Vec<_> = events(&sim, 1)
+            .into_iter()
+            .filter_map(|event| match event {
+                PassageEvent::Started { session, flow } => Some((*session, flow.src())),
+                _ => None,
+            })
+            .collect();
+        let [(first, old), (second, to)] = started[..] else { panic!("{started:?}") };
+        assert_eq!((first, to, granted(&sim)), (second, new, 2));
+        sim.run_for(SECOND * 300);
+        assert_eq!(sources(&sim), [vec![], vec![new]]);
+        if receiver_initiated {
+            // The tear-down is lost with the connection from the former address: that flow expires.
+            let ended = events(&sim, 9).into_iter().filter_map(|event| match event {
+                PassageEvent::Ended { flow, .. } => Some(flow.src()),
+                _ => None,
+            });
+            assert_eq!(ended.collect::<Vec<_>>(), [old]);
+        }
+        casp(&mut sim, s, 1, CaspCommand::Close);
+        sim.expect("it is closed", SECOND * 5, |sim| sources(sim).iter().all(Vec::is_empty));
+    }
 }
 
 /// A node without the client says so.

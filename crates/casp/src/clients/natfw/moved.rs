@@ -1,0 +1,78 @@
+//! A passage whose source, this node, has another address. The session keeps its identifier, and FLOW_ID and filters are new
+//! (draft-tschofenig-nsis-casp-midcom-01 section 4.1).
+
+use signalbox_core::node::Prefix;
+use signalbox_core::{Key, SessionId, Time};
+
+use super::NatfwClient;
+use super::record::Stage;
+use crate::clients::queue::Message;
+use crate::wire::FlowId;
+use crate::wire::natfw::NatfwType;
+
+impl NatfwClient {
+    /// The passage of a user goes on for another flow, from another address of this node. When the path lets its packets pass, the
+    /// user gets [`NatfwEvent::Opened`](super::NatfwEvent::Opened), and the former flow is torn down. False: it does not move,
+    /// because its session has no identifier yet, it is about to end, or it is for the packets to this node (TRIGGER).
+    pub fn move_to(&mut self, now: Time, id: u64, flow: FlowId) -> bool {
+        self.now = self.now.max(now);
+        let Some(key) = self.by_user.get(&id).copied() else { return false };
+        let age = self.next_age();
+        let Some(record) = self.records.get_mut(key).filter(|record| record.flow != flow) else {
+            return false;
+        };
+        let (Some(session), former, Some(own)) = (record.session, record.flow, record.own.as_mut()) else {
+            return false;
+        };
+        if own.kind == NatfwType::TRIGGER || !matches!(own.stage, Stage::Opening | Stage::Standing) {
+            return false;
+        }
+        for filter in own.filters.iter_mut().filter(|filter| filter.src == Prefix::host(former.src())) {
+            filter.src = Prefix::host(flow.src());
+        }
+        // Who asks for other packets uses another AGE.
+        (own.age, own.failing) = (age, own.stage == Stage::Standing);
+        record.flow = flow;
+        let older = record.former.replace(Box::new(former));
+        self.by_session.remove(&(session, former));
+        self.by_session.insert((session, flow), key);
+        if let Some(older) = older {
+            self.tear_down_flow(session, *older);
+        }
+        self.send_own(key);
+        self.arm(key);
+        true
+    }
+
+    /// The session with the flow that the source has left ends in the messaging layer, and with it the rules for that flow.
+    pub(super) fn leave_former(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        if let (Some(session), Some(former)) = (record.session, record.former.take()) {
+            self.tear_down_flow(session, *former);
+        }
+    }
+
+    /// Ends a session with one flow in the messaging layer.
+    fn tear_down_flow(&mut self, session: SessionId, flow: FlowId) {
+        self.out.send(Message {
+            tag: 0,
+            session: Some(session),
+            flow,
+            reverse: false,
+            hold: false,
+            tear_down: true,
+            branch: None,
+            data: None,
+        });
+    }
+
+    /// Ends a session of this node in the messaging layer, and with it what other nodes have of it.
+    pub(super) fn tear_down(&mut self, key: Key) {
+        self.leave_former(key);
+        if let Some(record) = self.records.get(key)
+            && let Some(session) = record.session
+        {
+            self.tear_down_flow(session, record.flow);
+        }
+    }
+}
