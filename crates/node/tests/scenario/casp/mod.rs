@@ -1,6 +1,7 @@
 //! CASP in networks of nodes, routers and plain hosts.
 
 mod campaign;
+mod dns;
 mod held;
 mod moved;
 mod passage;

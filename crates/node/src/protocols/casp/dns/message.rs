@@ -10,6 +10,10 @@ const POINTERS: usize = 16;
 const HEADER: usize = 12;
 /// The class of the Internet.
 const INTERNET: u16 = 1;
+/// The type of aliases (RFC 1035 §3.3.1).
+const CNAME: u16 = 5;
+/// Aliases of one name that are followed. More are a loop, or a mistake.
+const ALIASES: usize = 8;
 
 /// A type of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +85,9 @@ pub(super) fn id(message: &[u8]) -> Option<u16> {
     Reader { message, at: 0 }.u16()
 }
 
-/// Gives `each` the records of the answer to a query, with their times to live in seconds. Records of other names are left out:
-/// the target of an SRV record is no alias (RFC 2782).
+/// Gives `each` the records of the answer to a query, with their times to live in seconds. Aliases of the name are followed within
+/// the answer (RFC 1034 §3.6.2): a resolver that is asked for recursion has put all of them there. The time to live is that of
+/// the record or of an alias before it, whichever is shorter. Records of other names are left out.
 pub(super) fn answer(
     message: &[u8],
     name: &Name,
@@ -109,13 +114,25 @@ pub(super) fn answer(
         3 => return Ok(()),
         _ => return Err(Fault::Refused),
     }
-    for _ in 0..answers {
-        let record = reader.record(name, kind).ok_or(malformed)?;
-        if let Some((ttl, data)) = record {
-            each(ttl, data);
+    let (mut name, mut longest) = (asked, u32::MAX);
+    for _ in 0..=ALIASES {
+        let mut alias = None;
+        let mut records = reader;
+        for _ in 0..answers {
+            let record = records.record().ok_or(malformed)?;
+            if record.owner != name {
+                continue;
+            }
+            if record.kind == (kind as u16, INTERNET) {
+                each(record.ttl.min(longest), record.data(kind).ok_or(malformed)?);
+            } else if record.kind == (CNAME, INTERNET) {
+                alias = Some((record.ttl, record.name().ok_or(malformed)?));
+            }
         }
+        let Some((ttl, target)) = alias else { return Ok(()) };
+        (name, longest) = (target, longest.min(ttl));
     }
-    Ok(())
+    Err(malformed)
 }
 
 /// Reads a message as the answer to each kind of query for its own name, and returns the number of records: for fuzzing.
@@ -184,17 +201,37 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a record (RFC 1035 §4.1.3); `Some(None)`: it is of another name or type.
-    fn record(&mut self, name: &Name, kind: Kind) -> Option<Option<(u32, Data)>> {
+    /// Reads a record (RFC 1035 §4.1.3).
+    fn record(&mut self) -> Option<Record<'a>> {
         let owner = self.name()?;
-        let found = (self.u16()?, self.u16()?);
+        let kind = (self.u16()?, self.u16()?);
         let ttl = self.array().map(u32::from_be_bytes)?;
         let length = self.u16()?;
-        let mut data = *self;
+        let content = *self;
         self.take(length.into())?;
-        if owner != *name || found != (kind as u16, INTERNET) {
-            return Some(None);
-        }
+        // RFC 2181 §8: a time with the first bit set is zero.
+        let ttl = if ttl > i32::MAX.unsigned_abs() { 0 } else { ttl };
+        Some(Record { owner, kind, ttl, content, end: self.at })
+    }
+}
+
+/// A record whose content is not read yet.
+#[derive(Debug)]
+struct Record<'a> {
+    owner: Name,
+    /// Type and class.
+    kind: (u16, u16),
+    /// Time to live, seconds.
+    ttl: u32,
+    content: Reader<'a>,
+    /// Where the content ends.
+    end: usize,
+}
+
+impl Record<'_> {
+    /// What a record of one of the types that are asked for says.
+    fn data(&self, kind: Kind) -> Option<Data> {
+        let mut data = self.content;
         let content = match kind {
             Kind::A => Data::Address(IpAddr::V4(Ipv4Addr::from(data.array::<4>()?))),
             Kind::Aaaa => Data::Address(IpAddr::V6(Ipv6Addr::from(data.array::<16>()?))),
@@ -203,8 +240,13 @@ impl<'a> Reader<'a> {
                 Data::Server { priority, weight, port, target: data.name()? }
             }
         };
-        // RFC 2181 §8: a time with the first bit set is zero.
-        let ttl = if ttl > i32::MAX.unsigned_abs() { 0 } else { ttl };
-        (data.at == self.at).then_some(Some((ttl, content)))
+        (data.at == self.end).then_some(content)
+    }
+
+    /// The name that an alias stands for.
+    fn name(&self) -> Option<Name> {
+        let mut data = self.content;
+        let name = data.name()?;
+        (data.at == self.end).then_some(name)
     }
 }

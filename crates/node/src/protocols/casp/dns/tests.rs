@@ -40,6 +40,11 @@ fn a(owner: &'static str, address: &str) -> Record {
     (owner, 1, 300, address.octets().to_vec())
 }
 
+/// An alias: the owner's records are those of another name.
+fn cname(owner: &'static str, ttl: u32, target: &str) -> Record {
+    (owner, 5, ttl, name(target))
+}
+
 /// The queries of one write: identifier, and the question as it is.
 fn queries(mut octets: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut found = Vec::new();
@@ -110,11 +115,16 @@ impl Rig {
                 return;
             }
             for query in asked {
-                let fits = |one: &&Record| {
-                    let question = [name(one.0), one.1.to_be_bytes().to_vec(), vec![0, 1]].concat();
-                    question == query.1
-                };
-                let records: Vec<Record> = self.zone.iter().filter(fits).cloned().collect();
+                let (mut owner, mut records) = (query.1[..query.1.len() - 4].to_vec(), Vec::new());
+                let kind = u16::from_be_bytes(*query.1[owner.len()..].first_chunk().unwrap());
+                for _ in 0..20 {
+                    let of = |kind| self.zone.iter().filter(move |one| one.1 == kind);
+                    let here = |one: &&Record| name(one.0) == owner;
+                    records.extend(of(kind).filter(here).cloned());
+                    let Some(alias) = of(5).find(here).cloned() else { break };
+                    owner.clone_from(&alias.3);
+                    records.push(alias);
+                }
                 for octet in answer(&query, 0, &records) {
                     self.dns.octets(now, stream, &[octet], &mut self.out);
                 }
@@ -176,6 +186,52 @@ fn a_result_lasts_as_long_as_its_records() {
     rig.zone = vec![srv(10, 1, 50003, "far.example.net"), a("far.example.net", FAR)];
     assert_eq!(rig.discover(at(299_999)), Some(ip(NEAR)));
     assert_eq!(rig.discover(at(300_000)), Some(ip(FAR)));
+}
+
+/// The name of the service and that of a server may be aliases (RFC 1034 §3.6.2).
+#[test]
+fn aliases_are_followed() {
+    let server =
+        |target| ("elsewhere.example", 33, 300, [&[0, 1, 0, 1, 0xc3, 0x53][..], &name(target)].concat());
+    let zone = vec![
+        cname("_casp._tcp.example.net", 30, "here.example"),
+        cname("here.example", 300, "elsewhere.example"),
+        server("near.example.net"),
+        cname("near.example.net", 300, "one.example"),
+        a("one.example", NEAR),
+    ];
+    let mut rig = Rig::new(&["10.0.0.53"], zone);
+    assert_eq!(rig.discover(at(0)), Some(ip(NEAR)));
+    rig.zone = self::zone();
+    rig.zone.retain(|one| one.0 != "near.example.net");
+    assert_eq!(rig.discover(at(29_999)), Some(ip(NEAR)));
+    assert_eq!(
+        rig.discover(at(30_000)),
+        Some(ip(FAR)),
+        "the result lasts as long as the shortest of the aliases"
+    );
+}
+
+/// Aliases that lead in a circle, or too far, are no answer.
+#[test]
+fn aliases_end() {
+    let names = ["a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"];
+    let chain = |length: usize| {
+        let mut zone = vec![srv(10, 1, 50003, "a1")];
+        zone.extend((1..=length).map(|n| cname(names[n - 1], 300, names[n])));
+        zone.push(a(names[length], NEAR));
+        zone
+    };
+    let mut circle = vec![srv(10, 1, 50003, "a1"), cname("a1", 300, "a2"), cname("a2", 300, "a1")];
+    assert_eq!(Rig::new(&["10.0.0.53"], circle.clone()).discover(at(0)), None);
+    circle.truncate(1);
+    circle.push(cname("a1", 300, "a1"));
+    assert_eq!(Rig::new(&["10.0.0.53"], circle).discover(at(0)), None);
+    assert_eq!(Rig::new(&["10.0.0.53"], chain(8)).discover(at(0)), Some(ip(NEAR)));
+    let mut far = chain(8);
+    far.pop();
+    far.extend([cname("a9", 300, "b"), a("b", NEAR)]);
+    assert_eq!(Rig::new(&["10.0.0.53"], far).discover(at(0)), None);
 }
 
 #[test]
