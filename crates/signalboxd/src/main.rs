@@ -26,6 +26,7 @@ mod protocols;
 mod record;
 mod report;
 mod requests;
+mod resolvers;
 #[cfg(test)]
 mod rig;
 mod server;
@@ -146,7 +147,8 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let control = ControlSocket::bind(&config.control.socket, (config.control.mode, group), &user)?;
     let notifier = Notifier::open();
     let clock = Clock::start();
-    let settings = config.settings(clock.start_unix_us(), kernel_speaks_sctp());
+    let mut settings = config.settings(clock.start_unix_us(), kernel_speaks_sctp());
+    resolvers::complete(&mut settings)?;
     let io = open(config, &settings)?;
     let (handover, predecessor) = handover(config);
     let enforcer = enforcer(config, predecessor.as_deref())?;

@@ -357,14 +357,12 @@ impl Protocol for Casp {
         keys.array("towards", meaning, &mut self.towards, Default::default, |keys, one| one.declare(keys));
         keys.table("dns", DNS_MEANING, |keys| {
             let meaning = "Addresses of the resolvers, in the order in which they are asked: at most 3. Each may take 2 s. They \
-                           are asked over TCP at port 53.";
+                           are asked over TCP at port 53. If there are none, the daemon takes those of `/etc/resolv.conf` at its \
+                           start.";
             keys.key("resolvers", &mut self.resolvers, list(address()), meaning);
             let fits = self.resolvers.len() <= RESOLVERS;
             keys.check(fits, &["resolvers"], "too many: write at most 3");
         });
-        let asks = self.towards.iter().any(|towards| towards.discovery.contains(&Way::Dns));
-        let message = "discovery by DNS needs a resolver: write resolvers = [\"ADDRESS\"] in [casp.dns]";
-        keys.check(!asks || !self.resolvers.is_empty(), &["dns.resolvers"], message);
         keys.table("qos", QOS_MEANING, |keys| self.qos(keys));
         keys.table("natfw", NATFW_MEANING, |keys| self.natfw(keys));
         keys.table("tls", TLS_MEANING, |keys| self.tls.declare(keys));

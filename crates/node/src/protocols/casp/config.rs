@@ -43,9 +43,7 @@ impl CaspConfig {
         if !self.sctp && used.any(|one| one == Transport::Sctp) {
             return wrong("transport", "SCTP is switched off");
         }
-        let engine = &self.engine;
-        let mut all = engine.discovery.iter().flat_map(|(_, all)| all).chain(&engine.mechanisms);
-        if all.any(|one| *one == Mechanism::External(DNS)) && self.dns.resolvers.is_empty() {
+        if self.lacks_resolver() {
             return wrong("dns.resolvers", "discovery by DNS needs one");
         }
         if !self.dns.domains.iter().all(|(_, domain)| dns::is_domain(domain)) {
@@ -69,6 +67,14 @@ impl CaspConfig {
             return wrong("channels.max_handshakes", "less than 1");
         }
         Ok(())
+    }
+
+    /// Whether the node searches by DNS, and has no resolver.
+    #[must_use]
+    pub fn lacks_resolver(&self) -> bool {
+        let engine = &self.engine;
+        let mut all = engine.discovery.iter().flat_map(|(_, all)| all).chain(&engine.mechanisms);
+        all.any(|one| *one == Mechanism::External(DNS)) && self.dns.resolvers.is_empty()
     }
 
     /// The ports at which nodes connect.
