@@ -4,6 +4,8 @@ mod campaign;
 mod dns;
 mod held;
 mod moved;
+mod opened;
+mod opening;
 mod passage;
 mod path;
 mod reserve;
