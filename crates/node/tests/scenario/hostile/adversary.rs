@@ -13,17 +13,19 @@ use core::time::Duration;
 
 use signalbox_core::rng::Random;
 use signalbox_node::boomerang::{BoomerangEvent, DomainKey, Integrity};
-use signalbox_node::casp::Transport;
+use signalbox_node::casp::{
+    Command as CaspCommand, Event as CaspEvent, NatfwConfig, PassageEvent, Transport,
+};
 use signalbox_node::natfw::NatfwEvent;
 use signalbox_node::ping::PingEvent;
 use signalbox_node::qos::QosEvent;
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Secret};
-use signalbox_node::{Config, Event};
+use signalbox_node::{Command, Config, Event};
 use signalbox_sim::{LinkId, Packet};
 
 use super::catalogue::{self, Sample};
-use super::net::{MS, Net, SECOND, config, forged, from_elsewhere, with_checksum};
+use super::net::{MS, Net, SECOND, config, forged, from_elsewhere, silent, with_checksum};
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 50;
@@ -107,6 +109,7 @@ fn small(random: &mut Random, integrity: bool) -> Config {
     if let Some(casp) = &mut config.casp {
         casp.engine.refresh = 2 * SECOND;
         (casp.engine.max_sessions, casp.engine.max_searches) = (TABLE, TABLE);
+        casp.natfw = Some(NatfwConfig { max_sessions: TABLE, ..NatfwConfig::default() });
         casp.engine.transport = if random.chance(0.5) { Transport::Udp } else { Transport::Tcp };
     }
     config
@@ -251,7 +254,8 @@ impl World {
         assert!(host.node.session_count() <= 2 * TABLE as usize, "{}", fault("sessions"));
         let (natfw, boomerang) = (host.node.natfw().unwrap(), host.node.boomerang().unwrap());
         let casp = host.node.casp().unwrap();
-        for count in [natfw.session_count(), boomerang.session_count(), casp.session_count()] {
+        let passages = host.node.casp_firewall().unwrap().sessions();
+        for count in [natfw.session_count(), boomerang.session_count(), casp.session_count(), passages] {
             assert!(count <= 2 * TABLE, "{}", fault("the tables of NATFW, Boomerang or CASP"));
         }
     }
@@ -269,7 +273,7 @@ impl World {
         all.filter(|one| matches!(&one.event, Event::Ping { event: PingEvent::Reply(_), .. })).count()
     }
 
-    /// Whether the last event of a request by the QoS NSLP, the NATFW NSLP or Boomerang is another than its grant.
+    /// Whether the last event of a request by the QoS NSLP, the NATFW NSLP, Boomerang or CASP is another than its grant.
     fn has_ended(&self, port: u16) -> bool {
         let granted = self.net.sim.events().iter().rev().find_map(|one| match &one.event {
             Event::Qos { id, event } if *id == u64::from(port) => {
@@ -281,25 +285,29 @@ impl World {
             Event::Boomerang { id, event } if *id == u64::from(port) => {
                 Some(matches!(event, BoomerangEvent::Reserved { .. }))
             }
+            Event::Casp { id, event: CaspEvent::Passage(event) } if *id == u64::from(port) => {
+                Some(matches!(event, PassageEvent::Granted { .. }))
+            }
             _ => None,
         });
         granted != Some(true)
     }
 
     /// Sets up a session of each protocol.
-    fn open(&mut self, [qos, rsvp, natfw, boomerang, casp]: Sessions) {
+    fn open(&mut self, [qos, rsvp, natfw, boomerang, casp, passage]: Sessions) {
         self.net.reserve(qos);
         self.net.rsvp_reserve(rsvp);
         self.net.passage(natfw);
         self.net.boomerang(boomerang);
         self.net.casp(casp, false);
+        self.net.casp_passage(passage);
     }
 
     /// Which of these sessions live at the router.
-    fn live(&self, [qos, rsvp, natfw, boomerang, casp]: Sessions) -> [bool; 5] {
+    fn live(&self, [qos, rsvp, natfw, boomerang, casp, passage]: Sessions) -> [bool; 6] {
         let held = |port: u16| self.net.held(port..port + 1) == 1;
         let (natfw, casp) = (self.net.is_open(natfw), self.net.is_known_to_casp(casp));
-        [held(qos), held(rsvp), natfw, self.net.holds(boomerang), casp]
+        [held(qos), held(rsvp), natfw, self.net.holds(boomerang), casp, self.net.is_open(passage)]
     }
 
     /// Which of these sessions do not live although they should.
@@ -311,6 +319,7 @@ impl World {
             ("NATFW", datagrams),
             ("Boomerang", authenticated),
             ("CASP", datagrams || !self.datagrams),
+            ("a passage of CASP", datagrams || !self.datagrams),
         ];
         let all = self.live(sessions).into_iter().zip(safe);
         all.filter(|(lives, (_, safe))| *safe && !lives).map(|(_, (name, _))| name).collect()
@@ -344,20 +353,20 @@ fn replace(octets: &mut [u8], old: [u8; 2], new: [u8; 2]) {
     }
 }
 
-/// The ports of sessions of the QoS NSLP, RSVP, the NATFW NSLP, Boomerang and CASP.
-type Sessions = [u16; 5];
+/// The ports of sessions of the QoS NSLP, RSVP, the NATFW NSLP, Boomerang and CASP, and of a passage of CASP.
+type Sessions = [u16; 6];
 
 /// The sessions of one run: before the attack, in its middle and after it.
-const BEFORE: Sessions = [7001, 7003, 7005, 7007, 7009];
-const MEANWHILE: Sessions = [7011, 7013, 7015, 7017, 7019];
-const AFTER: Sessions = [7021, 7023, 7025, 7027, 7029];
+const BEFORE: Sessions = [7001, 7003, 7005, 7007, 7009, 7031];
+const MEANWHILE: Sessions = [7011, 7013, 7015, 7017, 7019, 7033];
+const AFTER: Sessions = [7021, 7023, 7025, 7027, 7029, 7035];
 
 fn run(seed: u64, place: Place, samples: &[Sample]) {
     let mut world = World::new(seed, place);
     world.open(BEFORE);
     world.net.ping(1, None, 500 * MS);
     world.net.sim.run_for(4 * SECOND);
-    assert_eq!(world.live(BEFORE), [true; 5], "{}", world.says("no attack yet"));
+    assert_eq!(world.live(BEFORE), [true; 6], "{}", world.says("no attack yet"));
     let start = world.net.sim.now();
     let mut opened = false;
     while world.net.sim.now() < start + ATTACK {
@@ -394,7 +403,7 @@ fn run(seed: u64, place: Place, samples: &[Sample]) {
     }
     world.open(AFTER);
     world.net.sim.run_for(RECOVERY);
-    assert_eq!(world.live(AFTER), [true; 5], "{}", world.says("no new session after the attack"));
+    assert_eq!(world.live(AFTER), [true; 6], "{}", world.says("no new session after the attack"));
     for sessions in [BEFORE, MEANWHILE] {
         for (at, lives) in world.live(sessions).into_iter().enumerate() {
             let whole = match at {
@@ -413,8 +422,29 @@ fn run(seed: u64, place: Place, samples: &[Sample]) {
     }
 }
 
+/// What the router gets in the life of a passage of CASP over datagrams.
+fn passages() -> Vec<Sample> {
+    let mut config = silent(false);
+    if let Some(casp) = &mut config.casp {
+        casp.natfw = Some(NatfwConfig::default());
+    }
+    let (mut net, port) = (Net::new(1, &config), BEFORE[5]);
+    net.casp_passage(port);
+    net.sim.run_for(SECOND);
+    assert!(net.is_open(port), "{:?}", net.sim.events());
+    net.sim.command(net.sender, Command::Casp { id: port.into(), command: CaspCommand::Close });
+    net.sim.run_for(SECOND);
+    let router = net.router;
+    let all = net.sim.captured().filter(|one| one.to == router && one.packet.protocol == 17);
+    all.map(|one| {
+        let name = catalogue::name(&one.packet);
+        Sample { name, packet: one.packet.clone(), link: one.link }
+    })
+    .collect()
+}
+
 fn campaign(place: Place) {
-    let samples = catalogue::all();
+    let samples = [catalogue::all(), passages()].concat();
     if let Ok(seed) = std::env::var("SIGNALBOX_ADVERSARY") {
         return run(seed.parse().unwrap(), place, &samples);
     }

@@ -150,6 +150,10 @@ impl Net {
                 natfw.middlebox = natfw::Middlebox::Firewall;
                 (natfw.inside, natfw.outside) = (vec!["eth0".into()], vec!["eth1".into(), "eth2".into()]);
             }
+            let casp = config.casp.as_mut().and_then(|casp| casp.natfw.as_mut());
+            if let Some(natfw) = casp.filter(|_| name == "router") {
+                (natfw.role, natfw.inside) = (casp::NatfwRole::Firewall, vec!["eth0".into()]);
+            }
             if let Some(boomerang) = config.boomerang.as_mut().filter(|_| name != "router") {
                 boomerang.prove = false;
             }
@@ -235,6 +239,22 @@ impl Net {
     /// Opens the firewall for a flow to this port.
     pub(crate) fn passage(&mut self, port: u16) {
         self.sim.command(self.sender, passage(self.address(self.receiver), port));
+    }
+
+    /// Opens the firewall for a flow to this port by CASP.
+    pub(crate) fn casp_passage(&mut self, port: u16) {
+        let request = casp::OpenRequest {
+            dst: self.address(self.receiver),
+            src: None,
+            protocol: Some(17),
+            src_port: Some(4000),
+            dst_port: Some(port),
+            receiver_initiated: false,
+            lifetime: None,
+            terms: casp::NatfwTerms::default(),
+        };
+        let command = casp::Command::Open(Box::new(request));
+        self.sim.command(self.sender, Command::Casp { id: port.into(), command });
     }
 
     /// Reserves for a flow to this port by Boomerang.
