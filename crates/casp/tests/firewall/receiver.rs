@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::{NatfwEnd, NatfwEvent};
+use signalbox_casp::clients::natfw::{Config, NatfwEnd, NatfwEvent, Role};
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::pinhole::PinholeError;
 
@@ -22,6 +22,23 @@ fn each_host_opens_its_own_firewall() {
     assert_eq!(rig.passes(2), [flow(4).filter()]);
     assert!(matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. })));
     assert_eq!(rig.events(3), [NatfwEvent::Accepted { session: FIRST, flow: flow(4) }]);
+}
+
+/// The receiver may be a user of a firewall. Without a user who accepts the packets, a firewall refuses PATH as a host does.
+#[test]
+fn a_user_of_a_firewall_accepts() {
+    let walls = |n, config| Config { role: if n == 0 { Role::Host } else { Role::Firewall }, ..config };
+    for accepts in [true, false] {
+        let mut rig = Rig::with(3, &|_| signalbox_resources::Config::default(), &walls);
+        if accepts {
+            rig.accept();
+        }
+        rig.ask(true);
+        assert_eq!(rig.passes(1).len(), usize::from(accepts));
+        let opened = matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. }));
+        assert!(opened == accepts, "{:?}", rig.events(0));
+        assert!(accepts || rig.status(0) == NatfwStatus::POLICY);
+    }
 }
 
 /// CASPMID-7-02, CASPMID-10.1-02: PATH opens nothing. CASPMID-7-32: where no user accepts the packets, a RESPONSE takes the

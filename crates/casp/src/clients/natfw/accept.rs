@@ -61,6 +61,11 @@ impl NatfwClient {
         self.accepting(flow).is_some()
     }
 
+    /// Whether a request is a PATH to a user of this node, which may be a firewall too.
+    fn is_for_own_user(&self, job: &OwnedArrival, kind: NatfwType) -> bool {
+        kind == NatfwType::PATH && job.last && self.is_local(job.flow.dst())
+    }
+
     /// A request ends here: NEXT says what follows.
     pub(super) fn at_the_end(
         &mut self,
@@ -81,7 +86,7 @@ impl NatfwClient {
                 self.triggered(job, message, said);
             }
             Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
-            Some(next) if self.config.role.opens() => {
+            Some(next) if self.config.role.opens() && !self.is_for_own_user(job, message.kind) => {
                 let asker = self.records.get_mut(key).and_then(|record| record.asker(false).clone());
                 let wanted = !Self::wanted_back(message, said).is_empty();
                 let result = match asker.filter(|asker| asker.inside && wanted && next == NatfwType::CREATE) {
@@ -107,7 +112,7 @@ impl NatfwClient {
     ) {
         // At the border of a scope the request itself was granted, and no user of the firewall takes part.
         let user = self.accepting(&job.flow);
-        if user.is_none() && !self.config.role.opens() {
+        if user.is_none() && (!self.config.role.opens() || self.is_for_own_user(job, message.kind)) {
             return self.refuse(job, NatfwStatus::POLICY);
         }
         self.out.consume(job.id);
