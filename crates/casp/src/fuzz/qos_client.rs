@@ -183,6 +183,8 @@ fn message([what, which, more]: [u8; 3]) -> Vec<u8> {
         return Vec::new();
     };
     message.bandwidth = Some(Bandwidth { upper, lower });
+    // Of every fourth session both directions are reserved.
+    message.reverse_flow = (which & 3 == 3).then(|| (message.flow.reversed(), what & 1 == 0));
     message.partial = (what & 64 != 0 || message.kind == QosType::ERROR)
         .then(|| Partial { failures_allowed: 1, ..Partial::default() });
     message.error_node = (message.kind == QosType::ERROR).then_some(OWN.into());
@@ -214,6 +216,7 @@ pub fn casp_qos_client(octets: &[u8]) {
                     range: range(more),
                     at_once: what & 2 != 0,
                     priority: (what & 32 != 0).then_some(which.into()),
+                    both: what & 64 != 0,
                     partial: (what & 4 != 0).then_some((1, 1)),
                 };
                 if what & 8 == 0 {

@@ -1,5 +1,5 @@
 //! A path of nodes with the QoS client. The first one is the source of the data, the last one their destination; each has
-//! an interface of 10 Mbit/s towards the next one, of which all can be reserved.
+//! an interface of 10 Mbit/s towards the next one and one towards the one before, of which all can be reserved.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -18,6 +18,8 @@ use signalbox_resources::config::LinkConfig;
 use signalbox_resources::{Rate, ResourceOutput, Resources};
 
 pub(crate) const ETH: IfIndex = IfIndex(2);
+/// The interface towards the source of the data.
+pub(crate) const BACK: IfIndex = IfIndex(3);
 /// One Mbit/s in octets a second.
 pub(crate) const MBIT: f32 = 125_000.0;
 /// Lifetime of the sessions of the messaging layer, seconds.
@@ -127,12 +129,12 @@ impl Rig {
 
     pub(crate) fn with(nodes: usize, config: Config) -> Self {
         let links = || {
-            let all = LinkConfig {
+            let all = |name| LinkConfig {
                 reservable: "100%".parse().unwrap(),
-                ..LinkConfig::new("eth0", Some(Rate(1_250_000)))
+                ..LinkConfig::new(name, Some(Rate(1_250_000)))
             };
-            let preemption = true;
-            signalbox_resources::Config { links: vec![all], preemption, ..Default::default() }
+            let (links, preemption) = (vec![all("eth0"), all("eth1")], true);
+            signalbox_resources::Config { links, preemption, ..Default::default() }
         };
         let node = |n: usize| {
             let mut resources = Resources::new(links(), 0, [1; 32]).unwrap();
@@ -144,9 +146,12 @@ impl Rig {
                 tunnel: false,
                 addresses: vec![at(n)],
             };
-            resources.interfaces(std::slice::from_ref(&interface));
+            let back =
+                Interface { ifindex: BACK, name: "eth1".to_owned(), addresses: vec![], ..interface.clone() };
+            let interfaces = [interface, back];
+            resources.interfaces(&interfaces);
             let mut client = QosClient::new(config, [u8::try_from(n).unwrap(); 32]);
-            client.interfaces(&[interface]);
+            client.interfaces(&interfaces);
             client.set_wall_clock(1_700_000_000_000_000);
             Node {
                 client,
@@ -181,6 +186,7 @@ impl Rig {
             priority: None,
             range,
             at_once: false,
+            both: false,
             partial: None,
         }
     }
@@ -308,8 +314,9 @@ impl Rig {
         match output {
             QosOutput::Event { id, event } => events.push((id, event)),
             QosOutput::RouteLookup { id, query } => {
-                let route =
-                    Route { ifindex: ETH, src: at(n), gateway: None, mtu: 1500, local: query.dst == at(n) };
+                let ifindex = if (0..n).any(|before| at(before) == query.dst) { BACK } else { ETH };
+                let local = query.dst == at(n);
+                let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local };
                 let result = if no_route { Err(NoRoute::Unreachable) } else { Ok(route) };
                 client.route(now, id, result, resources);
             }
@@ -397,6 +404,14 @@ impl Rig {
         (booked as f64 / 125_000.0 * 100.0).round() / 100.0
     }
 
+    /// Mbit/s that are booked at node `n` for the data to the last node, and for those to the first one.
+    pub(crate) fn both(&self, n: usize) -> [f64; 2] {
+        [ETH, BACK].map(|ifindex| {
+            let here = self.nodes[n].resources.links().filter(|link| link.ifindex == ifindex);
+            here.map(|link| (link.reserved as f64 / 1250.0).round() / 100.0).sum()
+        })
+    }
+
     /// Mbit/s that flows have at node `n`.
     pub(crate) fn given(&self, n: usize) -> f64 {
         let given: u64 = self.nodes[n].installed.values().map(|one| one.traffic.rate).sum();
@@ -428,6 +443,11 @@ impl Rig {
 
     /// Takes Mbit/s of node `n` for others.
     pub(crate) fn occupy(&mut self, n: usize, mbit: f32) {
+        self.occupy_at(n, ETH, mbit);
+    }
+
+    /// Takes Mbit/s of an interface of node `n` for others.
+    pub(crate) fn occupy_at(&mut self, n: usize, ifindex: IfIndex, mbit: f32) {
         use signalbox_core::node::Prefix;
         use signalbox_core::traffic::{FlowFilter, TrafficSpec};
         use signalbox_resources::{GrantRequest, Owner, Requester};
@@ -435,7 +455,7 @@ impl Rig {
         let traffic = TrafficSpec { rate, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
         let filter = FlowFilter::between(Prefix::host(ip("192.0.2.1")), Prefix::host(ip("192.0.2.2")));
         let owner = Owner { protocol: signalbox_core::ReserverId(240), key: 1 };
-        let ask = GrantRequest::new(owner, Requester::at(ip("192.0.2.1")), ETH, filter, traffic);
+        let ask = GrantRequest::new(owner, Requester::at(ip("192.0.2.1")), ifindex, filter, traffic);
         self.nodes[n].resources.admit(self.now, &ask).unwrap();
         self.run();
     }

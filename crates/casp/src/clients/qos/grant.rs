@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use signalbox_core::security::Identity;
 use signalbox_core::{IfIndex, Key};
-use signalbox_resources::request::Priority;
-use signalbox_resources::{
-    Cause, GrantId, GrantRequest, Neighbour, Owner, RequestedBy, Requester, Resources,
-};
+use signalbox_resources::request::{Priority, Session as Share};
+use signalbox_resources::{Cause, GrantRequest, Neighbour, Owner, RequestedBy, Requester, Resources};
 
 use super::amount::{Amount, Range};
-use super::record::Level;
+use super::record::{Grants, Level};
 use super::{PROTOCOL, QosClient};
+use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosType};
 
 /// Steps of the search for the largest amount that fits.
 const STEPS: u32 = 12;
+
+/// What a session asks admission control for, one request for each direction of its data.
+type Requests = [Option<GrantRequest>; 2];
 
 /// Who asks, as far as it is proved; `None`: a user of this node.
 pub(super) type Asker = Option<(IpAddr, Option<Arc<Identity>>)>;
@@ -32,28 +34,23 @@ impl QosClient {
         range: &Range,
         resources: &mut Resources,
     ) -> Result<Amount, QosErrorCode> {
-        let request = self.grant_request(key, kind).ok_or(QosErrorCode::NO_RESERVATION)?;
-        let fitted = match &request {
-            Some(request) => self.fit(request, range, resources).map(|(amount, grant)| (amount, Some(grant))),
-            None => Ok((range.most, None)),
-        };
-        let (amount, grant) = fitted.inspect_err(|_| self.counters.refused += 1)?;
+        let requests = self.grant_requests(key, kind).ok_or(QosErrorCode::NO_RESERVATION)?;
+        let fitted = self.fit(&requests, range, resources);
+        let (amount, grants) = fitted.inspect_err(|_| self.counters.refused += 1)?;
         self.counters.granted += 1;
         let Some(record) = self.records.get_mut(key) else { return Err(QosErrorCode::NO_RESERVATION) };
         let until = self.now + record.lifetime;
         let part = record.part(kind);
         let older = part.before.take();
-        part.before = Some((sequence, part.now.replace(Level { age, amount, grant, until })));
+        part.before = Some((sequence, part.now.replace(Level { age, amount, grants, until })));
         self.drop_level(older.and_then(|(_, level)| level), resources);
         Ok(amount)
     }
 
-    /// The request to admission control without its amount. Inside, `None`: the data end here.
-    fn grant_request(&self, key: Key, kind: QosType) -> Option<Option<GrantRequest>> {
+    /// The requests to admission control without their amount, one for each direction. `None` inside: the data end here, or
+    /// are not reserved.
+    fn grant_requests(&self, key: Key, kind: QosType) -> Option<Requests> {
         let record = self.records.get(key)?;
-        if record.egress == IfIndex::NONE {
-            return Some(None);
-        }
         let (requested_by, peer) = match &record.asker {
             Some((address, identity)) => {
                 let authenticated = identity.is_some();
@@ -66,13 +63,20 @@ impl QosClient {
         let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
         // Admission control has 16 bits for each. What is above counts as the highest.
         let level = u16::try_from(record.priority.unwrap_or(0)).unwrap_or(u16::MAX);
-        Some(Some(GrantRequest {
-            session: Some(record.share),
-            lifetime: Some(record.lifetime),
-            held: kind != QosType::COMMIT,
-            priority: Priority { setup: level, defending: level },
-            ..GrantRequest::new(owner, requester, record.egress, record.flow.filter(), traffic)
-        }))
+        let request = |flow: Option<FlowId>, place: IfIndex, share: Share| {
+            let filter = flow.filter(|_| place != IfIndex::NONE)?.filter();
+            Some(GrantRequest {
+                session: Some(share),
+                lifetime: Some(record.lifetime),
+                held: kind != QosType::COMMIT,
+                priority: Priority { setup: level, defending: level },
+                ..GrantRequest::new(owner, requester.clone(), place, filter, traffic)
+            })
+        };
+        let ([there, back], [place, place_back]) = (record.data(), record.places);
+        // Both directions may leave by one interface: they do not share what they need there.
+        let share_back = Share(record.share.0 ^ 1);
+        Some([request(there, place, record.share), request(back, place_back, share_back)])
     }
 
     /// The request for an amount.
@@ -81,17 +85,42 @@ impl QosClient {
         Ok(GrantRequest { traffic, service, guaranteed, ..request.clone() })
     }
 
-    /// Grants the largest amount of a range that there is.
+    /// Grants the largest amount of a range that there is, to all requests or to none of them.
     fn fit(
         &self,
-        request: &GrantRequest,
+        requests: &Requests,
         range: &Range,
         resources: &mut Resources,
-    ) -> Result<(Amount, GrantId), QosErrorCode> {
-        let amount = self.largest(request, range, resources)?;
-        let request = Self::of_amount(request, &amount)?;
-        let admitted = resources.admit(self.now, &request).map_err(|_| QosErrorCode::BELOW_MINIMUM)?;
-        Ok((amount, admitted.grant))
+    ) -> Result<(Amount, Grants), QosErrorCode> {
+        let amount = self.largest_of_all(requests, range, resources)?;
+        let mut grants = Grants::default();
+        for (request, grant) in requests.iter().zip(&mut grants) {
+            let Some(request) = request else { continue };
+            let admitted = Self::of_amount(request, &amount).and_then(|request| {
+                resources.admit(self.now, &request).map_err(|_| QosErrorCode::BELOW_MINIMUM)
+            });
+            match admitted {
+                Ok(admitted) => *grant = Some(admitted.grant),
+                Err(code) => {
+                    grants.into_iter().flatten().for_each(|grant| resources.release(grant));
+                    return Err(code);
+                }
+            }
+        }
+        Ok((amount, grants))
+    }
+
+    /// The largest amount of a range that each of the requests would get.
+    fn largest_of_all(
+        &self,
+        requests: &Requests,
+        range: &Range,
+        resources: &Resources,
+    ) -> Result<Amount, QosErrorCode> {
+        requests
+            .iter()
+            .flatten()
+            .try_fold(range.most, |most, request| self.largest(request, &Range { most, ..*range }, resources))
     }
 
     /// The largest amount of a range that would be granted.
@@ -139,10 +168,8 @@ impl QosClient {
         range: &Range,
         resources: &Resources,
     ) -> Result<Amount, QosErrorCode> {
-        match self.grant_request(key, QosType::RESERVE).ok_or(QosErrorCode::NO_RESERVATION)? {
-            Some(request) => self.largest(&request, range, resources),
-            None => Ok(range.most),
-        }
+        let requests = self.grant_requests(key, QosType::RESERVE).ok_or(QosErrorCode::NO_RESERVATION)?;
+        self.largest_of_all(&requests, range, resources)
     }
 
     /// Gives back what the session holds beyond the minimum of the path.
@@ -153,11 +180,13 @@ impl QosClient {
             if amount.version() != level.amount.version() || amount.rate() >= level.amount.rate() {
                 continue;
             }
-            if let Some(grant) = level.grant
-                && let Some(Some(request)) = self.grant_request(key, kind)
-                && let Ok(request) = Self::of_amount(&request, amount)
-                && resources.modify(self.now, grant, &request).is_err()
-            {
+            let Some(requests) = self.grant_requests(key, kind) else { return };
+            let trimmed = level.grants.iter().zip(&requests).all(|(grant, request)| {
+                let (Some(grant), Some(request)) = (grant, request) else { return true };
+                Self::of_amount(request, amount)
+                    .is_ok_and(|request| resources.modify(self.now, *grant, &request).is_ok())
+            });
+            if !trimmed {
                 continue;
             }
             if let Some(now) = self.records.get_mut(key).and_then(|record| record.part(kind).now.as_mut()) {
@@ -166,29 +195,31 @@ impl QosClient {
         }
     }
 
-    /// The flow of the session, or the interface by which it leaves, changed: what is reserved changes its packets and its
+    /// The flows of the session, or the interfaces by which they leave, changed: what is reserved changes its packets and its
     /// place. False: there is no room at the new place, and a part of what is reserved is still at the old one.
     pub(super) fn replace(&mut self, key: Key, resources: &mut Resources) -> bool {
         let mut placed = true;
         for kind in [QosType::RESERVE, QosType::COMMIT] {
-            let Some(request) = self.grant_request(key, kind) else { return false };
+            let Some(requests) = self.grant_requests(key, kind) else { return false };
             let now = self.now;
             let Some(record) = self.records.get_mut(key) else { return false };
             for level in record.part(kind).levels_mut() {
-                let Some(request) = &request else {
-                    level.grant.take().into_iter().for_each(|grant| resources.release(grant));
-                    continue;
-                };
-                let result = Self::of_amount(request, &level.amount).ok().and_then(|request| {
-                    match level.grant {
-                        Some(grant) => resources.modify(now, grant, &request),
-                        None => resources.admit(now, &request),
+                for (grant, request) in level.grants.iter_mut().zip(&requests) {
+                    let Some(request) = request else {
+                        grant.take().into_iter().for_each(|grant| resources.release(grant));
+                        continue;
+                    };
+                    let result = Self::of_amount(request, &level.amount).ok().and_then(|request| {
+                        match *grant {
+                            Some(grant) => resources.modify(now, grant, &request),
+                            None => resources.admit(now, &request),
+                        }
+                        .ok()
+                    });
+                    match result {
+                        Some(admitted) => *grant = Some(admitted.grant),
+                        None => placed = false,
                     }
-                    .ok()
-                });
-                match result {
-                    Some(admitted) => level.grant = Some(admitted.grant),
-                    None => placed = false,
                 }
             }
         }
@@ -244,8 +275,7 @@ impl QosClient {
     }
 
     fn drop_level(&mut self, level: Option<Level>, resources: &mut Resources) {
-        if let Some(grant) = level.and_then(|level| level.grant) {
-            resources.release(grant);
-        }
+        let grants = level.into_iter().flat_map(|level| level.grants).flatten();
+        grants.for_each(|grant| resources.release(grant));
     }
 }

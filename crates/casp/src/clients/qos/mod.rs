@@ -6,11 +6,13 @@
 //! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
 //! * `originate` is the node that asks for a reservation, `suggest` what source and receiver do if the receiver is to make it.
 //! * `repair` is what follows when the path of a session, or the address of its source, changes.
+//! * `locate` finds the interfaces by which the data of a session leave.
 //! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
 
 mod amount;
 mod answer;
 mod grant;
+mod locate;
 mod node;
 mod originate;
 mod output;
@@ -23,7 +25,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
 use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
-use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time};
@@ -36,6 +38,7 @@ use crate::wire::qos::{Partial, QosErrorCode};
 pub use amount::{Amount, Range};
 pub use output::{QosEvent, QosOutput};
 
+use locate::Lookup;
 use node::Job;
 use output::Outputs;
 use record::{Branch, Record};
@@ -43,7 +46,7 @@ use record::{Branch, Record};
 /// The owner of this client's grants.
 pub const PROTOCOL: ReserverId = ReserverId::CASP;
 
-/// Messages and requests that wait for the interface of their flow at most.
+/// Messages and requests that wait for the interfaces of their data at most.
 const MAX_WAITING: usize = 1024;
 /// The identifier of what this node reserves because the other end asks for it: no user has it.
 const NO_USER: u64 = u64::MAX;
@@ -81,7 +84,7 @@ signalbox_core::counters! {
         errors_limited: u64 => RATE_LIMITED { limit: "errors" },
         /// Sessions refused.
         sessions_full: u64 => TABLE_FULL { table: "sessions" },
-        /// Messages that could not wait for the interface of their flow.
+        /// Messages that could not wait for the interfaces of their data.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
     }
 }
@@ -134,11 +137,13 @@ pub struct QosRequest {
     pub at_once: bool,
     /// Priority of the reservation: a higher one preempts a lower one where policy allows it. `None`: 0, and the message has none.
     pub priority: Option<u16>,
+    /// The opposite flow is reserved too, in one decision of each node. Its packets take the path of the flow.
+    pub both: bool,
     /// Nodes without a reservation are acceptable: how many that fail, and how many that do not speak CASP-QoS.
     pub partial: Option<(u16, u16)>,
 }
 
-/// What waits for the interface of its flow.
+/// What waits for the interfaces of its data.
 #[derive(Debug)]
 enum Waiting {
     Message(Box<Job>),
@@ -164,7 +169,7 @@ pub struct QosClient {
     /// Limits of the Errors about sessions without a record.
     errors: RateShares,
     wheel: Wheel,
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, Lookup>,
     next_lookup: u64,
     /// The last AGE that this node made.
     age: u64,
@@ -250,13 +255,8 @@ impl QosClient {
     /// Takes the answer to [`QosOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
-        let egress = result.ok().map(|route| if route.local { IfIndex::NONE } else { route.ifindex });
-        match self.waiting.remove(&id) {
-            Some(Waiting::Message(job)) => self.request(&job, egress, resources),
-            Some(Waiting::Own(key)) => self.begin(key, egress, resources),
-            Some(Waiting::Again(key)) => self.send_again(key, egress, resources),
-            None => {}
-        }
+        let place = result.ok().map(|route| if route.local { IfIndex::NONE } else { route.ifindex });
+        self.place_found(id, place, resources);
     }
 
     /// Admission control took a grant back.
@@ -315,21 +315,6 @@ impl QosClient {
 
     fn is_local(&self, address: IpAddr) -> bool {
         self.local.contains(&address)
-    }
-
-    /// Asks by which interface the data of a flow leave.
-    fn look_up(&mut self, flow: &FlowId, what: Waiting) {
-        let id = self.next_lookup;
-        self.next_lookup += 1;
-        self.waiting.insert(id, what);
-        let ports = flow.ports();
-        let query = RouteQuery {
-            protocol: flow.protocol(),
-            src_port: ports.map(|(src, _)| src),
-            dst_port: ports.map(|(_, dst)| dst),
-            ..RouteQuery::to(flow.dst())
-        };
-        self.out.look_up(id, query);
     }
 
     /// Sets the timer of a record for what is due next.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::security::Identity;
 use signalbox_core::shares::source;
-use signalbox_core::{IfIndex, Key, SessionId};
+use signalbox_core::{Key, SessionId};
 use signalbox_resources::Resources;
 use signalbox_resources::request::Session as Share;
 
@@ -13,8 +13,8 @@ use super::amount::{Amount, Range};
 use super::answer::Failed;
 use super::grant::Asker;
 use super::output::QosEvent;
-use super::record::{Last, Level, Record};
-use super::{MAX_WAITING, QosClient, Waiting, branch_of, seconds};
+use super::record::{Last, Level, Places, Record};
+use super::{QosClient, Waiting, branch_of, seconds};
 use crate::engine::Arrival;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosClass, QosErrorCode, QosFlags, QosMessage, QosType};
@@ -25,6 +25,8 @@ pub(super) struct Job {
     pub(super) id: u64,
     pub(super) session: SessionId,
     pub(super) flow: FlowId,
+    /// The opposite flow, if the message asks for both.
+    pub(super) opposite: Option<FlowId>,
     pub(super) reverse: bool,
     pub(super) unsecure: bool,
     pub(super) hops: u8,
@@ -40,8 +42,9 @@ pub(super) struct Job {
 pub(super) type Failure = (QosErrorCode, u16);
 
 impl Job {
-    fn of(arrival: &Arrival<'_>) -> Self {
+    fn of(arrival: &Arrival<'_>, opposite: Option<FlowId>) -> Self {
         Self {
+            opposite,
             id: arrival.id,
             session: arrival.session,
             flow: arrival.flow,
@@ -70,7 +73,7 @@ impl QosClient {
             Err(fault) => {
                 match fault.sequence {
                     Some(sequence) => {
-                        let (job, why) = (Job::of(arrival), (fault.code, fault.detail));
+                        let (job, why) = (Job::of(arrival, None), (fault.code, fault.detail));
                         let (removes, version, partial) = (false, None, None);
                         self.refuse(&job, Failed { sequence, removes, version, partial, why });
                     }
@@ -82,7 +85,7 @@ impl QosClient {
         if message.flow != arrival.flow {
             self.counters.other_flow += 1;
         }
-        let job = Job::of(arrival);
+        let job = Job::of(arrival, message.reverse_flow.map(|(flow, _)| flow));
         let request = matches!(message.kind, QosType::QUERY | QosType::RESERVE | QosType::COMMIT);
         let known = self.find(job.session).and_then(|key| self.records.get(key));
         if !request && known.is_some_and(|record| record.flow != job.flow) {
@@ -93,20 +96,12 @@ impl QosClient {
             QosType::RELEASE => self.release_received(&job, &message, resources),
             QosType::SUCCESS => self.success(&job, &message, resources),
             QosType::ERROR => self.error(&job, &message, resources),
-            _ if self.is_local(job.flow.dst()) => self.request(&job, Some(IfIndex::NONE), resources),
-            _ if self.waiting.len() >= MAX_WAITING => {
-                self.counters.waiting_full += 1;
-                self.out.consume(job.id);
-            }
-            _ => {
-                let flow = job.flow;
-                self.look_up(&flow, Waiting::Message(Box::new(job)));
-            }
+            _ => self.locate(Waiting::Message(Box::new(job)), resources),
         }
     }
 
-    /// Handles a Query, Reserve or Commit. `egress`: where the data leave; `None`: there is no route.
-    pub(super) fn request(&mut self, job: &Job, egress: Option<IfIndex>, resources: &mut Resources) {
+    /// Handles a Query, Reserve or Commit. `places`: where the data leave; `None`: there is no route.
+    pub(super) fn request(&mut self, job: &Job, places: Option<Places>, resources: &mut Resources) {
         // It was parsed before.
         let Ok(mut message) = QosMessage::parse(&job.data) else { return self.out.consume(job.id) };
         let sequence = message.sequence.unwrap_or(0);
@@ -134,11 +129,11 @@ impl QosClient {
             record.priority = message.priority;
         }
         self.branches(key, job, &message);
-        let (first, placed) = self.update(key, job, egress, resources);
+        let (first, placed) = self.update(key, job, places, resources);
         if !placed {
             self.release_all(key, resources);
         }
-        let done = match egress {
+        let done = match places {
             Some(_) if placed => self.carry_out(key, job, &message, &range, resources),
             Some(_) | None => Err((QosErrorCode::BELOW_MINIMUM, 0)),
         };
@@ -186,9 +181,15 @@ impl QosClient {
         if message.time.is_some() {
             return Err((QosErrorCode::TIME, 0));
         }
-        if let Some((_, also)) = message.reverse_flow {
-            let c_type = if also { 1 } else { 2 };
-            return Err((QosErrorCode::C_TYPE, u16::from_be_bytes([QosClass::REVERSE_FLOW.0, c_type])));
+        match message.reverse_flow {
+            // Other packets than those of the session are no matter of its path.
+            Some((back, true)) if back.src() != job.flow.dst() || back.dst() != job.flow.src() => {
+                return Err((QosErrorCode::MALFORMED, 8));
+            }
+            Some((_, false)) => {
+                return Err((QosErrorCode::C_TYPE, u16::from_be_bytes([QosClass::REVERSE_FLOW.0, 2])));
+            }
+            Some((_, true)) | None => {}
         }
         if self.config.refuse_unsecure && message.flags.contains(QosFlags::UNSECURE) {
             return Err((QosErrorCode::UNSECURE, 0));
@@ -300,14 +301,16 @@ impl QosClient {
         &mut self,
         key: Key,
         job: &Job,
-        egress: Option<IfIndex>,
+        places: Option<Places>,
         resources: &mut Resources,
     ) -> (bool, bool) {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return (true, true) };
-        let egress = egress.unwrap_or(record.egress);
-        let moved = record.flow != job.flow || record.egress != egress;
-        (record.flow, record.egress) = (job.flow, egress);
+        let (places, before) = (places.unwrap_or(record.places), (record.data(), record.places));
+        record.flow = job.flow;
+        record.set_opposite(job.opposite);
+        record.places = places;
+        let moved = (record.data(), places) != before;
         record.asker = job.asker();
         record.lifetime = seconds(job.timeout.max(1));
         record.used = now;

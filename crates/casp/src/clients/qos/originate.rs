@@ -3,12 +3,12 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::{IfIndex, Key, SessionId, Time};
+use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::Resources;
 
 use super::amount::{Amount, Range};
 use super::output::QosEvent;
-use super::record::{Own, Stage};
+use super::record::{Own, Places, Stage};
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::queue::Message;
 use crate::wire::FlowId;
@@ -99,6 +99,9 @@ impl QosClient {
         }
         // The receiver of a suggestion keeps the priority that it has.
         record.priority = request.priority.map(u32::from).or(record.priority);
+        if request.both {
+            record.set_opposite(Some(record.flow.reversed()));
+        }
         record.own = Some(Own {
             id,
             reverse: request.session.is_some(),
@@ -119,27 +122,23 @@ impl QosClient {
         self.arm(key);
     }
 
-    /// Asks by which interface the flow leaves; the request of the present stage follows.
+    /// Asks by which interfaces the data leave; the request of the present stage follows.
     pub(super) fn seek(&mut self, key: Key, resources: &mut Resources) {
-        let Some(flow) = self.records.get(key).map(|record| record.flow) else { return };
-        if self.is_local(flow.dst()) {
-            return self.begin(key, Some(IfIndex::NONE), resources);
-        }
-        self.look_up(&flow, Waiting::Own(key));
+        self.locate(Waiting::Own(key), resources);
     }
 
-    /// The interface of the flow is known: the request of the present stage leaves.
-    pub(super) fn begin(&mut self, key: Key, egress: Option<IfIndex>, resources: &mut Resources) {
+    /// The interfaces of the data are known: the request of the present stage leaves.
+    pub(super) fn begin(&mut self, key: Key, places: Option<Places>, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own else { return };
-        let Some(egress) = egress else {
+        let Some(places) = places else {
             if !self.retry(key, QosErrorCode::NO_ANSWER, resources) {
                 self.own_refused(key, (QosErrorCode::BELOW_MINIMUM, 0), resources);
             }
             return;
         };
-        let moved = record.has_state() && (record.egress != egress || own.flags.contains(QosFlags::BRANCH));
-        record.egress = egress;
+        let moved = record.has_state() && (record.places != places || own.flags.contains(QosFlags::BRANCH));
+        record.places = places;
         if moved && !self.replace(key, resources) {
             return self.end(key, Some(QosErrorCode::BELOW_MINIMUM), resources);
         }
@@ -153,7 +152,7 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let (number, flow, session, until) =
             (record.number(), record.flow, record.session, self.now + record.lifetime);
-        let priority = record.priority;
+        let (priority, opposite) = (record.priority, record.opposite.as_deref().copied());
         let Some(own) = record.own.as_mut() else { return };
         // A refresh without an answer is repeated before the reservation expires.
         (own.waits, own.due) = (Some(number), if own.reported { again } else { until });
@@ -181,6 +180,7 @@ impl QosClient {
             };
             message.age = (kind != QosType::QUERY).then_some(own.age);
             (message.partial, message.priority) = (own.partial, priority);
+            message.reverse_flow = opposite.map(|flow| (flow, true));
             range.write(&mut message);
         }
         let mut data = Vec::new();
@@ -443,7 +443,7 @@ impl QosClient {
                 own.due = self.now + lifetime;
                 self.seek(key, resources);
             }
-            // The interface of the flow was never found.
+            // The interfaces of the data were never found.
             _ if own.waits.is_none() => self.own_failed(key, resources),
             Stage::Query | Stage::Reserve | Stage::Commit | Stage::Release => {
                 self.no_answer(key, QosErrorCode::NO_ANSWER, resources);

@@ -16,13 +16,19 @@ use crate::wire::qos::{Partial, QosFlags, QosType};
 /// Most branches of a session that are kept on each side. The oldest one is forgotten first.
 const BRANCHES: usize = 8;
 
+/// The grants of one amount, for the directions of [`Record::data`].
+pub(super) type Grants = [Option<GrantId>; 2];
+
+/// The interfaces by which the data of each direction leave; [`IfIndex::NONE`]: they end here.
+pub(super) type Places = [IfIndex; 2];
+
 /// A reservation: what was reserved or committed under one AGE.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Level {
     pub(super) age: u64,
     pub(super) amount: Amount,
-    /// `None`: the data end here, so there is no interface to reserve at.
-    pub(super) grant: Option<GrantId>,
+    /// For each direction of [`Record::data`]; `None`: the data end here, so there is no interface to reserve at.
+    pub(super) grants: Grants,
     pub(super) until: Time,
 }
 
@@ -107,8 +113,10 @@ pub(super) struct Record {
     pub(super) asker: Asker,
     /// Whose share of the table the record takes.
     pub(super) holder: Option<IpAddr>,
-    /// The interface by which the data leave; [`IfIndex::NONE`]: they end here.
-    pub(super) egress: IfIndex,
+    /// Where the data of [`Record::data`] leave.
+    pub(super) places: Places,
+    /// The opposite flow, which is reserved too.
+    pub(super) opposite: Option<Box<FlowId>>,
     pub(super) reserve: Part,
     pub(super) commit: Part,
     /// PRIORITY of the last request.
@@ -165,7 +173,8 @@ impl Record {
             share,
             asker: None,
             holder,
-            egress: IfIndex::NONE,
+            places: [IfIndex::NONE; 2],
+            opposite: None,
             reserve: Part::default(),
             commit: Part::default(),
             priority: None,
@@ -187,6 +196,19 @@ impl Record {
         match kind {
             QosType::COMMIT => &mut self.commit,
             _ => &mut self.reserve,
+        }
+    }
+
+    /// The flows that are reserved.
+    pub(super) fn data(&self) -> [Option<FlowId>; 2] {
+        [Some(self.flow), self.opposite.as_deref().copied()]
+    }
+
+    pub(super) fn set_opposite(&mut self, flow: Option<FlowId>) {
+        // Each refresh says it again: the memory stays.
+        match (&mut self.opposite, flow) {
+            (Some(known), Some(flow)) => **known = flow,
+            (known, flow) => *known = flow.map(Box::new),
         }
     }
 

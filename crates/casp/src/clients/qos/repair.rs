@@ -2,11 +2,11 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use signalbox_core::{IfIndex, Key, Time};
+use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
 
 use super::amount::Range;
-use super::record::{Branch, Stage};
+use super::record::{Branch, Places, Stage};
 use super::{QosClient, Waiting};
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
@@ -25,27 +25,23 @@ impl QosClient {
         }
         // A Release by the former hop ends nothing here from now on. The first answer shows who the new one is.
         record.enter(!previous, Branch { id, peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED) });
-        let flow = record.flow;
-        if self.is_local(flow.dst()) {
-            return self.send_again(key, Some(IfIndex::NONE), resources);
-        }
-        self.look_up(&flow, Waiting::Again(key));
+        self.locate(Waiting::Again(key), resources);
     }
 
-    /// Sends the last request of a session to its new hop. `egress`: where the data leave now.
-    pub(super) fn send_again(&mut self, key: Key, egress: Option<IfIndex>, resources: &mut Resources) {
-        let Some(egress) = egress else { return };
+    /// Sends the last request of a session to its new hop. `places`: where the data leave now.
+    pub(super) fn send_again(&mut self, key: Key, places: Option<Places>, resources: &mut Resources) {
+        let Some(places) = places else { return };
         let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
         if let Some(own) = record.own.as_mut() {
             own.flags = own.flags.with(QosFlags::BRANCH);
             if own.stage == Stage::Standing {
                 own.stage = Stage::Reserve;
-                self.begin(key, Some(egress), resources);
+                self.begin(key, Some(places), resources);
             }
             return;
         }
-        let moved = record.egress != egress;
-        record.egress = egress;
+        let moved = record.places != places;
+        record.places = places;
         if moved && !self.replace(key, resources) {
             self.counters.lost += 1;
             self.report_lost(key, QosErrorCode::BELOW_MINIMUM);
@@ -62,6 +58,7 @@ impl QosClient {
         let mut message = QosMessage::new(kind, flow);
         message.flags = QosFlags::BRANCH;
         message.priority = record.priority;
+        message.reverse_flow = record.opposite.as_deref().map(|flow| (*flow, true));
         if last.partial.is_some() {
             message.flags = message.flags.with(QosFlags::PARTIAL);
         }
@@ -85,6 +82,9 @@ impl QosClient {
         own.flags = own.flags.with(QosFlags::BRANCH);
         (own.stage, own.waits, own.due) = (Stage::Reserve, None, now + record.lifetime);
         record.flow = flow;
+        if record.opposite.is_some() {
+            record.set_opposite(Some(flow.reversed()));
+        }
         record.sides = [Vec::new(), Vec::new()];
         let (session, older) = (record.session, record.former.replace(Box::new(former)));
         if let (Some(session), Some(older)) = (session, older) {

@@ -70,6 +70,9 @@ pub struct ReserveRequest {
     /// The receiver of the flow reserves, because this node asks for it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub receiver_initiated: bool,
+    /// The opposite flow is reserved too: each node of the path grants both, or none of them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub bidirectional: bool,
     /// Priority: a higher one preempts a lower one where policy allows it; `None`: the lowest.
     #[cfg_attr(feature = "serde", serde(default))]
     pub priority: Option<u16>,
@@ -95,6 +98,7 @@ impl ReserveRequest {
             wanted,
             least: None,
             receiver_initiated: false,
+            bidirectional: false,
             priority: None,
             partial: None,
         }
@@ -279,13 +283,15 @@ impl Reservations {
         match wanted {
             Ok((flow, range)) => {
                 user.flow = Some(flow);
-                let ReserveRequest { receiver_initiated, priority, partial, .. } = user.request;
+                let ReserveRequest { receiver_initiated, bidirectional, priority, partial, .. } =
+                    user.request;
                 let request = QosRequest {
                     flow,
                     session: None,
                     by_receiver: receiver_initiated,
                     range,
                     at_once: false,
+                    both: bidirectional,
                     priority,
                     partial,
                 };

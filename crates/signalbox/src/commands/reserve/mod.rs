@@ -40,7 +40,7 @@ pub(crate) struct ReserveArgs {
     /// The far end of the flow makes the reservation, at the request of this node, with qos and casp.
     #[arg(long, conflicts_with = "bidirectional")]
     receiver_initiated: bool,
-    /// Reserve for the reverse direction as well, with qos and boomerang.
+    /// Reserve for the reverse direction as well, with qos, boomerang and casp.
     #[arg(long)]
     bidirectional: bool,
     /// A part of the path will do, with casp: N nodes may refuse, and M nodes may not run the QoS client [default: no node].
@@ -92,6 +92,7 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --proto udp --dport 5004 --signaling casp\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --receiver-initiated\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --partial 1/2\n",
+    "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --sport 5004 --dport 5004 --signaling casp --bidirectional\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
@@ -168,8 +169,7 @@ impl ReserveArgs {
                     (wanted.delay.is_some(), "--delay"),
                 ];
                 signaling.refuse(&foreign, "its messages have none")?;
-                let foreign =
-                    [(self.bidirectional, "--bidirectional"), (authority.token.is_some(), "--token")];
+                let foreign = [(authority.token.is_some(), "--token")];
                 signaling.refuse(&foreign, "it belongs to the QoS NSLP")?;
                 let foreign = [
                     (authority.user.is_some(), "--user"),
@@ -357,7 +357,8 @@ mod tests {
         let priority = v1::Priority { setup: 3, defending: None };
         assert_eq!(wanted.authority.and_then(|authority| authority.priority), Some(priority));
         assert!(wanted.receiver_initiated);
-        for more in ["--bidirectional", "--user ann", "--ttl 5"] {
+        assert!(open(&format!("{line} --bidirectional")).unwrap().bidirectional);
+        for more in ["--token 00", "--user ann", "--ttl 5"] {
             let error = open(&format!("{line} {more}")).unwrap_err();
             assert!(error.contains("no meaning with --signaling casp"), "{error}");
         }

@@ -70,7 +70,6 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
     const FLOW: &str = "open.flow";
     let authority = open.authority.clone().unwrap_or_default();
     for (field, given) in [
-        ("open.bidirectional", open.bidirectional),
         ("open.ip_ttl", open.ip_ttl.is_some()),
         ("open.protect", open.protect),
         ("open.authority.session_auth", authority.session_auth.is_some()),
@@ -107,6 +106,7 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         wanted,
         least: open.min_rate_octets_per_s,
         receiver_initiated: open.receiver_initiated,
+        bidirectional: open.bidirectional,
         priority: priority.transpose()?,
         partial: partial.transpose()?,
         ..ReserveRequest::to(dst, wanted.traffic)

@@ -1,0 +1,77 @@
+//! The interfaces by which the data of a session leave, one direction after the other.
+
+use signalbox_core::IfIndex;
+use signalbox_core::node::RouteQuery;
+use signalbox_resources::Resources;
+
+use super::record::{Places, Record};
+use super::{MAX_WAITING, QosClient, Waiting};
+use crate::wire::FlowId;
+
+/// A message or a session whose interfaces are looked up.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    what: Waiting,
+    places: Places,
+    /// How many directions are known.
+    known: usize,
+}
+
+impl QosClient {
+    /// Asks by which interfaces the data leave. What waits for them goes on at once if all data end here.
+    pub(super) fn locate(&mut self, what: Waiting, resources: &mut Resources) {
+        self.look_further(Lookup { what, places: [IfIndex::NONE; 2], known: 0 }, resources);
+    }
+
+    /// A direction is known, or has no route.
+    pub(super) fn place_found(&mut self, id: u64, place: Option<IfIndex>, resources: &mut Resources) {
+        let Some(mut lookup) = self.waiting.remove(&id) else { return };
+        let Some(place) = place else { return self.located(lookup.what, None, resources) };
+        if let Some(slot) = lookup.places.get_mut(lookup.known) {
+            *slot = place;
+        }
+        lookup.known += 1;
+        self.look_further(lookup, resources);
+    }
+
+    fn look_further(&mut self, mut lookup: Lookup, resources: &mut Resources) {
+        let flows = match &lookup.what {
+            Waiting::Message(job) => [Some(job.flow), job.opposite],
+            Waiting::Own(key) | Waiting::Again(key) => {
+                self.records.get(*key).map(Record::data).unwrap_or_default()
+            }
+        };
+        let elsewhere = |(at, flow): (usize, Option<FlowId>)| Some((at, flow?));
+        let mut left = flows.into_iter().enumerate().skip(lookup.known).filter_map(elsewhere);
+        let Some((at, flow)) = left.find(|(_, flow)| !self.is_local(flow.dst())) else {
+            return self.located(lookup.what, Some(lookup.places), resources);
+        };
+        if let Waiting::Message(job) = &lookup.what
+            && self.waiting.len() >= MAX_WAITING
+        {
+            self.counters.waiting_full += 1;
+            return self.out.consume(job.id);
+        }
+        lookup.known = at;
+        let id = self.next_lookup;
+        self.next_lookup += 1;
+        self.waiting.insert(id, lookup);
+        let ports = flow.ports();
+        let query = RouteQuery {
+            protocol: flow.protocol(),
+            src_port: ports.map(|(src, _)| src),
+            dst_port: ports.map(|(_, dst)| dst),
+            ..RouteQuery::to(flow.dst())
+        };
+        self.out.look_up(id, query);
+    }
+
+    /// The interfaces are known; `None`: a direction has no route.
+    fn located(&mut self, what: Waiting, places: Option<Places>, resources: &mut Resources) {
+        match what {
+            Waiting::Message(job) => self.request(&job, places, resources),
+            Waiting::Own(key) => self.begin(key, places, resources),
+            Waiting::Again(key) => self.send_again(key, places, resources),
+        }
+    }
+}
