@@ -2,6 +2,7 @@
 //! [`Request`](crate::engine::Request)s; the messaging layer depends on none of them.
 
 pub mod natfw;
+mod ntp;
 pub mod ping;
 pub mod qos;
 mod queue;

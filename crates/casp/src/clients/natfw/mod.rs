@@ -46,6 +46,7 @@ use signalbox_core::wheel::Wheel;
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time};
 use signalbox_resources::Resources;
 
+use crate::clients::ntp;
 use crate::engine::{Indication, OwnedArrival};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus};
@@ -64,8 +65,6 @@ const MAX_WAITING: usize = 1024;
 const ERRORS: u32 = 10;
 /// Most flows of one session with state.
 const FLOWS: usize = 4;
-/// Seconds from 1900 to 1970.
-const NTP_OFFSET: u64 = 2_208_988_800;
 
 /// Requests of the client, by result.
 const REQUESTS: Family =
@@ -464,23 +463,15 @@ impl NatfwClient {
     /// A new AGE: the time as an NTP timestamp, greater than the last one.
     fn next_age(&mut self) -> u64 {
         let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
-        self.age = stamp(us).max(self.age.wrapping_add(1));
+        self.age = ntp::stamp(us).max(self.age.wrapping_add(1));
         self.age
     }
 
     /// When an NTP timestamp is; `None`: it is past.
     fn at(&self, stamp: u64) -> Option<Time> {
-        let seconds = (stamp >> 32).checked_sub(NTP_OFFSET)?;
-        let us = seconds * 1_000_000 + (((stamp & 0xffff_ffff) * 1_000_000) >> 32);
-        let at = Time::from_micros(us.checked_sub(self.config.wall_clock_us)?);
+        let at = Time::from_micros(ntp::micros(stamp)?.checked_sub(self.config.wall_clock_us)?);
         (at > self.now).then_some(at)
     }
-}
-
-/// Microseconds since 1970 as an NTP timestamp.
-const fn stamp(us: u64) -> u64 {
-    let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
-    (seconds << 32) | (((us % 1_000_000) << 32) / 1_000_000)
 }
 
 /// The time that this many seconds stand for.

@@ -1,9 +1,10 @@
 //! What a request of this node says besides its flow and its packets.
 
+use super::NatfwClient;
 use super::record::Own;
 use super::request::Said;
 use super::rules::filter_of;
-use super::{NatfwClient, stamp};
+use crate::clients::ntp;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue, Tlvs};
@@ -70,7 +71,7 @@ impl NatfwTerms {
     /// The objects TIME and APPLICATION_ID.
     pub(super) fn begin<'a>(&'a self, values: &mut Vec<NatfwValue<'a>>) {
         values.extend(self.application.iter().map(|name| NatfwValue::ApplicationId(name.as_bytes())));
-        values.extend(self.start_us.map(|us| NatfwValue::Time(stamp(us))));
+        values.extend(self.start_us.map(|us| NatfwValue::Time(ntp::stamp(us))));
     }
 
     /// The object SCOPE, and the tokens.

@@ -14,7 +14,8 @@ use signalbox_core::{SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::token::{Mac, Token, TokenError};
 
-use super::{Failure, NTP_OFFSET, NatfwClient};
+use super::{Failure, NatfwClient};
+use crate::clients::ntp;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{
@@ -148,9 +149,7 @@ impl NatfwClient {
                 Err(_) => return Err(NatfwStatus::TOKEN),
             }
             let wall_us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
-            let made_us = (token.stamp >> 32)
-                .checked_sub(NTP_OFFSET)
-                .map(|seconds| seconds * 1_000_000 + (((token.stamp & 0xffff_ffff) * 1_000_000) >> 32));
+            let made_us = ntp::micros(token.stamp);
             let fresh = made_us.is_some_and(|made| Duration::from_micros(wall_us.abs_diff(made)) <= WINDOW);
             let within = |filter: &NatfwFilter| packets.iter().all(|one| covers(filter, one));
             if !fresh || is_of_other_ends(&token, &job.flow) || !token.filter.as_ref().is_none_or(within) {

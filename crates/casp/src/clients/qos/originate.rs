@@ -10,12 +10,10 @@ use super::amount::{Amount, Range};
 use super::output::QosEvent;
 use super::record::{Own, Places, Stage};
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
+use crate::clients::ntp;
 use crate::clients::queue::Message;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
-
-/// Seconds from 1900 to 1970.
-const NTP_OFFSET: u64 = 2_208_988_800;
 
 impl QosClient {
     /// Asks for a reservation. The events have the identifier `id`, which no other request of a user has.
@@ -460,9 +458,7 @@ impl QosClient {
     /// A new AGE: the time as an NTP timestamp, greater than the last one.
     pub(super) fn next_age(&mut self) -> u64 {
         let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
-        let seconds = (us / 1_000_000).wrapping_add(NTP_OFFSET);
-        let fraction = ((us % 1_000_000) << 32) / 1_000_000;
-        self.age = (seconds << 32 | fraction).max(self.age.wrapping_add(1));
+        self.age = ntp::stamp(us).max(self.age.wrapping_add(1));
         self.age
     }
 }
