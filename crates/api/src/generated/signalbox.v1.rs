@@ -520,7 +520,7 @@ pub struct ReserveOpen {
     /// The receiver of the flow reserves, at the request of this node, with qos and casp. RSVP's receiver always does.
     #[prost(bool, tag = "8")]
     pub receiver_initiated: bool,
-    /// Reserve for the reverse direction as well, with qos and boomerang.
+    /// Reserve for the reverse direction as well, with qos, boomerang and casp.
     #[prost(bool, tag = "9")]
     pub bidirectional: bool,
     /// `released` comes when the far end has confirmed the tear, or does not answer, with qos.
@@ -540,6 +540,10 @@ pub struct ReserveOpen {
     /// Nodes of the path without the reservation are acceptable, with casp. Absent: all nodes hold it.
     #[prost(message, optional, tag = "14")]
     pub partial: ::core::option::Option<PartialReservation>,
+    /// The nodes set the resources aside at once, and the flow gets them from then on, with casp: a day from now at most. Needs
+    /// `hold_us`, which counts from then. Absent: at once.
+    #[prost(uint64, optional, tag = "15")]
+    pub start_unix_us: ::core::option::Option<u64>,
 }
 impl ::prost::Name for ReserveOpen {
     const NAME: &'static str = "ReserveOpen";

@@ -185,6 +185,9 @@ fn message([what, which, more]: [u8; 3]) -> Vec<u8> {
     message.bandwidth = Some(Bandwidth { upper, lower });
     // Of every fourth session both directions are reserved.
     message.reverse_flow = (which & 3 == 3).then(|| (message.flow.reversed(), what & 1 == 0));
+    let stamp = |seconds: u64| (2_208_988_800 + seconds) << 32;
+    message.time = (which >> 6 == 3)
+        .then(|| (stamp(u64::from(more) * 4), stamp(u64::from(more) * 4 + u64::from(what) * 8)));
     message.partial = (what & 64 != 0 || message.kind == QosType::ERROR)
         .then(|| Partial { failures_allowed: 1, ..Partial::default() });
     message.error_node = (message.kind == QosType::ERROR).then_some(OWN.into());
@@ -217,6 +220,8 @@ pub fn casp_qos_client(octets: &[u8]) {
                     at_once: what & 2 != 0,
                     priority: (what & 32 != 0).then_some(which.into()),
                     both: what & 64 != 0,
+                    time: (what & 128 != 0)
+                        .then(|| (u64::from(more) * 1_000_000, u64::from(more) * 2_000_000)),
                     partial: (what & 4 != 0).then_some((1, 1)),
                 };
                 if what & 8 == 0 {

@@ -1,5 +1,6 @@
 //! The QoS client at the nodes of a path, over a messaging layer that the test plays.
 
+mod advance;
 mod both;
 mod errors;
 mod flows;

@@ -22,6 +22,8 @@ pub(crate) const ETH: IfIndex = IfIndex(2);
 pub(crate) const BACK: IfIndex = IfIndex(3);
 /// One Mbit/s in octets a second.
 pub(crate) const MBIT: f32 = 125_000.0;
+/// Microseconds since 1970 at the start of the clock.
+pub(crate) const WALL_US: u64 = 1_700_000_000_000_000;
 /// Lifetime of the sessions of the messaging layer, seconds.
 pub(crate) const LIFETIME: u32 = 90;
 
@@ -152,7 +154,7 @@ impl Rig {
             resources.interfaces(&interfaces);
             let mut client = QosClient::new(config, [u8::try_from(n).unwrap(); 32]);
             client.interfaces(&interfaces);
-            client.set_wall_clock(1_700_000_000_000_000);
+            client.set_wall_clock(WALL_US);
             Node {
                 client,
                 resources,
@@ -187,6 +189,7 @@ impl Rig {
             range,
             at_once: false,
             both: false,
+            time: None,
             partial: None,
         }
     }

@@ -257,7 +257,8 @@ impl QosClient {
         commit.sequence = Some(number);
         commit.echo = Some(echo);
         commit.age = Some(age);
-        commit.priority = message.priority;
+        (commit.priority, commit.reverse_flow, commit.time) =
+            (message.priority, message.reverse_flow, message.time);
         Range::only(most).write(&mut commit);
         self.answer(job, &commit);
     }

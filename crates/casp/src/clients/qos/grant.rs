@@ -68,7 +68,7 @@ impl QosClient {
             Some(GrantRequest {
                 session: Some(share),
                 lifetime: Some(record.lifetime),
-                held: kind != QosType::COMMIT,
+                held: kind != QosType::COMMIT || record.is_early(),
                 priority: Priority { setup: level, defending: level },
                 ..GrantRequest::new(owner, requester.clone(), place, filter, traffic)
             })
@@ -195,8 +195,9 @@ impl QosClient {
         }
     }
 
-    /// The flows of the session, or the interfaces by which they leave, changed: what is reserved changes its packets and its
-    /// place. False: there is no room at the new place, and a part of what is reserved is still at the old one.
+    /// The flows of the session, the interfaces by which they leave, or their time changed: what is reserved changes its
+    /// packets, its place, and whether the flow gets it. False: there is no room at the new place, and a part of what is
+    /// reserved is still at the old one.
     pub(super) fn replace(&mut self, key: Key, resources: &mut Resources) -> bool {
         let mut placed = true;
         for kind in [QosType::RESERVE, QosType::COMMIT] {

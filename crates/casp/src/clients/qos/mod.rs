@@ -5,6 +5,7 @@
 //!
 //! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
 //! * `originate` is the node that asks for a reservation, `suggest` what source and receiver do if the receiver is to make it.
+//! * `period` is the time of a reservation in advance.
 //! * `repair` is what follows when the path of a session, or the address of its source, changes.
 //! * `locate` finds the interfaces by which the data of a session leave.
 //! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
@@ -16,6 +17,7 @@ mod locate;
 mod node;
 mod originate;
 mod output;
+mod period;
 mod record;
 mod repair;
 mod suggest;
@@ -139,6 +141,9 @@ pub struct QosRequest {
     pub priority: Option<u16>,
     /// The opposite flow is reserved too, in one decision of each node. Its packets take the path of the flow.
     pub both: bool,
+    /// Start and end of a reservation in advance, microseconds since 1970; start 0: now. A start is at most a day ahead.
+    /// `None`: from now on until the release.
+    pub time: Option<(u64, u64)>,
     /// Nodes without a reservation are acceptable: how many that fail, and how many that do not speak CASP-QoS.
     pub partial: Option<(u16, u16)>,
 }
@@ -327,6 +332,7 @@ impl QosClient {
     /// Ends what expired, and does what is due for the originator.
     fn step(&mut self, key: Key, resources: &mut Resources) {
         self.expire(key, resources);
+        self.period_due(key, resources);
         self.own_due(key, resources);
         let Some(record) = self.records.get(key) else { return };
         let idle = !record.has_state() && record.own.is_none() && record.used + record.lifetime <= self.now;

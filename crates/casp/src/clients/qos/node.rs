@@ -13,6 +13,7 @@ use super::amount::{Amount, Range};
 use super::answer::Failed;
 use super::grant::Asker;
 use super::output::QosEvent;
+use super::period::Period;
 use super::record::{Last, Level, Places, Record};
 use super::{QosClient, Waiting, branch_of, seconds};
 use crate::engine::Arrival;
@@ -112,8 +113,8 @@ impl QosClient {
         if self.is_stale(job, sequence) {
             return self.out.consume(job.id);
         }
-        let range = match self.acceptable(job, &message) {
-            Ok(range) => range,
+        let (range, period) = match self.acceptable(job, &message) {
+            Ok(accepted) => accepted,
             Err(why) => {
                 let known = self.find(job.session).and_then(|key| self.records.get(key));
                 let removes = message.kind != QosType::QUERY && known.is_none_or(|one| !one.has_state());
@@ -129,7 +130,7 @@ impl QosClient {
             record.priority = message.priority;
         }
         self.branches(key, job, &message);
-        let (first, placed) = self.update(key, job, places, resources);
+        let (first, placed) = self.update(key, job, places, period, resources);
         if !placed {
             self.release_all(key, resources);
         }
@@ -175,12 +176,14 @@ impl QosClient {
         self.arm(key);
     }
 
-    /// Whether the node may handle a request at all; its bounds.
-    fn acceptable(&mut self, job: &Job, message: &QosMessage<'_>) -> Result<Range, Failure> {
+    /// Whether the node may handle a request at all; its bounds and its time.
+    fn acceptable(
+        &mut self,
+        job: &Job,
+        message: &QosMessage<'_>,
+    ) -> Result<(Range, Option<Period>), Failure> {
         let range = Range::of(message)?;
-        if message.time.is_some() {
-            return Err((QosErrorCode::TIME, 0));
-        }
+        let period = self.period(message.time)?;
         match message.reverse_flow {
             // Other packets than those of the session are no matter of its path.
             Some((back, true)) if back.src() != job.flow.dst() || back.dst() != job.flow.src() => {
@@ -201,7 +204,7 @@ impl QosClient {
         if strange && job.identity.is_none() && !self.config.merge_unauthenticated {
             return Err((QosErrorCode::NOT_OWNER, 0));
         }
-        Ok(range)
+        Ok((range, period))
     }
 
     /// The record of the session of a message; `None`: there are too many.
@@ -302,15 +305,18 @@ impl QosClient {
         key: Key,
         job: &Job,
         places: Option<Places>,
+        period: Option<Period>,
         resources: &mut Resources,
     ) -> (bool, bool) {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return (true, true) };
-        let (places, before) = (places.unwrap_or(record.places), (record.data(), record.places));
+        let places = places.unwrap_or(record.places);
+        let before = (record.data(), record.places, record.is_early());
         record.flow = job.flow;
         record.set_opposite(job.opposite);
+        record.set_period(period);
         record.places = places;
-        let moved = (record.data(), places) != before;
+        let moved = (record.data(), places, record.is_early()) != before;
         record.asker = job.asker();
         record.lifetime = seconds(job.timeout.max(1));
         record.used = now;

@@ -47,11 +47,16 @@ impl QosClient {
     pub fn release(&mut self, now: Time, id: u64, resources: &mut Resources) {
         self.now = self.now.max(now);
         let Some(key) = self.by_user.get(&id).copied() else { return };
+        self.begin_release(key, resources);
+    }
+
+    /// Gives back what this node holds, and asks the others to.
+    pub(super) fn begin_release(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own.as_mut() else { return };
         own.stage = Stage::Release;
         if record.session.is_none() {
-            self.out.event(id, QosEvent::Released { confirmed: false });
+            self.out.event(own.id, QosEvent::Released { confirmed: false });
             return self.end(key, None, resources);
         }
         self.release_all(key, resources);
@@ -67,6 +72,11 @@ impl QosClient {
         if self.by_user.contains_key(&id) {
             return refuse(self, QosErrorCode::POLICY);
         }
+        let stamps = |(start, end)| (if start == 0 { 0 } else { ntp::stamp(start) }, ntp::stamp(end));
+        let period = match self.period(request.time.map(stamps)) {
+            Ok(period) => period,
+            Err((code, _)) => return refuse(self, code),
+        };
         let found = match request.session {
             Some(session) => self.find(session),
             None => self.make_record(None, request.flow, None),
@@ -97,6 +107,9 @@ impl QosClient {
         }
         // The receiver of a suggestion keeps the priority that it has.
         record.priority = request.priority.map(u32::from).or(record.priority);
+        if period.is_some() {
+            record.set_period(period);
+        }
         if request.both {
             record.set_opposite(Some(record.flow.reversed()));
         }
@@ -151,6 +164,7 @@ impl QosClient {
         let (number, flow, session, until) =
             (record.number(), record.flow, record.session, self.now + record.lifetime);
         let (priority, opposite) = (record.priority, record.opposite.as_deref().copied());
+        let time = record.period.as_deref().map(|period| period.stamps);
         let Some(own) = record.own.as_mut() else { return };
         // A refresh without an answer is repeated before the reservation expires.
         (own.waits, own.due) = (Some(number), if own.reported { again } else { until });
@@ -178,7 +192,7 @@ impl QosClient {
             };
             message.age = (kind != QosType::QUERY).then_some(own.age);
             (message.partial, message.priority) = (own.partial, priority);
-            message.reverse_flow = opposite.map(|flow| (flow, true));
+            (message.reverse_flow, message.time) = (opposite.map(|flow| (flow, true)), time);
             range.write(&mut message);
         }
         let mut data = Vec::new();

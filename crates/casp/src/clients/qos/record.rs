@@ -10,6 +10,7 @@ use signalbox_resources::request::Session as Share;
 
 use super::amount::{Amount, Range};
 use super::grant::Asker;
+use super::period::Period;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosFlags, QosType};
 
@@ -121,6 +122,8 @@ pub(super) struct Record {
     pub(super) commit: Part,
     /// PRIORITY of the last request.
     pub(super) priority: Option<u32>,
+    /// The time of a reservation in advance.
+    pub(super) period: Option<Box<Period>>,
     /// AGE of a partial reservation in which this node has no part.
     pub(super) skipped: Option<u64>,
     pub(super) lifetime: Duration,
@@ -178,6 +181,7 @@ impl Record {
             reserve: Part::default(),
             commit: Part::default(),
             priority: None,
+            period: None,
             skipped: None,
             lifetime: Duration::from_secs(90),
             used: now,
@@ -209,6 +213,18 @@ impl Record {
         match (&mut self.opposite, flow) {
             (Some(known), Some(flow)) => **known = flow,
             (known, flow) => *known = flow.map(Box::new),
+        }
+    }
+
+    /// The flow gets what is committed at the start of its time, which is to come.
+    pub(super) fn is_early(&self) -> bool {
+        self.period.as_deref().is_some_and(|period| period.start.is_some())
+    }
+
+    pub(super) fn set_period(&mut self, period: Option<Period>) {
+        match (&mut self.period, period) {
+            (Some(known), Some(period)) => **known = period,
+            (known, period) => *known = period.map(Box::new),
         }
     }
 
@@ -258,7 +274,8 @@ impl Record {
         let parts = self.reserve.levels().chain(self.commit.levels()).map(|level| level.until);
         let own = self.own.as_ref().map(|own| own.due);
         // What the other end suggested is kept like a reservation, so that a record never stays.
-        let rest = parts.chain(own).min();
-        rest.or(Some(self.used + self.lifetime))
+        let rest = parts.chain(own).min().unwrap_or(self.used + self.lifetime);
+        let period = self.period.as_deref().map(Period::next);
+        Some(period.map_or(rest, |period| period.min(rest)))
     }
 }

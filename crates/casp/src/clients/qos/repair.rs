@@ -58,6 +58,7 @@ impl QosClient {
         let mut message = QosMessage::new(kind, flow);
         message.flags = QosFlags::BRANCH;
         message.priority = record.priority;
+        message.time = record.period.as_deref().map(|period| period.stamps);
         message.reverse_flow = record.opposite.as_deref().map(|flow| (*flow, true));
         if last.partial.is_some() {
             message.flags = message.flags.with(QosFlags::PARTIAL);

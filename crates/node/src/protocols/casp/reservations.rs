@@ -80,6 +80,10 @@ pub struct ReserveRequest {
     /// node.
     #[cfg_attr(feature = "serde", serde(default))]
     pub partial: Option<(u16, u16)>,
+    /// Start and end, microseconds since 1970: the nodes set the resources aside at once, and the flow has them from the start
+    /// to the end. The start is at most a day ahead. `None`: from now on until the release.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub time: Option<(u64, u64)>,
 }
 
 impl ReserveRequest {
@@ -101,6 +105,7 @@ impl ReserveRequest {
             bidirectional: false,
             priority: None,
             partial: None,
+            time: None,
         }
     }
 
@@ -283,7 +288,7 @@ impl Reservations {
         match wanted {
             Ok((flow, range)) => {
                 user.flow = Some(flow);
-                let ReserveRequest { receiver_initiated, bidirectional, priority, partial, .. } =
+                let ReserveRequest { receiver_initiated, bidirectional, priority, partial, time, .. } =
                     user.request;
                 let request = QosRequest {
                     flow,
@@ -292,6 +297,7 @@ impl Reservations {
                     range,
                     at_once: false,
                     both: bidirectional,
+                    time,
                     priority,
                     partial,
                 };

@@ -18,10 +18,11 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 
 use super::Run;
-use crate::arguments::values::{RequestId, partial, rate, request_id};
+use crate::arguments::values::{RequestId, partial, rate, request_id, time};
 use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, Signaling, microseconds};
 use crate::client::{answer, block_on};
 use crate::exit::{Exit, exit_status, usage};
+use crate::print::now_unix_us;
 
 /// How long the daemon may take to report that a reservation is torn down.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +57,10 @@ pub(crate) struct ReserveArgs {
     protect: bool,
     #[command(flatten)]
     lifetime: HoldArgs,
+    /// Reserve in advance, with casp: the nodes set the resources aside at once, and the flow has them after this time, of a
+    /// day at most, for the time of --hold.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "hold", conflicts_with_all = ["flows", "request_id"])]
+    start_in: Option<Duration>,
     /// 16 octets in hexadecimal digits that identify the request. If this command dies, the reservation stands 10 s more, and
     /// the same command takes it over. With another --rate or --burst it also changes it.
     #[arg(long, value_name = "HEX", value_parser = request_id, conflicts_with = "flows")]
@@ -93,6 +98,7 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --receiver-initiated\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --partial 1/2\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --sport 5004 --dport 5004 --signaling casp --bidirectional\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling casp --start-in 10m --hold 1h\n",
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
@@ -133,7 +139,8 @@ impl ReserveArgs {
         let Self { request: wanted, signaling, .. } = self;
         let authority = &wanted.authority;
         if *signaling != Signaling::Casp {
-            signaling.refuse(&[(self.partial.is_some(), "--partial")], "it belongs to CASP")?;
+            let foreign = [(self.partial.is_some(), "--partial"), (self.start_in.is_some(), "--start-in")];
+            signaling.refuse(&foreign, "it belongs to CASP")?;
         }
         match signaling {
             Signaling::Qos => {
@@ -225,6 +232,7 @@ impl ReserveArgs {
             ip_ttl: self.ttl.map(Into::into),
             protect: self.protect,
             partial: self.partial,
+            start_unix_us: self.start_in.map(|wait| now_unix_us().saturating_add(microseconds(wait))),
         })
     }
 }
@@ -313,6 +321,8 @@ mod tests {
             ("192.0.2.9 --rate 1mbit --user ann", "no meaning with --signaling qos"),
             ("192.0.2.9 --rate 1mbit --partial 1", "it belongs to CASP"),
             ("192.0.2.9 --rate 1mbit --signaling casp --partial 1/x", "such as 1/2"),
+            ("192.0.2.9 --rate 1mbit --start-in 5m --hold 1h", "it belongs to CASP"),
+            ("192.0.2.9 --rate 1mbit --signaling casp --start-in 5m", "--hold"),
             ("192.0.2.9 --rate 1mbit --signaling casp --priority 5/6", "--priority"),
             ("192.0.2.9 --rate 1mbit --signaling rsvp", "--proto"),
             ("192.0.2.9 --rate 1mbit --proxy", "--pinhole"),
@@ -358,6 +368,7 @@ mod tests {
         assert_eq!(wanted.authority.and_then(|authority| authority.priority), Some(priority));
         assert!(wanted.receiver_initiated);
         assert!(open(&format!("{line} --bidirectional")).unwrap().bidirectional);
+        assert!(open(&format!("{line} --start-in 5m --hold 1h")).unwrap().start_unix_us > Some(0));
         for more in ["--token 00", "--user ann", "--ttl 5"] {
             let error = open(&format!("{line} {more}")).unwrap_err();
             assert!(error.contains("no meaning with --signaling casp"), "{error}");

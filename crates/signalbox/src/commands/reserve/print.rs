@@ -29,6 +29,10 @@ pub(super) fn text(out: &mut impl Write, event: &Event, arguments: &ReserveArgs)
                 writeln!(out, "by the link of this host; each branch of the group decides for itself")?;
             }
             match arguments.lifetime.hold {
+                Some(hold) if arguments.start_in.is_some() => {
+                    let hold = duration(microseconds(hold));
+                    writeln!(out, "held from the start on for {hold}; Ctrl-C releases it earlier")
+                }
                 Some(hold) => {
                     writeln!(out, "held for {}; Ctrl-C releases it earlier", duration(microseconds(hold)))
                 }

@@ -24,6 +24,7 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
         ("open.ip_ttl", open.ip_ttl.is_some()),
         ("open.protect", open.protect),
         ("open.partial", open.partial.is_some()),
+        ("open.start_unix_us", open.start_unix_us.is_some()),
         ("open.authority.session_auth", authority.session_auth.is_some()),
         ("open.authority.policy_data", authority.policy_data.is_some()),
         ("open.authority.priority", authority.priority.is_some()),

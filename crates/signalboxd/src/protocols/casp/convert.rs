@@ -15,6 +15,8 @@ use tonic::Status;
 use crate::api::errors::{Reason, Wrong, not_running};
 use crate::api::types::{self, Flow, unix_us};
 
+/// The farthest start of a reservation, microseconds from now: nodes refuse later ones.
+const LATEST_US: u64 = 24 * 3_600_000_000;
 /// Interval and timeout of a request that does not give them.
 const DEFAULT: Duration = Duration::from_secs(1);
 
@@ -109,8 +111,22 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         bidirectional: open.bidirectional,
         priority: priority.transpose()?,
         partial: partial.transpose()?,
+        time: time(open)?,
         ..ReserveRequest::to(dst, wanted.traffic)
     })
+}
+
+/// Start and end of a reservation in advance.
+fn time(open: &common::ReserveOpen) -> Result<Option<(u64, u64)>, Wrong> {
+    const FIELD: &str = "open.start_unix_us";
+    let Some(start) = open.start_unix_us else { return Ok(None) };
+    let Some(hold) = open.hold_us else {
+        return Err(Wrong::new(FIELD, "a reservation in advance has an end: give open.hold_us too"));
+    };
+    if start > unix_us().saturating_add(LATEST_US) {
+        return Err(Wrong::new(FIELD, "a day from now at most"));
+    }
+    Ok(Some((start, start.saturating_add(hold))))
 }
 
 /// The query that a client makes.

@@ -73,7 +73,9 @@ impl Reserver for Casp {
             | ReservationEvent::Lost(_)
             | ReservationEvent::Released { .. }) => return Err(convert::unexpected(&other)),
         };
-        let ends = open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold));
+        // The nodes end a reservation in advance by themselves.
+        let hold = open.hold_us.filter(|_| open.start_unix_us.is_none());
+        let ends = hold.map(|hold| Instant::now() + Duration::from_micros(hold));
         let handle = api.handle.clone();
         let standing = Reservation { handle, opened, first, granted: false, changing: false, ends };
         Ok((Event::Started(started), Box::new(standing)))

@@ -40,7 +40,10 @@ impl Reserver for Qos {
 
     async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
         only_with("rsvp", &[("open.ip_ttl", open.ip_ttl.is_some()), ("open.protect", open.protect)])?;
-        only_with("casp", &[("open.partial", open.partial.is_some())])?;
+        only_with(
+            "casp",
+            &[("open.partial", open.partial.is_some()), ("open.start_unix_us", open.start_unix_us.is_some())],
+        )?;
         let request = convert::reserve_request(open)?;
         let command = qos::Command::Reserve(Box::new(request.clone()));
         let mut opened = api.handle.open::<Reservations>(command).await?;

@@ -100,7 +100,10 @@ fn session(open: &v1::ReserveOpen) -> Result<(Session, Flow), Wrong> {
             ("open.authority.session_auth", authority.session_auth.is_some()),
         ],
     )?;
-    only_with("casp", &[("open.partial", open.partial.is_some())])?;
+    only_with(
+        "casp",
+        &[("open.partial", open.partial.is_some()), ("open.start_unix_us", open.start_unix_us.is_some())],
+    )?;
     let service = open.service.as_ref().and_then(|service| service.service.as_ref());
     if !matches!(service, None | Some(v1::service::Service::ControlledLoad(_))) {
         return Err(Wrong::new("open.service", "with RSVP the receiver chooses the service: leave it out"));
