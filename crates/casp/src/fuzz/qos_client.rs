@@ -45,6 +45,7 @@ impl Node {
             refuse_unsecure: setup & 1 != 0,
             merge_unauthenticated: setup & 2 != 0,
             proxy: setup & 4 != 0,
+            reserve_opposite: setup & 8 != 0,
             ..Config::default()
         };
         let interface = Interface {

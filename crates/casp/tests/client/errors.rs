@@ -45,7 +45,7 @@ fn errors_say_what_is_wrong() {
     add(QosMessage { flags: QosFlags::REMOVE, ..good() }, QosErrorCode::MALFORMED, 4);
     add(QosMessage { time: Some((1, 2)), ..good() }, QosErrorCode::TIME, 0);
     add(QosMessage { reverse_flow: Some((flow(2), true)), ..good() }, QosErrorCode::MALFORMED, 8);
-    add(QosMessage { reverse_flow: Some((flow(2), false)), ..good() }, QosErrorCode::C_TYPE, 17 << 8 | 2);
+    add(QosMessage { reverse_flow: Some((flow(2), false)), ..good() }, QosErrorCode::MALFORMED, 8);
     add(QosMessage { kind: QosType(99), ..good() }, QosErrorCode::TYPE, 99);
     let over = Some(Bandwidth { upper: 1.0, lower: 2.0 });
     for (message, expected) in &cases {

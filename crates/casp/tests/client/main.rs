@@ -5,6 +5,7 @@ mod both;
 mod errors;
 mod flows;
 mod hostile;
+mod opposite;
 mod path;
 mod range;
 mod reroute;

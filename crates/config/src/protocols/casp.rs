@@ -202,6 +202,9 @@ impl Casp {
         let meaning = "After a change of the path, requests of a known session are accepted from a new previous node over a \
                        connection without TLS. Without it they are refused there, and the reservation ends.";
         keys.key("merge_unauthenticated", &mut config.merge_unauthenticated, flag(), meaning);
+        let meaning = "As the receiver of a flow this node answers a reservation by one for the opposite flow, as large, over the \
+                       same nodes. Both end with the session of the source.";
+        keys.key("reserve_opposite", &mut config.reserve_opposite, flag(), meaning);
     }
 
     fn natfw(&mut self, keys: &mut Keys<'_>) {

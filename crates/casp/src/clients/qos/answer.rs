@@ -59,7 +59,8 @@ impl QosClient {
     /// Answers a request by an Error, if not too many left already.
     pub(super) fn refuse(&mut self, job: &Job, failed: Failed) {
         let now = self.now;
-        let allowed = match self.find(job.session).and_then(|key| self.records.get_mut(key)) {
+        let known = self.find_all(job.session).into_iter().flatten().next();
+        let allowed = match known.and_then(|key| self.records.get_mut(key)) {
             Some(record) => {
                 let allowed = record.error_at.is_none_or(|at| at + ERRORS <= now);
                 if allowed {
@@ -121,7 +122,7 @@ impl QosClient {
     /// Handles a Success: the node gives back what it holds beyond the minimum of the path.
     pub(super) fn success(&mut self, job: &Job, message: &QosMessage<'_>, resources: &mut Resources) {
         self.hand_on(job, message);
-        let Some(key) = self.find(job.session) else { return };
+        let Some(key) = self.answered_by(job) else { return };
         let amount = Amount::of_answer(message);
         let echo = message.echo.unwrap_or(0);
         self.settle(key, echo, true, resources);
@@ -138,26 +139,40 @@ impl QosClient {
 
     /// Handles an Error: with R it removes the reservation, else what the failed request replaced comes back.
     pub(super) fn error(&mut self, job: &Job, message: &QosMessage<'_>, resources: &mut Resources) {
-        let Some(key) = self.find(job.session) else { return self.hand_on(job, message) };
-        if !self.comes_from_hop(key, job) {
+        let Some(answered) = self.answered_by(job) else { return self.hand_on(job, message) };
+        if !self.comes_from_hop(answered, job) {
             return;
         }
         self.hand_on(job, message);
-        self.enter_answer(key, job);
         let removes = message.flags.contains(QosFlags::REMOVE);
         if removes {
             self.counters.released += 1;
-            self.release_all(key, resources);
         } else {
-            self.settle(key, message.echo.unwrap_or(0), false, resources);
+            self.enter_answer(answered, job);
+            self.settle(answered, message.echo.unwrap_or(0), false, resources);
         }
-        let own = self.records.get(key).is_some_and(|record| record.own.is_some());
-        if job.last && own {
-            self.own_error(key, message, resources);
-        } else if removes {
-            self.end(key, None, resources);
+        // With R it is for all that the session has.
+        for key in self.find_all(job.session).into_iter().flatten().filter(|key| removes || *key == answered)
+        {
+            if removes {
+                self.enter_answer(key, job);
+                self.release_all(key, resources);
+            }
+            let own = self.records.get(key).is_some_and(|record| record.own.is_some());
+            if job.last && own {
+                self.own_error(key, message, resources);
+            } else if removes {
+                self.end(key, None, resources);
+            }
+            self.arm(key);
         }
-        self.arm(key);
+    }
+
+    /// The record whose request a message answers. Requests for the opposite flow come against the data of the session, so
+    /// that their answers go with them.
+    fn answered_by(&self, job: &Job) -> Option<Key> {
+        let [main, opposite] = self.find_all(job.session);
+        opposite.filter(|_| !job.reverse).or(main)
     }
 
     /// Handles a Release.
@@ -168,7 +183,7 @@ impl QosClient {
         resources: &mut Resources,
     ) {
         let sequence = message.sequence.unwrap_or(0);
-        let known = self.find(job.session);
+        let known = self.find_all(job.session).into_iter().flatten().next();
         let mut version = QosVersion::FLOWSPEC;
         if let Some(key) = known {
             if !self.comes_from_hop(key, job) {
@@ -186,7 +201,7 @@ impl QosClient {
                 version = amount.map_or(version, |amount| amount.version());
             }
             self.counters.released += 1;
-            self.end(key, Some(QosErrorCode::NO_RESERVATION), resources);
+            self.end_session(key, Some(QosErrorCode::NO_RESERVATION), resources);
         }
         if !job.last {
             return self.hand_on(job, message);
@@ -215,7 +230,7 @@ impl QosClient {
     }
 
     /// Enters the branch by which an answer came.
-    fn enter_answer(&mut self, key: Key, job: &Job) {
+    pub(super) fn enter_answer(&mut self, key: Key, job: &Job) {
         if let Some(record) = self.records.get_mut(key) {
             let branch = branch_of(job.branch, job.peer);
             if !record.side(job.reverse).contains(&branch) {

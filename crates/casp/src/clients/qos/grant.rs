@@ -241,6 +241,13 @@ impl QosClient {
         }
     }
 
+    /// A Commit shows that the Reserve was answered: what it replaced goes.
+    pub(super) fn confirm_reserve(&mut self, key: Key, resources: &mut Resources) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let before = record.reserve.before.take();
+        self.drop_level(before.and_then(|(_, level)| level), resources);
+    }
+
     /// Removes the Reserve state of a session.
     pub(super) fn drop_reserve(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };

@@ -4,7 +4,7 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::RouteQuery;
 use signalbox_resources::Resources;
 
-use super::record::{Places, Record};
+use super::record::{Places, Record, data};
 use super::{MAX_WAITING, QosClient, Waiting};
 use crate::wire::FlowId;
 
@@ -36,7 +36,7 @@ impl QosClient {
 
     fn look_further(&mut self, mut lookup: Lookup, resources: &mut Resources) {
         let flows = match &lookup.what {
-            Waiting::Message(job) => [Some(job.flow), job.opposite],
+            Waiting::Message(job) => data(job.flow, job.opposite, job.instead),
             Waiting::Own(key) | Waiting::Again(key) => {
                 self.records.get(*key).map(Record::data).unwrap_or_default()
             }

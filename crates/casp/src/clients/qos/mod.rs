@@ -5,6 +5,7 @@
 //!
 //! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
 //! * `originate` is the node that asks for a reservation, `suggest` what source and receiver do if the receiver is to make it.
+//! * `opposite` is what a receiver does that reserves the opposite flow in the same session.
 //! * `period` is the time of a reservation in advance.
 //! * `repair` is what follows when the path of a session, or the address of its source, changes.
 //! * `locate` finds the interfaces by which the data of a session leave.
@@ -15,6 +16,7 @@ mod answer;
 mod grant;
 mod locate;
 mod node;
+mod opposite;
 mod originate;
 mod output;
 mod period;
@@ -104,6 +106,8 @@ pub struct Config {
     pub merge_unauthenticated: bool,
     /// The last node answers for a receiver that does not speak CASP.
     pub proxy: bool,
+    /// This node answers the Reserve of a source by a Reserve for the opposite flow, as large as its own.
+    pub reserve_opposite: bool,
     /// Lifetime of the reservations of this node, seconds: that of its sessions.
     pub lifetime: u32,
     /// Microseconds since 1970 at [`Time::ZERO`]. The node sets it.
@@ -118,6 +122,7 @@ impl Default for Config {
             refuse_unsecure: false,
             merge_unauthenticated: false,
             proxy: false,
+            reserve_opposite: false,
             lifetime: 90,
             wall_clock_us: 0,
         }
@@ -167,7 +172,8 @@ pub struct QosClient {
     now: Time,
     local: Vec<IpAddr>,
     records: Slab<Record>,
-    by_session: HashMap<SessionId, Key, KeyedHasher>,
+    /// A session has a record of its own for the opposite flow, if a request is for it instead.
+    by_session: HashMap<(SessionId, bool), Key, KeyedHasher>,
     /// Reservations and queries of this node, by the identifier of their user.
     by_user: BTreeMap<u64, Key>,
     holders: Shares<IpAddr>,
@@ -232,25 +238,26 @@ impl QosClient {
             Indication::Received(arrival) => self.received(arrival, resources),
             Indication::Error { session, flow, .. } => {
                 // An error of the messaging layer ends the wait of the originator and changes no state.
-                if let Some(key) = self.of_flow(*session, flow) {
+                for key in self.of_flow(*session, flow).into_iter().flatten() {
                     self.no_answer(key, QosErrorCode::NO_ANSWER, resources);
                 }
             }
             Indication::Undelivered { session, flow } => {
-                if let Some(key) = self.of_flow(*session, flow) {
+                for key in self.of_flow(*session, flow).into_iter().flatten() {
                     self.undelivered(key, resources);
                 }
             }
             Indication::Branch { session, flow, previous, id, ended } => {
-                let Some(key) = self.of_flow(*session, flow) else { return };
-                if !*ended {
-                    self.new_hop(key, *previous, *id, resources);
-                } else if let Some(record) = self.records.get_mut(key) {
-                    record.side(!*previous).retain(|branch| branch.id != *id);
+                for key in self.of_flow(*session, flow).into_iter().flatten() {
+                    if !*ended {
+                        self.new_hop(key, *previous, *id, resources);
+                    } else if let Some(record) = self.records.get_mut(key) {
+                        record.side(!*previous).retain(|branch| branch.id != *id);
+                    }
                 }
             }
             Indication::Ended { session, flow, .. } => {
-                if let Some(key) = self.of_flow(*session, flow) {
+                for key in self.of_flow(*session, flow).into_iter().flatten() {
                     self.end(key, Some(QosErrorCode::NO_ANSWER), resources);
                 }
             }
@@ -273,7 +280,7 @@ impl QosClient {
         }
         self.counters.lost += 1;
         self.report_lost(key, QosErrorCode::PREEMPTED);
-        self.end(key, Some(QosErrorCode::PREEMPTED), resources);
+        self.end_session(key, Some(QosErrorCode::PREEMPTED), resources);
     }
 
     /// Handles what is due.
@@ -309,13 +316,20 @@ impl QosClient {
         &self.counters
     }
 
-    fn find(&self, session: SessionId) -> Option<Key> {
-        self.by_session.get(&session).copied()
+    /// The record of a session for its flow, or the one for the opposite flow.
+    fn find(&self, session: SessionId, instead: bool) -> Option<Key> {
+        self.by_session.get(&(session, instead)).copied()
     }
 
-    /// The record of a session that has this flow now.
-    fn of_flow(&self, session: SessionId, flow: &FlowId) -> Option<Key> {
-        self.find(session).filter(|key| self.records.get(*key).is_some_and(|record| record.flow == *flow))
+    /// The records of a session.
+    fn find_all(&self, session: SessionId) -> [Option<Key>; 2] {
+        [false, true].map(|instead| self.find(session, instead))
+    }
+
+    /// The records of a session that has this flow now.
+    fn of_flow(&self, session: SessionId, flow: &FlowId) -> [Option<Key>; 2] {
+        let has_it = |key: &Key| self.records.get(*key).is_some_and(|record| record.flow == *flow);
+        self.find_all(session).map(|key| key.filter(has_it))
     }
 
     fn is_local(&self, address: IpAddr) -> bool {
@@ -343,14 +357,28 @@ impl QosClient {
         }
     }
 
-    /// Removes a session. `why`: its user is informed.
+    /// Removes all that the session of a record has. `why`: its user is informed.
+    fn end_session(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
+        let session = self.records.get(key).and_then(|record| record.session);
+        if let Some(main) = session.and_then(|session| self.find(session, false)) {
+            self.end(main, why, resources);
+        }
+        self.end(key, why, resources);
+    }
+
+    /// Removes a record, and the one for the opposite flow with that of the session. `why`: its user is informed.
     fn end(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
+        let Some(record) = self.records.get(key) else { return };
+        let session = record.session.filter(|_| !record.instead);
+        if let Some(opposite) = session.and_then(|session| self.find(session, true)) {
+            self.end(opposite, None, resources);
+        }
         self.release_all(key, resources);
         self.tear_down(key);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
         if let Some(session) = record.session {
-            self.by_session.remove(&session);
+            self.by_session.remove(&(session, record.instead));
         }
         if let Some(holder) = record.holder {
             self.holders.release(holder);

@@ -18,7 +18,7 @@ use super::record::{Last, Level, Places, Record};
 use super::{QosClient, Waiting, branch_of, seconds};
 use crate::engine::Arrival;
 use crate::wire::FlowId;
-use crate::wire::qos::{Partial, QosClass, QosErrorCode, QosFlags, QosMessage, QosType};
+use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType};
 
 /// A message that arrived, with owned octets.
 #[derive(Debug, Clone)]
@@ -26,8 +26,10 @@ pub(super) struct Job {
     pub(super) id: u64,
     pub(super) session: SessionId,
     pub(super) flow: FlowId,
-    /// The opposite flow, if the message asks for both.
+    /// The opposite flow, if the message asks for it.
     pub(super) opposite: Option<FlowId>,
+    /// It asks for nothing else.
+    pub(super) instead: bool,
     pub(super) reverse: bool,
     pub(super) unsecure: bool,
     pub(super) hops: u8,
@@ -43,9 +45,10 @@ pub(super) struct Job {
 pub(super) type Failure = (QosErrorCode, u16);
 
 impl Job {
-    fn of(arrival: &Arrival<'_>, opposite: Option<FlowId>) -> Self {
+    fn of(arrival: &Arrival<'_>, reverse_flow: Option<(FlowId, bool)>) -> Self {
         Self {
-            opposite,
+            opposite: reverse_flow.map(|(flow, _)| flow),
+            instead: reverse_flow.is_some_and(|(_, also)| !also),
             id: arrival.id,
             session: arrival.session,
             flow: arrival.flow,
@@ -61,7 +64,7 @@ impl Job {
         }
     }
 
-    fn asker(&self) -> Asker {
+    pub(super) fn asker(&self) -> Asker {
         Some((self.peer, self.identity.clone()))
     }
 }
@@ -86,9 +89,10 @@ impl QosClient {
         if message.flow != arrival.flow {
             self.counters.other_flow += 1;
         }
-        let job = Job::of(arrival, message.reverse_flow.map(|(flow, _)| flow));
+        let job = Job::of(arrival, message.reverse_flow);
         let request = matches!(message.kind, QosType::QUERY | QosType::RESERVE | QosType::COMMIT);
-        let known = self.find(job.session).and_then(|key| self.records.get(key));
+        let known = self.find_all(job.session).into_iter().flatten().next();
+        let known = known.and_then(|key| self.records.get(key));
         if !request && known.is_some_and(|record| record.flow != job.flow) {
             // It concerns the flow that the source of the data has left.
             return self.hand_on(&job, &message);
@@ -116,13 +120,12 @@ impl QosClient {
         let (range, period) = match self.acceptable(job, &message) {
             Ok(accepted) => accepted,
             Err(why) => {
-                let known = self.find(job.session).and_then(|key| self.records.get(key));
-                let removes = message.kind != QosType::QUERY && known.is_none_or(|one| !one.has_state());
+                let removes = message.kind != QosType::QUERY && !self.holds(job.session);
                 self.refuse(job, failed(&message, removes, why));
                 return self.out.consume(job.id);
             }
         };
-        let Some(key) = self.record_of(job) else {
+        let Some(key) = self.record_of(job.session, job, job.instead) else {
             self.refuse(job, failed(&message, false, (QosErrorCode::BELOW_MINIMUM, 0)));
             return self.out.consume(job.id);
         };
@@ -159,10 +162,11 @@ impl QosClient {
             Err(failure) => {
                 // What was there before stays; the first reservation goes altogether.
                 self.settle(key, sequence, false, resources);
-                let removes = (first || !placed) && message.kind != QosType::QUERY;
-                if removes {
+                let gone = (first || !placed) && message.kind != QosType::QUERY;
+                if gone {
                     self.release_all(key, resources);
                 }
+                let removes = gone && !self.holds(job.session);
                 let failed = failed(&message, removes, failure);
                 self.refuse(job, failed);
                 if let Some(echo) = message.echo.filter(|_| message.kind == QosType::COMMIT) {
@@ -184,23 +188,20 @@ impl QosClient {
     ) -> Result<(Range, Option<Period>), Failure> {
         let range = Range::of(message)?;
         let period = self.period(message.time)?;
-        match message.reverse_flow {
+        let ends = |flow: &FlowId| (flow.src(), flow.dst());
+        if message.reverse_flow.is_some_and(|(back, _)| ends(&back) != ends(&job.flow.reversed())) {
             // Other packets than those of the session are no matter of its path.
-            Some((back, true)) if back.src() != job.flow.dst() || back.dst() != job.flow.src() => {
-                return Err((QosErrorCode::MALFORMED, 8));
-            }
-            Some((_, false)) => {
-                return Err((QosErrorCode::C_TYPE, u16::from_be_bytes([QosClass::REVERSE_FLOW.0, 2])));
-            }
-            Some((_, true)) | None => {}
+            return Err((QosErrorCode::MALFORMED, 8));
         }
         if self.config.refuse_unsecure && message.flags.contains(QosFlags::UNSECURE) {
             return Err((QosErrorCode::UNSECURE, 0));
         }
-        let strange = self
-            .find(job.session)
+        let branch = branch_of(job.branch, job.peer);
+        // The first request of the opposite direction comes by a hop of the other one.
+        let known = self.find(job.session, job.instead).or(self.find(job.session, false));
+        let strange = known
             .and_then(|key| self.records.get_mut(key))
-            .is_some_and(|record| !record.knows(&job.flow, job.reverse, branch_of(job.branch, job.peer)));
+            .is_some_and(|record| !record.knows(&job.flow, job.reverse, branch));
         if strange && job.identity.is_none() && !self.config.merge_unauthenticated {
             return Err((QosErrorCode::NOT_OWNER, 0));
         }
@@ -208,14 +209,24 @@ impl QosClient {
     }
 
     /// The record of the session of a message; `None`: there are too many.
-    fn record_of(&mut self, job: &Job) -> Option<Key> {
-        if let Some(key) = self.find(job.session) {
+    pub(super) fn record_of(&mut self, session: SessionId, job: &Job, instead: bool) -> Option<Key> {
+        if let Some(key) = self.find(session, instead) {
             return Some(key);
         }
         let holder = source(job.peer);
-        let key = self.make_record(Some(job.session), job.flow, Some(holder))?;
-        self.by_session.insert(job.session, key);
+        let key = self.make_record(Some(session), job.flow, Some(holder))?;
+        if let Some(record) = self.records.get_mut(key) {
+            record.instead = instead;
+        }
+        self.by_session.insert((session, instead), key);
         Some(key)
+    }
+
+    /// Whether a session has a reservation here.
+    fn holds(&self, session: SessionId) -> bool {
+        let mut records =
+            self.find_all(session).into_iter().flatten().filter_map(|key| self.records.get(key));
+        records.any(Record::has_state)
     }
 
     /// A new record; `None`: there are too many.
@@ -289,7 +300,7 @@ impl QosClient {
     /// Whether a request is for a flow that the source of the data has left since, or came round to the node that makes the
     /// requests of its session: while routes change, nodes on the way repeat the last one.
     fn is_stale(&self, job: &Job, sequence: u32) -> bool {
-        let record = self.find(job.session).and_then(|key| self.records.get(key));
+        let record = self.find(job.session, job.instead).and_then(|key| self.records.get(key));
         if record.and_then(|record| record.own).is_some_and(|own| own.reverse == job.reverse) {
             return true;
         }
@@ -372,7 +383,10 @@ impl QosClient {
         let most = self.admit(key, step, &range, resources).map_err(plain)?;
         if message.kind == QosType::COMMIT {
             match reserved {
-                Some(_) => self.trim(key, &most, resources),
+                Some(_) => {
+                    self.trim(key, &most, resources);
+                    self.confirm_reserve(key, resources);
+                }
                 // Another reservation takes the place of the one that was reserved.
                 None => self.drop_reserve(key, resources),
             }
@@ -426,6 +440,7 @@ impl QosClient {
         if let Some(echo) = message.echo.filter(|_| message.kind == QosType::COMMIT && !job.last) {
             self.settle(key, echo, true, resources);
         }
+        self.opposite_passes(job, message, &most, resources);
         if !job.last {
             let mut data = Vec::new();
             return match message.encode(&mut data) {
@@ -463,6 +478,9 @@ impl QosClient {
         }
         if message.kind == QosType::RESERVE && message.flags.contains(QosFlags::COMMIT) {
             return self.commit_back(key, job, message, most, resources);
+        }
+        if self.reserve_opposite(job, message, most, resources) {
+            return;
         }
         let mut answer = QosMessage::new(QosType::SUCCESS, job.flow);
         answer.echo = Some(sequence);

@@ -78,7 +78,7 @@ impl QosClient {
             Err((code, _)) => return refuse(self, code),
         };
         let found = match request.session {
-            Some(session) => self.find(session),
+            Some(session) => self.find(session, false),
             None => self.make_record(None, request.flow, None),
         };
         let Some(key) = found else { return refuse(self, QosErrorCode::NO_RESERVATION) };
@@ -123,6 +123,7 @@ impl QosClient {
             flags,
             partial: request.partial.map(allowance),
             stage,
+            answers: None,
             waits: None,
             due,
             reported: false,
@@ -163,7 +164,7 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let (number, flow, session, until) =
             (record.number(), record.flow, record.session, self.now + record.lifetime);
-        let (priority, opposite) = (record.priority, record.opposite.as_deref().copied());
+        let (priority, opposite) = (record.priority, record.reverse_flow());
         let time = record.period.as_deref().map(|period| period.stamps);
         let Some(own) = record.own.as_mut() else { return };
         // A refresh without an answer is repeated before the reservation expires.
@@ -192,7 +193,8 @@ impl QosClient {
             };
             message.age = (kind != QosType::QUERY).then_some(own.age);
             (message.partial, message.priority) = (own.partial, priority);
-            (message.reverse_flow, message.time) = (opposite.map(|flow| (flow, true)), time);
+            (message.reverse_flow, message.time) = (opposite, time);
+            message.echo = own.answers.filter(|_| kind == QosType::RESERVE);
             range.write(&mut message);
         }
         let mut data = Vec::new();
@@ -246,7 +248,7 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         record.session = Some(session);
         if let Some(own) = record.own {
-            self.by_session.insert(session, key);
+            self.by_session.insert((session, false), key);
             self.out.event(own.id, QosEvent::Opened { session });
         }
     }
@@ -292,7 +294,7 @@ impl QosClient {
         let interval = self.interval(key);
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
         (own.stage, own.waits, own.due) = (Stage::Standing, None, self.now + interval);
-        (own.before, own.answered) = (None, self.now);
+        (own.before, own.answers, own.answered) = (None, None, self.now);
         let rerouted = own.flags.contains(QosFlags::BRANCH);
         own.flags = own.flags.without(QosFlags::BRANCH);
         if !core::mem::replace(&mut own.reported, true) || rerouted {
@@ -353,6 +355,9 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own.as_mut() else { return };
         let stood = own.reported || own.before.is_some();
+        if let Some(answers) = own.answers.take() {
+            return self.opposite_failed(key, answers, stood, (code, detail, node), resources);
+        }
         if own.id == NO_USER && !stood && !removes {
             self.suggestion_failed(key, (code, detail, node));
             return self.end(key, None, resources);

@@ -91,6 +91,8 @@ pub(super) struct Own {
     pub(super) flags: QosFlags,
     pub(super) partial: Option<Partial>,
     pub(super) stage: Stage,
+    /// The Reserve of the other end that the next Reserve answers.
+    pub(super) answers: Option<u32>,
     /// Number of the request that waits for its answer.
     pub(super) waits: Option<u32>,
     /// When the wait ends, or the next refresh is due.
@@ -116,8 +118,10 @@ pub(super) struct Record {
     pub(super) holder: Option<IpAddr>,
     /// Where the data of [`Record::data`] leave.
     pub(super) places: Places,
-    /// The opposite flow, which is reserved too.
+    /// The opposite flow, which is reserved too, or instead.
     pub(super) opposite: Option<Box<FlowId>>,
+    /// The record is for the opposite flow only. The session has another one for its flow.
+    pub(super) instead: bool,
     pub(super) reserve: Part,
     pub(super) commit: Part,
     /// PRIORITY of the last request.
@@ -161,6 +165,11 @@ impl Part {
     }
 }
 
+/// The flows that a session reserves: that of the session, and the opposite one or that one instead.
+pub(super) const fn data(flow: FlowId, opposite: Option<FlowId>, instead: bool) -> [Option<FlowId>; 2] {
+    if instead { [opposite, None] } else { [Some(flow), opposite] }
+}
+
 impl Record {
     pub(super) fn new(
         session: Option<SessionId>,
@@ -178,6 +187,7 @@ impl Record {
             holder,
             places: [IfIndex::NONE; 2],
             opposite: None,
+            instead: false,
             reserve: Part::default(),
             commit: Part::default(),
             priority: None,
@@ -205,7 +215,12 @@ impl Record {
 
     /// The flows that are reserved.
     pub(super) fn data(&self) -> [Option<FlowId>; 2] {
-        [Some(self.flow), self.opposite.as_deref().copied()]
+        data(self.flow, self.opposite.as_deref().copied(), self.instead)
+    }
+
+    /// REVERSE_FLOW of the requests: the flow, and whether it is reserved too, not instead.
+    pub(super) fn reverse_flow(&self) -> Option<(FlowId, bool)> {
+        self.opposite.as_deref().map(|flow| (*flow, !self.instead))
     }
 
     pub(super) fn set_opposite(&mut self, flow: Option<FlowId>) {

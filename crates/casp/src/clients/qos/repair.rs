@@ -59,7 +59,7 @@ impl QosClient {
         message.flags = QosFlags::BRANCH;
         message.priority = record.priority;
         message.time = record.period.as_deref().map(|period| period.stamps);
-        message.reverse_flow = record.opposite.as_deref().map(|flow| (*flow, true));
+        message.reverse_flow = record.reverse_flow();
         if last.partial.is_some() {
             message.flags = message.flags.with(QosFlags::PARTIAL);
         }

@@ -6,10 +6,17 @@ use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::amount::Amount;
+use super::answer::Failed;
 use super::output::QosEvent;
 use super::record::{Own, Stage};
 use super::{NO_USER, QosClient, allowance, seconds};
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
+
+/// The counters of a request as its originator sent them: the nodes of the path counted down what they counted up.
+pub(super) fn as_asked(partial: Partial) -> Partial {
+    let failures = partial.failures_allowed.saturating_add(partial.failed);
+    allowance((failures, partial.indeterminate_allowed.saturating_add(partial.indeterminate)))
+}
 
 impl QosClient {
     /// Reserves as the receiver of the data what their source suggested. No user of this node takes part: the reservation
@@ -19,11 +26,7 @@ impl QosClient {
         let now = self.now;
         let Some(record) = self.records.get_mut(key).filter(|record| record.own.is_none()) else { return };
         let Some(range) = record.suggested else { return };
-        let partial = partial.map(|asked| {
-            // The nodes of the path counted down what they counted up.
-            let failures = asked.failures_allowed.saturating_add(asked.failed);
-            allowance((failures, asked.indeterminate_allowed.saturating_add(asked.indeterminate)))
-        });
+        let partial = partial.map(as_asked);
         record.own = Some(Own {
             id: NO_USER,
             reverse: true,
@@ -34,6 +37,7 @@ impl QosClient {
             flags: if partial.is_some() { QosFlags::PARTIAL } else { QosFlags::NONE },
             partial,
             stage: Stage::Reserve,
+            answers: None,
             waits: None,
             due: now + record.lifetime,
             reported: false,
@@ -50,16 +54,27 @@ impl QosClient {
         (code, detail, node): (QosErrorCode, u16, Option<IpAddr>),
     ) {
         let Some(record) = self.records.get(key) else { return };
+        let sequence = record.last.map_or(0, |last| last.sequence);
+        let version = record.suggested.map(|range| range.most.version());
+        let failed = Failed { sequence, removes: true, version, partial: None, why: (code, detail) };
+        self.report_failure(key, failed, node);
+    }
+
+    /// Informs the source of the data that the reservation of this node failed. `node`: the one where it did.
+    pub(super) fn report_failure(&mut self, key: Key, failed: Failed, node: Option<IpAddr>) {
+        let Some(record) = self.records.get(key) else { return };
         let Some(session) = record.session else { return };
         let flow = record.flow;
         let own = self.local.iter().find(|address| address.is_ipv4() == flow.dst().is_ipv4());
         let mut message = QosMessage::new(QosType::ERROR, flow);
-        message.flags = QosFlags::REMOVE;
-        message.echo = Some(record.last.map_or(0, |last| last.sequence));
-        message.version = Some(record.suggested.map_or(QosVersion::FLOWSPEC, |range| range.most.version()));
+        if failed.removes {
+            message.flags = QosFlags::REMOVE;
+        }
+        message.echo = Some(failed.sequence);
+        message.version = Some(failed.version.unwrap_or(QosVersion::FLOWSPEC));
         message.partial = Some(Partial::default());
         message.error_node = node.or(own.copied()).or(Some(flow.dst()));
-        message.error = Some((code, detail));
+        message.error = Some(failed.why);
         self.send((session, flow), true, None, &message);
     }
 
