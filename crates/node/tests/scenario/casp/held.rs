@@ -1,5 +1,6 @@
 //! A random network with reservations, the actions of their users, and the faults in it.
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
 use super::reserve::{SHARE, config, traffic};
 use super::world::{BAD, REFRESH, Storm, fault, links, pick};
 use crate::kernel::Kernel;
-use crate::net::make;
+use crate::net::{WALL_US, make};
 
 /// Rates of the reservations are multiples of it: a few fill a link.
 const STEP: u64 = 10_000;
@@ -27,6 +28,8 @@ pub(crate) struct Host {
     kernel: Kernel,
     /// The rate that each user holds.
     known: BTreeMap<u64, u64>,
+    /// The source of each user's flow.
+    sources: BTreeMap<u64, IpAddr>,
 }
 
 impl NodeEngine for Host {
@@ -39,15 +42,15 @@ impl NodeEngine for Host {
     }
 
     fn poll(&mut self) -> Option<Output<'_, Event>> {
-        let Self { node, name, kernel, known } = self;
+        let Self { node, name, kernel, known, sources } = self;
         let output = node.poll()?;
         if let Output::Event(Event::Casp { id, event: CaspEvent::Reservation(event) }) = &output {
             match event {
                 ReservationEvent::Granted(granted) => drop(known.insert(*id, granted.traffic.rate)),
                 ReservationEvent::Lost(_) | ReservationEvent::Released { .. } => drop(known.remove(id)),
+                ReservationEvent::Started { flow, .. } => drop(sources.insert(*id, flow.src())),
                 // What stood before stands.
                 ReservationEvent::Failed(_)
-                | ReservationEvent::Started { .. }
                 | ReservationEvent::Available(_)
                 | ReservationEvent::Refused(_) => {}
             }
@@ -65,17 +68,26 @@ impl NodeEngine for Host {
     }
 }
 
-/// A user's reservation. Its number is the destination port of its flow.
+/// A second of virtual time in microseconds since 1970.
+const fn wall(second: u64) -> u64 {
+    WALL_US + second * 1_000_000
+}
+
+/// A user's reservation. Its number and one is the destination port of its flow.
 #[derive(Debug, Clone)]
 struct Wish {
     from: NodeId,
     to: NodeId,
     rate: u64,
+    /// The opposite flow is reserved too.
+    both: bool,
+    /// Start and end in virtual time, seconds.
+    time: Option<(u64, u64)>,
     closed: bool,
 }
 
-/// What nodes hold, by node, interface and user.
-type Holdings = BTreeMap<(NodeId, IfIndex, u64), u64>;
+/// What nodes hold, by node, interface, user, and whether it is for the opposite flow.
+type Holdings = BTreeMap<(NodeId, IfIndex, u64, bool), u64>;
 
 pub(crate) struct Held {
     pub(crate) sim: Sim<Host>,
@@ -98,7 +110,8 @@ impl Held {
             pick(&mut random, &[casp::Transport::Tcp, casp::Transport::Tcp, casp::Transport::Udp]);
         let hosts: Vec<NodeId> = (0..count)
             .map(|n| {
-                let qos = QosConfig { merge_unauthenticated: true, ..QosConfig::default() };
+                let reserve_opposite = n == 0;
+                let qos = QosConfig { merge_unauthenticated: true, reserve_opposite, ..QosConfig::default() };
                 let mut config: Config = config(Some(qos));
                 if let Some(casp) = &mut config.casp {
                     (casp.engine.refresh, casp.engine.transport) = (REFRESH, transport);
@@ -108,6 +121,7 @@ impl Held {
                     node: make(boot, config.clone()),
                     kernel: Kernel::default(),
                     known: BTreeMap::new(),
+                    sources: BTreeMap::new(),
                 })
             })
             .collect();
@@ -139,7 +153,13 @@ impl Held {
         let others: Vec<NodeId> = self.hosts.iter().copied().filter(|node| *node != from).collect();
         let to = pick(&mut self.random, &others);
         let rate = STEP * (1 + self.random.range(0..3));
-        self.wishes.push(Wish { from, to, rate, closed: false });
+        let both = self.random.range(0..3) == 0;
+        let now = self.sim.now().as_micros() / 1_000_000;
+        let time = (self.random.range(0..4) == 0).then(|| {
+            let start = now + self.random.range(0..30);
+            (start, start + pick(&mut self.random, &[10, 100_000]))
+        });
+        self.wishes.push(Wish { from, to, rate, both, time, closed: false });
         self.ask(self.wishes.len() - 1);
     }
 
@@ -148,7 +168,9 @@ impl Held {
         let dst = self.sim.address(wish.to, Family::V4);
         let request = ReserveRequest {
             protocol: Some(17),
-            dst_port: u16::try_from(at).ok(),
+            dst_port: u16::try_from(at + 1).ok(),
+            bidirectional: wish.both,
+            time: wish.time.map(|(start, end)| (wall(start), wall(end))),
             ..ReserveRequest::to(dst, traffic(wish.rate))
         };
         self.command(at, CaspCommand::Reserve(Box::new(request)));
@@ -236,10 +258,22 @@ impl Held {
         let mut expected = Holdings::new();
         for at in 0..self.wishes.len() {
             let Some(rate) = self.known(at) else { continue };
-            let Wish { from, to, .. } = self.wishes[at];
+            let Wish { from, to, both, .. } = self.wishes[at];
             let dst = self.sim.address(to, Family::V4);
-            for (node, link) in self.sim.path(from, dst).unwrap() {
-                expected.insert((node, self.sim.ifindex(node, link), at as u64), rate);
+            let both = both || to == self.hosts[0];
+            let src = self.sim.engine(from).and_then(|host| host.sources.get(&(at as u64)).copied());
+            let path = self.sim.path(from, dst).unwrap();
+            // The opposite flow is reserved at the nodes of the path, whatever way its packets take.
+            let nodes = path.iter().skip(1).map(|(node, _)| *node).chain([to]);
+            for node in nodes.filter(|_| both) {
+                let back =
+                    src.and_then(|src| self.sim.path(node, src).ok()).and_then(|back| back.first().copied());
+                if let Some((node, link)) = back {
+                    expected.insert((node, self.sim.ifindex(node, link), at as u64, true), rate);
+                }
+            }
+            for (node, link) in path {
+                expected.insert((node, self.sim.ifindex(node, link), at as u64, false), rate);
             }
         }
         expected
@@ -249,8 +283,10 @@ impl Held {
         let mut present = Holdings::new();
         for node in &self.hosts {
             for (_, one) in self.sim.reservations(*node) {
-                let user = one.filters[0].dst_port.unwrap_or_default().into();
-                *present.entry((*node, one.ifindex, user)).or_default() += one.rate();
+                let filter = &one.filters[0];
+                let back = filter.dst_port.is_none();
+                let user = u64::from(filter.dst_port.or(filter.src_port).unwrap_or(1)) - 1;
+                *present.entry((*node, one.ifindex, user, back)).or_default() += one.rate();
             }
         }
         present

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_node::Node;
-use signalbox_node::casp::{Command as CaspCommand, QosConfig, ReservationEvent};
+use signalbox_node::casp::{Command as CaspCommand, QosConfig, ReservationEvent, ReserveRequest};
 use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
 
 use super::reserve::{SECOND, add, casp, events, granted, held, reserve, to};
@@ -24,8 +24,12 @@ struct Diamond {
 
 impl Diamond {
     fn new() -> Self {
+        Self::with(merging())
+    }
+
+    fn with(qos: Option<QosConfig>) -> Self {
         let mut sim = Sim::new(13);
-        let nodes = ["s", "r1", "r2", "r3", "r4", "d"].map(|name| add(&mut sim, name, merging()));
+        let nodes = ["s", "r1", "r2", "r3", "r4", "d"].map(|name| add(&mut sim, name, qos));
         let [s, r1, r2, r3, r4, d] = nodes;
         let mut link = |a, b| sim.link(a, b, &LinkConfig::default());
         let links = [link(s, r1), link(r1, r2), link(r2, r4), link(r1, r3), link(r3, r4), link(r4, d)];
@@ -38,6 +42,12 @@ impl Diamond {
     /// What the nodes hold for the links, in the order of the links.
     fn held(&self) -> [u64; 6] {
         let from = [0, 1, 2, 1, 3, 4];
+        core::array::from_fn(|n| held(&self.sim, self.nodes[from[n]], self.links[n]))
+    }
+
+    /// The same for the data of the opposite direction.
+    fn held_back(&self) -> [u64; 6] {
+        let from = [1, 2, 4, 3, 4, 5];
         core::array::from_fn(|n| held(&self.sim, self.nodes[from[n]], self.links[n]))
     }
 }
@@ -61,6 +71,33 @@ fn a_reservation_follows_the_route() {
     assert_eq!(granted(&net.sim, 1), 1, "{:?}", events(&net.sim, 1));
     let [_, _, r2, ..] = net.nodes;
     assert_eq!(net.sim.engine(r2).unwrap().casp().unwrap().session_count(), 0);
+}
+
+/// CASPQOS-1-05, CASPQOS-1-06, CASPQOS-7-01: both directions follow the route, in one request or by the receiver's own.
+#[test]
+fn both_directions_follow_the_route() {
+    for bidirectional in [true, false] {
+        let qos = Some(QosConfig { reserve_opposite: !bidirectional, ..merging().unwrap() });
+        let mut net = Diamond::with(qos);
+        let dst = net.sim.address(net.nodes[5], Family::V4);
+        let request = ReserveRequest { bidirectional, ..to(dst, 1, 20_000) };
+        reserve(&mut net.sim, net.nodes[0], 1, request);
+        let near = [20_000, 20_000, 20_000, 0, 0, 20_000];
+        net.sim.run_for(SECOND * 10);
+        assert_eq!([net.held(), net.held_back()], [near; 2]);
+        net.sim.set_cost(net.links[3], 1);
+        net.sim.set_cost(net.links[4], 1);
+        net.sim.set_cost(net.links[1], 5);
+        net.sim.set_cost(net.links[2], 5);
+        let far = [20_000, 0, 0, 20_000, 20_000, 20_000];
+        net.sim.run_for(SECOND * 3);
+        assert_eq!([net.held(), net.held_back()], [far; 2], "{bidirectional}");
+        net.sim.run_for(SECOND * 300);
+        assert_eq!([net.held(), net.held_back()], [far; 2], "{bidirectional}");
+        casp(&mut net.sim, net.nodes[0], 1, CaspCommand::Close);
+        net.sim.run_for(SECOND * 2);
+        assert_eq!([net.held(), net.held_back()], [[0; 6]; 2], "{bidirectional}");
+    }
 }
 
 /// The user is informed when the new branch has no room, and nothing is left of the reservation.

@@ -155,6 +155,88 @@ fn a_receiver_reserves_for_its_source() {
     }
 }
 
+/// What the nodes of a chain hold for their links, first with the flow and then against it.
+fn both_ways(sim: &Sim<Node>, nodes: &[NodeId], links: &[LinkId]) -> [Vec<u64>; 2] {
+    let there = nodes.iter().zip(links).map(|(node, link)| held(sim, *node, *link)).collect();
+    [there, nodes[1..].iter().zip(links).map(|(node, link)| held(sim, *node, *link)).collect()]
+}
+
+/// CASPQOS-1-05: both directions are held at each node that runs the client, kept by refreshes, changed, and released together.
+#[test]
+fn both_directions_are_reserved_and_released() {
+    for family in FAMILIES {
+        let mut sim = Sim::new(15);
+        let own = Some(QosConfig::default());
+        let nodes =
+            [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+        let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+        let dst = sim.address(nodes[3], family);
+        reserve(&mut sim, nodes[0], 1, ReserveRequest { bidirectional: true, ..to(dst, 1, 20_000) });
+        sim.run_for(SECOND * 300);
+        let all = |rate| [vec![rate, rate, 0], vec![rate, 0, rate]];
+        assert_eq!(both_ways(&sim, &nodes, &links), all(20_000));
+        let wanted = Reserved { traffic: traffic(30_000), guaranteed: None };
+        casp(&mut sim, nodes[0], 1, CaspCommand::Change(wanted));
+        sim.run_for(SECOND);
+        assert_eq!(both_ways(&sim, &nodes, &links), all(30_000));
+        casp(&mut sim, nodes[0], 1, CaspCommand::Close);
+        sim.run_for(SECOND);
+        assert_eq!(both_ways(&sim, &nodes, &links), all(0));
+    }
+}
+
+/// CASPQOS-1-06: a receiver that is configured so reserves the opposite flow over the same nodes. If the source dies, both
+/// directions end everywhere.
+#[test]
+fn a_receiver_reserves_the_opposite_flow() {
+    let mut sim = Sim::new(16);
+    let own = Some(QosConfig { reserve_opposite: true, ..QosConfig::default() });
+    let nodes =
+        [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+    let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let dst = sim.address(nodes[3], Family::V4);
+    for id in [1, 2] {
+        reserve(&mut sim, nodes[0], id, to(dst, 1, 20_000));
+        sim.run_for(SECOND * 300);
+        assert_eq!(both_ways(&sim, &nodes, &links), [vec![20_000, 20_000, 0], vec![20_000, 0, 20_000]]);
+        if id == 1 {
+            casp(&mut sim, nodes[0], 1, CaspCommand::Close);
+            sim.run_for(SECOND);
+            assert_eq!(both_ways(&sim, &nodes, &links), [vec![0; 3], vec![0; 3]]);
+        }
+    }
+    sim.crash(nodes[0]);
+    sim.run_for(SECOND * 500);
+    for node in &nodes[1..] {
+        assert_eq!(sim.engine(*node).unwrap().casp().unwrap().session_count(), 0, "{node}");
+        assert_eq!(sim.reservations(*node).count(), 0);
+    }
+}
+
+/// CASPQOS-9-05: what is reserved in advance reaches the kernel at the start, and leaves it at the end.
+#[test]
+fn a_reservation_in_advance_begins_and_ends_by_itself() {
+    let mut sim = Sim::new(17);
+    let own = Some(QosConfig::default());
+    let nodes = ["s", "r1", "d"].map(|name| add(&mut sim, name, own));
+    let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let dst = sim.address(nodes[2], Family::V4);
+    let at = |seconds: u64| WALL_US + seconds * 1_000_000;
+    reserve(&mut sim, nodes[0], 1, ReserveRequest { time: Some((at(400), at(800))), ..to(dst, 1, 60_000) });
+    casp(&mut sim, nodes[0], 2, CaspCommand::Reserve(Box::new(to(dst, 2, 60_000))));
+    sim.run_for(SECOND);
+    assert!(matches!(events(&sim, 2)[..], [ReservationEvent::Failed(_)]), "it is taken already");
+    let mut until = |second: u64| {
+        sim.run_for(Duration::from_micros(second * 1_000_000 - sim.now().as_micros()));
+        (held(&sim, nodes[0], links[0]), held(&sim, nodes[1], links[1]))
+    };
+    assert_eq!(until(399), (0, 0));
+    assert_eq!(until(401), (60_000, 60_000));
+    assert_eq!(until(799), (60_000, 60_000));
+    assert_eq!(until(801), (0, 0));
+    assert_eq!(events(&sim, 1).last(), Some(&&ReservationEvent::Released { confirmed: true }));
+}
+
 #[test]
 fn requests_that_cannot_be_are_refused() {
     let mut sim = Sim::new(12);

@@ -1,5 +1,5 @@
-//! Many small networks, each from its own seed. Users make, change and release reservations, and nodes change their
-//! addresses, under faults: loss, reordering, duplication, nodes that restart or fail, route changes.
+//! Many small networks, each from its own seed. Users make, change and release reservations, some for both directions and some
+//! in advance, one node answers by reservations of the opposite flow, and nodes change their addresses, under faults: loss, reordering, duplication, nodes that restart or fail, route changes.
 //! `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED` runs one of them alone.
 //!
 //! At every moment the reservations that a node requests of its kernel stay within each link's share: [`Host`] checks each
