@@ -1,6 +1,6 @@
 //! Views for `show reservations` and `show interfaces`.
 
-use signalbox_core::traffic::{ReservationId, ServiceClass, TrafficSpec, Treatment};
+use signalbox_core::traffic::{FlowFilter, ReservationId, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{IfIndex, ReserverId, Time};
 
 use crate::intserv::RSpec;
@@ -25,7 +25,7 @@ pub struct ReservationView<'a> {
     /// Name of the egress interface.
     pub interface: &'a str,
     /// Packet filters. If grants of a session share the reservation, those of all of them.
-    pub filters: &'a [signalbox_core::traffic::FlowFilter],
+    pub filters: Vec<FlowFilter>,
     /// Traffic as requested.
     pub traffic: TrafficSpec,
     /// RSpec of guaranteed service as granted.

@@ -10,7 +10,7 @@ use crate::rig::*;
 
 /// Packets of the reservations, as admission control has them.
 fn filters(rig: &Rig) -> Vec<String> {
-    rig.resources.reservations().flat_map(|row| row.filters).map(ToString::to_string).collect()
+    rig.resources.reservations().flat_map(|row| row.filters).map(|filter| filter.to_string()).collect()
 }
 
 /// BOOM-1-02: one micro-flow, the flows between two networks, or all with a code point.

@@ -7,11 +7,13 @@ use signalbox_core::traffic::{Reservation, ServiceClass};
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Resources;
-use super::group::{Filters, Grant, Group, Members, Parameters, Terms, holder, least_common};
+use super::filters::Filters;
+use super::group::{Grant, GrantExtra, Group, Installed, Parameters, Terms, least_common};
 use super::link::Charge;
+use super::members::Members;
 use super::outputs::id_of;
 use super::plan::Plan;
-use crate::policy::AccountKey;
+use crate::policy::{AccountId, AccountKey};
 use crate::request::{Admitted, GrantId, GrantRequest, LostWhy};
 
 impl Resources {
@@ -51,13 +53,12 @@ impl Resources {
             held: ask.held,
         };
         let grant = Grant {
-            owner: ask.owner,
+            owner: ask.owner.key,
             group: plan.group.unwrap_or_default(),
             requester: self.shared_requester(&ask.requester),
             terms: terms.shared(&mut self.terms),
-            guaranteed: plan.guaranteed.map(Box::new),
+            extra: GrantExtra::of(plan.guaranteed, if shares { ask.filters.clone() } else { Vec::new() }),
             since,
-            filters: if shares { ask.filters.as_slice().into() } else { Box::default() },
         };
         let reservation = Reservation {
             ifindex: ask.ifindex,
@@ -82,7 +83,7 @@ impl Resources {
         let group = match plan.group {
             Some(group) => {
                 if let Some(record) = self.groups.get_mut(group) {
-                    record.members.retain(|member| *member != key);
+                    record.members.remove(key);
                     record.members.push(key);
                 }
                 self.renew(group, Some(ask.service), reservation);
@@ -104,22 +105,23 @@ impl Resources {
     /// Makes a reservation of one grant.
     fn open(&mut self, ask: &GrantRequest, grant: Key, plan: &Plan, reservation: &Reservation) -> Key {
         self.made += 1;
-        let mut members = Members::new();
-        members.push(grant);
+        let parameters = Parameters {
+            installed: Installed::from(reservation),
+            service: ask.service,
+            charge: plan.charge,
+            defending: ask.priority.defending,
+        };
         let group = Group {
             ifindex: ask.ifindex,
-            filters: Filters::from_slice(&ask.filters),
-            parameters: Parameters::shared(reservation, &mut self.parameters),
-            service: ask.service,
+            filters: Filters::of(&ask.filters),
+            parameters: parameters.shared(&mut self.parameters),
             protocol: ask.owner.protocol,
             session: ask.session.map(|session| Box::new((ask.owner.protocol, session))),
-            members,
+            members: Members::of(grant),
             age: self.made,
             booked: false,
-            charge: plan.charge,
-            account: None,
-            holder: holder(&ask.requester),
-            defending: ask.priority.defending,
+            account: AccountId::default(),
+            opener: self.shared_requester(&ask.requester),
             held: ask.held,
             announced: false,
             standing: false,
@@ -144,8 +146,8 @@ impl Resources {
     fn renew(&mut self, key: Key, service: Option<ServiceClass>, mut reservation: Reservation) {
         let Some(group) = self.groups.get(key) else { return };
         let shares = group.session.is_some();
-        let service = service.unwrap_or(group.service);
-        let grants = || group.members.iter().filter_map(|member| self.grants.get(*member));
+        let service = service.unwrap_or(group.parameters.service);
+        let grants = || group.members.iter().filter_map(|member| self.grants.get(member));
         let held = grants().all(|grant| grant.terms.held);
         let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
         for grant in grants() {
@@ -158,20 +160,23 @@ impl Resources {
                 reservation.served = reservation.served.max(grant.served());
             }
             if shares {
-                let new = grant.filters.iter().filter(|filter| !reservation.filters.contains(filter));
+                let new = grant.filters().iter().filter(|filter| !reservation.filters.contains(filter));
                 let new: Vec<_> = new.copied().collect();
                 reservation.filters.extend(new);
             }
         }
         reservation.traffic = conforming.unwrap_or(reservation.traffic);
-        let account = group.members.last().and_then(|newest| {
-            let grant = self.grants.get(*newest)?;
+        let account = group.members.newest().and_then(|newest| {
+            let grant = self.grants.get(newest)?;
             self.policy.account(grant.terms.rule, &grant.requester, reservation.ifindex)
         });
 
-        let parameters = Parameters::shared(&reservation, &mut self.parameters);
-        let flows_change = *group.filters != *reservation.filters;
-        let same = !flows_change && group.ifindex == reservation.ifindex && group.parameters == parameters;
+        let parameters = Parameters { installed: Installed::from(&reservation), service, charge, defending };
+        let parameters = parameters.shared(&mut self.parameters);
+        let flows_change = !group.filters.are(&reservation.filters);
+        let same = !flows_change
+            && group.ifindex == reservation.ifindex
+            && group.parameters.installed == parameters.installed;
         let changed = !group.booked || !same || group.held != held;
         self.unbook(key, flows_change);
         let Some(group) = self.groups.get_mut(key) else { return };
@@ -183,11 +188,8 @@ impl Resources {
             self.outputs.remove(key);
         }
         group.held = held;
-        group.service = service;
-        group.charge = charge;
-        group.defending = defending;
         group.ifindex = reservation.ifindex;
-        group.filters = Filters::from_slice(&reservation.filters);
+        group.filters = Filters::of(&reservation.filters);
         group.parameters = parameters;
         self.book(key, account, flows_change.then_some(None), changed && !held);
     }
@@ -203,10 +205,11 @@ impl Resources {
     ) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.booked = true;
-        group.account = account.and_then(|account| self.accounts.open(account, group.charge.rate));
+        let rate = group.parameters.charge.rate;
+        group.account = account.and_then(|account| self.accounts.open(account, rate)).unwrap_or_default();
         let rank = self.config.preemption.then(|| group.rank(key));
         if let Some(link) = self.links.get_mut(&group.ifindex) {
-            link.book(&group.entry(), rank, group.holder);
+            link.book(&group.entry(), rank, group.holder());
         }
         if let Some(only) = flows {
             self.flows.insert(key, group, only);
@@ -222,11 +225,9 @@ impl Resources {
         group.booked = false;
         let rank = self.config.preemption.then(|| group.rank(key));
         if let Some(link) = self.links.get_mut(&group.ifindex) {
-            link.unbook(&group.entry(), rank, group.holder);
+            link.unbook(&group.entry(), rank, group.holder());
         }
-        if let Some(account) = group.account.take() {
-            self.accounts.close(account, group.charge.rate);
-        }
+        self.accounts.close(core::mem::take(&mut group.account), group.parameters.charge.rate);
         if flows {
             self.flows.remove(key, group);
         }
@@ -236,9 +237,9 @@ impl Resources {
     pub(super) fn detach(&mut self, key: Key) -> bool {
         let Some(in_group) = self.grants.get(key).map(|grant| grant.group) else { return false };
         let Some(group) = self.groups.get_mut(in_group) else { return false };
-        group.members.retain(|member| *member != key);
+        group.members.remove(key);
         if group.members.is_empty() {
-            self.close(in_group);
+            drop(self.close(in_group));
         } else {
             // Without a session all grants have the same filters, which the reservation keeps.
             let shares = group.session.is_some();
@@ -251,28 +252,28 @@ impl Resources {
         true
     }
 
-    /// Ends a reservation.
-    fn close(&mut self, key: Key) -> Members {
+    /// Ends a reservation. Returns its record.
+    fn close(&mut self, key: Key) -> Option<Group> {
         self.unbook(key, true);
-        let Some(group) = self.groups.get_mut(key) else { return Members::new() };
-        self.outputs.preserve(key, group);
-        let Some(group) = self.groups.remove(key) else { return Members::new() };
+        self.outputs.preserve(key, self.groups.get_mut(key)?);
+        let group = self.groups.remove(key)?;
         if let Some((protocol, session)) = group.session.as_deref().copied() {
             self.sessions.remove(&(group.ifindex, protocol, session));
         }
         if group.announced {
             self.outputs.remove(key);
         }
-        group.members
+        Some(group)
     }
 
     /// Ends a reservation that its owners did not release, and reports the loss to them. Returns the number of grants.
     pub(super) fn lose(&mut self, key: Key, why: LostWhy) -> u32 {
+        let Some(group) = self.close(key) else { return 0 };
         let mut lost = 0;
-        for member in self.close(key) {
+        for member in group.members.iter() {
             if let Some(grant) = self.grants.remove(member) {
                 lost += 1;
-                let owner = grant.owner;
+                let owner = grant.owner(group.protocol);
                 tracing::debug!(
                     protocol = %owner.protocol,
                     owner = owner.key,
@@ -281,7 +282,7 @@ impl Resources {
                     "reservation lost"
                 );
                 self.changes.note(|| GrantId(member.to_u64()));
-                self.outputs.lost(grant.owner, GrantId(member.to_u64()), why);
+                self.outputs.lost(owner, GrantId(member.to_u64()), why);
             }
         }
         self.count_lost(why, lost);
@@ -302,12 +303,12 @@ impl Resources {
     /// Reduces the reservation of one grant to `rate`, and reports it to the owner (RFC 4495).
     fn reduce(&mut self, key: Key, rate: u64) -> u32 {
         let Some(group) = self.groups.get(key) else { return 0 };
-        let Some(member) = group.members.first().copied() else { return 0 };
-        let (ifindex, reservation) = (group.ifindex, group.reservation(Vec::new()));
+        let Some(member) = group.members.iter().next() else { return 0 };
+        let (ifindex, protocol, reservation) = (group.ifindex, group.protocol, group.reservation(Vec::new()));
         let Some(grant) = self.grants.get_mut(member) else { return 0 };
         let terms = Arc::make_mut(&mut grant.terms);
         terms.traffic.rate = terms.traffic.rate.min(rate);
-        if let Some((asked, given)) = grant.guaranteed.as_deref_mut() {
+        if let Some((asked, given)) = grant.extra.as_mut().and_then(|extra| extra.guaranteed.as_mut()) {
             asked.rspec = asked.rspec.limited(rate);
             *given = given.limited(rate);
         }
@@ -315,7 +316,7 @@ impl Resources {
             terms.charge.rate = link.with_headers(rate, &terms.traffic).min(terms.charge.rate);
         }
         let reservation = Reservation { traffic: grant.conforming(), served: grant.served(), ..reservation };
-        let owner = grant.owner;
+        let owner = grant.owner(protocol);
         self.renew(key, None, reservation);
         self.changes.note(|| GrantId(member.to_u64()));
         self.outputs.reduced(owner, GrantId(member.to_u64()), rate);
@@ -336,14 +337,14 @@ impl Resources {
         let mut all = self.groups_at(ifindex);
         all.sort_by_cached_key(|key| {
             let Some(group) = self.groups.get(*key) else { return (0, Reverse((0, 0))) };
-            let members = group.members.iter().filter_map(|member| self.grants.get(*member));
+            let members = group.members.iter().filter_map(|member| self.grants.get(member));
             let defending = members.map(|grant| grant.terms.priority.defending).max().unwrap_or(0);
-            (defending, Reverse((group.charge.rate, group.age)))
+            (defending, Reverse((group.parameters.charge.rate, group.age)))
         });
         for key in all {
             let Some(link) = self.links.get(&ifindex) else { return };
             let Some(group) = self.groups.get(key) else { continue };
-            let service = group.service;
+            let service = group.parameters.service;
             let over_share = link.used.rate > link.share();
             if over_share || link.service_rate(service) > link.service_share(service) {
                 self.lose(key, LostWhy::CapacityReduced);

@@ -70,8 +70,8 @@ impl Flows {
 
     /// Enters the flows of a reservation. `only` is the hash of its only flow, if known.
     pub(super) fn insert(&mut self, key: Key, group: &Group, only: Option<u32>) {
-        for filter in &group.filters {
-            let hash = only.unwrap_or_else(|| self.hash(group.ifindex, filter));
+        for filter in group.filters.iter() {
+            let hash = only.unwrap_or_else(|| self.hash(group.ifindex, &filter));
             let entry = Entry { hash, group: key.index() };
             self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
         }
@@ -79,8 +79,8 @@ impl Flows {
 
     /// Removes the flows of a reservation, whose record still has them.
     pub(super) fn remove(&mut self, key: Key, group: &Group) {
-        for filter in &group.filters {
-            let hash = self.hash(group.ifindex, filter);
+        for filter in group.filters.iter() {
+            let hash = self.hash(group.ifindex, &filter);
             let own = |entry: &Entry| entry.hash == hash && entry.group == key.index();
             if let Ok(entry) = self.table.find_entry(spread(hash), own) {
                 entry.remove();

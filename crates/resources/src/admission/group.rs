@@ -11,31 +11,33 @@ use signalbox_core::shares::source;
 use signalbox_core::traffic::{Excess, FlowFilter, Reservation, ServiceClass, TrafficSpec, Treatment};
 use signalbox_core::{IfIndex, Key, Recent, ReserverId, Time, recent};
 
-use smallvec::SmallVec;
-
+use super::filters::Filters;
 use super::link::{Charge, Entry, Rank};
+use super::members::Members;
 use crate::intserv::RSpec;
 use crate::policy::AccountId;
 use crate::request::{GuaranteedRequest, Owner, Policing, Priority, Requester, Session};
 
-/// The grants of a reservation: seldom more than one or two.
-pub(crate) type Members = SmallVec<[Key; 2]>;
-/// The filters of a reservation: seldom more than one.
-pub(crate) type Filters = SmallVec<[FlowFilter; 1]>;
-
 #[derive(Debug)]
 pub(crate) struct Grant {
-    pub(crate) owner: Owner,
+    /// The key that its owner gave it. The reservation has the owner's protocol.
+    pub(crate) owner: u64,
     pub(crate) group: Key,
     /// Grants of one requester share it ([`Recent`]).
     pub(crate) requester: Arc<Requester>,
     /// Grants with equal terms share one copy, also if their requesters differ.
     pub(crate) terms: Arc<Terms>,
-    /// The request of guaranteed service, and the RSpec that was granted. Few grants have one.
-    pub(crate) guaranteed: Option<Box<(GuaranteedRequest, RSpec)>>,
+    pub(crate) extra: Option<Box<GrantExtra>>,
     pub(crate) since: Time,
-    /// Filters of one of several grants of a session. A single grant has its filters in the reservation.
-    pub(crate) filters: Box<[FlowFilter]>,
+}
+
+/// Fields that few grants need.
+#[derive(Debug)]
+pub(crate) struct GrantExtra {
+    /// The request of guaranteed service, and the RSpec that was granted.
+    pub(crate) guaranteed: Option<(GuaranteedRequest, RSpec)>,
+    /// Filters of one of several grants of a session. Any other grant has its filters in the reservation.
+    pub(crate) filters: Vec<FlowFilter>,
 }
 
 /// The parts of a grant that other grants have, too: a neighbour or a host often has many of one size.
@@ -71,9 +73,19 @@ const fn number_of_traffic(traffic: &TrafficSpec) -> u64 {
     traffic.rate.wrapping_mul(31).wrapping_add(traffic.burst as u64)
 }
 
-/// The parameters of a reservation that others have, too.
+/// The parts of a reservation that others have, too.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Parameters {
+    pub(crate) installed: Installed,
+    pub(crate) service: ServiceClass,
+    pub(crate) charge: Charge,
+    /// Defending priority of its strongest grant.
+    pub(crate) defending: u16,
+}
+
+/// Those of its parameters that the kernel gets.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Installed {
     pub(crate) traffic: TrafficSpec,
     pub(crate) served: Option<u64>,
     pub(crate) treatment: Treatment,
@@ -82,24 +94,53 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters of `reservation`, in the storage of equal ones that were stored lately.
-    pub(crate) fn shared(reservation: &Reservation, lately: &mut Recent<Self>) -> Arc<Self> {
+    /// These parameters, in the storage of equal ones that were stored lately.
+    pub(crate) fn shared(self, lately: &mut Recent<Self>) -> Arc<Self> {
+        lately.shared(number_of_traffic(&self.installed.traffic), &self)
+    }
+}
+
+impl From<&Reservation> for Installed {
+    fn from(reservation: &Reservation) -> Self {
         let Reservation { ifindex: _, filters: _, traffic, served, treatment, mark_dscp, excess } =
             *reservation;
-        let parameters = Self { traffic, served, treatment, mark_dscp, excess };
-        lately.shared(number_of_traffic(&traffic), &parameters)
+        Self { traffic, served, treatment, mark_dscp, excess }
+    }
+}
+
+impl GrantExtra {
+    /// These fields, if any of them has a value.
+    pub(crate) fn of(
+        guaranteed: Option<(GuaranteedRequest, RSpec)>,
+        filters: Vec<FlowFilter>,
+    ) -> Option<Box<Self>> {
+        (guaranteed.is_some() || !filters.is_empty()).then(|| Box::new(Self { guaranteed, filters }))
     }
 }
 
 impl Grant {
+    /// The owner, of the protocol that its reservation has.
+    pub(crate) const fn owner(&self, protocol: ReserverId) -> Owner {
+        Owner { protocol, key: self.owner }
+    }
+
+    /// The request of guaranteed service, and the RSpec that was granted.
+    pub(crate) fn guaranteed(&self) -> Option<(GuaranteedRequest, RSpec)> {
+        self.extra.as_ref()?.guaranteed
+    }
+
+    /// Its filters, if it is one of several grants of a session.
+    pub(crate) fn filters(&self) -> &[FlowFilter] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.filters)
+    }
+
     /// The traffic that conforms at this node. Guaranteed service polices with the token bucket itself only at the
     /// edge. Further in, queues have changed the spacing of packets that conformed: the bucket is larger by Csum +
     /// Dsum·r, the buffer that reshaping would need, and the peak rate is not checked (RFC 2212 "Policing"). With
     /// controlled load each node polices for itself (RFC 2211 §7).
     pub(crate) fn conforming(&self) -> TrafficSpec {
-        let inside =
-            self.guaranteed.as_ref().filter(|_| !self.terms.policing.entry || self.terms.policing.merge);
-        let Some((asked, _)) = inside.map(|both| &**both) else { return self.terms.traffic };
+        let inside = self.guaranteed().filter(|_| !self.terms.policing.entry || self.terms.policing.merge);
+        let Some((asked, _)) = inside else { return self.terms.traffic };
         let micro = u128::from(asked.terms.d_sum) * u128::from(self.terms.traffic.rate);
         let pushed = micro.div_ceil(1_000_000) + u128::from(asked.terms.c_sum);
         let burst = u32::try_from(pushed.saturating_add(self.terms.traffic.burst.into())).unwrap_or(u32::MAX);
@@ -108,7 +149,7 @@ impl Grant {
 
     /// Service rate of its queue if it is not the token rate: R of guaranteed service, octets a second.
     pub(crate) fn served(&self) -> Option<u64> {
-        let rate = self.guaranteed.as_ref().map(|both| crate::intserv::whole(both.1.rate()));
+        let rate = self.guaranteed().map(|(_, given)| crate::intserv::whole(given.rate()));
         rate.filter(|rate| *rate > self.terms.traffic.rate)
     }
 }
@@ -119,23 +160,20 @@ pub(crate) struct Group {
     pub(crate) filters: Filters,
     /// Reservations with equal parameters share one copy.
     pub(crate) parameters: Arc<Parameters>,
-    pub(crate) service: ServiceClass,
     /// The protocol of its grants.
     pub(crate) protocol: ReserverId,
     /// Key by which grants of the same session find it. Few reservations have one.
     pub(crate) session: Option<Box<(ReserverId, Session)>>,
-    /// The grants, the newest last; never empty.
+    /// The grants; never empty.
     pub(crate) members: Members,
     /// Number of the reservation in the order of creation.
     pub(crate) age: u64,
     /// Its charge is booked on its link and its account.
     pub(crate) booked: bool,
-    pub(crate) charge: Charge,
-    pub(crate) account: Option<AccountId>,
-    /// The source that has its place at the link.
-    pub(crate) holder: IpAddr,
-    /// Defending priority of its strongest grant.
-    pub(crate) defending: u16,
+    /// The key of no account if no rule limits the requester.
+    pub(crate) account: AccountId,
+    /// The requester of its first grant, whose source has its place at the link.
+    pub(crate) opener: Arc<Requester>,
     /// All its grants are set aside only, so the kernel does not have it.
     pub(crate) held: bool,
     /// Its installation was reported to the kernel.
@@ -152,23 +190,29 @@ impl Group {
     /// What the kernel gets. `filters` gives its list the allocation.
     pub(crate) fn reservation(&self, mut filters: Vec<FlowFilter>) -> Reservation {
         filters.clear();
-        filters.extend_from_slice(&self.filters);
-        let Parameters { traffic, served, treatment, mark_dscp, excess } = *self.parameters;
+        filters.extend(self.filters.iter());
+        let Installed { traffic, served, treatment, mark_dscp, excess } = self.parameters.installed;
         Reservation { ifindex: self.ifindex, filters, traffic, served, treatment, mark_dscp, excess }
     }
 
     pub(crate) fn entry(&self) -> Entry {
         Entry {
-            service: self.service,
+            service: self.parameters.service,
             protocol: self.protocol,
-            charge: self.charge,
-            own_queue: self.parameters.treatment == Treatment::OwnQueue,
+            charge: self.parameters.charge,
+            own_queue: self.parameters.installed.treatment == Treatment::OwnQueue,
         }
     }
 
     /// Its position in the order of preemption.
     pub(crate) fn rank(&self, key: Key) -> Rank {
-        Rank { defending: self.defending, rate: self.charge.rate, age: Reverse(self.age), group: key }
+        let Parameters { defending, charge, .. } = *self.parameters;
+        Rank { defending, rate: charge.rate, age: Reverse(self.age), group: key }
+    }
+
+    /// The source that has its place at the link.
+    pub(crate) fn holder(&self) -> IpAddr {
+        holder(&self.opener)
     }
 }
 
@@ -211,7 +255,7 @@ mod tests {
     /// The records of a reservation with one filter, which need no other memory.
     #[test]
     fn a_reservation_is_small() {
-        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (72, 192));
+        assert_eq!((size_of::<Option<Grant>>(), size_of::<Option<Group>>()), (48, 96));
     }
 
     #[test]

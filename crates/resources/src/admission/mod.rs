@@ -1,9 +1,11 @@
 //! Admission control per outgoing interface.
 
 mod change;
+mod filters;
 mod flow;
 mod group;
 mod link;
+mod members;
 mod outputs;
 mod plan;
 mod reload;
@@ -238,9 +240,11 @@ impl Resources {
         let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
         let verdict = self.policy.decide(ask, name, self.wall_us(now));
         let result = self.plan(now, ask, replaced).map(|plan| {
-            let members = plan.victims.iter().filter_map(|victim| self.groups.get(*victim));
-            let members = members.flat_map(|group| &group.members);
-            let victims = members.filter_map(|member| Some(self.grants.get(*member)?.owner)).collect();
+            let groups = plan.victims.iter().filter_map(|victim| self.groups.get(*victim));
+            let members = groups.flat_map(|group| group.members.iter().map(move |member| (group, member)));
+            let victims = members
+                .filter_map(|(group, member)| Some(self.grants.get(member)?.owner(group.protocol)))
+                .collect();
             WouldAdmit { rspec: plan.rspec(), victims }
         });
         DryRun { rule: verdict.rule.and_then(|rule| self.policy.name(rule)), result }
@@ -314,7 +318,7 @@ impl Resources {
         group.pending -= 1;
         if group.standing != result.is_ok() {
             group.standing = result.is_ok();
-            for member in &group.members {
+            for member in group.members.iter() {
                 self.changes.note(|| GrantId(member.to_u64()));
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use signalbox_core::traffic::{Excess, ServiceClass, Treatment};
 use signalbox_core::{Key, Time};
 
-use super::group::{Grant, Group, holder, is_within};
+use super::group::{Grant, Group, Parameters, holder, is_within};
 use super::link::{Charge, Entry, Freed, Link};
 use super::{Resources, victims};
 use crate::config::Queue;
@@ -98,8 +98,7 @@ impl Resources {
 
         // If no slack was used, the granted RSpec is the requested one, with all its slack.
         let used = |(asked, given): &(GuaranteedRequest, RSpec)| lessens && *given != asked.rspec;
-        let given =
-            old.and_then(|old| old.guaranteed.as_deref().copied()).filter(used).map(|(_, given)| given);
+        let given = old.and_then(Grant::guaranteed).filter(used).map(|(_, given)| given);
         let asked = Self::guaranteed(ask, &tspec, given)?;
         let mut charge = Self::charge(link, ask, &tspec, asked);
         let mut guaranteed = asked;
@@ -191,8 +190,8 @@ impl Resources {
                 if let Some(other) = other.filter(|_| !alone && session.is_none()) {
                     return Err(Ok(LinkWhy::FlowTaken(*other)));
                 }
-                if group.service != ask.service && !alone {
-                    return Err(Ok(LinkWhy::OtherService(group.service)));
+                if group.parameters.service != ask.service && !alone {
+                    return Err(Ok(LinkWhy::OtherService(group.parameters.service)));
                 }
                 return Ok(Some(key));
             }
@@ -203,11 +202,11 @@ impl Resources {
         };
         let Some(key) = found else { return Ok(None) };
         let Some(group) = self.groups.get(key) else { return Ok(None) };
-        if group.service != ask.service {
-            return Err(Ok(LinkWhy::OtherService(group.service)));
+        if group.parameters.service != ask.service {
+            return Err(Ok(LinkWhy::OtherService(group.parameters.service)));
         }
         let limit = self.config.max_sharers;
-        let sharers = group.members.iter().filter(|member| Some(**member) != replaced).count();
+        let sharers = group.members.iter().filter(|member| Some(*member) != replaced).count();
         if u32::try_from(sharers).map_or(true, |sharers| sharers >= limit) {
             return Err(Ok(LinkWhy::Sharers { limit }));
         }
@@ -221,7 +220,7 @@ impl Resources {
         let shared = group.session.is_none()
             && group.protocol == ask.owner.protocol
             && group.ifindex == ask.ifindex
-            && *group.filters == *ask.filters;
+            && group.filters.are(&ask.filters);
         shared.then_some(key)
     }
 
@@ -242,8 +241,11 @@ impl Resources {
     /// Whether a change requests no more in any respect, from the same requester and for the same packets.
     fn lessens(&self, ask: &GrantRequest, old: &Grant) -> bool {
         let Some(group) = self.groups.get(old.group) else { return false };
-        let filters = if group.session.is_some() { &*old.filters } else { &*group.filters };
-        let rspec = match (ask.guaranteed, old.guaranteed.as_deref().copied()) {
+        let same_filters = match old.filters() {
+            [] => group.filters.are(&ask.filters),
+            own => *own == *ask.filters,
+        };
+        let rspec = match (ask.guaranteed, old.guaranteed()) {
             (None, None) => true,
             (Some(new), Some((asked, _))) => new.rspec <= asked.rspec && new.terms == asked.terms,
             // Without an RSpec the rate is r of `traffic`.
@@ -252,13 +254,13 @@ impl Resources {
         };
         rspec
             && group.ifindex == ask.ifindex
-            && group.service == ask.service
+            && group.parameters.service == ask.service
             && is_within(&ask.traffic, &old.terms.traffic)
             && ask.policing == old.terms.policing
             && ask.requester == *old.requester
             && ask.priority.defending <= old.terms.priority.defending
             && old.terms.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
-            && *ask.filters == *filters
+            && same_filters
     }
 
     fn link_takes(link: &Link, ask: &GrantRequest) -> Result<(), LinkWhy> {
@@ -278,15 +280,16 @@ impl Resources {
 
     /// The charge of the other grants of a reservation.
     fn charge_without(&self, group: &Group, replaced: Option<Key>) -> Charge {
-        let others = group.members.iter().filter(|member| Some(**member) != replaced);
-        let charges = others.filter_map(|member| Some(self.grants.get(*member)?.terms.charge));
+        let others = group.members.iter().filter(|member| Some(*member) != replaced);
+        let charges = others.filter_map(|member| Some(self.grants.get(member)?.terms.charge));
         charges.fold(Charge::default(), Charge::max)
     }
 
     /// The queue: the present one, else the requested one, else the configured one.
     fn treatment(link: &Link, ask: &GrantRequest, group: Option<&Group>, freed: &Freed) -> Treatment {
-        if let Some(group) = group.filter(|group| group.service == ask.service && ask.treatment.is_none()) {
-            return group.parameters.treatment;
+        let present = group.map(|group| &group.parameters).filter(|_| ask.treatment.is_none());
+        if let Some(present) = present.filter(|present| present.service == ask.service) {
+            return present.installed.treatment;
         }
         let shared = Treatment::Aggregate(ask.service);
         let Some(config) = &link.config else { return shared };
@@ -377,8 +380,8 @@ impl Resources {
     fn reduced(&self, link: &Link, entry: &Entry, freed: Freed, victims: &[Key]) -> Option<(Key, u64)> {
         let (key, group, grant) = victims.iter().rev().find_map(|key| {
             let group = self.groups.get(*key)?;
-            let [member] = group.members[..] else { return None };
-            let grant = self.grants.get(member).filter(|grant| grant.terms.reducible)?;
+            let alone = group.members.newest().filter(|_| group.members.len() == 1)?;
+            let grant = self.grants.get(alone).filter(|grant| grant.terms.reducible)?;
             group.session.is_none().then_some((*key, group, grant))
         })?;
         let mut all = freed;
@@ -387,17 +390,18 @@ impl Resources {
         }
         // The computation adds the remaining part to the request.
         let mut without = link.share().saturating_sub(link.used.rate.saturating_sub(all.charge.rate));
-        if group.service == entry.service {
+        let Parameters { service, charge, .. } = *group.parameters;
+        if service == entry.service {
             without = without.min(link.room(entry.service, &all));
         }
-        let kept = without.saturating_sub(entry.charge.rate).min(group.charge.rate);
+        let kept = without.saturating_sub(entry.charge.rate).min(charge.rate);
         let float = intserv::float_down(link.without_headers(kept, &grant.terms.traffic));
         let rate = intserv::whole(float.max(0.0));
         let kept = link.with_headers(rate, &grant.terms.traffic);
         if rate == 0 || rate >= grant.terms.traffic.rate.max(grant.served().unwrap_or(0)) {
             return None;
         }
-        let part = Entry { charge: Charge { rate: kept, ..group.charge }, ..group.entry() };
+        let part = Entry { charge: Charge { rate: kept, ..charge }, ..group.entry() };
         all.subtract(&part, entry.service);
         link.check(entry, &all).is_ok().then_some((key, rate))
     }
@@ -413,8 +417,8 @@ impl Resources {
         let Some(key) = self.policy.account(rule, &ask.requester, ask.ifindex) else { return Ok(()) };
         let account = self.accounts.find(&key);
         let (held, reservations) = self.accounts.held(account);
-        let mine = group.filter(|group| account.is_some() && group.account == account);
-        let used = held.saturating_sub(mine.map_or(0, |group| group.charge.rate));
+        let mine = group.filter(|group| account == Some(group.account));
+        let used = held.saturating_sub(mine.map_or(0, |group| group.parameters.charge.rate));
         let reservations = reservations.saturating_sub(u32::from(mine.is_some())).saturating_add(1);
         self.policy.totals(key.rule, used, rate, reservations)
     }

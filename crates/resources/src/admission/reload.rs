@@ -66,8 +66,8 @@ impl Resources {
         let Some(group) = self.groups.get(key) else { return };
         let link = self.links.get(&group.ifindex).map_or("", |link| &link.name);
         let mut account = None;
-        for member in &group.members {
-            let Some(grant) = self.grants.get_mut(*member) else { continue };
+        for member in group.members.iter() {
+            let Some(grant) = self.grants.get_mut(member) else { continue };
             let ask = asked(grant, group);
             let verdict = self.policy.decide(&ask, link, wall_us);
             if grant.terms.rule != verdict.rule {
@@ -75,7 +75,7 @@ impl Resources {
                 grant.terms = terms.shared(&mut self.terms);
             }
             if verdict.result.is_err() {
-                refused.push(*member);
+                refused.push(member);
             } else {
                 account = self.policy.account(verdict.rule, &ask.requester, ask.ifindex);
             }
@@ -83,7 +83,7 @@ impl Resources {
         if account.as_ref().is_some_and(|account| !self.account_has_room(account, group)) {
             account = None;
             // One that is named already is lost once.
-            refused.extend(&group.members);
+            refused.extend(group.members.iter());
         }
         self.book(key, account, None, false);
     }
@@ -91,15 +91,19 @@ impl Resources {
     /// Whether the account of a rule can take a reservation besides those that entered it before.
     fn account_has_room(&self, account: &AccountKey, group: &Group) -> bool {
         let (used, reservations) = self.accounts.held(self.accounts.find(account));
-        self.policy.totals(account.rule, used, group.charge.rate, reservations.saturating_add(1)).is_ok()
+        self.policy
+            .totals(account.rule, used, group.parameters.charge.rate, reservations.saturating_add(1))
+            .is_ok()
     }
 
     /// Ends one grant, and reports the loss to its owner. Other grants of its reservation stay. False: no such grant.
     pub(super) fn lose_grant(&mut self, key: Key, why: LostWhy) -> bool {
-        if !self.detach(key) {
+        let group = self.grants.get(key).and_then(|grant| self.groups.get(grant.group));
+        let Some(protocol) = group.map(|group| group.protocol).filter(|_| self.detach(key)) else {
             return false;
-        }
-        let Some(Grant { owner, .. }) = self.grants.remove(key) else { return false };
+        };
+        let Some(lost) = self.grants.remove(key) else { return false };
+        let owner = lost.owner(protocol);
         let grant = GrantId(key.to_u64());
         tracing::debug!(protocol = %owner.protocol, owner = owner.key, grant = grant.0, reason = %why, "reservation lost");
         self.count_lost(why, 1);
@@ -111,22 +115,25 @@ impl Resources {
 
 /// The request that a grant answers.
 fn asked(grant: &Grant, group: &Group) -> GrantRequest {
-    let filters: &[_] = if grant.filters.is_empty() { &group.filters } else { &grant.filters };
+    let filters = match grant.filters() {
+        [] => group.filters.iter().collect(),
+        own => own.to_vec(),
+    };
     GrantRequest {
-        service: group.service,
-        guaranteed: grant.guaranteed.as_ref().map(|both| both.0),
+        service: group.parameters.service,
+        guaranteed: grant.guaranteed().map(|(asked, _)| asked),
         priority: grant.terms.priority,
         reducible: grant.terms.reducible,
         session: group.session.as_deref().map(|(_, session)| *session),
         lifetime: grant.terms.lifetime,
-        mark_dscp: group.parameters.mark_dscp,
+        mark_dscp: group.parameters.installed.mark_dscp,
         policing: grant.terms.policing,
         held: grant.terms.held,
         ..GrantRequest::of_all(
-            grant.owner,
+            grant.owner(group.protocol),
             (*grant.requester).clone(),
             group.ifindex,
-            filters.to_vec(),
+            filters,
             grant.terms.traffic,
         )
     }

@@ -194,7 +194,7 @@ impl World {
                         ask.session = view.session;
                         if same {
                             ask.ifindex = view.ifindex;
-                            ask.filters = view.filters.to_vec();
+                            ask.filters = view.filters;
                             ask.service = view.service;
                             ask.guaranteed = ask.guaranteed.filter(|_| view.rspec.is_some());
                         }

@@ -126,8 +126,7 @@ fn packets_of_other_senders_are_not_classified() {
             && filter.dst.contains(session().dest)
             && filter.src_port.is_none_or(|named| named == port)
     };
-    let filters: Vec<FlowFilter> =
-        rig.resources.reservations().flat_map(|one| one.filters.to_vec()).collect();
+    let filters: Vec<FlowFilter> = rig.resources.reservations().flat_map(|one| one.filters).collect();
     let met = |src, port| filters.iter().any(|filter| meets(filter, src, port));
     assert!(met(sender(1).src, 4000));
     assert!(!met(sender(2).src, 4000) && !met(sender(1).src, 4001));

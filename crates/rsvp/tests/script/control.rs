@@ -78,13 +78,13 @@ fn a_refused_change_changes_nothing() {
     rig.resv(&Resv::se(load(B), &[1]));
     let (grant, traffic, filters) = {
         let one = at_interface(&rig, 2);
-        (one.grant, one.traffic, one.filters.to_vec())
+        (one.grant, one.traffic, one.filters)
     };
     let sent = rig.resv(&Resv::se(load(200.0 * B), &[1, 2]));
     assert_eq!(one(&sent, MessageType::RESV_ERR).error().code, ErrorCode::ADMISSION);
     assert_eq!(sent.len(), 1);
     let after = at_interface(&rig, 2);
-    assert_eq!((after.grant, after.traffic, after.filters), (grant, traffic, &filters[..]));
+    assert_eq!((after.grant, after.traffic, after.filters), (grant, traffic, filters));
 }
 
 /// RSVP-3.11.2-04, RSVP-3.11.2-05: filters are added to and removed from a reservation, and end with it.

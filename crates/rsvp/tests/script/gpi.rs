@@ -28,8 +28,7 @@ fn ff(protocol: u8, rate: f32, spi: u32) -> Resv {
 
 /// The classifier's filters.
 fn classified(rig: &Rig) -> Vec<FlowFilter> {
-    let mut all: Vec<FlowFilter> =
-        rig.resources.reservations().flat_map(|one| one.filters.to_vec()).collect();
+    let mut all: Vec<FlowFilter> = rig.resources.reservations().flat_map(|one| one.filters).collect();
     all.sort_by_key(|filter| filter.spi);
     all
 }

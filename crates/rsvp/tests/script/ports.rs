@@ -26,8 +26,7 @@ fn packets_are_told_by_the_ports_that_there_are() {
         assert_eq!(one(&sent, MessageType::PATH).message().session, Some(session));
         let resv = Resv { flows: vec![(Some(load(B)), vec![template])], ..Resv::ff(&[]) };
         rig.resv(&resv.from(2, 9, session));
-        let filters: Vec<FlowFilter> =
-            rig.resources.reservations().flat_map(|one| one.filters.to_vec()).collect();
+        let filters: Vec<FlowFilter> = rig.resources.reservations().flat_map(|one| one.filters).collect();
         let [filter] = &filters[..] else { panic!("{filters:?}") };
         assert_eq!((filter.src.addr, filter.src.len), (sender(1).src, 32));
         assert_eq!((filter.dst.addr, filter.dst.len), (session.dest, 32));

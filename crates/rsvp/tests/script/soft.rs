@@ -231,7 +231,7 @@ fn what_ends_with_a_sender_is_told_to_nobody() {
         assert!(sent.iter().all(|one| one.kind() == MessageType::PATH_TEAR));
         assert!(rig.rsvp.next_deadline().unwrap() >= due);
         assert_eq!(rig.reserved(3), one_less);
-        let filters: Vec<_> = rig.resources.reservations().flat_map(|one| one.filters.to_vec()).collect();
+        let filters: Vec<_> = rig.resources.reservations().flat_map(|one| one.filters).collect();
         assert!(filters.iter().all(|filter| filter.src.addr != sender(1).src));
         for (n, iif) in [(2, 1), (3, 2)] {
             assert_eq!(rig.reservations(), if one_less == 20_000 { 4 - n as usize } else { 1 });
