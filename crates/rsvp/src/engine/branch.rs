@@ -1,6 +1,8 @@
 //! The record of a reservation at one outgoing interface: the requests of its next hops (RSBs of RFC 2209) and the
 //! grant of traffic control (TCSB).
 
+use std::sync::Arc;
+
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Key, Time};
@@ -50,7 +52,8 @@ pub(crate) struct Request {
     pub(crate) hop: u32,
     /// Time when the request ends without a refresh. With SE the times in the list of senders count instead.
     pub(crate) expires: Stamp,
-    pub(crate) flowspec: FlowSpec,
+    /// Requests with equal flowspecs share it.
+    pub(crate) flowspec: Arc<FlowSpec>,
     pub(crate) extra: Option<Box<RequestExtra>>,
 }
 
@@ -217,10 +220,10 @@ impl Branch {
     /// The merged flowspec of all requests, which is installed (TC_Flowspec of RFC 2205 §3.11.2).
     pub(crate) fn flowspec(&self) -> FlowSpec {
         if self.extra.is_none() {
-            return self.first.flowspec;
+            return *self.first.flowspec;
         }
-        let mut all = self.requests().map(|request| request.flowspec);
-        let first = all.next().unwrap_or(self.first.flowspec);
+        let mut all = self.requests().map(|request| *request.flowspec);
+        let first = all.next().unwrap_or(*self.first.flowspec);
         all.fold(first, |so_far, next| merge::merged(&so_far, &next))
     }
 

@@ -142,7 +142,7 @@ impl Rsvp {
             } else {
                 // Applications of this node share no grant: each request is blockaded by itself.
                 for request in branch.requests().filter(|one| !explicit || one.names(key)) {
-                    take(request.flowspec, blocked(&request.flowspec));
+                    take(*request.flowspec, blocked(&request.flowspec));
                 }
             }
         }
@@ -377,7 +377,7 @@ impl Rsvp {
             let mut met = self.branches_of(sender);
             let Some((own, branch)) = met.find(|(_, branch)| branch.oif == confirm.oif) else { continue };
             let link = branch.oif.is_real();
-            let asked = branch.request(confirm.hop).map(|one| one.flowspec).filter(|_| !link);
+            let asked = branch.request(confirm.hop).map(|one| *one.flowspec).filter(|_| !link);
             let (installed, flowspec) =
                 asked.map_or_else(|| (branch.flowspec(), branch.forwarded()), |asked| (asked, asked));
             let blockaded =

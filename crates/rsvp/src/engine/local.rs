@@ -254,7 +254,7 @@ impl Rsvp {
         let adspec = if request.adspec { self.share_start() } else { NONE };
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         let old = core::mem::replace(&mut sender.adspec, adspec);
-        let tspec = core::mem::replace(&mut sender.tspec, asked);
+        let tspec = core::mem::replace(&mut sender.tspec, self.shared.tspec(&asked));
         sender.flags |= LOCAL | E_POLICE;
         sender.ttl = request.ttl;
         let extra = sender.extra();
@@ -279,7 +279,7 @@ impl Rsvp {
         if was != request.protect {
             self.look_up_again(key);
         }
-        if tspec != asked {
+        if *tspec != asked {
             self.reinstall_of(session, key, resources);
         }
         if let Some(upstream) = upstream {

@@ -70,6 +70,7 @@ mod resv_tear;
 mod route;
 mod sender;
 mod session;
+mod shared;
 mod slow;
 mod staged;
 mod table;
@@ -121,6 +122,7 @@ use recent::Recent;
 use route::RouteChecks;
 use sender::Sender;
 use session::{APPLICATIONS, Session};
+use shared::Shared;
 use trees::Trees;
 use withheld::Withheld;
 
@@ -176,6 +178,7 @@ pub struct Rsvp {
     recent_hops: [Recent; 2],
     /// Whole ADSPEC objects, shared.
     adspecs: Interner<Box<[u8]>>,
+    shared: Shared,
     sessions: Slab<Session>,
     by_session: Index,
     /// Number of sessions without a port.
@@ -240,6 +243,7 @@ impl Rsvp {
             hops: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
             recent_hops: [Recent::new(), Recent::new()],
             adspecs: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
+            shared: Shared::default(),
             sessions: Slab::new(config.max_sessions),
             by_session: Index::new(),
             portless: 0,

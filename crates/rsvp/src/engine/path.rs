@@ -189,7 +189,7 @@ impl Rsvp {
             return Ok(None);
         }
         let same_hop = self.hops.lookup(sender.hop) == Some(&contents.hop) && sender.iif == contents.iface;
-        let (old_tspec, old_expires) = (sender.tspec, sender.expires);
+        let (new_tspec, old_expires) = (*sender.tspec != contents.tspec, sender.expires);
         let asked = sender.flags & (PROTECTED | STANDBY);
         let same_adspec = match (&contents.adspec, self.adspecs.lookup(sender.adspec)) {
             (None, None) => true,
@@ -218,7 +218,7 @@ impl Rsvp {
         if !same_carried {
             self.note_protection(key);
         }
-        let changed = !same_hop || old_tspec != contents.tspec || !same_carried;
+        let changed = !same_hop || new_tspec || !same_carried;
         let upstream = if changed { self.change_of_sender(session, key) } else { None };
         if !same_hop {
             self.change_hop(session, key, asked & STANDBY != 0, contents)?;
@@ -227,7 +227,9 @@ impl Rsvp {
         let police = sender.flags & E_POLICE;
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
         sender.ttl = contents.ttl;
-        sender.tspec = contents.tspec;
+        if new_tspec {
+            sender.tspec = self.shared.tspec(&contents.tspec);
+        }
         sender.expires = contents.expires;
         if contents.expires.min(old_expires) != old_expires {
             self.arm_sender(key);
@@ -259,7 +261,7 @@ impl Rsvp {
             self.look_up_again(key);
         }
         if let Some(mut upstream) = upstream {
-            if old_tspec != contents.tspec {
+            if new_tspec {
                 self.reinstall_of(session, key, resources);
             }
             upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));
@@ -286,8 +288,9 @@ impl Rsvp {
         }
         let adspec = self.share_adspec(contents.adspec);
         let Some(sender) = self.senders.get_mut(own) else { return false };
-        let changed = sender.tspec != contents.tspec || sender.adspec != adspec;
-        (sender.tspec, sender.expires, sender.ttl) = (contents.tspec, contents.expires, contents.ttl);
+        let changed = *sender.tspec != contents.tspec || sender.adspec != adspec;
+        (sender.expires, sender.ttl) = (contents.expires, contents.ttl);
+        sender.tspec = self.shared.tspec(&contents.tspec);
         let old = core::mem::replace(&mut sender.adspec, adspec);
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
         self.release_adspec(old);
@@ -393,7 +396,7 @@ impl Rsvp {
         let policy = policy_in(sender.carried());
         let adspec = self.adspecs.lookup(sender.adspec).cloned().unwrap_or_default();
         let broken = self.is_broken(sender);
-        let (sender, tspec) = (self.filter_of(sender), sender.tspec);
+        let (sender, tspec) = (self.filter_of(sender), *sender.tspec);
         self.out.event(id, RsvpEvent::Path { sender, tspec, adspec, policy, broken });
     }
 

@@ -41,7 +41,7 @@ impl Rsvp {
         let Some(branch) = self.branches.get(key) else { return };
         let Some((rate, request)) = branch.reduced().zip(branch.request(hop)) else { return };
         let granted = left(&request.flowspec, rate);
-        if granted == request.flowspec {
+        if granted == *request.flowspec {
             return;
         }
         let policy = policy::with_preempted(&policy_in(request.carried()));

@@ -15,6 +15,7 @@ use super::receive::Failure;
 use super::resv_context::{Accepted, Outcome, ResvContext, Wanted};
 use super::resv_err::ResvErrContents;
 use super::session::{NONE, is_application};
+use super::shared::Shared;
 use crate::wire::{
     ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
 };
@@ -284,7 +285,7 @@ impl Rsvp {
         let installed = branch.is_installed();
         let Some(request) = branch.request_mut(wanted.hop) else { return false };
         let same = installed
-            && request.flowspec == *flowspec
+            && *request.flowspec == *flowspec
             && request.scope() == wanted.scope
             && (wanted.style != Style::Se || senders.iter().all(|sender| request.names(*sender)));
         let repeated = same
@@ -336,7 +337,7 @@ impl Rsvp {
         }
     }
 
-    fn request_of(wanted: &Wanted<'_>, senders: &[Key], flowspec: &FlowSpec) -> Request {
+    fn request_of(shared: &mut Shared, wanted: &Wanted<'_>, senders: &[Key], flowspec: &FlowSpec) -> Request {
         let plain = wanted.style != Style::Se
             && wanted.scope.is_none()
             && wanted.carried.is_empty()
@@ -350,7 +351,8 @@ impl Rsvp {
                 application: wanted.application,
             })
         });
-        Request { hop: wanted.hop, expires: wanted.expires, flowspec: *flowspec, extra }
+        let flowspec = shared.flowspec(flowspec);
+        Request { hop: wanted.hop, expires: wanted.expires, flowspec, extra }
     }
 
     fn new_branch(
@@ -361,7 +363,7 @@ impl Rsvp {
         flowspec: &FlowSpec,
         resources: &mut Resources,
     ) -> Outcome {
-        let request = Self::request_of(wanted, senders, flowspec);
+        let request = Self::request_of(&mut self.shared, wanted, senders, flowspec);
         let opened = self.open_branch(wanted.session, sender, wanted.oif, request, wanted.style);
         let Ok(key) = opened else {
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
@@ -392,7 +394,7 @@ impl Rsvp {
             self.counters.reservations_full += 1;
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), true);
         }
-        branch.add(Self::request_of(wanted, senders, flowspec));
+        branch.add(Self::request_of(&mut self.shared, wanted, senders, flowspec));
         if !is_application(wanted.hop) {
             self.hops.retain(wanted.hop);
         }
@@ -416,7 +418,7 @@ impl Rsvp {
     ) -> Outcome {
         let gone = Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
         let Some(branch) = self.branches.get_mut(key) else { return gone };
-        let mut new = Self::request_of(wanted, senders, flowspec);
+        let mut new = Self::request_of(&mut self.shared, wanted, senders, flowspec);
         let Some(request) = branch.request_mut(wanted.hop) else { return gone };
         if !request.carried().is_empty()
             && let Some(extra) = &request.extra

@@ -355,7 +355,7 @@ impl Rsvp {
             let branch = self.find_branch(session, own, confirm.oif).and_then(|key| self.branches.get(key));
             let filter = self.senders.get(*key).map(|sender| self.filter_of(sender));
             if let Some(request) = branch.and_then(|branch| branch.request(confirm.hop)) {
-                flows.push((filter.filter(|_| style.is_explicit()), request.flowspec));
+                flows.push((filter.filter(|_| style.is_explicit()), *request.flowspec));
             }
         }
         let Some((_, flowspec)) = flows.first().copied() else { return };

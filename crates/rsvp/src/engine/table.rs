@@ -286,6 +286,7 @@ impl Rsvp {
         }
         let (v6, first) = (record.v6, record.first);
         let src = self.addresses.pack(wanted.src).map_err(|_| Refusal::Full)?;
+        let tspec = self.shared.tspec(&tspec);
         let Ok(key) = self.senders.insert(Sender::new(session.index(), src, wanted.selector, tspec)) else {
             self.addresses.release(src, v6);
             self.counters.senders_full += 1;

@@ -83,7 +83,7 @@ impl Rsvp {
                     }
                     filters.push(self.flow(session, Some(sender)));
                 }
-                parts.push(sender.tspec);
+                parts.push(*sender.tspec);
                 if flowspec.rspec.is_some() {
                     let of_sender = self.terms(sender).unwrap_or_default();
                     terms = Some(terms.map_or(of_sender, |terms: ErrorTerms| terms.max(of_sender)));
@@ -94,7 +94,7 @@ impl Rsvp {
         } else {
             let sender = self.senders.get_index(branch.sender).ok_or(GONE)?;
             filters.push(self.flow(session, Some(sender)));
-            (sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
+            (*sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
         };
         let least = flowspec.tspec.minimum(path);
         // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
@@ -268,7 +268,7 @@ impl Rsvp {
         let Some(request) = branch.request(hop) else { return };
         let policy =
             if failure.code == ErrorCode::POLICY { policy_in(request.carried()) } else { Box::default() };
-        self.report_failure_with(key, hop, (failure, flags), request.flowspec, policy);
+        self.report_failure_with(key, hop, (failure, flags), *request.flowspec, policy);
     }
 
     /// Reports the failure of a request to its next hop, with this flowspec and these POLICY_DATA objects.

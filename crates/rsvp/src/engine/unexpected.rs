@@ -35,7 +35,7 @@ impl Rsvp {
         let upstream = self.change_of_sender(session, key);
         let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
         let new = extra.unexpected.swap_remove(at);
-        let seen = |sender: &Sender| (sender.tspec, sender.adspec, sender.has(NON_RSVP));
+        let seen = |sender: &Sender| (*sender.tspec, sender.adspec, sender.has(NON_RSVP));
         let reported = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)).map(seen);
         self.swap_unexpected(key, new);
         self.reinstall_of(session, key, resources);
@@ -61,7 +61,8 @@ impl Rsvp {
         sender.extra().unexpected.push(old);
         let (refreshed, at) = (sender.has(RESV), sender.resv_at);
         sender.set(RESV, false);
-        (sender.iif, sender.hop, sender.tspec, sender.adspec) = (new.iif, new.hop, new.tspec, new.adspec);
+        (sender.iif, sender.hop, sender.adspec) = (new.iif, new.hop, new.adspec);
+        sender.tspec = self.shared.tspec(&new.tspec);
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | new.flags;
         let session = self.sessions.key_of(sender.session);
@@ -176,7 +177,8 @@ impl Rsvp {
         let Some(sender) = self.senders.get_mut(key) else { return };
         let (hop, adspec) = (sender.hop, sender.adspec);
         let refreshed = sender.has(RESV).then_some(sender.resv_at);
-        (sender.iif, sender.hop, sender.tspec, sender.adspec) = (new.iif, new.hop, new.tspec, new.adspec);
+        (sender.iif, sender.hop, sender.adspec) = (new.iif, new.hop, new.adspec);
+        sender.tspec = self.shared.tspec(&new.tspec);
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP | RESV | PATH | REPAIR) | new.flags | UNSENT;
         let extra = sender.extra();

@@ -112,7 +112,7 @@ impl Rsvp {
     fn sender_view(&self, sender: &Sender) -> SenderView {
         SenderView {
             sender: self.filter_of(sender),
-            tspec: sender.tspec,
+            tspec: *sender.tspec,
             previous_hop: self.hops.lookup(sender.hop).filter(|_| sender.hop != NONE).map(|hop| hop.addr),
             ifindex: self.ifindex(sender.iif),
             expires: (!sender.has(LOCAL)).then(|| sender.expires.time(self.now)),
