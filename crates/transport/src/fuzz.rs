@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use core::time::Duration;
 
-use signalbox_core::Time;
+use signalbox_core::{IfIndex, Time};
 
 use crate::identity;
-use crate::sctp::{Config, Delivery, Sctp};
+use crate::sctp::{Arrival, Config, Delivery, Sctp};
 use crate::stream::{Channel, Credentials, Limits, Revocation, TlsConfig, TlsSettings, Versions};
 
 /// Certificates with any content are parsed or refused, and the identity of a parsed one can be printed. Input: DER.
@@ -25,6 +25,7 @@ pub fn certificate(data: &[u8]) {
 pub fn sctp_packets(data: &[u8]) {
     let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
     let config = Config { port: Some(270), max_associations: 4, ..Config::default() };
+    let arrival = |src, dst| Arrival { src, dst, ifindex: IfIndex(1) };
     let mut peer = Sctp::new(config.clone(), [1; 32]);
     let mut node = Sctp::new(config, [2; 32]);
     let mut now = Time::from_secs(5);
@@ -32,13 +33,13 @@ pub fn sctp_packets(data: &[u8]) {
     let mut header = [0; 8];
     for _ in 0..4 {
         while let Some(packet) = peer.poll_transmit() {
-            node.receive(now, a, b, &packet.octets);
+            node.receive(now, arrival(a, b), &packet.octets, &|_| false);
             for (to, from) in header.iter_mut().zip(&packet.octets) {
                 *to = *from;
             }
         }
         while let Some(packet) = node.poll_transmit() {
-            peer.receive(now, b, a, &packet.octets);
+            peer.receive(now, arrival(b, a), &packet.octets, &|_| false);
         }
     }
     assert!(id.is_ok() && node.len() == 1);
@@ -51,7 +52,7 @@ pub fn sctp_packets(data: &[u8]) {
         rest = after;
         let source = if from & 1 == 1 { a } else { IpAddr::from([198, 51, 100, *from]) };
         let octets = crate::sctp::sealed(&header, body);
-        node.receive(now, source, b, &octets);
+        node.receive(now, arrival(source, b), &octets, &|address| address == a);
         now = now + Duration::from_millis(u64::from(from >> 1));
         if node.next_deadline().is_some_and(|due| due <= now) {
             node.handle_timer(now);

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::shares::source;
+use signalbox_core::shares::{Shares, source};
 use signalbox_core::{Key, Time};
 
 use super::Casp;
@@ -27,6 +27,11 @@ impl Config {
     }
 }
 
+/// See [`Casp::is_known`].
+pub(super) fn is_known(config: &Config, by_source: &Shares<IpAddr>, address: IpAddr) -> bool {
+    config.neighbours.contains(&address) || by_source.held(&source(address)) > 0
+}
+
 impl Casp {
     /// The source that made a session.
     pub(super) fn owner(&self, key: Key) -> Option<IpAddr> {
@@ -36,6 +41,13 @@ impl Casp {
     /// The source whose share the owner of a session uses: a node, or a client of this node.
     pub(super) fn source_of(&self, owner: Key) -> IpAddr {
         self.peers.address(owner).map_or_else(|| super::source_of_client(owner), source)
+    }
+
+    /// Whether the node with this address is among [`Config::neighbours`], or made a session that stands, as another address of its
+    /// [source](source()) may have done.
+    #[must_use]
+    pub fn is_known(&self, address: IpAddr) -> bool {
+        is_known(&self.config, &self.by_source, address)
     }
 
     /// Takes the limits and rates of other settings ([`Config::take_limits`]). What stands beyond a lower limit stays.

@@ -155,6 +155,13 @@ impl Gist {
         self.peers.peers.walk(from, |id, peer| visit(self.peer_view(id, peer)))
     }
 
+    /// Whether routing state has a peer at this address, or at another one of the same [source](signalbox_core::shares::source()), or had one
+    /// a short time ago.
+    #[must_use]
+    pub fn is_known(&self, address: IpAddr) -> bool {
+        self.peers.is_known(address)
+    }
+
     /// Number of peers.
     #[must_use]
     pub const fn peer_count(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! What the user of channels is given: GIST, CASP, or a test in their place.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::Time;
 use signalbox_core::node::StreamId;
@@ -59,4 +59,7 @@ pub(crate) enum Report<'a> {
 pub(crate) trait Upper {
     /// Takes a report.
     fn take(&mut self, now: Time, what: Report<'_>);
+
+    /// Whether it has state of the node with this address, or its configuration names that node.
+    fn is_known(&self, address: IpAddr) -> bool;
 }

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::Time;
 use signalbox_core::node::{REPORT_EVERY, StreamId};
+use signalbox_core::packet::Received;
 use signalbox_transport::sctp::{
-    AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
+    Arrival, AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
 };
 
 use super::{Channels, Closed, Record, Report, Sent, Transport, Upper};
@@ -143,15 +144,11 @@ impl Channels {
     }
 
     /// Handles a packet of IP protocol 132 (RFC 6084 §3).
-    pub(crate) fn sctp_packet(
-        &mut self,
-        now: Time,
-        [src, dst]: [IpAddr; 2],
-        packet: &[u8],
-        upper: &mut impl Upper,
-    ) {
+    pub(crate) fn sctp_packet(&mut self, now: Time, packet: Received<'_>, upper: &mut impl Upper) {
         let Some(side) = &mut self.sctp else { return };
-        side.sctp.receive(now, src, dst, packet);
+        let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        let arrival = Arrival { src, dst, ifindex: packet.ifindex };
+        side.sctp.receive(now, arrival, packet.payload, &|address| upper.is_known(address));
         let from = (src, 0)..=(src, u64::MAX);
         let holding: Vec<u64> = side.holding.range(from).map(|(_, number)| *number).collect();
         for number in holding {

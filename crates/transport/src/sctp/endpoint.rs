@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use core::time::Duration;
 
-use signalbox_core::shares::RateShares;
 use signalbox_core::wheel::Timed;
-use signalbox_core::{Index, KeyedHasher, Link as TimerLink, Random, Slab, Time, TokenBucket, Wheel};
+use signalbox_core::{Index, KeyedHasher, Link as TimerLink, Random, Slab, Time, Wheel};
 
+use super::answers::Answers;
 use super::handshake::{Cookies, Init};
 use super::link::Link;
 use super::packet::{Composer, Header, kind};
@@ -27,11 +27,10 @@ pub struct Sctp {
     pub(super) config: Config,
     pub(super) rng: Random,
     pub(super) cookies: Cookies,
-    pub(super) inits: TokenBucket,
-    /// The part of that rate that one source may take.
-    pub(super) inits_of: RateShares,
-    /// Limit of answers to packets of no association.
-    pub(super) strays: TokenBucket,
+    /// Limits of answers to INITs.
+    pub(super) inits: Answers,
+    /// Limits of answers to packets of no association.
+    pub(super) strays: Answers,
     pub(super) table: Slab<Association>,
     /// Associations by addresses and ports. The hash is keyed because peers choose them.
     index: Index,
@@ -96,11 +95,12 @@ impl Sctp {
     )]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut rng = Random::new(seed);
+        let cookies = Cookies::new(config.cookie_life, &mut rng);
+        let sources = KeyedHasher::new(&mut rng);
         Self {
-            cookies: Cookies::new(config.cookie_life, &mut rng),
-            inits: TokenBucket::new(config.init_rate, config.init_burst),
-            inits_of: RateShares::new(config.init_rate.div_ceil(4), KeyedHasher::new(&mut rng)),
-            strays: TokenBucket::new(config.init_rate, config.init_burst),
+            cookies,
+            inits: Answers::new(config.init_rate, config.init_burst, sources),
+            strays: Answers::new(config.init_rate, config.init_burst, sources),
             table: Slab::new(config.max_associations),
             index: Index::new(),
             hasher: KeyedHasher::new(&mut rng),

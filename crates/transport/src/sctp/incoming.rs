@@ -2,17 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use signalbox_core::Time;
-use signalbox_core::shares::source;
+use signalbox_core::{IfIndex, Time};
 
 use super::endpoint::{Sctp, State, Step};
 use super::handshake::Init;
 use super::packet::{Chunk, Composer, Header, Packet, T_BIT, kind};
-use super::{AssociationId, LossReason};
+use super::{Arrival, AssociationId, LossReason};
 
 impl Sctp {
     /// Takes a packet of IP protocol 132 without its IP header (RFC 9260 §8.4, §8.5).
-    pub fn receive(&mut self, now: Time, src: IpAddr, dst: IpAddr, octets: &[u8]) {
+    ///
+    /// `is_known`: whether the user has state of the node with an address. Such a node gets an answer to its INIT while others flood.
+    pub fn receive(&mut self, now: Time, arrival: Arrival, octets: &[u8], is_known: &dyn Fn(IpAddr) -> bool) {
+        let Arrival { src, dst, ifindex } = arrival;
         self.counters.received += 1;
         let Some(packet) = Packet::parse(octets) else {
             self.counters.malformed += 1;
@@ -23,17 +25,24 @@ impl Sctp {
             [SocketAddr::new(dst, packet.header.destination), SocketAddr::new(src, packet.header.source)];
         let Some(first) = packet.chunks().next() else { return };
         match first.kind {
-            kind::INIT => self.init(now, &packet, &first, ends),
+            kind::INIT => self.init(now, &packet, &first, (ends, ifindex), is_known),
             kind::COOKIE_ECHO => self.cookie_echo(now, &packet, &first, ends),
             _ => match self.find(&ends) {
                 Some(key) => self.associated(now, key, &packet),
-                None => self.out_of_the_blue(now, &packet, &first, &ends),
+                None => self.out_of_the_blue(now, &packet, &first, (ends, ifindex), is_known),
             },
         }
     }
 
     /// Answers an INIT without keeping state (RFC 9260 §5.1, §5.2.1, §5.2.2).
-    fn init(&mut self, now: Time, packet: &Packet<'_>, chunk: &Chunk<'_>, ends: [SocketAddr; 2]) {
+    fn init(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        chunk: &Chunk<'_>,
+        (ends, ifindex): ([SocketAddr; 2], IfIndex),
+        is_known: &dyn Fn(IpAddr) -> bool,
+    ) {
         // An INIT must be the only chunk, and its verification tag is 0 (§8.5.1).
         let alone = packet.chunks().count() == 1 && packet.header.tag == 0;
         let Some((peer, _)) = Init::parse(chunk.value).filter(|_| alone) else {
@@ -41,7 +50,7 @@ impl Sctp {
             tracing::debug!(peer = %ends[1], reason = "malformed", "INIT dropped");
             return;
         };
-        if !(self.inits_of.allow(now, &source(ends[1].ip())) && self.inits.allow(now)) {
+        if !self.inits.allow(now, (ends[1].ip(), ifindex), is_known) {
             self.counters.inits_limited += 1;
             tracing::debug!(peer = %ends[1], reason = "rate limit", "INIT dropped");
             return;
@@ -233,15 +242,25 @@ impl Sctp {
     }
 
     /// Answers a packet of no association (RFC 9260 §8.4).
-    fn out_of_the_blue(&mut self, now: Time, packet: &Packet<'_>, first: &Chunk<'_>, ends: &[SocketAddr; 2]) {
+    fn out_of_the_blue(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        first: &Chunk<'_>,
+        (ends, ifindex): ([SocketAddr; 2], IfIndex),
+        is_known: &dyn Fn(IpAddr) -> bool,
+    ) {
         self.counters.out_of_the_blue += 1;
         tracing::debug!(peer = %ends[1], reason = "no such association", "SCTP packet dropped");
         let quiet = [kind::ABORT, kind::SHUTDOWN_COMPLETE, kind::COOKIE_ACK, kind::ERROR, kind::INIT_ACK];
-        if packet.chunks().any(|chunk| quiet.contains(&chunk.kind)) || !self.strays.allow(now) {
+        let origin = (ends[1].ip(), ifindex);
+        if packet.chunks().any(|chunk| quiet.contains(&chunk.kind))
+            || !self.strays.allow(now, origin, is_known)
+        {
             return;
         }
         let answer = if first.kind == kind::SHUTDOWN_ACK { kind::SHUTDOWN_COMPLETE } else { kind::ABORT };
-        self.reply(ends, packet.header.tag, answer, T_BIT, &[]);
+        self.reply(&ends, packet.header.tag, answer, T_BIT, &[]);
     }
 
     fn reply(&mut self, ends: &[SocketAddr; 2], tag: u32, kind: u8, flags: u8, value: &[u8]) {

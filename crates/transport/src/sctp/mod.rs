@@ -13,6 +13,7 @@
 //!
 //! Each end has one address: there is no multihoming.
 
+mod answers;
 mod endpoint;
 mod handshake;
 mod incoming;
@@ -25,7 +26,7 @@ use std::net::{IpAddr, SocketAddr};
 use signalbox_core::metrics::{
     ASSOCIATION_EVENTS, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, RATE_LIMITED,
 };
-use signalbox_core::{Key, counters};
+use signalbox_core::{IfIndex, Key, counters};
 
 pub use self::endpoint::Sctp;
 pub(crate) use self::packet::sealed;
@@ -44,7 +45,8 @@ pub struct Config {
     pub max_associations: u32,
     /// Most associations at one time that this node opens.
     pub max_opening: u32,
-    /// INITs answered per second; the others are dropped.
+    /// INITs answered per second, and as many once more to nodes of which the user has state; the others are dropped. One source
+    /// gets at most a quarter of them. A quarter of the burst is for interfaces by which few came. 0: no limit.
     pub init_rate: u32,
     /// INITs answered in a burst.
     pub init_burst: u32,
@@ -96,6 +98,17 @@ impl Default for Config {
             shutdown_timeout: Duration::from_secs(30),
         }
     }
+}
+
+/// How a packet came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Source address. It may be forged.
+    pub src: IpAddr,
+    /// Destination address: one of this node.
+    pub dst: IpAddr,
+    /// Interface.
+    pub ifindex: IfIndex,
 }
 
 /// Options of a message.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use signalbox_core::Time;
-use signalbox_transport::sctp::{AssociationId, Config, Delivery, EventKind, Sctp};
+use signalbox_core::{IfIndex, Time};
+use signalbox_transport::sctp::{Arrival, AssociationId, Config, Delivery, EventKind, Sctp};
 
 const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 const THEIRS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
@@ -90,7 +90,8 @@ impl Rig {
             let now = self.now();
             assert!(now < Time::ZERO + PATIENCE, "nothing happens: {:?}", self.sctp.counters());
             if let Ok(length) = self.socket.recv(&mut packet) {
-                self.sctp.receive(now, THEIRS, OURS, &packet[..length]);
+                let arrival = Arrival { src: THEIRS, dst: OURS, ifindex: IfIndex(1) };
+                self.sctp.receive(now, arrival, &packet[..length], &|_| false);
             }
             if self.sctp.next_deadline().is_some_and(|at| at <= now) {
                 self.sctp.handle_timer(now);

@@ -4,13 +4,18 @@ use std::net::{IpAddr, SocketAddr};
 
 use core::time::Duration;
 
-use signalbox_core::{Random, Time};
-use signalbox_transport::sctp::{AssociationId, Config, Event, EventKind, Sctp, Transmit};
+use signalbox_core::{IfIndex, Random, Time};
+use signalbox_transport::sctp::{Arrival, AssociationId, Config, Event, EventKind, Sctp, Transmit};
 
 pub(crate) const PORT: u16 = 270;
 
 pub(crate) fn address(node: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, node])
+}
+
+/// A packet that came in by interface 1.
+pub(crate) fn arrival(src: IpAddr, dst: IpAddr) -> Arrival {
+    Arrival { src, dst, ifindex: IfIndex(1) }
 }
 
 pub(crate) struct Net {
@@ -102,7 +107,12 @@ impl Net {
             (Some((at, index)), timer) if timer.is_none_or(|timer| at <= timer) => {
                 self.now = self.now.max(at);
                 let (_, _, to, transmit) = self.flying.swap_remove(index);
-                self.nodes[to].receive(self.now, transmit.src, transmit.dst, &transmit.octets);
+                self.nodes[to].receive(
+                    self.now,
+                    arrival(transmit.src, transmit.dst),
+                    &transmit.octets,
+                    &|_| false,
+                );
             }
             (_, Some(timer)) => {
                 self.now = self.now.max(timer);

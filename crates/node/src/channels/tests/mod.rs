@@ -109,7 +109,7 @@ fn what_is_said_of_unknown_channels_is_ignored() {
         side.channels.read(now, channel, true, &mut side.ear);
         side.channels.close(now, channel, true);
     }
-    side.channels.sctp_packet(now, [rig::CLIENT, rig::SERVER], b"x", &mut side.ear);
+    side.channels.sctp_packet(now, rig::of_sctp([rig::CLIENT, rig::SERVER], b"x"), &mut side.ear);
     assert!(side.heard().is_empty() && side.downs().is_empty());
     // Odd names are the node's.
     let local = SocketAddr::new(rig::CLIENT, TCP);

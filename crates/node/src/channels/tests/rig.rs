@@ -3,18 +3,28 @@
 use std::net::Ipv4Addr;
 
 use rcgen::KeyPair;
-use signalbox_core::Identity;
 use signalbox_core::node::{Output, StreamKind};
+use signalbox_core::packet::Received;
+use signalbox_core::{Identity, IfIndex};
 
 use super::super::*;
 
 pub(super) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 pub(super) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+/// A node of which the user has state.
+pub(super) const KNOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3));
 pub(super) const TCP: u16 = 270;
 pub(super) const TLS: u16 = 271;
 pub(super) const SCTP: u16 = 272;
 const WALL_US: u64 = 1_800_000_000_000_000;
 pub(super) const CHANNEL: StreamId = StreamId(1);
+
+/// A packet of SCTP that came in.
+pub(super) fn of_sctp([src, dst]: [IpAddr; 2], payload: &[u8]) -> Received<'_> {
+    let [src, dst] = [src, dst].map(|address| SocketAddr::new(address, 0));
+    let (entry, ifindex) = (crate::channels::SCTP, IfIndex(1));
+    Received { entry, src, dst, ifindex, ttl: 64, tos: 0, options: &[], payload }
+}
 
 /// An event that the user received.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +54,10 @@ impl Upper for Ear {
             }
             Report::Listening { transport, on } => Heard::Listening(transport, on),
         });
+    }
+
+    fn is_known(&self, address: IpAddr) -> bool {
+        address == KNOWN
     }
 }
 
@@ -208,7 +222,7 @@ impl Rig {
             }
             Said::Sctp(packet) => {
                 let ends = if from_client { [CLIENT, SERVER] } else { [SERVER, CLIENT] };
-                to.channels.sctp_packet(now, ends, &packet, &mut to.ear);
+                to.channels.sctp_packet(now, of_sctp(ends, &packet), &mut to.ear);
             }
         }
     }

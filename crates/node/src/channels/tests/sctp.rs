@@ -1,7 +1,7 @@
 //! Channels over SCTP.
 
 use super::super::*;
-use super::rig::{CHANNEL, Heard, Rig, SCTP, Said};
+use super::rig::{CHANNEL, CLIENT, Heard, KNOWN, Rig, SCTP, SERVER, Said, of_sctp};
 
 fn up() -> (Rig, StreamId) {
     let mut rig = Rig::plain();
@@ -188,4 +188,22 @@ fn a_peer_that_does_not_answer_is_given_up() {
     }
     assert_eq!(client.heard(), [Heard::Closed(CHANNEL, Closed::TimedOut, false)]);
     assert_eq!(client.channels.len(), 0);
+}
+
+/// (T17) While INITs of forged sources use up the rate, a node of which the user has state gets an answer, and another one on the same
+/// link does not.
+#[test]
+fn known_nodes_get_associations_beside_forged_inits() {
+    let mut rig = Rig::plain();
+    rig.client_opens(Transport::Sctp, SCTP);
+    let [Said::Sctp(init)] = &rig.client.downs()[..] else { panic!("an INIT") };
+    let now = rig.now;
+    let side = &mut rig.server;
+    let mut answers = |source| {
+        side.channels.sctp_packet(now, of_sctp([source, SERVER], init), &mut side.ear);
+        side.downs().len()
+    };
+    let answered: usize = (0..5000u32).map(|n| answers(IpAddr::from((0x0a00_0000 + n).to_be_bytes()))).sum();
+    assert!((750..=760).contains(&answered), "{answered}");
+    assert_eq!((answers(CLIENT), answers(KNOWN)), (0, 1));
 }

@@ -1,5 +1,6 @@
 //! How CASP uses channels (draft-schulzrinne-nsis-casp-01 section 7).
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use signalbox_casp::engine::{Casp, Input, Transport as Kind};
@@ -38,5 +39,9 @@ impl Upper for Casp {
             Report::Listening { .. } => return,
         };
         self.handle(now, input);
+    }
+
+    fn is_known(&self, address: IpAddr) -> bool {
+        Self::is_known(self, address)
     }
 }

@@ -217,8 +217,7 @@ impl Protocol for Instance {
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
         if packet.entry == SCTP {
             if !packet.dst.ip().is_multicast() && packet.dst.ip() != IpAddr::V4(Ipv4Addr::BROADCAST) {
-                let ends = [packet.src.ip(), packet.dst.ip()];
-                self.channels.sctp_packet(cx.now, ends, packet.payload, &mut self.engine);
+                self.channels.sctp_packet(cx.now, packet, &mut self.engine);
             }
             return;
         }

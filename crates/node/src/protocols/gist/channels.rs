@@ -1,5 +1,7 @@
 //! How GIST uses channels (RFC 5971 §5.7).
 
+use core::net::IpAddr;
+
 use signalbox_core::Time;
 use signalbox_gist::engine::{AssociationConfig, ChannelClosed, ChannelId, Gist, Input, Transport as Stack};
 
@@ -69,5 +71,9 @@ impl Upper for Gist {
             Report::Listening { transport, on } => Input::Listening { transport: stack(transport), on },
         };
         self.handle(now, input);
+    }
+
+    fn is_known(&self, address: IpAddr) -> bool {
+        Self::is_known(self, address)
     }
 }

@@ -129,8 +129,7 @@ impl Protocol for Instance {
         if packet.entry == ENTRY {
             self.engine.handle(cx.now, Input::Datagram(packet));
         } else if packet.entry == SCTP && !is_group(packet.dst.ip()) {
-            let addresses = [packet.src.ip(), packet.dst.ip()];
-            self.channels.sctp_packet(cx.now, addresses, packet.payload, &mut self.engine);
+            self.channels.sctp_packet(cx.now, packet, &mut self.engine);
         }
     }
 
