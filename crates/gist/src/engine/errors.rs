@@ -20,7 +20,7 @@ impl Gist {
     /// (GIST-5.6-03), and limits the rate (GIST-5.6-04).
     pub(super) fn send_error(&mut self, a: &Arrival<'_>, error: ErrorObject<'_>) {
         if a.association != NONE {
-            return self.send_error_over(a.association, error);
+            return self.send_error_over(a, error);
         }
         let sender = find_object(a.octets, ObjectType::NLI).and_then(|object| Nli::parse(&object).ok());
         let to = match sender {
@@ -31,8 +31,8 @@ impl Gist {
     }
 
     /// An Error about a message of an association is sent over that association. GIST-5.6-08.
-    fn send_error_over(&mut self, association: u32, error: ErrorObject<'_>) {
-        if !self.errors.allow(self.now) {
+    fn send_error_over(&mut self, a: &Arrival<'_>, error: ErrorObject<'_>) {
+        if !self.may_send_error(a) {
             self.counters.errors_suppressed += 1;
             return;
         }
@@ -40,10 +40,18 @@ impl Gist {
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        match self.associations.send(tools, self.now, association, &message, &owner) {
+        match self.associations.send(tools, self.now, a.association, &message, &owner) {
             Ok(()) => self.counters.errors_sent += 1,
             Err(_) => self.counters.errors_unsendable += 1,
         }
+    }
+
+    /// Whether the rate of Errors allows one more. Peers have a rate of their own beside that of all: forged messages would otherwise
+    /// stop the Errors by which peers learn that this node has lost its state.
+    fn may_send_error(&mut self, a: &Arrival<'_>) -> bool {
+        let Self { config, errors, peers, .. } = self;
+        let known = || a.association != NONE || peers.is_known(a.src.ip());
+        config.error_rate > 0 && errors.allow(self.now, (a.src.ip(), a.ifindex), known)
     }
 
     /// Sends an Error to a given address. With `through_nat` its source is the address that the message was sent to, so
@@ -69,7 +77,7 @@ impl Gist {
             dropped!(a, "no address for the Error");
             return;
         };
-        if !self.errors.allow(self.now) || !self.may_send(Receiver::Stranger) {
+        if !self.may_send_error(a) || !self.may_send(Receiver::Stranger(a.src.ip(), a.ifindex)) {
             self.counters.errors_suppressed += 1;
             tracing::debug!(peer = %to, reason = "rate limit", "Error not sent");
             return;

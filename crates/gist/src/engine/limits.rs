@@ -36,8 +36,8 @@ impl Gist {
         self.peers.set_limit(config.max_peers);
         let (rate, burst) = (config.dmode_limit(), config.dmode_burst);
         limit(&mut self.dmode, now, rate, burst);
-        limit(&mut self.strangers, now, rate.div_ceil(2), burst.div_ceil(2));
-        limit(&mut self.intercept, now, config.intercept_rate, config.intercept_rate.div_ceil(4));
+        self.strangers.set_limits(now, rate.div_ceil(2), burst.div_ceil(2));
+        self.intercept.set_limits(now, config.intercept_rate, config.intercept_rate.div_ceil(4));
         self.errors.set_limits(now, config.error_rate, config.error_rate.div_ceil(4));
         self.query_limits.set_rate(now, config.query_rate_per_source);
         self.associations.set_limits(now, &new.associations);

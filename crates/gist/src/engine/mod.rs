@@ -67,7 +67,7 @@ use signalbox_core::service::Request;
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Changes, NslpId, SessionChange, Time};
+use signalbox_core::{Changes, IfIndex, NslpId, SessionChange, SharedRate, Time};
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -132,9 +132,9 @@ pub struct Gist {
     /// Rate limit of D-mode messages (RFC 5971 §5.3.3); `None`: no limit.
     dmode: Option<TokenBucket>,
     /// The part of that limit that answers to senders without established state may take. They can be forged.
-    strangers: Option<TokenBucket>,
-    errors: TokenBucket,
-    intercept: Option<TokenBucket>,
+    strangers: SharedRate,
+    errors: SharedRate,
+    intercept: SharedRate,
     query_limits: RateShares,
     /// Buffer for the octets of an MRI.
     scratch: Vec<u8>,
@@ -151,8 +151,8 @@ enum Receiver {
     Peer,
     /// The next node on a path, which is not known yet.
     OnPath,
-    /// The sender of a message that has proved nothing.
-    Stranger,
+    /// The sender of a message that has proved nothing: its source, and the interface by which it came in.
+    Stranger(IpAddr, IfIndex),
 }
 
 impl Gist {
@@ -192,9 +192,13 @@ impl Gist {
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
             dmode: limit(config.dmode_limit(), config.dmode_burst),
-            strangers: limit(config.dmode_limit().div_ceil(2), config.dmode_burst.div_ceil(2)),
-            errors: TokenBucket::new(config.error_rate, config.error_rate.div_ceil(4)),
-            intercept: limit(config.intercept_rate, config.intercept_rate.div_ceil(4)),
+            strangers: SharedRate::new(
+                config.dmode_limit().div_ceil(2),
+                config.dmode_burst.div_ceil(2),
+                None,
+            ),
+            errors: SharedRate::new(config.error_rate, config.error_rate.div_ceil(4), Some(hasher)),
+            intercept: SharedRate::new(config.intercept_rate, config.intercept_rate.div_ceil(4), None),
             query_limits: RateShares::new(config.query_rate_per_source, KeyedHasher::new(&mut rng)),
             scratch: Vec::new(),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
@@ -316,11 +320,10 @@ impl Gist {
     pub fn slowest_link(&mut self, now: Time, capacity: u64) {
         self.config.slowest_link = capacity;
         let limit = self.config.dmode_limit();
-        for (bucket, rate) in [(&mut self.dmode, limit), (&mut self.strangers, limit.div_ceil(2))] {
-            if let Some(bucket) = bucket {
-                bucket.set_rate(now, rate);
-            }
+        if let Some(bucket) = &mut self.dmode {
+            bucket.set_rate(now, limit);
         }
+        self.strangers.set_limits(now, limit.div_ceil(2), self.config.dmode_burst.div_ceil(2));
     }
 
     /// Handles everything that is due.
@@ -344,10 +347,13 @@ impl Gist {
         let now = self.now;
         // A flood of forged Queries leaves half of the rate to others, and own Queries leave a quarter of the burst to
         // peers.
-        let part = to != Receiver::Stranger || self.strangers.as_mut().is_none_or(|bucket| bucket.allow(now));
+        let part = match to {
+            Receiver::Stranger(src, ifindex) => self.strangers.allow(now, (src, ifindex), || false),
+            Receiver::Peer | Receiver::OnPath => true,
+        };
         let allowed = part
             && self.dmode.as_mut().is_none_or(|bucket| match to {
-                Receiver::Peer | Receiver::Stranger => bucket.allow(now),
+                Receiver::Peer | Receiver::Stranger(..) => bucket.allow(now),
                 Receiver::OnPath => bucket.allow_most(now),
             });
         if !allowed {

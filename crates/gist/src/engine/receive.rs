@@ -76,7 +76,8 @@ impl Gist {
         }
         let q_mode = !local || alert || c_flag;
         // GIST-5.3.2.3-08, GIST-5.3.2.3-09: candidates beyond the limit are discarded.
-        if q_mode && self.intercept.as_mut().is_some_and(|bucket| !bucket.allow(self.now)) {
+        let origin = (received.src.ip(), received.ifindex);
+        if q_mode && !self.intercept.allow(self.now, origin, || false) {
             self.counters.intercept_limited += 1;
             dropped!(received, "interception rate limit");
             return;

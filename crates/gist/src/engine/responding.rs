@@ -2,11 +2,11 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::shares::{fair, is_scarce, source};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{Direction, IfIndex};
 
 use super::association::{Answer, Owner, Stacks, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
@@ -225,7 +225,7 @@ impl Gist {
         let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
         let validity = self.validity();
         let peer = key.is_some_and(|key| self.state(key, direction).is_established());
-        let receiver = if peer { Receiver::Peer } else { Receiver::Stranger };
+        let receiver = if peer { Receiver::Peer } else { Receiver::Stranger(a.src.ip(), a.ifindex) };
         let may_send = matches!(answer, Answer::Over(_)) || self.may_send(receiver);
         let ttl = self.config.ip_ttl;
         let stacks = Stacks::offered(&self.associations);
@@ -392,7 +392,11 @@ impl Gist {
             self.counters.no_confirm += 1;
             return self.end_responding(key, direction);
         }
-        let may_send = self.may_send(Receiver::Stranger);
+        let kept =
+            self.records.get(key).and_then(|r| r.pending.as_ref()?.response.get(side(direction))?.as_ref());
+        let to = kept.map(|kept| kept.dst.ip());
+        // Repeated Responses together have the part of one interface.
+        let may_send = to.is_some_and(|to| self.may_send(Receiver::Stranger(to, IfIndex::NONE)));
         let backoff = self.config.t1.saturating_mul(1 << u32::from(attempts).min(31)).min(self.config.t2);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);

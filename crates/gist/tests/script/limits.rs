@@ -149,7 +149,7 @@ fn interception_is_limited() {
     for _ in 0..30 {
         rig.query(None);
     }
-    assert_eq!(rig.gist.counters().intercept_limited, 21);
+    assert_eq!(rig.gist.counters().intercept_limited, 22);
     rig.out.clear();
     rig.data_down(b"data");
     rig.delivered();
@@ -424,4 +424,42 @@ fn a_reload_gives_back_no_rate_that_was_used() {
         rig.gist.set_limits(rig.now, &new).unwrap();
         assert_eq!(answered(&mut rig), 0, "{rate}");
     }
+}
+
+/// Forged messages by one interface use up the rates of answers, of Errors and of interception. What comes in by another interface has
+/// its part, and so have Errors to a peer on the same link, which learns by them that this node has lost its state.
+#[test]
+fn forged_messages_leave_answers_to_other_interfaces_and_peers() {
+    let by = |ifindex: u32, via: Via| Via { ifindex: signalbox_core::IfIndex(ifindex), ..via };
+    let mut rig = Rig::with(Config { dmode_rate: 100, dmode_burst: 100, ..Config::default() });
+    let ask = |rig: &mut Rig, n: u16, ifindex: u32| {
+        let mut message = query(through(), &[7; 8]);
+        message.session = Some(number(n));
+        rig.out.clear();
+        rig.inject(&by(ifindex, Via::intercepted(SRC, DST)), &message);
+        rig.out.iter().any(|(_, out)| matches!(out, Out::Sent(_)))
+    };
+    let answered = (0..1000).filter(|n| ask(&mut rig, *n, 1)).count();
+    assert!((36..=40).contains(&answered), "{answered}");
+    assert!(ask(&mut rig, 2000, 2) && !ask(&mut rig, 2001, 1));
+
+    let mut rig = Rig::with(Config { intercept_rate: 40, ..Config::default() });
+    let taken = (0..100).filter(|n| ask(&mut rig, *n, 1)).count();
+    assert_eq!((taken, rig.gist.counters().intercept_limited), (9, 91));
+    assert!(ask(&mut rig, 2000, 2) && !ask(&mut rig, 2001, 1));
+
+    let mut rig = Rig::new();
+    rig.responding();
+    let stray = |rig: &mut Rig, n: u16, from: &str, ifindex: u32| {
+        let mut message = data(through(), nli(b"any", from), b"data");
+        message.session = Some(number(n));
+        rig.out.clear();
+        rig.inject(&by(ifindex, Via::direct(from, LEFT)), &message);
+        rig.out.iter().any(|(_, out)| matches!(out, Out::Sent(_)))
+    };
+    let answered = (0..200).filter(|n| stray(&mut rig, *n, &format!("198.51.100.{n}"), 1)).count();
+    assert!((18..=20).contains(&answered), "{answered}");
+    assert!(!stray(&mut rig, 300, "198.51.100.222", 1), "another stranger on the link");
+    assert!(stray(&mut rig, 301, UP, 1), "a peer on the link");
+    assert!(stray(&mut rig, 302, "198.51.100.223", 2), "a stranger behind another interface");
 }
