@@ -3,9 +3,9 @@
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use signalbox_core::Key;
 use signalbox_core::node::StreamId;
 use signalbox_core::security::Identity;
+use signalbox_core::{IfIndex, Key};
 
 use super::Casp;
 use super::discovery::{News, Ready};
@@ -275,6 +275,7 @@ impl Casp {
             connection: Some(key),
             protected: connection.protected,
             local: None,
+            ifindex: IfIndex::NONE,
         };
         if !connection.transport.is_stream() {
             return self.on_signaling(&from, octets);

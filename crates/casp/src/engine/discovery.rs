@@ -252,7 +252,8 @@ impl Casp {
             self.counters.malformed += 1;
             return;
         }
-        let allowed = self.answers.allow(self.now, &source(requester)) && self.answers_one_more();
+        let allowed = self.answers.allow(self.now, &source(requester))
+            && self.answers_one_more((requester, packet.ifindex));
         if !allowed {
             self.counters.answers_limited += 1;
             return;

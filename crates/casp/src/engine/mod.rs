@@ -48,7 +48,9 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Changes, Entry, EntryRequest, Key, Random, SessionChange, Slab, Time, TokenBucket};
+use signalbox_core::{
+    Changes, Entry, EntryRequest, IfIndex, Key, Random, SessionChange, SharedRate, Slab, Time,
+};
 
 pub use config::{Config, ConfigError, Mechanism};
 pub use counters::Counters;
@@ -108,7 +110,7 @@ pub struct Casp {
     /// Scout Responses by the node that gets them.
     answers: RateShares,
     /// Scout Responses and errors about datagrams, to all nodes.
-    all_answers: TokenBucket,
+    all_answers: SharedRate,
     /// Errors about cookies by the node that gets them.
     errors: RateShares,
     /// Datagrams by their source.
@@ -140,6 +142,7 @@ impl Casp {
         let mut rng = Random::new(seed);
         let key: [u8; 16] = rng.array();
         let hasher = || KeyedHasher::with_key(key);
+        let total = config.total_answer_rate;
         Ok(Self {
             counters: Counters::default(),
             changes: Changes::default(),
@@ -153,7 +156,7 @@ impl Casp {
             searches: Searches::new(config.max_searches, hasher),
             cookies: Cookies::new(&mut rng),
             answers: RateShares::new(config.answer_rate, hasher()),
-            all_answers: TokenBucket::new(config.total_answer_rate, config.total_answer_rate.div_ceil(4)),
+            all_answers: SharedRate::new(total, total.div_ceil(4), Some(hasher())),
             errors: RateShares::new(config.answer_rate, hasher()),
             rates: RateShares::new(config.rate, hasher()),
             held: Slab::new(config.max_held),
@@ -187,9 +190,10 @@ impl Casp {
         ]
     }
 
-    /// Whether the rate of all answers to nodes that have proved nothing allows one more.
-    fn answers_one_more(&mut self) -> bool {
-        self.config.total_answer_rate == 0 || self.all_answers.allow(self.now)
+    /// Whether the rate of all answers to nodes that have proved nothing allows one more, to a packet with this source and interface.
+    fn answers_one_more(&mut self, (src, ifindex): (IpAddr, IfIndex)) -> bool {
+        let Self { config, by_source, all_answers, now, .. } = self;
+        all_answers.allow(*now, (src, ifindex), || limits::is_known(config, by_source, src))
     }
 
     /// Takes one input at `now`, which never runs backwards. Drain [`Casp::poll`] afterwards.

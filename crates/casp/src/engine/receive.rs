@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use signalbox_core::packet::Received;
 use signalbox_core::shares::source;
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Key, SessionChange};
+use signalbox_core::{IfIndex, Key, SessionChange};
 
 use super::Casp;
 use super::branch::Branch;
@@ -27,6 +27,8 @@ pub(super) struct From {
     pub(super) protected: bool,
     /// Where a datagram was sent to.
     pub(super) local: Option<IpAddr>,
+    /// The interface by which a datagram came in.
+    pub(super) ifindex: IfIndex,
 }
 
 impl From {
@@ -63,6 +65,7 @@ impl Casp {
             connection: None,
             protected: self.is_protected(address),
             local: Some(packet.dst.ip()),
+            ifindex: packet.ifindex,
         };
         self.on_signaling(&from, packet.payload);
     }
@@ -119,7 +122,7 @@ impl Casp {
             return;
         }
         // The source of a datagram can be forged.
-        let few = !from.is_datagram() || self.answers_one_more();
+        let few = !from.is_datagram() || self.answers_one_more((from.name.address, from.ifindex));
         if !(few && self.errors.allow(self.now, &source(from.name.address))) {
             self.counters.errors_limited += 1;
             return;

@@ -2,8 +2,8 @@
 
 use signalbox_casp::engine::{Casp, Config, Input, Request, SendRequest};
 use signalbox_casp::wire::{FlowId, Message, Proof, Signaling};
-use signalbox_core::Time;
-use signalbox_core::packet::{router_alert_v4, router_alert_v6};
+use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
+use signalbox_core::{IfIndex, Time};
 
 use crate::rig::*;
 
@@ -153,10 +153,31 @@ fn a_flood_of_requests_makes_no_state_and_bounded_answers() {
     let mut rig = Rig::with(Config { answer_rate: 0, total_answer_rate: 40, ..config() });
     let forged = (0..5000u64).map(|n| format!("10.6.{}.{}", n / 250, n % 250));
     let answered: usize = forged.map(|from| request_to(&mut rig, &from, DST, 1).len()).sum();
-    assert_eq!(answered, 10);
+    assert_eq!(answered, 9, "three quarters of the burst, and the part of the interface");
     // 0: no limit of all together.
     let mut rig = Rig::with(Config { answer_rate: 0, total_answer_rate: 0, ..config() });
     assert_eq!((0..50).map(|n| request_to(&mut rig, UP, DST, n).len()).sum::<usize>(), 50);
+}
+
+/// Scout Requests with forged sources use up the rate of all answers. A node behind another interface gets an answer all the same, and so
+/// does a configured neighbor on the same link.
+#[test]
+fn forged_requests_leave_answers_to_other_interfaces_and_neighbours() {
+    let config = Config { answer_rate: 0, total_answer_rate: 400, neighbours: [ip(UP)].into(), ..config() };
+    let mut rig = Rig::with(config);
+    let ask = |rig: &mut Rig, from: &str, ifindex: u32| {
+        let mut octets = Vec::new();
+        Message::ScoutRequest([1; 8]).encode(&mut octets).unwrap();
+        rig.said.clear();
+        let alert = router_alert_v4(0);
+        let packet = packet(50004, ip(from), ip(DST), &alert, &octets);
+        rig.input(Input::Packet(Received { ifindex: IfIndex(ifindex), ..packet }));
+        rig.said.len()
+    };
+    let forged = (0..5000u64).map(|n| format!("10.6.{}.{}", n / 250, n % 250));
+    let answered: usize = forged.map(|from| ask(&mut rig, &from, 1)).sum();
+    assert_eq!((answered, rig.node.counters().answers_limited), (77, 4923));
+    assert_eq!((ask(&mut rig, OTHER, 1), ask(&mut rig, UP, 1), ask(&mut rig, DOWN2, 2)), (0, 1, 1));
 }
 
 /// CASP-4.4-06, CASP-4.6-08, CASP-G-38: a cookie of this node, for this source and this destination, is good over UDP.
