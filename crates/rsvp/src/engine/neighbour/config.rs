@@ -225,7 +225,7 @@ pub struct Integrity {
     /// Time to the repetition of a challenge; it doubles with each, up to a minute.
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub challenge: Duration,
-    /// Challenges that are answered in a second, and in one burst, at most.
+    /// Challenges that are answered in a second, and in one burst, at most; as many once more are those of known neighbours.
     pub answers: u32,
 }
 

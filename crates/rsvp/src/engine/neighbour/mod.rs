@@ -33,7 +33,6 @@ mod view;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNSENT,
@@ -41,7 +40,7 @@ use signalbox_core::metrics::{
 };
 use signalbox_core::rng::Random;
 use signalbox_core::slab::Key;
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, SharedRate, Time};
 
 use association::Associations;
 use failures::FailureTable;
@@ -221,7 +220,8 @@ pub struct Neighbours {
     keys: Keys,
     associations: Associations,
     failures: FailureTable,
-    answers: TokenBucket,
+    /// Answers to challenges, which are not signed: neighbours, and each interface, have a part.
+    answers: SharedRate,
     reluctant: Reluctant,
     out: Outbox,
     upcalls: VecDeque<Upcall>,
@@ -240,7 +240,7 @@ impl Neighbours {
                 break epoch;
             }
         };
-        let answers = config.interface.integrity.answers.max(1);
+        let (answers, hasher) = (config.interface.integrity.answers.max(1), KeyedHasher::new(&mut rng));
         Self {
             counters: Counters::default(),
             now: Time::ZERO,
@@ -253,8 +253,8 @@ impl Neighbours {
             keys: Keys::default(),
             associations: Associations::new(config.max_associations, &mut rng),
             failures: FailureTable::default(),
-            answers: TokenBucket::new(answers, answers),
-            reluctant: Reluctant::new(KeyedHasher::new(&mut rng)),
+            answers: SharedRate::new(answers, answers, Some(hasher)),
+            reluctant: Reluctant::new(hasher),
             out: Outbox::default(),
             upcalls: VecDeque::new(),
             ready: Vec::new(),

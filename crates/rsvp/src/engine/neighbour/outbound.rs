@@ -556,9 +556,13 @@ impl Neighbours {
     /// that it names, at a limited rate.
     pub(super) fn challenged(&mut self, packet: &IpReceived<'_>, message: &Message<'_>) {
         self.counters.challenges_received += 1;
-        let settings: &Interface = self.config.of(packet.ifindex);
+        let Self { config, answers, peers, now, .. } = self;
+        let (settings, origin): (&Interface, _) = (config.of(packet.ifindex), (packet.src, packet.ifindex));
+        let is_known = || peers.find(packet.src, packet.ifindex).is_some();
         let Some(challenge) = message.challenge.filter(|_| {
-            settings.integrity.sending && settings.integrity.handshake && self.answers.allow(self.now)
+            settings.integrity.sending
+                && settings.integrity.handshake
+                && answers.allow(*now, origin, is_known)
         }) else {
             return;
         };
