@@ -11,7 +11,7 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 63] = [
+pub(crate) const TROUBLE: [(&str, &str); 66] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -50,7 +50,10 @@ pub(crate) const TROUBLE: [(&str, &str); 63] = [
     ("gist", "associations_full"),
     ("gist", "associations_unauthorized"),
     ("gist", "proposals_changed"),
+    ("sctp", "inits_limited"),
     ("ping", "malformed"),
+    ("qos", "overload"),
+    ("qos", "contents_full"),
     ("rsvp", "wrong_interface"),
     ("rsvp_neighbors", "distant"),
     ("rsvp_neighbors", "wrong_source"),

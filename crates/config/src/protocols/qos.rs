@@ -9,7 +9,7 @@ use signalbox_node::resources::Rate;
 
 use super::{Protocol, Protocols};
 use crate::keys::Keys;
-use crate::kind::{address, choice, duration, flag, number, rate};
+use crate::kind::{address, choice, duration, flag, number, rate, size};
 use crate::openings::open;
 
 pub(super) const MEANING: &str = "The QoS application of GIST [RFC 5974]: reservations along the path of a flow ([qos.md](qos.md)). Sections in \
@@ -204,6 +204,9 @@ impl Protocol for Qos {
             number(0..=u32::MAX),
             "Most sessions of which only a QUERY was seen.",
         );
+        let meaning = "Octets of QSPECs and other objects that sessions, and messages that wait for another message, keep beyond \
+                       512 octets each. A quarter is for neighbors that keep few. Further requests are refused.";
+        keys.key("max_contents_size", &mut config.max_contents, size(0..=u32::MAX), meaning);
         keys.key(
             "max_commands",
             &mut config.max_commands,

@@ -10,6 +10,7 @@ use signalbox_wire::Writer;
 
 use super::Qos;
 use super::config::ReverseDirection;
+use super::contents::counted;
 use super::event::QosEvent;
 use super::grant::copy_objects;
 use super::holders::{Holder, Holders};
@@ -314,7 +315,16 @@ impl Qos {
     }
 
     fn park(&mut self, until: Time, what: Waiting, holder: Holder, name: ([u8; 16], u8)) {
-        let place = Slot { what, holder: Some(holder), link: Link::default() };
+        let contents = match &what {
+            Waiting::Bound { octets, .. } => counted(octets.len()),
+            _ => 0,
+        };
+        if contents > 0 && !self.holders.has_room(holder, contents) {
+            self.counters.contents_full += 1;
+            tracing::debug!(octets = contents, reason = "no room for long objects", "message dropped");
+            return;
+        }
+        let place = Slot { what, holder: Some(holder), contents, link: Link::default() };
         let key = self.holders.park(holder).then(|| self.waiting.insert(place));
         let Some(Ok(key)) = key else {
             if key.is_some() {
@@ -324,6 +334,7 @@ impl Qos {
             tracing::debug!(reason = "table of waiting messages full", "message dropped");
             return;
         };
+        self.holders.keep(holder, 0, contents);
         self.waiting_wheel.arm(&mut self.waiting, key.index(), until);
         self.by_message.insert(name, key);
     }
@@ -354,6 +365,7 @@ impl Qos {
         let place = self.waiting.remove(key)?;
         if let Some(holder) = place.holder {
             self.holders.unpark(holder);
+            self.holders.keep(holder, place.contents, 0);
         }
         Some(place)
     }

@@ -122,6 +122,9 @@ pub struct Config {
     pub max_sessions: u32,
     /// Most sessions with a QUERY only.
     pub max_queries: u32,
+    /// Most octets that all sessions, and messages that wait for another message, keep of QSPECs and other objects beyond 512 each; a
+    /// quarter is for sources that keep few. 0: none may keep more than 512.
+    pub max_contents: u32,
     /// Most reservations and queries of users at one time.
     pub max_commands: u32,
     /// Most messages that wait for a route or for another message.
@@ -166,6 +169,7 @@ impl Default for Config {
             accept_stateless: false,
             max_sessions: 100_000,
             max_queries: 10_000,
+            max_contents: 64 << 20,
             max_commands: 20_000,
             max_parked: 4096,
             max_watched: 4096,

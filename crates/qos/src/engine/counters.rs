@@ -80,5 +80,8 @@ signalbox_core::counters! {
         unwatched: u64 => MESSAGES_UNWATCHED,
         /// Messages dropped because a table is full.
         overload: u64 => TABLE_FULL { table: "any" },
+        /// RESERVEs and QUERYs refused, and messages that wait dropped, because their long objects find no room (key
+        /// `max_contents_size`).
+        contents_full: u64 => TABLE_FULL { table: "contents" },
     }
 }

@@ -68,15 +68,14 @@ impl Qos {
                 Some("max_bound: too many sessions"),
             );
         }
+        let holder = Holders::of(arrival.peer_address);
+        if !self.has_room(key, holder, message) {
+            let note = Some("max_contents_size: in use");
+            return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
+        }
         let (key, opened) = match key {
             Some(key) => (key, false),
-            None => match self.open(
-                arrival.session,
-                arrival.mri,
-                arrival.nslp,
-                false,
-                Holders::of(arrival.peer_address),
-            ) {
+            None => match self.open(arrival.session, arrival.mri, arrival.nslp, false, holder) {
                 Ok(key) => (key, true),
                 Err(_) => {
                     let note = Some("max_sessions: all in use");

@@ -5,6 +5,8 @@
 //!
 //! Messages that wait for another message have at most three quarters of the places of waiting messages, and these in shares as
 //! well: messages that wait for their route have the rest.
+//!
+//! Octets of long objects that sessions and waiting messages keep have a limit too.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -22,6 +24,7 @@ pub(super) struct Holders {
     reserving: Shares<Holder>,
     asking: Shares<Holder>,
     parked: Shares<Holder>,
+    contents: Shares<Holder>,
 }
 
 impl Holders {
@@ -30,6 +33,7 @@ impl Holders {
             reserving: Shares::new(config.max_sessions, hasher),
             asking: Shares::new(config.max_queries, hasher),
             parked: Shares::new(config.max_parked - config.max_parked / 4, hasher),
+            contents: Shares::new(config.max_contents, hasher),
         }
     }
 
@@ -47,6 +51,25 @@ impl Holders {
     pub(super) const fn set_limits(&mut self, config: &Config) {
         self.reserving.set_limit(config.max_sessions);
         self.asking.set_limit(config.max_queries);
+        self.contents.set_limit(config.max_contents);
+    }
+
+    /// Whether a source may keep further octets of long objects.
+    pub(super) fn has_room(&self, holder: Holder, octets: u32) -> bool {
+        fits(&self.contents, holder, octets)
+    }
+
+    /// Counts other octets for a source than before.
+    pub(super) fn keep(&mut self, holder: Holder, before: u32, octets: u32) {
+        self.contents.release_many(holder, before);
+        if octets > 0 {
+            self.contents.hold_many(holder, octets);
+        }
+    }
+
+    /// Octets of long objects that all sources keep.
+    pub(super) const fn contents(&self) -> u32 {
+        self.contents.total()
     }
 
     /// The source of a message from a peer. Peers that did not prove their address are one source together.
@@ -60,13 +83,7 @@ impl Holders {
 
     /// Whether the table has a place for one more session of a source.
     pub(super) fn has_place(&mut self, asks: bool, holder: Holder) -> bool {
-        let shares = self.part(asks);
-        match shares.check(&holder, 1) {
-            // Shares take a limit of 0 as no limit; here it permits no session.
-            Ok(()) => shares.limit() > 0,
-            Err(Refused::Share) => holder.is_none(),
-            Err(Refused::Full) => false,
-        }
+        fits(self.part(asks), holder, 1)
     }
 
     pub(super) fn hold(&mut self, asks: bool, holder: Holder) {
@@ -75,5 +92,15 @@ impl Holders {
 
     pub(super) fn release(&mut self, asks: bool, holder: Holder) {
         self.part(asks).release(holder);
+    }
+}
+
+/// Whether a source may have more of something. What begins at this node has the limit alone.
+fn fits(shares: &Shares<Holder>, holder: Holder, count: u32) -> bool {
+    match shares.check(&holder, count) {
+        // Shares take a limit of 0 as no limit; here it permits nothing.
+        Ok(()) => shares.limit() > 0,
+        Err(Refused::Share) => holder.is_none(),
+        Err(Refused::Full) => false,
     }
 }

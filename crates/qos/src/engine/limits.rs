@@ -9,6 +9,7 @@ impl Config {
         self.max_lifetime = new.max_lifetime;
         self.max_sessions = new.max_sessions;
         self.max_queries = new.max_queries;
+        self.max_contents = new.max_contents;
         self.max_commands = new.max_commands;
     }
 }

@@ -26,6 +26,7 @@ mod binding;
 mod command;
 mod compose;
 mod config;
+mod contents;
 mod counters;
 mod doubt;
 mod event;
@@ -252,7 +253,7 @@ impl Qos {
 
     /// Stores `what` until the route is known.
     fn look_up(&mut self, what: Waiting, query: RouteQuery) -> bool {
-        let place = Slot { what, holder: None, link: signalbox_core::Link::default() };
+        let place = Slot { what, holder: None, contents: 0, link: signalbox_core::Link::default() };
         match self.waiting.insert(place) {
             Ok(key) => {
                 self.out.look_up(key.to_u64(), query);

@@ -130,20 +130,23 @@ impl Qos {
             let note = Some("no reservation is expected to begin here");
             return self.answer(arrival, message, Info::AUTHORISATION, note);
         }
+        let holder = Holders::of(arrival.peer_address);
+        if !self.has_room(known, holder, message) {
+            let note = Some("max_contents_size: in use");
+            return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
+        }
         let opened = known.is_none();
         // RESERVEs go in the direction opposite to a QUERY with RESERVE-INIT, and in the direction of any other QUERY.
         let mri = if init { arrival.mri.inverted() } else { arrival.mri };
         let key = match known {
             Some(key) => key,
-            None => {
-                match self.open(arrival.session, mri, arrival.nslp, true, Holders::of(arrival.peer_address)) {
-                    Ok(key) => key,
-                    Err(_) => {
-                        let note = Some("max_queries: all in use");
-                        return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
-                    }
+            None => match self.open(arrival.session, mri, arrival.nslp, true, holder) {
+                Ok(key) => key,
+                Err(_) => {
+                    let note = Some("max_queries: all in use");
+                    return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
                 }
-            }
+            },
         };
         let flow = Flow {
             key,

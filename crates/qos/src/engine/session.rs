@@ -280,6 +280,8 @@ pub(super) struct Session {
     pub(super) peer_address: Option<IpAddr>,
     /// Whose place in the table it has.
     pub(super) holder: Holder,
+    /// Octets of long objects that it keeps in the share of its holder.
+    pub(super) contents: u32,
     /// Unknown objects with AB=11.
     pub(super) refreshed: RareVec<u8>,
     pub(super) pending: RareVec<Pending>,
@@ -348,6 +350,7 @@ impl Session {
             peer: None,
             peer_address: None,
             holder: None,
+            contents: 0,
             refreshed: RareVec::new(),
             pending: RareVec::new(),
             passed: Vec::new(),

@@ -97,6 +97,7 @@ impl Qos {
         tracing::debug!(session = %session.id, "session closed");
         self.changes.note(|| SessionChange::closed(session.id.to_string()));
         self.holders.release(session.stage == Stage::Path, session.holder);
+        self.holders.keep(session.holder, session.contents, 0);
         let kept = session.kept.iter().map(|(_, grant)| *grant);
         for grant in session.grant.into_iter().chain(kept).chain(session.old_grants.iter().copied()) {
             resources.release(grant);
@@ -120,8 +121,9 @@ impl Qos {
         session.rate = 0;
     }
 
-    /// Arms the timer of a session for its next action.
+    /// Arms the timer of a session for its next action, and counts what it keeps.
     pub(super) fn rearm(&mut self, key: Key) {
+        self.count_contents(key);
         match self.sessions.get(key).map(Session::deadline) {
             Some(Some(at)) => self.wheel.arm(&mut self.sessions, key.index(), at),
             Some(None) => {

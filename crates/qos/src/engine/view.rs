@@ -91,10 +91,11 @@ impl SessionView {
 impl Qos {
     /// The tables that peers can fill.
     #[must_use]
-    pub const fn tables(&self) -> [Table; 2] {
+    pub const fn tables(&self) -> [Table; 3] {
         [
             Table::new("sessions", self.sessions.len(), self.sessions.limit()),
             Table::new("waiting_messages", self.waiting.len(), self.waiting.limit()),
+            Table::new("contents_octets", self.holders.contents(), self.config.max_contents),
         ]
     }
 

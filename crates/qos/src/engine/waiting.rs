@@ -114,6 +114,8 @@ pub(super) struct Slot {
     pub(super) what: Waiting,
     /// The source whose share it takes: that of a message which waits for another message, or of its result.
     pub(super) holder: Option<Holder>,
+    /// Octets of a long message that it keeps in the share of its holder.
+    pub(super) contents: u32,
     pub(super) link: Link,
 }
 

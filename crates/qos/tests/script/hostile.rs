@@ -255,6 +255,64 @@ fn an_unwatched_request_is_forwarded_again() {
     }
 }
 
+/// An object of unknown type that is kept with the session (AB=11, RFC 5974 §5.1.3), of this number of octets with its header.
+fn kept_object(octets: usize) -> Vec<u8> {
+    let words = u16::try_from(octets / 4 - 1).unwrap();
+    let mut object = [&0xc1f6u16.to_be_bytes()[..], &words.to_be_bytes()].concat();
+    object.resize(octets, 0xcc);
+    object
+}
+
+/// A peer that the policy trusts makes sessions with long objects: they take three quarters of what sessions may keep, and the sessions
+/// of another peer, long or short, are set up. What ends is given back.
+#[test]
+fn a_peer_with_long_objects_leaves_room_to_others() {
+    let config = Config { max_contents: 1 << 20, ..Config::default() };
+    let mut rig = Rig::with_rules(config, |rules| {
+        rules.links.iter_mut().for_each(|link| link.capacity = Some("10gbit".parse().unwrap()));
+    });
+    let (some, asked, long) = (qspec(1), query_qspec(1), kept_object(8192));
+    let ask = |rig: &mut Rig, from: &str, number: u32, query: bool, objects: &[u8]| {
+        rig.peer_address = Some(addr(from));
+        let refreshed = Carried::refreshed(objects);
+        let message = match query {
+            true => Message { kind: MessageType::QUERY, rsn: None, refreshed, ..reserve(1, &asked) },
+            false => Message { refreshed, ..reserve(1, &some) },
+        };
+        let message = Message { rii: Some(number + 1), ..message };
+        let before = rig.qos.sessions();
+        let port = u16::try_from(number + 1).unwrap();
+        let sent = rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&message));
+        let refused = sent.iter().any(|one| one.message().kind == MessageType::RESPONSE);
+        if refused {
+            assert_eq!(sent.last().map(super::rig::Sent::info), Some(Info::RESERVATION_FAILURE));
+        }
+        assert_eq!(rig.qos.sessions() > before, !refused);
+        !refused
+    };
+    let long_ones = |rig: &mut Rig, first| {
+        (first..first + 300).filter(|n| ask(rig, "10.0.0.1", *n, n % 2 == 1, &long)).count()
+    };
+    // 786,432 octets, and 7,752 of each message and its QSPEC count.
+    assert_eq!(long_ones(&mut rig, 0), 101);
+    assert_eq!(rig.qos.counters().contents_full, 199);
+    assert!(ask(&mut rig, "10.0.0.1", 1000, false, &[]), "what is short needs no room");
+    // What the others left, and a share of 4,096 octets.
+    let shared = (1001..1010).filter(|n| ask(&mut rig, "10.0.0.2", *n, false, &kept_object(4096))).count();
+    assert!((1..=2).contains(&shared), "another peer has its share, and no more: {shared}");
+    assert!(ask(&mut rig, "10.0.0.3", 1010, true, &kept_object(4096)));
+    // A reservation that stands gets no longer objects either, and stays.
+    rig.peer_address = Some(addr("10.0.0.1"));
+    let change = Message { rii: Some(7), refreshed: Carried::refreshed(&long), ..reserve(2, &some) };
+    let sent = rig.receive_octets(BEFORE, flow_to(1001), session(1000), &octets(&change));
+    assert_eq!(sent.iter().map(super::rig::Sent::info).collect::<Vec<_>>(), [Info::RESERVATION_FAILURE]);
+    let end = rig.now + core::time::Duration::from_secs(1000);
+    rig.until(end);
+    assert_eq!(rig.qos.sessions(), 0);
+    assert_eq!(rig.qos.tables().map(|table| table.size), [0, 0, 0]);
+    assert_eq!(long_ones(&mut rig, 2000), 101);
+}
+
 fn leaves_sessions_to_others(flood: Option<&str>) {
     let config = Config { max_sessions: 64, max_queries: 64, ..Config::default() };
     let mut rig = Rig::with_rules(config, |rules| {

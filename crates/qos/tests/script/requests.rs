@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_core::Time;
+use signalbox_core::{SessionId, Time};
 use signalbox_qos::engine::{
     Command, Config, Flow, Input, Priority, QosEvent, QosRequest, QueryRequest, Refusal, ReserveRequest,
 };
@@ -10,9 +10,9 @@ use signalbox_qos::qspec::{self as rules, Offer, Supported, Wish, pass, respond}
 use signalbox_qos::wire::qspec::{
     Excess as ExcessParameter, ExcessTreatment, Flags, ParameterId, Procedure, Qspec, Tmod, Value,
 };
-use signalbox_qos::wire::{Info, Message, MessageId, MessageType};
+use signalbox_qos::wire::{Carried, Info, Message, MessageId, MessageType};
 
-use crate::rig::{BEHIND, OTHER, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
+use crate::rig::{BEFORE, BEHIND, OTHER, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
 
 fn request() -> Command {
     let to = Flow { src: Some(addr("10.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
@@ -293,8 +293,8 @@ fn an_rii_of_an_own_request_conflicts() {
 fn bound(rig: &mut Rig, id: Option<MessageId>, bound: Option<MessageId>, session: u8) -> Vec<Sent> {
     let some = qspec(1_000);
     let message = Message { msg_id: id, bound_msg_id: bound, rii: Some(1), ..reserve(0, &some) };
-    let session = signalbox_core::SessionId([session; 16]);
-    rig.receive_octets(crate::rig::BEFORE, flow(), session, &octets(&message))
+    let session = SessionId([session; 16]);
+    rig.receive_octets(BEFORE, flow(), session, &octets(&message))
 }
 
 /// QOS-4.6-02, QOS-4.6-03, QOS-4.6-04, QOS-4.6-05, QOS-4.6-06, QOS-4.6-07, QOS-5.1.3.6-27
@@ -353,4 +353,26 @@ fn messages_that_wait_for_others_leave_places() {
     // The time of all is over: their places are free again.
     rig.until(rig.now + Duration::from_secs(3));
     assert!(waits(&mut rig, 103) && waits(&mut rig, 104));
+}
+
+/// Long messages that wait for others leave room to those of another peer.
+#[test]
+fn long_messages_that_wait_leave_room() {
+    let mut rig = Rig::with(Config { max_contents: 1 << 20, ..Config::default() });
+    rig.end = true;
+    let mut object = vec![0xc1, 0xf6, 0x07, 0xff];
+    object.resize(8192, 0xcc);
+    let (some, refreshed) = (qspec(1), Carried::refreshed(&object));
+    let waits = |rig: &mut Rig, n: u8| {
+        let bound_msg_id = Some(MessageId { bidirectional: false, id: [n; 16] });
+        let message = Message { rii: Some(1), bound_msg_id, refreshed, ..reserve(1, &some) };
+        let before = rig.qos.counters().contents_full;
+        assert_eq!(rig.receive_octets(BEFORE, flow(), SessionId([n; 16]), &octets(&message)), []);
+        rig.qos.counters().contents_full == before
+    };
+    assert_eq!((1..=200).filter(|n| waits(&mut rig, *n)).count(), 101);
+    assert_eq!(bound(&mut rig, None, None, 201).iter().map(Sent::info).collect::<Vec<_>>(), [Info::RESERVED]);
+    // The time of all is over: their octets are free again.
+    rig.until(rig.now + Duration::from_secs(3));
+    assert!(waits(&mut rig, 202));
 }
