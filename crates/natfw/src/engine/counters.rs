@@ -49,7 +49,7 @@ signalbox_core::counters! {
         unverified: u64 => MESSAGES_DROPPED { reason: "unverified" },
         /// Messages that no authenticated channel protects, where `secure` demands it.
         insecure: u64 => MESSAGES_DROPPED { reason: "insecure" },
-        /// Requests whose sequence number is not higher than that of the session.
+        /// Requests whose sequence number is not higher than that of the session, or than the last one of a session that ended of late.
         old_msn: u64 => MESSAGES_DROPPED { reason: "old_msn" },
         /// Requests of a node that is not the peer of the session, for another flow or to delete it.
         foreign: u64 => MESSAGES_DROPPED { reason: "foreign_session" },

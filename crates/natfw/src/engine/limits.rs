@@ -24,6 +24,7 @@ impl Natfw {
         config.validated()?;
         self.sessions.set_limit(config.max_sessions);
         self.shares.set_limit(config.max_sessions);
+        self.ended.set_limit(config.max_sessions);
         self.out.set_limit(config.max_watched);
         self.config = config;
         Ok(())

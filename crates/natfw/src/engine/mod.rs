@@ -15,6 +15,7 @@
 //! | `response.rs` | §3.4, §3.7.1: RESPONSE, and rules that become active |
 //! | `notify.rs`, `sweep.rs` | §3.7.5, §3.9, aggregated messages |
 //! | `ending.rs` | sessions that this node ends by itself |
+//! | `ended.rs` | §3.5: sequence numbers of sessions that ended |
 //! | `initiator.rs` | §3.4, §3.5: the user's side |
 //! | `check.rs` | values that are refused |
 
@@ -24,6 +25,7 @@ mod compose;
 mod config;
 mod counters;
 mod create;
+mod ended;
 mod ending;
 mod event;
 mod external;
@@ -64,6 +66,7 @@ pub use io::{Input, Output};
 pub use session::{Kind, State};
 pub use view::{Role, SessionView};
 
+use ended::Ended;
 use initiator::Lookup;
 use interfaces::Interfaces;
 use outbox::{Outbox, Purpose};
@@ -88,6 +91,8 @@ pub struct Natfw {
     reservations: Index,
     /// What each source holds of the table of sessions.
     shares: Shares<IpAddr>,
+    /// Sequence numbers of sessions that ended of late.
+    ended: Ended,
     ports: Ports,
     /// Sessions of users, by the user's identifier.
     commands: BTreeMap<u64, Key>,
@@ -119,6 +124,7 @@ impl Natfw {
             by_session: Index::new(),
             reservations: Index::new(),
             shares: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
+            ended: Ended::new(config.max_sessions, hasher),
             ports: Ports::new(first, last, &mut rng),
             commands: BTreeMap::new(),
             lookups: Vec::new(),

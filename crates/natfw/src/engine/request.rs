@@ -39,6 +39,11 @@ impl Natfw {
                 self.counters.unknown_session += 1;
                 return;
             }
+            if self.ended.has(self.now, &received.session, msn) {
+                self.counters.old_msn += 1;
+                tracing::debug!(session = %received.session, msn, reason = "number of a session that ended", "message dropped");
+                return;
+            }
             return self.begin(received, message, msn, resources);
         };
         let Some(session) = self.sessions.get(key) else { return };

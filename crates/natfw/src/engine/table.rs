@@ -107,6 +107,9 @@ impl Natfw {
         }
         self.shares.release(session.source);
         let origin = session.origin();
+        if origin == Origin::Peer && !self.ended.keep(self.now, session.id, session.msn, session.source) {
+            tracing::debug!(session = %session.id, reason = "table of sequence numbers full", "number not kept");
+        }
         self.undo(session.plan, resources);
         match origin {
             Origin::Command(id) => {

@@ -185,3 +185,28 @@ fn a_replayed_response_opens_nothing() {
     assert_eq!(rig.answer(&sent, &success(7, 100)), []);
     assert_eq!((rig.holes.len(), rig.natfw.session_count()), (0, 0));
 }
+
+/// NATFW-3.5-08: a CREATE that the network delays, or that somebody who read it repeats, opens nothing after the end of its session,
+/// while GIST has the routing state. The host opens the same flow again with its next number.
+#[test]
+fn a_repeated_create_does_not_open_an_ended_session_again() {
+    for by_deletion in [true, false] {
+        let mut rig = Rig::firewall();
+        rig.established(100);
+        if by_deletion {
+            only(rig.by_inside(flow(), &create(2, 0)));
+        } else {
+            rig.pass_secs(200);
+        }
+        assert_eq!((rig.natfw.session_count(), rig.holes.len()), (0, 0));
+        let last = if by_deletion { 2 } else { 1 };
+        for (seconds, msn) in [(0, 1), (30, last), (300, last)] {
+            rig.pass_secs(seconds);
+            assert_eq!(rig.by_inside(flow(), &create(msn, 100)), [], "number {msn}");
+        }
+        assert_eq!((rig.natfw.session_count(), rig.natfw.counters().old_msn), (0, 3));
+        let sent = only(rig.by_inside(flow(), &create(3, 100)));
+        only(rig.answer(&sent, &success(3, 100)));
+        assert_eq!(rig.holes.len(), 1);
+    }
+}
