@@ -39,6 +39,8 @@ pub(crate) const READY: u8 = b'K';
 /// Something could not be opened: the reason as text.
 pub(crate) const REFUSED: u8 = b'E';
 
+/// Signals that do not end the process where they come: it removes first what it made.
+const SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 /// Longest request.
 const REQUEST: usize = 16;
 /// Daemons that wait while one is served.
@@ -55,8 +57,8 @@ pub struct Helper {
     events: Events,
     removals: Removals,
     served: Option<Served>,
-    /// Becomes readable when SIGTERM or SIGINT comes.
-    end: SignalFd,
+    /// Becomes readable when one of the signals of [`SIGNALS`] comes.
+    signals: SignalFd,
 }
 
 /// A daemon that is connected.
@@ -66,7 +68,8 @@ struct Served {
 }
 
 impl Helper {
-    /// Listens at `path` for a daemon that runs as `user`. From now on SIGTERM and SIGINT end [`Helper::run`] only.
+    /// Listens at `path` for a daemon that runs as `user`. From now on SIGTERM and SIGINT end [`Helper::run`] only, and SIGHUP changes
+    /// nothing.
     ///
     /// # Errors
     /// The entries of `config` are not all UDP ports, another helper listens at `path`, or the kernel refuses something.
@@ -102,10 +105,10 @@ impl Helper {
         chown(path, Some(uid), Some(gid)).map_err(system)?;
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(system)?;
         listener.listen(BACKLOG).map_err(system)?;
-        let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
-        let end = signals
+        let set: SigSet = SIGNALS.into_iter().collect();
+        let signals = set
             .thread_block()
-            .and_then(|()| SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC))
+            .and_then(|()| SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))
             .map_err(|error| system(error.into()))?;
         Ok(Self {
             path: path.to_owned(),
@@ -116,7 +119,7 @@ impl Helper {
             removals: Removals::open().map_err(netlink)?,
             config,
             served: None,
-            end,
+            signals,
         })
     }
 
@@ -132,11 +135,12 @@ impl Helper {
                 None => (self.listener.as_raw_fd(), -1),
             };
             let [queues, tables] = self.removals.fds();
-            let fds: [RawFd; 6] = [self.end.as_raw_fd(), listener, served, self.events.fd(), queues, tables];
+            let fds: [RawFd; 6] =
+                [self.signals.as_raw_fd(), listener, served, self.events.fd(), queues, tables];
             let mut fds = fds.map(|fd| sys::poll_fd(fd, libc::POLLIN));
             sys::poll(&mut fds, None)?;
-            let [end, listener, served, changes @ ..] = fds.map(|fd| fd.revents != 0);
-            if end {
+            let [signal, listener, served, changes @ ..] = fds.map(|fd| fd.revents != 0);
+            if signal && self.ends() {
                 return Ok(());
             }
             if listener {
@@ -149,6 +153,16 @@ impl Helper {
                 self.restore();
             }
         }
+    }
+
+    /// Takes a signal. Whether it ends the helper.
+    fn ends(&self) -> bool {
+        let Ok(signal) = self.signals.read_signal() else { return true };
+        let signal = signal.and_then(|signal| Signal::try_from(i32::try_from(signal.ssi_signo).ok()?).ok());
+        if signal == Some(Signal::SIGHUP) {
+            tracing::info!("SIGHUP changes nothing: the helper reads its configuration at its start only");
+        }
+        signal.is_some_and(|signal| signal != Signal::SIGHUP)
     }
 
     fn accept(&mut self) {

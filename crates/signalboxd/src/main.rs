@@ -56,7 +56,7 @@ use handover::HandoverFile;
 use log::LogLevel;
 use notify::Notifier;
 use record::Recorder;
-use server::Server;
+use server::{Ground, Server};
 use socket::ControlSocket;
 
 /// Exit status of a configuration that cannot be used.
@@ -141,6 +141,7 @@ fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
 }
 
 fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
+    let ground = Ground::new()?;
     let user = config.user()?;
     // The control socket comes first: it shows whether another daemon runs with this configuration.
     let group = config.control.group.as_deref().map(accounts::group).transpose()?.flatten();
@@ -173,7 +174,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
 
     let current = Current::new(path, config.clone());
     let (mut server, mut requests) =
-        Server::start(control, config, waker, names, current, log, notifier.clone())?;
+        Server::start(ground, (control, notifier.clone()), config, waker, names, current, log)?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use signalbox_config::Config;
 use signalbox_linux::Waker;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
@@ -28,6 +29,28 @@ const REQUESTS: usize = 64;
 /// How long clients may take to read that the daemon stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// What the second thread runs on.
+///
+/// From its making on, signals do not end the process any more where they come. A start that they ended would leave queues, rules and
+/// routes in the kernel; those that come meanwhile are obeyed once the thread runs.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Ground {
+    /// Makes it. It has no thread before [`Server::start`].
+    pub(crate) fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::new().context("cannot listen for signals")?
+        };
+        Ok(Self { runtime, signals })
+    }
+}
+
 /// The running thread.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -36,23 +59,21 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves `control` and listens for signals; gives their requests. `waker` is used with each request.
+    /// Serves `control` and obeys signals; gives their requests. `waker` is used with each request.
     pub(crate) fn start(
-        control: ControlSocket,
+        Ground { runtime, signals }: Ground,
+        (control, notifier): (ControlSocket, Notifier),
         config: &Config,
         waker: Waker,
         names: Names,
         current: Current,
         log: LogLevel,
-        notifier: Notifier,
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
         let metrics = config.metrics.listen.map(http::bind).transpose()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (listener, metrics, signals) = {
+        let (listener, metrics) = {
             let _entered = runtime.enter();
             let listener = UnixListener::from_std(control.listener()?)?;
-            let metrics = metrics.map(TcpListener::from_std).transpose()?;
-            (listener, metrics, Signals::new().context("cannot listen for signals")?)
+            (listener, metrics.map(TcpListener::from_std).transpose()?)
         };
         let (sender, requests) = mpsc::channel(REQUESTS);
         let (farewell, stopping) = oneshot::channel();
@@ -100,6 +121,7 @@ enum Asked {
 }
 
 /// The signals that the daemon obeys.
+#[derive(Debug)]
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

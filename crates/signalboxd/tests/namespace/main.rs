@@ -7,3 +7,4 @@ mod applications;
 mod beacon;
 mod net;
 mod routing;
+mod signals;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -105,13 +105,23 @@ impl Host {
              node.protocols = [\"gist\", \"ping\", \"beacon\"]\nrecord.file = \"{at}/recording\"\n{settings}",
             namespace.name()
         );
-        let file = directory.join("config.toml");
-        std::fs::write(&file, config).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_signalboxd"));
-        let log = File::create(directory.join("log")).unwrap();
-        command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let daemon = namespace.spawn(&mut command).unwrap();
+        std::fs::write(directory.join("config.toml"), config).unwrap();
+        let daemon = run(&namespace, &directory);
         Self { address, directory, namespace: Some(namespace), daemon }
+    }
+
+    /// Starts the daemon once more, after its end, and does not wait for it.
+    pub(crate) fn start_again(&mut self) {
+        let namespace = self.namespace.as_ref().expect("it is there until the end");
+        self.daemon = run(namespace, &self.directory);
+    }
+
+    /// Sends a signal to the daemon, such as "HUP". Whether the daemon runs.
+    pub(crate) fn signal(&mut self, signal: &str) -> bool {
+        let pid = self.daemon.id().to_string();
+        // It fails where the process has ended.
+        let _ = Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        self.daemon.try_wait().unwrap().is_none()
     }
 
     /// The packets that pass an interface from now on.
@@ -171,8 +181,7 @@ impl Host {
 
     /// Ends the daemon as an operator does.
     pub(crate) fn stop(&mut self) {
-        let pid = self.daemon.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("TERM");
         assert!(self.daemon.wait().unwrap().success());
     }
 
@@ -187,6 +196,15 @@ impl Host {
         assert!(matches!(app.indication().await, Indication::Registered(_)));
         Ok(app)
     }
+}
+
+/// Starts a daemon with the configuration of this directory.
+fn run(namespace: &Namespace, directory: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_signalboxd"));
+    let log = File::create(directory.join("log")).unwrap();
+    let file = directory.join("config.toml");
+    command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    namespace.spawn(&mut command).unwrap()
 }
 
 impl Drop for Host {
