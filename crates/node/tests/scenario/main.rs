@@ -11,6 +11,7 @@ mod casp;
 mod chain;
 mod cmode;
 mod cost;
+mod dates;
 mod expiry;
 mod failure;
 mod gist_nat;
