@@ -271,7 +271,7 @@ impl QosClient {
         match own.stage {
             Stage::Query => {
                 own.stage = Stage::Standing;
-                if own.suggests {
+                if own.suggests && !own.flags.contains(QosFlags::BRANCH) {
                     own.due = self.now + seconds(self.config.lifetime);
                 }
                 self.out.event(id, QosEvent::Available { amount });

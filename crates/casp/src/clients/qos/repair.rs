@@ -76,12 +76,14 @@ impl QosClient {
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let Some(record) = self.records.get_mut(key).filter(|record| record.flow != flow) else { return };
         let former = record.flow;
-        let Some(own) = record.own.as_mut().filter(|own| !own.reverse && !own.suggests) else { return };
-        if matches!(own.stage, Stage::Release | Stage::Query) {
+        let Some(own) = record.own.as_mut().filter(|own| !own.reverse) else { return };
+        let asks = if own.suggests { Stage::Query } else { Stage::Reserve };
+        // A query ends with its answer, and so does what the receiver has not reserved yet.
+        if own.stage == Stage::Release || own.stage == Stage::Query && !own.reported {
             return;
         }
         own.flags = own.flags.with(QosFlags::BRANCH);
-        (own.stage, own.waits, own.due) = (Stage::Reserve, None, now + record.lifetime);
+        (own.stage, own.waits, own.due) = (asks, None, now + record.lifetime);
         record.flow = flow;
         if record.opposite.is_some() {
             record.set_opposite(Some(flow.reversed()));

@@ -24,8 +24,11 @@ impl QosClient {
     pub(super) fn reserve_back(&mut self, key: Key, partial: Option<Partial>, resources: &mut Resources) {
         let age = self.next_age();
         let now = self.now;
-        let Some(record) = self.records.get_mut(key).filter(|record| record.own.is_none()) else { return };
+        let Some(record) = self.records.get_mut(key) else { return };
         let Some(range) = record.suggested else { return };
+        if record.own.is_some() {
+            return self.reserve_again(key, resources);
+        }
         let partial = partial.map(as_asked);
         record.own = Some(Own {
             id: NO_USER,
@@ -43,6 +46,17 @@ impl QosClient {
             reported: false,
             answered: now,
         });
+        self.seek(key, resources);
+        self.arm(key);
+    }
+
+    /// The source of the data asks again because its address has changed: what this node reserved is reserved on the new path.
+    fn reserve_again(&mut self, key: Key, resources: &mut Resources) {
+        let due = self.now + seconds(self.config.lifetime);
+        let own = self.records.get_mut(key).and_then(|record| record.own.as_mut());
+        let Some(own) = own.filter(|own| own.id == NO_USER && own.stage != Stage::Release) else { return };
+        own.flags = own.flags.with(QosFlags::BRANCH);
+        (own.stage, own.waits, own.due) = (Stage::Reserve, None, due);
         self.seek(key, resources);
         self.arm(key);
     }
@@ -84,9 +98,12 @@ impl QosClient {
         let own = self.records.get_mut(key).and_then(|record| record.own.as_mut());
         let Some(own) = own.filter(|own| own.suggests && own.stage != Stage::Release) else { return };
         (own.stage, own.waits, own.due, own.answered) = (Stage::Standing, None, until, self.now);
-        if !core::mem::replace(&mut own.reported, true) {
+        let moved = own.flags.contains(QosFlags::BRANCH);
+        own.flags = own.flags.without(QosFlags::BRANCH);
+        if !core::mem::replace(&mut own.reported, true) || moved {
             self.out.event(own.id, QosEvent::Committed { amount });
         }
+        self.leave_former(key);
     }
 
     /// Does what is due for a source whose receiver is to reserve: it gives up if the receiver does not, and ends when the
@@ -96,7 +113,11 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let has_state = record.has_state();
         let Some(own) = record.own.as_mut() else { return };
-        if has_state {
+        if has_state && own.flags.contains(QosFlags::BRANCH) {
+            // The receiver has not reserved on the new path.
+            (own.stage, own.due) = (Stage::Query, until);
+            self.seek(key, resources);
+        } else if has_state {
             own.due = until;
         } else if own.reported {
             self.end(key, Some(QosErrorCode::NO_RESERVATION), resources);

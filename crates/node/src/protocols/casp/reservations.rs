@@ -319,9 +319,7 @@ impl Reservations {
         self.client.interfaces(interfaces);
         let own: BTreeSet<IpAddr> = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
         let lost = |user: &User| {
-            // What the receiver reserved is bound to its flow.
-            let bound = user.request.src.is_some() || user.request.receiver_initiated;
-            let flow = user.flow.filter(|_| !bound && !user.answered);
+            let flow = user.flow.filter(|_| user.request.src.is_none() && !user.answered);
             flow.is_some_and(|flow| !own.contains(&flow.src()))
         };
         self.homeless = self.users.iter().filter(|(_, user)| lost(user)).map(|(id, _)| *id).collect();

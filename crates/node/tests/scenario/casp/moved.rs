@@ -125,6 +125,16 @@ fn a_route_without_room_ends_the_reservation() {
 /// part of the path its reservation, and the old branch is released.
 #[test]
 fn a_reservation_follows_its_source() {
+    follows_its_source(false);
+}
+
+/// CASPQOS-7-10, CASPQOS-7-11, CASPQOS-1-02: what the receiver of the data reserved follows their source too.
+#[test]
+fn a_reservation_of_the_receiver_follows_its_source() {
+    follows_its_source(true);
+}
+
+fn follows_its_source(receiver_initiated: bool) {
     let mut sim = Sim::new(14);
     let nodes = ["s", "r1", "r2", "r3", "d"].map(|name| add(&mut sim, name, merging()));
     let [s, r1, r2, r3, d] = nodes;
@@ -133,7 +143,7 @@ fn a_reservation_follows_its_source() {
     sim.set_cost(links[1], 5);
     sim.run_for(Duration::ZERO);
     let dst = sim.address(d, Family::V4);
-    reserve(&mut sim, s, 1, to(dst, 1, 20_000));
+    reserve(&mut sim, s, 1, ReserveRequest { receiver_initiated, ..to(dst, 1, 20_000) });
     let all = |sim: &Sim<Node>| {
         let from = [s, s, r1, r2, r3];
         core::array::from_fn::<u64, 5, _>(|n| held(sim, from[n], links[n]))
