@@ -762,6 +762,12 @@ pub struct QueryRequest {
     pub service: ::core::option::Option<Service>,
     #[prost(message, optional, tag = "5")]
     pub authority: ::core::option::Option<Authority>,
+    /// The answer is for a path on which these nodes are without the reservation, with casp. Absent: all nodes count.
+    #[prost(message, optional, tag = "6")]
+    pub partial: ::core::option::Option<PartialReservation>,
+    /// A node that cannot give this rate counts as one that refuses, with `partial`. Absent: the rate of `traffic`.
+    #[prost(uint64, optional, tag = "7")]
+    pub min_rate_octets_per_s: ::core::option::Option<u64>,
 }
 impl ::prost::Name for QueryRequest {
     const NAME: &'static str = "QueryRequest";

@@ -131,11 +131,11 @@ fn time(open: &common::ReserveOpen) -> Result<Option<(u64, u64)>, Wrong> {
 
 /// The query that a client makes.
 pub(super) fn query_request(query: &common::QueryRequest) -> Result<ReserveRequest, Wrong> {
-    let common::QueryRequest { flow, traffic, service, authority, .. } = query.clone();
-    let request =
-        reserve_request(&common::ReserveOpen { flow, traffic, service, authority, ..Default::default() })?;
-    // Whatever there is answers the question.
-    Ok(ReserveRequest { least: Some(1), ..request })
+    let common::QueryRequest { protocol: _, flow, traffic, service, authority, partial, .. } = query.clone();
+    let open = common::ReserveOpen { flow, traffic, service, authority, partial, ..Default::default() };
+    // Whatever there is answers the question about the whole path. With a part of it, a node has the rate or has no part.
+    let least = if partial.is_some() { query.min_rate_octets_per_s } else { Some(1) };
+    Ok(ReserveRequest { least, ..reserve_request(&open)? })
 }
 
 /// How much is asked for.
