@@ -704,6 +704,28 @@ fn a_nat_of_casp_has_sides_and_ports() {
 }
 
 #[test]
+fn segments_of_casp_have_scopes_and_code_points() {
+    const RUNS: &str = "node.protocols = [\"casp\"]\n[casp]\npeers = [\"10.0.0.0/8\"]\nclients = [\"qos\"]\n\
+                        [interfaces.eth1]\ncapacity = \"10mbit\"\n";
+    let text = "[[casp.qos.segments]]\nscope = 7\ninterfaces = [\"eth1\"]\nnodes = [\"10.0.2.0/24\"]\ndscp = 34\noutside = 8\n\
+                map = [{ from = 10, to = 12 }]\n[[casp.qos.segments]]\nscope = 8\n";
+    let qos = settings(&format!("{RUNS}{text}")).casp.unwrap().qos.unwrap();
+    let [outer, inner] = &qos.segments[..] else { panic!("{:?}", qos.segments) };
+    assert_eq!((outer.scope, outer.dscp, outer.outside, &outer.map[..]), (7, Some(34), 8, &[(10, 12)][..]));
+    assert_eq!((outer.interfaces.clone(), outer.nodes[0].len), (vec!["eth1".to_owned()], 24));
+    assert_eq!((inner.scope, inner.dscp, inner.outside), (8, None, 0));
+    for (wrong, part) in [
+        ("[[casp.qos.segments]]\ndscp = 64\n", "0 to 63"),
+        ("[[casp.qos.segments]]\nmap = [{ from = 64 }]\n", "0 to 63"),
+        ("[[casp.qos.segments]]\nscope = 256\n", "0 to 255"),
+        ("[[casp.qos.segments]]\n[[casp.qos.segments]]\n", "a scope of its own"),
+    ] {
+        let found = read(&format!("{RUNS}{wrong}")).unwrap_err();
+        assert!(found.iter().any(|one| one.contains(part)), "{wrong}: {found:?}");
+    }
+}
+
+#[test]
 fn casp_has_ports_transports_and_mechanisms_by_prefix() {
     let runs = "node.protocols = [\"casp\"]\n";
     let bare = warnings(runs);

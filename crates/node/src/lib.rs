@@ -149,7 +149,7 @@ pub mod casp {
     pub use signalbox_casp::clients::natfw::{
         Config as NatfwConfig, NatfwPackets, NatfwScope, NatfwTerms, PassageView, Role as NatfwRole, RuleView,
     };
-    pub use signalbox_casp::clients::qos::Config as QosConfig;
+    pub use signalbox_casp::clients::qos::{Config as QosConfig, Segment as QosSegment};
     pub use signalbox_casp::engine::{
         ArrivalOf, BranchView, Casp, Config as EngineConfig, ConfigError, ConnectionView, IndicationOf,
         Mechanism, OwnedIndication, OwnedRequest, PeerView, Refused, RequestOf, SendRequestOf, SessionView,

@@ -327,7 +327,17 @@ mod tests {
             max_sessions: 91,
             refuse_unsecure: true,
             merge_unauthenticated: true,
+            segments: vec![casp::QosSegment {
+                scope: 97,
+                interfaces: vec!["eth9".to_owned()],
+                nodes: vec![prefix],
+                dscp: Some(33),
+                map: vec![(34, 35)],
+                outside: 36,
+            }],
+            protected: vec![prefix],
             proxy: true,
+            reserve_opposite: true,
             lifetime: 92,
             wall_clock_us: 0,
         };

@@ -4,15 +4,18 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::config::LinkConfig;
 use signalbox_resources::{Rate, ResourceOutput, Resources};
 
-use crate::clients::qos::{Amount, Config, PROTOCOL, QosClient, QosOutput, QosRequest, Range};
+use crate::clients::qos::{Amount, Config, PROTOCOL, QosClient, QosOutput, QosRequest, Range, Segment};
 use crate::engine::{Arrival, Indication, Request, Verdict};
-use crate::wire::FlowId;
-use crate::wire::qos::{Bandwidth, Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
+use crate::wire::{FlowId, Objects};
+
+use crate::wire::qos::{
+    Bandwidth, Partial, QosClass, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion,
+};
 
 const MAX_SESSIONS: u32 = 16;
 /// Steps of one run.
@@ -23,6 +26,18 @@ const ETH: IfIndex = IfIndex(2);
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Octets a second of the link.
 const CAPACITY: u64 = 1_000_000;
+
+/// A segment into which the interface leads, and to which some of the neighbours belong.
+fn segment() -> Segment {
+    Segment {
+        scope: 1,
+        interfaces: vec!["eth0".to_owned()],
+        nodes: vec![Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), len: 30 }],
+        dscp: Some(10),
+        map: vec![(1, 2)],
+        outside: 0,
+    }
+}
 
 struct Node {
     client: QosClient,
@@ -46,6 +61,8 @@ impl Node {
             merge_unauthenticated: setup & 2 != 0,
             proxy: setup & 4 != 0,
             reserve_opposite: setup & 8 != 0,
+            segments: if setup & 16 != 0 { vec![segment()] } else { Vec::new() },
+            protected: vec![Prefix::host(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)))],
             ..Config::default()
         };
         let interface = Interface {
@@ -193,6 +210,11 @@ fn message([what, which, more]: [u8; 3]) -> Vec<u8> {
         .then(|| Partial { failures_allowed: 1, ..Partial::default() });
     message.error_node = (message.kind == QosType::ERROR).then_some(OWN.into());
     message.error = (message.kind == QosType::ERROR).then_some((QosErrorCode::BELOW_MINIMUM, 0));
+    // LOCAL: the DSCP of a segment.
+    let local = [0, 9, QosClass::LOCAL.0, 1, 0, 1, which & 3, more & 1, more >> 1, 0, 0, 0];
+    if which & 0x80 != 0 {
+        message.objects = Objects::of(&local);
+    }
     let mut octets = Vec::new();
     // What cannot be composed is a message without octets.
     let _ = message.encode(&mut octets);

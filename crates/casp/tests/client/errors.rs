@@ -20,8 +20,8 @@ fn reserve(sequence: u32, age: u64, mbit: f32) -> QosMessage<'static> {
 }
 
 /// The code of the Error that a request to node 1 of 3 gets; nothing may go on.
-fn answer(config: Config, message: &QosMessage<'_>) -> (QosErrorCode, u16) {
-    let mut rig = Rig::with(3, config);
+fn answer(config: &Config, message: &QosMessage<'_>) -> (QosErrorCode, u16) {
+    let mut rig = Rig::with(3, config.clone());
     let packet = rig.packet(1, 0, SESSION, message);
     rig.inject(packet);
     assert_eq!(rig.kinds(2), []);
@@ -49,13 +49,13 @@ fn errors_say_what_is_wrong() {
     add(QosMessage { kind: QosType(99), ..good() }, QosErrorCode::TYPE, 99);
     let over = Some(Bandwidth { upper: 1.0, lower: 2.0 });
     for (message, expected) in &cases {
-        assert_eq!(answer(config, message), *expected, "{message:?}");
+        assert_eq!(answer(&config, message), *expected, "{message:?}");
     }
-    assert_eq!(answer(config, &QosMessage { bandwidth: over, ..good() }).0, QosErrorCode::MALFORMED);
+    assert_eq!(answer(&config, &QosMessage { bandwidth: over, ..good() }).0, QosErrorCode::MALFORMED);
     let nothing = Flowspec { rate: 0.0, ..flowspec(1.0) };
     let empty =
         QosMessage { version: Some(QosVersion::FLOWSPEC), bandwidth: None, minimum: Some(nothing), ..good() };
-    assert_eq!(answer(config, &empty).0, QosErrorCode::MALFORMED);
+    assert_eq!(answer(&config, &empty).0, QosErrorCode::MALFORMED);
 }
 
 /// CASPQOS-A.1-02, CASPQOS-A.1-08, CASPQOS-A.1-18, CASPQOS-A.2-03, CASPQOS-A.2-10, CASPQOS-A.1-19: octets that cannot be
@@ -119,7 +119,7 @@ fn unsecure_hops_are_marked() {
     rig.inject(packet);
     assert!(rig.last(2, QosType::RESERVE).message().flags.contains(QosFlags::UNSECURE));
     let strict = Config { refuse_unsecure: true, ..Config::default() };
-    assert_eq!(answer(strict, &tainted), (QosErrorCode::UNSECURE, 0));
+    assert_eq!(answer(&strict, &tainted), (QosErrorCode::UNSECURE, 0));
 }
 
 /// CASPQOS-8-03: the rules of admission control decide before its resources.

@@ -5,6 +5,7 @@ mod both;
 mod errors;
 mod flows;
 mod hostile;
+mod local;
 mod opposite;
 mod path;
 mod range;

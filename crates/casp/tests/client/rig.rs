@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_casp::clients::qos::{
@@ -12,6 +13,7 @@ use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::qos::{Bandwidth, Flowspec, QosErrorCode, QosMessage, QosType, QosVersion};
 use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::security::Identity;
 use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::config::LinkConfig;
@@ -117,6 +119,8 @@ pub(crate) struct Rig {
     pub(crate) deaf: Option<usize>,
     pub(crate) unsecure: bool,
     pub(crate) no_route: bool,
+    /// What TLS proved of all nodes.
+    pub(crate) identity: Option<Arc<Identity>>,
     /// Tag of the last request that a node sent.
     pub(crate) last_tag: u64,
     queue: VecDeque<Packet>,
@@ -130,6 +134,11 @@ impl Rig {
     }
 
     pub(crate) fn with(nodes: usize, config: Config) -> Self {
+        Self::with_each(nodes, |_| config.clone())
+    }
+
+    /// Nodes with a configuration of their own.
+    pub(crate) fn with_each(nodes: usize, config: impl Fn(usize) -> Config) -> Self {
         let links = || {
             let all = |name| LinkConfig {
                 reservable: "100%".parse().unwrap(),
@@ -152,7 +161,7 @@ impl Rig {
                 Interface { ifindex: BACK, name: "eth1".to_owned(), addresses: vec![], ..interface.clone() };
             let interfaces = [interface, back];
             resources.interfaces(&interfaces);
-            let mut client = QosClient::new(config, [u8::try_from(n).unwrap(); 32]);
+            let mut client = QosClient::new(config(n), [u8::try_from(n).unwrap(); 32]);
             client.interfaces(&interfaces);
             client.set_wall_clock(WALL_US);
             Node {
@@ -172,6 +181,7 @@ impl Rig {
             deaf: None,
             unsecure: false,
             no_route: false,
+            identity: None,
             last_tag: 0,
             queue: VecDeque::new(),
             next_id: 1,
@@ -297,7 +307,7 @@ impl Rig {
             ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
-            identity: None,
+            identity: self.identity.clone(),
             branch: packet.branch,
             last,
             timeout: LIFETIME,
@@ -419,6 +429,14 @@ impl Rig {
     pub(crate) fn given(&self, n: usize) -> f64 {
         let given: u64 = self.nodes[n].installed.values().map(|one| one.traffic.rate).sum();
         (given as f64 / 125_000.0 * 100.0).round() / 100.0
+    }
+
+    /// The DSCP that node `n` gives to the packets of its only flow.
+    pub(crate) fn mark(&self, n: usize) -> Option<u8> {
+        let mut marks = self.nodes[n].installed.values().map(|one| one.mark_dscp);
+        let first = marks.next().expect("a flow");
+        assert!(marks.next().is_none(), "one flow");
+        first
     }
 
     /// Types of the messages that arrived at node `n`.

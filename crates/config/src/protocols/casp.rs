@@ -7,7 +7,8 @@ use std::time::Duration;
 use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
 use signalbox_node::casp::{
-    Config, DNS, DnsConfig, EngineConfig, Mechanism, NatfwConfig, NatfwRole, QosConfig, Transport, is_domain,
+    Config, DNS, DnsConfig, EngineConfig, Mechanism, NatfwConfig, NatfwRole, QosConfig, QosSegment,
+    Transport, is_domain,
 };
 use signalbox_node::resources::units::{Net, Ports};
 
@@ -28,6 +29,10 @@ const DNS_MEANING: &str = "Discovery by DNS, for the rules of `[[casp.towards]]`
 /// What `[casp.qos]` is.
 const QOS_MEANING: &str =
     "The QoS client: reservations along the path of a session (draft-schulzrinne-nsis-casp-qos-01).";
+
+/// What `[[casp.qos.segments]]` is.
+const SEGMENTS_MEANING: &str = "A segment of the path that this node belongs to, or whose border it is: requests have a LOCAL object inside, with the DSCP of a \
+     local network ([casp.md](casp.md#segments-the-dscp-of-a-local-network)).";
 
 /// What `[casp.natfw]` is.
 const NATFW_MEANING: &str = "The client for firewalls and NATs: passages for the flow of a session (draft-tschofenig-nsis-casp-midcom-01). Who may open what \
@@ -205,6 +210,17 @@ impl Casp {
         let meaning = "As the receiver of a flow this node answers a reservation by one for the opposite flow, as large, over the \
                        same nodes. Both end with the session of the source.";
         keys.key("reserve_opposite", &mut config.reserve_opposite, flag(), meaning);
+        let none = || QosSegment {
+            scope: 1,
+            interfaces: Vec::new(),
+            nodes: Vec::new(),
+            dscp: None,
+            map: Vec::new(),
+            outside: 0,
+        };
+        keys.array("segments", SEGMENTS_MEANING, &mut config.segments, none, segment);
+        let problem = config.problem();
+        keys.check(problem.is_none(), &["segments"], "at most 16 segments, each with a scope of its own");
     }
 
     fn natfw(&mut self, keys: &mut Keys<'_>) {
@@ -296,6 +312,39 @@ impl Casp {
             "The same for all connections together. A quarter is for nodes to which little is unsent.";
         keys.key("max_total_unsent_size", &mut config.max_unsent_total, size(1 << 20..=u32::MAX), meaning);
     }
+}
+
+/// `[[casp.qos.segments]]`
+fn segment(keys: &mut Keys<'_>, segment: &mut QosSegment) {
+    let code_point = || number(0..=63u8);
+    let meaning = "LOCAL objects with this scope are of the segment. A segment inside of another one has the higher number.";
+    keys.key("scope", &mut segment.scope, number(0..=u8::MAX), meaning);
+    let meaning = "Interfaces of this node that lead into the segment.";
+    keys.key("interfaces", &mut segment.interfaces, list(text(15)), meaning);
+    let mut nodes: Vec<Net> = segment.nodes.iter().copied().map(Net).collect();
+    let meaning = "Addresses of the nodes of the segment that are neighbors of this one. What others send with the scope of the segment is \
+                   taken out of the message. So is what these nodes send without TLS, unless `casp.protected` names them.";
+    keys.key("nodes", &mut nodes, list(network()), meaning);
+    segment.nodes = nodes.into_iter().map(|net| net.0).collect();
+    let meaning = "DSCP that the node adds to requests that enter the segment here. The reserved packets have it inside.";
+    keys.option("dscp", &mut segment.dscp, code_point(), "none", meaning);
+    let meaning = "DSCP of packets that leave the segment here, if they had one of the segment.";
+    keys.key("outside", &mut segment.outside, code_point(), meaning);
+    let mut map: Vec<Mapped> = segment.map.iter().map(|(from, to)| Mapped { from: *from, to: *to }).collect();
+    let meaning = "Another DSCP for flows that have a DSCP in the segment that they come from.";
+    keys.array("map", meaning, &mut map, Mapped::default, |keys, mapped| {
+        let meaning = "DSCP in the segment that the request comes from.";
+        keys.key("from", &mut mapped.from, number(0..=63), meaning);
+        keys.key("to", &mut mapped.to, number(0..=63), "DSCP in this segment.");
+    });
+    segment.map = map.into_iter().map(|mapped| (mapped.from, mapped.to)).collect();
+}
+
+/// `[[casp.qos.segments.map]]`
+#[derive(Debug, Default)]
+struct Mapped {
+    from: u8,
+    to: u8,
 }
 
 impl Protocol for Casp {
@@ -452,7 +501,7 @@ impl Protocol for Casp {
                 engine.transports.extend(towards.transport.map(|transport| (net.0, transport)));
             }
         }
-        let qos = self.clients.contains(&Client::Qos).then_some(self.qos);
+        let qos = self.clients.contains(&Client::Qos).then(|| self.qos.clone());
         let natfw = self.clients.contains(&Client::Natfw).then(|| {
             let inside = self.sides.of(Side::Inside);
             NatfwConfig { inside, outside: self.sides.of(Side::Outside), ..self.natfw.clone() }

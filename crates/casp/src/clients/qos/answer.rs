@@ -1,11 +1,12 @@
 //! Answers, and messages that a node makes itself: Success, Error, Release, and the Commit that answers a Reserve.
 
 use signalbox_core::shares::source;
-use signalbox_core::{Key, SessionId};
+use signalbox_core::{IfIndex, Key, SessionId};
 use signalbox_resources::Resources;
 
 use super::amount::{Amount, Range};
 use super::node::{Failure, Job, counters_of};
+use super::segment::with_objects;
 use super::{QosClient, branch_of};
 use crate::clients::queue::Message;
 use crate::wire::FlowId;
@@ -110,6 +111,13 @@ impl QosClient {
             return self.out.consume(job.id);
         }
         let mut message = *message;
+        let crossed;
+        if !self.segments.is_empty() {
+            let known = self.find(job.session, false).and_then(|key| self.records.get(key));
+            let way = self.way(job, known.map_or(IfIndex::NONE, |record| record.places[0]));
+            crossed = self.cross(&way, &message);
+            message = with_objects(&message, &crossed.objects);
+        }
         message.flow = job.flow;
         if job.unsecure {
             message.flags = message.flags.with(QosFlags::UNSECURE);
@@ -275,7 +283,9 @@ impl QosClient {
         (commit.priority, commit.reverse_flow, commit.time) =
             (message.priority, message.reverse_flow, message.time);
         Range::only(most).write(&mut commit);
-        self.answer(job, &commit);
+        self.enter_segments(key, !job.reverse);
+        let local = self.local_of(key);
+        self.answer(job, &with_objects(&commit, &local));
     }
 
     /// A message could not be sent on: this node fails in the place of the next one.

@@ -63,20 +63,21 @@ impl QosClient {
         let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
         // Admission control has 16 bits for each. What is above counts as the highest.
         let level = u16::try_from(record.priority.unwrap_or(0)).unwrap_or(u16::MAX);
-        let request = |flow: Option<FlowId>, place: IfIndex, share: Share| {
+        let request = |flow: Option<FlowId>, place: IfIndex, share: Share, mark_dscp: Option<u8>| {
             let filter = flow.filter(|_| place != IfIndex::NONE)?.filter();
             Some(GrantRequest {
                 session: Some(share),
                 lifetime: Some(record.lifetime),
                 held: kind != QosType::COMMIT || record.is_early(),
                 priority: Priority { setup: level, defending: level },
+                mark_dscp,
                 ..GrantRequest::new(owner, requester.clone(), place, filter, traffic)
             })
         };
         let ([there, back], [place, place_back]) = (record.data(), record.places);
         // Both directions may leave by one interface: they do not share what they need there.
         let share_back = Share(record.share.0 ^ 1);
-        Some([request(there, place, record.share), request(back, place_back, share_back)])
+        Some([request(there, place, record.share, record.mark), request(back, place_back, share_back, None)])
     }
 
     /// The request for an amount.

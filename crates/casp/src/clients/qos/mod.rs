@@ -9,6 +9,7 @@
 //! * `period` is the time of a reservation in advance.
 //! * `repair` is what follows when the path of a session, or the address of its source, changes.
 //! * `locate` finds the interfaces by which the data of a session leave.
+//! * `segment` is LOCAL: what a network along the path adds to requests for its own nodes.
 //! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
 
 mod amount;
@@ -22,6 +23,7 @@ mod output;
 mod period;
 mod record;
 mod repair;
+mod segment;
 mod suggest;
 
 use core::net::IpAddr;
@@ -29,7 +31,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
 use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
-use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::Wheel;
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time};
@@ -41,11 +43,13 @@ use crate::wire::qos::{Partial, QosErrorCode};
 
 pub use amount::{Amount, Range};
 pub use output::{QosEvent, QosOutput};
+pub use segment::Segment;
 
 use locate::Lookup;
 use node::Job;
 use output::Outputs;
 use record::{Branch, Record};
+use segment::Segments;
 
 /// The owner of this client's grants.
 pub const PROTOCOL: ReserverId = ReserverId::CASP;
@@ -84,6 +88,8 @@ signalbox_core::counters! {
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
         /// Messages whose flow differs from that of the messaging layer.
         other_flow: u64 => REQUESTS { result: "other_flow" },
+        /// LOCAL objects of a segment of this node that came from outside, or from a node that is not authenticated.
+        local_untrusted: u64 => REQUESTS { result: "local_untrusted" },
         /// Errors that were not sent.
         errors_limited: u64 => RATE_LIMITED { limit: "errors" },
         /// Sessions refused.
@@ -94,7 +100,7 @@ signalbox_core::counters! {
 }
 
 /// Settings of the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Config {
@@ -104,6 +110,10 @@ pub struct Config {
     pub refuse_unsecure: bool,
     /// A known session may come by a further previous hop that is not authenticated.
     pub merge_unauthenticated: bool,
+    /// Segments of the path with LOCAL objects that this node has a part in. Each has a scope of its own.
+    pub segments: Vec<Segment>,
+    /// Nodes whose packets are protected by IPsec: they count as authenticated for LOCAL. The node sets it.
+    pub protected: Vec<Prefix>,
     /// The last node answers for a receiver that does not speak CASP.
     pub proxy: bool,
     /// This node answers the Reserve of a source by a Reserve for the opposite flow, as large as its own.
@@ -115,12 +125,22 @@ pub struct Config {
     pub wall_clock_us: u64,
 }
 
+impl Config {
+    /// What is wrong with the segments; `None`: nothing.
+    #[must_use]
+    pub fn problem(&self) -> Option<&'static str> {
+        segment::problem(&self.segments)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             max_sessions: 100_000,
             refuse_unsecure: false,
             merge_unauthenticated: false,
+            segments: Vec::new(),
+            protected: Vec::new(),
             proxy: false,
             reserve_opposite: false,
             lifetime: 90,
@@ -171,6 +191,7 @@ pub struct QosClient {
     rng: Random,
     now: Time,
     local: Vec<IpAddr>,
+    segments: Segments,
     records: Slab<Record>,
     /// A session has a record of its own for the opposite flow, if a request is for it instead.
     by_session: HashMap<(SessionId, bool), Key, KeyedHasher>,
@@ -190,12 +211,15 @@ pub struct QosClient {
 impl QosClient {
     /// A client without sessions; its random numbers come from `seed`.
     #[must_use]
-    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+    pub fn new(mut config: Config, seed: [u8; 32]) -> Self {
         let mut rng = Random::new(seed);
+        let segments =
+            Segments::new(core::mem::take(&mut config.segments), core::mem::take(&mut config.protected));
         Self {
             counters: Counters::default(),
             now: Time::ZERO,
             local: Vec::new(),
+            segments,
             records: Slab::new(config.max_sessions),
             by_session: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             by_user: BTreeMap::new(),
@@ -215,6 +239,7 @@ impl QosClient {
     pub fn interfaces(&mut self, list: &[Interface]) {
         self.local = list.iter().filter(|one| one.up).flat_map(|one| one.addresses.iter().copied()).collect();
         self.local.retain(|address| !address.is_loopback());
+        self.segments.interfaces(list);
     }
 
     /// Takes the limit of sessions of other settings. Sessions beyond a lower one stay.

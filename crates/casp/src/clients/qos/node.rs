@@ -15,6 +15,7 @@ use super::grant::Asker;
 use super::output::QosEvent;
 use super::period::Period;
 use super::record::{Last, Level, Places, Record};
+use super::segment::with_objects;
 use super::{QosClient, Waiting, branch_of, seconds};
 use crate::engine::Arrival;
 use crate::wire::FlowId;
@@ -133,7 +134,12 @@ impl QosClient {
             record.priority = message.priority;
         }
         self.branches(key, job, &message);
-        let (first, placed) = self.update(key, job, places, period, resources);
+        let (local, mut marked) = (self.segments_of(key, job, places, &message), false);
+        if let Some(crossing) = &local {
+            marked = message.kind != QosType::QUERY && self.marked(key, crossing);
+            message = with_objects(&message, &crossing.objects);
+        }
+        let (first, placed) = self.update(key, job, (places, marked), period, resources);
         if !placed {
             self.release_all(key, resources);
         }
@@ -310,12 +316,12 @@ impl QosClient {
     }
 
     /// Takes over what a request says of the session. The results are whether it has no reservation yet, and whether what is
-    /// reserved is at the place where the data leave.
+    /// reserved is at the place where the data leave. The places are followed by whether the packets get another DSCP.
     fn update(
         &mut self,
         key: Key,
         job: &Job,
-        places: Option<Places>,
+        (places, marked): (Option<Places>, bool),
         period: Option<Period>,
         resources: &mut Resources,
     ) -> (bool, bool) {
@@ -327,7 +333,7 @@ impl QosClient {
         record.set_opposite(job.opposite);
         record.set_period(period);
         record.places = places;
-        let moved = (record.data(), places, record.is_early()) != before;
+        let moved = marked || (record.data(), places, record.is_early()) != before;
         record.asker = job.asker();
         record.lifetime = seconds(job.timeout.max(1));
         record.used = now;

@@ -9,6 +9,7 @@ use signalbox_resources::Resources;
 use super::amount::{Amount, Range};
 use super::output::QosEvent;
 use super::record::{Own, Places, Stage};
+use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::ntp;
 use crate::clients::queue::Message;
@@ -149,9 +150,11 @@ impl QosClient {
             }
             return;
         };
-        let moved = record.has_state() && (record.places != places || own.flags.contains(QosFlags::BRANCH));
+        let mut moved = record.places != places || own.flags.contains(QosFlags::BRANCH);
         record.places = places;
-        if moved && !self.replace(key, resources) {
+        let has_state = record.has_state();
+        moved |= self.enter_segments(key, own.reverse);
+        if moved && has_state && !self.replace(key, resources) {
             return self.end(key, Some(QosErrorCode::BELOW_MINIMUM), resources);
         }
         self.send_own(key, resources);
@@ -197,8 +200,9 @@ impl QosClient {
             message.echo = own.answers.filter(|_| kind == QosType::RESERVE);
             range.write(&mut message);
         }
+        let local = if kind == QosType::RELEASE { Vec::new() } else { self.local_of(key) };
         let mut data = Vec::new();
-        if message.encode(&mut data).is_ok() {
+        if with_objects(&message, &local).encode(&mut data).is_ok() {
             self.out.send(Message {
                 tag: key.to_u64(),
                 session,

@@ -124,6 +124,10 @@ pub(super) struct Record {
     pub(super) instead: bool,
     pub(super) reserve: Part,
     pub(super) commit: Part,
+    /// DSCP that the packets of the flow get when they leave; `None`: they keep theirs.
+    pub(super) mark: Option<u8>,
+    /// Scope and DSCP of each segment into which the last request went.
+    pub(super) local: Box<[(u8, u8)]>,
     /// PRIORITY of the last request.
     pub(super) priority: Option<u32>,
     /// The time of a reservation in advance.
@@ -190,6 +194,8 @@ impl Record {
             instead: false,
             reserve: Part::default(),
             commit: Part::default(),
+            mark: None,
+            local: Box::default(),
             priority: None,
             period: None,
             skipped: None,
@@ -251,6 +257,12 @@ impl Record {
     pub(super) const fn side(&mut self, reverse: bool) -> &mut Vec<Branch> {
         let [near, far] = &mut self.sides;
         if reverse { far } else { near }
+    }
+
+    /// The next node towards the source of the data.
+    pub(super) fn previous(&self) -> Option<IpAddr> {
+        let [near, _] = &self.sides;
+        near.last().map(|branch| branch.peer)
     }
 
     /// Whether a message by this branch comes from a hop of the session. On a side without messages up to now, the first

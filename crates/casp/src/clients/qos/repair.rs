@@ -7,6 +7,7 @@ use signalbox_resources::Resources;
 
 use super::amount::Range;
 use super::record::{Branch, Places, Stage};
+use super::segment::with_objects;
 use super::{QosClient, Waiting};
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
@@ -66,7 +67,8 @@ impl QosClient {
         (message.sequence, message.age, message.partial) =
             (Some(last.sequence), Some(level.age), last.partial);
         Range::only(level.amount).write(&mut message);
-        self.send((session, flow), last.reverse, None, &message);
+        let local = self.local_of(key);
+        self.send((session, flow), last.reverse, None, &with_objects(&message, &local));
     }
 
     /// The source of the data, this node, has another address: the reservation goes on for another flow, under the same

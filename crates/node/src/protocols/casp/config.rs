@@ -20,8 +20,8 @@ pub struct CaspConfig {
     pub channels: ChannelConfig,
     /// Nodes may connect by SCTP.
     pub sctp: bool,
-    /// Settings of the QoS client; `None`: the node passes its messages on. Its lifetime and whether it answers for others are
-    /// those of the messaging layer.
+    /// Settings of the QoS client; `None`: the node passes its messages on. Its lifetime, whether it answers for others, and the
+    /// nodes that IPsec protects are those of the messaging layer.
     pub qos: Option<qos::Config>,
     /// Settings of the client for firewalls and NATs; `None`: the node passes its messages on. Its lifetime is that of the messaging
     /// layer.
@@ -48,6 +48,9 @@ impl CaspConfig {
         }
         if !self.dns.domains.iter().all(|(_, domain)| dns::is_domain(domain)) {
             return wrong("dns.domains", "not the name of a domain");
+        }
+        if let Some(problem) = self.qos.as_ref().and_then(qos::Config::problem) {
+            return wrong("qos.segments", problem);
         }
         if let Some(nat) = self.natfw.as_ref().filter(|natfw| natfw.role == natfw::Role::Nat) {
             if nat.first_port == 0 || nat.first_port > nat.last_port {

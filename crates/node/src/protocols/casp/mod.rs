@@ -439,13 +439,14 @@ impl Composed for Instance {
         let ports = config.ports();
         let Config { mut engine, channels, sctp: _, qos, natfw, dns } = config;
         engine.clients.insert(ClientType::PING.0);
-        engine.clients.extend(qos.map(|_| ClientType::QOS.0));
+        engine.clients.extend(qos.as_ref().map(|_| ClientType::QOS.0));
         engine.clients.extend(natfw.as_ref().map(|_| ClientType::NATFW.0));
         let lifetime = engine.lifetime();
         let (private_flows, proxy) = (engine.private_flows, !engine.proxy.is_empty());
         let reservations = qos.map(|qos| {
             let wall_clock_us = setup.wall_clock_us;
-            let config = qos::Config { proxy, lifetime, wall_clock_us, ..qos };
+            let protected = engine.protected.clone();
+            let config = qos::Config { proxy, lifetime, protected, wall_clock_us, ..qos };
             Reservations::new(QosClient::new(config, setup.rng.array()), private_flows)
         });
         let passages = natfw.map(|natfw| {

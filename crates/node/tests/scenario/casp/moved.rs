@@ -29,7 +29,7 @@ impl Diamond {
 
     fn with(qos: Option<QosConfig>) -> Self {
         let mut sim = Sim::new(13);
-        let nodes = ["s", "r1", "r2", "r3", "r4", "d"].map(|name| add(&mut sim, name, qos));
+        let nodes = ["s", "r1", "r2", "r3", "r4", "d"].map(|name| add(&mut sim, name, qos.clone()));
         let [s, r1, r2, r3, r4, d] = nodes;
         let mut link = |a, b| sim.link(a, b, &LinkConfig::default());
         let links = [link(s, r1), link(r1, r2), link(r2, r4), link(r1, r3), link(r3, r4), link(r4, d)];

@@ -35,7 +35,7 @@ pub(super) fn config(qos: Option<QosConfig>) -> Config {
 }
 
 pub(super) fn add(sim: &mut Sim<Node>, name: &str, qos: Option<QosConfig>) -> NodeId {
-    sim.add_engine(name, move |boot| make(boot, config(qos)))
+    sim.add_engine(name, move |boot| make(boot, config(qos.clone())))
 }
 
 pub(super) fn casp(sim: &mut Sim<Node>, node: NodeId, id: u64, command: CaspCommand) {
@@ -84,9 +84,9 @@ pub(super) fn reserve(sim: &mut Sim<Node>, node: NodeId, id: u64, request: Reser
 fn a_path_reserves_and_releases() {
     for family in FAMILIES {
         let mut sim = Sim::new(11);
-        let own = Some(QosConfig::default());
-        let nodes =
-            [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+        let own = || Some(QosConfig::default());
+        let nodes = [("s", own()), ("r1", own()), ("r2", None), ("d", own())]
+            .map(|(name, qos)| add(&mut sim, name, qos));
         let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
         let dst = sim.address(nodes[3], family);
         reserve(&mut sim, nodes[0], 1, to(dst, 1, 20_000));
@@ -127,9 +127,9 @@ fn a_path_reserves_and_releases() {
 fn a_receiver_reserves_for_its_source() {
     for family in FAMILIES {
         let mut sim = Sim::new(13);
-        let own = Some(QosConfig::default());
-        let nodes =
-            [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+        let own = || Some(QosConfig::default());
+        let nodes = [("s", own()), ("r1", own()), ("r2", None), ("d", own())]
+            .map(|(name, qos)| add(&mut sim, name, qos));
         let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
         let dst = sim.address(nodes[3], family);
         let request = |n| ReserveRequest { receiver_initiated: true, ..to(dst, n, 20_000) };
@@ -167,8 +167,8 @@ fn both_directions_are_reserved_and_released() {
     for family in FAMILIES {
         let mut sim = Sim::new(15);
         let own = Some(QosConfig::default());
-        let nodes =
-            [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+        let nodes = [("s", true), ("r1", true), ("r2", false), ("d", true)]
+            .map(|(name, has)| add(&mut sim, name, own.clone().filter(|_| has)));
         let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
         let dst = sim.address(nodes[3], family);
         reserve(&mut sim, nodes[0], 1, ReserveRequest { bidirectional: true, ..to(dst, 1, 20_000) });
@@ -191,8 +191,8 @@ fn both_directions_are_reserved_and_released() {
 fn a_receiver_reserves_the_opposite_flow() {
     let mut sim = Sim::new(16);
     let own = Some(QosConfig { reserve_opposite: true, ..QosConfig::default() });
-    let nodes =
-        [("s", own), ("r1", own), ("r2", None), ("d", own)].map(|(name, qos)| add(&mut sim, name, qos));
+    let nodes = [("s", true), ("r1", true), ("r2", false), ("d", true)]
+        .map(|(name, has)| add(&mut sim, name, own.clone().filter(|_| has)));
     let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
     let dst = sim.address(nodes[3], Family::V4);
     for id in [1, 2] {
@@ -218,7 +218,7 @@ fn a_receiver_reserves_the_opposite_flow() {
 fn a_reservation_in_advance_begins_and_ends_by_itself() {
     let mut sim = Sim::new(17);
     let own = Some(QosConfig::default());
-    let nodes = ["s", "r1", "d"].map(|name| add(&mut sim, name, own));
+    let nodes = ["s", "r1", "d"].map(|name| add(&mut sim, name, own.clone()));
     let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
     let dst = sim.address(nodes[2], Family::V4);
     let at = |seconds: u64| WALL_US + seconds * 1_000_000;
