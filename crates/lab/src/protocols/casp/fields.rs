@@ -48,6 +48,11 @@ pub(super) const FIELDS: &[Field<CaspMessage>] = &[
     },
     Field { name: "lifetime_s", meaning: "CASP_TIMEOUT", get: |m| Some(m.lifetime?.into()) },
     Field { name: "client", meaning: "number of the client in CLIENT_DATA", get: |m| Some(m.client?.into()) },
+    Field {
+        name: "local",
+        meaning: "the message of the QoS client has LOCAL",
+        get: |m| Some(m.local?.into()),
+    },
     Field { name: "error", meaning: "code of ERROR", get: |m| Some(m.error?.into()) },
     Field { name: "cookie", meaning: "it has SCOUT_COOKIE_R", get: |m| Some(m.classes.contains(&6).into()) },
     Field {

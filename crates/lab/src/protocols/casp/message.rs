@@ -45,6 +45,8 @@ pub(super) struct CaspMessage {
     pub(super) lifetime: Option<u32>,
     /// C-Type of CLIENT_DATA.
     pub(super) client: Option<u8>,
+    /// The message of the QoS client in it has a LOCAL object.
+    pub(super) local: Option<bool>,
     pub(super) error: Option<u32>,
 }
 
@@ -70,6 +72,7 @@ pub(super) fn read(frame: &Frame, ip: &Ip<'_>, way: Way, octets: &[u8]) -> Optio
         flow: None,
         lifetime: None,
         client: None,
+        local: None,
         error: None,
     };
     let mut rest = octets.get(20..)?;
@@ -81,13 +84,35 @@ pub(super) fn read(frame: &Frame, ip: &Ip<'_>, way: Way, octets: &[u8]) -> Optio
             1 if matches!(form, 1 | 2) => message.flow = Some((v4(contents, 0)?, v4(contents, 4)?)),
             1 => message.flow = Some((v6(contents, 0)?, v6(contents, 16)?)),
             2 => message.lifetime = Some(u32_at(contents)?),
-            3 => message.client = Some(form),
+            3 => {
+                message.client = Some(form);
+                message.local = if form == 1 { has_local(contents) } else { None };
+            }
             4 => message.error = Some(u32_at(contents)?),
             _ => {}
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
     }
     Some(message)
+}
+
+/// Whether a message of the QoS client (docs/wire/casp-qos.md) has a LOCAL object; `None` if the octets are no message.
+fn has_local(octets: &[u8]) -> Option<bool> {
+    // Two addresses with ports or an SPI, or with a flow label.
+    let flow = match octets.get(6)? {
+        1 | 2 => 16,
+        3 => 36,
+        _ => 40,
+    };
+    let mut rest = octets.get(8 + flow..)?;
+    while !rest.is_empty() {
+        if *rest.get(2)? == 9 {
+            return Some(true);
+        }
+        let length = usize::from(u16_at(rest, 0)?).max(4);
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+    Some(false)
 }
 
 fn u32_at(octets: &[u8]) -> Option<u32> {
@@ -158,6 +183,26 @@ pub(super) mod tests {
         let ends = ["192.0.2.1", "198.51.100.7"].map(|text| text.parse().unwrap());
         assert_eq!(one.flow, Some((ends[0], ends[1])));
         assert_eq!(read_one(&[0; 20]), None, "type 0");
+    }
+
+    #[test]
+    fn local_objects_of_the_qos_client_are_found() {
+        // Release and LOCAL of docs/wire/casp-qos.md.
+        let release: [u32; 8] = [
+            0x0000_0020,
+            0x4003_0100,
+            0x0a00_0101,
+            0x0a00_0202,
+            0x1388_0258,
+            0x1100_0000,
+            0x0008_0a01,
+            0x0000_0009,
+        ];
+        let mut octets: Vec<u8> = release.into_iter().flat_map(u32::to_be_bytes).collect();
+        assert_eq!(has_local(&octets), Some(false));
+        octets.extend([0, 9, 9, 1, 0, 1, 2, 5, 34, 0, 0, 0]);
+        assert_eq!(has_local(&octets), Some(true));
+        assert_eq!(has_local(&octets[..4]), None);
     }
 
     #[test]
