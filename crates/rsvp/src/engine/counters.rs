@@ -28,9 +28,9 @@ signalbox_core::counters! {
         resvs_taken: u64 => UPDATES { type: "resv", effect: "changed" },
         /// Flow descriptors of Resvs received that refreshed reservation state.
         resvs_refreshed: u64 => UPDATES { type: "resv", effect: "refreshed" },
-        /// Paths sent.
+        /// Paths sent, without retransmissions and without those that an Srefresh stands for.
         paths_sent: u64 => MESSAGES_SENT { type: "path" },
-        /// Resvs sent.
+        /// Resvs sent, without retransmissions and without those that an Srefresh stands for.
         resvs_sent: u64 => MESSAGES_SENT { type: "resv" },
         /// PathErrs sent, including forwarded ones.
         path_errors_sent: u64 => MESSAGES_SENT { type: "path_err" },

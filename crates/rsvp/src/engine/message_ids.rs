@@ -197,8 +197,14 @@ impl MessageIds {
 
 impl Rsvp {
     /// Sends a composed message: with a new MESSAGE_ID if it differs from the last one about the state, else as a
-    /// refresh, which may be a MESSAGE_ID in an Srefresh (RFC 2961 §4, §5).
-    pub(super) fn dispatch(&mut self, envelope: Envelope, octets: &[u8], about: SentState, by_id: bool) {
+    /// refresh, which may be a MESSAGE_ID in an Srefresh (RFC 2961 §4, §5). Returns whether the message itself is sent.
+    pub(super) fn dispatch(
+        &mut self,
+        envelope: Envelope,
+        octets: &[u8],
+        about: SentState,
+        by_id: bool,
+    ) -> bool {
         let ifindex = envelope.ifindex.unwrap_or_default();
         let mut envelope = envelope.at(ifindex);
         if envelope.towards == 0 && self.neighbours.config().of(ifindex).reduction.reliable {
@@ -208,34 +214,36 @@ impl Rsvp {
             && self.neighbours.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.sent_key(about)).flatten() else {
             let outgoing = Outgoing { envelope, next_hop: None, octets, reason: SendReason::Once };
-            return match about {
+            match about {
                 SentState::PathTear(key, iface) if envelope.dst.is_multicast() => {
                     self.neighbours.send_to_all(&outgoing, self.reserving_hops(key, iface));
                 }
                 SentState::PathTear(..) | SentState::Path(..) | SentState::Resv(..) | SentState::Nothing => {
                     self.neighbours.send(&outgoing);
                 }
-            };
+            }
+            return true;
         };
         let digest = self.hasher.hash_octets(octets);
-        let Some(sent) = self.message_ids.sent.get_mut(key) else { return };
+        let Some(sent) = self.message_ids.sent.get_mut(key) else { return false };
         let (before, same) = (sent.state, sent.digest == digest);
         sent.digest = digest;
         let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
         if let Some(state) = before.filter(|_| same) {
             // An Srefresh leaves by the interface of its list.
             if by_id && !envelope.routed && self.summarise(state, about, &envelope, next_hop) {
-                return;
+                return false;
             }
             let reason = SendReason::Refresh { state: Some(state) };
             self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
-            return;
+            return true;
         }
         let reason = SendReason::Trigger { state: before, tag: key.to_u64() };
         let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
         if let Some(sent) = self.message_ids.sent.get_mut(key) {
             sent.state = state;
         }
+        true
     }
 
     fn summarise(

@@ -54,6 +54,7 @@ impl Rsvp {
         compose: impl FnOnce(&Self, &mut Writer<'_>),
     ) -> bool {
         let ifindex = envelope.ifindex.unwrap_or_default();
+        let mut whole = true;
         let sent = if self.neighbours.is_plain(ifindex) {
             let (mut octets, flags) = self.neighbours.lend(ifindex);
             let start = octets.len();
@@ -69,11 +70,15 @@ impl Rsvp {
             compose(self, &mut writer);
             let sent = writer.finish_without_checksum().is_ok();
             if sent {
-                self.dispatch(envelope, &octets, about, by_id);
+                whole = self.dispatch(envelope, &octets, about, by_id);
             }
             self.buffers.message = octets;
             sent
         };
+        if !whole {
+            tracing::trace!(%kind, dst = %envelope.dst, "refreshed by a MESSAGE_ID");
+            return sent;
+        }
         if sent {
             tracing::trace!(%kind, dst = %envelope.dst, "message sent");
         } else {

@@ -99,6 +99,9 @@ fn states_are_refreshed_by_name() {
     assert!(whole.len() <= 4, "{whole:?}");
     let summaries = all(&pair.crossed, MessageType::SREFRESH).len();
     assert!(summaries >= 20, "{summaries}: {:?}", kinds(&pair.crossed));
+    // The counters have the messages that were sent, and one of each before; not what an Srefresh stands for.
+    let counted = pair.up.rsvp.counters().paths_sent + pair.down.rsvp.counters().resvs_sent;
+    assert_eq!(counted, whole.len() as u64 + 2);
     // The end of the sender ends both.
     let sent = pair.up.path_tear(&Path::new());
     pair.carry(sent, Vec::new());
