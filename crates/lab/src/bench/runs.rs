@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -10,6 +11,15 @@ use serde_json::{Value, json};
 
 use super::figures::{Column, Row, table};
 use super::{Goal, machine, print};
+
+/// The most virtual time in which all sessions get one message each. It is below every time after which a protocol
+/// refreshes or removes state, however many sessions there are.
+const ONE_MESSAGE_EACH: Duration = Duration::from_secs(10);
+
+/// Returns the virtual time between two batches of `batch` messages with `sessions` sessions: at most `most`.
+pub(super) fn batch_time(sessions: u32, batch: u32, most: Duration) -> Duration {
+    most.min(ONE_MESSAGE_EACH / sessions.div_ceil(batch.max(1)).max(1))
+}
 
 /// Options of every benchmark of an engine.
 #[derive(Debug, Clone, Args)]
@@ -158,5 +168,19 @@ impl Bench<'_> {
             write!(text, "\n{goal}")?;
         }
         Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_sessions_take_no_more_virtual_time_than_some() {
+        let most = Duration::from_millis(5);
+        assert_eq!(batch_time(1_000_000, 512, most), most);
+        let batches = 10_000_000_u32.div_ceil(512);
+        assert!(batches * batch_time(10_000_000, 512, most) <= ONE_MESSAGE_EACH);
+        assert_eq!(batch_time(1, 512, most), most);
     }
 }

@@ -10,6 +10,7 @@ use signalbox_core::node::{Interface, StreamId};
 use signalbox_core::{IfIndex, SessionId, Time};
 
 use super::super::machine::timed;
+use super::super::runs::batch_time;
 
 const ROUTER_UP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 const ROUTER_DOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
@@ -28,7 +29,7 @@ const DATA: &[u8] = b"a message of a client";
 const LIFETIME: u32 = 90;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
-/// Virtual time that a batch takes: a million sessions are refreshed long before they would expire.
+/// The most virtual time that a batch takes.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// A kind of message.
@@ -90,6 +91,8 @@ impl Kind {
 pub(super) struct World {
     engine: Casp,
     now: Time,
+    /// Virtual time that a batch takes.
+    batch_time: Duration,
     /// The connection with the next node.
     to_next: Option<StreamId>,
 }
@@ -122,7 +125,8 @@ impl World {
             identity: None,
         };
         engine.handle(Time::ZERO, accepted);
-        Ok(Self { engine, now: Time::ZERO, to_next: None })
+        let batch_time = batch_time(sessions, BATCH, BATCH_TIME);
+        Ok(Self { engine, now: Time::ZERO, batch_time, to_next: None })
     }
 
     /// Sessions of the router.
@@ -138,7 +142,7 @@ impl World {
         }
         let length = octets.len() / usize::try_from(count)?.max(1);
         let from = if kind == Kind::Answer { self.to_next.context("no next node")? } else { FROM_PREVIOUS };
-        self.now = self.now + BATCH_TIME;
+        self.now = self.now + self.batch_time;
         let sent = self.engine.counters().signaling_sent;
         let meter = timed(kind.part(), || {
             for message in octets.chunks_exact(length) {

@@ -13,6 +13,8 @@ use signalbox_node::ping::{self, PingEvent, PingRequest};
 use signalbox_node::{Command, Config, Event, GistConfig, Node};
 
 use super::super::machine::{Meter, timed};
+use super::super::runs::batch_time;
+use super::BATCH;
 use super::post::{Kind, Post};
 
 const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
@@ -29,8 +31,7 @@ const MTU: u32 = 1500;
 const WALL_CLOCK_US: u64 = 1_790_000_000_000_000;
 /// More rounds than any handshake takes.
 const MAX_ROUNDS: usize = 64;
-/// Virtual time that one batch of set-ups takes: a million sessions stay well within the time after which
-/// they would be refreshed.
+/// The most virtual time that one batch of set-ups takes.
 const BATCH_TIME: Duration = Duration::from_millis(5);
 
 /// A session as the generator of its messages needs it.
@@ -74,6 +75,8 @@ pub(super) struct World {
     up: Node,
     down: Node,
     now: Time,
+    /// Virtual time that one batch of set-ups takes.
+    batch_time: Duration,
     seeds: Random,
     template: Option<Template>,
     to_middle_from_up: Post,
@@ -107,6 +110,7 @@ impl World {
             up: node(1, "up", &mut seeds)?,
             down: node(1, "down", &mut seeds)?,
             now: Time::ZERO,
+            batch_time: batch_time(sessions, u32::try_from(BATCH)?, BATCH_TIME),
             seeds,
             template: None,
             to_middle_from_up: Post::default(),
@@ -120,7 +124,7 @@ impl World {
     /// Sets `flows` up through the middle node, all at once: Query, Response and Confirm on either side, one
     /// ping there and back.
     pub(super) fn set_up(&mut self, flows: &mut [Flow], cost: &mut SetUp) -> Result<()> {
-        self.now = self.now + BATCH_TIME;
+        self.now = self.now + self.batch_time;
         let size = u32::try_from(flows.len())?;
         self.new_neighbours(size)?;
         let mut done = 0;

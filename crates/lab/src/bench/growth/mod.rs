@@ -60,7 +60,7 @@ const ENGINES: &[Engine] = &[
     },
     Engine {
         name: "natfw",
-        most: 1_000_000,
+        most: 10_000_000,
         times: &[("CREATE", "ns_per_create"), ("CREATE, refresh", "ns_per_refresh")],
         octets: "bytes_per_session",
     },

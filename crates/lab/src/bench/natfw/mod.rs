@@ -12,7 +12,7 @@ use super::figures::Column;
 use super::runs::{Bench, Limit, Repeats};
 use world::{BATCH, Kind, World};
 
-const MAX_SESSIONS: u32 = 4_000_000;
+const MAX_SESSIONS: u32 = 10_000_000;
 
 /// Options of `bench engine natfw`.
 #[derive(Debug, Clone, Args)]

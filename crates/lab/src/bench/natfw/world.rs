@@ -36,7 +36,7 @@ const UDP: u8 = 17;
 const LIFETIME: u32 = 1575;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
-/// Virtual time that a batch takes: a million sessions are refreshed long before they would expire.
+/// Virtual time that a batch takes: ten million sessions are refreshed long before they would expire.
 const BATCH_TIME: Duration = Duration::from_millis(5);
 
 /// A kind of message.

@@ -18,6 +18,7 @@ use signalbox_rsvp::wire::{
 };
 
 use super::super::machine::timed;
+use super::super::runs::batch_time;
 
 const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
 const ROUTER_UP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
@@ -33,7 +34,7 @@ const MTU: u32 = 1500;
 const REFRESH_MS: u32 = 30_000;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
-/// Virtual time that a batch takes: a million sessions stay well within the time after which they are refreshed.
+/// The most virtual time that a batch takes.
 const BATCH_TIME: Duration = Duration::from_millis(5);
 
 /// A kind of message.
@@ -64,6 +65,8 @@ pub(super) struct World {
     rsvp: Rsvp,
     resources: Resources,
     now: Time,
+    /// Virtual time that a batch takes.
+    batch_time: Duration,
     /// Messages that left since the count began, of the kind that is measured.
     sent: u64,
 }
@@ -143,7 +146,8 @@ impl World {
         let mut resources = resources(sessions)?;
         let mut rsvp = Rsvp::new(config, [9; 32])?;
         rsvp.handle(Time::ZERO, Input::Interfaces(&interfaces()), &mut resources);
-        Ok(Self { rsvp, resources, now: Time::ZERO, sent: 0 })
+        let batch_time = batch_time(sessions, BATCH, BATCH_TIME);
+        Ok(Self { rsvp, resources, now: Time::ZERO, batch_time, sent: 0 })
     }
 
     /// Gives the router one message of this kind for each session from `first` on; returns the processor time.
@@ -169,7 +173,7 @@ impl World {
 
     /// Does what is due until the next batch, which is not measured.
     fn idle(&mut self) {
-        self.now = self.now + BATCH_TIME;
+        self.now = self.now + self.batch_time;
         while self.rsvp.next_deadline().is_some_and(|at| at <= self.now) {
             self.rsvp.handle(self.now, Input::Timer, &mut self.resources);
             self.drain();
