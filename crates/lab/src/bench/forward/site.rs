@@ -18,8 +18,8 @@ use signalbox_linux::topology;
 
 use super::MIDDLE_PROCESSOR;
 
-/// The names of the benchmark's namespaces begin with it.
-const PREFIX: &str = "sbx-bench-";
+/// The names of the namespaces of all benchmarks begin with it. No lab has such a name, because of the underscore.
+const PREFIX: &str = "sbx-bench_";
 pub(super) const PORT: u16 = 270;
 pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 1);
 pub(super) const MIDDLE_UP: Ipv4Addr = Ipv4Addr::new(10, 91, 1, 2);
@@ -37,7 +37,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const SOCKET: &str = "control";
 const LOG: &str = "log";
 
-/// Three namespaces: source, middle, sink. Dropping it removes them.
+/// Three namespaces: source, middle, sink. Their names contain the process that made them, so that several benchmarks
+/// can run at one time. Dropping it removes them.
 pub(in super::super) struct Site {
     pub(super) source: Namespace,
     pub(super) middle: Namespace,
@@ -45,12 +46,13 @@ pub(in super::super) struct Site {
 }
 
 impl Site {
-    /// Makes the namespaces and links; removes what an earlier run left before.
+    /// Makes the namespaces and links; removes those of benchmarks that have ended without removing them.
     pub(in super::super) fn build() -> Result<Self> {
         ensure!(netns::is_permitted(), "making network namespaces is not permitted: run it as root");
-        sweep()?;
-        let make = |name: &str| {
-            let name = format!("{PREFIX}{name}");
+        sweep(|owner| !owner.is_alive())?;
+        let own = Identity::of(std::process::id())?;
+        let make = |node: &str| {
+            let name = name(&own, node);
             Namespace::create(&name).with_context(|| format!("cannot make the namespace {name}"))
         };
         let site = Self { source: make("source")?, middle: make("middle")?, sink: make("sink")? };
@@ -105,14 +107,28 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         // An error cannot be reported here; the next run removes what is left.
-        let _ = sweep();
+        let _ = sweep(|owner| owner.pid == std::process::id());
     }
 }
 
-/// Removes namespaces with such names, and what runs in them.
-fn sweep() -> Result<()> {
-    for name in netns::list(PREFIX)? {
-        for process in Namespace::open(&name)?.processes()? {
+/// Returns the name of a benchmark's namespace.
+fn name(owner: &Identity, node: &str) -> String {
+    format!("{PREFIX}{}_{}-{node}", owner.pid, owner.start)
+}
+
+/// Returns the process that made the namespace with this name; `None`: it is not of a benchmark.
+fn owner(name: &str) -> Option<Identity> {
+    let (owner, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let (pid, start) = owner.split_once('_')?;
+    Some(Identity { pid: pid.parse().ok()?, start: start.parse().ok()? })
+}
+
+/// Removes the namespaces of these benchmarks, and what runs in them.
+fn sweep(of: impl Fn(&Identity) -> bool) -> Result<()> {
+    for name in netns::list(PREFIX)?.into_iter().filter(|name| owner(name).is_some_and(|owner| of(&owner))) {
+        // Another benchmark that starts now may have removed it.
+        let Ok(namespace) = Namespace::open(&name) else { continue };
+        for process in namespace.processes()? {
             process.terminate(Duration::from_secs(1))?;
         }
         netns::delete(&name)?;
@@ -264,4 +280,20 @@ pub(in super::super) fn program() -> Result<PathBuf> {
     let path = std::env::current_exe().context("cannot find the own program")?.with_file_name("signalboxd");
     ensure!(path.exists(), "no {}: build signalboxd, or name one in SIGNALBOXD", path.display());
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_contains_the_process_that_made_it() {
+        let own = Identity::of(std::process::id()).unwrap();
+        assert_eq!(owner(&name(&own, "middle")), Some(own));
+        for other in
+            ["sbx-bench-12_34-middle", "sbx-bench_12-middle", "sbx-bench_12_x-middle", "bench_1_2-sink"]
+        {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
 }
