@@ -533,6 +533,7 @@ impl Association {
             incoming: Vec::new(),
             reading: true,
             queue: VecDeque::new(),
+            expires: None,
             queued: 0,
             reported: 0,
             written: 0,

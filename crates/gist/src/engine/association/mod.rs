@@ -137,6 +137,9 @@ pub(super) struct Association {
     reading: bool,
     queue: VecDeque<Waiting>,
     queued: usize,
+    /// No queued message is given up before; `None`: there is no timeout in the queue. It saves looking through the queue
+    /// for each message.
+    expires: Option<Time>,
     /// Octets that the channel buffered at its last report, and those given to it since then.
     reported: usize,
     written: usize,
@@ -156,8 +159,7 @@ impl Association {
 
     /// The first of its timers.
     fn deadline(&self) -> Option<Time> {
-        let expiry = self.queue.iter().filter_map(|waiting| waiting.deadline).min();
-        [self.setup, self.send_hello, self.no_hello, self.unused, self.silence, expiry]
+        [self.setup, self.send_hello, self.no_hello, self.unused, self.silence, self.expires]
             .into_iter()
             .flatten()
             .min()

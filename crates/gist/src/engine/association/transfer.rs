@@ -193,7 +193,9 @@ impl Associations {
         let Owner { of, handle, reliable, deadline, by, .. } = *owner;
         let octets = octets.into();
         association.queue.push_back(Waiting { octets, stream, of, handle, reliable, deadline, by });
-        if deadline.is_some() {
+        if let Some(deadline) = deadline {
+            association.expires =
+                association.expires.map_or(Some(deadline), |first| Some(first.min(deadline)));
             self.arm(index);
         }
         Ok(())
@@ -370,6 +372,9 @@ impl Gist {
             let status = MessageStatus::Sent(attributes(association.transport, lifetime));
             out.status(waiting.of, waiting.handle, status);
         }
+        if association.queue.is_empty() {
+            association.expires = None;
+        }
         associations.tg_raw_data(index, *now, rng);
     }
 
@@ -400,7 +405,7 @@ impl Gist {
     pub(super) fn expire_waiting(&mut self, index: u32) {
         let Self { associations, out, now, .. } = self;
         let Some(association) = associations.slab.get_index_mut(index) else { return };
-        if association.queue.iter().all(|waiting| waiting.deadline.is_none_or(|at| at > *now)) {
+        if association.expires.is_none_or(|first| first > *now) {
             return;
         }
         let mut gone = 0;
@@ -413,6 +418,7 @@ impl Gist {
             }
             !over
         });
+        association.expires = association.queue.iter().filter_map(|waiting| waiting.deadline).min();
         association.queued -= gone;
         associations.queued.release_many(source(association.remote), super::octets(gone));
     }
