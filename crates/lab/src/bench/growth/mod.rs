@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{machine, print, rounded};
+use super::{machine, print, rounded, rsvp};
 
-/// The numbers of sessions, as far as the limit allows.
+/// The numbers of sessions below the limit.
 const SIZES: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 /// With fewer sessions, memory that the allocator had left counts for more than theirs.
@@ -38,7 +38,7 @@ const ENGINES: &[Engine] = &[
     },
     Engine {
         name: "rsvp",
-        most: 10_000_000,
+        most: rsvp::MAX_SESSIONS,
         times: &[
             ("set-up", "ns_per_set_up"),
             ("Path, refresh", "ns_per_path_refresh"),
@@ -180,10 +180,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Engine>> {
     Ok(ENGINES.iter().filter(wanted).collect())
 }
 
+/// Returns the numbers of sessions up to `most`, which is the last one.
+fn sizes(most: u32) -> Vec<u32> {
+    SIZES.into_iter().filter(|size| *size < most).chain([most]).collect()
+}
+
 /// Runs the benchmark of the engine with each number of sessions, each in a process of its own.
 fn measure(engine: &'static Engine, args: &GrowthArgs) -> Result<Growth> {
-    let most = args.limit.min(engine.most);
-    let sizes: Vec<u32> = SIZES.into_iter().filter(|size| *size <= most).collect();
+    let sizes = sizes(args.limit.min(engine.most));
     let program = std::env::current_exe().context("cannot find the own program")?;
     let list: Vec<_> = sizes.iter().map(u32::to_string).collect();
     let mut command = Command::new(program);
@@ -271,6 +275,12 @@ mod tests {
         let line = Line::through(&sizes, &times);
         assert!((line.tau - 500.0).abs() < 0.01 && (line.per_million() - 200.0).abs() < 0.01, "{line:?}");
         assert!((line.at(1e6) - 700.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_last_number_of_sessions_is_the_most() {
+        assert_eq!(sizes(10_000), [1_000, 10_000]);
+        assert_eq!(sizes(6_000_000), [1_000, 10_000, 100_000, 1_000_000, 6_000_000]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ const FIRST_DEST: u32 = 0x0b00_0001;
 const UDP: u8 = 17;
 const MTU: u32 = 1500;
 const REFRESH_MS: u32 = 30_000;
+/// The most sessions that the engine can be configured with.
+const ENGINE_MOST: u32 = 1 << 23;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
 /// The most virtual time that a batch takes.
@@ -136,7 +138,7 @@ impl World {
     pub(super) fn new(sessions: u32) -> Result<Self> {
         let mut config = Config {
             // The last quarter of a table is for sources that hold little; all is of one source here.
-            max_sessions: sessions.saturating_mul(2),
+            max_sessions: sessions.saturating_mul(2).min(ENGINE_MOST),
             max_senders: sessions.saturating_mul(2),
             max_reservations: sessions.saturating_mul(2),
             ..Config::default()
