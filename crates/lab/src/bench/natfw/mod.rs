@@ -57,9 +57,9 @@ pub(super) fn run(args: &NatfwArgs) -> Result<()> {
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds and octets of one run")]
 fn measure(sessions: u32) -> Result<Vec<f64>> {
     let mut world = World::new(sessions)?;
-    // One session is made and closed first: what is allocated once does not count for a session.
+    // A session of its own is made and closed first: what is allocated once does not count for a session.
     for kind in [Kind::Create, Kind::Response, Kind::Deletion] {
-        world.take(kind, 0, 1)?;
+        world.take(kind, sessions, 1)?;
     }
     let before = memory::resident()?;
     let mut phases = |kinds: &[Kind]| -> Result<Vec<f64>> {
