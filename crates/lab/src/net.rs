@@ -12,7 +12,7 @@ use signalbox_units::{BitRate, Percent, Span};
 
 use crate::evidence::LossCount;
 use crate::kernel;
-use crate::plan::{Leg, NAMESPACE_PREFIX, Plan, PlannedNode};
+use crate::plan::{Leg, NAMESPACE_PREFIX, Plan, PlannedNode, is_of};
 use crate::state::{self, State};
 
 /// The nftables table, of family netdev, that loses packets.
@@ -296,7 +296,7 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
         ended.with_context(|| format!("cannot stop the daemon of {}", daemon.node))?;
     }
     let planned = state.map(|state| state.namespaces).unwrap_or_default();
-    for namespace in netns::list(&format!("{NAMESPACE_PREFIX}{lab}-"))? {
+    for namespace in netns::list(NAMESPACE_PREFIX)?.into_iter().filter(|name| is_of(lab, name)) {
         // A namespace that was made just before a crash has no mark yet, but it is in the state and is empty.
         let aliases = aliases(&namespace)?;
         let fresh = planned.contains(&namespace) && aliases.len() <= 1;

@@ -89,6 +89,16 @@ pub(crate) fn namespace(lab: &str, node: &str) -> String {
     format!("{NAMESPACE_PREFIX}{lab}-{node}")
 }
 
+/// Whether a namespace can be of a lab. That of another lab, whose name continues this one's, has a hyphen more: nodes have
+/// no hyphen.
+pub(crate) fn is_of(lab: &str, namespace: &str) -> bool {
+    let node = namespace
+        .strip_prefix(NAMESPACE_PREFIX)
+        .and_then(|name| name.strip_prefix(lab))
+        .and_then(|name| name.strip_prefix('-'));
+    node.is_some_and(|node| !node.contains('-'))
+}
+
 impl Plan {
     /// Plans everything that the scenario leaves open.
     pub(crate) fn new(scenario: &Scenario) -> Self {
@@ -337,6 +347,13 @@ topology.chain = ["h1", "r1", "r2", "h2"]
 
     fn plan(text: &str) -> Plan {
         Plan::new(&read("line.toml", text).unwrap_or_else(|e| panic!("{e}")))
+    }
+
+    #[test]
+    fn a_namespace_of_a_lab_with_a_longer_name_is_not_of_this_one() {
+        assert!(is_of("gist-nat", &namespace("gist-nat", "h1")));
+        assert!(!is_of("gist-nat", &namespace("gist-nat-tcp", "h1")));
+        assert!(!is_of("gist-nat", "sbx-gist-natural"));
     }
 
     #[test]
