@@ -23,6 +23,22 @@ pub(super) struct Message {
     pub(super) data: Option<Vec<u8>>,
 }
 
+impl Message {
+    /// Ends a session with one flow in the messaging layer.
+    pub(super) const fn tear_down(session: SessionId, flow: FlowId) -> Self {
+        Self {
+            tag: 0,
+            session: Some(session),
+            flow,
+            reverse: false,
+            hold: false,
+            tear_down: true,
+            branch: None,
+            data: None,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Queued<T> {
     Send(Box<Message>),

@@ -104,9 +104,7 @@ fn a_change_is_for_both_directions() {
 #[test]
 fn the_loss_of_one_direction_ends_both() {
     let mut rig = standing(4, Range::only(mbit(2.0)));
-    let back = rig.nodes[2].resources.reservations().find(|one| one.ifindex == BACK).unwrap().grant;
-    rig.nodes[2].resources.delete(back);
-    rig.run();
+    rig.lose(2, BACK);
     assert_eq!(rig.events(0), [QosEvent::Lost { code: QosErrorCode::PREEMPTED }]);
     assert_eq!(all(&rig), held(0.0));
 }

@@ -104,9 +104,7 @@ fn a_change_is_answered_by_a_change() {
 fn the_loss_of_the_opposite_direction_ends_both() {
     let mut rig = standing(Range::only(mbit(2.0)));
     rig.clear();
-    let back = rig.nodes[2].resources.reservations().find(|one| one.ifindex == BACK).unwrap().grant;
-    rig.nodes[2].resources.delete(back);
-    rig.run();
+    rig.lose(2, BACK);
     assert_eq!(rig.events(0), [QosEvent::Lost { code: QosErrorCode::PREEMPTED }]);
     assert_eq!(all(&rig), held(0.0));
 }

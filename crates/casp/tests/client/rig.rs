@@ -467,6 +467,14 @@ impl Rig {
         self.occupy_at(n, ETH, mbit);
     }
 
+    /// Admission control takes away what is reserved at an interface of a node.
+    pub(crate) fn lose(&mut self, n: usize, ifindex: IfIndex) {
+        let resources = &mut self.nodes[n].resources;
+        let lost = resources.reservations().find(|one| one.ifindex == ifindex).unwrap().grant;
+        resources.delete(lost);
+        self.run();
+    }
+
     /// Takes Mbit/s of an interface of node `n` for others.
     pub(crate) fn occupy_at(&mut self, n: usize, ifindex: IfIndex, mbit: f32) {
         use signalbox_core::node::Prefix;

@@ -2,7 +2,7 @@
 //! (draft-tschofenig-nsis-casp-midcom-01 section 4.1).
 
 use signalbox_core::node::Prefix;
-use signalbox_core::{Key, SessionId, Time};
+use signalbox_core::{Key, Time};
 
 use super::NatfwClient;
 use super::record::Stage;
@@ -37,7 +37,7 @@ impl NatfwClient {
         self.by_session.remove(&(session, former));
         self.by_session.insert((session, flow), key);
         if let Some(older) = older {
-            self.tear_down_flow(session, *older);
+            self.out.send(Message::tear_down(session, *older));
         }
         self.send_own(key);
         self.arm(key);
@@ -48,22 +48,8 @@ impl NatfwClient {
     pub(super) fn leave_former(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         if let (Some(session), Some(former)) = (record.session, record.former.take()) {
-            self.tear_down_flow(session, *former);
+            self.out.send(Message::tear_down(session, *former));
         }
-    }
-
-    /// Ends a session with one flow in the messaging layer.
-    fn tear_down_flow(&mut self, session: SessionId, flow: FlowId) {
-        self.out.send(Message {
-            tag: 0,
-            session: Some(session),
-            flow,
-            reverse: false,
-            hold: false,
-            tear_down: true,
-            branch: None,
-            data: None,
-        });
     }
 
     /// Ends a session of this node in the messaging layer, and with it what other nodes have of it.
@@ -72,7 +58,7 @@ impl NatfwClient {
         if let Some(record) = self.records.get(key)
             && let Some(session) = record.session
         {
-            self.tear_down_flow(session, record.flow);
+            self.out.send(Message::tear_down(session, record.flow));
         }
     }
 }

@@ -11,7 +11,7 @@ use super::answer::Failed;
 use super::node::Job;
 use super::record::{Own, Stage};
 use super::suggest::as_asked;
-use super::{NO_USER, QosClient, seconds};
+use super::{QosClient, seconds};
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
 impl QosClient {
@@ -50,27 +50,13 @@ impl QosClient {
         record.set_period(period);
         (record.asker, record.priority) = (job.asker(), message.priority);
         record.lifetime = seconds(job.timeout.max(1));
-        let mut flags = if moved { QosFlags::BRANCH } else { QosFlags::NONE };
-        if partial.is_some() {
-            flags = flags.with(QosFlags::PARTIAL);
-        }
         let before = record.own.filter(|own| own.reported).map(|own| (own.age, own.range));
-        record.own = Some(Own {
-            id: NO_USER,
-            reverse: true,
-            suggests: false,
-            range,
-            age,
-            before,
-            flags,
-            partial,
-            stage: Stage::Reserve,
-            answers: message.sequence,
-            waits: None,
-            due: now + record.lifetime,
-            reported: false,
-            answered: now,
-        });
+        let mut own = Own::of_receiver(range, age, partial, now, now + record.lifetime);
+        (own.before, own.answers) = (before, message.sequence);
+        if moved {
+            own.flags = own.flags.with(QosFlags::BRANCH);
+        }
+        record.own = Some(own);
         self.seek(key, resources);
         self.arm(key);
         true

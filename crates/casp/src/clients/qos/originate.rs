@@ -13,7 +13,6 @@ use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::ntp;
 use crate::clients::queue::Message;
-use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
 impl QosClient {
@@ -425,22 +424,8 @@ impl QosClient {
         let Some(record) = self.records.get(key) else { return };
         let (Some(session), Some(own)) = (record.session, record.own) else { return };
         if !own.reverse {
-            self.tear_down_flow(session, record.flow);
+            self.out.send(Message::tear_down(session, record.flow));
         }
-    }
-
-    /// Ends the session with one flow in the messaging layer.
-    pub(super) fn tear_down_flow(&mut self, session: SessionId, flow: FlowId) {
-        self.out.send(Message {
-            tag: 0,
-            session: Some(session),
-            flow,
-            reverse: false,
-            hold: false,
-            tear_down: true,
-            branch: None,
-            data: None,
-        });
     }
 
     /// Does what is due for the originator.

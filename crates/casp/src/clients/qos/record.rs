@@ -8,6 +8,7 @@ use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::GrantId;
 use signalbox_resources::request::Session as Share;
 
+use super::NO_USER;
 use super::amount::{Amount, Range};
 use super::grant::Asker;
 use super::period::Period;
@@ -101,6 +102,34 @@ pub(super) struct Own {
     pub(super) reported: bool,
     /// When the path answered last.
     pub(super) answered: Time,
+}
+
+impl Own {
+    /// A Reserve that the receiver of the data makes without a user.
+    pub(super) fn of_receiver(
+        range: Range,
+        age: u64,
+        partial: Option<Partial>,
+        now: Time,
+        due: Time,
+    ) -> Self {
+        Self {
+            id: NO_USER,
+            reverse: true,
+            suggests: false,
+            range,
+            age,
+            before: None,
+            flags: if partial.is_some() { QosFlags::PARTIAL } else { QosFlags::NONE },
+            partial,
+            stage: Stage::Reserve,
+            answers: None,
+            waits: None,
+            due,
+            reported: false,
+            answered: now,
+        }
+    }
 }
 
 /// The state of one session.

@@ -9,6 +9,7 @@ use super::amount::Range;
 use super::record::{Branch, Places, Stage};
 use super::segment::with_objects;
 use super::{QosClient, Waiting};
+use crate::clients::queue::Message;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
@@ -93,7 +94,7 @@ impl QosClient {
         record.sides = [Vec::new(), Vec::new()];
         let (session, older) = (record.session, record.former.replace(Box::new(former)));
         if let (Some(session), Some(older)) = (session, older) {
-            self.tear_down_flow(session, *older);
+            self.out.send(Message::tear_down(session, *older));
         }
         self.seek(key, resources);
         self.arm(key);
@@ -103,7 +104,7 @@ impl QosClient {
     pub(super) fn leave_former(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         if let (Some(session), Some(former)) = (record.session, record.former.take()) {
-            self.tear_down_flow(session, *former);
+            self.out.send(Message::tear_down(session, *former));
         }
     }
 

@@ -30,22 +30,8 @@ impl QosClient {
             return self.reserve_again(key, resources);
         }
         let partial = partial.map(as_asked);
-        record.own = Some(Own {
-            id: NO_USER,
-            reverse: true,
-            suggests: false,
-            range,
-            age,
-            before: None,
-            flags: if partial.is_some() { QosFlags::PARTIAL } else { QosFlags::NONE },
-            partial,
-            stage: Stage::Reserve,
-            answers: None,
-            waits: None,
-            due: now + record.lifetime,
-            reported: false,
-            answered: now,
-        });
+        let due = now + record.lifetime;
+        record.own = Some(Own::of_receiver(range, age, partial, now, due));
         self.seek(key, resources);
         self.arm(key);
     }
