@@ -1,8 +1,8 @@
-//! A rate that everybody shares, such as that of answers to packets whose source may be forged.
+//! A rate that all sources share, such as that of answers to packets whose source may be forged.
 //!
-//! A limit for each source does not help there: who forges sources forges many. But nobody chooses the interface by which a packet comes
-//! in, and state that its node has proved distinguishes a source. [`SharedRate`] keeps a part for interfaces by which few packets come,
-//! and a rate beside it for sources of which the user has such state.
+//! A limit for each source does not help there, because an attacker can forge many sources. An attacker cannot forge the interface by
+//! which its packets arrive, and it has no state that the node at a source proved. [`SharedRate`] keeps a part for interfaces by which
+//! few packets arrive, and a second rate for sources of which the user has such state.
 
 use core::net::IpAddr;
 

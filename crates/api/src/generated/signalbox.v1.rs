@@ -540,7 +540,7 @@ pub struct ReserveOpen {
     /// Nodes of the path without the reservation are acceptable, with casp. Absent: all nodes hold it.
     #[prost(message, optional, tag = "14")]
     pub partial: ::core::option::Option<PartialReservation>,
-    /// The nodes set the resources aside at once, and the flow gets them from then on, with casp: a day from now at most. Needs
+    /// With casp. The nodes reserve at once. The flow uses the reservation from this time on, a day from now at most. Needs
     /// `hold_us`, which counts from then. Absent: at once.
     #[prost(uint64, optional, tag = "15")]
     pub start_unix_us: ::core::option::Option<u64>,

@@ -13,7 +13,7 @@ use signalbox_core::{SessionId, Time};
 
 use super::session::newer;
 
-/// How long a number is kept: longer than GIST keeps routing state that nobody uses any more, with the default settings of GIST.
+/// How long a number is kept: longer than GIST keeps unused routing state with its default settings.
 const KEPT: Duration = Duration::from_secs(600);
 /// Numbers whose time is over that are removed for each one that comes.
 const AT_ONCE: usize = 4;

@@ -108,7 +108,7 @@ impl Filters {
 mod tests {
     use super::*;
 
-    /// Each field of a filter is kept, and told from its absence.
+    /// Each field of a filter is kept, and a field that is absent stays absent.
     #[test]
     fn filters_stay_the_same() {
         let host = |last| Prefix::host(IpAddr::from([192, 0, 2, last]));

@@ -1,5 +1,5 @@
-//! Reservations in advance (object TIME): the resources are set aside from the first message on, the flow gets them from the
-//! start on, and all ends at the end.
+//! Reservations in advance (object TIME). A node reserves with the first message. The flow uses the reservation from the start
+//! time on. The reservation ends at the end time.
 
 use core::time::Duration;
 

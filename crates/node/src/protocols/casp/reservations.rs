@@ -80,7 +80,7 @@ pub struct ReserveRequest {
     /// node.
     #[cfg_attr(feature = "serde", serde(default))]
     pub partial: Option<(u16, u16)>,
-    /// Start and end, microseconds since 1970: the nodes set the resources aside at once, and the flow has them from the start
+    /// Start and end, microseconds since 1970: the nodes reserve at once, and the flow uses the reservation from the start
     /// to the end. The start is at most a day ahead. `None`: from now on until the release.
     #[cfg_attr(feature = "serde", serde(default))]
     pub time: Option<(u64, u64)>,

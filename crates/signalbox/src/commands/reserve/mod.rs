@@ -57,8 +57,8 @@ pub(crate) struct ReserveArgs {
     protect: bool,
     #[command(flatten)]
     lifetime: HoldArgs,
-    /// Reserve in advance, with casp: the nodes set the resources aside at once, and the flow has them after this time, of a
-    /// day at most, for the time of --hold.
+    /// Reserve in advance, with casp. The nodes reserve at once. The flow uses the reservation after this time, a day at most,
+    /// and for the time of --hold.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "hold", conflicts_with_all = ["flows", "request_id"])]
     start_in: Option<Duration>,
     /// 16 octets in hexadecimal digits that identify the request. If this command dies, the reservation stands 10 s more, and
