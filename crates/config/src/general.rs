@@ -142,7 +142,7 @@ impl Sockets {
             duration(Duration::ZERO..=Duration::from_secs(1)),
             "How long the daemon looks for more messages after the last one before it sleeps. It takes a whole processor \
              for this time, and saves the time to wake up for messages that follow each other closely, such as those of a \
-             handshake ([performance.md](performance.md#waking-up-io-busy_poll)). `\"0s\"`: it sleeps at once.",
+             handshake ([performance.md](performance.md#waking-up-iobusy_poll)). `\"0s\"`: it sleeps at once.",
         );
     }
 
