@@ -137,7 +137,7 @@ def listen(arguments):
             message["path"].append([application.node, event.ip_hops if event.HasField("ip_hops") else None])
         if event.at_flow_end and event.mri.direction == types.DIRECTION_DOWNSTREAM:
             say(f"{application.node}: {message['text']!r} from {event.mri.flow.source}")
-            message["answer"] = f"{application.node} heard {message['text']!r}"
+            message["answer"] = f"{application.node} received {message['text']!r}"
             application.send(event.session_id, turned(event.mri), message, handle=answers)
         elif not event.at_flow_end:
             application.send(event.session_id, event.mri, message)
@@ -169,7 +169,7 @@ def send(arguments):
                 between = f", {hops} IP hops from the one before" if number and hops is not None else ""
                 say(f"  {number}  {node}{between}")
             break
-    # We are done with the session: nobody needs to keep state for it.
+    # The session is over: no node needs to keep state for it.
     application.ask(set_state_lifetime=api.SetStateLifetime(mri=mri, session_id=session, lifetime_us=0))
     application.close()
 
