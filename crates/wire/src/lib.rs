@@ -2,7 +2,7 @@
 //!
 //! [`Reader`] is a cursor without indexing: each step returns the octets, or an error with the offset where they ended.
 //! [`Writer`] appends to a buffer of the caller and fills in length fields; a length that does not fit is an error.
-//! [`code_points!`] declares newtypes that keep unknown values when they are decoded, printed and encoded.
+//! [`code_points!`] and [`flags!`] declare newtypes that keep unknown values when they are decoded, printed and encoded.
 //!
 //! This crate depends on no other crate of the suite and contains no protocol.
 //!
@@ -29,6 +29,7 @@
 )]
 
 mod code_point;
+mod flags;
 mod hex;
 mod reader;
 mod writer;

@@ -80,41 +80,13 @@ impl fmt::Debug for Format {
     }
 }
 
-/// Flags of a reservation message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(pub u16);
-
-impl Flags {
-    /// A node refused the reservation.
-    pub const NACK: Self = Self(0x0001);
-    /// The message is not to be returned (the draft names no bit).
-    pub const NO_ECHO: Self = Self(0x0002);
-
-    const NAMES: [(Self, &'static str); 2] = [(Self::NACK, "NACK"), (Self::NO_ECHO, "NO_ECHO")];
-
-    /// Whether all bits of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// These bits and those of `other`.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Names of the known bits that are set.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flags({:#06x}", self.0)?;
-        self.names().try_for_each(|name| write!(f, " {name}"))?;
-        f.write_str(")")
+signalbox_wire::flags! {
+    /// Flags of a reservation message.
+    pub struct Flags(pub u16) {
+        /// A node refused the reservation.
+        NACK = 0x0001, "NACK";
+        /// The message is not to be returned (the draft names no bit).
+        NO_ECHO = 0x0002, "NO_ECHO";
     }
 }
 

@@ -1,7 +1,5 @@
 //! Code points and flags (sections 4.2 and 4.3 and appendix A of the draft).
 
-use core::fmt;
-
 signalbox_wire::code_points! {
     /// Type of a message.
     pub struct MessageType(u8) {
@@ -103,28 +101,23 @@ impl ErrorCode {
     }
 }
 
-/// Flags of the Common Header. The low four bits are not used: they are sent as zero and ignored.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(u8);
+signalbox_wire::flags! {
+    /// Flags of the Common Header. The low four bits are not used: they are sent as zero and ignored.
+    pub struct Flags(u8) {
+        /// R: the message travels against the data flow.
+        REVERSE = 0x80, "reverse";
+        /// T: state is removed.
+        TEAR_DOWN = 0x40, "tear-down";
+        /// D: each node runs discovery anew.
+        DISCOVER = 0x20, "discovery";
+        /// U: the message crossed a hop without channel security.
+        UNSECURE = 0x10, "unsecure";
+    }
+}
 
 impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// R: the message travels against the data flow.
-    pub const REVERSE: Self = Self(0x80);
-    /// T: state is removed.
-    pub const TEAR_DOWN: Self = Self(0x40);
-    /// D: each node runs discovery anew.
-    pub const DISCOVER: Self = Self(0x20);
-    /// U: the message crossed a hop without channel security.
-    pub const UNSECURE: Self = Self(0x10);
-
-    const NAMES: [(Self, &'static str); 4] = [
-        (Self::REVERSE, "reverse"),
-        (Self::TEAR_DOWN, "tear-down"),
-        (Self::DISCOVER, "discovery"),
-        (Self::UNSECURE, "unsecure"),
-    ];
 
     /// The flags of an octet.
     #[must_use]
@@ -138,46 +131,9 @@ impl Flags {
         self.0
     }
 
-    /// Whether all flags of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// These flags and those of `other`.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// These flags and, if `on`, those of `other`.
-    #[must_use]
-    pub const fn with_if(self, other: Self, on: bool) -> Self {
-        if on { self.with(other) } else { self }
-    }
-
-    /// These flags without those of `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
     /// Whether the message travels against the data flow.
     #[must_use]
     pub const fn is_reverse(self) -> bool {
         self.contains(Self::REVERSE)
-    }
-
-    /// Names of the flags that are set.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flags({:#04x}", self.0)?;
-        self.names().try_for_each(|name| write!(f, " {name}"))?;
-        f.write_str(")")
     }
 }

@@ -1,7 +1,5 @@
 //! The message: 24 octets, two lists of records, and optional padding.
 
-use core::fmt;
-
 use signalbox_wire::{Reader, Short, Writer};
 
 use super::record::{Record, Records};
@@ -31,56 +29,21 @@ signalbox_wire::code_points! {
     }
 }
 
-/// Flags of a message: what happened to it on the path.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    /// The node where the flow ends made the request a reply.
-    pub const END_REACHED: Self = Self(0x80);
-    /// A node before the end of the flow made it a reply: no further node answered.
-    pub const NO_NEXT_NODE: Self = Self(0x40);
-    /// A node before the end of the flow made it a reply: it had no route or could not send.
-    pub const NOT_SENT: Self = Self(0x20);
-    /// Padding follows the records. The encoder sets this flag.
-    pub const PADDED: Self = Self(0x10);
-    /// The message was too long for the record of a node on the way to the end of the flow.
-    pub const THERE_TRUNCATED: Self = Self(0x02);
-    /// The message was too long for the record of a node on the way back.
-    pub const BACK_TRUNCATED: Self = Self(0x01);
-
-    const NAMES: [(Self, &'static str); 6] = [
-        (Self::END_REACHED, "end-reached"),
-        (Self::NO_NEXT_NODE, "no-next-node"),
-        (Self::NOT_SENT, "not-sent"),
-        (Self::PADDED, "padded"),
-        (Self::THERE_TRUNCATED, "there-truncated"),
-        (Self::BACK_TRUNCATED, "back-truncated"),
-    ];
-
-    /// Whether all bits of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// These bits and those of `other`.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Names of the known bits that are set.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flags({:#04x}", self.0)?;
-        self.names().try_for_each(|name| write!(f, " {name}"))?;
-        f.write_str(")")
+signalbox_wire::flags! {
+    /// Flags of a message: what happened to it on the path.
+    pub struct Flags(pub u8) {
+        /// The node where the flow ends made the request a reply.
+        END_REACHED = 0x80, "end-reached";
+        /// A node before the end of the flow made it a reply: no further node answered.
+        NO_NEXT_NODE = 0x40, "no-next-node";
+        /// A node before the end of the flow made it a reply: it had no route or could not send.
+        NOT_SENT = 0x20, "not-sent";
+        /// Padding follows the records. The encoder sets this flag.
+        PADDED = 0x10, "padded";
+        /// The message was too long for the record of a node on the way to the end of the flow.
+        THERE_TRUNCATED = 0x02, "there-truncated";
+        /// The message was too long for the record of a node on the way back.
+        BACK_TRUNCATED = 0x01, "back-truncated";
     }
 }
 

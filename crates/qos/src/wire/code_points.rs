@@ -215,52 +215,9 @@ impl fmt::Display for Info {
     }
 }
 
-macro_rules! flags {
-    ($(#[$meta:meta])* $name:ident($int:ty) { $($(#[$fmeta:meta])* $flag:ident = $bit:expr, $text:expr;)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-        pub struct $name(pub $int);
-        impl $name {
-            $($(#[$fmeta])* pub const $flag: Self = Self($bit);)*
-
-            /// Whether all bits of `other` are set.
-            #[must_use]
-            pub const fn contains(self, other: Self) -> bool {
-                self.0 & other.0 == other.0
-            }
-            /// These bits and those of `other`.
-            #[must_use]
-            pub const fn with(self, other: Self) -> Self {
-                Self(self.0 | other.0)
-            }
-            /// These bits without those of `other`.
-            #[must_use]
-            pub const fn without(self, other: Self) -> Self {
-                Self(self.0 & !other.0)
-            }
-            /// These bits, and `other` if `set`.
-            #[must_use]
-            pub const fn with_if(self, other: Self, set: bool) -> Self {
-                if set { self.with(other) } else { self }
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:#x}", self.0)?;
-                for (flag, name) in [$((Self::$flag, $text)),*] {
-                    if self.contains(flag) {
-                        write!(f, " {name}")?;
-                    }
-                }
-                Ok(())
-            }
-        }
-    };
-}
-
-flags! {
+signalbox_wire::flags! {
     /// Flags that mean the same in every message (§5.1.1).
-    GenericFlags(u16) {
+    pub struct GenericFlags(pub u16) {
         /// S: as far as the next QNE only.
         SCOPING = 0x0001, "SCOPING";
         /// P: as far as the P-QNE only.
@@ -277,9 +234,9 @@ impl GenericFlags {
     pub const DEFINED: Self = Self(0x000f);
 }
 
-flags! {
+signalbox_wire::flags! {
     /// Flags of a RESERVE (§5.1.2.1) or, for the last one, a QUERY (§5.1.2.2).
-    MessageFlags(u8) {
+    pub struct MessageFlags(pub u8) {
         /// R of a RESERVE: replaces what the session had on another flow or branch.
         REPLACE = 0x01, "REPLACE";
         /// T of a RESERVE: removes the reservation.

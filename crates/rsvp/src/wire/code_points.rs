@@ -281,64 +281,36 @@ code_points! {
     }
 }
 
-macro_rules! bits {
-    ($(#[$meta:meta])* $name:ident { $($(#[$bmeta:meta])* $bit:ident = $value:expr;)* }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        pub struct $name(pub u8);
-
-        impl $name {
-            $($(#[$bmeta])* pub const $bit: Self = Self($value);)*
-
-            /// Whether all bits of `other` are set.
-            #[must_use]
-            pub const fn contains(self, other: Self) -> bool {
-                self.0 & other.0 == other.0
-            }
-
-            /// The bits that both have.
-            #[must_use]
-            pub const fn only(self, other: Self) -> Self {
-                Self(self.0 & other.0)
-            }
-
-            /// All bits of both.
-            #[must_use]
-            pub const fn with(self, other: Self) -> Self {
-                Self(self.0 | other.0)
-            }
-        }
-    };
-}
-
-bits! {
+signalbox_wire::flags! {
     /// Flags of the common header, four bits; RFC 2205 has none.
-    HeaderFlags {
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct HeaderFlags(pub u8) {
         /// The sender supports Bundles, Srefreshes and MESSAGE_IDs (RFC 2961 §2).
-        REFRESH_REDUCTION = 0x01;
+        REFRESH_REDUCTION = 0x01, "refresh-reduction";
     }
 }
 
-bits! {
+signalbox_wire::flags! {
     /// Flags of an ERROR_SPEC.
-    ErrorFlags {
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct ErrorFlags(pub u8) {
         /// A former reservation is still in place; in a ResvErr only.
-        IN_PLACE = 0x01;
+        IN_PLACE = 0x01, "InPlace";
         /// This receiver's FLOWSPEC was smaller than the one that failed; between RSVP and the receiver's application
         /// only.
-        NOT_GUILTY = 0x02;
+        NOT_GUILTY = 0x02, "NotGuilty";
     }
 }
 
-bits! {
+signalbox_wire::flags! {
     /// R-error of a DIAG_RESPONSE, three bits (RFC 2745 §3.6).
-    DiagErrors {
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct DiagErrors(pub u8) {
         /// There is no path state.
-        NO_PATH = 0x01;
+        NO_PATH = 0x01, "no-path";
         /// Responses of other nodes were returned from here, because the message would be too big.
-        TOO_BIG = 0x02;
+        TOO_BIG = 0x02, "too-big";
         /// The ROUTE was too big, and a new one starts here.
-        ROUTE_TOO_BIG = 0x04;
+        ROUTE_TOO_BIG = 0x04, "route-too-big";
     }
 }

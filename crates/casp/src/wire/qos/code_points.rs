@@ -1,7 +1,5 @@
 //! Code points and flags of the QoS client.
 
-use core::fmt;
-
 signalbox_wire::code_points! {
     /// Type of a message.
     pub struct QosType(u8) {
@@ -118,31 +116,25 @@ signalbox_wire::code_points! {
     }
 }
 
-/// Flags of the header. Unused bits are sent as zero and ignored.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct QosFlags(u8);
+signalbox_wire::flags! {
+    /// Flags of the header. Unused bits are sent as zero and ignored.
+    pub struct QosFlags(u8) {
+        /// C: the receiver sends a Commit back.
+        COMMIT = 0x80, "commit";
+        /// R: all state of the session is removed.
+        REMOVE = 0x40, "remove";
+        /// P: a partial reservation is acceptable.
+        PARTIAL = 0x20, "partial";
+        /// U: the message crossed a hop without channel security.
+        UNSECURE = 0x10, "unsecure";
+        /// B: the branch that is no longer used is to be removed. A bit of this suite.
+        BRANCH = 0x08, "remove-branch";
+    }
+}
 
 impl QosFlags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// C: the receiver sends a Commit back.
-    pub const COMMIT: Self = Self(0x80);
-    /// R: all state of the session is removed.
-    pub const REMOVE: Self = Self(0x40);
-    /// P: a partial reservation is acceptable.
-    pub const PARTIAL: Self = Self(0x20);
-    /// U: the message crossed a hop without channel security.
-    pub const UNSECURE: Self = Self(0x10);
-    /// B: the dead branch is to be removed. A bit of this suite.
-    pub const BRANCH: Self = Self(0x08);
-
-    const NAMES: [(Self, &'static str); 5] = [
-        (Self::COMMIT, "commit"),
-        (Self::REMOVE, "remove"),
-        (Self::PARTIAL, "partial"),
-        (Self::UNSECURE, "unsecure"),
-        (Self::BRANCH, "remove-branch"),
-    ];
 
     /// The flags of an octet.
     #[must_use]
@@ -154,36 +146,5 @@ impl QosFlags {
     #[must_use]
     pub const fn octet(self) -> u8 {
         self.0
-    }
-
-    /// Whether all flags of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// These flags and those of `other`.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// These flags without those of `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Names of the flags that are set.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
-    }
-}
-
-impl fmt::Debug for QosFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QosFlags({:#04x}", self.0)?;
-        self.names().try_for_each(|name| write!(f, " {name}"))?;
-        f.write_str(")")
     }
 }
