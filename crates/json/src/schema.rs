@@ -9,6 +9,9 @@ use serde_json::{Error, Map, Value, json};
 use crate::object::{enum_name, is_event};
 use crate::{ROWS, STREAMS, pool};
 
+/// Last lines that the command prints by itself: the stream, and the type of the line. They have a time only.
+const ENDS: [(&str, &str); 1] = [("rsvp", "released")];
+
 /// All schemas, by the name of their file without its ending.
 ///
 /// # Errors
@@ -32,6 +35,13 @@ pub fn schemas() -> Result<BTreeMap<String, Value>, Error> {
             let Kind::Message(content) = event.kind() else { continue };
             let around = message.fields().filter(|field| !is_event(field));
             lines.push(line(event.name(), around.chain(content.fields()).collect(), &mut definitions));
+        }
+        for (_, end) in ENDS.iter().filter(|(of, _)| of == stream) {
+            let time = json!({ "type": "integer", "minimum": 0 });
+            let properties = json!({ "type": { "const": end }, "time_unix_us": time });
+            lines.push(
+                json!({ "type": "object", "required": ["type", "time_unix_us"], "properties": properties }),
+            );
         }
         let title = format!("A line of the stream {stream}");
         all.insert((*stream).to_owned(), document(&title, json!({ "oneOf": lines }), definitions));

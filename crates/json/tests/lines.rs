@@ -166,6 +166,22 @@ fn every_stream_has_a_schema_that_real_events_match() {
     assert_eq!(checked_event(&refused)["qos"], json!({ "class": 2, "code": 5 }));
 }
 
+/// The last line of `rsvp send` and `rsvp receive` is the command's own.
+#[test]
+fn the_last_line_of_an_rsvp_session_has_a_schema() {
+    let schema = schema("rsvp");
+    compare(&schema, &schema, &json!({ "type": "released", "time_unix_us": 1 })).unwrap();
+}
+
+/// The page about the schemas names every row and every stream.
+#[test]
+fn the_page_names_each_schema() {
+    let page = include_str!("../../../docs/schema/README.md");
+    for (name, _) in signalbox_json::ROWS.iter().chain(signalbox_json::STREAMS) {
+        assert!(page.contains(&format!("`{name}`")), "docs/schema/README.md lacks {name}");
+    }
+}
+
 #[test]
 fn metrics_are_rows() {
     let value = Some(v1::sample::Value::Gauge(0.5));
