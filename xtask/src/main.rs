@@ -6,6 +6,8 @@ mod api;
 mod conformance;
 mod deps;
 mod licences;
+#[cfg(test)]
+mod links;
 mod metadata;
 mod mutate;
 mod skeleton;
