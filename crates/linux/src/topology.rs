@@ -122,14 +122,6 @@ pub fn add_address(namespace: &Namespace, interface: &str, address: IpAddr, pref
     ip(namespace, &arguments)
 }
 
-/// Removes an address from an interface.
-///
-/// # Errors
-/// The interface does not have the address.
-pub fn delete_address(namespace: &Namespace, interface: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
-    ip(namespace, &["address", "delete", &format!("{address}/{prefix_len}"), "dev", interface])
-}
-
 /// Adds a route, or replaces the one to the same destinations.
 ///
 /// # Errors

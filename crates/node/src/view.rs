@@ -104,12 +104,6 @@ impl Node {
         self.rsvp().into_iter().flat_map(signalbox_rsvp::engine::Rsvp::view)
     }
 
-    /// RSVP's neighbours, and those whose messages failed authentication.
-    #[must_use]
-    pub fn rsvp_neighbours(&self, now: Time) -> Vec<signalbox_rsvp::engine::neighbour::View> {
-        self.rsvp().map_or_else(Vec::new, |rsvp| rsvp.neighbours().view(now))
-    }
-
     /// The RSVP engine, read only; `None` if the node does not run RSVP.
     #[must_use]
     pub fn rsvp(&self) -> Option<&signalbox_rsvp::engine::Rsvp> {

@@ -426,11 +426,6 @@ impl Rsvp {
         &self.neighbours
     }
 
-    /// The neighbour layer, to set its keys and the settings of single interfaces.
-    pub const fn neighbours_mut(&mut self) -> &mut Neighbours {
-        &mut self.neighbours
-    }
-
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`]. The lifetimes of keys follow it.
     pub fn set_wall_clock(&mut self, wall_clock_us: u64) {
         self.config.wall_clock_us = wall_clock_us;

@@ -33,12 +33,6 @@ impl<N: NodeEngine> Sim<N> {
         self.network.link_mut(link).impairment = [impairment; 2];
     }
 
-    /// Sets the impairment of packets that `from` sends on the link.
-    pub fn set_impairment_from(&mut self, link: LinkId, from: NodeId, impairment: Impairment) {
-        let end = self.network.end_of(link, from);
-        self.network.link_mut(link).impairment[end] = impairment;
-    }
-
     /// Takes a link down or up. The engines at both ends are notified, the paths in use are computed again,
     /// and nodes whose routes changed are notified of that. Packets in transit still arrive.
     pub fn set_link_up(&mut self, link: LinkId, up: bool) {
@@ -107,10 +101,5 @@ impl<N: NodeEngine> Sim<N> {
     /// returns true to drop the packet.
     pub fn set_filter(&mut self, link: LinkId, drop: impl FnMut(Time, NodeId, &Packet) -> bool + 'static) {
         self.network.link_mut(link).filter = Some(Box::new(drop));
-    }
-
-    /// Removes the link's filter.
-    pub fn clear_filter(&mut self, link: LinkId) {
-        self.network.link_mut(link).filter = None;
     }
 }
