@@ -1,0 +1,68 @@
+//! What opens a node to strangers is a warning.
+
+use std::path::Path;
+
+use signalbox_config::parse;
+
+use crate::support::{lines, read, settings, warnings};
+
+#[test]
+fn metrics_are_off_by_default_and_an_open_address_is_a_warning() {
+    assert_eq!(read("").unwrap().metrics.listen, None);
+    let findings = |address: &str| {
+        let text = format!("version = 1\n[metrics]\nlisten = {address:?}");
+        lines(parse(Path::new("node.toml"), &text).findings)
+    };
+    for local in ["127.0.0.1:9464", "[::1]:9464"] {
+        assert_eq!(findings(local), Vec::<String>::new());
+    }
+    let open = findings("0.0.0.0:9464");
+    assert!(open.len() == 1 && open[0].contains("127.0.0.1"), "{open:?}");
+    let wrong = findings("9464");
+    assert!(wrong.len() == 1 && wrong[0].starts_with("node.toml:3:") && wrong[0].contains("127.0.0.1:9464"));
+}
+
+/// Threat T02: a configuration without a policy grants nothing to strangers.
+#[test]
+fn the_default_policy_denies_and_trusts_users_and_authenticated_neighbors() {
+    use signalbox_node::resources::config::Action;
+    use signalbox_node::resources::units::Trusted;
+    let resources = settings("").resources;
+    assert_eq!((resources.default, resources.trusted), (Action::Deny, Trusted::usual()));
+    let named = settings("[policy]\ntrusted = [\"local\", \"192.0.2.0/24\"]\n").resources;
+    assert_eq!(named.trusted[1].to_string(), "192.0.2.0/24");
+    let wrong = read("[policy]\ntrusted = [\"any\"]\n").unwrap_err();
+    assert!(wrong.len() == 1 && wrong[0].starts_with("node.toml:3:12: policy.trusted: "), "{wrong:?}");
+}
+
+#[test]
+fn what_is_open_to_strangers_is_a_warning_with_its_place() {
+    const LINK: &str = "[interfaces.eth1]\ncapacity = \"10mbit\"\n";
+    assert_eq!(warnings(LINK), Vec::<String>::new(), "the defaults open nothing");
+    for (text, place, part) in [
+        ("[policy]\ndefault = \"allow\"\n", "3:11", "policy.default: open to strangers: everybody"),
+        ("[policy]\ntrusted = [\"::/0\"]\n", "3:11", "policy.trusted: open to strangers: ::/0 is every"),
+        ("[[policy.rules]]\nname = \"video\"\naction = \"allow\"\n", "2:1", "the rule \"video\" allows"),
+        ("[control]\nmode = \"0666\"\n", "3:8", "control.mode: open to strangers: every user"),
+        ("[qos]\naccept_stateless = true\n", "3:20", "qos.accept_stateless: open to strangers: one datagram"),
+        ("[gist]\nupstream_queries = true\n", "3:20", "gist.upstream_queries: open to strangers:"),
+        ("[gist]\nmessage_rate = \"0/s\"\n", "3:16", "gist.message_rate: open to strangers:"),
+    ] {
+        let found = warnings(&format!("{text}{LINK}"));
+        let [one] = &found[..] else { panic!("{text}: {found:?}") };
+        assert!(one.starts_with(&format!("node.toml:{place}: warning: ")) && one.contains(part), "{one}");
+    }
+    // Where nothing can be reserved, the policy opens nothing.
+    assert_eq!(warnings("[policy]\ndefault = \"allow\"\n"), Vec::<String>::new());
+}
+
+#[test]
+fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
+    let runs = "node.protocols = [\"rsvp\"]\n";
+    let bare = warnings(runs);
+    assert!(bare.len() == 1 && bare[0].contains("without [rsvp.integrity]"), "{bare:?}");
+    let relaxed =
+        warnings(&format!("{runs}[interfaces.eth1]\ncapacity = \"1mbit\"\nrsvp = {{ any_source = true }}\n"));
+    let keys: Vec<_> = relaxed.iter().filter(|one| one.contains("any_source: open to strangers")).collect();
+    assert!(keys.len() == 1 && keys[0].starts_with("node.toml:5:"), "{relaxed:?}");
+}
