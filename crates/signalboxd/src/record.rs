@@ -431,7 +431,7 @@ mod tests {
         let reduction = Reduction {
             reliable: true,
             summary: false,
-            everybody: true,
+            all_nodes_capable: true,
             first: ms(401),
             limit: 4,
             delta: 1.25,

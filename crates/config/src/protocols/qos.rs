@@ -129,7 +129,7 @@ impl Protocol for Qos {
         );
         keys.key(
             "report_rule",
-            &mut config.tell_rule,
+            &mut config.report_rule,
             flag(),
             "A refusal contains the name of the rule that refused.",
         );

@@ -386,7 +386,7 @@ impl Qos {
                         reason = "the message it was bound to did not come",
                         "message dropped"
                     );
-                    if self.config.tell_unsynchronised
+                    if self.config.report_unsynchronised
                         && let Ok(message) = Message::parse(&octets)
                     {
                         self.answer(&arrival, &message, Info::SYNCHRONISATION, None);

@@ -87,11 +87,11 @@ pub struct Config {
     /// Malformed messages are answered even if their sender is not authenticated (RFC 5974 §5.4).
     pub answer_faults: bool,
     /// RESPONSEs contain the text of the rule that refused.
-    pub tell_rule: bool,
+    pub report_rule: bool,
     /// When a session is torn down, sessions bound to it with another code than 0x04 are notified (RFC 5974 §5.4.1).
     pub notify_bound: bool,
     /// A RESPONSE reports that a message waited too long for the message it was bound to (RFC 5974 §4.6).
-    pub tell_unsynchronised: bool,
+    pub report_unsynchronised: bool,
     /// Refresh period R (RFC 5974 §5.3.4).
     pub refresh: Duration,
     /// K of the state lifetime `(K + 0.5) · 1.5 · R` (RFC 2205 §3.7).
@@ -153,9 +153,9 @@ impl Default for Config {
             repeat_tear: true,
             ignore_gaps: false,
             answer_faults: false,
-            tell_rule: true,
+            report_rule: true,
             notify_bound: true,
-            tell_unsynchronised: true,
+            report_unsynchronised: true,
             refresh: Duration::from_secs(30),
             refresh_multiple: 3,
             max_lifetime: Duration::from_secs(600),

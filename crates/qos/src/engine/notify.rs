@@ -106,7 +106,7 @@ impl Qos {
         let notify = Message {
             generic: generic_back(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(info) }),
-            note: note.filter(|_| self.config.tell_rule),
+            note: note.filter(|_| self.config.report_rule),
             ..Message::new(MessageType::NOTIFY)
         };
         let to = Target::towards_initiator(session);

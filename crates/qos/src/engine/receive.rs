@@ -227,7 +227,7 @@ impl Qos {
             info: Some(self.info(arrival, info)),
             qspec,
             hops: message.hops,
-            note: note.filter(|_| self.config.tell_rule).map(cut),
+            note: note.filter(|_| self.config.report_rule).map(cut),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send_response(Target::back_to(arrival), &response);

@@ -148,7 +148,7 @@ impl Qos {
             let notify = Message {
                 generic: generic_back(session),
                 info: Some(InfoSpec { source, ..InfoSpec::from(info) }),
-                note: Some(note).filter(|_| self.config.tell_rule),
+                note: Some(note).filter(|_| self.config.report_rule),
                 ..Message::new(MessageType::NOTIFY)
             };
             let to = Target::towards_initiator(session);

@@ -74,7 +74,7 @@ impl Rsvp {
         let Some(known) = self.interfaces.get(iface) else { return false };
         let hops = self.reserving_hops(key, iface);
         let answered = |hop: &IpAddr| self.neighbours.has_acknowledged(state, *hop);
-        self.neighbours.config().of(known.ifindex).reduction.everybody
+        self.neighbours.config().of(known.ifindex).reduction.all_nodes_capable
             && !hops.is_empty()
             && hops.iter().all(answered)
     }

@@ -151,7 +151,7 @@ fn whole_now_and_then() {
 /// Router Alert, and only where all nodes support it.
 #[test]
 fn multicast() {
-    let mut a = Node::new(1, config(Reduction { everybody: true, ..prompt() }));
+    let mut a = Node::new(1, config(Reduction { all_nodes_capable: true, ..prompt() }));
     let (mut b, mut c) = (Node::plain(2), Node::plain(3));
     a.path(ms(0), Kind::Trigger, 5000, To::Group);
     let path = a.drain();

@@ -23,7 +23,7 @@ fn slow(steep: bool) -> Config {
     };
     // An Srefresh for each refresh: they are counted.
     config.neighbours.interface.reduction.summaries = 250;
-    config.neighbours.interface.reduction.everybody = true;
+    config.neighbours.interface.reduction.all_nodes_capable = true;
     config
 }
 

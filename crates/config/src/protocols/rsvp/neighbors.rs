@@ -81,7 +81,7 @@ impl Neighbors {
         );
         keys.key(
             "all_nodes_capable",
-            &mut reduction.everybody,
+            &mut reduction.all_nodes_capable,
             flag(),
             "All nodes behind the interface support refresh reduction: Paths to groups are refreshed by summaries.",
         );

@@ -142,7 +142,7 @@ pub struct Reduction {
     pub summary: bool,
     /// All nodes behind the interface support refresh reduction: multicast Paths are refreshed by SRC_LISTs (RFC 2961
     /// §5.1).
-    pub everybody: bool,
+    pub all_nodes_capable: bool,
     /// *Rf*: time to the first retransmission (RFC 2961 §6).
     #[cfg_attr(feature = "serde", serde(with = "crate::engine::config::seconds"))]
     pub first: Duration,
@@ -173,7 +173,7 @@ impl Default for Reduction {
         Self {
             reliable: true,
             summary: true,
-            everybody: false,
+            all_nodes_capable: false,
             first: Duration::from_millis(500),
             limit: 3,
             delta: 1.0,

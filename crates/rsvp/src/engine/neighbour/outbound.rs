@@ -441,7 +441,7 @@ impl Neighbours {
             return false;
         }
         let capable = match source {
-            Some(_) => settings.everybody.then_some(None),
+            Some(_) => settings.all_nodes_capable.then_some(None),
             None => {
                 let peer = self.peers.find(envelope.dst, envelope.ifindex);
                 peer.filter(|peer| self.peers.get(*peer).is_some_and(|peer| peer.is_capable())).map(Some)
