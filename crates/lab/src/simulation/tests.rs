@@ -91,6 +91,18 @@ fn steps_and_checks_of_the_lab_hold_in_virtual_time() {
     assert!((5_400_000..8_000_000).contains(&simulated.virtual_us), "{}", simulated.virtual_us);
 }
 
+/// What a reader copies first works.
+#[test]
+fn the_first_scenario_of_the_page_holds() {
+    let page = include_str!("../../../../docs/lab.md");
+    let (_, after) =
+        page.split_once("## A first scenario\n\n```toml\n").expect("the page begins with a scenario");
+    let (text, _) = after.split_once("```").expect("it ends");
+    let simulated = run(text, &Order { seed: 1, ..Order::default() });
+    holds(&simulated);
+    assert_eq!(simulated.report.checks.len(), 3);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
     let octets = |seed| {
