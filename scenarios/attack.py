@@ -232,7 +232,7 @@ def reserves(target, dst, near):
 
 
 def paths(target, dst, previous):
-    """Paths of many senders to DST, from a neighbour PREVIOUS (T09)."""
+    """Paths of many senders to DST, from a neighbor PREVIOUS (T09)."""
     while True:
         src = forged()
         port = rng.randrange(10000, 60000)

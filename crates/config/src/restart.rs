@@ -29,7 +29,7 @@ impl Restart {
             "handover",
             &mut self.handover,
             flag(),
-            "At a stop, write the sessions of neighbours to a file beside the control socket (its path and `.handover`). A \
+            "At a stop, write the sessions of neighbors to a file beside the control socket (its path and `.handover`). A \
              start within a minute reads it, so that the reservations come back at once and not with the next refresh.",
         );
         keys.key(

@@ -332,7 +332,7 @@ impl fmt::Display for LinkWhy {
             }
             Self::Count { limit } => write!(f, "max_reservations: all {limit} in use"),
             Self::Places { held, limit } => {
-                write!(f, "max_reservations: this neighbour has {held} of {limit}, the rest is for others")
+                write!(f, "max_reservations: this neighbor has {held} of {limit}, the rest is for others")
             }
             Self::Queues { limit } => write!(f, "per_flow_queues: all {limit} in use"),
             Self::FlowTaken(filter) => write!(f, "flow {filter} has a reservation already"),

@@ -62,7 +62,7 @@ use socket::ControlSocket;
 /// Exit status of a configuration that cannot be used.
 const WRONG_CONFIG: u8 = 2;
 
-/// The daemon of a Signalbox node: GIST and its signaling applications.
+/// The daemon of a Signalbox node: GIST with its signaling applications, RSVP, Boomerang and CASP.
 #[derive(Debug, Parser)]
 #[command(name = "signalboxd", version, after_help = EXAMPLES)]
 struct Arguments {
@@ -84,8 +84,9 @@ Examples:
   ip netns exec r1 signalboxd --config r1.toml
   signalboxd --config r1.toml --helper
 
-It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, gives up at its start what it does not need later
-([privileges]), or gets what needs them from its helper, logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its configuration again on SIGHUP.
+It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and gives up at its start what it does not need later
+([privileges]); or its helper has them. It logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its
+configuration again on SIGHUP.
 
 Exit status: 0 stopped or the configuration is fine, 1 it could not run, 2 wrong arguments or configuration.";
 
@@ -194,7 +195,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
         file.leave(&octets)
     });
     if let Some(Err(error)) = left {
-        tracing::warn!("{error:#}; reservations come back with the refreshes of neighbours");
+        tracing::warn!("{error:#}; reservations come back with the refreshes of neighbors");
     }
     drop(requests);
     server.stop();
@@ -227,7 +228,7 @@ fn handover(config: &Config) -> (Option<HandoverFile>, Option<Vec<u8>>) {
         Ok((file, before)) => (Some(file), before),
         Err(error) => {
             tracing::warn!(
-                "{error:#}; after a planned restart reservations come back with the refreshes of neighbours"
+                "{error:#}; after a planned restart reservations come back with the refreshes of neighbors"
             );
             (None, None)
         }

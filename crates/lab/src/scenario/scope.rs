@@ -142,7 +142,7 @@ impl<'s> Scope<'s> {
             return Ok(());
         }
         let what = format!(
-            "{} is no neighbour of {}; name one at the other end of a link",
+            "{} is no neighbor of {}; name one at the other end of a link",
             other.as_ref(),
             of.as_ref()
         );

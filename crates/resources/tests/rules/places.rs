@@ -40,7 +40,7 @@ fn a_neighbour_leaves_places_for_others() {
     let mut resources = start(places(PLACES));
     assert_eq!(flood(&mut resources, host(1), 1..2000), 768);
     let why = refusal(&mut resources, &small(2000, host(1)));
-    assert!(why.contains("this neighbour has 768 of 1024"), "{why}");
+    assert!(why.contains("this neighbor has 768 of 1024"), "{why}");
     assert_eq!(resources.counters().refused_full, 1999 - 768 + 1);
     for other in 2..60 {
         let ports = 3000 + u16::from(other) * 10;

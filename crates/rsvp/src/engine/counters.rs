@@ -143,7 +143,7 @@ signalbox_core::counters! {
         reservations_full: u64 => TABLE_FULL { table: "reservations" },
         /// Senders and reservations refused because the rest of a table is for sources and interfaces that hold less.
         shares_refused: u64 => TABLE_FULL { table: "shares" },
-        /// Neighbours, addresses, ADSPECs and other parts that a full table did not take.
+        /// Neighbors, addresses, ADSPECs and other parts that a full table did not take.
         overload: u64 => TABLE_FULL { table: "other" },
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn problem(keys: &[Key]) -> Option<(usize, &'static str)> {
                 if sends && receives {
                     return None;
                 }
-                "id: there is another key with it for the same use, interface and neighbour"
+                "id: there is another key with it for the same use, interface and neighbor"
             }
         };
         Some((at, problem))

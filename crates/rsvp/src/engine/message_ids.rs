@@ -299,7 +299,7 @@ impl Rsvp {
         for about in states {
             let Some(state) = self.message_ids.handle_of(about) else { continue };
             refused = true;
-            tracing::debug!(?about, "neighbour refuses MESSAGE_IDs");
+            tracing::debug!(?about, "neighbor refuses MESSAGE_IDs");
             let (iface, towards) = self.next_of(about);
             let ifindex = self.interfaces.get(iface).map_or(IfIndex::NONE, |known| known.ifindex);
             if !self.neighbours.refused(state, ifindex, towards) {
@@ -536,7 +536,7 @@ impl Rsvp {
 
     /// A neighbour restarted or cannot be reached: all state for it is sent again, because it may have lost it.
     fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, iface: Iface) {
-        tracing::info!(peer = %neighbour, "neighbour lost: its state is sent again");
+        tracing::info!(peer = %neighbour, "neighbor lost: its state is sent again");
         self.withheld.clear();
         let concerned = |about: &SentState| match about {
             SentState::Path(_, at) => *at == iface,

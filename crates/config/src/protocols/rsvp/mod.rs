@@ -227,7 +227,7 @@ impl Protocol for Rsvp {
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
         let mut own = self.parts.get(name).unwrap_or(&self.everywhere).clone();
-        keys.key("enabled", &mut own.config.enabled, flag(), "Whether RSVP is spoken at the interface.");
+        keys.key("enabled", &mut own.config.enabled, flag(), "Whether RSVP runs at the interface.");
         let mut hidden = own.config.non_rsvp.unwrap_or(false);
         let meaning = "There are hops without RSVP behind the interface. `false`: the TTLs of messages show them [3.8].";
         keys.key("non_rsvp_hops", &mut hidden, flag(), meaning);

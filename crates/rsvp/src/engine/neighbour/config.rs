@@ -100,7 +100,7 @@ impl Interface {
             (
                 reduction.ack_delay < reduction.first,
                 "reduction.ack_delay",
-                "not below the time to the first retransmission: neighbours would send everything twice",
+                "not below the time to the first retransmission: neighbors would send everything twice",
             ),
             (range(reduction.multicast_ack_delay, 0, 60_000), "reduction.multicast_ack_delay", "over 1 min"),
             (range(reduction.bundle_delay, 0, 60_000), "reduction.bundle_delay", "over 1 min"),
@@ -108,7 +108,7 @@ impl Interface {
             ((256..=65_000).contains(&reduction.largest), "reduction.largest", "not from 256 to 65000"),
             (range(hello.interval, 1, 3_600_000), "hello.interval", "not from 1 ms to 1 h"),
             ((1.0..=1000.0).contains(&hello.misses), "hello.misses", "not from 1 to 1000"),
-            (hello.wrong > 0, "hello.wrong", "0: every neighbour would be lost at once"),
+            (hello.wrong > 0, "hello.wrong", "0: every neighbor would be lost at once"),
             ((1..=64).contains(&integrity.window), "integrity.window", "not from 1 to 64"),
             (range(integrity.challenge, 10, 60_000), "integrity.challenge", "not from 10 ms to 1 min"),
             (integrity.answers > 0, "integrity.answers", "0: no challenge would be answered"),

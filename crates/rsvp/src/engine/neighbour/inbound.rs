@@ -275,7 +275,7 @@ impl Neighbours {
         incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
-            tracing::debug!(peer = %neighbour, reason = "table of neighbours full", "neighbour not remembered");
+            tracing::debug!(peer = %neighbour, reason = "table of neighbors full", "neighbor not remembered");
         }
         if let Some(peer) = peer {
             self.start_hello(peer);
@@ -341,7 +341,7 @@ impl Neighbours {
             (self.config.of(packet.ifindex).hello, message.hello, self.peers.find(neighbour, packet.ifindex))
         else {
             self.counters.hellos_refused += 1;
-            tracing::debug!(peer = %neighbour, reason = "Hello is off, or the neighbour is unknown", "Hello dropped");
+            tracing::debug!(peer = %neighbour, reason = "Hello is off, or the neighbor is unknown", "Hello dropped");
             return;
         };
         self.counters.hellos_received += 1;
@@ -354,7 +354,7 @@ impl Neighbours {
         match verdict {
             hello::Verdict::Same => {}
             hello::Verdict::Up => {
-                tracing::info!(peer = %neighbour, ifindex = ifindex.0, "neighbour answers Hellos");
+                tracing::info!(peer = %neighbour, ifindex = ifindex.0, "neighbor answers Hellos");
             }
             hello::Verdict::Lost => self.lost(neighbour, ifindex),
         }
@@ -380,7 +380,7 @@ impl Neighbours {
 
     pub(super) fn lost(&mut self, neighbour: IpAddr, ifindex: IfIndex) {
         self.counters.neighbours_lost += 1;
-        tracing::info!(peer = %neighbour, ifindex = ifindex.0, "neighbour lost");
+        tracing::info!(peer = %neighbour, ifindex = ifindex.0, "neighbor lost");
         self.upcalls.push_back(Upcall::Lost { neighbour, ifindex });
     }
 

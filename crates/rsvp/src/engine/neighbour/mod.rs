@@ -76,13 +76,13 @@ const UNTRUSTED: Family = Family::counter(
 const MESSAGE_ID_EVENTS: Family = Family::counter(
     "rsvp_message_id_events",
     &["event"],
-    "MESSAGE_IDs (RFC 2961) that this node or a neighbour does not know.",
+    "MESSAGE_IDs (RFC 2961) that this node or a neighbor does not know.",
 );
 /// Neighbours lost.
 const NEIGHBORS_LOST: Family = Family::counter(
     "rsvp_neighbors_lost",
     &[],
-    "Neighbours lost: they restarted, sent nothing for too long, or lost this node.",
+    "Neighbors lost: they restarted, sent nothing for too long, or lost this node.",
 );
 
 signalbox_core::counters! {
@@ -118,7 +118,7 @@ signalbox_core::counters! {
         retransmissions: u64 => RETRANSMISSIONS,
         /// Messages given up because no acknowledgment was received.
         unacknowledged: u64 => MESSAGES_UNANSWERED,
-        /// Messages sent again without a MESSAGE_ID because the neighbour refused it.
+        /// Messages sent again without a MESSAGE_ID because the neighbor refused it.
         names_refused: u64 => MESSAGE_ID_EVENTS { event: "refused" },
         /// Messages with a lower TTL than their sender gave them: nodes without RSVP lie between, and `distant_hops` is
         /// off; dropped.
@@ -159,15 +159,15 @@ signalbox_core::counters! {
         no_key: u64 => MESSAGES_UNSENT { reason: "no_key" },
         /// Times that the last key of an association had expired and was used because there is no other.
         last_key_expired: u64,
-        /// Hellos received where Hello is off, or from an unknown neighbour; dropped.
+        /// Hellos received where Hello is off, or from an unknown neighbor; dropped.
         hellos_refused: u64 => MESSAGES_DROPPED { reason: "hello_refused" },
         /// Hellos received.
         hellos_received: u64 => MESSAGES_RECEIVED { type: "hello" },
         /// Hellos sent.
         hellos_sent: u64 => MESSAGES_SENT { type: "hello" },
-        /// Neighbours lost: they restarted, sent nothing for too long, or lost this node. Their state was sent again.
+        /// Neighbors lost: they restarted, sent nothing for too long, or lost this node. Their state was sent again.
         neighbours_lost: u64 => NEIGHBORS_LOST,
-        /// Neighbours, MESSAGE_IDs or waiting messages that a full table did not take.
+        /// Neighbors, MESSAGE_IDs or waiting messages that a full table did not take.
         overload: u64 => TABLE_FULL { table: "neighbors" },
     }
 }

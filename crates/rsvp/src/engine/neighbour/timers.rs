@@ -50,7 +50,7 @@ impl Neighbours {
             let (envelope, interval, answered) = (pending.envelope, pending.interval, pending.answered);
             if !answered && self.reluctant.exhausted(self.now, towards, interval) {
                 self.counters.neighbours_plain += 1;
-                tracing::info!(dst = %envelope.dst, "neighbour acknowledges nothing, and gets plain RFC 2205 for some time");
+                tracing::info!(dst = %envelope.dst, "neighbor acknowledges nothing, and gets plain RFC 2205 for some time");
             }
             if tag.is_none() {
                 self.sent.remove(entry);
