@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_a_file_is_told_before_anything_is_made() {
+    fn a_mistake_in_a_file_is_reported_before_anything_is_made() {
         let path = std::env::temp_dir().join(format!("signalbox-lab-{}.toml", std::process::id()));
         std::fs::write(&path, "version = 2\nname = \"x\"\ndescription = \"\"\nnods = []\n")
             .expect("the directory is writable");

@@ -46,7 +46,7 @@ has been changed since. That makes a recording a test.
 Keys by which messages of RSVP and Boomerang are signed are not in a recording. To replay that of a node that has some, give the files
 in which they are with --key.
 
-With --json, \"type\" tells the lines apart; t is in microseconds on the node's clock:
+With --json, \"type\" names the kind of a line; t is in microseconds on the node's clock:
   transmit      t, entry, src, dst, ifindex, ttl, tos, dont_fragment, options, payload (hexadecimal), message
   route-lookup  t, id, query
   stream-listen, stream-open, stream-write, stream-read, stream-close

@@ -21,7 +21,7 @@ pub enum Change {
 }
 
 impl Node {
-    /// Starts or ends the watch of changes. They cost one comparison each while nobody watches.
+    /// Starts or ends the watch of changes. They cost one comparison each without a watch.
     pub fn watch(&mut self, on: bool) {
         self.resources.changes().watch(on);
         for changes in self.protocols.iter_mut().filter_map(|protocol| protocol.changes()) {

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_identifiers_of_two_protocols_are_told_apart_and_answered_once() {
+    fn equal_identifiers_of_two_protocols_are_distinguished_and_answered_once() {
         let mut lookups = Lookups::default();
         let (first, second) = (lookups.of(ProtocolId::Ping).put(7), lookups.of(ProtocolId::Rsvp).put(7));
         assert_eq!(lookups.take(second), Some((ProtocolId::Rsvp, 7)));

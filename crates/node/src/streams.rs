@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_of_two_protocols_are_told_apart() {
+    fn equal_numbers_of_two_protocols_are_distinguished() {
         let mut streams = Streams::default();
         let first = opened(&mut streams, ProtocolId::Gist, 7);
         let second = opened(&mut streams, ProtocolId::Rsvp, 7);

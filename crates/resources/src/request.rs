@@ -150,7 +150,7 @@ pub struct GrantRequest {
     pub beside: Option<GrantId>,
     /// Lifetime without a refresh, if known: a rule may limit it. The engine ends the reservation, not this crate.
     pub lifetime: Option<Duration>,
-    /// The resources are set aside, but the flow does not get them: the kernel does not know the reservation. A change
+    /// The resources are held back, but the flow does not get them: the kernel does not know the reservation. A change
     /// without it gives them to the flow. In a session the kernel gets what the other grants need.
     pub held: bool,
     /// The queue; `None`: as configured for the service.

@@ -128,11 +128,11 @@ fn entry(access: &Access) -> Option<Entry> {
     match found {
         Ok(Some(entry)) => Some(entry),
         Ok(None) => {
-            tracing::error!(?access, "control.access: no such user or group; nobody gets the role");
+            tracing::error!(?access, "control.access: no such user or group; no user gets the role");
             None
         }
         Err(error) => {
-            tracing::error!(?access, %error, "control.access: the name service failed; nobody gets the role");
+            tracing::error!(?access, %error, "control.access: the name service failed; no user gets the role");
             None
         }
     }
@@ -203,7 +203,7 @@ mod tests {
         assert!(status.message().starts_with(text), "{}", status.message());
     }
 
-    /// Every method of the API has a verb that says who may call it; a method that nobody thought of is the
+    /// Every method of the API has a verb that says who may call it; a new method without such a verb is the
     /// administrator's.
     #[test]
     fn every_method_has_a_role() {

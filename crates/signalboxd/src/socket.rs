@@ -53,7 +53,7 @@ impl Drop for ControlSocket {
         if fs::metadata(&self.path).is_ok_and(|m| m.ino() == self.inode)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            // The next daemon replaces a socket at which nobody listens.
+            // The next daemon replaces a socket at which no process listens.
             tracing::info!(path = %self.path.display(), %error, "the control socket stays behind");
         }
     }
@@ -114,7 +114,9 @@ fn clear_stale(path: &Path) -> Result<()> {
             tracing::info!(path = %path.display(), "replacing the control socket of a daemon that is gone");
             fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot tell whether {} is in use", path.display())),
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot find out whether {} is in use", path.display()))
+        }
     }
 }
 

@@ -240,8 +240,8 @@ impl<N: NodeEngine> Sim<N> {
     pub fn link(&mut self, a: NodeId, b: NodeId, config: &LinkConfig) -> LinkId {
         assert_ne!(a, b, "a link joins two nodes (seed {})", self.seed);
         let (link, changes) = self.network.add_link(a, b, config);
-        self.tell_ends(link);
-        self.tell_routes(changes);
+        self.report_ends(link);
+        self.report_routes(changes);
         link
     }
 
@@ -249,7 +249,7 @@ impl<N: NodeEngine> Sim<N> {
     pub fn set_interface_name(&mut self, node: NodeId, link: LinkId, name: impl Into<String>) {
         let end = self.network.end_of(link, node);
         self.network.set_interface_name(link, end, name.into());
-        self.tell_interfaces(node);
+        self.report_interfaces(node);
     }
 
     /// Replaces the node's address of the same IP version on this link. The address of the other end should be of the same
@@ -257,21 +257,21 @@ impl<N: NodeEngine> Sim<N> {
     pub fn set_address_on(&mut self, node: NodeId, link: LinkId, addr: IpAddr) {
         let end = self.network.end_of(link, node);
         let changes = self.network.set_address(link, end, addr);
-        self.tell_interfaces(node);
-        self.tell_routes(changes);
+        self.report_interfaces(node);
+        self.report_routes(changes);
     }
 
     /// Sets whether the node forwards packets to others. At first each node does. Shortest paths pass only through nodes that
     /// forward.
     pub fn set_forwarding(&mut self, node: NodeId, on: bool) {
         let changes = self.network.set_forwards(node, on);
-        self.tell_routes(changes);
+        self.report_routes(changes);
     }
 
     /// Gives the node an address of its own on its loopback interface.
     pub fn add_address(&mut self, node: NodeId, addr: IpAddr) {
         self.network.add_address(node, addr);
-        self.tell_interfaces(node);
+        self.report_interfaces(node);
     }
 
     /// The node's address: an added one if it has any, otherwise that on its first link.

@@ -118,7 +118,7 @@ pub(crate) struct End {
     pub(crate) stalled: bool,
     pub(crate) fin_sent: bool,
     /// Number of held octets in the driver's last report to the node.
-    pub(crate) told: usize,
+    pub(crate) reported: usize,
     /// Octets written since that report.
     pub(crate) passed: usize,
 }
@@ -138,7 +138,7 @@ impl End {
             outstanding: 0,
             stalled: false,
             fin_sent: false,
-            told: 0,
+            reported: 0,
             passed: 0,
         }
     }

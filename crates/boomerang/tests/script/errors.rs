@@ -44,8 +44,8 @@ fn a_message_without_ttl_is_reported() {
     unknown[21] = 9;
     signalbox_boomerang::wire::edit::set_checksum(&mut unknown, &last.ends);
     assert_eq!(rig.octets(1, &last, &unknown)[0].octets[0], 11);
-    let nobody = Fields { ends: Ends { src: ip("224.0.0.1"), dst: ip(FEN) }, ..last };
-    assert_eq!(rig.octets(1, &nobody, &nobody.octets()), []);
+    let group = Fields { ends: Ends { src: ip("224.0.0.1"), dst: ip(FEN) }, ..last };
+    assert_eq!(rig.octets(1, &group, &group.octets()), []);
 }
 
 /// RFC 1812 §4.3.3.1: a message without a route is dropped, and its sender gets a Destination Unreachable.

@@ -167,7 +167,7 @@ fn an_interval_of_0_is_refused() {
 /// BOOM-F4.1.2-01, BOOM-G35-01: each part of the 5-tuple distinguishes flows; source address of the message, transaction,
 /// tos and flags do not. BOOM-G7-03: another tos is a change. BOOM-3.1-04: the transaction is not changed.
 #[test]
-fn flows_are_told_apart_by_direction_and_5_tuple() {
+fn flows_are_distinguished_by_direction_and_5_tuple() {
     let mut rig = Rig::new();
     let small = |fields: Fields| Fields { rates: vec![rates(8000, 8000)], ..fields };
     rig.pass(&small(request(1)));

@@ -75,7 +75,7 @@ signalbox_core::counters! {
         /// Scout Requests sent again.
         requests_repeated: u64 => RETRANSMISSIONS,
         /// Discoveries that found no node.
-        nobody: u64 => MESSAGES_UNANSWERED,
+        no_next_node: u64 => MESSAGES_UNANSWERED,
         /// Sessions of which state was made.
         opened: u64 => SESSION_EVENTS { event: "opened" },
         /// Sessions that expired.

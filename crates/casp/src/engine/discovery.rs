@@ -211,7 +211,7 @@ impl Casp {
         let what = match answer {
             Some(answer) => News::Found(answer),
             None => {
-                self.counters.nobody += 1;
+                self.counters.no_next_node += 1;
                 News::NoPeer
             }
         };

@@ -82,7 +82,7 @@ fn an_initiator_refreshes_about_every_thirty_seconds() {
 
 /// CASP-G-08: a session that no client holds is not refreshed, and ends.
 #[test]
-fn a_session_that_nobody_holds_ends() {
+fn a_session_without_a_holder_ends() {
     let mut rig = Rig::new();
     let id = rig.open(false);
     assert!(rig.wait(seconds(89.0)).is_empty());

@@ -96,7 +96,7 @@ fn again_by_our_encoder() {
 }
 
 #[test]
-fn captures_tell_the_protocol() {
+fn captures_name_the_protocol() {
     let path = octets(PATH);
     let mut bundle = octets("110c 0000 ff00 0060");
     bundle.extend_from_slice(&path);

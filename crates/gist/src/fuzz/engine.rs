@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
     }
 
     /// Changes single octets of a message: the count in the low two bits of an octet, then offset and value of each.
-    fn spoil(&mut self, message: &mut [u8]) {
+    fn change(&mut self, message: &mut [u8]) {
         let count = self.next().unwrap_or(0) & 3;
         for _ in 0..count {
             let (Some(at), Some(value)) = (self.next(), self.next()) else { return };
@@ -237,7 +237,7 @@ impl Node {
         assert!(self.gist.session_count() <= 6 && self.gist.peer_count() <= 4);
     }
 
-    /// A message of a neighbour, spoiled as the operations say.
+    /// A message of a neighbour, changed as the operations say.
     fn message(&mut self, kind: MessageType, control: u8, source: &mut Source<'_>) {
         let (from, to, ifindex) = neighbour(control >> 3);
         let (query, response) = (core::mem::take(&mut self.query), core::mem::take(&mut self.response));
@@ -276,7 +276,7 @@ impl Node {
         if message.encode(&mut Writer::new(&mut octets)).is_err() {
             return;
         }
-        source.spoil(&mut octets);
+        source.change(&mut octets);
         let query_mode = kind == MessageType::QUERY && number & 0x40 == 0;
         if query_mode {
             self.datagram(SOURCE, DESTINATION, ifindex, true, &octets);
@@ -393,7 +393,7 @@ impl Node {
         }
         let mut octets = Vec::new();
         if message.encode(&mut Writer::new(&mut octets)).is_ok() {
-            source.spoil(&mut octets);
+            source.change(&mut octets);
             self.input(Input::ChannelOctets { channel, octets: &octets });
         }
         if self.response.is_empty() {

@@ -214,7 +214,7 @@ const POLICIES: [Installation; 3] = [Installation::Immediate, Installation::Conf
 
 /// A handshake and Data both ways under each policy, in one and a half round trips.
 #[test]
-fn two_nodes_talk() {
+fn two_nodes_exchange_data() {
     for installation in POLICIES {
         let mut pair = Pair::new(1, 0.0, &Config { installation, ..busy() });
         pair.send(0, b"ping", Direction::Downstream);

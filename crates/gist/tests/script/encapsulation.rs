@@ -334,7 +334,7 @@ fn the_application_may_choose_ttl_and_hops() {
 
 /// GIST-5.2.2-08, GIST-5.2.2-09: the Response has the distance downstream, and Data of the same peer another one.
 #[test]
-fn distances_downstream_are_told_by_the_peer() {
+fn distances_downstream_are_those_that_the_peer_reports() {
     let mut rig = Rig::new();
     rig.send(b"data", own());
     let query = rig.sent();

@@ -292,7 +292,7 @@ fn rule_5_no_way() {
 /// GIST-4.3.2-09, GIST-4.3.2-10, GIST-4.3.3-04, GIST-4.3.1-09, GIST-5.2.2-06, GIST-5.2.2-09, GIST-B.2-05,
 /// GIST-4.2.1-04: a delivered message is complete, with all properties of its packet.
 #[test]
-fn a_delivery_tells_everything() {
+fn a_delivery_has_all_properties_of_its_packet() {
     let mut rig = Rig::new();
     rig.responding();
     let payload: Vec<u8> = (0..=255).collect();

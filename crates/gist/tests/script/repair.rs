@@ -255,7 +255,7 @@ fn a_flapping_route_is_followed_slowly() {
 
 /// Hold-down does not apply to a link that is down.
 #[test]
-fn nobody_waits_on_a_dead_link() {
+fn a_dead_link_has_no_hold_down() {
     let mut rig = at_third(Config::default());
     rig.established();
     rig.route = Some(Ok(third()));

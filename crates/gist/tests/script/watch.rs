@@ -54,7 +54,7 @@ fn a_refresh_that_is_answered_is_no_change() {
 }
 
 #[test]
-fn nothing_is_kept_while_nobody_watches() {
+fn nothing_is_kept_without_a_watch() {
     let mut rig = Rig::new();
     rig.established();
     assert_eq!(seen(&mut rig), (vec![], vec![]));

@@ -224,7 +224,7 @@ fn sends_the_same(recording: &[u8], sent: &[Value]) {
 }
 
 #[test]
-fn the_text_tells_the_story() {
+fn the_text_has_the_messages_and_events() {
     let (recording, _) = recordings("text").swap_remove(0);
     let (text, _) = replayed(&recording, false);
     for wanted in [

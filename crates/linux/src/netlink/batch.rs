@@ -195,14 +195,14 @@ mod tests {
     use netlink_sys::protocols::NETLINK_ROUTE;
 
     #[test]
-    fn refusals_are_told_by_number() {
+    fn refusals_have_their_error_number() {
         let mut batch = Batch::open(NETLINK_ROUTE).unwrap();
-        let mut nobody = [0; 16];
-        nobody[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
+        let mut no_interface = [0; 16];
+        no_interface[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
         for number in 0..300 {
             // An interface that does not exist, or a request type that the kernel does not support.
             let kind = if number % 3 == 0 { libc::RTM_GETLINK } else { 0x7ff };
-            batch.begin(kind, 0, &nobody);
+            batch.begin(kind, 0, &no_interface);
         }
         assert_eq!(batch.len(), 300);
         let refused = batch.send().unwrap();

@@ -33,7 +33,7 @@ pub(super) enum Accepted {
     /// A refused connection, or one that is gone already; there may be more.
     Refused,
     /// No connection waits.
-    Nobody,
+    NoMore,
     /// The kernel cannot accept at present.
     Failed(io::Error),
 }
@@ -77,13 +77,13 @@ impl Listeners {
         config: &StreamConfig,
         counters: &mut StreamCounters,
     ) -> Accepted {
-        let Some((kind, listener)) = self.get(token) else { return Accepted::Nobody };
+        let Some((kind, listener)) = self.get(token) else { return Accepted::NoMore };
         let kind = *kind;
         let (stream, peer) = match listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             Ok((socket, peer)) => (TcpStream::from(socket), peer.as_socket()),
             Err(error) => {
                 return match error.raw_os_error() {
-                    Some(libc::EAGAIN) => Accepted::Nobody,
+                    Some(libc::EAGAIN) => Accepted::NoMore,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                         Accepted::Failed(error)
                     }

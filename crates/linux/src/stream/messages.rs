@@ -143,15 +143,15 @@ mod tests {
         b.set_nonblocking(true).unwrap();
         let mut messages = Messages::default();
         messages.set_streams(3);
-        let mut heard = 0_u32;
-        let mut hear = || {
+        let mut received = 0_u32;
+        let mut receive_all = || {
             let mut octets = [0; 64];
             while let Ok(count) = b.recv(&mut octets) {
-                assert_eq!(count, 4 + (heard as usize % 7));
-                assert_eq!(octets[..4], heard.to_be_bytes());
-                heard += 1;
+                assert_eq!(count, 4 + (received as usize % 7));
+                assert_eq!(octets[..4], received.to_be_bytes());
+                received += 1;
             }
-            heard
+            received
         };
         for number in 0..1000_u32 {
             let mut message = number.to_be_bytes().to_vec();
@@ -159,14 +159,14 @@ mod tests {
             messages.push(((number % 5) as u16, None), &message);
             if number % 10 == 0 {
                 messages.write_to(&a).unwrap();
-                hear();
+                receive_all();
             }
         }
         while messages.len() > 0 {
             messages.write_to(&a).unwrap();
-            hear();
+            receive_all();
         }
-        assert_eq!(hear(), 1000);
+        assert_eq!(receive_all(), 1000);
         assert!(messages.began && messages.octets.capacity() <= KEPT);
     }
 

@@ -385,7 +385,7 @@ impl Streams {
                     return Some(StreamEvent::Accepted { stream: StreamId(stream), kind, local, peer });
                 }
                 Accepted::Refused => {}
-                Accepted::Nobody => break,
+                Accepted::NoMore => break,
                 Accepted::Failed(error) => {
                     tracing::warn!(%error, "cannot accept connections");
                     self.counters.accept_failed += 1;

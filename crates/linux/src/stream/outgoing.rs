@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_stream_is_told_from_a_full_one() {
+    fn a_broken_stream_is_distinguished_from_a_full_one() {
         struct Broken;
         impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -525,23 +525,23 @@ impl Enforcer {
 
     /// Removes what an earlier process of ours left, except the queues of these links.
     fn sweep(&mut self, kept: &Kept) -> Result<(), OpenError> {
-        let told = |what: &str, error: &io::Error| match error.raw_os_error() {
+        let with_cause = |what: &str, error: &io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin(what, error),
             _ => OpenError::system(what, error),
         };
         let ours = htb::ours(&mut self.connection)
-            .map_err(|error| told("reading the queueing disciplines", &error))?;
+            .map_err(|error| with_cause("reading the queueing disciplines", &error))?;
         let kept = |ifindex: &u32| kept.links.iter().any(|link| link.ifindex.0 == *ifindex);
         for ifindex in ours.iter().filter(|ifindex| !kept(ifindex)) {
             tracing::info!(ifindex, "removing the queues of an earlier run");
             htb::remove(&mut self.connection, *ifindex)
-                .map_err(|error| told("removing old queues", &error))?;
+                .map_err(|error| with_cause("removing old queues", &error))?;
         }
         // Without queues there were no maps, or they have no effect and are removed when ours are made.
         if ours.is_empty() && self.config.ebpf {
             Ok(())
         } else {
-            nft::remove().map_err(|error| told("removing old nftables maps", &error))
+            nft::remove().map_err(|error| with_cause("removing old nftables maps", &error))
         }
     }
 }

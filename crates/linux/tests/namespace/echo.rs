@@ -102,7 +102,7 @@ fn messages_with_the_magic_number_are_intercepted() {
                 send(&mut r, [from, to], &options, &got[0].payload);
                 let got = received(&mut b, PATIENCE);
                 assert_eq!((got.len(), got[0].src, got[0].dst), (1, from, to));
-                assert_eq!(received(&mut a, Duration::from_millis(50)), [], "nobody has answered");
+                assert_eq!(received(&mut a, Duration::from_millis(50)), [], "no node has answered");
             }
         }
         // Version 2 passes the router; the host's kernel answers it, and the router does not take the answer.

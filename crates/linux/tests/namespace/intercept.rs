@@ -296,7 +296,7 @@ fn start_under_way(net: &Network) -> Io {
 }
 
 #[test]
-fn a_dead_daemon_harms_nobody() {
+fn a_dead_daemon_leaves_traffic_to_the_kernel() {
     let net = Network::new("dead");
     let before = footprint(&net.r);
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));

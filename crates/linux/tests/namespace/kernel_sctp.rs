@@ -41,14 +41,14 @@ fn an_association_comes_up_and_carries_messages_both_ways() {
     for (family, second) in families().into_iter().zip(["10.1.0.9", "fd01::9"]) {
         for local in [family.a, ip(second)] {
             let (here, there) = connect(&mut a, &mut b, local, (family.b, PORT));
-            let told = b.told(there);
-            assert_eq!(told.peer, a.told(here).local);
-            assert_eq!(told.peer.unwrap().ip(), local);
-            assert_eq!(told.local, Some((family.b, PORT).into()));
+            let seen = b.seen(there);
+            assert_eq!(seen.peer, a.seen(here).local);
+            assert_eq!(seen.peer.unwrap().ip(), local);
+            assert_eq!(seen.local, Some((family.b, PORT).into()));
             a.streams().message(here, (0, None), b"hello");
             b.streams().message(there, (1000, None), b"welcome");
             drive("greetings", &mut a, &mut b, |a, b| {
-                a.told(here).octets == b"welcome" && b.told(there).octets == b"hello"
+                a.seen(here).octets == b"welcome" && b.seen(there).octets == b"hello"
             });
         }
     }
@@ -70,12 +70,12 @@ fn a_reader_that_pauses_stops_its_writer_and_nothing_is_lost() {
     for message in all[262_140..].chunks(1_000) {
         a.streams().message(here, (3, None), message);
     }
-    drive("a full window", &mut a, &mut b, |a, _| a.told(here).unsent.last().is_some_and(|left| *left > 0));
-    assert!(b.told(there).octets.is_empty());
+    drive("a full window", &mut a, &mut b, |a, _| a.seen(here).unsent.last().is_some_and(|left| *left > 0));
+    assert!(b.seen(there).octets.is_empty());
     b.streams().read(there, true);
-    drive("all of it", &mut a, &mut b, |_, b| b.told(there).octets.len() == all.len());
-    assert!(b.told(there).octets == all);
-    assert_eq!(a.told(here).unsent.last(), Some(&0));
+    drive("all of it", &mut a, &mut b, |_, b| b.seen(there).octets.len() == all.len());
+    assert!(b.seen(there).octets == all);
+    assert_eq!(a.seen(here).unsent.last(), Some(&0));
     a.streams().close(here, false);
     drive("an orderly end", &mut a, &mut b, |_, b| b.closed(there).is_some());
     assert_eq!(b.closed(there), Some((None, false)));
@@ -104,7 +104,7 @@ fn associations_fail_as_connections_do() {
     for _ in 0..3_000 {
         a.streams().message(here, (0, None), &[7; 1_000]);
     }
-    drive("a full window", &mut a, &mut b, |a, _| a.told(here).unsent.last().is_some_and(|left| *left > 0));
+    drive("a full window", &mut a, &mut b, |a, _| a.seen(here).unsent.last().is_some_and(|left| *left > 0));
     b.streams().close(there, true);
     drive("the end", &mut a, &mut b, |a, _| a.closed(here).is_some());
     assert_eq!(a.closed(here), Some((Some(StreamError::Reset), true)));

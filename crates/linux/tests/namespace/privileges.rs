@@ -88,7 +88,7 @@ fn a_user_namespace_is_enough() {
     let net = Network::new("user");
     let allowed = Command::new("unshare").args(["-Urnm", "true"]).uid(NOBODY).gid(NOBODY).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: this kernel lets nobody make user namespaces");
+        return eprintln!("skipped: this kernel forbids user namespaces");
     }
     let said = Copy::new("user").run(&net, "user-namespace");
     assert!(said.contains("opened in a user namespace"), "{said}");

@@ -312,7 +312,7 @@ fn the_kernels_multicast_routes_are_read_and_watched() {
     for (Addresses { a: source, .. }, group) in families().into_iter().zip(["232.1.1.1", "ff3e::1:1"]) {
         let group = ip(group);
         let changed = |io: &mut Io| {
-            until("the kernel tells of the change", || {
+            until("the kernel reports the change", || {
                 io.changes().contains(&Change::Multicast { group, source })
             });
             net.r.run(|| io.multicast_route(group, source)).unwrap()
@@ -414,18 +414,18 @@ fn a_path_to_a_group_is_taken_on_its_way_and_heard_by_members() {
 /// Packets to addresses that no node has wait for a link-layer address. Those that go to nodes that have proved nothing do
 /// not fill the buffer that others need, and their sockets receive nothing.
 #[test]
-fn packets_to_nobody_delay_no_others() {
+fn packets_to_missing_hosts_delay_no_others() {
     let net = Network::new("rsvpnobody");
     let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
     for (Addresses { b: to, .. }, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
-        let nobody = |number: u32| match to {
+        let missing = |number: u32| match to {
             IpAddr::V4(to) => IpAddr::V4((to.to_bits() & !0xff | (3 + number % 250)).into()),
             IpAddr::V6(to) => IpAddr::V6((to.to_bits() & !0xffff | u128::from(256 + number % 250)).into()),
         };
         let before = r.counter("rsvp", "unsent").unwrap();
         for round in 0..30_u8 {
             for number in 0..1000 {
-                let lost = without_alert(path(ip(own), nobody(number), b"to nobody"));
+                let lost = without_alert(path(ip(own), missing(number), b"to missing"));
                 r.send(&Transmit { unproved: true, ..lost });
             }
             let payload = [b'n', round];

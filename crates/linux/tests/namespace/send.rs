@@ -68,12 +68,12 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
 /// Datagrams to addresses that no node has wait for a link-layer address. If they go to somebody who has proved nothing, or
 /// are Queries to the end of a flow, they fill no buffer that others need.
 #[test]
-fn datagrams_to_nobody_delay_no_others() {
-    let net = Network::new("nobody");
+fn datagrams_to_missing_hosts_delay_no_others() {
+    let net = Network::new("missing");
     let mut r = Network::node(&net.r);
     let mut b = Network::host(&net.b);
     for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
-        let nobody = |number: u32| match family.b {
+        let missing = |number: u32| match family.b {
             std::net::IpAddr::V4(b) => {
                 std::net::IpAddr::V4((b.to_bits() & !0xff | (3 + number % 250)).into())
             }
@@ -87,7 +87,7 @@ fn datagrams_to_nobody_delay_no_others() {
             let before = counter(&r, "send_overflow");
             for round in 0..30_u8 {
                 for number in 0..1000 {
-                    r.send(&Transmit { unproved, options, ..datagram(ip(own), nobody(number), GIST) });
+                    r.send(&Transmit { unproved, options, ..datagram(ip(own), missing(number), GIST) });
                 }
                 let payload = [GIST, &[round]].concat();
                 r.send(&datagram(ip(own), family.b, &payload));

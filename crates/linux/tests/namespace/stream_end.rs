@@ -13,7 +13,7 @@ use crate::network::{PATIENCE, config, open};
 
 /// The events of one stream.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Seen {
     pub(crate) accepted: bool,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -27,7 +27,7 @@ pub(crate) struct End<'n> {
     namespace: &'n Namespace,
     pub(crate) io: Io,
     buffer: StreamBuffer,
-    pub(crate) told: BTreeMap<u64, Told>,
+    pub(crate) seen: BTreeMap<u64, Seen>,
     last_opened: u64,
     /// Whether to send back the octets that arrive by accepted streams.
     pub(crate) echo: bool,
@@ -42,8 +42,8 @@ impl<'n> End<'n> {
 
     pub(crate) fn with(namespace: &'n Namespace, config: IoConfig) -> Self {
         let io = open(namespace, &config);
-        let (buffer, told) = (StreamBuffer::new(), BTreeMap::new());
-        Self { namespace, io, buffer, told, last_opened: u64::MAX, echo: false, kind: StreamKind::Tcp }
+        let (buffer, seen) = (StreamBuffer::new(), BTreeMap::new());
+        Self { namespace, io, buffer, seen, last_opened: u64::MAX, echo: false, kind: StreamKind::Tcp }
     }
 
     pub(crate) fn open(&mut self, local: IpAddr, peer: (IpAddr, u16)) -> StreamId {
@@ -63,21 +63,21 @@ impl<'n> End<'n> {
         self.io.streams()
     }
 
-    pub(crate) fn told(&self, stream: StreamId) -> &Told {
-        &self.told[&stream.0]
+    pub(crate) fn seen(&self, stream: StreamId) -> &Seen {
+        &self.seen[&stream.0]
     }
 
     pub(crate) fn is_connected(&self, stream: StreamId) -> bool {
-        self.told.get(&stream.0).is_some_and(|told| told.local.is_some())
+        self.seen.get(&stream.0).is_some_and(|seen| seen.local.is_some())
     }
 
     pub(crate) fn closed(&self, stream: StreamId) -> Option<(Option<StreamError>, bool)> {
-        self.told.get(&stream.0).and_then(|told| told.closed)
+        self.seen.get(&stream.0).and_then(|seen| seen.closed)
     }
 
     /// The accepted streams, in order.
     pub(crate) fn accepted(&self) -> Vec<StreamId> {
-        self.told.iter().filter(|(_, told)| told.accepted).map(|(stream, _)| StreamId(*stream)).collect()
+        self.seen.iter().filter(|(_, seen)| seen.accepted).map(|(stream, _)| StreamId(*stream)).collect()
     }
 
     /// Runs one turn of the loop.
@@ -90,28 +90,28 @@ impl<'n> End<'n> {
             && let Some(event) = self.io.streams().next_event(&mut self.buffer).unwrap()
         {
             let stream = event.stream();
-            let told = self.told.entry(stream.0).or_default();
-            assert_eq!(told.closed, None, "{event:?} after the end");
+            let seen = self.seen.entry(stream.0).or_default();
+            assert_eq!(seen.closed, None, "{event:?} after the end");
             match event {
                 StreamEvent::Accepted { kind, local, peer, .. } => {
                     assert_eq!(kind, self.kind);
-                    assert!(stream.0 % 2 == 0 && told.local.is_none());
-                    (told.accepted, told.local, told.peer) = (true, Some(local), Some(peer));
+                    assert!(stream.0 % 2 == 0 && seen.local.is_none());
+                    (seen.accepted, seen.local, seen.peer) = (true, Some(local), Some(peer));
                 }
                 StreamEvent::Connected { local, .. } => {
-                    assert!(told.local.is_none());
-                    told.local = Some(local);
+                    assert!(seen.local.is_none());
+                    seen.local = Some(local);
                 }
                 StreamEvent::Octets { octets, .. } => {
-                    assert!(!octets.is_empty() && told.local.is_some());
-                    told.octets.extend_from_slice(octets);
-                    if self.echo && told.accepted {
+                    assert!(!octets.is_empty() && seen.local.is_some());
+                    seen.octets.extend_from_slice(octets);
+                    if self.echo && seen.accepted {
                         self.io.streams().write(stream, octets);
                     }
                 }
-                StreamEvent::Drained { unsent, .. } => told.unsent.push(unsent),
+                StreamEvent::Drained { unsent, .. } => seen.unsent.push(unsent),
                 StreamEvent::Closed { error, unacknowledged, .. } => {
-                    told.closed = Some((error, unacknowledged));
+                    seen.closed = Some((error, unacknowledged));
                 }
             }
         }

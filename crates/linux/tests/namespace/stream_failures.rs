@@ -20,7 +20,7 @@ fn quick() -> StreamConfig {
 }
 
 #[test]
-fn each_failure_to_connect_is_told() {
+fn each_failure_to_connect_is_reported() {
     let net = Network::new("nocon");
     let (mut a, mut b) = (End::new(&net.a, quick()), End::new(&net.b, quick()));
     let mut failure = |local: &str, peer: &str, port| {
@@ -50,7 +50,7 @@ fn each_failure_to_connect_is_told() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_and_the_other_family_left_alone() {
+fn a_port_that_is_taken_is_reported_and_the_other_family_listens() {
     let net = Network::new("taken");
     let (mut a, mut b) = (End::new(&net.a, quick()), End::new(&net.b, quick()));
     let taken = net.b.run(|| TcpListener::bind("10.2.0.1:7000").unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn a_peer_that_is_killed_resets_its_streams() {
     }
     a.streams().read(streams[1], false);
     drive("a full pipe", &mut a, &mut idle, |a, _| {
-        streams.iter().all(|stream| a.told(*stream).unsent.last().is_some_and(|unsent| *unsent > 0))
+        streams.iter().all(|stream| a.seen(*stream).unsent.last().is_some_and(|unsent| *unsent > 0))
     });
     drop(peer);
     drive("the resets", &mut a, &mut idle, |a, _| streams.iter().all(|stream| a.closed(*stream).is_some()));
@@ -143,7 +143,7 @@ fn who_closes_into_a_void_does_not_wait_for_ever() {
     b.streams().read(at_b, true);
     drive("the reset", &mut a, &mut b, |_, b| b.closed(at_b).is_some());
     assert_eq!(b.closed(at_b).unwrap().0, Some(StreamError::Reset));
-    assert!(b.told(at_b).octets.len() < 8_000_000);
+    assert!(b.seen(at_b).octets.len() < 8_000_000);
     let (gone, _) = connect(&mut a, &mut b, families()[0].a, (families()[0].b, PORT));
     topology::set_up(&net.b, "b0", false).unwrap();
     a.streams().write(gone, b"x");

@@ -30,19 +30,19 @@ fn a_stream_comes_up_from_the_address_given() {
     for (family, second) in families().into_iter().zip(["10.1.0.9", "fd01::9"]) {
         for local in [family.a, ip(second)] {
             let (here, there) = connect(&mut a, &mut b, local, (family.b, PORT));
-            let told = b.told(there);
-            assert_eq!(told.peer, a.told(here).local);
-            assert_eq!(told.peer.unwrap().ip(), local);
-            assert_eq!(told.local, Some((family.b, PORT).into()));
+            let seen = b.seen(there);
+            assert_eq!(seen.peer, a.seen(here).local);
+            assert_eq!(seen.peer.unwrap().ip(), local);
+            assert_eq!(seen.local, Some((family.b, PORT).into()));
             a.streams().write(here, b"hello");
             b.streams().write(there, b"welcome");
             drive("greetings", &mut a, &mut b, |a, b| {
-                a.told(here).octets == b"welcome" && b.told(there).octets == b"hello"
+                a.seen(here).octets == b"welcome" && b.seen(there).octets == b"hello"
             });
         }
         let any = if family.a.is_ipv4() { ip("0.0.0.0") } else { ip("::") };
         let (_, there) = connect(&mut a, &mut b, any, (family.b, PORT));
-        assert!(b.told(there).peer.is_some());
+        assert!(b.seen(there).peer.is_some());
     }
     assert_eq!((a.streams().counters().connected, b.streams().counters().accepted), (6, 6));
     assert_eq!(b.accepted(), [2, 4, 6, 8, 10, 12].map(StreamId));
@@ -56,10 +56,10 @@ fn small_writes_leave_together() {
     for n in 0..1000_u16 {
         a.streams().write(here, &n.to_be_bytes());
     }
-    drive("all of them", &mut a, &mut b, |_, b| b.told(there).octets.len() == 2000);
+    drive("all of them", &mut a, &mut b, |_, b| b.seen(there).octets.len() == 2000);
     let counters = a.streams().counters();
     assert_eq!((counters.flushes, counters.octets_sent), (1, 2000));
-    assert!(a.told(here).unsent.is_empty(), "nothing waited");
+    assert!(a.seen(here).unsent.is_empty(), "nothing waited");
 }
 
 /// An owner that counts what it writes waits for a report when it has written twice `REPORT_EVERY`. The report comes,
@@ -71,14 +71,14 @@ fn a_stream_that_takes_everything_reports_in_time() {
     let (here, there) = connect(&mut a, &mut b, families()[0].a, (families()[0].b, PORT));
     let (mut written, mut total) = (0, 0);
     drive("ten megabytes", &mut a, &mut b, |a, b| {
-        if !std::mem::take(&mut a.told.get_mut(&here.0).unwrap().unsent).is_empty() {
+        if !std::mem::take(&mut a.seen.get_mut(&here.0).unwrap().unsent).is_empty() {
             written = 0;
         }
         while written < 2 * REPORT_EVERY && total < 10 << 20 {
             a.streams().write(here, &pattern(1 << 10));
             (written, total) = (written + (1 << 10), total + (1 << 10));
         }
-        b.told(there).octets.len() == 10 << 20
+        b.seen(there).octets.len() == 10 << 20
     });
 }
 
@@ -89,7 +89,7 @@ fn what_is_written_before_the_stream_is_up_arrives() {
     let stream = a.open(families()[1].a, (families()[1].b, PORT));
     a.streams().write(stream, b"as soon as you can");
     drive("the octets", &mut a, &mut b, |_, b| {
-        b.told.get(&2).is_some_and(|told| told.octets == b"as soon as you can")
+        b.seen.get(&2).is_some_and(|seen| seen.octets == b"as soon as you can")
     });
     // Closed before the connection is up, with and without octets to send.
     for (text, number) in [(&b"and good bye"[..], 4), (b"", 6)] {
@@ -101,14 +101,14 @@ fn what_is_written_before_the_stream_is_up_arrives() {
                 || (text.is_empty() && a.streams().len() == 1)
         });
         if !text.is_empty() {
-            assert_eq!(b.told(StreamId(number)).octets, text);
+            assert_eq!(b.seen(StreamId(number)).octets, text);
         }
         assert!(!a.is_connected(stream));
     }
 }
 
 #[test]
-fn large_payloads_arrive_whole_and_a_paused_reader_holds_up_nobody_else() {
+fn large_payloads_arrive_whole_and_a_paused_reader_delays_no_other_stream() {
     let net = Network::new("large");
     let (mut a, mut b) = ends(&net);
     for (family, size) in families().into_iter().zip([60_000, 10 << 20]) {
@@ -119,7 +119,7 @@ fn large_payloads_arrive_whole_and_a_paused_reader_holds_up_nobody_else() {
         let (mut rest, mut step, mut rounds) = (payload.as_slice(), 1_usize, 0);
         // Up to a megabyte waits; the other stream transfers octets meanwhile.
         drive("the transfer", &mut a, &mut b, |a, b| {
-            while !rest.is_empty() && a.told(bulk).unsent.last().is_none_or(|unsent| *unsent < 1 << 20) {
+            while !rest.is_empty() && a.seen(bulk).unsent.last().is_none_or(|unsent| *unsent < 1 << 20) {
                 let (piece, left) = rest.split_at(step.min(rest.len()));
                 a.streams().write(bulk, piece);
                 (rest, step) = (left, step * 7 % 9973);
@@ -127,7 +127,7 @@ fn large_payloads_arrive_whole_and_a_paused_reader_holds_up_nobody_else() {
                     break;
                 }
             }
-            if b.told(answer).octets.len() == rounds * 5 && rounds < 50 {
+            if b.seen(answer).octets.len() == rounds * 5 && rounds < 50 {
                 a.streams().write(chat, b"again");
                 rounds += 1;
             }
@@ -135,11 +135,11 @@ fn large_payloads_arrive_whole_and_a_paused_reader_holds_up_nobody_else() {
             if !paused {
                 b.streams().read(sink, true);
             }
-            assert!(b.told(sink).octets.is_empty() || !paused);
-            b.told(sink).octets.len() == size
+            assert!(b.seen(sink).octets.is_empty() || !paused);
+            b.seen(sink).octets.len() == size
         });
-        assert!(b.told(sink).octets == payload);
-        let unsent = &a.told(bulk).unsent;
+        assert!(b.seen(sink).octets == payload);
+        let unsent = &a.seen(bulk).unsent;
         if size > 1 << 20 {
             assert!(unsent.iter().max() >= Some(&(1 << 19)) && unsent.last() == Some(&0), "{unsent:?}");
         }
@@ -166,12 +166,12 @@ fn an_orderly_close_delivers_everything_and_an_abort_resets() {
             a.turn(Duration::from_millis(1));
             b.turn(Duration::from_millis(1));
         }
-        assert_eq!(b.told(there).octets, b"");
+        assert_eq!(b.seen(there).octets, b"");
         b.streams().read(there, true);
         drive("the end", &mut a, &mut b, |a, b| a.streams().is_empty() && b.closed(there).is_some());
-        assert!(b.told(there).octets == payload);
+        assert!(b.seen(there).octets == payload);
         assert_eq!(b.closed(there), Some((None, false)));
-        assert_eq!(a.closed(here), None, "who closes is told no more");
+        assert_eq!(a.closed(here), None, "who closes gets no further event");
 
         let (here, there) = connect(&mut a, &mut b, family.a, (family.b, PORT));
         a.streams().write(here, b"never sent");
@@ -224,7 +224,7 @@ fn packets_are_marked_as_configured() {
         a.streams().write(here, b"to b");
         b.streams().write(there, b"to a");
         drive("both", &mut a, &mut b, |a, b| {
-            a.told(here).octets == b"to a" && b.told(there).octets == b"to b"
+            a.seen(here).octets == b"to a" && b.seen(there).octets == b"to b"
         });
     }
     let (mut tos, mut seen) = (Vec::new(), 1);
@@ -269,7 +269,7 @@ fn two_hundred_streams_are_served_beside_a_flood() {
         if a.streams().unsent() < 1 << 20 {
             a.streams().write(flood, &piece);
         }
-        streams[1..].iter().all(|stream| a.told(*stream).octets == b"ping")
+        streams[1..].iter().all(|stream| a.seen(*stream).octets == b"ping")
     });
-    assert!(!a.told(flood).octets.is_empty());
+    assert!(!a.seen(flood).octets.is_empty());
 }

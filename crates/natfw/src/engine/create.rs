@@ -172,7 +172,7 @@ impl Natfw {
     }
 
     /// In proxy mode the edge of the sender's network answers for the receiver (§3.7.6.2). It does so for its own side
-    /// only, so that nobody outside makes it vouch for a receiver inside.
+    /// only, so that no node outside makes it answer for a receiver inside.
     fn proxied(&self, side: Side, asked: &Asked, plan: Plan) -> Plan {
         if asked.proxy && self.config.edge && side == Side::Inside {
             Plan { answers: true, forwards: asked.extend, ..plan }

@@ -140,7 +140,7 @@ impl Row {
     }
 
     /// Sends a message from the first node to the last, and returns the SII handle of the last node's upstream peer.
-    fn talk(&mut self) -> SiiHandle {
+    fn exchange(&mut self) -> SiiHandle {
         let last = self.nodes.len() - 1;
         self.send(0, 9, b"good day");
         let mut seen = [None, None];
@@ -174,9 +174,9 @@ impl Row {
 
 /// The applications at the ends exchange messages across nodes without the application, in both directions.
 #[test]
-fn two_applications_speak_along_the_path() {
+fn two_applications_exchange_data_along_the_path() {
     let mut row = Row::with_ends(1, 4);
-    let up = row.talk();
+    let up = row.exchange();
     let last = row.nodes[3];
     let state: Vec<_> = row.nodes.iter().map(|node| sessions(&row.sim, *node)).collect();
     assert_eq!(state, [1, 0, 0, 1]);
@@ -262,7 +262,7 @@ fn numbers_in_use_and_reserved_ones_are_refused() {
 
 /// A command with the identifier of another application, or before registration, has no effect.
 #[test]
-fn nobody_speaks_in_the_name_of_another() {
+fn a_command_in_the_name_of_another_application_has_no_effect() {
     let mut row = Row::with_ends(4, 2);
     let message = row.message(1, b"data");
     row.request(0, RequestOf::SendMessage(SendMessageOf { nslp: NslpId::PING, ..message }));
@@ -282,12 +282,12 @@ fn nobody_speaks_in_the_name_of_another() {
 #[test]
 fn an_application_that_ends_is_gone_at_once() {
     let mut row = Row::with_ends(5, 3);
-    row.talk();
+    row.exchange();
     row.command(2, 1, ApplicationCommand::Leave);
     assert_eq!(sessions(&row.sim, row.nodes[2]), 0);
     assert_eq!(row.sim.engine(row.nodes[2]).unwrap().applications().count(), 0);
     row.send(0, 5, b"anybody?");
-    assert!(matches!(row.status(0), (5, MessageStatus::Sent(_))), "nobody knows it yet");
+    assert!(matches!(row.status(0), (5, MessageStatus::Sent(_))), "no node has the session yet");
     assert_eq!(row.notified(0), (Direction::Downstream, NetworkEvent::CommunicationFailure));
     row.quiet();
     row.request(
@@ -307,14 +307,14 @@ fn an_application_that_ends_is_gone_at_once() {
 
     row.register(2, 1, NSLP, PeeringPolicy::Always);
     assert_eq!(row.next_event(2), ApplicationEvent::Registered);
-    row.talk();
+    row.exchange();
 }
 
 /// GIST-4.1.1-01, GIST-4.1.1-03: an application that accepts no messages for a while gets the reliable ones later.
 #[test]
 fn an_application_that_is_blocked_loses_nothing_reliable() {
     let mut row = Row::with_ends(6, 2);
-    row.talk();
+    row.exchange();
     let reliable = TransferAttributes { reliable: true, ..TransferAttributes::default() };
     let send = |row: &mut Row, number: u64| {
         let message = SendMessageOf { handle: None, ..row.message(number, &number.to_be_bytes()) };
@@ -339,7 +339,7 @@ fn an_application_that_is_blocked_loses_nothing_reliable() {
 #[test]
 fn an_application_ends_its_state() {
     let mut row = Row::with_ends(7, 2);
-    row.talk();
+    row.exchange();
     let (mri, lifetime) = (row.flow(), Duration::ZERO);
     row.request(0, RequestOf::SetStateLifetime { nslp: NSLP, mri, session: Some(SESSION), lifetime });
     row.sim.run_for(Duration::from_millis(1));

@@ -114,7 +114,7 @@ fn a_destination_without_engine_is_found_out_by_time() {
 
 /// GIST-5.3.3-08: the application is informed in time that no peer answers.
 #[test]
-fn nobody_at_all_has_the_application() {
+fn an_application_without_a_peer_is_informed_in_time() {
     for family in FAMILIES {
         let mut net = Net::row(6, &[Full, Router, Router], &LinkConfig::default());
         net.ping(7, family, Some(1));

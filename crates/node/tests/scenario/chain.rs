@@ -199,7 +199,7 @@ fn a_destination_without_route_is_refused() {
 
 /// A node does not signal to itself.
 #[test]
-fn a_ping_to_oneself_is_told_where_the_flow_ends() {
+fn a_ping_to_oneself_is_answered_without_signaling() {
     let mut net = Net::chain(10, 2, &LinkConfig::default());
     let request = PingRequest { count: Some(1), ..PingRequest::to(net.sim.address(net.first(), Family::V4)) };
     net.sim.command(net.first(), Command::Ping { id: 1, command: ping::Command::Start(request) });

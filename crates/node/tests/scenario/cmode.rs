@@ -102,7 +102,7 @@ fn a_chain_is_signalled_over_associations() {
 
 /// Both ends have the authenticated identity of the peer.
 #[test]
-fn tls_tells_who_the_peer_is() {
+fn tls_gives_the_identity_of_the_peer() {
     let mut net = chain(2, Transport::TlsTcp, 3, &LinkConfig::default());
     net.ping(1, Family::V4, Some(2));
     assert_eq!(net.done(1, 30 * SECOND), (2, 2));

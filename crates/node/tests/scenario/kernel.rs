@@ -34,7 +34,7 @@ impl Kernel {
     }
 
     /// Records a request to the kernel. Fails when an interface has more than `share` octets a second.
-    pub(crate) fn is_told<E>(
+    pub(crate) fn take_request<E>(
         &mut self,
         node: NodeId,
         output: &Output<'_, E>,

@@ -9,7 +9,7 @@ use signalbox_sim::{Family, LinkConfig, Packet};
 use crate::net::{Net, all_sessions, header, message, total};
 
 /// A genuine Query and a genuine Data message of a session over three nodes, which has ended since.
-fn overheard(seed: u64) -> (Net, Packet, Packet) {
+fn recorded(seed: u64) -> (Net, Packet, Packet) {
     let mut net = Net::chain(seed, 3, &LinkConfig::default());
     net.sim.capture(net.links[0]);
     net.ping(1, Family::V4, Some(1));
@@ -36,7 +36,7 @@ fn session_at(net: &Net, packet: &Packet) -> usize {
 /// message.
 #[test]
 fn a_flood_of_queries_leaves_no_state() {
-    let (mut net, query, _) = overheard(1);
+    let (mut net, query, _) = recorded(1);
     let at = session_at(&net, &query);
     let mut rng = Random::from_number(1);
     let before = total(&net.sim, "gist", "responses_sent");
@@ -61,7 +61,7 @@ fn a_flood_of_queries_leaves_no_state() {
 /// within limits.
 #[test]
 fn data_without_session_makes_none() {
-    let (mut net, _, data) = overheard(2);
+    let (mut net, _, data) = recorded(2);
     let at = session_at(&net, &data);
     let mut rng = Random::from_number(2);
     let before = total(&net.sim, "gist", "errors_sent");
@@ -84,7 +84,7 @@ fn data_without_session_makes_none() {
 #[test]
 fn damaged_messages_do_no_harm() {
     for seed in 0..5 {
-        let (mut net, query, data) = overheard(seed);
+        let (mut net, query, data) = recorded(seed);
         let mut rng = Random::from_number(seed);
         for genuine in [&query, &data] {
             for _ in 0..3000 {

@@ -120,7 +120,7 @@ fn a_probe_that_gist_cannot_send_is_lost_at_once() {
 }
 
 #[test]
-fn a_failure_told_after_the_timeout_is_no_second_loss() {
+fn a_failure_reported_after_the_timeout_is_no_second_loss() {
     let mut rig = Rig::new();
     let sent = started(&mut rig, request(2));
     let mut outputs = rig.timer_at(2_000);

@@ -461,8 +461,8 @@ impl Qos {
             _ => {}
         }
         // Of a bidirectional reservation the user gets no event before both directions are granted.
-        let heard = local.granted && local.unreported.is_none();
-        let event = if heard { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
+        let reported = local.granted && local.unreported.is_none();
+        let event = if reported { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
         self.end_local(key, Some(event), resources);
     }
 

@@ -130,7 +130,7 @@ pub(super) fn query(
     Ok((onward, rate.min(permitted)))
 }
 
-/// What is available to a request beside what nobody holds.
+/// The limits of a request besides the free capacity.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// The rate that the session holds already, octets a second.

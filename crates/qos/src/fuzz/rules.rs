@@ -21,7 +21,7 @@ pub fn qspec_rules(octets: &[u8]) {
                 }
                 Err(_) => {
                     assert_eq!(out, [0xa5], "nothing of a QSPEC that is refused");
-                    told(octets, message);
+                    answer_is_valid(octets, message);
                 }
             }
         }
@@ -115,7 +115,7 @@ fn answered(octets: &[u8], message: Message) {
 }
 
 /// The answers to a refused QSPEC.
-fn told(octets: &[u8], message: Message) {
+fn answer_is_valid(octets: &[u8], message: Message) {
     let mut out = Vec::new();
     if malformed(octets, message, &mut out) {
         let Ok(shown) = Qspec::frame(&out) else { panic!("what is shown has no parts") };

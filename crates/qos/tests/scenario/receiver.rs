@@ -248,18 +248,18 @@ fn a_lost_tear_is_made_good() {
 
 /// QOS-5.4.1-27, QOS-5.4.1-28, QOS-5.4.1-29, QOS-5.4.1-30, QOS-3.3-03
 #[test]
-fn a_gap_on_the_path_is_seen_by_all_behind_it_and_told_back() {
-    for (ignore_gaps, told) in [(false, true), (true, false)] {
+fn a_gap_on_the_path_is_seen_by_all_behind_it_and_reported_back() {
+    for (ignore_gaps, informed) in [(false, true), (true, false)] {
         let mut net = Net::with(vec![Config { ignore_gaps, ..Config::default() }; 4], "10mbit");
         net.gaps.insert(2, 1);
         net.reserve(0, 1, request(3, 100_000));
         net.seconds(1);
         let broken: Vec<_> =
             net.log.iter().map(|l| l.message().generic.contains(GenericFlags::BREAK)).collect();
-        let expected = if told { vec![false, false, true, true, true, true] } else { vec![false; 6] };
+        let expected = if informed { vec![false, false, true, true, true, true] } else { vec![false; 6] };
         assert_eq!(broken, expected);
         let events = net.events(0);
-        assert!(matches!(events.last(), Some(QosEvent::Granted(granted)) if granted.gaps == told));
+        assert!(matches!(events.last(), Some(QosEvent::Granted(granted)) if granted.gaps == informed));
     }
 }
 

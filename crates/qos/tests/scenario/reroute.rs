@@ -92,14 +92,18 @@ fn a_receivers_reservation_is_repaired_where_the_paths_meet_again() {
 
 /// QOS-5.2.5.3-01, QOS-5.2.5.3-02, QOS-5.2.5.3-03, QOS-5.1.3.6-04
 #[test]
-fn the_old_peer_hears_of_a_route_that_changed_before_a_node() {
+fn the_old_peer_is_informed_of_a_route_that_changed_before_a_node() {
     let mut net = reserved(4);
     let (session, mri) = (net.log[0].session, net.log[0].mri);
     net.log.clear();
     net.notify(2, session, mri.inverted(), NetworkEvent::Tentative);
     net.seconds(1);
-    let told: Vec<_> = net.log.iter().map(|l| (l.from, l.to, l.explicit)).collect();
-    assert_eq!(told, [(2, Some(1), true), (1, Some(0), false)], "by explicit routing, then on to the QNI");
+    let informed: Vec<_> = net.log.iter().map(|l| (l.from, l.to, l.explicit)).collect();
+    assert_eq!(
+        informed,
+        [(2, Some(1), true), (1, Some(0), false)],
+        "by explicit routing, then on to the QNI"
+    );
     assert!(net.log.iter().all(|l| l.message().info.unwrap().info == Info::ROUTE_CHANGE));
     assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0]);
 }

@@ -72,13 +72,13 @@ fn sessions_that_a_restarted_node_does_not_know_come_back() {
     net.restart(1, "10mbit");
     net.seconds(120);
     assert_eq!(net.all_held(), [100_000, 100_000, 0]);
-    let told = net.log.iter().any(|l| {
+    let informed = net.log.iter().any(|l| {
         l.message().kind == MessageType::RESPONSE
             && l.message().info.is_some_and(|i| {
                 i.info == Info::UNKNOWN_LISTED_SESSION || i.info == Info::FULL_QSPEC_REQUIRED
             })
     });
-    assert!(told);
+    assert!(informed);
 }
 
 /// QOS-3.2.6-01

@@ -102,7 +102,7 @@ fn a_neighbor_is_trusted_by_the_address_at_which_it_answered() {
 
 /// QSPEC-4.2.3-04
 #[test]
-fn who_hears_that_a_node_behind_refused_gives_back_what_it_holds() {
+fn a_node_before_the_one_that_refused_gives_back_what_it_holds() {
     let mut rig = Rig::new();
     let onward = rig.reserved(0, 10_000);
     assert_eq!(rig.held(), 10_000);
@@ -174,7 +174,7 @@ fn a_notify_may_bring_a_qspec_and_keeps_it_on_the_way() {
 
 /// QOS-5.4.1-17
 #[test]
-fn a_session_that_is_bound_to_one_that_ended_is_told_if_so_configured() {
+fn a_session_that_is_bound_to_one_that_ended_is_informed_if_so_configured() {
     for notify_bound in [true, false] {
         for code in [BindingCode::TUNNEL, BindingCode::BIDIRECTIONAL, BindingCode::AGGREGATE] {
             let mut rig = Rig::with(Config { notify_bound, ..Config::default() });
@@ -187,12 +187,12 @@ fn a_session_that_is_bound_to_one_that_ended_is_told_if_so_configured() {
             rig.receive_octets(BEFORE, second_flow(), SESSION, &octets(&message));
             let tear = octets(&Message { flags: MessageFlags::TEAR, ..reserve(1, &[]) });
             let sent = rig.receive_octets(BEFORE, flow(), other, &tear);
-            let told = sent.iter().any(|s| {
+            let informed = sent.iter().any(|s| {
                 s.session == SESSION
                     && s.message().kind == MessageType::NOTIFY
                     && s.info() == Info::UNKNOWN_BOUND_SESSION
             });
-            assert_eq!((told, rig.held()), (notify_bound, 10_000), "{code:?}");
+            assert_eq!((informed, rig.held()), (notify_bound, 10_000), "{code:?}");
         }
     }
 }
@@ -216,13 +216,13 @@ fn what_is_only_news_starts_nothing() {
     let mut rig = Rig::new();
     let first = begin(&mut rig);
     assert_eq!(answer(&mut rig, &first, Info::RESERVED), []);
-    let heard = rig.events.len();
+    let events = rig.events.len();
     for info in [Info::CONGESTION, Info::UNKNOWN_BOUND_SESSION] {
         let notify = Message { kind: MessageType::NOTIFY, ..response(info) };
         let sent = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&notify));
         assert_eq!(sent, [], "{info}");
     }
-    assert_eq!((rig.held(), rig.events.len()), (10_000, heard));
+    assert_eq!((rig.held(), rig.events.len()), (10_000, events));
 }
 
 /// QOS-5.3.5-12
@@ -234,7 +234,7 @@ fn what_fails_for_the_moment_is_asked_for_again_as_often_as_configured() {
         .into_iter()
         .map(|wait| {
             assert_eq!(answer(&mut rig, &asked, Info::RESERVATION_FAILURE), []);
-            assert!(matches!(rig.events.as_slice(), [QosEvent::Started { .. }]), "nobody hears of it yet");
+            assert!(matches!(rig.events.as_slice(), [QosEvent::Started { .. }]), "no user has a report yet");
             let end = rig.now + Duration::from_secs(wait);
             let again = rig.until(end);
             let [(at, sent)] = again.as_slice() else { panic!("{again:?}") };

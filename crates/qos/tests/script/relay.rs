@@ -121,7 +121,7 @@ fn a_reserve_against_the_flow_needs_a_query_before() {
 
 /// QOS-5.1.3.6-23
 #[test]
-fn a_way_that_gist_does_not_know_is_told() {
+fn a_way_that_gist_does_not_know_is_reported() {
     let mut rig = Rig::new();
     let some = qspec(10_000);
     let confined = Message { generic: GenericFlags::PROXY, rii: Some(4), ..reserve(0, &some) };
@@ -203,7 +203,7 @@ fn a_method_without_classifier_is_unknown() {
 
 /// QOS-5.1.3.6-20
 #[test]
-fn a_bad_qspec_is_told_from_one_too_new() {
+fn a_bad_qspec_is_distinguished_from_one_too_new() {
     let mut rig = Rig::new();
     let good = qspec(10_000);
     let mut newer = good.clone();
@@ -296,7 +296,7 @@ fn a_classifier_leaves_the_fields_that_it_flags() {
 
 /// QOS-5.1.2.1-07, QOS-5.4.1-18, QOS-5.4.1-19, QOS-5.4.1-25
 #[test]
-fn another_flow_replaces_the_old_one_unless_told_not_to() {
+fn another_flow_replaces_the_old_one_unless_asked_not_to() {
     for (flags, held) in [(MessageFlags::REPLACE, 20_000), (MessageFlags(0), 30_000)] {
         let mut rig = Rig::new();
         rig.reserved(0, 10_000);
@@ -364,7 +364,7 @@ fn an_rii_of_somebody_else_goes_through_unchanged_and_so_does_its_answer() {
     assert_eq!(quiet, [], "no retransmission by this node");
     let back = one(rig.back(&Message { rii: Some(500), ..response(Info::RESERVED) }));
     assert_eq!((back.message().rii, back.mri), (Some(500), flow().inverted()));
-    assert_eq!(rig.back(&Message { rii: Some(501), ..response(Info::RESERVED) }), [], "nobody asked");
+    assert_eq!(rig.back(&Message { rii: Some(501), ..response(Info::RESERVED) }), [], "without a request");
     assert_eq!(rig.qos.counters().stray_responses, 1);
 }
 
@@ -387,7 +387,7 @@ fn an_error_goes_on_with_the_number_of_the_peer_before() {
     assert_eq!(rig.held(), 10_000);
     let back = one(rig.back(&Message { rsn, ..response(Info::RESERVATION_FAILURE) }));
     assert_eq!(back.message().rsn, Some(Rsn { number: 41, epoch: EPOCH }));
-    assert_eq!(rig.held(), 0, "what nobody confirmed is given back");
+    assert_eq!(rig.held(), 0, "what is not confirmed is given back");
 }
 
 /// QOS-5.3.6-01, QOS-5.3.6-04, QOS-5.3.7-02, QOS-5.3.7-05, QOS-5.3.7-06, QOS-5.3.7-04, QOS-5.1.3.6-07, QOS-3.2.6-02
@@ -449,7 +449,7 @@ fn listed_sessions_are_judged_one_by_one() {
 /// QOS-5.4.1-04, QOS-5.3.5-13, QOS-5.1.3.6-30
 /// QOS-5.3.5-01
 #[test]
-fn who_may_not_is_told_so_and_changes_nothing() {
+fn a_refused_peer_gets_the_reason_and_changes_nothing() {
     use signalbox_resources::config::Action;
     let mut rig = Rig::new();
     let config = signalbox_resources::Config {
@@ -494,7 +494,7 @@ fn a_refresh_is_acknowledged_if_the_peer_wants_it() {
 
 /// QOS-5.4.1-34, QOS-5.4.1-37, QOS-5.1.3.6-29, QOS-5.2.4-01
 #[test]
-fn a_next_peer_that_acknowledges_nothing_is_told_to_the_one_before() {
+fn a_next_peer_that_acknowledges_nothing_is_reported_to_the_one_before() {
     let mut rig = Rig::with(Config { acknowledged_refresh: true, ..Config::default() });
     let onward = rig.reserved(0, 10_000);
     rig.back(&Message { rii: onward.message().rii, ..response(Info::RESERVED) });
@@ -578,7 +578,7 @@ fn a_qspec_in_a_tear_does_no_harm() {
 
 /// QOS-5.4.1-26
 #[test]
-fn a_merge_point_tears_nothing_down_if_told_to_keep() {
+fn a_merge_point_tears_nothing_down_if_asked_to_keep() {
     let mut rig = Rig::new();
     rig.reserved(0, 10_000);
     let some = qspec(10_000);

@@ -58,7 +58,7 @@ fn a_request_is_repeated_as_it_was_until_time_is_over() {
     let at: Vec<_> = again.iter().map(|(at, _)| at.since(start).as_secs_f64().round()).collect();
     assert_eq!(at, [2.0, 6.0, 14.0], "2, 4 and 8 s after each other; the next would be at 30 s");
     assert!(again.iter().all(|(_, s)| s.octets == first.octets));
-    assert!(sent.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "nobody else is told");
+    assert!(sent.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "no other message");
     assert!(matches!(rig.events.last(), Some(QosEvent::Failed(failure)) if failure.class == 0));
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
 }
@@ -220,7 +220,7 @@ fn a_tear_is_repeated_until_it_is_answered() {
         assert!(sent.iter().all(|(_, again)| again.octets == tear.octets));
         assert_eq!((rig.qos.sessions(), rig.qos.counters().retransmissions), (0, at.len() as u64));
         let released = rig.events.iter().filter(|event| **event == QosEvent::Released);
-        assert_eq!(released.count(), 1, "it is told once");
+        assert_eq!(released.count(), 1, "it is reported once");
     }
 }
 

@@ -85,8 +85,8 @@ fn tears(sent: &[Sent]) -> Vec<(Option<SiiHandle>, u32)> {
 fn a_route_change_of_the_next_peer_is_verified_after_a_refresh() {
     let mut rig = confirmed();
     let sent = rig.back(&route_change());
-    let [told] = &sent[..] else { panic!("{sent:?}") };
-    assert_eq!((told.info(), told.mri), (Info::ROUTE_CHANGE, flow().inverted()));
+    let [informed] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((informed.info(), informed.mri), (Info::ROUTE_CHANGE, flow().inverted()));
     rig.until(rig.now + Duration::from_secs(50));
     assert_eq!(rig.checked, []);
     rig.receive(&reserve(3, &[]));
@@ -110,8 +110,8 @@ fn a_route_change_of_an_old_branch_is_not_forwarded() {
 fn the_old_peer_is_notified_once() {
     let mut rig = confirmed();
     let sent = rig.network(flow().inverted(), NetworkEvent::Tentative);
-    let [told] = &sent[..] else { panic!("{sent:?}") };
-    assert_eq!((told.info(), told.sii), (Info::ROUTE_CHANGE, Some(BEFORE)));
+    let [informed] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((informed.info(), informed.sii), (Info::ROUTE_CHANGE, Some(BEFORE)));
     assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(OTHER)), []);
     // The route did not change; the next notification is a new one.
     rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
@@ -156,7 +156,7 @@ fn a_session_is_never_reversed() {
     rig.network(flow(), NetworkEvent::Good(SiiHandle(4)));
     assert_eq!(rig.receive_octets(BEHIND, flow(), SESSION, &octets(&turned)), [], "the old branch's neither");
     assert_eq!((rig.qos.counters().old_peer, rig.held()), (2, 10_000));
-    assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(BEHIND)), [], "nor is anybody told");
+    assert_eq!(rig.network(flow().inverted(), NetworkEvent::Good(BEHIND)), [], "and no report leaves");
 }
 
 /// GIST keeps the routing state while the session lives, and is informed of its end: QOS-5.4.1-07.
@@ -166,7 +166,7 @@ fn gist_gets_the_lifetime_of_the_routing_state() {
     rig.kept.clear();
     rig.network(flow(), NetworkEvent::Good(BEHIND));
     rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
-    assert_eq!(rig.kept, [Direction::Downstream], "only who asked can be told");
+    assert_eq!(rig.kept, [Direction::Downstream], "only who asked can be informed");
     rig.forgotten.clear();
     rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) });
     assert_eq!(rig.forgotten, [Direction::Downstream, Direction::Upstream]);

@@ -303,7 +303,7 @@ fn whatever_is_cut_or_changed_is_survived() {
 }
 
 #[test]
-fn a_faulty_message_still_tells_which_request_it_was() {
+fn a_faulty_message_still_names_its_request() {
     let text = octets("01010000 00020002 0000000500000001 00010001 00000009 01f40001 00000000");
     assert_eq!(identify(&text), (Some(9), Some(Rsn { number: 5, epoch: 1 })));
     assert_eq!(identify(&text[..10]), (None, None));

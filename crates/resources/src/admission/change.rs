@@ -153,7 +153,7 @@ impl Resources {
         for grant in grants() {
             charge = charge.max(grant.terms.charge);
             defending = defending.max(grant.terms.priority.defending);
-            // What is only set aside is no part of what the kernel gets.
+            // What is only held back is no part of what the kernel gets.
             if grant.terms.held == held {
                 let traffic = grant.conforming();
                 conforming = Some(conforming.map_or(traffic, |all| least_common(&all, &traffic)));
@@ -195,13 +195,13 @@ impl Resources {
     }
 
     /// Books a reservation on its link and an account. With `flows` it enters its flows, with the hash of an only one
-    /// if that is known. With `tell` it queues the installation.
+    /// if that is known. With `install` it queues the installation.
     pub(super) fn book(
         &mut self,
         key: Key,
         account: Option<AccountKey>,
         flows: Option<Option<u32>>,
-        tell: bool,
+        install: bool,
     ) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.booked = true;
@@ -214,7 +214,7 @@ impl Resources {
         if let Some(only) = flows {
             self.flows.insert(key, group, only);
         }
-        if tell {
+        if install {
             self.outputs.install(key, group);
         }
     }

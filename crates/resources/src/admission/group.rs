@@ -174,7 +174,7 @@ pub(crate) struct Group {
     pub(crate) account: AccountId,
     /// The requester of its first grant, whose source has its place at the link.
     pub(crate) opener: Arc<Requester>,
-    /// All its grants are set aside only, so the kernel does not have it.
+    /// All its grants are held back only, so the kernel does not have it.
     pub(crate) held: bool,
     /// Its installation was reported to the kernel.
     pub(crate) announced: bool,

@@ -304,7 +304,7 @@ fn a_refused_change_changes_nothing() {
 }
 
 #[test]
-fn a_change_is_told_to_the_kernel_once() {
+fn a_change_goes_to_the_kernel_once() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
     let first = admit(&mut resources, &ask(1, 6));
@@ -464,7 +464,7 @@ fn what_the_kernel_refuses_is_lost() {
 
 /// A reservation that ends before its installation is polled is not reported to the kernel.
 #[test]
-fn what_was_never_told_is_forgotten() {
+fn what_was_never_installed_is_not_removed() {
     let mut resources = start(config());
     let first = admit(&mut resources, &ask(1, 6));
     resources.modify(NOW, first.grant, &ask(1, 7)).unwrap();

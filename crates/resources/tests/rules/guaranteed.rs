@@ -113,7 +113,7 @@ fn a_service_may_take_smaller_packets_than_its_link() {
 
 /// RSVPIS-2215-1-01: the latency is configured, otherwise it is indeterminate.
 #[test]
-fn latency_is_what_was_configured_or_cannot_be_told() {
+fn latency_is_what_was_configured_or_indeterminate() {
     let latency = |text: Option<&str>| {
         let mut link = link("eth1", 10);
         link.latency = text.map(|text| text.parse().unwrap());

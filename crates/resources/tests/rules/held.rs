@@ -1,4 +1,4 @@
-//! Resources that are set aside without giving them to the flow.
+//! Resources that are held back without giving them to the flow.
 
 use signalbox_core::ReserverId;
 use signalbox_resources::request::Session;
@@ -23,7 +23,7 @@ fn kernel(resources: &mut signalbox_resources::Resources) -> Option<u64> {
     }
 }
 
-/// What is set aside is booked, and the kernel has nothing of it until a change gives it to the flow.
+/// What is held back is booked, and the kernel has nothing of it until a change gives it to the flow.
 #[test]
 fn held_resources_are_booked_and_not_installed() {
     let mut resources = start(config());
@@ -57,7 +57,7 @@ fn a_change_back_cancels_the_installation() {
     assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(6), None));
 }
 
-/// In a session the larger grant is booked, and the kernel gets what is not only set aside.
+/// In a session the larger grant is booked, and the kernel gets what is not only held back.
 #[test]
 fn a_session_installs_what_is_not_held() {
     let mut resources = start(config());

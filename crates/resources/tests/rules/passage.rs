@@ -39,7 +39,7 @@ fn ask(
 const DEFAULT: &str = "policy: no rule applies, and the default is to deny";
 
 #[test]
-fn a_host_opens_for_itself_and_nobody_opens_towards_the_inside() {
+fn a_host_opens_for_itself_and_no_node_opens_towards_the_inside() {
     let mut resources = resources(Config::default());
     let (out, back) = ((INSIDE, FAR), (FAR, INSIDE));
     for (requester, opening, flow, invited, allowed) in [

@@ -162,7 +162,7 @@ fn an_authenticated_peer_is_known_by_key_or_name() {
     for (peer, identity, applies) in cases {
         let resources = only(vec![RuleConfig { peer: vec![peer.parse().unwrap()], ..allow("") }]);
         assert_eq!(decided(&resources, &by(identity)).is_ok(), applies, "{peer} {identity}");
-        assert!(decided(&resources, &ask(1, 1)).is_err(), "{peer}: nobody has proved anything");
+        assert!(decided(&resources, &ask(1, 1)).is_err(), "{peer}: nothing is proved");
     }
 }
 
@@ -298,7 +298,7 @@ fn a_token_lets_in_and_holds_to_what_it_says() {
     };
     assert_eq!(decided(&resources, &with(good.clone())), Ok(Some(1)));
     assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()));
-    let other = Token { entity: "nobody.example".to_owned(), ..good.clone() };
+    let other = Token { entity: "other.example".to_owned(), ..good.clone() };
     assert_eq!(decided(&resources, &with(other)), Err(DEFAULT.to_owned()));
     let cases = [
         (
@@ -334,7 +334,7 @@ fn who_a_request_says_that_it_is_for() {
         requester: Requester { names: Some(Arc::new(user(names))), ..ask(1, 1).requester },
         ..ask(1, 1)
     };
-    assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()), "nobody");
+    assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()), "no rule");
     assert_eq!(decided(&resources, &with(&["ann"])), Ok(Some(2)));
     assert_eq!(decided(&resources, &with(&["bob", "CN=Bob, O=Example"])), Ok(Some(2)));
     assert_eq!(decided(&resources, &with(&["Ann"])), Ok(Some(3)), "another name");

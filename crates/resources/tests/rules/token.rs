@@ -34,7 +34,7 @@ fn the_signature_is_hmac_sha_256() {
 }
 
 #[test]
-fn only_the_right_signature_is_believed() {
+fn only_the_right_signature_is_accepted() {
     let resources = with(vec![key(1, 32), key(2, 16)]);
     let signed = b"attributes up to the signature";
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &SECRET), signed);

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn places_stay_and_changes_are_told() {
+    fn places_stay_and_changes_are_reported() {
         let (mut all, config) = (Interfaces::new(KeyedHasher::with_key([7; 16])), Config::default());
         all.update(
             &[interface(7, true, &["fe80::1", "10.0.7.1", "fd00::1"]), interface(3, true, &[])],

@@ -3,7 +3,7 @@
 use signalbox_rsvp::engine::neighbour::{Interface, Reduction, Verdict};
 use signalbox_rsvp::wire::{HeaderFlags, MessageType, Writer};
 
-use super::rig::{ETH, Got, Kind, Node, Packet, To, acquainted, addr, config, ms, prompt, talk, took};
+use super::rig::{ETH, Got, Kind, Node, Packet, To, acquainted, addr, config, exchange, ms, prompt, took};
 
 const PATH: MessageType = MessageType::PATH;
 const RESV: MessageType = MessageType::RESV;
@@ -70,7 +70,7 @@ fn order_is_kept() {
 
 /// Proves RSVPRR-2961-3.3-05: no Bundle is larger than configured, no message is lost.
 #[test]
-fn size() {
+fn no_bundle_is_larger_than_configured() {
     let (mut a, mut b) = acquainted(5000..5100);
     for port in 5000..5100 {
         a.path(ms(1000), Kind::Refresh, port, To::Next(2));
@@ -86,13 +86,13 @@ fn size() {
 /// Proves RSVPRR-2961-3.3-02, RSVPRR-2961-2-05, RSVPRR-2961-2-02 and RSVPRR-2961-3.3-01: a neighbour without the
 /// capability bit gets no Bundle; the bit is of one hop, whatever other nodes send.
 #[test]
-fn not_for_everybody() {
+fn neighbours_without_the_capability_get_no_bundle() {
     let mut a = Node::plain(1);
     let mut reliable_only = Node::new(2, config(Reduction { summary: false, ..prompt() }));
     for port in 5000..5003 {
         a.path(ms(0), Kind::Trigger, port, To::Next(2));
     }
-    assert_eq!(kinds(&a.drain()), [PATH; 3], "not heard yet");
+    assert_eq!(kinds(&a.drain()), [PATH; 3], "not acknowledged yet");
     reliable_only.resv(ms(1), Kind::Trigger, 6000, 1);
     let resv = reliable_only.drain();
     assert_eq!(resv[0].payload[0], 0x10, "no bit");
@@ -208,12 +208,12 @@ fn all_kinds_in_one() {
         1,
         "the old name of 5001"
     );
-    assert!(talk(ms(1200), &mut a, &mut b).is_empty());
+    assert!(exchange(ms(1200), &mut a, &mut b).is_empty());
 }
 
 /// Proves RSVPRR-2961-3.3-08 and RSVPRR-2961-5.6-01: past nodes without RSVP no Bundle and no Srefresh is sent.
 #[test]
-fn past_others() {
+fn no_bundle_is_sent_past_nodes_without_rsvp() {
     let (mut a, mut b) = acquainted(5000..5003);
     let mut settings = *a.layer.config().of(ETH);
     settings.trust.distant_hops = true;

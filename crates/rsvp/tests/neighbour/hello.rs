@@ -8,7 +8,7 @@ use signalbox_rsvp::wire::MessageType;
 
 use signalbox_core::IfIndex;
 
-use super::rig::{ETH, Kind, Node, To, addr, config, ms, prompt, talk};
+use super::rig::{ETH, Kind, Node, To, addr, config, exchange, ms, prompt};
 
 fn with_hello(last: u8, seed: u64) -> Node {
     let mut config = config(prompt());
@@ -24,7 +24,7 @@ fn live(from: u64, to: u64, a: &mut Node, b: &mut Node) {
         a.layer.tick();
         b.layer.advance(now);
         b.layer.tick();
-        talk(now, a, b);
+        exchange(now, a, b);
     }
 }
 
@@ -57,7 +57,7 @@ fn requests_are_answered() {
 /// Proves RSVPX-3209-5.4-02 for this layer: a neighbour that restarted or is silent is reported once, and comes back;
 /// nothing else changes.
 #[test]
-fn restarted_and_silent() {
+fn a_restarted_or_silent_neighbour_is_reported_once() {
     let (mut a, mut b) = (with_hello(1, 1), with_hello(2, 2));
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     live(0, 50, &mut a, &mut b);
@@ -105,7 +105,7 @@ fn off_by_default() {
 
 /// Proves RSVPX-3209-5.3-01: a neighbour that never answered was never up, so it is not lost.
 #[test]
-fn neighbours_without_hello() {
+fn a_neighbour_that_never_answered_is_not_lost() {
     let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
@@ -120,7 +120,7 @@ fn neighbours_without_hello() {
 
 /// Proves RSVPX-3209-5.4-01: on numbered parallel links each address has its own Hellos and is lost by itself.
 #[test]
-fn parallel_links() {
+fn parallel_links_have_hellos_of_their_own() {
     let (mut a, mut b) = (with_hello(1, 1), Node::plain(2));
     let other = IfIndex(3);
     a.layer.set_addresses(other, Some(addr(101)), None);

@@ -1,4 +1,4 @@
-//! Integrity (RFC 2747, 3097): keys, digests, sequence numbers, challenges.
+//! Integrity (RFC 2747, 3097): keys, digests, sequence numbers.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,13 +11,11 @@ use signalbox_rsvp::engine::neighbour::{
 };
 use signalbox_rsvp::wire::{Message, MessageType, checksum};
 
-use super::rig::{ETH, Got, Kind, Node, Packet, To, addr, config, ms, prompt, talk, took};
+use super::rig::{ETH, Got, Kind, Node, Packet, To, addr, config, exchange, ms, prompt, took};
 
-const PATH: MessageType = MessageType::PATH;
-const CHALLENGE: MessageType = MessageType::INTEGRITY_CHALLENGE;
-const RESPONSE: MessageType = MessageType::INTEGRITY_RESPONSE;
+pub(super) const PATH: MessageType = MessageType::PATH;
 
-fn key(id: u64) -> KeyConfig {
+pub(super) fn key(id: u64) -> KeyConfig {
     KeyConfig {
         id,
         algorithm: Algorithm::HmacSha256,
@@ -38,7 +36,7 @@ fn calendar(seconds: u64) -> Time {
     Time::from_secs(u64::from(START) + seconds)
 }
 
-fn secured(handshake: bool) -> Config {
+pub(super) fn secured(handshake: bool) -> Config {
     let mut config = config(prompt());
     config.interface.integrity = IntegrityConfig {
         sending: true,
@@ -51,7 +49,7 @@ fn secured(handshake: bool) -> Config {
     config
 }
 
-fn node(last: u8, config: Config, keys: &[KeyConfig]) -> Node {
+pub(super) fn node(last: u8, config: Config, keys: &[KeyConfig]) -> Node {
     let mut node = Node::new(last, config);
     node.layer.set_keys(keys).unwrap();
     node
@@ -62,14 +60,14 @@ fn two() -> (Node, Node) {
     (node(1, secured(false), &[key(7)]), node(2, secured(false), &[key(7)]))
 }
 
-fn path(node: &mut Node, now: Time, port: u16) -> Packet {
+pub(super) fn path(node: &mut Node, now: Time, port: u16) -> Packet {
     node.path(now, Kind::Trigger, port, To::Unknown);
     let [packet] = &node.drain()[..] else { panic!("one packet") };
     packet.clone()
 }
 
 /// Computes checksum and digest again, with the key.
-fn signed_again(packet: &Packet, id: u64) -> Packet {
+pub(super) fn signed_again(packet: &Packet, id: u64) -> Packet {
     let mut packet = packet.clone();
     let at = packet.message().integrity.unwrap().digest_offset;
     let octets = &mut packet.payload;
@@ -83,7 +81,7 @@ fn signed_again(packet: &Packet, id: u64) -> Packet {
     packet
 }
 
-fn without_checksum(packet: &Packet) -> Packet {
+pub(super) fn without_checksum(packet: &Packet) -> Packet {
     let mut packet = packet.clone();
     packet.payload[2..4].copy_from_slice(&[0, 0]);
     packet
@@ -92,7 +90,7 @@ fn without_checksum(packet: &Packet) -> Packet {
 /// Proves RSVPINT-2747-4.1-01, RSVPINT-2747-2.1-06, RSVPINT-2747-2.1-03 and RSVPINT-2747-1-03: another implementation
 /// computes the same digests over the message with digest and checksum zero; the rest is readable.
 #[test]
-fn generation() {
+fn digests_are_those_of_another_implementation() {
     for (algorithm, octets, handshake) in [(Algorithm::HmacSha256, 32, true), (Algorithm::HmacMd5, 16, false)]
     {
         let mut a = node(1, secured(handshake), &[KeyConfig { algorithm, ..key(7) }]);
@@ -113,7 +111,7 @@ fn generation() {
 /// Proves RSVPINT-2747-4.2-01, RSVPINT-2747-4.2-02, RSVPINT-2747-1-01 and RSVPINT-2747-4.1-02: any altered octet is
 /// detected, with a right checksum or without; changes of the IP header are not.
 #[test]
-fn reception() {
+fn any_altered_octet_is_detected() {
     let (mut a, mut b) = two();
     let packet = path(&mut a, ms(0), 5000);
     for at in 0..packet.payload.len() {
@@ -155,7 +153,7 @@ fn everything_is_signed() {
     let bundle = &a.drain()[0];
     assert_eq!(bundle.kind(), MessageType::BUNDLE);
     assert_eq!(b.take(ms(10), bundle).len(), 2);
-    talk(ms(10), &mut a, &mut b);
+    exchange(ms(10), &mut a, &mut b);
     assert!(a.summarise(ms(20), 5001, 2));
     let srefresh = &a.packets_until(ms(100))[0];
     assert!(srefresh.message().integrity.is_some());
@@ -183,7 +181,7 @@ fn a_wrong_digest_in_a_bundle() {
 
 /// Proves RSVPINT-2747-4-01: secured for sending, receiving, both or neither.
 #[test]
-fn by_direction() {
+fn signing_and_verifying_are_set_by_direction() {
     for (sending, receiving) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut one = secured(false);
         one.interface.integrity.sending = sending;
@@ -198,7 +196,7 @@ fn by_direction() {
 /// Proves RSVPINT-2747-4-08, RSVPINT-2747-4-09 and RSVPINT-2747-2.1-04: the key of a Path is found by its RSVP_HOP,
 /// that of an acknowledgment by its IP source; equal identifiers of two senders are two keys.
 #[test]
-fn whose_key() {
+fn a_key_is_found_by_the_hop_or_the_source() {
     let of = |last: u8, secret: &str| KeyConfig {
         neighbour: Some(addr(last)),
         usage: KeyUse::Receive,
@@ -244,7 +242,7 @@ fn one_key_for_a_link() {
 /// Proves RSVPINT-2747-4.2-03, RSVPINT-2747-4.2-06, RSVPINT-2747-4.2-07 and RSVPINT-2747-4.1-03: replays are dropped,
 /// late messages accepted once; a forged number changes nothing; retransmissions have new numbers.
 #[test]
-fn replays() {
+fn replays_are_dropped_and_late_messages_accepted_once() {
     let (mut a, mut b) = two();
     let packets: Vec<Packet> = (0..8).map(|n| path(&mut a, ms(u64::from(n)), 5000 + n)).collect();
     assert_eq!(b.take(ms(10), &packets[0]).len(), 1);
@@ -273,7 +271,7 @@ fn replays() {
 
 /// Proves RSVPINT-2747-4.2-04: a window of one requires strict order.
 #[test]
-fn strict_order() {
+fn a_window_of_one_requires_strict_order() {
     let mut strict = secured(false);
     strict.interface.integrity.window = 1;
     let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, strict, &[key(7)]));
@@ -286,7 +284,7 @@ fn strict_order() {
 /// Proves RSVPINT-2747-3-01, RSVPINT-2747-3-02 and RSVPINT-2747-3-03: seconds in the high half, a counter in the low
 /// one; after a restart the numbers are larger than before.
 #[test]
-fn sequence_numbers() {
+fn sequence_numbers_grow_over_a_restart() {
     let number = |packet: &Packet| packet.message().integrity.unwrap().sequence;
     let (mut a, _b) = two();
     let numbers: Vec<u64> = (0..1000).map(|n| number(&path(&mut a, ms(2000), 5000 + n))).collect();
@@ -299,157 +297,10 @@ fn sequence_numbers() {
     assert!(number(&path(&mut again, ms(0), 5000)) > 1_000_003 << 32);
 }
 
-/// Proves RSVPINT-2747-4.3-03, RSVPINT-2747-4.3-05, RSVPINT-2747-4.3-06, RSVPINT-2747-4.3-11, RSVPINT-2747-4.3-07 and
-/// RSVPINT-2747-10-01: a handshake at the first message signed with a key, also in both directions at once.
-#[test]
-fn handshake() {
-    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
-    let first = path(&mut a, ms(0), 5000);
-    assert_eq!(b.take(ms(0), &first), [], "not yet");
-    let asked = b.drain();
-    let challenge = &asked[0];
-    assert_eq!(
-        (asked.len(), challenge.kind(), challenge.dst, challenge.src),
-        (1, CHALLENGE, addr(1), addr(2))
-    );
-    assert_eq!(challenge.message().integrity, None);
-    assert_eq!(b.take(ms(0), &first), [], "nothing while it waits");
-    assert_eq!(a.take(ms(1), challenge), []);
-    let answered = a.drain();
-    let response = &answered[0];
-    assert_eq!((answered.len(), response.kind(), response.dst), (1, RESPONSE, addr(2)));
-    let message = response.message();
-    assert_eq!(message.challenge, challenge.message().challenge);
-    assert_eq!(message.integrity.unwrap().key_id, 7);
-    assert_eq!(b.take(ms(1), response), []);
-    assert_eq!(b.layer.counters().responses_taken, 1);
-    assert_eq!(b.take(ms(2), &first), [], "it was sent before: a replay for all that is known");
-    let again = &a.packets_until(ms(500))[0];
-    assert_eq!(b.take(ms(500), again), [took(PATH, 5000, Verdict::Process)]);
-    // The other direction is another association, in which the first acknowledgment was dropped.
-    talk(ms(600), &mut a, &mut b);
-    talk(ms(1500), &mut a, &mut b);
-    assert_eq!((a.layer.counters().responses_taken, b.layer.counters().responses_taken), (1, 1));
-    assert_eq!(a.layer.counters().acks_received, 1, "the next one was taken");
-}
-
-/// Proves RSVPINT-2747-4.3-08 and RSVPINT-2747-4.3-07: a challenge is repeated until the right cookie returns; later
-/// answers are ignored.
-#[test]
-fn challenges_are_repeated() {
-    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
-    b.take(ms(0), &path(&mut a, ms(0), 5000));
-    let first = b.drain();
-    let repeated = b.until(ms(40_000));
-    let times: Vec<u64> = repeated.iter().map(|(time, _)| time.as_micros() / 1_000_000).collect();
-    assert_eq!(times, [1, 3, 7, 15, 31]);
-    assert!(repeated.iter().all(|(_, packet)| *packet == first[0]));
-    assert_eq!(b.until(ms(1_000_000)).len(), 0, "until its next message");
-    b.take(ms(1_000_000), &path(&mut a, ms(1_000_000), 5000));
-    let asked = b.drain();
-    assert_eq!(asked.len(), 1);
-
-    // Wrong cookies, signed with the key.
-    a.take(ms(1_000_001), &asked[0]);
-    let response = a.drain().remove(0);
-    let mut wrong = response.clone();
-    *wrong.payload.last_mut().unwrap() ^= 1;
-    assert_eq!(b.take(ms(1_000_001), &signed_again(&without_checksum(&wrong), 7)), []);
-    assert_eq!(b.layer.counters().responses_ignored, 1);
-    b.take(ms(1_000_001), &response);
-    b.take(ms(1_000_001), &response);
-    assert_eq!((b.layer.counters().responses_taken, b.layer.counters().responses_ignored), (1, 2));
-    assert_eq!(
-        b.take(ms(1_000_002), &path(&mut a, ms(1_000_002), 5001)),
-        [took(PATH, 5001, Verdict::Process)]
-    );
-    assert_eq!(b.until(ms(2_000_000)).iter().filter(|(_, packet)| packet.kind() == CHALLENGE).count(), 0);
-}
-
-/// Proves RSVPINT-2747-4.3-04: cookies are distinct, and differ between nodes.
-#[test]
-fn cookies() {
-    let mut cookies = Vec::new();
-    for seed in 0..10 {
-        let mut b = Node::seeded(2, secured(true), 100 + seed);
-        b.layer.set_keys(&[key(7)]).unwrap();
-        for last in 10..20 {
-            let mut a = node(last, secured(true), &[key(7)]);
-            b.take(ms(0), &path(&mut a, ms(0), 5000));
-            cookies.push(b.drain()[0].message().challenge.unwrap().cookie);
-        }
-    }
-    cookies.sort_unstable();
-    cookies.dedup();
-    assert_eq!(cookies.len(), 100);
-    assert!(
-        cookies.iter().any(|cookie| *cookie > u64::MAX / 2)
-            && cookies.iter().any(|cookie| *cookie < u64::MAX / 2)
-    );
-}
-
-/// Proves RSVPINT-2747-4.3-09 and RSVPINT-2747-4.3-10: a sender that does not answer challenges gets none, and is
-/// accepted or not, as configured.
-#[test]
-fn without_handshake() {
-    for accept in [false, true] {
-        let mut one = secured(true);
-        one.interface.integrity.without_handshake = accept;
-        let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, one, &[key(7)]));
-        assert_eq!(b.take(ms(0), &path(&mut a, ms(0), 5000)).len(), usize::from(accept));
-        assert_eq!(b.drain().iter().filter(|packet| packet.kind() == CHALLENGE).count(), 0);
-        assert_eq!(b.layer.counters().handshake_refused, u64::from(!accept));
-    }
-    // A node that answers no challenge.
-    let (mut a, mut b) = (node(1, secured(false), &[key(7)]), node(2, secured(true), &[key(7)]));
-    let mut willing = node(1, secured(true), &[key(7)]);
-    b.take(ms(0), &path(&mut willing, ms(0), 5000));
-    let challenge = b.drain().remove(0);
-    a.take(ms(0), &challenge);
-    assert_eq!(a.drain().len(), 0);
-}
-
-/// Proves RSVPINT-2747-10-01: the number of answers to challenges is limited.
-#[test]
-fn a_flood_of_challenges() {
-    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
-    b.take(ms(0), &path(&mut a, ms(0), 5000));
-    let challenge = b.drain().remove(0);
-    for _ in 0..1000 {
-        a.take(ms(10), &challenge);
-    }
-    // Three quarters of a burst, and the part of the interface.
-    assert_eq!(a.drain().len(), 9);
-    a.take(ms(1010), &challenge);
-    assert_eq!(a.drain().len(), 1);
-}
-
-/// Challenges are not signed. Forged ones use up the rate of answers, but that of a neighbour which has restarted is answered: without
-/// that it would accept no message of this node.
-#[test]
-fn forged_challenges_leave_an_answer_to_a_neighbour() {
-    let (mut a, mut b) = (node(1, secured(true), &[key(7)]), node(2, secured(true), &[key(7)]));
-    a.take(ms(0), &path(&mut b, ms(0), 5000));
-    talk(ms(0), &mut a, &mut b);
-    talk(ms(2000), &mut a, &mut b);
-    let mut restarted = node(2, secured(true), &[key(7)]);
-    restarted.take(ms(3000), &path(&mut a, ms(3000), 5000));
-    let challenge = restarted.drain().remove(0);
-    a.drain();
-    for number in 0..1000u32 {
-        let src = IpAddr::from((0x0a63_0000 + number).to_be_bytes());
-        let payload = challenge.payload.clone();
-        a.take(ms(3010), &Packet { src, payload, ..challenge });
-    }
-    assert!(a.drain().len() < 10);
-    a.take(ms(3010), &challenge);
-    assert_eq!(a.drain().iter().map(Packet::kind).collect::<Vec<_>>(), [RESPONSE]);
-}
-
 /// Proves RSVPINT-2747-5.1-02, RSVPINT-2747-5.1-04 and RSVPINT-2747-6-02: keys change during operation and no message
 /// is lost; the new key has a handshake of its own.
 #[test]
-fn rollover() {
+fn keys_change_without_a_lost_message() {
     let old = KeyConfig { until: Some(calendar(100)), ..key(1) };
     let new = KeyConfig { from: calendar(80), ..key(2) };
     for handshake in [false, true] {
@@ -467,7 +318,7 @@ fn rollover() {
             ids.push(packet.message().integrity.unwrap().key_id);
             taken += b.take(now, &packet).len();
             // Messages that were dropped for a challenge are retransmitted.
-            talk(now, &mut a, &mut b);
+            exchange(now, &mut a, &mut b);
             let later = now + Duration::from_millis(600);
             for packet in a.packets_until(later) {
                 taken += b
@@ -476,7 +327,7 @@ fn rollover() {
                     .filter(|got| matches!(got, Got::Message { verdict: Verdict::Process, .. }))
                     .count();
             }
-            talk(later, &mut a, &mut b);
+            exchange(later, &mut a, &mut b);
         }
         ids.dedup();
         assert_eq!((taken, ids), (199, vec![1, 2]), "handshake {handshake}");
@@ -487,7 +338,7 @@ fn rollover() {
 
 /// Proves RSVPINT-2747-5.3-01 and RSVPINT-2747-5.3-02: the last key stays in use, and its expiry is reported.
 #[test]
-fn the_last_key() {
+fn the_last_key_stays_in_use_after_its_end() {
     let short = KeyConfig { until: Some(calendar(1)), ..key(7) };
     let (mut a, mut b) =
         (node(1, secured(false), std::slice::from_ref(&short)), node(2, secured(false), &[short]));
@@ -499,7 +350,7 @@ fn the_last_key() {
 
 /// Proves RSVPINT-2747-5.2-06: a deleted key is not accepted; without a key nothing is sent.
 #[test]
-fn deleted_keys() {
+fn deleted_keys_are_not_accepted() {
     let (mut a, mut b) = two();
     assert_eq!(b.take(ms(0), &path(&mut a, ms(0), 5000)).len(), 1);
     b.layer.set_keys(&[key(8)]).unwrap();
@@ -553,7 +404,7 @@ fn each_interface_has_its_own_association() {
 
 /// Proves RSVPINT-2747-1-02: each hop signs with its own key.
 #[test]
-fn hop_by_hop() {
+fn each_hop_signs_with_its_own_key() {
     let (mut a, mut b) = (
         node(1, secured(false), &[key(1)]),
         node(
@@ -587,7 +438,7 @@ fn associations_are_limited() {
 /// Operators see authentication failures with their reasons, beside neighbours. Proves RSVPINT-2747-2.2-01: an
 /// association has the key, the sender and the last sequence number received.
 #[test]
-fn reasons_are_seen() {
+fn failures_are_listed_with_their_reasons() {
     let mut b = node(2, secured(true), &[key(7), KeyConfig { neighbour: Some(addr(4)), ..key(9) }]);
     let mut a = node(1, secured(true), &[key(7)]);
     let first = path(&mut a, ms(0), 5000);
@@ -599,7 +450,7 @@ fn reasons_are_seen() {
     let before = view(&b, 1);
     assert_eq!(before.associations, [AssociationView { key_id: 7, sequence: None, asked: 1 }]);
     assert_eq!((before.last_message, before.signs_with), (None, Some(7)));
-    talk(ms(1), &mut a, &mut b);
+    exchange(ms(1), &mut a, &mut b);
     let second = path(&mut a, ms(2), 5001);
     assert_eq!(b.take(ms(2), &second).len(), 1);
     b.take(ms(3), &second);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use signalbox_rsvp::engine::neighbour::{Reduction, Upcall, Verdict};
 use signalbox_rsvp::wire::{MessageId, MessageType};
 
-use super::rig::{ETH, Got, Kind, Node, Packet, To, acquainted, addr, config, ms, prompt, talk, took};
+use super::rig::{ETH, Got, Kind, Node, Packet, To, acquainted, addr, config, exchange, ms, prompt, took};
 
 const PATH: MessageType = MessageType::PATH;
 
@@ -50,7 +50,7 @@ fn repetition_as_configured() {
 fn an_acknowledgment_ends_the_repetition() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
-    let got = talk(ms(0), &mut a, &mut b);
+    let got = exchange(ms(0), &mut a, &mut b);
     assert_eq!(got, [took(PATH, 5000, Verdict::Process)]);
     assert_eq!((a.layer.counters().acks_received, b.layer.counters().acks_sent), (1, 1));
     assert_eq!(a.until(ms(10_000)).len(), 0);
@@ -113,7 +113,7 @@ fn acknowledged_if_desired() {
         let what =
             if matches!(kind, MessageType::PATH | MessageType::RESV) { Kind::Trigger } else { Kind::Once };
         a.say(ms(2000), kind, what, 6000, To::Next(2));
-        talk(ms(2000), &mut a, &mut b);
+        exchange(ms(2000), &mut a, &mut b);
         assert_eq!(b.layer.counters().acks_sent, before + 1 + count as u64, "{kind}");
     }
     // An Srefresh is acknowledged as a whole.
@@ -144,7 +144,7 @@ fn errors_are_not_acknowledged() {
 /// RSVPRR-2961-1.1-02: refreshes repeat the MESSAGE_ID and all else, trigger messages get greater ones, from one
 /// counter.
 #[test]
-fn names() {
+fn refreshes_repeat_the_message_id_and_triggers_get_a_greater_one() {
     let mut a = Node::plain(1);
     let mut last: Option<MessageId> = None;
     let mut greater = |packet: &Packet| {
@@ -179,7 +179,7 @@ fn names() {
 
 /// Proves RSVPRR-2961-4.2-02: another epoch at each start.
 #[test]
-fn epochs() {
+fn each_start_has_another_epoch() {
     let epoch = |seed| {
         let mut node = Node::seeded(1, config(prompt()), seed);
         node.path(ms(0), Kind::Trigger, 5000, To::Unknown);
@@ -193,7 +193,7 @@ fn epochs() {
 /// Proves RSVPRR-2961-4.5-06 and RSVPRR-2961-4.5-08: a Path that was overtaken by its PathTear, and one overtaken by a
 /// newer Path; messages about other state do not matter.
 #[test]
-fn out_of_order() {
+fn overtaken_messages_change_nothing() {
     let (mut a, mut b) = acquainted(5000..5001);
     let mut old = Vec::new();
     for port in [5000, 5001] {
@@ -234,7 +234,7 @@ fn not_out_of_order() {
 /// Proves RSVPRR-2961-4.5-12, RSVPRR-2961-4.5-13 and RSVPRR-2961-6-03: the same MESSAGE_ID is a refresh, a greater one
 /// is not; a copy is acknowledged again.
 #[test]
-fn refresh_or_trigger() {
+fn an_equal_message_id_is_a_refresh_and_a_greater_one_is_not() {
     let (mut a, mut b) = (Node::plain(1), Node::plain(2));
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     let path = one(a.drain());
@@ -254,7 +254,7 @@ fn refresh_or_trigger() {
 
 /// Proves RSVPRR-2961-4.5-16: an error message is an acknowledgment.
 #[test]
-fn implicit_acknowledgment() {
+fn an_error_message_is_an_acknowledgment() {
     let mut a = Node::plain(1);
     a.resv(ms(0), Kind::Trigger, 5000, 2);
     a.layer.implicitly_acknowledged(a.handles[&5000]);
@@ -265,7 +265,7 @@ fn implicit_acknowledgment() {
 /// Proves RSVPRR-2961-4.6-02 and RSVPRR-2961-4.6-03: acknowledgments leave in other messages to the same node, not in
 /// Paths; alone they leave after a short time.
 #[test]
-fn acknowledgments_ride_along() {
+fn acknowledgments_leave_in_other_messages() {
     let patient = Reduction { ack_delay: Duration::from_millis(10), summary: false, ..prompt() };
     let (mut a, mut b) = (Node::plain(1), Node::new(2, config(patient)));
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
@@ -287,7 +287,7 @@ fn acknowledgments_ride_along() {
 /// Proves RSVPRR-2961-4.7-01 and RSVPRR-2961-4.7-02: acknowledgments of multicast messages are spread over time; the
 /// first one is enough.
 #[test]
-fn multicast_acknowledgments() {
+fn acknowledgments_of_multicast_messages_are_spread_over_time() {
     let mut a = Node::plain(1);
     a.path(ms(0), Kind::Trigger, 5000, To::Group);
     let path = one(a.drain());
@@ -313,7 +313,7 @@ fn multicast_acknowledgments() {
 
 /// Proves RSVPRR-2961-4.8-01: a node without reduction refuses the objects of all three classes with error 13.
 #[test]
-fn refused_by_others() {
+fn nodes_without_reduction_refuse_its_objects() {
     let mut legacy = Node::new(2, config(Reduction { reliable: false, ..prompt() }));
     let mut a = Node::plain(1);
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
@@ -372,7 +372,7 @@ fn after_the_last_repetition() {
     a.until(ms(10_000));
     a.path(ms(30_000), Kind::Refresh, 5000, To::Unknown);
     let refresh = one(a.drain());
-    assert!(refresh.message_id().ack_desired, "nobody ever acknowledged it");
+    assert!(refresh.message_id().ack_desired, "it was never acknowledged");
     assert_eq!(a.until(ms(60_000)).len(), 0);
     // Now a neighbour acknowledges.
     let mut b = Node::plain(2);
@@ -399,7 +399,7 @@ fn names_are_of_one_hop() {
 
 /// A full table costs reliability, never the message; state that ended is not retransmitted.
 #[test]
-fn limits() {
+fn a_full_table_costs_reliability_and_no_message() {
     let mut small = config(prompt());
     small.max_unacknowledged = 2;
     small.max_names = 3;
@@ -422,6 +422,6 @@ fn limits() {
         let got = a.take(ms(10_000), &one(node.drain()));
         assert_eq!(got, [took(PATH, 5000, Verdict::Process)]);
     }
-    let nobody: &[Upcall] = &[];
-    assert_eq!(a.upcalls, nobody);
+    let no_upcall: &[Upcall] = &[];
+    assert_eq!(a.upcalls, no_upcall);
 }

@@ -343,7 +343,7 @@ pub(crate) enum To {
 }
 
 /// Carries packets between two nodes until both send none.
-pub(crate) fn talk(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
+pub(crate) fn exchange(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
     let mut all = Vec::new();
     loop {
         for node in [&mut *a, &mut *b] {
@@ -365,7 +365,7 @@ pub(crate) fn acquainted(ports: std::ops::Range<u16>) -> (Node, Node) {
     for port in ports {
         a.path(ms(0), Kind::Trigger, port, To::Next(2));
     }
-    talk(ms(0), &mut a, &mut b);
-    talk(ms(1), &mut a, &mut b);
+    exchange(ms(0), &mut a, &mut b);
+    exchange(ms(1), &mut a, &mut b);
     (a, b)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use signalbox_rsvp::engine::neighbour::{Reduction, Upcall, Verdict};
 use signalbox_rsvp::wire::{HeaderFlags, ListedId, MessageType, Writer};
 
-use super::rig::{Got, Kind, Node, Packet, To, acquainted, addr, config, group, ms, prompt, talk, took};
+use super::rig::{Got, Kind, Node, Packet, To, acquainted, addr, config, exchange, group, ms, prompt, took};
 
 const PATH: MessageType = MessageType::PATH;
 const SREFRESH: MessageType = MessageType::SREFRESH;
@@ -22,7 +22,7 @@ fn only(packets: &[Packet], kind: MessageType) -> Vec<Packet> {
 fn states_are_refreshed_by_name() {
     let (mut a, mut b) = acquainted(5000..5003);
     a.resv(ms(10), Kind::Trigger, 6000, 2);
-    talk(ms(10), &mut a, &mut b);
+    exchange(ms(10), &mut a, &mut b);
     for port in [5000, 5001, 5002, 6000] {
         assert!(a.summarise(ms(1000), port, 2), "{port}");
     }
@@ -45,7 +45,7 @@ fn states_are_refreshed_by_name() {
 
 /// Proves RSVPRR-2961-5.2-07 and RSVPRR-2961-5.3-02: as many identifiers as fit a packet.
 #[test]
-fn many_states() {
+fn an_srefresh_has_as_many_identifiers_as_fit() {
     let (mut a, mut b) = acquainted(5000..6000);
     for port in 5000..6000 {
         assert!(a.summarise(ms(1000), port, 2));
@@ -83,7 +83,7 @@ fn lost_state_is_restored() {
     // Until then the state is sent as a whole message.
     assert!(!a.summarise(ms(1060), 5000, 2));
     a.path(ms(1060), Kind::Refresh, 5000, To::Next(2));
-    talk(ms(1160), &mut a, &mut restarted);
+    exchange(ms(1160), &mut a, &mut restarted);
     a.packets_until(ms(1200)).iter().for_each(|packet| _ = restarted.take(ms(1200), packet));
     restarted.packets_until(ms(1200)).iter().for_each(|packet| _ = a.take(ms(1200), packet));
     assert!(restarted.states[&5000].is_some());
@@ -115,7 +115,7 @@ fn what_is_not_summarised() {
     assert!(!a.summarise(ms(3), 5000, 77), "no RSVP neighbour");
     a.path(ms(4), Kind::Trigger, 5000, To::Next(2));
     assert!(!a.summarise(ms(5), 5000, 2), "a trigger message was not acknowledged");
-    talk(ms(6), &mut a, &mut b);
+    exchange(ms(6), &mut a, &mut b);
     assert!(a.summarise(ms(7), 5000, 2));
     let default = Reduction::default();
     assert!(
@@ -150,13 +150,13 @@ fn whole_now_and_then() {
 /// Proves RSVPRR-2961-5.2-03, RSVPRR-2961-5.2-04, RSVPRR-2961-5.2-06 and RSVPRR-2961-5.3-08: to a group by SRC_LIST, with
 /// Router Alert, and only where all nodes support it.
 #[test]
-fn multicast() {
+fn a_group_gets_source_lists_where_all_nodes_support_them() {
     let mut a = Node::new(1, config(Reduction { all_nodes_capable: true, ..prompt() }));
     let (mut b, mut c) = (Node::plain(2), Node::plain(3));
     a.path(ms(0), Kind::Trigger, 5000, To::Group);
     let path = a.drain();
     b.take(ms(0), &path[0]);
-    assert!(!a.summarise_group(ms(1), 5000), "nobody has it yet");
+    assert!(!a.summarise_group(ms(1), 5000), "no neighbour has it yet");
     b.packets_until(ms(400)).iter().for_each(|packet| _ = a.take(ms(400), packet));
     assert!(a.summarise_group(ms(1000), 5000));
     let packets = a.packets_until(ms(1050));
@@ -209,7 +209,7 @@ fn multicast_names_that_are_not_known() {
 
 /// Proves RSVPRR-2961-5.1-04: identifiers of another epoch are unknown.
 #[test]
-fn epochs_of_lists() {
+fn identifiers_of_another_epoch_are_unknown() {
     let (mut a, mut b) = acquainted(5000..5001);
     assert!(a.summarise(ms(1000), 5000, 2));
     let right = &a.packets_until(ms(1050))[0];
@@ -226,7 +226,7 @@ fn epochs_of_lists() {
 
 /// State that ended is not refreshed by its MESSAGE_ID any more.
 #[test]
-fn withdrawn_state() {
+fn state_that_ended_is_not_refreshed() {
     let (mut a, mut b) = acquainted(5000..5001);
     assert!(a.summarise(ms(1000), 5000, 2));
     let srefresh = &a.packets_until(ms(1050))[0];

@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left_that_nobody_refreshes(
+    fn nothing_is_left_without_refreshes(
         steps in prop::collection::vec(step(), 1..80),
         staged in any::<bool>(),
         named in any::<bool>(),
@@ -205,6 +205,6 @@ proptest! {
         rig.wait(Duration::from_secs(400));
         let left = (rig.rsvp.sessions(), rig.rsvp.senders(), rig.rsvp.reservations(), rig.reservations());
         prop_assert_eq!(left, (0, 0, 0, 0));
-        prop_assert!(rig.rsvp.is_forgotten(), "neighbours, addresses or names are held by nobody");
+        prop_assert!(rig.rsvp.is_forgotten(), "neighbours, addresses or names are still there");
     }
 }

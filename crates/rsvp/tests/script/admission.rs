@@ -251,7 +251,7 @@ fn a_changed_path_updates_what_is_reserved() {
 
 /// RSVP-2209-UTC-03: traffic control gets a change of the policing flags; nothing goes upstream.
 #[test]
-fn police_flags_are_told_to_traffic_control_alone() {
+fn police_flags_go_to_traffic_control_alone() {
     let mut rig = Rig::new();
     rig.path(&Path::new());
     rig.resv(&Resv::ff(&[(load(B), 1)]));
@@ -271,16 +271,16 @@ fn the_last_next_hop_ends_the_reservation() {
     rig.resv(&resv(8));
     assert_eq!(kinds(&rig.resv_tear(&resv(9))), []);
     assert_eq!((rig.reservations(), rig.reserved(3)), (1, 10_000));
-    let mut told = kinds(&rig.resv_tear(&resv(8)));
-    told.sort_by_key(|(_, dst)| *dst);
-    assert_eq!(told, [(MessageType::RESV_TEAR, at(1, 9)), (MessageType::RESV_TEAR, at(2, 9))]);
+    let mut kinds_sent = kinds(&rig.resv_tear(&resv(8)));
+    kinds_sent.sort_by_key(|(_, dst)| *dst);
+    assert_eq!(kinds_sent, [(MessageType::RESV_TEAR, at(1, 9)), (MessageType::RESV_TEAR, at(2, 9))]);
     assert_eq!((rig.reservations(), rig.reserved(3)), (0, 0));
     assert!(rig.rsvp.view().all(|one| one.reservations.is_empty()));
 }
 
 /// RSVP-3.1.8-10: the loss of a reservation is reported to all its next hops.
 #[test]
-fn a_preempted_reservation_is_told_downstream() {
+fn a_preempted_reservation_is_reported_downstream() {
     let mut rig = tree();
     for k in [9, 8] {
         rig.resv(&Resv::ff(&[(load(B), 1)]).from(3, k, group()));
@@ -303,10 +303,10 @@ fn a_preempted_reservation_is_told_downstream() {
         rig.resources.reservations().find(|one| one.ifindex.0 == 3).map(|one| (one.owner.key, one.grant));
     let (key, grant) = taken.unwrap();
     let sent = rig.input(Input::Lost { key, grant, why: LostWhy::Preempted });
-    let mut told = kinds(&sent);
-    told.sort_by_key(|(_, dst)| *dst);
+    let mut kinds_sent = kinds(&sent);
+    kinds_sent.sort_by_key(|(_, dst)| *dst);
     assert_eq!(
-        told,
+        kinds_sent,
         [
             (MessageType::RESV_TEAR, at(1, 9)),
             (MessageType::RESV_ERR, at(3, 8)),
@@ -343,7 +343,7 @@ fn what_a_change_was_refused_is_asked_for_again() {
 /// error. With enough slack it is granted at a lower rate; if the flow itself does not fit, the error is about
 /// bandwidth.
 #[test]
-fn a_delay_that_cannot_be_met_is_told_from_bandwidth_that_is_not_there() {
+fn a_delay_that_cannot_be_met_has_another_error_than_missing_bandwidth() {
     for (taken, asked, value) in [
         (0.0, guaranteed(20.0 * B, 94.0 * B, 0), Some(1)),
         (0.0, guaranteed(20.0 * B, 94.0 * B, 1), Some(1)),

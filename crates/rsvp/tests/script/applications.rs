@@ -200,7 +200,7 @@ fn applications_and_next_hops_are_merged() {
 
 /// RSVP-3.1.3-12: an application gets reports of the sender of another application, not of its own.
 #[test]
-fn a_sender_does_not_hear_of_itself() {
+fn a_sender_gets_no_report_of_itself() {
     let mut rig = Rig::new();
     let own = Filter { src: at(1, 1), selector: Selector::Port(4000) };
     let announce = Command::Sender(SenderRequest {

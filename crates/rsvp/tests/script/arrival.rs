@@ -67,7 +67,7 @@ fn a_wrong_length_is_dropped() {
 
 /// RSVP-3.1.1-11: the reserved octet is zero when sent, and ignored when received.
 #[test]
-fn the_reserved_octet_is_nobodys() {
+fn the_reserved_octet_is_zero_and_ignored() {
     let mut rig = Rig::new();
     let mut octets = Path::new().octets();
     octets[5] = 0xaa;
@@ -143,7 +143,7 @@ fn checks_have_an_order() {
 /// RSVP-2.9-02, RSVP-2209-RESV-01: the handle names the interface, not the incoming interface of the Resv or its
 /// address.
 #[test]
-fn the_handle_tells_the_interface() {
+fn the_handle_names_the_interface() {
     for (arrived, addressed) in [(4, at(4, 1)), (4, at(2, 1)), (2, at(3, 1))] {
         let mut rig = Rig::distant();
         rig.path(&Path::new());

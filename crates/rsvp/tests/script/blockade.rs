@@ -101,7 +101,7 @@ fn other_errors_leave_no_blockade() {
 /// RSVP-3.5-06: without InPlace all next hops with a part in the request get the error; with InPlace those with equal
 /// and incomparable requests too.
 #[test]
-fn who_hears_of_a_failure() {
+fn who_gets_an_admission_failure() {
     let ff = |n, rate, of| Resv::ff(&[(load(rate), of)]).from(n, 9, group());
     for (in_place, expected) in
         [(false, vec![at(3, 9), at(4, 9), at(4, 8)]), (true, vec![at(3, 9), at(4, 8)])]

@@ -210,7 +210,7 @@ fn reserve(style: Style, senders: &[u32]) -> Command {
 
 /// RSVP-B-16: errors of an application are reported by upcall to it alone.
 #[test]
-fn faults_of_applications_are_told_to_them_alone() {
+fn faults_of_applications_are_reported_to_them_alone() {
     let mut rig = Rig::new();
     let here = Session { dest: at(3, 1), ..session() };
     let mut quiet = |id, command| {

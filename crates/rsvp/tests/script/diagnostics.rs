@@ -5,132 +5,11 @@ use std::time::Duration;
 
 use signalbox_rsvp::engine::{Config, InterfaceConfig};
 use signalbox_rsvp::wire::{
-    Class, DiagErrors, DiagResponse, Diagnostic, Message, MessageType, ObjectType, RsvpHop, Session, Writer,
-    ntp_middle,
+    Class, DiagErrors, DiagResponse, Diagnostic, Message, MessageType, ObjectType, RsvpHop, ntp_middle,
 };
 
-use super::rig::{
-    B, Path, Reply, Resv, Rig, Sent, addr, at, compose, group, handle, load, one, sender, session,
-};
-
-/// A DREQ; the fields are there to be changed.
-#[derive(Clone)]
-struct Dreq {
-    session: Session,
-    hop: RsvpHop,
-    asked: Diagnostic,
-    select: Option<Vec<ObjectType>>,
-    route: Option<Vec<IpAddr>>,
-    /// Whole DIAG_RESPONSEs of other nodes.
-    responses: Vec<u8>,
-    /// TTLs of the common header and on arrival.
-    ttl: [u8; 2],
-    iif: u32,
-}
-
-impl Dreq {
-    /// A DREQ to this node as LAST-HOP, from a requester behind eth2.
-    fn begin() -> Self {
-        Self {
-            session: session(),
-            hop: RsvpHop { addr: at(2, 7), lih: 0 },
-            asked: Diagnostic {
-                max_hops: 0,
-                hops: 0,
-                more: false,
-                request_id: 0x1234_5678,
-                path_mtu: 1500,
-                offset: 0,
-                last_hop: at(2, 1),
-                sender: sender(1),
-                requester: "10.0.2.7:40000".parse().unwrap(),
-            },
-            select: None,
-            route: None,
-            responses: Vec::new(),
-            ttl: [64, 64],
-            iif: 2,
-        }
-    }
-
-    /// A DREQ from the next hop downstream, which was the LAST-HOP.
-    fn further() -> Self {
-        let mut dreq = Self::begin();
-        dreq.hop = RsvpHop { addr: at(2, 9), lih: handle(2) };
-        (dreq.asked.last_hop, dreq.asked.hops) = (at(2, 9), 1);
-        dreq.responses = response(&[]);
-        dreq.ttl = [255, 255];
-        dreq
-    }
-
-    fn write(&self, w: &mut Writer<'_>) {
-        w.session(&self.session, false).hop(&self.hop).diagnostic(&self.asked);
-        if let Some(select) = &self.select {
-            w.diag_select(select.iter().copied());
-        }
-        if let Some(route) = &self.route {
-            w.route(false, u8::try_from(route.len()).unwrap(), route.iter().copied());
-        }
-        w.body(&self.responses);
-    }
-
-    fn octets(&self) -> Vec<u8> {
-        compose(MessageType::DREQ, self.ttl[0], |w| self.write(w))
-    }
-}
-
-/// A DIAG_RESPONSE of another node with these objects.
-fn response(objects: &[u8]) -> Vec<u8> {
-    let zero = addr("0.0.0.0");
-    let found = DiagResponse {
-        arrival: 1,
-        incoming: zero,
-        outgoing: at(2, 9),
-        previous: at(2, 1),
-        d_ttl: 0,
-        merged: false,
-        errors: DiagErrors::default(),
-        cleanup: 3,
-        refresh: 30,
-        objects,
-    };
-    compose(MessageType::DREP, 1, |w| _ = w.diag_response(&found))[8..].to_vec()
-}
-
-trait Asked {
-    fn ask(&mut self, dreq: &Dreq) -> Vec<Sent>;
-    fn replies(&mut self) -> Vec<Reply>;
-}
-
-impl Asked for Rig {
-    fn ask(&mut self, dreq: &Dreq) -> Vec<Sent> {
-        let dst = if self.interfaces.iter().any(|one| one.addresses.contains(&dreq.asked.last_hop)) {
-            dreq.asked.last_hop
-        } else {
-            at(dreq.iif, 1)
-        };
-        self.packet(dreq.iif, dreq.hop.addr, dst, dreq.ttl[1], &dreq.octets())
-    }
-
-    fn replies(&mut self) -> Vec<Reply> {
-        core::mem::take(&mut self.replies)
-    }
-}
-
-/// The only reply; nothing else was sent.
-#[track_caller]
-fn only_reply(rig: &mut Rig, sent: &[Sent]) -> Reply {
-    assert_eq!(sent, []);
-    let mut replies = rig.replies();
-    assert_eq!(replies.len(), 1, "{replies:?}");
-    replies.remove(0)
-}
-
-fn drep(octets: &[u8]) -> Message<'_> {
-    let message = Message::parse(octets).unwrap();
-    assert_eq!(message.kind, MessageType::DREP);
-    message
-}
+use super::dreq::{Asked, Dreq, drep, only_reply};
+use super::rig::{B, Path, Resv, Rig, addr, at, compose, group, handle, load, one, sender, session};
 
 /// The last DIAG_RESPONSE of a message: this node's.
 fn last<'a>(message: &Message<'a>) -> DiagResponse<'a> {
@@ -151,7 +30,7 @@ fn reserved() -> Rig {
 
 /// Proves RSVPX-2745-4.1-02 and RSVPX-2745-3-07: each field of the response against the topology.
 #[test]
-fn what_a_router_says_of_itself() {
+fn a_response_has_the_data_of_the_router() {
     let eth2 = InterfaceConfig { refresh: Duration::from_secs(45), cleanup: 5, ..InterfaceConfig::default() };
     let interfaces = [("eth2".to_owned(), eth2)].into();
     let wall_clock_us = 1_790_000_000_250_000;
@@ -289,7 +168,7 @@ fn reservations_by_interface_and_style() {
 
 /// Proves RSVPX-2745-4.1-04: RSVP_HOP, ROUTE, R-pointer, length and checksum of what goes on.
 #[test]
-fn what_goes_upstream() {
+fn a_request_goes_on_with_hop_route_and_checksum() {
     let mut rig = reserved();
     let dreq = Dreq { route: Some(vec![at(2, 9)]), ..Dreq::further() };
     let before = dreq.octets();
@@ -317,7 +196,7 @@ fn what_goes_upstream() {
 /// Proves RSVPX-2745-4.1-05: it ends at the hop limit, without path state and at the sender's node, with MF off; the
 /// DREP goes to the last address of the ROUTE, or without one to the requester.
 #[test]
-fn three_ends() {
+fn a_request_ends_at_the_limit_without_state_and_at_the_sender() {
     let mut rig = reserved();
     let mut limited = Dreq::further();
     limited.asked.max_hops = 2;
@@ -381,7 +260,7 @@ fn three_ends() {
 
 /// Proves RSVPX-2745-3-03: with a limit of 1 it ends at the LAST-HOP, with a hop count of 1; 0 is no limit.
 #[test]
-fn hop_limits() {
+fn a_limit_of_one_ends_at_the_last_hop() {
     let mut rig = reserved();
     let mut dreq = Dreq::begin();
     dreq.asked.max_hops = 1;
@@ -435,7 +314,7 @@ fn outgoing_interface_of_the_last_hop() {
 
 /// Proves RSVPX-2745-4.1-01: below the LAST-HOP a DREQ is passed on unchanged.
 #[test]
-fn below_the_last_hop() {
+fn below_the_last_hop_a_request_is_passed_on_unchanged() {
     let mut rig = reserved();
     let mut dreq = Dreq::begin();
     dreq.asked.last_hop = at(1, 9);
@@ -458,7 +337,7 @@ fn below_the_last_hop() {
 /// Proves RSVPX-2745-4.2-01: along the ROUTE to the node before the R-pointer; to the requester, by UDP at the port of
 /// its FILTER_SPEC, at the LAST-HOP and where the pointer is 0.
 #[test]
-fn dreps_go_back() {
+fn replies_go_along_the_route_to_the_requester() {
     let mut rig = Rig::new();
     let drep = |last_hop: IpAddr, pointer: u8, nodes: &[IpAddr]| {
         let dreq = Dreq::further();
@@ -492,7 +371,7 @@ fn dreps_go_back() {
 /// Proves RSVPX-2745-4.2-02: a DREP that cannot be forwarded is dropped without an answer; a DREQ that cannot is turned
 /// into a DREP.
 #[test]
-fn no_way_on() {
+fn a_request_without_a_route_becomes_a_reply() {
     let mut rig = reserved();
     let dreq = Dreq::further();
     let drep = |asked: &Diagnostic, route: Option<&[IpAddr]>, pointer: u8| {
@@ -532,7 +411,7 @@ fn no_way_on() {
 
 /// Proves RSVPX-2745-2-01: state, timers and neighbours are the same as before.
 #[test]
-fn nothing_changes() {
+fn diagnostics_change_no_state() {
     let mut config = Config::default();
     config.neighbours.interface.hello = Some(Default::default());
     let mut rig = Rig::with_neighbours(config, "10mbit");
@@ -564,7 +443,7 @@ fn nothing_changes() {
 
 /// Proves RSVPX-2745-2-02 for one node: a DREQ for a group is not handled, and none is sent to a group.
 #[test]
-fn unicast_only() {
+fn requests_for_groups_are_not_handled() {
     let mut rig = reserved();
     let octets = Dreq::begin().octets();
     assert_eq!(rig.packet(2, at(2, 7), group().dest, 64, &octets), []);
@@ -581,7 +460,7 @@ fn unicast_only() {
 
 /// The number of DREQs in a second is limited; 0 switches diagnostics off.
 #[test]
-fn floods_and_refusals() {
+fn the_number_of_requests_in_a_second_is_limited() {
     let mut rig = Rig::with(Config { diagnostics: 3, ..Config::default() });
     rig.path(&Path::new());
     let taken = |rig: &mut Rig| (0..20).filter(|_| !rig.ask(&Dreq::further()).is_empty()).count();
@@ -600,7 +479,7 @@ fn floods_and_refusals() {
     assert_eq!(rig.rsvp.counters().diagnostics_dropped, 1);
 }
 
-/// A reply has more octets than its request, whose requester may be forged: nobody gets many.
+/// A reply has more octets than its request, whose requester may be forged: one address gets few.
 #[test]
 fn one_requester_gets_few_replies() {
     let mut rig = Rig::new();

@@ -19,9 +19,9 @@ fn tree() -> Rig {
 
 /// Message types and destinations.
 fn destinations(sent: &[Sent]) -> Vec<(MessageType, std::net::IpAddr)> {
-    let mut told = kinds(sent);
-    told.sort_by_key(|(_, dst)| *dst);
-    told
+    let mut kinds_sent = kinds(sent);
+    kinds_sent.sort_by_key(|(_, dst)| *dst);
+    kinds_sent
 }
 
 fn path_err(of: u32) -> Vec<u8> {
@@ -121,8 +121,9 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
 
 /// RSVP-2209-RERR-03, RSVP-3.1.8-08: with InPlace an admission failure is not sent to next hops with smaller requests.
 #[test]
-fn the_innocent_do_not_hear() {
-    for (in_place, hearers) in [(true, vec![(3, 9), (4, 9)]), (false, vec![(3, 8), (3, 9), (4, 8), (4, 9)])] {
+fn smaller_requests_get_no_admission_failure() {
+    for (in_place, receivers) in [(true, vec![(3, 9), (4, 9)]), (false, vec![(3, 8), (3, 9), (4, 8), (4, 9)])]
+    {
         let mut rig = tree();
         for (n, k, rate) in [(3, 9, 4.0), (3, 8, 2.0), (4, 9, 5.0), (4, 8, 3.0)] {
             rig.resv(&Resv::ff(&[(load(rate * B), 2)]).from(n, k, group()));
@@ -130,7 +131,7 @@ fn the_innocent_do_not_hear() {
         let failed = Resv::ff(&[(load(4.0 * B), 2)]).from(3, 9, group());
         let octets = failed.error_octets(1, ErrorCode::ADMISSION, 2, in_place);
         let sent = all(&rig.neighbourly(1, at(1, 9), &octets), MessageType::RESV_ERR);
-        let expected: Vec<_> = hearers.iter().map(|(n, k)| (MessageType::RESV_ERR, at(*n, *k))).collect();
+        let expected: Vec<_> = receivers.iter().map(|(n, k)| (MessageType::RESV_ERR, at(*n, *k))).collect();
         assert_eq!(destinations(&sent), expected);
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         assert!(sent.iter().all(|one| one.error().flags == flags));
@@ -139,7 +140,7 @@ fn the_innocent_do_not_hear() {
 
 /// RSVP-3.1.8-07: with SE each next hop gets the senders that it named itself.
 #[test]
-fn each_next_hop_hears_of_its_own_senders() {
+fn each_next_hop_gets_errors_of_its_own_senders() {
     let mut rig = tree();
     rig.resv(&Resv::se(load(B), &[1, 2]).from(3, 9, group()));
     rig.resv(&Resv::se(load(B), &[2, 3]).from(3, 8, group()));

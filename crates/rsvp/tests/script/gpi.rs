@@ -35,7 +35,7 @@ fn classified(rig: &Rig) -> Vec<FlowFilter> {
 
 /// RSVPX-2207-4-06, RSVPX-2207-4-07: senders with one address are classified by SPI; the virtual port is in no packet.
 #[test]
-fn packets_are_told_by_their_spi() {
+fn packets_are_classified_by_their_spi() {
     for protocol in [ESP, AH] {
         let mut rig = Rig::new();
         for spi in [0xabcd, 0x1234_5678] {
@@ -89,7 +89,7 @@ fn refused(rig: &mut Rig, command: Command) -> Option<Refused> {
 
 /// RSVPX-2207-4-01, RSVPX-2207-4-02, RSVPX-2207-4-03: invalid requests of an application.
 #[test]
-fn applications_are_told_what_cannot_be() {
+fn invalid_requests_of_applications_are_refused() {
     let mut rig = Rig::new();
     assert_eq!(refused(&mut rig, Command::Session(ipsec(17))), Some(Refused::NoGpi));
     let no_port = Session { port: 0, ..ipsec(ESP) };

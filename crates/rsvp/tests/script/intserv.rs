@@ -63,7 +63,7 @@ fn in_row(number: u32, mtu: u32, links: Links) -> Rig {
 /// with MTUs 1500, 1000 and 1500. The second has a configured latency, and guaranteed service takes packets of 800 at
 /// the third; then the receiver's host.
 #[test]
-fn what_paths_tell_along_a_row_of_routers() {
+fn what_paths_collect_along_a_row_of_routers() {
     let to = Session { dest: at(4 * 20 + 3, 1), ..session() };
     let known = |text: &str| links(|link| link.latency = Some(text.parse().unwrap()));
     let mut third = known("30us");
@@ -108,7 +108,7 @@ fn what_paths_tell_along_a_row_of_routers() {
 
 /// RSVPIS-2215-1-01: an unknown latency of one link makes that of the path unknown.
 #[test]
-fn what_cannot_be_told_is_said_to_be_unknown() {
+fn an_unknown_latency_makes_that_of_the_path_unknown() {
     let path = one(&node(links(|_| {})).path(&advertised()), MessageType::PATH);
     assert_eq!(adspec_of(&path).general.latency, Latency::INDETERMINATE);
     let mut arriving = Adspec::START;

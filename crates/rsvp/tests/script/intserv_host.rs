@@ -90,7 +90,7 @@ fn a_sender_without_a_smallest_packet_gets_one() {
 /// RSVPIS-2210-2.1-05, RSVPIS-2210-2.3.2-01: the sender gets the merged request of all receivers, without their smaller
 /// packets.
 #[test]
-fn a_sender_hears_what_is_merged() {
+fn a_sender_gets_the_merged_request() {
     let mut rig = Rig::new();
     rig.command(1, Command::Session(session()));
     rig.command(1, announce());
@@ -172,7 +172,7 @@ fn a_receiver_asks_for_packets_that_pass() {
 
 /// RSVPIS-2210-2.3.1-01, RSVPIS-2210-2.3.1-02: values behind a break bit are not used.
 #[test]
-fn broken_paths_are_not_believed() {
+fn values_behind_a_break_bit_are_not_used() {
     let mut everywhere = of_mtu(700, None);
     everywhere.general.broken = true;
     let mut of_load = of_mtu(700, None);
@@ -186,7 +186,7 @@ fn broken_paths_are_not_believed() {
         let sent = rig.command(1, reserve(Style::Ff, &[(load(B), &[1])]));
         assert_eq!(asked(&sent), [(expected, Some(sender(1)))], "{adspec:?}");
         let events = rig.take_events(1);
-        let [RsvpEvent::Path { adspec: told, .. }] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(told[..], adspec_object(&adspec), "the application hears of the break");
+        let [RsvpEvent::Path { adspec: reported, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(reported[..], adspec_object(&adspec), "the application gets the break bit");
     }
 }

@@ -129,7 +129,7 @@ fn keys_change_while_the_node_runs() {
 }
 
 #[test]
-fn a_neighbour_with_another_secret_is_not_heard() {
+fn a_neighbour_with_another_secret_is_not_accepted() {
     let up = secured("eth2", vec![key(1, "eth2", b"between the two")]);
     let mut pair = Pair::with(up, secured("eth1", vec![key(1, "eth1", b"between others")]));
     pair.path();

@@ -97,7 +97,7 @@ fn a_receiver_of_this_node_reserves() {
         let sent = rig.wait(Duration::from_secs(15));
         assert!(all(&sent, MessageType::RESV).iter().all(|one| one.message().confirm.is_none()));
     }
-    assert_eq!(rig.take_events(1), [], "refreshes are not told");
+    assert_eq!(rig.take_events(1), [], "refreshes are not reported");
     let sent = rig.command(1, reserve(Style::Ff, &[(load(2.0 * B), &[1])], false));
     assert_eq!(one(&sent, MessageType::RESV).rates(), [(2.0 * B, 1)]);
 

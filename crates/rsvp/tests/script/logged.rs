@@ -83,7 +83,7 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
 
 /// RSVP-B-20, RSVP-B-21, RSVP-3.10-09: each has a counter of its own, changes nothing, and is not answered.
 #[test]
-fn format_errors_are_counted_and_not_told() {
+fn format_errors_are_counted_and_not_reported() {
     for (name, octets) in faults() {
         let mut rig = Rig::new();
         rig.path(&Path { sender: sender(2), ..Path::new() });
@@ -108,7 +108,7 @@ fn format_errors_are_counted_and_not_told() {
 
 /// RSVP-B-20, RSVP-B-21: messages that fail authentication are not answered either.
 #[test]
-fn integrity_failures_are_counted_and_not_told() {
+fn integrity_failures_are_counted_and_not_reported() {
     let integrity = IntegrityConfig { sending: true, receiving: true, ..IntegrityConfig::default() };
     let neighbours = Some(Interface { integrity, ..Interface::default() });
     let own = InterfaceConfig { neighbours, ..InterfaceConfig::default() };

@@ -11,6 +11,7 @@ mod control;
 mod diagnostic_chain;
 mod diagnostic_client;
 mod diagnostics;
+mod dreq;
 mod errors;
 mod figures;
 mod gpi;

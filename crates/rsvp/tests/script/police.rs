@@ -116,10 +116,10 @@ fn broken(config: Config, ttl: u8) -> bool {
     let mut rig = Rig::with(config);
     let sent = rig.path(&Path { adspec: fresh_adspec(), ttl, send_ttl: 60, ..Path::new() });
     let path = one(&sent, MessageType::PATH);
-    let told = path.message().adspec.unwrap().read().unwrap().general.broken;
+    let broken = path.message().adspec.unwrap().read().unwrap().general.broken;
     let view = rig.rsvp.view().find(|one| one.session == session()).unwrap();
-    assert_eq!(view.senders[0].non_rsvp_hop, told);
-    told
+    assert_eq!(view.senders[0].non_rsvp_hop, broken);
+    broken
 }
 
 /// RSVP-3.8-05, RSVP-3.11.2-07: by the TTL; RSVP-3.8-06: unless the interface is configured.

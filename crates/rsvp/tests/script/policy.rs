@@ -64,7 +64,7 @@ fn tears_need_none() {
 #[test]
 fn a_refusal_comes_with_policy_data() {
     let mut links = Links::of_link("*", "10mbit".parse().unwrap());
-    links.rules.push(RuleConfig::new("nobody", Action::Deny));
+    links.rules.push(RuleConfig::new("no request", Action::Deny));
     let mut rig = Rig::with_resources(links);
     rig.path(&Path::new());
     let refusal =

@@ -16,7 +16,7 @@ fn of(protocol: u8, port: u16) -> Session {
 
 /// RSVP-3.2-01, RSVP-3.2-02: the classifier gets ports, and none where they are zero; sessions may have any protocol.
 #[test]
-fn packets_are_told_by_the_ports_that_there_are() {
+fn packets_are_classified_by_the_ports_that_are_given() {
     for (protocol, port, source) in
         [(17, 5004, 4000), (6, 80, 4000), (17, 5004, 0), (47, 0, 0), (1, 0, 0), (255, 0, 0), (132, 9, 8)]
     {

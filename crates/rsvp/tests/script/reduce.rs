@@ -48,22 +48,22 @@ fn no_more_is_taken_than_is_needed() {
     let sent = reduce(&mut rig, load(80.0 * B));
     assert_eq!(all(&sent, MessageType::RESV_TEAR).len(), 0);
     assert_eq!(one_to(&sent, MessageType::RESV, at(1, 9)).rates(), [(80.0 * B, 1)]);
-    let told = one_to(&sent, MessageType::RESV_ERR, at(2, 9));
-    let error = told.error();
+    let report = one_to(&sent, MessageType::RESV_ERR, at(2, 9));
+    let error = report.error();
     assert_eq!((error.code, error.value), (ErrorCode::POLICY, PolicyValue::PARTIAL_PREEMPT.0));
     assert_eq!((error.value, error.flags, error.node), (102, ErrorFlags::IN_PLACE, at(2, 1)));
-    assert_eq!(told.flows(), [(Some(load(LEFT)), Some(sender(1)))]);
+    assert_eq!(report.flows(), [(Some(load(LEFT)), Some(sender(1)))]);
     // Its own priority with the error code for preemption.
     let mut policy = priority(100, 100);
     policy[14] = 1;
-    assert_eq!(told.message().policy().next().unwrap().octets(), policy);
+    assert_eq!(report.message().policy().next().unwrap().octets(), policy);
     assert_eq!((rig.reservations(), rig.reserved(2)), (2, 937_500));
     assert_eq!(rig.rsvp.counters().reduced, 1);
     // Guaranteed service loses R, and r with it.
     let mut rig = node(|_| {});
     let sent = reduce(&mut rig, guaranteed(10.0 * B, 80.0 * B, 0));
-    let told = one_to(&sent, MessageType::RESV_ERR, at(2, 9));
-    assert_eq!(told.flows()[0].0, Some(guaranteed(10.0 * B, LEFT, 0)));
+    let report = one_to(&sent, MessageType::RESV_ERR, at(2, 9));
+    assert_eq!(report.flows()[0].0, Some(guaranteed(10.0 * B, LEFT, 0)));
 }
 
 /// RSVPX-4495-5-04: a next hop that still requests more gets the same report and loses nothing; a
@@ -131,7 +131,7 @@ fn without_reduction_all_is_as_ever() {
 
 /// RSVPX-4495-5-05: with refresh reduction the report has a MESSAGE_ID with ACK_Desired.
 #[test]
-fn it_is_told_reliably() {
+fn the_report_is_sent_reliably() {
     let mut rig = node(|config| config.neighbours.interface.reduction.reliable = true);
     let sent = reduce(&mut rig, load(80.0 * B));
     assert!(one_to(&sent, MessageType::RESV_ERR, at(2, 9)).message().message_id.is_some());

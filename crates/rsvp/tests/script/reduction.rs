@@ -111,7 +111,7 @@ fn states_are_refreshed_by_name() {
 
 /// A node that restarted has no MESSAGE_IDs: it sends NACKs, and its neighbour sends whole messages.
 #[test]
-fn a_node_that_forgot_is_told_again() {
+fn a_node_that_lost_its_state_gets_it_again() {
     let mut pair = Pair::new();
     pair.path();
     pair.wait(Duration::from_secs(2));

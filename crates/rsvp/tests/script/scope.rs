@@ -34,7 +34,7 @@ fn wf(n: u32, rate: f32, senders: &[u32]) -> Resv {
 
 /// RSVP-3.4-02, RSVP-2209-RREF-04: each previous hop gets its own senders, and one without senders gets no Resv.
 #[test]
-fn a_resv_for_nobody_is_not_sent() {
+fn a_resv_without_senders_is_not_sent() {
     let mut rig = tree();
     let sent = rig.resv(&wf(3, B, &[1]));
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);

@@ -19,7 +19,7 @@ fn tree() -> Rig {
 
 /// RSVP-2.3-02: a node without state creates it from refreshes; a node with state takes the same octets for refreshes.
 #[test]
-fn nothing_in_a_message_tells_a_refresh() {
+fn a_refresh_has_the_octets_of_the_first_message() {
     let (path, resv) = (Path::new(), Resv::ff(&[(load(B), 1)]));
     let mut old = Rig::new();
     old.path(&path);
@@ -217,7 +217,7 @@ fn a_filter_without_sender_is_left_out() {
 /// RSVP-3.1.5-09, RSVP-3.1.5-10: a reservation ends with its sender, with WF with the last one, without a message
 /// upstream or downstream.
 #[test]
-fn what_ends_with_a_sender_is_told_to_nobody() {
+fn a_reservation_that_ends_with_its_sender_causes_no_message() {
     for (resv, one_less) in [
         (Resv::ff(&[(load(B), 1), (load(B), 2), (load(B), 3)]), 20_000),
         (Resv::se(load(B), &[1, 2, 3]), 10_000),
@@ -245,7 +245,7 @@ fn what_ends_with_a_sender_is_told_to_nobody() {
 
 /// RSVP-3.1.5-10: the same when a sender expires.
 #[test]
-fn a_sender_that_expires_is_told_downstream_alone() {
+fn a_sender_that_expires_is_reported_downstream_alone() {
     let mut rig = tree();
     let resv = Resv::se(load(B), &[1, 2]).from(3, 9, group());
     rig.resv(&resv);
@@ -291,9 +291,9 @@ fn a_change_makes_no_burst() {
     }
     for rate in [2.0, 5.0, 3.0] {
         let sent = rig.resv(&Resv::wf(load(rate * B)).from(3, 8, group()));
-        let mut told = kinds(&sent);
-        told.sort_by_key(|(_, dst)| *dst);
-        assert_eq!(told, [(MessageType::RESV, at(1, 9)), (MessageType::RESV, at(2, 9))]);
+        let mut kinds_sent = kinds(&sent);
+        kinds_sent.sort_by_key(|(_, dst)| *dst);
+        assert_eq!(kinds_sent, [(MessageType::RESV, at(1, 9)), (MessageType::RESV, at(2, 9))]);
     }
     // A Path that changes goes on by the other interfaces, not by its own.
     let sent = rig.path(&Path { tspec: tspec(B), ..Path::of(group(), 1, 1) });

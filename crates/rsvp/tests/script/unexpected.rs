@@ -75,7 +75,7 @@ fn a_tear_of_what_waits_aside_names_its_previous_hop() {
 
 /// Routing changes to stored state: an application gets one report of its contents.
 #[test]
-fn applications_hear_what_routing_turns_to() {
+fn applications_get_the_state_to_which_routing_changes() {
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
     rig.command(1, Command::Session(group()));

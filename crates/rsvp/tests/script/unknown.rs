@@ -144,7 +144,7 @@ fn traffic_control_judges_its_types() {
 
 /// RSVP-3.10-11: an application gets the rejected type, and may try another.
 #[test]
-fn an_application_hears_of_a_type_that_is_not_known() {
+fn an_application_is_informed_of_a_type_that_is_not_known() {
     let mut rig = Rig::new();
     let here = Session { dest: at(3, 1), ..session() };
     rig.command(1, Command::Session(here));

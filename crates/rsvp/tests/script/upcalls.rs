@@ -12,7 +12,7 @@ use crate::rig::{B, Path, Resv, Rig, addr, at, compose, group, handle, load, one
 /// RSVP-3.11.1-07: a Resv with two flow descriptors is two upcalls, each with the reservation for its sender; a refresh
 /// makes no upcall, a change makes one.
 #[test]
-fn each_sender_hears_of_its_reservation() {
+fn each_sender_gets_reports_of_its_reservation() {
     let mut rig = Rig::new();
     let own = [1, 2].map(|n| Filter { src: at(1, 1), selector: Selector::Port(4000 + n) });
     for (id, template) in (1..).zip(own) {
@@ -52,7 +52,7 @@ fn each_sender_hears_of_its_reservation() {
 /// RSVP-3.11.1-09, RSVP-3.11.1-10, RSVP-A.5-02: an application with a strictly smaller request gets NotGuilty, whatever
 /// the message has; messages never have it.
 #[test]
-fn the_receivers_node_tells_who_is_not_guilty() {
+fn a_smaller_request_of_an_application_is_not_guilty() {
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
     rig.command(1, Command::Session(group()));

@@ -18,7 +18,7 @@ use crate::exit::{Exit, NoDaemon, Refusal};
 
 pub(crate) use stop::{Stop, wait_until};
 
-/// Runs the work of a command that talks to the daemon, on this thread.
+/// Runs the work of a command that calls the daemon, on this thread.
 ///
 /// # Errors
 /// Those of `work`; or the operating system gives no event queue.

@@ -43,7 +43,7 @@ impl Watchers {
         self.list.push(Watcher { out, lost: 0 });
     }
 
-    /// Whether nobody watches.
+    /// Whether there is no watch.
     pub(super) const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

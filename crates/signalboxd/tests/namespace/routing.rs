@@ -82,9 +82,9 @@ async fn the_edge_is_found_by_an_address_beyond_it() {
     let (source, beyond) = (hosts[0].address.to_string(), Ipv4Addr::new(192, 0, 2, 1));
     let flow = FlowSpec { source: Some(source), destination: Some(beyond.to_string()), ..Default::default() };
     let towards = |direction| towards(RoutingMethod::LooseEnd, &flow, direction);
-    send(&inside, 1, towards(Direction::Downstream), b"let me be heard.").await;
+    send(&inside, 1, towards(Direction::Downstream), b"one message.").await;
     let received = edge.message().await;
-    assert_eq!(received.data, b"let me be heard.");
+    assert_eq!(received.data, b"one message.");
     assert_eq!(received.mri, towards(Direction::Downstream));
     assert!(!received.at_flow_end && received.sii_handle.is_some() && received.return_routable);
     send(&edge, 1, towards(Direction::Upstream), b"you are.").await;

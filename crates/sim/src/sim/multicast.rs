@@ -76,12 +76,12 @@ impl<N: NodeEngine> Sim<N> {
             state.routes.insert((group, source), branches);
         }
         if state.asked.contains(&(group, source)) {
-            self.tell_multicast(node, group, source);
+            self.report_multicast(node, group, source);
         }
     }
 
     /// Reports the present route to the engine.
-    pub(super) fn tell_multicast(&mut self, node: NodeId, group: IpAddr, source: IpAddr) {
+    pub(super) fn report_multicast(&mut self, node: NodeId, group: IpAddr, source: IpAddr) {
         let route = self.nodes[node.at()].multicast.routes.get(&(group, source)).cloned();
         let Branches { iif, oifs } = route.unwrap_or_default();
         self.drive(node, Input::Multicast { group, source, iif, oifs: &oifs });

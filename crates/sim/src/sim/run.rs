@@ -38,7 +38,7 @@ impl<N: NodeEngine> Sim<N> {
         let engine = factory(Boot { node, seed, now: self.now });
         state.entries = engine.entries();
         state.engine = Some(engine);
-        self.tell_interfaces(node);
+        self.report_interfaces(node);
     }
 
     /// Handles one event; returns false if the event was out of date.
@@ -65,7 +65,7 @@ impl<N: NodeEngine> Sim<N> {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
-                self.tell_multicast(node, group, source);
+                self.report_multicast(node, group, source);
             }
             What::Stream { connection, event } => self.stream_event(connection, event),
             What::ListenFailed { node, incarnation, port } => {
@@ -155,7 +155,7 @@ impl<N: NodeEngine> Sim<N> {
             outputs += 1;
             assert!(
                 outputs < MOST_OUTPUTS,
-                "{node} does not stop to talk at {} (seed {})",
+                "{node} does not stop sending at {} (seed {})",
                 self.now,
                 self.seed
             );
@@ -369,20 +369,20 @@ impl<N: NodeEngine> Sim<N> {
         self.drive(node, Input::Packet(packet.received(ifindex)));
     }
 
-    pub(super) fn tell_ends(&mut self, link: LinkId) {
+    pub(super) fn report_ends(&mut self, link: LinkId) {
         for end in 0..2 {
-            self.tell_interfaces(self.network.link(link).node(end));
+            self.report_interfaces(self.network.link(link).node(end));
         }
     }
 
-    pub(super) fn tell_interfaces(&mut self, node: NodeId) {
+    pub(super) fn report_interfaces(&mut self, node: NodeId) {
         if self.started {
             let interfaces = self.network.interfaces(node);
             self.drive(node, Input::Interfaces(&interfaces));
         }
     }
 
-    pub(super) fn tell_routes(&mut self, changes: Vec<RouteChange>) {
+    pub(super) fn report_routes(&mut self, changes: Vec<RouteChange>) {
         if !self.started {
             return;
         }

@@ -40,26 +40,26 @@ impl<N: NodeEngine> Sim<N> {
             return;
         }
         let changes = self.network.set_up(link, up);
-        self.tell_ends(link);
-        self.tell_routes(changes);
+        self.report_ends(link);
+        self.report_routes(changes);
     }
 
     /// Changes the cost of the link for shortest paths. Nodes whose routes changed are notified.
     pub fn set_cost(&mut self, link: LinkId, cost: u32) {
         let changes = self.network.set_cost(link, cost);
-        self.tell_routes(changes);
+        self.report_routes(changes);
     }
 
     /// Sets a route at one node, which precedes all shortest paths, and notifies its engine.
     pub fn set_route(&mut self, node: NodeId, prefix: Prefix, hop: NextHop) {
         self.network.set_route(node, prefix, Some(hop));
-        self.tell_routes(vec![(node, prefix)]);
+        self.report_routes(vec![(node, prefix)]);
     }
 
     /// Removes a route that was set, and notifies the node's engine.
     pub fn remove_route(&mut self, node: NodeId, prefix: Prefix) {
         self.network.set_route(node, prefix, None);
-        self.tell_routes(vec![(node, prefix)]);
+        self.report_routes(vec![(node, prefix)]);
     }
 
     /// Sets the delay of answers to route lookups. At first it is zero: the answer comes at once, though not

@@ -272,8 +272,8 @@ impl<N: NodeEngine> Sim<N> {
         }
         let Some(end) = self.streams.end(connection, from) else { return };
         let unsent = end.held(&config);
-        if end.told != unsent || end.passed >= REPORT_EVERY {
-            (end.told, end.passed) = (unsent, 0);
+        if end.reported != unsent || end.passed >= REPORT_EVERY {
+            (end.reported, end.passed) = (unsent, 0);
             self.enqueue_stream(self.now, connection, StreamEvent::Held { end: from });
         }
     }

@@ -35,11 +35,11 @@ fn send(sim: &mut Sim<Toy>, from: NodeId, dst: IpAddr, alert: bool, text: &'stat
 
 /// The nodes that received `text`, each with the TTL.
 fn hearers(sim: &Sim<Toy>, wanted: &str) -> Vec<(NodeId, u8)> {
-    let heard = sim.events().iter().filter_map(|h| match &h.event {
-        Event::Heard { ttl, text, .. } if text == wanted => Some((h.node, *ttl)),
+    let received = sim.events().iter().filter_map(|h| match &h.event {
+        Event::Received { ttl, text, .. } if text == wanted => Some((h.node, *ttl)),
         _ => None,
     });
-    heard.collect()
+    received.collect()
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn route_lookups_are_answered_from_the_table_at_once_or_late() {
 }
 
 #[test]
-fn the_longest_prefix_wins_and_its_removal_is_told() {
+fn the_longest_prefix_wins_and_its_removal_is_reported() {
     let mut sim = Sim::new(1);
     let nodes = sim.add_engines(3, Toy::new);
     let links = topology::ring(&mut sim, &nodes, &LinkConfig::default());
@@ -163,7 +163,7 @@ fn the_longest_prefix_wins_and_its_removal_is_told() {
 }
 
 #[test]
-fn a_link_that_goes_down_moves_the_path_and_both_ends_are_told() {
+fn a_link_that_goes_down_moves_the_path_and_both_ends_are_informed() {
     let mut sim = Sim::new(1);
     let nodes = sim.add_engines(4, Toy::new);
     let links = topology::ring(&mut sim, &nodes, &LinkConfig::default());
@@ -172,15 +172,15 @@ fn a_link_that_goes_down_moves_the_path_and_both_ends_are_told() {
     sim.run_for(SECOND);
     sim.take_events();
     sim.set_link_up(links[0], false);
-    let told: Vec<_> = sim.events().iter().map(|h| (h.node, &h.event)).collect();
+    let seen: Vec<_> = sim.events().iter().map(|h| (h.node, &h.event)).collect();
     for node in &nodes[..2] {
         assert!(
-            told.iter()
+            seen.iter()
                 .any(|(n, e)| n == node && matches!(e, Event::Interfaces(all) if all.iter().any(|i| !i.up)))
         );
     }
-    assert!(told.contains(&(nodes[0], &Event::RouteChanged(Prefix::host(dst)))));
-    assert!(!told.iter().any(|(n, _)| *n == nodes[2]), "the way of the third node is the same");
+    assert!(seen.contains(&(nodes[0], &Event::RouteChanged(Prefix::host(dst)))));
+    assert!(!seen.iter().any(|(n, _)| *n == nodes[2]), "the way of the third node is the same");
     send(&mut sim, nodes[0], dst, false, "long");
     sim.run_for(SECOND);
     assert_eq!(hearers(&sim, "long"), [(nodes[1], 62)]);
@@ -243,13 +243,13 @@ fn chance_loses_doubles_and_reorders_alike_for_the_same_seed() {
         let log: Vec<_> = sim.captured().cloned().collect();
         (log, hearers(&sim, "x").len(), *sim.counters())
     };
-    let (log, heard, counters) = run(1);
-    assert_eq!((&log, heard), (&run(1).0, run(1).1));
+    let (log, received, counters) = run(1);
+    assert_eq!((&log, received), (&run(1).0, run(1).1));
     if std::env::var_os("SIGNALBOX_SEED").is_none() {
         assert_ne!(log, run(2).0);
     }
     // 500 * 0.8 * 1.1, then the same factors again: about 387.
-    assert!((330..450).contains(&heard), "{heard}");
+    assert!((330..450).contains(&received), "{received}");
     let fates = |fate| log.iter().filter(|c| c.fate == fate).count() as u64;
     assert_eq!((fates(Fate::Lost), fates(Fate::Doubled)), (counters.lost, counters.duplicated));
     assert!(fates(Fate::Lost) > 100 && fates(Fate::Doubled) > 40);

@@ -44,7 +44,7 @@ fn reached(sim: &mut Sim<Toy>, nodes: &[NodeId]) -> BTreeSet<(NodeId, NodeId, u8
             }
             sim.run_for(Duration::from_secs(1));
             for happened in sim.take_events() {
-                if let crate::toy::Event::Heard { ttl, .. } = happened.event {
+                if let crate::toy::Event::Received { ttl, .. } = happened.event {
                     assert_eq!(happened.node, to);
                     reached.insert((from, to, ttl));
                 }

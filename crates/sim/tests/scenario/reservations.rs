@@ -58,7 +58,10 @@ fn what_is_installed_outlives_a_crash_but_not_the_next_start() {
     sim.crash(nodes[0]);
     sim.run_for(SECOND);
     assert_eq!(sim.reservations(nodes[0]).count(), 1);
-    assert!(!sim.events().iter().any(|h| matches!(h.event, Event::Reserved(..))), "told to the dead");
+    assert!(
+        !sim.events().iter().any(|h| matches!(h.event, Event::Reserved(..))),
+        "reported to a daemon that has ended"
+    );
     sim.restart(nodes[0]);
     assert_eq!(sim.reservations(nodes[0]).count(), 0);
 }

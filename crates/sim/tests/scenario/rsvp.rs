@@ -33,13 +33,13 @@ enum Event {
 }
 
 #[derive(Default)]
-struct Ear {
+struct Recorder {
     commands: Vec<Command>,
     events: Vec<Event>,
     said: Option<Command>,
 }
 
-impl NodeEngine for Ear {
+impl NodeEngine for Recorder {
     type Command = Command;
     type Event = Event;
 
@@ -97,67 +97,67 @@ impl NodeEngine for Ear {
     }
 }
 
-fn heard(sim: &mut Sim<Ear>) -> Vec<(NodeId, Event)> {
+fn received(sim: &mut Sim<Recorder>) -> Vec<(NodeId, Event)> {
     sim.run_for(SECOND);
     sim.take_events().into_iter().map(|happened| (happened.node, happened.event)).collect()
 }
 
 #[test]
-fn an_alert_is_taken_by_the_next_node_that_hears_rsvp() {
+fn an_alert_is_taken_by_the_next_node_that_runs_rsvp() {
     for family in [Family::V4, Family::V6] {
         let mut sim = Sim::new(1);
-        let nodes = sim.add_engines(4, |_| Ear::default());
+        let nodes = sim.add_engines(4, |_| Recorder::default());
         let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
         let (src, dst) = (sim.address(nodes[0], family), sim.address(nodes[3], family));
         let send = |alert| Command::Send { src, dst, ifindex: None, alert };
-        let packet = |sim: &Sim<Ear>, node: usize, link: usize, ttl, alert| {
+        let packet = |sim: &Sim<Recorder>, node: usize, link: usize, ttl, alert| {
             let ifindex = sim.ifindex(nodes[node], links[link]);
             (nodes[node], Event::Packet { src, ifindex, ttl, alert })
         };
         sim.command(nodes[0], send(true));
-        assert_eq!(heard(&mut sim), [packet(&sim, 1, 0, 63, true)]);
+        assert_eq!(received(&mut sim), [packet(&sim, 1, 0, 63, true)]);
         // A hop without RSVP forwards it, with the TTL decremented once.
         sim.set_entry(nodes[1], ENTRY, false);
         sim.command(nodes[0], send(true));
-        assert_eq!(heard(&mut sim), [packet(&sim, 2, 1, 62, true)]);
+        assert_eq!(received(&mut sim), [packet(&sim, 2, 1, 62, true)]);
         // The source stays that of the flow when another node sends the packet.
         sim.command(nodes[2], send(true));
-        assert_eq!(heard(&mut sim), [packet(&sim, 3, 2, 63, true)]);
+        assert_eq!(received(&mut sim), [packet(&sim, 3, 2, 63, true)]);
         // Without a Router Alert only the destination receives it.
         sim.command(nodes[0], send(false));
-        assert_eq!(heard(&mut sim), [packet(&sim, 3, 2, 61, false)]);
+        assert_eq!(received(&mut sim), [packet(&sim, 3, 2, 61, false)]);
     }
 }
 
 #[test]
 fn multicast_goes_by_the_routes_that_were_laid() {
     let mut sim = Sim::new(1);
-    let nodes = sim.add_engines(5, |_| Ear::default());
+    let nodes = sim.add_engines(5, |_| Recorder::default());
     let config = LinkConfig::default();
     // Topology: 0 – 1 – 2, with 3 and 4 as leaves of 2.
     let links: Vec<_> =
         [(0, 1), (1, 2), (2, 3), (2, 4)].map(|(a, b)| sim.link(nodes[a], nodes[b], &config)).into();
     let source = sim.address(nodes[0], Family::V4);
     let group: IpAddr = "232.1.1.1".parse().unwrap();
-    let way = |sim: &Sim<Ear>, node: usize, iif: usize, oifs: &[usize]| Event::Multicast {
+    let way = |sim: &Sim<Recorder>, node: usize, iif: usize, oifs: &[usize]| Event::Multicast {
         iif: sim.ifindex(nodes[node], links[iif]),
         oifs: oifs.iter().map(|oif| sim.ifindex(nodes[node], links[*oif])).collect(),
     };
     sim.command(nodes[2], Command::Lookup { group, source });
-    assert_eq!(heard(&mut sim), [(nodes[2], Event::Multicast { iif: IfIndex::NONE, oifs: vec![] })]);
+    assert_eq!(received(&mut sim), [(nodes[2], Event::Multicast { iif: IfIndex::NONE, oifs: vec![] })]);
     sim.set_multicast_route(nodes[1], group, source, Some(links[0]), &[links[1]]);
     sim.set_multicast_route(nodes[2], group, source, Some(links[1]), &[links[2], links[3]]);
-    let told = way(&sim, 2, 1, &[2, 3]);
-    assert_eq!(heard(&mut sim), [(nodes[2], told)], "whoever asked hears of a change");
+    let changed = way(&sim, 2, 1, &[2, 3]);
+    assert_eq!(received(&mut sim), [(nodes[2], changed)], "whoever asked gets the change");
     for leaf in [3, 4] {
         sim.join(nodes[leaf], group);
     }
-    let send = |sim: &mut Sim<Ear>, alert| {
+    let send = |sim: &mut Sim<Recorder>, alert| {
         let ifindex = Some(sim.ifindex(nodes[0], links[0]));
         sim.command(nodes[0], Command::Send { src: source, dst: group, ifindex, alert });
-        heard(sim)
+        received(sim)
     };
-    let packet = |sim: &Sim<Ear>, node: usize, link: usize, ttl, alert| {
+    let packet = |sim: &Sim<Recorder>, node: usize, link: usize, ttl, alert| {
         let ifindex = sim.ifindex(nodes[node], links[link]);
         (nodes[node], Event::Packet { src: source, ifindex, ttl, alert })
     };
@@ -167,6 +167,6 @@ fn multicast_goes_by_the_routes_that_were_laid() {
     sim.leave(nodes[3], group);
     assert_eq!(send(&mut sim, false), leaves[1..]);
     sim.set_multicast_route(nodes[2], group, source, None, &[]);
-    assert_eq!(heard(&mut sim), [(nodes[2], Event::Multicast { iif: IfIndex::NONE, oifs: vec![] })]);
+    assert_eq!(received(&mut sim), [(nodes[2], Event::Multicast { iif: IfIndex::NONE, oifs: vec![] })]);
     assert_eq!(send(&mut sim, false), []);
 }

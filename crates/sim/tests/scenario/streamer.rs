@@ -23,7 +23,7 @@ pub(crate) enum Do {
 
 /// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum Seen {
     Accepted(StreamId, SocketAddr, SocketAddr),
     Connected(StreamId, SocketAddr),
     Octets(StreamId, Vec<u8>),
@@ -34,7 +34,7 @@ pub(crate) enum Heard {
 }
 
 pub(crate) struct Streamer {
-    heard: VecDeque<Heard>,
+    seen: VecDeque<Seen>,
     todo: VecDeque<Do>,
     done: Option<Do>,
 }
@@ -42,39 +42,39 @@ pub(crate) struct Streamer {
 impl Streamer {
     /// An engine that listens at port 270.
     pub(crate) fn new(_: Boot) -> Self {
-        Self { heard: VecDeque::new(), todo: VecDeque::from([Do::Listen(270)]), done: None }
+        Self { seen: VecDeque::new(), todo: VecDeque::from([Do::Listen(270)]), done: None }
     }
 }
 
 impl NodeEngine for Streamer {
     type Command = Do;
-    type Event = Heard;
+    type Event = Seen;
 
     fn handle(&mut self, _: Time, input: Input<'_, Do>) {
-        self.heard.extend(match input {
+        self.seen.extend(match input {
             Input::Command(todo) => {
                 self.todo.push_back(todo);
                 None
             }
-            Input::StreamAccepted { stream, local, peer, .. } => Some(Heard::Accepted(stream, local, peer)),
-            Input::StreamConnected { stream, local } => Some(Heard::Connected(stream, local)),
+            Input::StreamAccepted { stream, local, peer, .. } => Some(Seen::Accepted(stream, local, peer)),
+            Input::StreamConnected { stream, local } => Some(Seen::Connected(stream, local)),
             Input::StreamOctets { stream, octets } => {
                 assert!(!octets.is_empty());
-                Some(Heard::Octets(stream, octets.to_vec()))
+                Some(Seen::Octets(stream, octets.to_vec()))
             }
-            Input::StreamDrained { stream, unsent } => Some(Heard::Drained(stream, unsent)),
+            Input::StreamDrained { stream, unsent } => Some(Seen::Drained(stream, unsent)),
             Input::StreamClosed { stream, error, unacknowledged } => {
-                Some(Heard::Closed(stream, error, unacknowledged))
+                Some(Seen::Closed(stream, error, unacknowledged))
             }
-            Input::ListenFailed { port, error, .. } => Some(Heard::ListenFailed(port, error)),
-            Input::Packet(p) => Some(Heard::Sctp(p.src.ip(), p.dst.ip(), p.payload.to_vec())),
+            Input::ListenFailed { port, error, .. } => Some(Seen::ListenFailed(port, error)),
+            Input::Packet(p) => Some(Seen::Sctp(p.src.ip(), p.dst.ip(), p.payload.to_vec())),
             _ => None,
         });
     }
 
-    fn poll(&mut self) -> Option<Output<'_, Heard>> {
-        if let Some(heard) = self.heard.pop_front() {
-            return Some(Output::Event(heard));
+    fn poll(&mut self) -> Option<Output<'_, Seen>> {
+        if let Some(seen) = self.seen.pop_front() {
+            return Some(Output::Event(seen));
         }
         self.done = Some(self.todo.pop_front()?);
         self.done.as_ref().map(|todo| match todo {

@@ -8,7 +8,7 @@ use signalbox_core::node::{StreamError, StreamId};
 use signalbox_sim::{Family, Happened, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, topology};
 
 use crate::SECOND;
-use crate::streamer::{Do, Heard, Streamer};
+use crate::streamer::{Do, Seen, Streamer};
 
 const OURS: StreamId = StreamId(1);
 
@@ -46,8 +46,8 @@ impl Stage {
     fn connect(&mut self) -> StreamId {
         self.open(270);
         let last = self.last();
-        let accepted = |h: &Happened<Heard>| match h.event {
-            Heard::Accepted(stream, ..) if h.node == last => Some(stream),
+        let accepted = |h: &Happened<Seen>| match h.event {
+            Seen::Accepted(stream, ..) if h.node == last => Some(stream),
             _ => None,
         };
         self.sim.expect("an accepted stream", 60 * SECOND, |sim| {
@@ -61,12 +61,12 @@ impl Stage {
     }
 
     /// The events of a node for the end of streams, with their times.
-    fn ends(&self, node: NodeId) -> Vec<(Time, Heard)> {
+    fn ends(&self, node: NodeId) -> Vec<(Time, Seen)> {
         let of_node = self.sim.events().iter().filter(|h| h.node == node);
-        of_node.filter(|h| matches!(h.event, Heard::Closed(..))).map(|h| (h.at, h.event.clone())).collect()
+        of_node.filter(|h| matches!(h.event, Seen::Closed(..))).map(|h| (h.at, h.event.clone())).collect()
     }
 
-    fn last_end(&self, node: NodeId) -> Heard {
+    fn last_end(&self, node: NodeId) -> Seen {
         let ends = self.ends(node);
         assert_eq!(ends.len(), 1, "a stream ends once");
         ends[0].1.clone()
@@ -76,14 +76,14 @@ impl Stage {
     fn octets(&self, node: NodeId) -> Vec<u8> {
         let of_node = self.sim.events().iter().filter(|h| h.node == node);
         of_node
-            .filter_map(|h| if let Heard::Octets(_, o) = &h.event { Some(o) } else { None })
+            .filter_map(|h| if let Seen::Octets(_, o) = &h.event { Some(o) } else { None })
             .flatten()
             .copied()
             .collect()
     }
 
     fn drained(&self) -> Vec<usize> {
-        let drained = |h: &Happened<Heard>| if let Heard::Drained(_, n) = h.event { Some(n) } else { None };
+        let drained = |h: &Happened<Seen>| if let Seen::Drained(_, n) = h.event { Some(n) } else { None };
         self.sim.events().iter().filter_map(drained).collect()
     }
 }
@@ -102,7 +102,7 @@ fn a_stream_comes_up_after_a_round_trip_and_carries_octets_both_ways() {
     let [up, accepted] = &events[..] else { panic!("{events:?}") };
     assert_eq!((up.at, up.node), (Time::from_millis(1006), stage.first()));
     assert_eq!((accepted.at, accepted.node), (Time::from_millis(1009), stage.last()));
-    let (Heard::Connected(OURS, ours), Heard::Accepted(theirs, local, peer)) = (&up.event, &accepted.event)
+    let (Seen::Connected(OURS, ours), Seen::Accepted(theirs, local, peer)) = (&up.event, &accepted.event)
     else {
         panic!("{events:?}")
     };
@@ -130,7 +130,7 @@ fn loss_makes_octets_late_but_loses_none() {
         let last = stage.last();
         let whole = |sim: &Sim<Streamer>| {
             let octets = sim.events().iter().filter(|h| h.node == last);
-            octets.map(|h| if let Heard::Octets(_, o) = &h.event { o.len() } else { 0 }).sum::<usize>()
+            octets.map(|h| if let Seen::Octets(_, o) = &h.event { o.len() } else { 0 }).sum::<usize>()
                 == 60_000
         };
         stage.sim.expect("all octets", 600 * SECOND, whole);
@@ -146,24 +146,24 @@ fn loss_makes_octets_late_but_loses_none() {
 }
 
 #[test]
-fn where_nobody_listens_streams_are_refused_and_where_no_way_leads_unreachable() {
+fn streams_to_closed_ports_are_refused_and_those_without_a_route_unreachable() {
     let mut stage = Stage::new(1, 3, Impairment::default());
     stage.open(271);
     stage.sim.run_for(SECOND);
     assert_eq!(
         stage.ends(stage.first()),
-        [(Time::from_millis(1004), Heard::Closed(OURS, Some(StreamError::Refused), false))]
+        [(Time::from_millis(1004), Seen::Closed(OURS, Some(StreamError::Refused), false))]
     );
     stage.sim.take_events();
     stage.sim.crash(stage.last());
     stage.open(270);
     stage.sim.run_for(SECOND);
-    assert_eq!(stage.last_end(stage.first()), Heard::Closed(OURS, Some(StreamError::Refused), false));
+    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::Refused), false));
     stage.sim.take_events();
     stage.sim.set_link_up(stage.links[1], false);
     stage.open(270);
     stage.sim.run_for(SECOND);
-    assert_eq!(stage.last_end(stage.first()), Heard::Closed(OURS, Some(StreamError::Unreachable), false));
+    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::Unreachable), false));
     assert_eq!(stage.sim.streams(), 0);
 }
 
@@ -175,14 +175,14 @@ fn silence_makes_streams_time_out() {
     let from = stage.sim.now();
     stage.write("lost");
     stage.sim.run_for(60 * SECOND);
-    let end = Heard::Closed(OURS, Some(StreamError::TimedOut), true);
+    let end = Seen::Closed(OURS, Some(StreamError::TimedOut), true);
     assert_eq!(stage.ends(stage.first()), [(from + 20 * SECOND, end)]);
-    assert!(stage.ends(stage.last()).is_empty(), "who sends nothing hears nothing");
+    assert!(stage.ends(stage.last()).is_empty(), "who sends nothing gets nothing");
     stage.sim.take_events();
     let from = stage.sim.now();
     stage.open(270);
     stage.sim.run_for(60 * SECOND);
-    let end = Heard::Closed(OURS, Some(StreamError::TimedOut), false);
+    let end = Seen::Closed(OURS, Some(StreamError::TimedOut), false);
     assert_eq!(stage.ends(stage.first()), [(from + 10 * SECOND, end)]);
 }
 
@@ -203,7 +203,7 @@ fn a_broken_link_stalls_a_stream_until_it_is_mended_or_time_is_up() {
     stage.sim.set_link_up(stage.links[1], false);
     stage.write("never");
     stage.sim.run_for(5 * SECOND);
-    assert_eq!(stage.last_end(stage.first()), Heard::Closed(OURS, Some(StreamError::TimedOut), true));
+    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::TimedOut), true));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn the_peer_of_a_dead_engine_is_reset_when_it_sends() {
     assert!(stage.ends(stage.first()).is_empty());
     stage.write("anybody there?");
     stage.sim.run_for(SECOND);
-    assert_eq!(stage.last_end(stage.first()), Heard::Closed(OURS, Some(StreamError::Reset), true));
+    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::Reset), true));
     assert_eq!(stage.sim.streams(), 0);
     stage.connect();
 }
@@ -229,8 +229,8 @@ fn an_orderly_end_comes_after_all_octets_and_an_abort_at_once() {
     stage.sim.command(stage.last(), Do::Write(theirs, b"too late".to_vec()));
     stage.sim.run_for(10 * SECOND);
     assert_eq!(stage.octets(stage.last()), pattern(300_000));
-    assert_eq!(stage.last_end(stage.last()), Heard::Closed(theirs, None, false));
-    assert!(stage.sim.events().iter().all(|h| h.node == stage.last()), "the closer hears nothing more");
+    assert_eq!(stage.last_end(stage.last()), Seen::Closed(theirs, None, false));
+    assert!(stage.sim.events().iter().all(|h| h.node == stage.last()), "the closer gets nothing more");
     assert_eq!(stage.sim.streams(), 0);
 
     stage.sim.take_events();
@@ -239,7 +239,7 @@ fn an_orderly_end_comes_after_all_octets_and_an_abort_at_once() {
     stage.write(pattern(300_000));
     stage.sim.command(stage.first(), Do::Abort(OURS));
     stage.sim.run_for(10 * SECOND);
-    assert_eq!(stage.last_end(stage.last()), Heard::Closed(theirs, Some(StreamError::Reset), true));
+    assert_eq!(stage.last_end(stage.last()), Seen::Closed(theirs, Some(StreamError::Reset), true));
     assert!(stage.octets(stage.last()).len() < 300_000);
     assert_eq!(stage.sim.streams(), 0);
 }
@@ -279,7 +279,7 @@ fn an_end_waits_until_what_was_before_it_is_read() {
     stage.sim.command(stage.last(), Do::Read(theirs, true));
     stage.sim.run_for(SECOND);
     assert_eq!(stage.octets(stage.last()), b"last words");
-    assert_eq!(stage.last_end(stage.last()), Heard::Closed(theirs, None, false));
+    assert_eq!(stage.last_end(stage.last()), Seen::Closed(theirs, None, false));
 }
 
 #[test]
@@ -301,8 +301,8 @@ fn a_port_that_somebody_has_cannot_be_listened_at() {
     let node = sim.add_engine("n", Streamer::new);
     sim.occupy_port(node, 270);
     sim.run_for(SECOND);
-    let heard: Vec<_> = sim.events().iter().map(|h| h.event.clone()).collect();
-    assert_eq!(heard, [Heard::ListenFailed(270, StreamError::AddressInUse)]);
+    let seen: Vec<_> = sim.events().iter().map(|h| h.event.clone()).collect();
+    assert_eq!(seen, [Seen::ListenFailed(270, StreamError::AddressInUse)]);
 }
 
 #[test]
@@ -312,11 +312,8 @@ fn sctp_packets_are_routed_and_lost_like_others() {
     let packet = pattern(64);
     stage.sim.command(stage.first(), Do::Sctp(ends[0], ends[1], packet.clone()));
     stage.sim.run_for(SECOND);
-    let heard: Vec<_> = stage.sim.take_events().into_iter().map(|h| (h.at, h.node, h.event)).collect();
-    assert_eq!(
-        heard,
-        [(Time::from_millis(1002), stage.last(), Heard::Sctp(ends[0], ends[1], packet.clone()))]
-    );
+    let seen: Vec<_> = stage.sim.take_events().into_iter().map(|h| (h.at, h.node, h.event)).collect();
+    assert_eq!(seen, [(Time::from_millis(1002), stage.last(), Seen::Sctp(ends[0], ends[1], packet.clone()))]);
     for link in stage.links.clone() {
         stage.sim.set_impairment(link, Impairment { loss: 0.3, ..Impairment::default() });
     }

@@ -41,7 +41,7 @@ pub(crate) enum Command {
 /// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
-    Heard { src: IpAddr, dst: IpAddr, ttl: u8, ifindex: IfIndex, text: String },
+    Received { src: IpAddr, dst: IpAddr, ttl: u8, ifindex: IfIndex, text: String },
     Route(u64, Result<Route, NoRoute>),
     Interfaces(Vec<Interface>),
     RouteChanged(Prefix),
@@ -112,7 +112,7 @@ impl NodeEngine for Toy {
                 if text == "ping" {
                     self.say(None, packet.src, 64, false, "pong");
                 }
-                self.pending.push_back(Pending::Event(Event::Heard {
+                self.pending.push_back(Pending::Event(Event::Received {
                     src: packet.src.ip(),
                     dst: packet.dst.ip(),
                     ttl: packet.ttl,

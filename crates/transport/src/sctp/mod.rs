@@ -184,7 +184,7 @@ pub enum LossReason {
     #[error("[sctp-no-answer] no answer from the peer")]
     NoAnswer,
     /// No packet was received while data waited, or the shutdown took too long.
-    #[error("[sctp-timeout] the peer fell silent")]
+    #[error("[sctp-timeout] the peer does not answer any more")]
     TimedOut,
     /// The peer has restarted and opened another association between the same ports.
     #[error("[sctp-restarted] the peer has restarted")]

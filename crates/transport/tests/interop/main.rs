@@ -53,7 +53,7 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    #[expect(clippy::disallowed_methods, reason = "the peer lives in real time")]
+    #[expect(clippy::disallowed_methods, reason = "the peer runs in real time")]
     fn new(program: &PathBuf, role: &str) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         // The peer uses a port that was free a moment ago.
@@ -115,7 +115,7 @@ fn octets(size: usize) -> Vec<u8> {
 /// several streams, whose answers keep the order of their stream ([SCTP-3.2-01], [SCTP-3.1.2-07]). Then the association
 /// is shut down.
 #[test]
-fn usrsctp_accepts_echoes_and_is_told_the_end() {
+fn usrsctp_accepts_echoes_and_gets_the_end() {
     let Some(program) = program("usrsctp-serve") else { return };
     let mut rig = Rig::new(&program, "serve");
     assert_eq!(rig.next_line(), "ready 0 0");

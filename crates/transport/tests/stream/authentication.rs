@@ -96,8 +96,8 @@ fn wrong_certificates_are_refused() {
         let mut pair = Pair::tls(&good, &bad);
         pair.run();
         assert!(matches!(failure(&mut pair.client), Some(ChannelError::Untrusted(_))));
-        let told = failure(&mut pair.server).unwrap();
-        assert!(told.refused_our_key(), "{told}");
+        let reason = failure(&mut pair.server).unwrap();
+        assert!(reason.refused_our_key(), "{reason}");
         // The certificate of a client is bad. The client detects this after it is connected (TLS 1.3).
         let mut pair = Pair::tls(&bad, &good);
         pair.run();

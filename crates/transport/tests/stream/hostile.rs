@@ -30,7 +30,7 @@ fn a_changed_octet_is_noticed() {
         if failure(&mut pair.server).is_some() {
             checked += 1;
             pair.run();
-            assert!(failure(&mut pair.client).is_some(), "told by an alert, octet {at}");
+            assert!(failure(&mut pair.client).is_some(), "informed by an alert, octet {at}");
         } else {
             pair.server.end();
             assert!(failure(&mut pair.server).is_some(), "octet {at}");

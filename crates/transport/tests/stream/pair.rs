@@ -170,7 +170,7 @@ impl Pair {
                 return;
             }
         }
-        panic!("the ends talk for ever");
+        panic!("the ends send for ever");
     }
 
     /// The octets that the client has to send now.

@@ -1,7 +1,7 @@
 //! The QoS client (draft-schulzrinne-nsis-casp-qos-01): reservations for the flow of a session, at the nodes that it passes.
 //!
-//! Call [`QosClient::poll`] until it returns `None` after each other call. Admission control is [`Resources`]: Reserve sets
-//! resources aside, Commit gives them to the flow, and both share one reservation, so that the larger one counts.
+//! Call [`QosClient::poll`] until it returns `None` after each other call. Admission control is [`Resources`]: Reserve holds
+//! resources back, Commit gives them to the flow, and both share one reservation, so that the larger one counts.
 //!
 //! * `node` handles requests and answers of others. `grant` keeps the reservations of a session.
 //! * `originate` is the node that asks for a reservation, `suggest` what source and receiver do if the receiver is to make it.

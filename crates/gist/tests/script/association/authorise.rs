@@ -105,7 +105,7 @@ fn who_is_not_in_the_database_is_left() {
 
 /// A message over an association has the authenticated identity of the peer; other messages have no identity.
 #[test]
-fn an_application_is_told_who_the_peer_proved_to_be() {
+fn an_application_gets_the_identity_that_the_peer_proved() {
     let mut rig = Rig::with(with(&[friends()]));
     let channel = asked_by(&mut rig, "a.friends.example");
     assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));

@@ -65,9 +65,9 @@ fn the_first_confirm_replaces_the_hold_time_of_the_query() {
     let response = rig.sent().is(MessageType::RESPONSE);
     let channel = rig.accepted(2, Transport::Tcp);
     let octets = first_confirm(&response, |m| {
-        let told = m.stack_configuration.as_mut().unwrap();
-        assert_eq!((told.hold_time_ms, told.options.len()), (PEER_HOLD, 0));
-        told.hold_time_ms = PEER_HOLD / 5;
+        let peers = m.stack_configuration.as_mut().unwrap();
+        assert_eq!((peers.hold_time_ms, peers.options.len()), (PEER_HOLD, 0));
+        peers.hold_time_ms = PEER_HOLD / 5;
     });
     rig.octets(channel, &octets);
     rig.notified();

@@ -250,7 +250,7 @@ fn rule_8_a_connection_has_its_time() {
 
 /// The session ends before the connection is set up, and the association ends too.
 #[test]
-fn nobody_waits_for_a_connection_that_nobody_wants() {
+fn a_connection_that_no_session_needs_ends() {
     let mut rig = Rig::with(quiet_peers());
     rig.reliably(b"data", own());
     let query = rig.sent();
@@ -283,7 +283,7 @@ fn the_hold_time_is_configurable() {
 /// `er_MAFailure` with three sessions, two of which sent reliably. These two are notified that messages may be lost; all
 /// three send a Query.
 #[test]
-fn rule_8_a_lost_association_is_told_to_all_its_sessions() {
+fn rule_8_a_lost_association_is_reported_to_all_its_sessions() {
     let mut rig = Rig::with(quiet_peers());
     let channel = rig.associated();
     for number in [2, 3] {

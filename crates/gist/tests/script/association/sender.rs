@@ -64,7 +64,7 @@ fn an_association_names_its_end() {
 
 /// A peer that opened a channel without a Confirm has no SII handle as a sender.
 #[test]
-fn a_channel_alone_names_nobody() {
+fn a_channel_without_tls_proves_no_identity() {
     let mut rig = Rig::with(tcp_only());
     rig.responding_associated();
     let other = ChannelId(4);

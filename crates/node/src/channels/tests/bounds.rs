@@ -16,7 +16,7 @@ fn knock_from(rig: &mut Rig, number: u64, from: IpAddr) {
 }
 
 #[test]
-fn handshakes_that_nobody_goes_on_with_are_few_and_end_in_time() {
+fn handshakes_without_a_peer_are_few_and_end_in_time() {
     let mut rig = Rig::tls();
     for number in 0..1000 {
         knock(&mut rig, number);
@@ -46,7 +46,7 @@ fn handshakes_that_nobody_goes_on_with_are_few_and_end_in_time() {
 }
 
 #[test]
-fn who_talks_no_tls_or_goes_away_leaves_nothing() {
+fn a_peer_without_tls_or_that_leaves_has_no_state() {
     let mut rig = Rig::tls();
     for number in 0..1000 {
         knock(&mut rig, number);

@@ -34,13 +34,13 @@ fn an_association_is_a_stream_whose_messages_keep_their_sctp_streams() {
 }
 
 #[test]
-fn kinds_that_share_a_port_number_are_told_apart() {
+fn kinds_that_share_a_port_number_are_distinguished() {
     let mut rig = rig();
     let (now, side) = (rig.now, &mut rig.server);
     side.channels.listen();
     let ports = [(StreamKind::Tcp, TCP), (StreamKind::Tcp, TLS), (StreamKind::Sctp, SCTP)];
     assert_eq!(side.downs(), ports.map(|(kind, port)| Said::Listen(kind, port)));
-    // TCP at SCTP's port, and the other way round: nobody asked for either.
+    // TCP at SCTP's port, and the other way round: there was no request for either.
     for (number, kind, port) in [(2, StreamKind::Tcp, SCTP), (4, StreamKind::Sctp, TCP)] {
         let (local, peer) =
             (SocketAddr::new(super::rig::SERVER, port), SocketAddr::new(super::rig::CLIENT, 9));

@@ -28,7 +28,7 @@ fn plain_channels_are_streams_as_they_are() {
 }
 
 #[test]
-fn every_failure_of_a_stream_is_told_once_with_its_reason() {
+fn every_failure_of_a_stream_is_reported_once_with_its_reason() {
     let reasons = [
         (StreamError::Refused, Closed::Refused),
         (StreamError::TimedOut, Closed::TimedOut),

@@ -188,7 +188,7 @@ impl Rig {
             from_client.into_iter().for_each(|said| self.carry(true, said, port));
             from_server.into_iter().for_each(|said| self.carry(false, said, port));
         }
-        panic!("the ends talk for ever");
+        panic!("the ends send for ever");
     }
 
     pub(super) fn carry(&mut self, from_client: bool, said: Said, port: u16) {

@@ -41,7 +41,7 @@ fn messages_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn what_cannot_leave_is_told_until_it_does() {
+fn what_cannot_leave_is_reported_until_it_does() {
     let (mut rig, _) = up();
     for _ in 0..5 {
         rig.client_sends(&[1; 60_000]);
@@ -155,7 +155,7 @@ fn a_message_that_is_too_late_is_given_up() {
 }
 
 #[test]
-fn ends_are_told_by_their_reason() {
+fn ends_have_their_reason() {
     let (mut rig, theirs) = up();
     rig.client_sends(b"last");
     rig.client.channels.close(rig.now, CHANNEL, false);

@@ -55,7 +55,7 @@ impl NodeEngine for Host {
                 | BoomerangEvent::Available(_) => {}
             }
         }
-        kernel.is_told(*name, &output, |ifindex| shares[&ifindex]);
+        kernel.take_request(*name, &output, |ifindex| shares[&ifindex]);
         Some(output)
     }
 

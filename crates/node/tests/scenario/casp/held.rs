@@ -55,7 +55,7 @@ impl NodeEngine for Host {
                 | ReservationEvent::Refused(_) => {}
             }
         }
-        kernel.is_told(*name, &output, |_| SHARE);
+        kernel.take_request(*name, &output, |_| SHARE);
         Some(output)
     }
 

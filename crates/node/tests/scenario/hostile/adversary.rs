@@ -128,7 +128,7 @@ struct World {
     datagrams: bool,
     /// The number of captured packets that the adversary has read.
     read: usize,
-    heard: Vec<Packet>,
+    recorded: Vec<Packet>,
     /// Octets that it sent.
     sent: usize,
     /// Packets that it sent.
@@ -151,7 +151,7 @@ impl World {
             reads,
             datagrams,
             read: 0,
-            heard: Vec::new(),
+            recorded: Vec::new(),
             sent: 0,
             packets: 0,
         }
@@ -165,18 +165,18 @@ impl World {
         let new: Vec<_> = self.net.sim.captured().skip(self.read).cloned().collect();
         self.read += new.len();
         let side = self.net.side;
-        self.heard.extend(new.into_iter().filter(|one| one.link != side).map(|one| one.packet));
-        let excess = self.heard.len().saturating_sub(200);
-        self.heard.drain(..excess);
+        self.recorded.extend(new.into_iter().filter(|one| one.link != side).map(|one| one.packet));
+        let excess = self.recorded.len().saturating_sub(200);
+        self.recorded.drain(..excess);
     }
 
     /// Draws a packet.
     fn draw(&mut self, samples: &[Sample]) -> Packet {
         let random = &mut self.random;
-        let mut packet = if self.heard.is_empty() || random.chance(0.5) {
+        let mut packet = if self.recorded.is_empty() || random.chance(0.5) {
             pick(random, samples).packet.clone()
         } else {
-            pick(random, &self.heard).clone()
+            pick(random, &self.recorded).clone()
         };
         if random.chance(0.4) {
             packet = from_elsewhere(&packet, forged(random.u32()));

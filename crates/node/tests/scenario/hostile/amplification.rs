@@ -123,7 +123,7 @@ fn amplification_by_one_packet() {
             for standing in who.stands() {
                 let mut net = Net::new(1, &silent(true));
                 if *standing {
-                    net.lives_on();
+                    net.begin_sessions();
                 }
                 let (link, packet) = sent_by(who, &net, sample);
                 let caused = cause(&mut net, link, &packet, LATER);
@@ -262,7 +262,7 @@ fn fresh_session(packet: &mut Packet, number: u32) {
 
 impl Net {
     /// Sessions of all protocols that stay.
-    fn lives_on(&mut self) {
+    fn begin_sessions(&mut self) {
         self.reserve(7001);
         self.ping(1, Some(1), 20 * MS);
         self.rsvp_reserve(7003);

@@ -38,7 +38,7 @@ fn a_receiver_behind_a_nat_is_reached_by_its_external_address() {
     }
 }
 
-/// Behind a NAT without a reservation nobody inside is reached.
+/// Behind a NAT no host is reached without a reservation.
 #[test]
 fn a_receiver_that_did_not_ask_is_not_reached() {
     let mut net = Net::row(2, &[Kind::Host, Kind::Edge(Nat), Kind::Host]);

@@ -24,7 +24,7 @@ use signalbox_node::qos::{
 use signalbox_node::{Command, Config};
 use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig};
 
-use super::net::{Host, Mode, SHARE, heard, qos_sessions};
+use super::net::{Host, Mode, SHARE, events_of, qos_sessions};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -285,8 +285,8 @@ impl World {
 
     /// The rate of the last grant that the user received.
     fn granted(&self, wanted: &Wanted) -> Option<u64> {
-        let heard = heard(&self.sim, wanted.from, wanted.id);
-        heard.into_iter().rev().find_map(|event| match event {
+        let events = events_of(&self.sim, wanted.from, wanted.id);
+        events.into_iter().rev().find_map(|event| match event {
             QosEvent::Granted(granted) | QosEvent::Rerouted(granted) => granted.quality.rate,
             _ => None,
         })

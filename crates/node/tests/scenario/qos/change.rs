@@ -45,7 +45,7 @@ fn what_a_crashed_receiver_reserved_is_torn_down_by_the_first_to_know() {
         let gone = net.sim.wait(SECOND * 100, |sim| held(sim, &nodes) == [0, 0, 0]);
         assert!(gone, "{:?}", net.held());
         assert_eq!(net.total("expired"), 1);
-        let last = net.heard(1).last().copied();
+        let last = net.events_of(1).last().copied();
         assert!(matches!(last, Some(QosEvent::Lost(_))), "{last:?}");
     }
 }
@@ -66,7 +66,7 @@ fn a_router_that_starts_anew_has_its_reservations_back_within_one_refresh() {
                     net.run(10);
                     assert_eq!(net.held(), [RATE, RATE, RATE, 0], "{mode:?} {router} at {}", net.sim.now());
                 }
-                let last = net.heard(1).last().copied();
+                let last = net.events_of(1).last().copied();
                 assert!(matches!(last, Some(QosEvent::Granted(_) | QosEvent::Rerouted(_))), "{last:?}");
                 net.release(1);
                 net.expect_nothing(2);
@@ -83,7 +83,7 @@ fn a_kernel_that_refuses_ends_the_reservation() {
         net.sim.set_reserve_result(net.nodes[2], Err(ReserveError::Failed));
         net.reserve(1, net.request(RATE));
         net.run(5);
-        let last = net.heard(1).last().copied();
+        let last = net.events_of(1).last().copied();
         assert!(matches!(last, Some(QosEvent::Lost(_) | QosEvent::Failed(_))), "{last:?}");
         net.expect_nothing(5);
     }

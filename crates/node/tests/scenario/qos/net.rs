@@ -44,7 +44,7 @@ impl NodeEngine for Host {
 
     fn poll(&mut self) -> Option<Output<'_, Event>> {
         let output = self.node.poll()?;
-        self.kernel.is_told(self.name, &output, |_| SHARE);
+        self.kernel.take_request(self.name, &output, |_| SHARE);
         Some(output)
     }
 
@@ -160,14 +160,14 @@ impl Net {
     }
 
     /// The events that the user at the first node received for a command, in order.
-    pub(crate) fn heard(&self, id: u64) -> Vec<&QosEvent> {
-        heard(&self.sim, self.nodes[0], id)
+    pub(crate) fn events_of(&self, id: u64) -> Vec<&QosEvent> {
+        events_of(&self.sim, self.nodes[0], id)
     }
 
     /// Waits until the user at the first node receives the grant of a command.
     pub(crate) fn granted(&mut self, id: u64, limit: u64) -> Granted {
         let of = |sim: &Sim<Host>, node| {
-            heard(sim, node, id).into_iter().find_map(|event| match event {
+            events_of(sim, node, id).into_iter().find_map(|event| match event {
                 QosEvent::Granted(granted) => Some(granted.clone()),
                 _ => None,
             })
@@ -189,7 +189,7 @@ pub(crate) fn held(sim: &Sim<Host>, nodes: &[NodeId]) -> Vec<u64> {
     nodes.iter().map(|node| sim.reservations(*node).map(|(_, r)| r.traffic.rate).sum()).collect()
 }
 
-pub(crate) fn heard(sim: &Sim<Host>, node: NodeId, id: u64) -> Vec<&QosEvent> {
+pub(crate) fn events_of(sim: &Sim<Host>, node: NodeId, id: u64) -> Vec<&QosEvent> {
     sim.events()
         .iter()
         .filter(|happened| happened.node == node)

@@ -34,7 +34,7 @@ fn a_reservation_stands_at_every_node_until_it_is_torn_down() {
         net.release(1);
         net.expect_nothing(2);
         assert!(matches!(
-            net.heard(1)[..],
+            net.events_of(1)[..],
             [QosEvent::Started { .. }, QosEvent::Granted(_), QosEvent::Released]
         ));
     }
@@ -83,8 +83,8 @@ fn a_refusal_names_the_node_and_the_rule() {
         let mut net = Net::row(4, vec![config(mode), config(mode), small, config(mode)]);
         net.reserve(1, net.request(RATE));
         net.run(5);
-        let heard = net.heard(1);
-        let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = heard[..] else { panic!("{heard:?}") };
+        let events = net.events_of(1);
+        let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = events[..] else { panic!("{events:?}") };
         assert_eq!((failure.class, failure.code), (4, 0x07));
         let node = net.sim.address_on(net.nodes[2], net.links[1], Family::V4);
         assert_eq!(failure.node, Some(node.to_string()));
@@ -108,18 +108,18 @@ fn what_has_a_lower_priority_gives_way() {
         net.reserve(2, request.clone());
         net.run(3);
         assert!(
-            matches!(net.heard(2)[..], [QosEvent::Started { .. }, QosEvent::Failed(_)]),
+            matches!(net.events_of(2)[..], [QosEvent::Started { .. }, QosEvent::Failed(_)]),
             "{:?}",
-            net.heard(2)
+            net.events_of(2)
         );
         net.expect_held(1, &[600_000, 600_000, 600_000, 0]);
         net.reserve(3, ReserveRequest { priority: priority(2), ..request });
         net.granted(3, 5);
         net.expect_held(3, &[500_000, 500_000, 500_000, 0]);
         assert!(
-            matches!(net.heard(1)[..], [_, QosEvent::Granted(_), QosEvent::Lost(_)]),
+            matches!(net.events_of(1)[..], [_, QosEvent::Granted(_), QosEvent::Lost(_)]),
             "{:?}",
-            net.heard(1)
+            net.events_of(1)
         );
         net.release(3);
         net.expect_nothing(2);
@@ -129,7 +129,7 @@ fn what_has_a_lower_priority_gives_way() {
 /// A flow that crosses the path preempts the reservation in the middle. The QNI is notified, and the rest of the
 /// reservation ends.
 #[test]
-fn a_preemption_in_the_middle_is_told_to_the_initiator() {
+fn a_preemption_in_the_middle_is_reported_to_the_initiator() {
     for mode in MODES {
         let mut net = Net::chain(6, mode);
         let priority = |n| Some(Priority { preemption: n, defending: n });
@@ -138,8 +138,8 @@ fn a_preemption_in_the_middle_is_told_to_the_initiator() {
         let request = ReserveRequest { priority: priority(2), ..net.request(500_000) };
         net.command(net.nodes[2], 7, Command::Reserve(Box::new(request)));
         net.expect_held(5, &[0, 0, 500_000, 0]);
-        let heard = net.heard(1);
-        let [_, QosEvent::Granted(_), QosEvent::Lost(failure)] = heard[..] else { panic!("{heard:?}") };
+        let events = net.events_of(1);
+        let [_, QosEvent::Granted(_), QosEvent::Lost(failure)] = events[..] else { panic!("{events:?}") };
         assert!(failure.meaning.contains("preempted"), "{failure:?}");
         net.command(net.nodes[2], 7, Command::Release);
         net.expect_nothing(2);
@@ -147,15 +147,15 @@ fn a_preemption_in_the_middle_is_told_to_the_initiator() {
 }
 
 #[test]
-fn a_query_tells_what_the_path_could_give_and_holds_nothing() {
+fn a_query_returns_what_the_path_could_give_and_holds_nothing() {
     for mode in MODES {
         let small = Config { resources: Resources::of_link("*", "4mbit".parse().unwrap()), ..config(mode) };
         let mut net = Net::row(7, vec![config(mode), config(mode), small, config(mode)]);
         let query = QueryRequest::new(net.flow(), QosRequest::rate(1_000_000));
         net.command(net.nodes[0], 1, Command::Query(Box::new(query)));
         net.run(5);
-        let heard = net.heard(1);
-        let [QosEvent::Started { .. }, QosEvent::Answer(answer)] = heard[..] else { panic!("{heard:?}") };
+        let events = net.events_of(1);
+        let [QosEvent::Started { .. }, QosEvent::Answer(answer)] = events[..] else { panic!("{events:?}") };
         assert_eq!(answer.available.rate, Some(375_000), "three quarters of 4 Mbit/s");
         assert_eq!(answer.hops.len(), 4);
         net.expect_nothing(1);
@@ -212,9 +212,9 @@ fn a_reservation_grows_or_stays_as_it_is() {
         net.run(1);
         net.reserve(1, net.request(4 * RATE));
         net.run(5);
-        let heard = net.heard(1);
+        let events = net.events_of(1);
         // The old reservation is granted again.
-        let [.., QosEvent::Failed(_), QosEvent::Granted(granted)] = heard[..] else { panic!("{heard:?}") };
+        let [.., QosEvent::Failed(_), QosEvent::Granted(granted)] = events[..] else { panic!("{events:?}") };
         assert_eq!(granted.quality.rate, Some(2 * RATE));
         net.expect_held(5, &[2 * RATE, 2 * RATE, 2 * RATE, 0]);
         net.run(200);
@@ -287,15 +287,15 @@ fn a_query_meets_the_rules_on_the_path() {
         let query = QueryRequest::new(net.flow(), QosRequest::rate(600_000));
         net.command(net.nodes[0], 1, Command::Query(Box::new(query)));
         net.run(5);
-        let heard = net.heard(1);
-        match (&heard[..], expected) {
+        let events = net.events_of(1);
+        match (&events[..], expected) {
             ([QosEvent::Started { .. }, QosEvent::Answer(answer)], Ok(rate)) => {
                 assert_eq!(answer.available.rate, Some(rate));
             }
             ([QosEvent::Started { .. }, QosEvent::Failed(failure)], Err(rule)) => {
                 assert!(failure.rule.as_deref().is_some_and(|text| text.contains(rule)), "{failure:?}");
             }
-            _ => panic!("{heard:?} and not {expected:?}"),
+            _ => panic!("{events:?} and not {expected:?}"),
         }
     }
 }

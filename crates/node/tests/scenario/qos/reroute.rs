@@ -7,7 +7,7 @@ use signalbox_node::qos::{self, Flow, QosEvent, QosRequest, ReserveRequest};
 use signalbox_node::{Command, Config};
 use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
 
-use super::net::{Host, MODES, Mode, SECOND, config, heard, qos_sessions};
+use super::net::{Host, MODES, Mode, SECOND, config, events_of, qos_sessions};
 
 pub(super) const RATE: u64 = 125_000;
 /// A cost that makes the route over r2 the longer one.
@@ -163,7 +163,7 @@ impl Diamond {
     }
 
     fn last_heard(&self) -> Option<&QosEvent> {
-        heard(&self.sim, self.nodes[0], 1).last().copied()
+        events_of(&self.sim, self.nodes[0], 1).last().copied()
     }
 }
 
@@ -379,7 +379,7 @@ fn a_release_while_the_route_changes_leaves_nothing() {
                     let nodes = net.nodes;
                     let over = net.sim.wait(SECOND * 5, |sim| {
                         nodes.iter().all(|node| sim.reservations(*node).next().is_none())
-                            && matches!(heard(sim, nodes[0], 1).last(), Some(QosEvent::Released))
+                            && matches!(events_of(sim, nodes[0], 1).last(), Some(QosEvent::Released))
                     });
                     assert!(over, "{what}: {:?}, {:?}", net.state(), net.last_heard());
                     assert_eq!(net.expired(), 0, "{what}");

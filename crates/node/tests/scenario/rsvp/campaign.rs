@@ -86,15 +86,15 @@ impl World {
         for play in &self.plays {
             for node in play.sinks.keys() {
                 let host = self.sim.engine(*node)?;
-                let heard = host.known(play.sink_id());
+                let known = host.known(play.sink_id());
                 let here = play.senders.iter().map(|(actor, spec)| (self.filter(play, *actor), spec.tspec()));
                 let here = here.filter(|(filter, _)| paths.contains(&(*node, play.number, *filter)));
                 let here: BTreeMap<_, _> = here.collect();
-                if heard.senders != here {
-                    return Some(format!("{node} heard of {:?}, not {here:?}", heard.senders));
+                if known.senders != here {
+                    return Some(format!("{node} knows the senders {:?}, not {here:?}", known.senders));
                 }
-                if !heard.refused.is_empty() {
-                    return Some(format!("{node} was refused: {:?}", heard.refused));
+                if !known.refused.is_empty() {
+                    return Some(format!("{node} was refused: {:?}", known.refused));
                 }
             }
         }

@@ -80,7 +80,7 @@ impl NodeEngine for Host {
         if let Output::Event(Event::Rsvp { id, event }) = &output {
             known.entry(*id).or_default().take(event);
         }
-        kernel.is_told(*name, &output, |ifindex| shares[&ifindex]);
+        kernel.take_request(*name, &output, |ifindex| shares[&ifindex]);
         Some(output)
     }
 

@@ -103,7 +103,7 @@ fn of(procedure: Procedure, rate: f32, more: &[(Flags, Value<'_>)]) -> Vec<u8> {
 /// QSPEC-4.3.1-01, QSPEC-4-02: the request is granted completely or not at all. The refusal has E on TMOD-1 and names
 /// the rule.
 #[test]
-fn exactly() {
+fn a_request_without_a_range_is_granted_completely_or_not_at_all() {
     let mut node = Node::new(link(|_| ()));
     let (out, granted) = node.reserve(1, None, &of(Procedure::DESIRED, 500_000.0, &[]));
     let (admitted, passed) = granted.unwrap();
@@ -120,7 +120,7 @@ fn exactly() {
 /// QSPEC-4.3.1-02, QSPEC-3.2-08: negotiable values are lowered to the available resources, link headers included, and
 /// exactly that is reserved.
 #[test]
-fn negotiable() {
+fn negotiable_values_are_lowered_to_what_is_available() {
     for overhead in [0, 38] {
         let mut node = Node::new(link(|link| link.overhead = overhead));
         node.reserve(1, None, &of(Procedure::DESIRED, 300_000.0, &[])).1.unwrap();
@@ -157,7 +157,7 @@ fn in_the_place_of_another() {
 /// QSPEC-3.2-12: a value below the minimum fails the reservation, with E on the parameter that is too small, and
 /// nothing is reserved.
 #[test]
-fn under_the_minimum() {
+fn a_value_below_the_minimum_fails_the_reservation() {
     let mut node = Node::new(link(|_| ()));
     node.reserve(1, None, &of(Procedure::DESIRED, 900_000.0, &[])).1.unwrap();
     let desired = [(M, Value::Tmod1(tmod(100_000.0)))];
@@ -179,7 +179,7 @@ fn under_the_minimum() {
 
 /// Limits of bucket and packet size. QSPEC-3.3.1-11: policy lowers QoS Available as well.
 #[test]
-fn other_limits() {
+fn bucket_packet_size_and_policy_lower_what_is_available() {
     let mut node = Node::new(link(|link| link.buffer = Some(7000)));
     let (out, granted) = node.reserve(1, None, &of(Procedure::AVAILABLE, 1000.0, &[]));
     assert_eq!(granted.unwrap().0.given.burst, 7000);
@@ -201,11 +201,11 @@ fn other_limits() {
         ..RuleConfig::new("small", Action::Allow)
     };
     let mut node = Node::new(Config { rules: vec![rule], ..link(|_| ()) });
-    let told = node.query(1, &of(Procedure::QUERY, 500_000.0, &[]));
+    let answer = node.query(1, &of(Procedure::QUERY, 500_000.0, &[]));
     let (out, granted) = node.reserve(1, None, &of(Procedure::AVAILABLE, 500_000.0, &[]));
     let given = granted.unwrap().0.given;
     assert_eq!((given.rate, given.burst), (125_000, 5000));
-    assert_eq!((rate(&out, A), rate(&told, A)), (125_000.0, 125_000.0));
+    assert_eq!((rate(&out, A), rate(&answer, A)), (125_000.0, 125_000.0));
 }
 
 /// QSPEC-6-01: a priority that the requester may not have is refused, with E on its parameter.
@@ -231,7 +231,7 @@ fn unauthorised_priority() {
 /// QSPEC-5.2.8-03, QSPEC-5.2.9-03: the preemption priority of a new flow is compared with the defending priority of
 /// existing flows; a high-priority flow gets the resources of a best-effort flow, and not the reverse.
 #[test]
-fn competition() {
+fn priorities_decide_between_flows() {
     let admission = |p| (PLAIN, Value::Admission(Admission::y2171(p)));
     let rfc3181 = |preemption, defending| (PLAIN, Value::Preemption(Preemption { preemption, defending }));
     let (low, high) = (admission(AdmissionPriority::BEST_EFFORT), admission(AdmissionPriority::HIGH));
@@ -261,12 +261,12 @@ fn competition() {
 
 /// The values that a QUERY collects can be reserved. On a full link they are zero, and a QUERY reserves no resources.
 #[test]
-fn asking_first() {
+fn what_a_query_collects_can_be_reserved() {
     let mut node = Node::new(link(|link| link.overhead = 20));
-    let told = rate(&node.query(1, &of(Procedure::QUERY, 5e6, &[])), A);
-    assert_eq!(rate(&node.query(1, &of(Procedure::QUERY, 5e6, &[])), A), told);
-    assert!(told > 700_000.0);
-    node.reserve(1, None, &of(Procedure::DESIRED, told, &[])).1.unwrap();
+    let answer = rate(&node.query(1, &of(Procedure::QUERY, 5e6, &[])), A);
+    assert_eq!(rate(&node.query(1, &of(Procedure::QUERY, 5e6, &[])), A), answer);
+    assert!(answer > 700_000.0);
+    node.reserve(1, None, &of(Procedure::DESIRED, answer, &[])).1.unwrap();
     let collected = node.query(2, &of(Procedure::RECEIVER_COLLECTED, 5e6, &[]));
     assert_eq!((rate(&collected, A), rate(&collected, D)), (1.0, 5e6));
     let plain = of(Procedure::RECEIVER_DESIRED, 5e6, &[]);
@@ -287,7 +287,7 @@ fn asking_first() {
 
 /// A service that is not offered has E on the parameter that requests it; a malformed parameter is reported.
 #[test]
-fn blame() {
+fn a_refusal_marks_the_parameter_that_caused_it() {
     let mut node = Node::new(link(|link| {
         link.guaranteed.offered = false;
         link.diffserv.offered = false;
@@ -312,7 +312,7 @@ fn blame() {
 
 /// Guaranteed service is requested at the rate of TMOD-1 with its slack.
 #[test]
-fn guaranteed() {
+fn guaranteed_service_is_requested_at_the_rate_of_its_bucket() {
     let mut node = Node::new(link(|_| ()));
     let (_, granted) =
         node.reserve(1, None, &of(Procedure::DESIRED, 100_000.0, &[(M, Value::SlackTerm(500))]));
@@ -338,10 +338,10 @@ proptest! {
             let sent = compose(&Wish::of(procedure, &[(M, Value::Tmod1(wanted))]));
             let (out, result) = node.reserve(n, None, &sent);
             let Ok((admitted, passed)) = result else { continue };
-            let told = if *negotiable { rate(&out, A) } else { rate(&out, D) };
-            prop_assert!(told <= *wish && passed.demand.tmod.unwrap().rate == told);
-            prop_assert_eq!(admitted.given.rate, signalbox_qos::qspec::traffic_of(&tmod(told)).rate);
-            charged += f64::from(told) * (1.0 + f64::from(overhead) / f64::from(*m));
+            let answer = if *negotiable { rate(&out, A) } else { rate(&out, D) };
+            prop_assert!(answer <= *wish && passed.demand.tmod.unwrap().rate == answer);
+            prop_assert_eq!(admitted.given.rate, signalbox_qos::qspec::traffic_of(&tmod(answer)).rate);
+            charged += f64::from(answer) * (1.0 + f64::from(overhead) / f64::from(*m));
         }
         prop_assert!(charged <= f64::from(SHARE) + 1.0, "{charged}");
     }

@@ -156,6 +156,6 @@ fn no_answer_to_nonsense() {
     assert!(respond(&sent[..8], Message::Reserve, &mut out).is_err());
     assert!(reserve_for(&sent, &mut out).is_err());
     let query = compose(&Wish::of(Procedure::QUERY, &desired()));
-    assert!(reserve_for(&query, &mut out).is_err(), "nobody reserves for who only asks");
+    assert!(reserve_for(&query, &mut out).is_err(), "a QUERY reserves nothing");
     assert_eq!(out, [7]);
 }

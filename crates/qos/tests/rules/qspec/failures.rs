@@ -15,7 +15,7 @@ fn refused(octets: &[u8], blame: Option<ParameterId>) -> Vec<u8> {
 }
 
 /// The octets with `bits` of this parameter's first value word replaced.
-fn spoiled(mut octets: Vec<u8>, kind: ObjectType, id: ParameterId, word: u32) -> Vec<u8> {
+fn changed(mut octets: Vec<u8>, kind: ObjectType, id: ParameterId, word: u32) -> Vec<u8> {
     let at = object(&octets, kind).parameter(id).unwrap().start + 4;
     octets[at..at + 4].copy_from_slice(&word.to_be_bytes());
     octets
@@ -66,8 +66,8 @@ fn malformed_ones_are_quoted() {
         (PLAIN, Value::PathPlr(0.5)),
     ];
     let good = qspec(Procedure::AVAILABLE, &[(D, &parameters), (A, &parameters)]);
-    let bad = spoiled(good.clone(), D, ParameterId::Y1541_CLASS, 0x0900_0000);
-    let bad = spoiled(bad, A, ParameterId::PATH_PLR, 0xbf00_0000);
+    let bad = changed(good.clone(), D, ParameterId::Y1541_CLASS, 0x0900_0000);
+    let bad = changed(bad, A, ParameterId::PATH_PLR, 0xbf00_0000);
     let poor = node(1.0);
     assert!(at(&good, Message::Reserve, &poor).1.failed);
     let mut out = Vec::new();
@@ -118,8 +118,8 @@ fn what_the_initiator_reads() {
 fn flagged_in_place() {
     let parameters = [(M, Value::Tmod1(tmod(10.0))), (PLAIN, Value::Y1541(0)), (PLAIN, Value::Dste(7))];
     let good = qspec(Procedure::DESIRED, &[(D, &parameters)]);
-    let bad = spoiled(good, D, ParameterId::DSTE_CLASS_TYPE, 0x0800_0000);
-    let bad = spoiled(bad, D, ParameterId::TMOD_1, 0x8000_0000);
+    let bad = changed(good, D, ParameterId::DSTE_CLASS_TYPE, 0x0800_0000);
+    let bad = changed(bad, D, ParameterId::TMOD_1, 0x8000_0000);
     let mut out = vec![1, 2, 3];
     assert!(flagged(&bad, Message::Reserve, &mut out));
     let copy = out.split_off(3);

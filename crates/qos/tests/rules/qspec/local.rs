@@ -156,14 +156,14 @@ fn errors_without_a_match() {
     assert!(object(&out, D).error && !flags(&out, D, ParameterId::TMOD_1).error);
     assert!(at(&out, Message::Reserve, &node(1e6)).1.failed);
 
-    let mut spoiled = local.clone();
+    let mut changed = local.clone();
     let initiator = local.len() - sent.len();
-    spoiled[initiator + 12] = 0x80;
-    assert!(Qspec::parse(&spoiled).is_ok());
+    changed[initiator + 12] = 0x80;
+    assert!(Qspec::parse(&changed).is_ok());
     let mut out = vec![1];
-    assert!(leave(&spoiled, &mut out).is_err());
+    assert!(leave(&changed, &mut out).is_err());
     assert!(leave(&sent, &mut out).is_err());
-    assert!(enter(&spoiled[initiator..], &AS_IT_IS, &mut out).is_err());
+    assert!(enter(&changed[initiator..], &AS_IT_IS, &mut out).is_err());
     assert!(enter(&local, &AS_IT_IS, &mut out).is_err(), "no Local QSPEC in another");
     assert_eq!(out, [1]);
 }

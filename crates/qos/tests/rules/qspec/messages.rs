@@ -64,7 +64,7 @@ fn the_tables() {
 
 /// Objects for private use may be in any message.
 #[test]
-fn private_objects_are_nobodys_business() {
+fn private_objects_may_be_in_any_message() {
     let voice = [(M, Value::Tmod1(tmod(1000.0)))];
     let octets = qspec(Procedure::DESIRED, &[(ObjectType(66), &voice), (ObjectType::DESIRED, &voice)]);
     let (out, passed) = at(&octets, Message::Reserve, &node(1e6));

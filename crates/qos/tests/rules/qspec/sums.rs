@@ -52,7 +52,7 @@ fn sums_arrive() {
 /// adds 1 to 2^28 microseconds and at most 10^-2, and sums stop at 2^32−1 and 10^-1, which is indeterminate
 /// (QSPEC-5.2.4-06, QSPEC-5.2.5-07, QSPEC-5.2.6-07).
 #[test]
-fn clamps() {
+fn sums_stop_at_their_largest_values() {
     let huge = link(u32::MAX, jitter(0, u32::MAX, 7), 1.0, f32::NAN).reported(Resolution::default());
     let most = 1 << 28;
     assert_eq!(huge, link(most, jitter(1, most, 7), 0.01, 0.01));
@@ -76,7 +76,7 @@ fn clamps() {
 /// QSPEC-5.2.3-02, QSPEC-5.2.4-02, QSPEC-5.2.5-02, QSPEC-5.2.6-02, QSPEC-3.3.2-10: a value below the resolution of a
 /// coarse clock or counter is zero.
 #[test]
-fn resolution() {
+fn a_value_below_the_resolution_is_zero() {
     let fine = link(1234, jitter(1, 999_500, 0), 0.001_234_5, 0.000_000_001_2);
     let millisecond = fine.reported(Resolution { time_us: 1000, ratio: 1e-4 });
     assert_eq!(millisecond, link(2000, jitter(1000, 1_000_000, 1000), 0.0012, 0.0));
@@ -92,7 +92,7 @@ fn resolution() {
 /// or adds a lower bound, as configured; QSPEC-5.2.4-05, QSPEC-5.2.5-06, QSPEC-5.2.6-06: or makes it indeterminate,
 /// which is the default for all but latency.
 #[test]
-fn who_cannot_tell() {
+fn a_node_without_the_value() {
     let known = link(1000, jitter(1, 2, 3), 0.001, 0.002);
     let at_least = Quality {
         latency: Estimate::AtLeast(500),

@@ -63,7 +63,7 @@ impl Neighbours {
             && message.sender.is_some_and(|sender| sender.src != packet.src)
             && !trust.any_source
         {
-            // Where kernels filter forged sources, nobody else can announce the sender (RFC 2205 §3.1.3).
+            // Where kernels filter forged sources, no other node can announce the sender (RFC 2205 §3.1.3).
             (&mut self.counters.wrong_source, "the IP source is not its sender")
         } else if !bundled
             && to_session

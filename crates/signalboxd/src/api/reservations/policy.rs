@@ -1,4 +1,4 @@
-//! What the rules of this node answer to a request that nobody makes.
+//! What the rules of this node answer to a request that is not made.
 
 use std::net::IpAddr;
 use std::sync::Arc;

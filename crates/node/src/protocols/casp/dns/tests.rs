@@ -297,16 +297,16 @@ fn without_resolvers_the_discovery_ends() {
 fn an_answer_to_another_question_is_no_answer() {
     let mut rig = Rig::new(&["10.0.0.53"], zone());
     // The identifier, the flags, the question, or the owner of the record.
-    for (spoil, now) in [0, 1, 2, 14, 40].into_iter().zip((0..).step_by(20_000).map(at)) {
+    for (changed, now) in [0, 1, 2, 14, 40].into_iter().zip((0..).step_by(20_000).map(at)) {
         rig.dns.discover(now, 1, ip(DST));
         let (stream, _) = rig.open(now).unwrap();
         rig.dns.connected(stream, &mut rig.out);
         let query = rig.written().remove(0);
         let mut octets = answer(&query, 0, &zone()[..2]);
         // The length stands before it.
-        octets[2 + spoil] ^= 0x80;
+        octets[2 + changed] ^= 0x80;
         rig.dns.octets(now, stream, &octets, &mut rig.out);
-        assert_eq!(rig.dns.answer(), Some((1, None)), "octet {spoil}");
+        assert_eq!(rig.dns.answer(), Some((1, None)), "octet {changed}");
     }
 }
 
