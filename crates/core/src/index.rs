@@ -2,7 +2,7 @@
 //!
 //! An entry takes 4 octets and one octet of control. At a load of 7/16 to 7/8 that makes 6 to 12 octets.
 
-use core::hash::{BuildHasher, Hash};
+use core::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
@@ -12,7 +12,7 @@ use crate::rng::Random;
 /// SipHash-1-3 under a secret key, for tables whose keys a peer can choose.
 #[derive(Clone, Copy)]
 pub struct KeyedHasher {
-    key: [u8; 16],
+    key: [u64; 2],
 }
 
 impl core::fmt::Debug for KeyedHasher {
@@ -31,7 +31,15 @@ impl KeyedHasher {
     /// A hasher with this key.
     #[must_use]
     pub const fn with_key(key: [u8; 16]) -> Self {
-        Self { key }
+        let [a, b, c, d, e, f, g, h, rest @ ..] = key;
+        Self { key: [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes(rest)] }
+    }
+
+    /// A hash without octets. Made of two words it is inlined, which a key of 16 octets is not.
+    #[inline]
+    fn start(self) -> SipHasher13 {
+        let [low, high] = self.key;
+        SipHasher13::new_with_keys(low, high)
     }
 
     /// The hash of `value`.
@@ -45,16 +53,52 @@ impl KeyedHasher {
     #[must_use]
     #[inline]
     pub fn hash_octets(&self, octets: &[u8]) -> u64 {
-        SipHasher13::new_with_key(&self.key).hash(octets)
+        self.start().hash(octets)
     }
 }
 
 impl BuildHasher for KeyedHasher {
-    type Hasher = SipHasher13;
+    type Hasher = Gathered;
 
     #[inline]
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.key)
+    fn build_hasher(&self) -> Gathered {
+        Gathered { hasher: self.start(), row: [0; ROW], used: 0 }
+    }
+}
+
+/// Octets that [`Gathered`] gathers: more than the keys of our tables have, as a rule.
+const ROW: usize = 128;
+
+/// SipHash-1-3 of fields that are gathered into a row of octets first. Field by field the same hash takes three times as many instructions.
+#[derive(Clone)]
+pub struct Gathered {
+    hasher: SipHasher13,
+    row: [u8; ROW],
+    used: usize,
+}
+
+impl core::fmt::Debug for Gathered {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Gathered(secret)")
+    }
+}
+
+impl Hasher for Gathered {
+    #[inline]
+    fn write(&mut self, octets: &[u8]) {
+        if let Some(room) = self.row.get_mut(self.used..).and_then(|row| row.get_mut(..octets.len())) {
+            room.copy_from_slice(octets);
+            self.used += octets.len();
+        } else {
+            self.hasher.write(self.row.get(..self.used).unwrap_or_default());
+            self.hasher.write(octets);
+            self.used = 0;
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.hasher.hash(self.row.get(..self.used).unwrap_or_default())
     }
 }
 
@@ -167,6 +211,17 @@ mod tests {
                 prop_assert_eq!(index.find(hash(name), |at| names[at as usize] == name), Some(at));
                 prop_assert!(index.candidates(hash(name)).any(|c| c == at));
             }
+        }
+    }
+
+    proptest! {
+        /// Where a row of fields ends does not count for the hash.
+        #[test]
+        fn fields_and_their_octets_have_one_hash(fields in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..90), 0..6)) {
+            let hasher = KeyedHasher::with_key([4; 16]);
+            let mut gathered = hasher.build_hasher();
+            fields.iter().for_each(|field| gathered.write(field));
+            prop_assert_eq!(gathered.finish(), hasher.hash_octets(&fields.concat()));
         }
     }
 
