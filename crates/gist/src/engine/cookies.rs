@@ -39,7 +39,13 @@ impl Gist {
     ) -> [u8; QUERY_COOKIE] {
         let number = query.to_be_bytes();
         let upstream = [u8::from(direction == Direction::Upstream)];
-        let tag = self.query_secret.tag(0, &[&number, &key.to_u64().to_be_bytes(), &session.0, &upstream]);
+        // All have a fixed length, so they are one part.
+        let mut bound = [0; 29];
+        bound[..4].copy_from_slice(&number);
+        bound[4..12].copy_from_slice(&key.to_u64().to_be_bytes());
+        bound[12..28].copy_from_slice(&session.0);
+        bound[28..].copy_from_slice(&upstream);
+        let tag = self.query_secret.tag(0, &[&bound]);
         let mut cookie = [0; QUERY_COOKIE];
         let (head, tail) = cookie.split_at_mut(4);
         head.copy_from_slice(&number);
@@ -129,8 +135,7 @@ impl Gist {
     /// The liveness field of a generation. It is not guessable, so that floods of forged cookies fail before the message is
     /// hashed (RFC 5971 §8.5).
     fn liveness(&self, generation: u32) -> [u8; 4] {
-        let tag = self.responder_secret.tag(generation, &[b"liveness"]);
-        *tag.first_chunk::<4>().unwrap_or(&[0; 4])
+        self.responder_secret.mark(generation)
     }
 
     fn responder_tag(
@@ -150,6 +155,11 @@ impl Gist {
             let _ = mri_encode(&foreign.mri, &mut writer);
             writer.bytes(&encode_translation(bound, foreign));
         }
+        // These have a fixed length, so that one part can hold them and the MRIs.
+        writer.u16(bound.nslp.0);
+        writer.bytes(&bound.session.0);
+        writer.u32(ifindex.0);
+        writer.bytes(&offer);
         let v4;
         let v6;
         let address: &[u8] = match bound.nli.interface {
@@ -162,18 +172,7 @@ impl Gist {
                 &v6
             }
         };
-        self.responder_secret.tag(
-            generation,
-            &[
-                bound.nli.peer_identity,
-                address,
-                &self.scratch,
-                &bound.nslp.0.to_be_bytes(),
-                &bound.session.0,
-                &ifindex.0.to_be_bytes(),
-                &offer,
-            ],
-        )
+        self.responder_secret.tag(generation, &[bound.nli.peer_identity, address, &self.scratch])
     }
 }
 
