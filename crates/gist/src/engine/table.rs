@@ -10,12 +10,12 @@ use super::Gist;
 use super::association::octets;
 use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
 use super::route_index::place;
-use super::triple::Triple;
+use super::triple;
 
 impl Gist {
     /// The record of a flow, session and application (RFC 5971 §4.2.1); `mri` may have either direction. GIST-3.7-03.
     pub(super) fn find(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
-        let hash = self.hasher.hash_octets(Triple::of(mri, session, nslp).octets());
+        let hash = triple::hash(&self.hasher, mri, session, nslp);
         let index = self.index.find(hash, |index| {
             self.records
                 .get_index(index)
@@ -40,7 +40,7 @@ impl Gist {
         let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
         self.used_slots = self.used_slots.max(key.index() + 1);
         let Self { records, hasher, index, .. } = self;
-        index.insert(hasher.hash_octets(Triple::of(mri, session, nslp).octets()), key.index(), |index| {
+        index.insert(triple::hash(hasher, mri, session, nslp), key.index(), |index| {
             records.get_index(index).map_or(0, |r| hash_of(hasher, r))
         });
         self.changes.note(|| SessionChange::opened(session.to_string()).of(nslp));
@@ -171,5 +171,5 @@ impl Gist {
 
 fn hash_of(hasher: &signalbox_core::index::KeyedHasher, record: &Record) -> u64 {
     let mri = record.flow.mri(Direction::Downstream);
-    hasher.hash_octets(Triple::of(&mri, record.session, record.nslp).octets())
+    triple::hash(hasher, &mri, record.session, record.nslp)
 }
