@@ -32,12 +32,38 @@ impl<T: Eq + Hash> Interner<T> {
     /// Returns [`Full`] when the value is new and the limit is reached.
     pub fn intern(&mut self, value: T) -> Result<u32, Full> {
         let hash = self.hasher.hash_one(&value);
-        let Self { hasher, entries, index } = self;
-        let known = |id| entries.get_index(id).is_some_and(|e: &Entry<T>| e.value == value);
-        if let Some(id) = index.find(hash, known) {
+        if let Some(id) = self.position(hash, |own| *own == value) {
             self.retain(id);
             return Ok(id);
         }
+        self.insert(hash, value)
+    }
+
+    /// [`Interner::intern`] of the value that `make` makes. It is made only if it is new; until then it has the borrowed form
+    /// `key`, which must have the hash of the value. `is` compares a value with it.
+    ///
+    /// # Errors
+    /// Returns [`Full`] when the value is new and the limit is reached.
+    pub fn intern_borrowed(
+        &mut self,
+        key: &impl Hash,
+        is: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> T,
+    ) -> Result<u32, Full> {
+        let hash = self.hasher.hash_one(key);
+        if let Some(id) = self.position(hash, is) {
+            self.retain(id);
+            return Ok(id);
+        }
+        self.insert(hash, make())
+    }
+
+    fn position(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<u32> {
+        self.index.find(hash, |id| self.entries.get_index(id).is_some_and(|e| is(&e.value)))
+    }
+
+    fn insert(&mut self, hash: u64, value: T) -> Result<u32, Full> {
+        let Self { hasher, entries, index } = self;
         let id = entries.insert(Entry { value, references: 1 })?.index();
         // The table holds ids of the slab only, so each id is found.
         index.insert(hash, id, |id| entries.get_index(id).map_or(0, |e| hasher.hash_one(&e.value)));
@@ -47,8 +73,13 @@ impl<T: Eq + Hash> Interner<T> {
     /// The id of `value`, if it is interned. It adds no reference.
     #[must_use]
     pub fn find(&self, value: &T) -> Option<u32> {
-        let known = |id| self.entries.get_index(id).is_some_and(|e| e.value == *value);
-        self.index.find(self.hasher.hash_one(value), known)
+        self.position(self.hasher.hash_one(value), |own| own == value)
+    }
+
+    /// [`Interner::find`] with a borrowed form of the value, which must have its hash. `is` compares a value with it.
+    #[must_use]
+    pub fn find_borrowed(&self, key: &impl Hash, is: impl Fn(&T) -> bool) -> Option<u32> {
+        self.position(self.hasher.hash_one(key), is)
     }
 
     /// Adds a reference to `id`.
@@ -145,6 +176,17 @@ mod tests {
         assert_eq!((interner.lookup(a), interner.find(&"a")), (None, None));
         assert_eq!(interner.release(a), None);
         assert!(interner.intern("c").is_ok());
+    }
+
+    #[test]
+    fn a_borrowed_form_stands_for_its_value() {
+        let mut interner = Interner::new(2, KeyedHasher::with_key([0; 16]));
+        let mut intern =
+            |name: &str| interner.intern_borrowed(&name, |own: &String| own == name, || name.into());
+        let (a, b) = (intern("a").unwrap(), intern("b").unwrap());
+        assert_eq!((intern("a"), intern("c")), (Ok(a), Err(Full)));
+        assert_eq!(interner.find_borrowed(&"b", |own| own == "b"), Some(b));
+        assert_eq!((interner.find(&"a".to_owned()), interner.references(a)), (Some(a), 2));
     }
 
     #[test]

@@ -23,6 +23,24 @@ pub(crate) struct Peer {
     pub(crate) ifindex: IfIndex,
 }
 
+/// The same with a borrowed identity, and the same hash: looking for a peer allocates nothing.
+#[derive(Debug, Hash)]
+struct Sought<'a> {
+    identity: &'a [u8],
+    address: SocketAddr,
+    ifindex: IfIndex,
+}
+
+impl<'a> Sought<'a> {
+    const fn new(nli: &Nli<'a>, port: u16, ifindex: IfIndex) -> Self {
+        Self { identity: nli.peer_identity, address: SocketAddr::new(nli.interface, port), ifindex }
+    }
+
+    fn is(&self, peer: &Peer) -> bool {
+        *peer.identity == *self.identity && peer.address == self.address && peer.ifindex == self.ifindex
+    }
+}
+
 impl Peer {
     /// Whether it is the peer of an NLI that was received with this port and interface.
     pub(crate) fn matches(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> bool {
@@ -120,11 +138,12 @@ impl Peers {
 
     /// The id of the peer of an NLI, with one more reference.
     pub(crate) fn intern(&mut self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Result<u32, Full> {
-        let id = self.peers.intern(Peer {
-            identity: nli.peer_identity.into(),
-            address: SocketAddr::new(nli.interface, port),
-            ifindex,
-        })?;
+        let sought = Sought::new(nli, port, ifindex);
+        let id = self.peers.intern_borrowed(
+            &sought,
+            |peer| sought.is(peer),
+            || Peer { identity: sought.identity.into(), address: sought.address, ifindex },
+        )?;
         if self.peers.references(id) == 1 {
             // The peer is new.
             if self.shares.take(source(nli.interface)).is_err() {
@@ -166,8 +185,8 @@ impl Peers {
 
     /// The SII handle of the peer of an NLI that was received with this port and interface, without a new reference.
     pub(crate) fn find(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Option<SiiHandle> {
-        let address = SocketAddr::new(nli.interface, port);
-        self.sii(self.peers.find(&Peer { identity: nli.peer_identity.into(), address, ifindex })?)
+        let sought = Sought::new(nli, port, ifindex);
+        self.sii(self.peers.find_borrowed(&sought, |peer| sought.is(peer))?)
     }
 
     /// Stores the address of this node that a peer received in a handshake.
@@ -285,5 +304,22 @@ impl Peers {
     pub(crate) fn by_sii(&self, sii: SiiHandle) -> Option<u32> {
         let id = u32::try_from(sii.0 & 0xffff_ffff).ok()?;
         (self.sii(id)? == sii).then_some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_found_by_its_borrowed_form() {
+        let hasher = KeyedHasher::with_key([9; 16]);
+        for interface in [IpAddr::from([10, 0, 0, 1]), IpAddr::from([1, 0, 0, 0, 0, 0, 0, 2])] {
+            let nli = Nli { peer_identity: b"router", ip_ttl: 0, validity_ms: 1, interface };
+            let sought = Sought::new(&nli, 270, IfIndex(3));
+            let peer = Peer { identity: (*b"router").into(), address: sought.address, ifindex: IfIndex(3) };
+            assert_eq!(hasher.hash_one(&sought), hasher.hash_one(&peer));
+            assert!(sought.is(&peer) && !Sought::new(&nli, 271, IfIndex(3)).is(&peer));
+        }
     }
 }
