@@ -100,6 +100,14 @@ impl<'b> Writer<'b> {
         LengthSlot { at }
     }
 
+    /// Appends 16 bits in network order, and behind them a 16-bit field that [`Writer::close_u16`] fills in later.
+    #[inline]
+    pub fn open_u16_behind(&mut self, v: u16) -> LengthSlot {
+        let at = self.buf.len() + 2;
+        self.u32(u32::from(v) << 16);
+        LengthSlot { at }
+    }
+
     /// Octets written after the field of the slot.
     #[must_use]
     #[inline]

@@ -139,13 +139,14 @@ impl Gist {
             }
             return;
         }
-        match &Message::parse(a.octets, a.encapsulation) {
-            Ok(message) => self.dispatch(a, message),
+        let mut message = Message::behind(header, a.octets);
+        match message.read(a.encapsulation) {
+            Ok(()) => self.dispatch(a, &message),
             // GIST-5.1-03: the Error depends on the decode error; GIST-5.6-01: an Error message is never answered by one.
             Err(error) => {
                 self.counters.malformed += 1;
                 tracing::debug!(peer = %a.src, reason = %error, "message dropped");
-                if let Some(object) = error_object_for(error, a.octets, a.encapsulation) {
+                if let Some(object) = error_object_for(&error, a.octets, a.encapsulation) {
                     self.send_error(a, object);
                 }
             }

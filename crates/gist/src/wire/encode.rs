@@ -13,8 +13,7 @@ fn object(
     kind: ObjectType,
     value: impl FnOnce(&mut Writer<'_>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
-    w.u16(kind.0);
-    let slot = w.open_u16();
+    let slot = w.open_u16_behind(kind.0);
     value(w)?;
     let octets = w.since(&slot);
     if !octets.is_multiple_of(4) {
@@ -51,8 +50,7 @@ impl Message<'_> {
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
         self.check_flags()?;
         let [version, hops, _, _, rest @ ..] = self.header.octets();
-        w.bytes(&[version, hops]);
-        let length = w.open_u16();
+        let length = w.open_u16_behind(u16::from_be_bytes([version, hops]));
         w.bytes(&rest);
         if let Some(nat) = self.nat_traversal.filter(|nat| !nat.octets.is_empty()) {
             w.bytes(nat.octets);

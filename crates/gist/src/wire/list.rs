@@ -141,7 +141,9 @@ pub(crate) const fn padding(octets: usize) -> usize {
 /// Appends `octets` and zeros up to the next word boundary.
 pub(crate) fn write_padded(w: &mut Writer<'_>, octets: &[u8]) {
     w.bytes(octets);
-    w.bytes([0; 3].get(..padding(octets.len())).unwrap_or_default());
+    if padding(octets.len()) > 0 {
+        w.bytes([0; 3].get(..padding(octets.len())).unwrap_or_default());
+    }
 }
 
 /// Consumes `n` octets and the padding up to the next word boundary. The padding is ignored.

@@ -166,24 +166,24 @@ impl<'a> Message<'a> {
     /// # Errors
     /// The first error in this order: header fields, the length, each object, missing or contradictory objects.
     pub fn parse(octets: &'a [u8], encapsulation: Encapsulation) -> Result<Self, DecodeError> {
-        let header = Header::parse(octets)?;
+        let mut message = Self::behind(Header::parse(octets)?, octets);
+        message.read(encapsulation)?;
+        Ok(message)
+    }
+
+    /// A received message whose common header was parsed, without the objects that follow it. [`Message::read`] adds them in its
+    /// place: a message is large, and to copy it costs as much as to parse an object.
+    pub(crate) const fn behind(header: Header, octets: &'a [u8]) -> Self {
+        Self::empty(header, octets)
+    }
+
+    /// Checks header and length, and parses the objects (RFC 5971 §5.1).
+    pub(crate) fn read(&mut self, encapsulation: Encapsulation) -> Result<(), DecodeError> {
+        let Self { header, octets, .. } = *self;
         header.check(encapsulation)?;
         if octets.len() != header.message_octets() {
             return Err(message_length(octets, &header));
         }
-        // The message is built where it is returned: it is large, and a copy of it costs as much as an object.
-        let mut parsed = Ok(Self::empty(header, octets));
-        if let Ok(message) = &mut parsed
-            && let Err(error) = message.read(encapsulation)
-        {
-            parsed = Err(error);
-        }
-        parsed
-    }
-
-    /// Parses the objects.
-    fn read(&mut self, encapsulation: Encapsulation) -> Result<(), DecodeError> {
-        let Self { header, octets, .. } = *self;
         let (allowed, required) = grammar(header.kind, encapsulation.is_datagram());
         let (mut seen, mut forward) = (0, 0);
         let mut objects = Objects::of(octets);

@@ -193,6 +193,18 @@ pub(crate) fn write_address(w: &mut Writer<'_>, address: IpAddr) {
     }
 }
 
+/// Appends two addresses between two words. IPv4 is written at once: a third of the instructions of four parts.
+fn write_words(w: &mut Writer<'_>, first: u32, [src, dst]: [IpAddr; 2], last: u32) {
+    if let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) {
+        let [a, b, c, d] = [first, src.to_bits(), dst.to_bits(), last].map(u128::from);
+        return w.bytes(&(a << 96 | b << 64 | c << 32 | d).to_be_bytes());
+    }
+    w.u32(first);
+    write_address(w, src);
+    write_address(w, dst);
+    w.u32(last);
+}
+
 /// Appends the value of an MRI object, without its TLV header (RFC 5971 A.3.1); reserved bits are zero.
 ///
 /// # Errors
@@ -225,11 +237,10 @@ pub fn mri_encode(mri: &Mri, w: &mut Writer<'_>) -> Result<(), EncodeError> {
                 | flag(p.src_port.is_some(), A)
                 | flag(p.dst_port.is_some(), B)
                 | flag(upstream, D);
-            w.u32(u32::from(MrmId::PATH_COUPLED.0) << 24 | u32::from(flags));
-            write_address(w, p.src);
-            write_address(w, p.dst);
             let ds = p.dscp.unwrap_or(0) << 2;
-            w.bytes(&[p.src_prefix, p.dst_prefix, p.protocol.unwrap_or(0), ds]);
+            let first = u32::from(MrmId::PATH_COUPLED.0) << 24 | u32::from(flags);
+            let last = u32::from_be_bytes([p.src_prefix, p.dst_prefix, p.protocol.unwrap_or(0), ds]);
+            write_words(w, first, [p.src, p.dst], last);
             p.flow_label.into_iter().chain(p.spi).for_each(|word| w.u32(word));
             if p.src_port.is_some() || p.dst_port.is_some() {
                 w.u32(u32::from(p.src_port.unwrap_or(0)) << 16 | u32::from(p.dst_port.unwrap_or(0)));

@@ -62,8 +62,8 @@ impl<'a> Nli<'a> {
         if self.validity_ms == 0 {
             return Err(EncodeError::forbidden(ObjectType::NLI, "Routing State Validity Time"));
         }
-        w.bytes(&[pi_length, self.ip_ttl, if self.interface.is_ipv6() { 0x60 } else { 0x40 }, 0]);
-        w.u32(self.validity_ms);
+        let first = [pi_length, self.ip_ttl, if self.interface.is_ipv6() { 0x60 } else { 0x40 }, 0];
+        w.u64(u64::from(u32::from_be_bytes(first)) << 32 | u64::from(self.validity_ms));
         write_padded(w, self.peer_identity);
         write_address(w, self.interface);
         Ok(())
