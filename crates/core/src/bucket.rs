@@ -51,7 +51,7 @@ impl TokenBucket {
     }
 
     fn refill(&mut self, now: Time) {
-        let passed = u64::try_from(now.since(self.filled).as_micros()).unwrap_or(u64::MAX);
+        let passed = now.as_micros().saturating_sub(self.filled.as_micros());
         let most = u64::from(self.burst) * TOKEN;
         // One token a second is one millionth of a token a microsecond.
         self.level = passed.saturating_mul(u64::from(self.rate)).saturating_add(self.level).min(most);

@@ -25,6 +25,12 @@ impl Stamp {
         Self(time.as_micros().div_ceil(TICK_US) as u32)
     }
 
+    /// The first tick at or after `now` and a span.
+    #[must_use]
+    pub const fn later(now: Time, span: Span) -> Self {
+        Self(Self::after(now).0.wrapping_add(span.0))
+    }
+
     /// Whether the stamp is reached at `now`.
     pub const fn is_due(self, now: Time) -> bool {
         self.ticks_from(now) <= 0
@@ -129,6 +135,14 @@ mod tests {
         assert!(stamp.time(now) >= later && stamp.left(now) <= Duration::from_millis(30_010));
         assert_eq!(Stamp::of(now).min(stamp), Stamp::of(now));
         assert!(Stamp::of(now).age(later) >= Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_span_later_is_the_tick_of_its_duration() {
+        for us in [0, 1, 9_999, 10_000, (1 << 32) * 10_000 - 3] {
+            let (now, span) = (Time::from_micros(us), Span::of(Duration::from_secs(45)));
+            assert_eq!(Stamp::later(now, span), Stamp::after(now + span.duration()), "{us}");
+        }
     }
 
     #[test]

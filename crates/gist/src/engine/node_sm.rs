@@ -209,14 +209,17 @@ impl Gist {
         match (key, state) {
             // Querying-SM rule 7 (GIST-6.2-11, GIST-6.2-14), Responding-SM rule 4 (GIST-6.3-15, GIST-6.3-20).
             (Some(key), state) if state.is_established() && !q_mode => {
+                let state = Some((key, direction));
+                let sender = self.sender(a, message, subject, state);
                 if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
-                    && self.is_present_peer(a, subject, key, direction)
+                    && matches!(sender, Sender::Present(_))
                     && let Some(record) = self.records.get_mut(key)
                 {
                     record.half_mut(direction).set_distance(distance);
                 }
                 self.counters.data_received += 1;
-                self.deliver(a, message, subject, data, Some((key, direction)));
+                let delivery = Delivery { state, sender, unchecked: false, check: None };
+                self.indicate(a, message, subject, data, delivery);
                 self.restart_inactivity(key, direction);
             }
             // Querying-SM, Awaiting Response: Data is not expected before the Response. GIST-6.2-20.

@@ -187,7 +187,7 @@ impl Half {
 
     /// (Re)starts `Inactive_QNode` with its period.
     pub(crate) fn start_inactive(&mut self, now: Time) {
-        self.inactive = Stamp::after(now + self.inactivity.duration());
+        self.inactive = Stamp::later(now, self.inactivity);
         self.set(INACTIVE, true);
     }
 
@@ -196,11 +196,13 @@ impl Half {
         if matches!(self.state, State::None) {
             return None;
         }
-        [(RETRY, self.retry), (EXPIRE, self.expire), (INACTIVE, self.inactive)]
-            .into_iter()
-            .filter(|(flag, _)| self.has(*flag))
-            .map(|(_, stamp)| stamp)
-            .reduce(Stamp::min)
+        let mut first = None;
+        for (flag, stamp) in [(RETRY, self.retry), (EXPIRE, self.expire), (INACTIVE, self.inactive)] {
+            if self.has(flag) {
+                first = Some(first.map_or(stamp, |first: Stamp| first.min(stamp)));
+            }
+        }
+        first
     }
 }
 

@@ -17,7 +17,7 @@ use crate::engine::Gist;
 use crate::engine::counters::Counters;
 use crate::engine::io::ChannelId;
 use crate::engine::outbox::Outbox;
-use crate::engine::record::{NONE, State};
+use crate::engine::record::{ASSOCIATED, NONE, Record, State};
 use crate::engine::send::Outgoing;
 use crate::wire::{Encapsulation, Message, MessageType};
 
@@ -244,12 +244,17 @@ impl Gist {
         outgoing: &Outgoing<'_>,
         need: Need,
     ) -> Result<(), SendError> {
-        if self.waits_for_drain(key, direction) || self.waits_behind(key, direction) {
-            return self.store(key, direction, m, need);
-        }
-        let lost = self.binding(key, direction).is_some_and(|b| b.association == NONE);
-        if lost && self.retry_at(key, direction).is_some() {
-            return Err(SendError::NoNextNode);
+        let mut lost = false;
+        // One look at the record shows that most sessions have neither queue nor association.
+        let plain = |record: &Record| record.pending.is_none() && !record.half(direction).has(ASSOCIATED);
+        if !self.records.get(key).is_some_and(plain) {
+            if self.waits_for_drain(key, direction) || self.waits_behind(key, direction) {
+                return self.store(key, direction, m, need);
+            }
+            lost = self.binding(key, direction).is_some_and(|b| b.association == NONE);
+            if lost && self.retry_at(key, direction).is_some() {
+                return Err(SendError::NoNextNode);
+            }
         }
         let (need, error) = match self.send_established(key, direction, outgoing, need) {
             Outcome::Sent(result) => return result,
