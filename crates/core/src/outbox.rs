@@ -158,9 +158,25 @@ impl<P> Outbox<P> {
 
     /// Removes the message that was given out last, if it is not watched.
     pub fn sweep(&mut self) {
-        if let Some(waiting) = self.given.take().and_then(|key| self.table.remove(key)) {
-            self.reuse(waiting.parcel.octets);
+        let Some(key) = self.given.take() else { return };
+        if let Some(waiting) = self.table.get_mut(key) {
+            let octets = core::mem::take(&mut waiting.parcel.octets);
+            self.table.discard(key);
+            self.reuse(octets);
         }
+    }
+
+    /// Removes a watched message that GIST has sent, and uses its buffer again. Nothing happens if the handle is stale or belongs to
+    /// another session. It is [`Outbox::settle`] without moving the message: half of its instructions.
+    pub fn sent(&mut self, handle: MessageHandle, session: SessionId) {
+        let key = Key::from_u64(handle.0);
+        let waiting = self.table.get_mut(key).filter(|one| one.parcel.session == session);
+        let Some(waiting) = waiting else { return };
+        let Some(place) = waiting.watched.take() else { return };
+        let octets = core::mem::take(&mut waiting.parcel.octets);
+        self.watched.release(place);
+        self.table.discard(key);
+        self.reuse(octets);
     }
 
     /// Removes a watched message whose delivery status GIST has reported. `None`: the handle is stale or
@@ -207,6 +223,20 @@ mod tests {
         outbox.sweep();
         assert!(outbox.give(key).is_none());
         assert!(outbox.buffer().capacity() >= 8, "its buffer is used again");
+    }
+
+    #[test]
+    fn what_was_sent_gives_its_place_and_its_buffer_back() {
+        let mut outbox = outbox(1);
+        let first = parcel(&mut outbox, 8);
+        let key = outbox.put(first, true).unwrap();
+        let handle = outbox.give(key).unwrap().handle.unwrap();
+        outbox.sent(handle, SessionId([8; 16]));
+        assert_eq!(outbox.watched(), 1, "somebody else's");
+        outbox.sent(handle, SESSION);
+        outbox.sent(handle, SESSION);
+        assert_eq!(outbox.watched(), 0);
+        assert!(outbox.give(key).is_none() && outbox.buffer().capacity() >= 8);
     }
 
     #[test]

@@ -244,11 +244,11 @@ impl Places {
 
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer buckets")]
     fn bucket(&self, source: IpAddr) -> u16 {
-        let octets = match source {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
+        let hash = match source {
+            IpAddr::V4(v4) => self.hasher.hash_octets(&v4.octets()),
+            IpAddr::V6(v6) => self.hasher.hash_octets(&v6.octets()),
         };
-        (self.hasher.hash_octets(&octets) % BUCKETS as u64) as u16
+        (hash % BUCKETS as u64) as u16
     }
 }
 

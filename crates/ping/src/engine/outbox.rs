@@ -95,9 +95,7 @@ impl Outbox {
 
     /// GIST reports that it sent a message: the table needs it no longer.
     pub(super) fn sent(&mut self, handle: MessageHandle, session: SessionId) {
-        if let Some(parcel) = self.messages.settle(handle, session) {
-            self.messages.reuse(parcel.octets);
-        }
+        self.messages.sent(handle, session);
     }
 
     /// Takes out the message that GIST reports the status of.

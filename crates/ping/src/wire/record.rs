@@ -96,7 +96,15 @@ impl<'a> Records<'a> {
     pub(super) fn parse(r: &mut Reader<'a>, count: u8) -> Result<Self, DecodeError> {
         let start = r.peek_rest();
         for _ in 0..count {
-            Record::decode(r)?;
+            // Only the address family decides whether a record is right: the rest is not decoded yet.
+            let octets = match r.peek_rest().first().map(|first| first >> 4) {
+                Some(4) => IPV4_RECORD_OCTETS,
+                Some(6) => IPV6_RECORD_OCTETS,
+                _ => 0,
+            };
+            if octets == 0 || r.take(octets).is_err() {
+                Record::decode(r)?;
+            }
         }
         let (octets, _) = start.split_at(start.len() - r.left());
         Ok(Self { octets, count })
