@@ -136,10 +136,13 @@ impl Node {
 
     /// An output of a protocol for the driver.
     fn output(&mut self, id: ProtocolId) -> Option<Output<'_, Event>> {
-        let mut output = self.protocols.poll(id, self.lookups.of(id))?;
-        self.streams.give(id, &mut output);
-        self.followers.note(id, &mut output);
-        Some(output)
+        let mut output = self.protocols.poll(id, self.lookups.of(id));
+        // It stays where it is: outputs are large.
+        if let Some(output) = &mut output {
+            self.streams.give(id, output);
+            self.followers.note(id, output);
+        }
+        output
     }
 
     /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
