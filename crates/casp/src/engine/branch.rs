@@ -146,11 +146,6 @@ impl Side {
     pub(super) fn expired(&self, now: Time) -> Option<Branch> {
         self.iter().find(|branch| branch.until.is_due(now)).copied()
     }
-
-    /// When the first branch ends.
-    pub(super) fn first_end(&self) -> Option<Moment> {
-        self.iter().map(|branch| branch.until).min()
-    }
 }
 
 #[cfg(test)]
@@ -181,7 +176,6 @@ mod tests {
         assert_eq!(next.add(branch(9), true), Some(0));
         assert_eq!(previous.last().map(|branch| (branch.peer, branch.id)), Some((key(3), 2)));
         assert_eq!(previous.iter().map(|branch| branch.id).collect::<Vec<_>>(), [2, 0, 1]);
-        assert_eq!(previous.first_end(), Some(Time::from_secs(1).into()));
     }
 
     #[test]

@@ -144,15 +144,17 @@ impl Casp {
     /// refreshes of the initiator mostly spare it its own.
     fn next_refresh(&mut self, key: Key, peer: Key) -> Time {
         let Some(session) = self.sessions.get(key) else { return self.now };
-        let (interval, from) = (session.interval(), if session.is_own() { 0.5 } else { 1.25 });
+        // A third of 2³² seconds at most, so that nothing overflows.
+        let (interval, quarters) = (session.interval_us(), if session.is_own() { 2 } else { 5 });
         let phase = self.peers.get(peer).map_or(0, |peer| peer.phase);
-        let quarter = u64::try_from(interval.as_micros() / 4).unwrap_or(u64::MAX).max(1);
-        let wanted = (self.now + self.rng.jitter(interval, from, 1.5)).as_micros();
+        let quarter = (interval / 4).max(1);
+        let now = self.now.as_micros();
+        let first = now.saturating_add(interval * quarters / 4);
+        let last = now.saturating_add(interval * 6 / 4);
+        let wanted = self.rng.range(first..last);
         let phase = phase % quarter;
         let slots = wanted.saturating_sub(phase).saturating_add(quarter / 2) / quarter;
         let slot = slots.saturating_mul(quarter).saturating_add(phase);
-        let first = (self.now + interval.mul_f64(from)).as_micros();
-        let last = (self.now + interval * 3 / 2).as_micros();
         Time::from_micros(match slot {
             // A timer fires up to a tick late.
             early if early + 1000 < first => early.saturating_add(quarter),

@@ -96,7 +96,7 @@ pub(super) struct Peers {
     /// Nodes that proved a key, by their address.
     proved: HashMap<IpAddr, Key, KeyedHasher>,
     pub(super) connections: Slab<Connection>,
-    by_stream: HashMap<StreamId, Key>,
+    by_stream: HashMap<StreamId, Key, KeyedHasher>,
     pub(super) wheel: Wheel,
     by_source: Shares<IpAddr>,
     /// Octets of messages whose end has not come.
@@ -118,7 +118,7 @@ impl Peers {
             by_name: HashMap::with_hasher(hasher()),
             proved: HashMap::with_hasher(hasher()),
             connections: Slab::new(limit),
-            by_stream: HashMap::new(),
+            by_stream: HashMap::with_hasher(hasher()),
             wheel: Wheel::default(),
             by_source: Shares::new(limit, hasher()),
             incomplete: Shares::new(config.max_incomplete, hasher()),

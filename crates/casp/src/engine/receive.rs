@@ -285,18 +285,23 @@ impl Casp {
     /// Notes the lifetime of the session, and with it the interval of refreshes.
     fn take_timeout(&mut self, key: Key, timeout: Option<u32>) {
         let default = DEFAULT_TIMEOUT.min(self.config.max_timeout);
-        let responder = self.sessions.get(key).is_none_or(|session| self.is_responder(&session.flow));
-        let next_refresh = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.note(Mark::Explicit, timeout.is_some());
         let timeout = timeout.map_or(default, |timeout| timeout.max(1));
         let changed = core::mem::replace(&mut session.timeout, timeout) != timeout;
-        // A node without next hop has no refreshes to make.
-        if responder {
-            session.refresh_at = Moment::NEVER;
-        } else if changed || session.refresh_at == Moment::NEVER {
-            session.refresh_at = (next_refresh + self.rng.jitter(session.interval(), 0.5, 1.5)).into();
+        // Most messages change nothing: whether the chain ends here is not asked for each of them.
+        if !changed && session.refresh_at != Moment::NEVER {
+            return;
         }
+        let flow = session.flow;
+        let responder = self.is_responder(&flow);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        // A node without next hop has no refreshes to make.
+        session.refresh_at = if responder {
+            Moment::NEVER
+        } else {
+            (self.now + self.rng.jitter(session.interval(), 0.5, 1.5)).into()
+        };
     }
 
     /// A further message of a branch. The result is the number of the branch.

@@ -3,7 +3,6 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{Hash as _, Hasher as _};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::stamp::Moment;
@@ -188,6 +187,11 @@ impl Session {
         self.lifetime() / 3
     }
 
+    /// The same in microseconds: whole numbers save a message two hundred instructions.
+    pub(super) fn interval_us(&self) -> u64 {
+        u64::from(self.timeout) * 1_000_000 / 3
+    }
+
     /// Whether a client of this node opened the session.
     pub(super) fn is_own(&self) -> bool {
         self.previous.last().is_some_and(super::branch::Branch::is_local)
@@ -206,8 +210,9 @@ impl Session {
 
     /// When something is due.
     pub(super) fn due(&self) -> Time {
-        let ends = [self.previous.first_end(), self.next.older().map(|branch| branch.until).min()];
-        ends.into_iter().flatten().chain([self.refresh_at]).min().unwrap_or(self.refresh_at).time()
+        let last = self.previous.last().map_or(Time::from_micros(u64::MAX), |branch| branch.until.time());
+        let older = self.previous.older().chain(self.next.older());
+        older.fold(self.refresh_at.time().min(last), |due, branch| due.min(branch.until.time()))
     }
 }
 
@@ -229,10 +234,32 @@ impl Sessions {
     }
 
     fn hash(hasher: &KeyedHasher, id: SessionId, flow: &FlowId) -> u64 {
-        let mut state = core::hash::BuildHasher::build_hasher(hasher);
-        id.hash(&mut state);
-        flow.hash(&mut state);
-        state.finish()
+        // Packed: hashing field by field takes four times as many instructions.
+        let last = flow.protocol().unwrap_or(0);
+        let selector = match flow.ports() {
+            Some((src, dst)) => u32::from(src) << 16 | u32::from(dst),
+            None => flow.spi().unwrap_or(flow.label()),
+        };
+        match (flow.src(), flow.dst()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut octets = [0; 30];
+                octets[..16].copy_from_slice(&id.0);
+                octets[16..20].copy_from_slice(&src.octets());
+                octets[20..24].copy_from_slice(&dst.octets());
+                octets[24..28].copy_from_slice(&selector.to_be_bytes());
+                octets[28..].copy_from_slice(&[last, flow.form().0]);
+                hasher.hash_octets(&octets)
+            }
+            (src, dst) => {
+                let mut octets = [0; 54];
+                octets[..16].copy_from_slice(&id.0);
+                octets[16..32].copy_from_slice(&mapped(src));
+                octets[32..48].copy_from_slice(&mapped(dst));
+                octets[48..52].copy_from_slice(&selector.to_be_bytes());
+                octets[52..].copy_from_slice(&[last, flow.form().0]);
+                hasher.hash_octets(&octets)
+            }
+        }
     }
 
     pub(super) fn find(&self, id: SessionId, flow: &FlowId) -> Option<Key> {
@@ -331,9 +358,50 @@ impl Sessions {
     }
 }
 
+fn mapped(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Flows that differ in one field have different hashes. Otherwise one peer could make many sessions with the same hash.
+    #[test]
+    fn the_hash_has_every_field_of_a_flow() {
+        let hasher = KeyedHasher::with_key([7; 16]);
+        let hash = |flow: FlowId| Sessions::hash(&hasher, SessionId([1; 16]), &flow);
+        let (a, b) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let (c, d) = (core::net::Ipv6Addr::from_bits(1), core::net::Ipv6Addr::from_bits(2));
+        let mut hashes = vec![Sessions::hash(
+            &hasher,
+            SessionId([2; 16]),
+            &FlowId::V4Spi { src: a, dst: b, spi: 7, protocol: 50 },
+        )];
+        for spi in [7, 8] {
+            for protocol in [50, 51] {
+                hashes.push(hash(FlowId::V4Spi { src: a, dst: b, spi, protocol }));
+                hashes.push(hash(FlowId::V6Spi { src: c, dst: d, spi, protocol }));
+                for src_port in [0, 7] {
+                    let dst_port = u16::try_from(spi).unwrap();
+                    for [src, dst] in [[a, b], [b, a]] {
+                        hashes.push(hash(FlowId::V4Ports { src, dst, src_port, dst_port, protocol }));
+                    }
+                    for [src, dst] in [[c, d], [d, c]] {
+                        hashes.push(hash(FlowId::V6Ports { src, dst, src_port, dst_port, protocol }));
+                    }
+                }
+            }
+            hashes.push(hash(FlowId::V6Label { src: c, dst: d, label: spi }));
+        }
+        let all = hashes.len();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), all);
+    }
 
     /// CASP-P-30: among 65,536 sessions the one that is looked for is nearly always the only one that is compared.
     #[test]

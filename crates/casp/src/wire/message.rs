@@ -89,7 +89,7 @@ pub struct Signaling<'a> {
     pub proof: Option<Proof>,
     /// What the message is about.
     pub body: Body<'a>,
-    /// All objects of a received message; those to be sent in addition.
+    /// All objects of a received message, if some of them are [`kept`](Self::kept); those to be sent in addition.
     pub objects: Objects<'a>,
 }
 
@@ -118,6 +118,8 @@ struct Found<'a> {
     error: Option<Object<'a>>,
     initiator: Option<Object<'a>>,
     responder: Option<Object<'a>>,
+    /// There are others.
+    others: bool,
 }
 
 impl<'a> Found<'a> {
@@ -131,7 +133,10 @@ impl<'a> Found<'a> {
                 Class::ERROR => &mut found.error,
                 Class::SCOUT_COOKIE_I => &mut found.initiator,
                 Class::SCOUT_COOKIE_R => &mut found.responder,
-                _ => continue,
+                _ => {
+                    found.others = true;
+                    continue;
+                }
             };
             if place.replace(object).is_some() {
                 return Err(DecodeError::Duplicate { class: object.class, offset: object.offset });
@@ -237,6 +242,7 @@ impl<'a> Signaling<'a> {
         let found = Found::read(r)?;
         let flow = found.flow.ok_or(DecodeError::Missing(Class::FLOW_ID))?;
         let timeout = found.timeout.map(|object| fixed(&object)).transpose()?.flatten();
+        let keeps = found.others || found.timeout.is_some() != timeout.is_some();
         let proof = match found.responder {
             None => None,
             Some(object) => Some(fixed(&object)?.map_or(Proof::Unknown, Proof::Cookie)),
@@ -258,7 +264,8 @@ impl<'a> Signaling<'a> {
             timeout: timeout.map(u32::from_be_bytes),
             proof,
             body,
-            objects,
+            // Nothing is looked for among the objects when the message is sent on.
+            objects: if keeps { objects } else { Objects::NONE },
         })
     }
 
