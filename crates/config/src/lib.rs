@@ -248,6 +248,9 @@ impl Config {
         if let Some(gist) = &mut node.gist {
             gist.channels.kernel_sctp = kernel_sctp;
         }
+        if let Some(casp) = &mut node.casp {
+            casp.channels.kernel_sctp = kernel_sctp;
+        }
         node
     }
 

@@ -37,6 +37,16 @@ pub enum ConfigError {
         /// The protocol that needs it too.
         second: ProtocolId,
     },
+    /// Two protocols with one port for streams.
+    #[error("{first} and {second} both listen at port {port}: take another for one of them")]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// The protocol that has it.
+        first: ProtocolId,
+        /// The protocol that needs it too.
+        second: ProtocolId,
+    },
     /// GIST's settings.
     #[error(transparent)]
     Gist(#[from] signalbox_gist::engine::ConfigError),
@@ -115,6 +125,13 @@ impl Config {
                 return Err(ConfigError::EntryInUse { entry, first: *first, second: *second });
             }
         }
+        let ports = self.ports_of_each();
+        for (at, (second, port)) in ports.iter().enumerate() {
+            let other = ports.iter().take(at).find(|(first, taken)| first != second && taken == port);
+            if let Some((first, _)) = other {
+                return Err(ConfigError::PortInUse { port: *port, first: *first, second: *second });
+            }
+        }
         let claims = self.claims();
         for (at, (second, nslp)) in claims.iter().enumerate() {
             if self.gist.is_none() {
@@ -175,6 +192,23 @@ mod tests {
         assert_eq!((joined.untracked.as_slice(), joined.shared), (&alone[0].untracked[..], false));
         let first = both.owners().first().map(|(_, protocol)| *protocol);
         assert_eq!(first, Some(ProtocolId::GistNat), "it is asked first");
+    }
+
+    /// GIST and CASP share the raw socket of SCTP, but no port.
+    #[test]
+    fn two_protocols_share_sctp_by_their_ports() {
+        let with = |port| {
+            let mut config = Config::default();
+            gist(&mut config).engine.associations.sctp_port = Some(port);
+            config.casp = Some(crate::casp::Config { sctp: true, ..crate::casp::Config::default() });
+            config
+        };
+        let both = with(270);
+        assert_eq!(both.validated(), Ok(()));
+        let raw = both.entries().iter().filter(|one| one.entry == Entry::Ip(132)).count();
+        assert_eq!(raw, 1, "one socket");
+        let text = with(50003).validated().unwrap_err().to_string();
+        assert_eq!(text, "gist and casp both listen at port 50003: take another for one of them");
     }
 
     #[test]

@@ -364,8 +364,8 @@ impl Protocol for Casp {
                        `[casp.tls]`, and over SCTP with `sctp`. `\"udp\"`: datagrams for messages of at most 512 octets, \
                        TCP for others.";
         keys.key("transport", &mut self.engine.transport, choice(TRANSPORTS), meaning);
-        let meaning = "Nodes may connect by SCTP, which runs in the daemon. GIST cannot use SCTP of the daemon at the same \
-                       time.";
+        let meaning = "Nodes may connect by SCTP: that of the kernel where it has SCTP, otherwise that of the daemon over raw \
+                       sockets.";
         keys.key("sctp", &mut self.sctp, flag(), meaning);
         let meaning = "How the next node towards a destination is found, in this order. `\"routing\"`: the next hop of the \
                        routing table, if it is one of `neighbors`. `\"scout\"`: a Scout Request, which the first node \
@@ -456,6 +456,10 @@ impl Protocol for Casp {
             && all.natfw.external_ports().is_some_and(|other| own.from <= other.to && other.from <= own.to);
         let message = "used twice: write ranges without a common port, because each NAT gives out its own";
         keys.check(!both, &["casp.natfw.nat.ports", "natfw.nat.ports"], message);
+        let own = [Some(self.engine.port), self.tls.is_complete().then_some(self.engine.tls_port)];
+        let both = all.gist.ports().any(|port| own.contains(&Some(port)));
+        let message = "a port of [gist] too: write another one, because both protocols listen there";
+        keys.check(!both, &["casp.ports.messages", "casp.ports"], message);
     }
 
     fn opens(&self) -> Opens {

@@ -191,6 +191,23 @@ fn keys_of_gist_reach_the_engine() {
     }
 }
 
+/// GIST and CASP share SCTP, but not a port.
+#[test]
+fn gist_and_casp_listen_at_different_ports() {
+    let read = |port: u16| {
+        let text = format!(
+            "version = 1\nnode.protocols = [\"gist\", \"casp\"]\n[gist.associations]\nsctp_port = {port}\n[casp]\nsctp = true\n"
+        );
+        parse(Path::new("node.toml"), &text)
+    };
+    let config = read(270).config.unwrap();
+    assert_eq!(config.settings(0, false).validated(), Ok(()));
+    let kernel = config.settings(0, true);
+    assert!(kernel.casp.unwrap().channels.kernel_sctp && kernel.gist.unwrap().channels.kernel_sctp);
+    let found = lines(read(50003).findings);
+    assert!(found.iter().any(|one| one.contains("both protocols listen there")), "{found:?}");
+}
+
 /// The NAT gateway runs without any other protocol. It needs both sides, and binds in the kernel.
 #[test]
 fn a_nat_gateway_has_two_sides_and_forwards() {

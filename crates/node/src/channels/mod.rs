@@ -21,12 +21,12 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use signalbox_core::Time;
 use signalbox_core::index::KeyedHasher;
-use signalbox_core::metrics::Family;
+use signalbox_core::metrics::{Family, Subsystem};
 use signalbox_core::node::{StreamError, StreamId, StreamKind};
 use signalbox_core::rng::Random;
 use signalbox_core::shares::{Shares, source};
+use signalbox_core::{Counter, Time};
 use signalbox_transport::stream::{Limits, TlsConfig};
 
 pub use self::config::{ChannelConfig, Credentials, Tls};
@@ -154,7 +154,7 @@ impl Channels {
     }
 
     /// `seed` is SCTP's; TLS has its secrets from the system.
-    /// `tls` is made of the keys in `config`.
+    /// `tls` is made of the keys in `config`. `listening`: the ports at which the protocols of the node listen.
     pub(crate) fn new(
         config: ChannelConfig,
         tls: Option<TlsConfig>,
@@ -162,6 +162,7 @@ impl Channels {
         dscp: u8,
         seed: [u8; 32],
     ) -> Self {
+        listening: &[u16],
         let mut rng = Random::new(seed);
         let (hasher, seed) = (KeyedHasher::new(&mut rng), rng.array());
         let kernel = config.kernel_sctp;
@@ -173,7 +174,7 @@ impl Channels {
             max_buffered: config.sctp.max_buffered.max(window),
             ..config.sctp
         };
-        let sctp = ours.map(|port| SctpSide::new(most, port, seed));
+        let sctp = ours.map(|port| SctpSide::new(most, port, listening.to_vec(), seed));
         Self {
             tls,
             limits: Limits { handshake: config.handshake, ..Limits::default() },
@@ -198,9 +199,17 @@ impl Channels {
         self.records.len()
     }
 
-    /// Counters of the SCTP endpoints, if they are in use.
-    pub(crate) fn sctp_counters(&self) -> Option<&signalbox_transport::sctp::Counters> {
-        self.sctp.as_ref().map(SctpSide::counters)
+    /// Adds the counters of the SCTP endpoints to `to`, if they are in use. Those of all protocols of the node are one sum.
+    pub(crate) fn count_sctp(&self, to: &mut Vec<Counter>) {
+        let counts = self.sctp.iter().flat_map(|side| side.counters().iter());
+        for one in counts.map(Counter::of(Subsystem::protocol("sctp"))) {
+            let same =
+                |other: &&mut Counter| (other.subsystem, other.count.name) == (one.subsystem, one.count.name);
+            match to.iter_mut().find(same) {
+                Some(sum) => sum.count.value += one.count.value,
+                None => to.push(one),
+            }
+        }
     }
 
     pub(crate) fn open(
@@ -235,6 +244,19 @@ impl Channels {
     }
 
     /// Sends a message over a channel that is not plain. [`Channels::after_send`] must follow.
+    /// Whether there is a channel of this number.
+    pub(crate) fn has(&self, channel: StreamId) -> bool {
+        self.records.contains_key(&channel.0)
+    }
+
+    /// Whether channels of this transport are streams of the driver.
+    pub(crate) const fn runs_over_streams(&self, transport: Transport) -> bool {
+        match transport {
+            Transport::Tcp | Transport::TlsTcp => true,
+            Transport::Sctp => self.kernel_sctp_port.is_some(),
+        }
+    }
+
     pub(crate) fn send(
         &mut self,
         now: Time,

@@ -50,14 +50,11 @@ impl SctpRecord {
 }
 
 impl SctpSide {
-    pub(super) fn new(config: Config, port: u16, seed: [u8; 32]) -> Self {
-        Self {
-            sctp: Sctp::new(Config { port: Some(port), ..config }, seed),
-            channels: BTreeMap::new(),
-            holding: BTreeSet::new(),
-            accepted: 0,
-            now: Time::ZERO,
-        }
+    /// `listening`: the ports at which the protocols of the node listen.
+    pub(super) fn new(config: Config, port: u16, listening: Vec<u16>, seed: [u8; 32]) -> Self {
+        let mut sctp = Sctp::new(Config { port: Some(port), ..config }, seed);
+        sctp.reserve_ports(listening);
+        Self { sctp, channels: BTreeMap::new(), holding: BTreeSet::new(), accepted: 0, now: Time::ZERO }
     }
 
     pub(super) const fn counters(&self) -> &Counters {
@@ -144,6 +141,12 @@ impl Channels {
     }
 
     /// Handles a packet of IP protocol 132 (RFC 6084 §3).
+    /// Whether a packet of IP protocol 132 is for an endpoint of these channels. Two protocols of a node can have endpoints.
+    pub(crate) fn takes_sctp(&self, packet: &Received<'_>) -> bool {
+        let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        self.sctp.as_ref().is_some_and(|side| side.sctp.is_addressee(src, dst, packet.payload))
+    }
+
     pub(crate) fn sctp_packet(&mut self, now: Time, packet: Received<'_>, upper: &mut impl Upper) {
         let Some(side) = &mut self.sctp else { return };
         let (src, dst) = (packet.src.ip(), packet.dst.ip());

@@ -183,13 +183,24 @@ macro_rules! protocols {
                 Ok(())
             }
 
-            /// The ports at which a node with these settings listens, for datagrams and streams.
-            fn ports(&self) -> Vec<u16> {
+            /// The ports at which each protocol listens for streams.
+            pub(crate) fn ports_of_each(&self) -> Vec<(ProtocolId, u16)> {
                 let mut ports = Vec::new();
                 $(
                     $(#[$meta])*
-                    ports.extend(self.$module.iter().flat_map(<$module::Instance as Composed>::ports));
+                    ports.extend(
+                        self.$module
+                            .iter()
+                            .flat_map(<$module::Instance as Composed>::ports)
+                            .map(|port| (ProtocolId::$variant, port)),
+                    );
                 )*
+                ports
+            }
+
+            /// The ports at which a node with these settings listens, for datagrams and streams.
+            fn ports(&self) -> Vec<u16> {
+                let mut ports: Vec<u16> = self.ports_of_each().into_iter().map(|(_, port)| port).collect();
                 ports.extend(self.entries().iter().filter_map(|request| match request.entry {
                     signalbox_core::Entry::Udp(port) if request.receive => Some(port),
                     _ => None,

@@ -120,7 +120,7 @@ impl Net {
     }
 }
 
-fn outcome(sim: &Sim<Node>, id: u64) -> Option<(u32, u32)> {
+pub(crate) fn outcome(sim: &Sim<Node>, id: u64) -> Option<(u32, u32)> {
     sim.events().iter().find_map(|h| match &h.event {
         Event::Ping { id: i, event: PingEvent::Done { sent, received } } if *i == id => {
             Some((*sent, *received))

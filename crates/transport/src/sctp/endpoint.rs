@@ -26,6 +26,8 @@ const EPHEMERAL: core::ops::Range<u64> = 49_152..65_536;
 pub struct Sctp {
     pub(super) config: Config,
     pub(super) rng: Random,
+    /// Local ports that are not chosen for associations of this node: others listen there.
+    reserved: Vec<u16>,
     pub(super) cookies: Cookies,
     /// Limits of answers to INITs.
     pub(super) inits: Answers,
@@ -112,9 +114,26 @@ impl Sctp {
             events: VecDeque::new(),
             origin: Instant::now(),
             counters: Counters::default(),
+            reserved: Vec::new(),
             rng,
             config,
         }
+    }
+
+    /// Never chooses one of these local ports for an association that this node opens: other endpoints of the node listen
+    /// there.
+    pub fn reserve_ports(&mut self, ports: Vec<u16>) {
+        self.reserved = ports;
+    }
+
+    /// Whether a packet is for these endpoints: to the port at which they listen, or of one of their associations. It is for
+    /// a node that has several such values behind one raw socket. The checksum is not examined.
+    #[must_use]
+    pub fn is_addressee(&self, src: IpAddr, dst: IpAddr, octets: &[u8]) -> bool {
+        let Some([s0, s1, d0, d1]) = octets.first_chunk() else { return false };
+        let (source, destination) = (u16::from_be_bytes([*s0, *s1]), u16::from_be_bytes([*d0, *d1]));
+        let ends = [SocketAddr::new(dst, destination), SocketAddr::new(src, source)];
+        self.config.port == Some(destination) || self.find(&ends).is_some()
     }
 
     /// Opens an association (RFC 6084 §3.1.2: the Querying node opens it, to the address and port in the Response). With
@@ -521,7 +540,7 @@ impl Sctp {
         for _ in 0..64 {
             let port = u16::try_from(self.rng.range(EPHEMERAL)).unwrap_or(u16::MAX);
             let local = SocketAddr::new(local, port);
-            if self.find(&[local, remote]).is_none() {
+            if !self.reserved.contains(&port) && self.find(&[local, remote]).is_none() {
                 return Ok(local);
             }
         }

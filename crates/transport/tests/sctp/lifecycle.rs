@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use core::time::Duration;
 
-use signalbox_transport::sctp::{Config, ConnectError, Delivery, EventKind, LossReason, SendError};
+use signalbox_transport::sctp::{Config, ConnectError, Delivery, EventKind, LossReason, Sctp, SendError};
 
 use crate::net::{Net, PORT, address, listening};
 
@@ -49,6 +49,34 @@ fn no_second_one_between_the_same_ports() {
     assert_eq!(net.nodes[0].connect(net.now, ends.0, nowhere), Err(ConnectError::Address));
 }
 
+/// Two endpoints of a node share its packets: each has those to its port and of its associations, and no association has the
+/// port of the other endpoint.
+#[test]
+fn endpoints_of_one_node_are_told_apart_by_port_and_association() {
+    let mut net = Net::new(&listening(), 3);
+    net.connected();
+    let there = address(2);
+    let to_port = net.log.iter().find(|(_, from, _)| *from == 0).unwrap().2.clone();
+    let back = net.log.iter().find(|(_, from, _)| *from == 1).unwrap().2.clone();
+    let other = Sctp::new(Config { port: Some(50_003), ..Config::default() }, [9; 32]);
+    assert!(net.nodes[1].is_addressee(address(1), there, &to_port));
+    assert!(net.nodes[0].is_addressee(there, address(1), &back), "an answer to the port that it chose");
+    assert!(!net.nodes[0].is_addressee(there, address(9), &back), "another association");
+    assert!(
+        !other.is_addressee(address(1), there, &to_port) && !other.is_addressee(there, address(1), &back)
+    );
+    assert!(!net.nodes[1].is_addressee(address(1), there, &[0, 1, 1]), "too short");
+    let odd: Vec<u16> = (49_152..=u16::MAX).filter(|port| port % 2 == 1).collect();
+    net.nodes[0].reserve_ports(odd);
+    while net.nodes[0].poll_transmit().is_some() {}
+    for peer in 10..60 {
+        let ends = (SocketAddr::new(address(1), 0), SocketAddr::new(address(peer), PORT));
+        net.nodes[0].connect(net.now, ends.0, ends.1).unwrap();
+        let packet = net.nodes[0].poll_transmit().unwrap();
+        assert_eq!(packet.octets[1] % 2, 0, "a reserved port");
+    }
+}
+
 /// Both ends open at once between the same ports: the result is one association.
 #[test]
 fn simultaneous_opening() {
@@ -91,7 +119,7 @@ fn orderly_end() {
         assert_eq!(net.messages(1 - closer).len(), 1, "{seed}");
         assert_eq!(net.last(closer), Some(&EventKind::Closed), "{seed}");
         assert_eq!(net.last(1 - closer), Some(&EventKind::Closed), "{seed}");
-        assert!(net.nodes.iter().all(signalbox_transport::sctp::Sctp::is_empty));
+        assert!(net.nodes.iter().all(Sctp::is_empty));
         assert_eq!(net.nodes.iter().filter_map(|node| node.next_deadline()).count(), 0);
     }
 }

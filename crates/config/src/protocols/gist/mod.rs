@@ -46,6 +46,12 @@ impl Gist {
         self.tls.content()
     }
 
+    /// The ports at which peers open associations.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
+        let of = &self.engine.associations;
+        [of.tcp_port, of.tls_port, of.sctp_port].into_iter().flatten()
+    }
+
     /// GIST's own keys.
     fn own(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;

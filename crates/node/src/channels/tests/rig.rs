@@ -81,7 +81,7 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn new(config: ChannelConfig, seed: u8) -> Self {
         let tls = config.tls.as_ref().map(|tls| tls.load(WALL_US).unwrap());
-        Self { channels: Channels::new(config, tls, PORTS, 0, [seed; 32]), ear: Ear::default() }
+        Self { channels: Channels::new(config, tls, PORTS, &[], 0, [seed; 32]), ear: Ear::default() }
     }
 
     /// The events that the user received since the last call.

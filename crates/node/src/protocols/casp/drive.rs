@@ -11,7 +11,6 @@ use signalbox_resources::Resources;
 
 use super::passages::Work;
 use super::{Asked, Instance, channels};
-use crate::channels::Transport;
 use crate::protocol::Context;
 
 impl Instance {
@@ -21,7 +20,7 @@ impl Instance {
             Some(Out::Open { stream, transport, local, peer }) => {
                 let transport = channels::below(transport);
                 // SCTP of this process has no stream that could fail.
-                if transport != Transport::Sctp {
+                if self.channels.runs_over_streams(transport) {
                     self.dialing.insert(stream, peer.ip());
                 }
                 match local {

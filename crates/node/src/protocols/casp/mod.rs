@@ -217,6 +217,11 @@ impl Protocol for Instance {
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
         if packet.entry == SCTP {
             if !packet.dst.ip().is_multicast() && packet.dst.ip() != IpAddr::V4(Ipv4Addr::BROADCAST) {
+    /// A packet of SCTP that is not for CASP is GIST's, which answers those of no association, too (RFC 9260 §8.4).
+    fn takes(&self, _: Time, packet: &Received<'_>) -> bool {
+        packet.entry != SCTP || self.channels.takes_sctp(packet)
+    }
+
                 self.channels.sctp_packet(cx.now, packet, &mut self.engine);
             }
             return;
@@ -402,8 +407,7 @@ impl Protocol for Instance {
         to.extend(natfw.map(Counter::of(Subsystem::protocol("casp_natfw"))));
         to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::part("casp_channels", "casp"))));
         to.extend(self.dns.counters.iter().map(Counter::of(Subsystem::part("casp_dns", "casp"))));
-        let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
-        to.extend(sctp.map(Counter::of(Subsystem::protocol("sctp"))));
+        self.channels.count_sctp(to);
     }
 
     fn gauges(&self, to: &mut Vec<Gauge>) {
@@ -422,7 +426,6 @@ impl Composed for Instance {
         config.validated()
     }
 
-    /// UDP ports of messages and of scout, and SCTP, unless the kernel has it.
     fn ports(config: &Config) -> Vec<u16> {
         config.ports().listening()
     }
@@ -430,10 +433,12 @@ impl Composed for Instance {
     fn entries(config: &Config) -> Vec<EntryRequest> {
         let mut entries = Casp::entries(&config.engine).to_vec();
         if config.sctp && !config.channels.kernel_sctp {
-            entries.push(EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp")));
+            let entry = EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp"));
+            entries.push(EntryRequest { shared: true, ..entry });
         }
         entries
     }
+    /// UDP ports of messages and of scout, and SCTP, unless the kernel has it. GIST can have SCTP too.
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         let ports = config.ports();
@@ -463,7 +468,7 @@ impl Composed for Instance {
         ping.set_wall_clock(setup.wall_clock_us);
         Ok(Self {
             engine,
-            channels: Channels::new(channels, tls, ports, 0, setup.rng.array()),
+            channels: Channels::new(channels, tls, ports, &setup.ports, 0, setup.rng.array()),
             wall_clock_us: setup.wall_clock_us,
             ping,
             pings: Pings::default(),

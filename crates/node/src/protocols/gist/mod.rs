@@ -264,8 +264,7 @@ impl Protocol for Instance {
     fn counters(&self, to: &mut Vec<Counter>) {
         to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("gist"))));
         to.extend(self.channels.counters.iter().map(Counter::of(Subsystem::part("channels", "gist"))));
-        let sctp = self.channels.sctp_counters().into_iter().flat_map(|counters| counters.iter());
-        to.extend(sctp.map(Counter::of(Subsystem::protocol("sctp"))));
+        self.channels.count_sctp(to);
         to.extend(self.applications.counters.iter().map(Counter::of(Subsystem::shared("applications"))));
     }
 
@@ -316,7 +315,7 @@ impl Composed for Instance {
         let (ports, dscp) = (channels::ports(&engine.associations), engine.dscp);
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
         let engine = Gist::new(engine, setup.rng.array())?;
-        let channels = Channels::new(channels, tls, ports, dscp, setup.rng.array());
+        let channels = Channels::new(channels, tls, ports, &setup.ports, dscp, setup.rng.array());
         let (inside, events) = (Vec::new(), VecDeque::new());
         let (applications, wall_clock_us) = (Applications::default(), setup.wall_clock_us);
         Ok(Self { engine, channels, applications, wall_clock_us, inside, events })

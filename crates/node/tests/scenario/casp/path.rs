@@ -4,14 +4,16 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use rcgen::KeyPair;
+use signalbox_gist::engine::Transport as Stack;
 use signalbox_node::casp::{
     self, ClientEvent, Command as CaspCommand, Event as CaspEvent, IndicationOf, Lost, PingRefusal,
     PingRequest, RequestOf, SendRequestOf, SeriesEvent, Transport,
 };
-use signalbox_node::{ChannelConfig, Command, Config, Credentials, Event, Node, Tls};
+use signalbox_node::{ChannelConfig, Command, Config, Credentials, Event, Node, Tls, ping as gist_ping};
 use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim, topology};
 
-use crate::net::{FAMILIES, WALL_US, make};
+use crate::cmode::over;
+use crate::net::{FAMILIES, WALL_US, make, outcome};
 
 /// A client of another process.
 const CLIENT: u8 = 200;
@@ -165,6 +167,42 @@ fn connections_run_over_sctp() {
     ping(&mut sim, nodes[0], 1, PingRequest { timeout: Duration::from_secs(5), ..PingRequest::to(dst) });
     assert_eq!(nodes_of(&sim, 1).len(), 2, "{:?}", series(&sim, 1));
     assert_eq!(sim.streams(), 0, "no TCP");
+}
+
+/// GIST and CASP of a node use SCTP of the process at the same time: its one raw socket serves both.
+#[test]
+fn gist_and_casp_share_sctp() {
+    let mut sim = Sim::new(7);
+    let nodes: Vec<NodeId> = (0..3)
+        .map(|n| {
+            let mut casp = casp::Config { sctp: true, ..casp::Config::default() };
+            casp.engine.transport = Transport::Sctp;
+            let config = Config { casp: Some(casp), ..over(Stack::Sctp) };
+            sim.add_engine(format!("n{n}"), move |boot| make(boot, config.clone()))
+        })
+        .collect();
+    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let dst = sim.address(nodes[2], Family::V4);
+    for id in [1, 3, 5] {
+        let request = PingRequest { timeout: Duration::from_secs(5), ..PingRequest::to(dst) };
+        ping(&mut sim, nodes[0], id, request);
+        assert_eq!(nodes_of(&sim, id).len(), 2, "{:?}", series(&sim, id));
+        let request = gist_ping::PingRequest { count: Some(2), ..gist_ping::PingRequest::to(dst) };
+        let command = gist_ping::Command::Start(request);
+        sim.command(nodes[0], Command::Ping { id: id + 1, command });
+        sim.expect("replies by GIST", Duration::from_secs(30), |sim| outcome(sim, id + 1) == Some((2, 2)));
+    }
+    assert_eq!(sim.streams(), 0, "no TCP");
+    for node in &nodes {
+        let counters: Vec<_> = sim.engine(*node).unwrap().counters().collect();
+        let of = |name| {
+            let found = counters.iter().filter(|one| (one.subsystem.name, one.count.name) == ("sctp", name));
+            found.map(|one| one.count.value).collect::<Vec<_>>()
+        };
+        // One association for each protocol and neighbor, and one sum for both protocols.
+        assert_eq!(of("connected"), [if *node == nodes[1] { 4 } else { 2 }]);
+        assert_eq!((of("malformed"), of("out_of_the_blue")), (vec![0], vec![0]));
+    }
 }
 
 fn client_events(sim: &Sim<Node>, id: u64) -> Vec<&ClientEvent> {
