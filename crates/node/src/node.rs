@@ -275,8 +275,8 @@ impl NodeEngine for Node {
             Input::StreamAccepted { stream, kind, local, peer } => {
                 self.accepted(stream, kind, local, peer);
             }
-            Input::StreamConnected { stream, local: _ } => {
-                self.stream(stream, |stream| StreamInput::Connected { stream });
+            Input::StreamConnected { stream, local } => {
+                self.stream(stream, |stream| StreamInput::Connected { stream, local });
             }
             Input::StreamOctets { stream, octets } => {
                 self.stream(stream, |stream| StreamInput::Octets { stream, octets });

@@ -47,7 +47,7 @@ pub(crate) struct MulticastRoute<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StreamInput<'a> {
     Accepted { stream: StreamId, kind: StreamKind, local: SocketAddr, peer: SocketAddr },
-    Connected { stream: StreamId },
+    Connected { stream: StreamId, local: SocketAddr },
     Octets { stream: StreamId, octets: &'a [u8] },
     Drained { stream: StreamId, unsent: usize },
     Closed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },

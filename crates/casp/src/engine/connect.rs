@@ -349,23 +349,6 @@ impl Casp {
         }
     }
 
-    /// Closes some of the connections from addresses that this node had: nothing arrives there any more.
-    pub(super) fn close_gone(&mut self) {
-        let Some(from) = self.gone else { return };
-        let mut found = Vec::new();
-        self.gone = self.peers.connections.walk(from, |key, connection| {
-            if connection.local.is_some_and(|local| !local.is_loopback() && !self.interfaces.has(local)) {
-                found.push((key, connection.stream));
-            }
-            true
-        });
-        for (key, stream) in found {
-            self.counters.disconnected += 1;
-            self.out.close(stream);
-            self.lost(key);
-        }
-    }
-
     /// Runs the timers of connections: it closes those that are not established in time, and those that no session uses.
     pub(super) fn run_connections(&mut self) {
         for _ in 0..super::BUDGET {

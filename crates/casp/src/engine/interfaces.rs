@@ -13,8 +13,6 @@ const SHORT: usize = 8;
 pub(super) struct Interfaces {
     /// Those of interfaces that are up, sorted.
     local: Vec<IpAddr>,
-    /// Those of all interfaces, sorted.
-    own: Vec<IpAddr>,
     /// Sorted by interface.
     at: Vec<(IfIndex, Vec<IpAddr>)>,
 }
@@ -25,8 +23,6 @@ impl Interfaces {
         let up = || list.iter().filter(|one| one.up);
         self.local = up().flat_map(|one| one.addresses.iter().copied()).collect();
         self.local.sort_unstable();
-        self.own = list.iter().flat_map(|one| one.addresses.iter().copied()).collect();
-        self.own.sort_unstable();
         self.at = up().map(|one| (one.ifindex, one.addresses.clone())).collect();
         self.at.sort_unstable_by_key(|(ifindex, _)| *ifindex);
     }
@@ -37,11 +33,6 @@ impl Interfaces {
             return self.local.contains(&address);
         }
         self.local.binary_search(&address).is_ok()
-    }
-
-    /// Whether this node has an address, also at an interface that is down.
-    pub(super) fn has(&self, address: IpAddr) -> bool {
-        self.own.binary_search(&address).is_ok()
     }
 
     /// An address of this node at an interface, of the version of `like`. A link-local one is the last choice.

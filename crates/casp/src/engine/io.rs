@@ -42,7 +42,8 @@ pub enum Input<'a> {
     Timer,
     /// A datagram at the port of messages or of scout, for this node or intercepted.
     Packet(Received<'a>),
-    /// The whole list of the node's interfaces; given at the start and after each change.
+    /// The whole list of the node's interfaces; given at the start and after each change. The driver then closes the
+    /// connections from addresses that the node has no longer.
     Interfaces(&'a [Interface]),
     /// The answer to [`Output::RouteLookup`].
     Route {

@@ -123,8 +123,6 @@ pub struct Casp {
     spare: Vec<Vec<u8>>,
     ready: VecDeque<Ready>,
     sweeps: VecDeque<Sweep>,
-    /// The place in the table of connections from which their addresses are still to be judged.
-    gone: Option<u32>,
     /// A message that is composed for a session.
     composed: Vec<u8>,
     /// A message that is composed for a datagram.
@@ -165,7 +163,6 @@ impl Casp {
             spare: Vec::new(),
             ready: VecDeque::new(),
             sweeps: VecDeque::new(),
-            gone: None,
             composed: Vec::new(),
             buffer: Vec::new(),
             out: Outbox::default(),
@@ -208,10 +205,7 @@ impl Casp {
                 self.on_scout(&packet)
             }
             Input::Packet(packet) => self.on_datagram(&packet),
-            Input::Interfaces(list) => {
-                self.interfaces.set(list);
-                self.gone = Some(0);
-            }
+            Input::Interfaces(list) => self.interfaces.set(list),
             Input::Route { id, result } => self.on_route(id, result),
             Input::RouteChanged(prefix) => self.on_route_changed(prefix),
             Input::Unreachable { quoted } => self.on_unreachable(quoted),
@@ -227,7 +221,6 @@ impl Casp {
         }
         self.run_searches();
         self.run_connections();
-        self.close_gone();
         self.run_held();
         self.run_ready();
         self.run_sweeps();
@@ -264,7 +257,7 @@ impl Casp {
     /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let at_once = !self.ready.is_empty() || !self.sweeps.is_empty() || self.gone.is_some();
+        let at_once = !self.ready.is_empty() || !self.sweeps.is_empty();
         [
             at_once.then_some(self.now),
             self.wheel.next_deadline(),

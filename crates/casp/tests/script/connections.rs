@@ -48,22 +48,6 @@ fn a_lost_connection_is_opened_again() {
     assert!(scouts(&said).is_empty());
 }
 
-/// A connection from an address that the node no longer has is closed, and what it would say goes over a new one. An interface
-/// that is down keeps its address.
-#[test]
-fn a_connection_from_a_former_address_is_closed() {
-    let mut rig = Rig::new();
-    let (up, down) = rig.chain();
-    rig.interfaces(FAR, false);
-    assert!(rig.closed.is_empty(), "{:?}", rig.closed);
-    rig.interfaces("10.0.1.99", true);
-    assert_eq!(rig.closed, [down]);
-    let said = rig.say(up, &data(UNKNOWN));
-    let again = rig.stream_to(DOWN);
-    assert_ne!(again, down);
-    assert_eq!(only(&said, again).message().body, data(UNKNOWN).body);
-}
-
 /// CASP-G-28: messages of a session come over any connection of its node; each side sends over the older one.
 #[test]
 fn any_connection_of_the_node_counts() {

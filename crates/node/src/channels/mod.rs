@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::{Family, Subsystem};
-use signalbox_core::node::{StreamError, StreamId, StreamKind};
+use signalbox_core::node::{Interface, StreamError, StreamId, StreamKind};
 use signalbox_core::rng::Random;
 use signalbox_core::shares::{Shares, source};
 use signalbox_core::{Counter, Time};
@@ -128,6 +128,9 @@ pub(crate) struct Channels {
     /// TLS channels with messages that were not flushed yet.
     dirty: Vec<u64>,
     sctp: Option<SctpSide>,
+    /// The addresses of this node, and those at which its channels end, as far as they are known.
+    own: BTreeSet<IpAddr>,
+    locals: BTreeMap<u64, IpAddr>,
     pub(crate) out: Outbox,
     pub(crate) counters: Counters,
 }
@@ -159,10 +162,10 @@ impl Channels {
         config: ChannelConfig,
         tls: Option<TlsConfig>,
         ports: Ports,
+        listening: &[u16],
         dscp: u8,
         seed: [u8; 32],
     ) -> Self {
-        listening: &[u16],
         let mut rng = Random::new(seed);
         let (hasher, seed) = (KeyedHasher::new(&mut rng), rng.array());
         let kernel = config.kernel_sctp;
@@ -189,6 +192,8 @@ impl Channels {
             pause_until: Time::ZERO,
             dirty: Vec::new(),
             sctp,
+            own: BTreeSet::new(),
+            locals: BTreeMap::new(),
             out: Outbox::new(dscp << 2),
             counters: Counters::default(),
         }
@@ -235,15 +240,10 @@ impl Channels {
             Transport::TlsTcp => Record::Tls(Box::new(TlsRecord::opened(address))),
         };
         self.records.insert(channel.0, record);
+        self.note_local(channel.0, local);
         self.out.push(Down::Open { stream: channel, kind, local, peer: address });
     }
 
-    /// Whether a channel is a plain stream: then what it sends is written to the stream as it is.
-    pub(crate) fn is_plain(&self, channel: StreamId) -> bool {
-        matches!(self.records.get(&channel.0), Some(Record::Tcp))
-    }
-
-    /// Sends a message over a channel that is not plain. [`Channels::after_send`] must follow.
     /// Whether there is a channel of this number.
     pub(crate) fn has(&self, channel: StreamId) -> bool {
         self.records.contains_key(&channel.0)
@@ -257,6 +257,12 @@ impl Channels {
         }
     }
 
+    /// Whether a channel is a plain stream: then what it sends is written to the stream as it is.
+    pub(crate) fn is_plain(&self, channel: StreamId) -> bool {
+        matches!(self.records.get(&channel.0), Some(Record::Tcp))
+    }
+
+    /// Sends a message over a channel that is not plain. [`Channels::after_send`] must follow.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -352,6 +358,7 @@ impl Channels {
         if let Some((record, transport)) = plain {
             tracing::debug!(channel = stream.0, %peer, ?transport, "channel accepted");
             self.records.insert(stream.0, record);
+            self.note_local(stream.0, local.ip());
             upper.take(now, Report::Accepted { channel: stream, transport, local, peer, identity: None });
         } else if kind == StreamKind::Sctp {
             tracing::debug!(%peer, reason = "no such port", "SCTP association reset");
@@ -365,7 +372,8 @@ impl Channels {
         }
     }
 
-    pub(crate) fn connected(&mut self, now: Time, stream: StreamId, upper: &mut impl Upper) {
+    pub(crate) fn connected(&mut self, now: Time, stream: StreamId, local: IpAddr, upper: &mut impl Upper) {
+        self.note_local(stream.0, local);
         match self.records.get(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
                 upper.take(now, Report::Connected { channel: stream, identity: None });
@@ -417,6 +425,38 @@ impl Channels {
         }
     }
 
+    /// A channel ends at this address of the node.
+    fn note_local(&mut self, number: u64, local: IpAddr) {
+        if !local.is_unspecified() && self.records.contains_key(&number) {
+            self.locals.insert(number, local);
+        }
+    }
+
+    /// Takes the list of interfaces. Channels that end at an address which the node has no longer are closed: nothing arrives
+    /// there, and TCP notices that only after many retransmissions.
+    pub(crate) fn interfaces(&mut self, now: Time, interfaces: &[Interface], upper: &mut impl Upper) {
+        let own = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
+        let former = core::mem::replace(&mut self.own, own);
+        if former.is_subset(&self.own) {
+            return;
+        }
+        let is_gone = |local: &IpAddr| former.contains(local) && !self.own.contains(local);
+        let gone: Vec<_> =
+            self.locals.iter().filter(|(_, local)| is_gone(local)).map(|(number, _)| *number).collect();
+        for number in gone {
+            tracing::debug!(channel = number, reason = "its address is gone", "channel closed");
+            let stream = StreamId(number);
+            match self.records.get(&number) {
+                Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {
+                    self.out.push(Down::Close { stream, abort: true });
+                    self.closed(now, stream, Some(StreamError::Reset), true, upper);
+                }
+                Some(Record::Sctp(_)) => self.break_sctp(now, number, upper),
+                None => {}
+            }
+        }
+    }
+
     /// When [`Channels::timer`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let tls = self.deadlines.first().map(|(at, _)| *at);
@@ -445,6 +485,7 @@ impl Channels {
 
     fn forget(&mut self, number: u64) -> Option<Record> {
         self.set_deadline(number, None);
+        self.locals.remove(&number);
         let record = self.records.remove(&number)?;
         if let Record::Tls(tls) = &record
             && tls.counts()

@@ -85,6 +85,7 @@ impl Channels {
             Some(association) => {
                 let record = SctpRecord::new(association, peer, 0);
                 self.records.insert(channel.0, Record::Sctp(Box::new(record)));
+                self.note_local(channel.0, local);
                 self.work_sctp(now, upper);
             }
             None => {
@@ -140,13 +141,13 @@ impl Channels {
         }
     }
 
-    /// Handles a packet of IP protocol 132 (RFC 6084 §3).
     /// Whether a packet of IP protocol 132 is for an endpoint of these channels. Two protocols of a node can have endpoints.
     pub(crate) fn takes_sctp(&self, packet: &Received<'_>) -> bool {
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
         self.sctp.as_ref().is_some_and(|side| side.sctp.is_addressee(src, dst, packet.payload))
     }
 
+    /// Handles a packet of IP protocol 132 (RFC 6084 §3).
     pub(crate) fn sctp_packet(&mut self, now: Time, packet: Received<'_>, upper: &mut impl Upper) {
         let Some(side) = &mut self.sctp else { return };
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
@@ -200,6 +201,7 @@ impl Channels {
                 tracing::debug!(channel = number, peer = %remote, "SCTP association accepted");
                 let record = SctpRecord::new(event.association, remote, streams);
                 self.records.insert(number, Record::Sctp(Box::new(record)));
+                self.note_local(number, local.ip());
                 let (channel, transport, peer) = (StreamId(number), Transport::Sctp, remote);
                 upper.take(now, Report::Accepted { channel, transport, local, peer, identity: None });
             }
@@ -238,7 +240,7 @@ impl Channels {
         if let (Some(Record::Sctp(record)), Some(side)) = (self.records.get(&number), &mut self.sctp) {
             side.sctp.abort(record.association);
         }
-        tracing::debug!(channel = number, reason = "a message cannot be sent", "SCTP association aborted");
+        tracing::debug!(channel = number, "SCTP association aborted");
         self.end_sctp(now, number, Closed::Reset, true, upper);
     }
 

@@ -115,6 +115,7 @@ impl Channels {
         let (accepted_at, channel) = (Some(local), Some(channel));
         let record = TlsRecord { channel, accepted_at, ..TlsRecord::opened(peer) };
         self.records.insert(stream.0, Record::Tls(Box::new(record)));
+        self.note_local(stream.0, local.ip());
         self.work_tls(now, stream.0, upper);
     }
 

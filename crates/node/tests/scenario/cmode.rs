@@ -153,6 +153,32 @@ fn sessions_share_an_association() {
     }
 }
 
+/// An association ends with the address of the node at its end, and the sessions have another one at once: nothing waits
+/// until TCP gives up.
+#[test]
+fn an_association_ends_with_its_address() {
+    for transport in [Transport::Tcp, Transport::TlsTcp, Transport::Sctp] {
+        let mut net = chain(8, transport, 3, &LinkConfig::default());
+        net.ping(1, Family::V4, None);
+        net.sim.run_for(5 * SECOND);
+        assert!(answered(&net.sim, 1, Time::ZERO), "{transport:?}");
+        let (router, link) = (net.nodes[1], net.links[1]);
+        let locals = |sim: &Sim<Node>, ends: IpAddr| {
+            sim.engine(router).unwrap().associations().filter(|one| one.local == ends).count()
+        };
+        let [former, new] = ["10.99.0.1", "10.99.0.2"].map(|text| text.parse().unwrap());
+        net.sim.set_address_on(router, link, former);
+        net.sim.run_for(20 * SECOND);
+        assert!(locals(&net.sim, former) > 0, "{transport:?}");
+        net.sim.set_address_on(router, link, new);
+        net.sim.run_for(SECOND / 10);
+        assert_eq!(locals(&net.sim, former), 0, "{transport:?}");
+        let since = net.sim.now();
+        net.sim.expect("replies after the change", 20 * SECOND, |sim| answered(sim, 1, since));
+        assert!(locals(&net.sim, new) > 0, "{transport:?}");
+    }
+}
+
 /// Both ends of a chain start at the same moment, so that peers open associations to each other at once. All sessions
 /// work, over one association or over one from each side.
 #[test]

@@ -8,7 +8,11 @@ mod tls;
 
 use signalbox_core::node::{StreamError, StreamKind};
 
-use self::rig::{CHANNEL, Heard, Rig, Said, TCP};
+use std::net::Ipv4Addr;
+
+use signalbox_core::IfIndex;
+
+use self::rig::{CHANNEL, Heard, Rig, SCTP, Said, TCP, TLS};
 use super::*;
 
 #[test]
@@ -94,6 +98,46 @@ fn a_port_that_is_taken_is_tried_again() {
     assert_eq!(side.channels.next_deadline(), None);
 }
 
+/// A channel ends with its address, whoever chose it; one at another address stays, and so does one whose interface is down.
+#[test]
+fn a_channel_whose_address_is_taken_away_is_closed() {
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77));
+    let interface = |up, addresses: &[IpAddr]| Interface {
+        ifindex: IfIndex(1),
+        name: "eth0".to_owned(),
+        up,
+        mtu: 1500,
+        tunnel: false,
+        addresses: addresses.to_vec(),
+    };
+    for (transport, port) in [(Transport::Tcp, TCP), (Transport::TlsTcp, TLS), (Transport::Sctp, SCTP)] {
+        let mut rig = Rig::tls();
+        let now = rig.now;
+        let set = |side: &mut rig::Side, up, addresses: &[IpAddr]| {
+            side.channels.interfaces(now, &[interface(up, addresses)], &mut side.ear);
+        };
+        set(&mut rig.client, true, &[rig::CLIENT, OTHER]);
+        set(&mut rig.server, true, &[rig::SERVER]);
+        rig.open(transport, port);
+        assert!(matches!(rig.client.heard()[..], [Heard::Connected(..)]), "{transport:?}");
+        rig.server.heard();
+        set(&mut rig.client, false, &[rig::CLIENT, OTHER]);
+        set(&mut rig.client, true, &[rig::CLIENT]);
+        assert!(rig.client.heard().is_empty(), "{transport:?}");
+        set(&mut rig.client, true, &[OTHER]);
+        assert_eq!(rig.client.heard(), [Heard::Closed(CHANNEL, Closed::Reset, true)], "{transport:?}");
+        assert_eq!(rig.client.channels.len(), 0);
+        rig.run_to(port);
+        // The same at the end that accepted it.
+        let mut rig = Rig::tls();
+        set(&mut rig.server, true, &[rig::SERVER]);
+        rig.open(transport, port);
+        rig.server.heard();
+        set(&mut rig.server, true, &[]);
+        assert!(matches!(rig.server.heard()[..], [Heard::Closed(_, Closed::Reset, true)]), "{transport:?}");
+    }
+}
+
 #[test]
 fn what_is_said_of_unknown_channels_is_ignored() {
     let mut rig = Rig::plain();
@@ -101,7 +145,7 @@ fn what_is_said_of_unknown_channels_is_ignored() {
     let side = &mut rig.client;
     for number in [0, 1, 7, u64::MAX] {
         let (stream, channel) = (StreamId(number), StreamId(number));
-        side.channels.connected(now, stream, &mut side.ear);
+        side.channels.connected(now, stream, rig::CLIENT, &mut side.ear);
         side.channels.octets(now, stream, b"x", &mut side.ear);
         side.channels.drained(now, stream, 1, &mut side.ear);
         side.channels.closed(now, stream, None, false, &mut side.ear);

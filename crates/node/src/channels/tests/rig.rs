@@ -206,7 +206,7 @@ impl Rig {
                 self.streams.push((stream, theirs));
                 let (local, peer) = (SocketAddr::new(SERVER, port), SocketAddr::new(CLIENT, 40_000));
                 to.channels.accepted(now, (theirs, kind), local, peer, &mut to.ear);
-                self.client.channels.connected(now, stream, &mut self.client.ear);
+                self.client.channels.connected(now, stream, CLIENT, &mut self.client.ear);
             }
             Said::Write(stream, octets) | Said::Message(stream, _, octets) => {
                 if let Some(theirs) = other(stream, &self.streams) {

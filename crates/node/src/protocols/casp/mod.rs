@@ -193,6 +193,9 @@ impl Protocol for Instance {
         }
         self.find_sources();
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
+        self.channels.interfaces(cx.now, interfaces, &mut self.engine);
+        let (opening, channels) = (&self.opening, &self.channels);
+        self.dialing.retain(|stream, _| opening.contains_key(stream) || channels.has(*stream));
         // The kernel does not report the routes that disappear with a link.
         let up = interfaces.iter().filter(|one| one.up).map(|one| one.ifindex).collect();
         if !core::mem::replace(&mut self.up, up).is_subset(&self.up) {
@@ -214,14 +217,14 @@ impl Protocol for Instance {
         self.channels.set_wall_clock(wall_clock_us);
     }
 
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
-        if packet.entry == SCTP {
-            if !packet.dst.ip().is_multicast() && packet.dst.ip() != IpAddr::V4(Ipv4Addr::BROADCAST) {
     /// A packet of SCTP that is not for CASP is GIST's, which answers those of no association, too (RFC 9260 §8.4).
     fn takes(&self, _: Time, packet: &Received<'_>) -> bool {
         packet.entry != SCTP || self.channels.takes_sctp(packet)
     }
 
+    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
+        if packet.entry == SCTP {
+            if !packet.dst.ip().is_multicast() && packet.dst.ip() != IpAddr::V4(Ipv4Addr::BROADCAST) {
                 self.channels.sctp_packet(cx.now, packet, &mut self.engine);
             }
             return;
@@ -273,14 +276,14 @@ impl Protocol for Instance {
 
     fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
         match input {
-            StreamInput::Connected { stream }
+            StreamInput::Connected { stream, .. }
             | StreamInput::Octets { stream, .. }
             | StreamInput::Closed { stream, .. }
                 if Dns::has(stream) =>
             {
                 return self.resolver_stream(cx.now, stream, &input);
             }
-            StreamInput::Connected { stream } => {
+            StreamInput::Connected { stream, .. } => {
                 self.dialing.remove(&stream);
             }
             StreamInput::Closed { stream, .. } => self.dialed(cx.now, stream),
@@ -295,7 +298,7 @@ impl Protocol for Instance {
             StreamInput::Accepted { stream, kind, local, peer } => {
                 channels.accepted(now, (stream, kind), local, peer, engine);
             }
-            StreamInput::Connected { stream } => channels.connected(now, stream, engine),
+            StreamInput::Connected { stream, local } => channels.connected(now, stream, local.ip(), engine),
             StreamInput::Octets { stream, octets } => channels.octets(now, stream, octets, engine),
             StreamInput::Drained { stream, unsent } => channels.drained(now, stream, unsent, engine),
             StreamInput::Closed { stream, error, unacknowledged } => {
@@ -434,11 +437,11 @@ impl Composed for Instance {
         let mut entries = Casp::entries(&config.engine).to_vec();
         if config.sctp && !config.channels.kernel_sctp {
             let entry = EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp"));
+    /// UDP ports of messages and of scout, and SCTP, unless the kernel has it. GIST can have SCTP too.
             entries.push(EntryRequest { shared: true, ..entry });
         }
         entries
     }
-    /// UDP ports of messages and of scout, and SCTP, unless the kernel has it. GIST can have SCTP too.
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         let ports = config.ports();

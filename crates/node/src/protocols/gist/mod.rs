@@ -111,6 +111,7 @@ impl Protocol for Instance {
     fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
         self.channels.listen();
         self.engine.handle(cx.now, Input::Interfaces(interfaces));
+        self.channels.interfaces(cx.now, interfaces, &mut self.engine);
     }
 
     fn set_wall_clock(&mut self, wall_clock_us: u64) {
@@ -162,7 +163,7 @@ impl Protocol for Instance {
             StreamInput::Accepted { stream, kind, local, peer } => {
                 channels.accepted(now, (stream, kind), local, peer, engine);
             }
-            StreamInput::Connected { stream } => channels.connected(now, stream, engine),
+            StreamInput::Connected { stream, local } => channels.connected(now, stream, local.ip(), engine),
             StreamInput::Octets { stream, octets } => channels.octets(now, stream, octets, engine),
             StreamInput::Drained { stream, unsent } => channels.drained(now, stream, unsent, engine),
             StreamInput::Closed { stream, error, unacknowledged } => {
