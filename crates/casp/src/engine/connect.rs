@@ -260,6 +260,7 @@ impl Casp {
         self.counters.connected += 1;
         let at = self.now + self.config.idle;
         self.peers.wheel.arm(&mut self.peers.connections, key.index(), at);
+        self.send_tear_downs(key);
         if !sessions.is_empty() {
             self.ready.push_back(Ready { what: News::Connected(peer), sessions });
         }
@@ -342,6 +343,7 @@ impl Casp {
 
     /// Forgets a connection. Sessions that wait for it try something else.
     fn lost(&mut self, key: Key) {
+        self.drop_tear_downs(key);
         if let Some((address, sessions)) = self.peers.remove(key)
             && !sessions.is_empty()
         {

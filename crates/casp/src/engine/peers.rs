@@ -13,6 +13,7 @@ use signalbox_core::{Full, Key, Slab, Time, TokenBucket};
 
 use super::config::Config;
 use super::io::Transport;
+use super::teardown::TearDown;
 
 /// Messages to one node over UDP: this number a second, and this number at once.
 const UDP_RATE: u32 = 10;
@@ -69,6 +70,8 @@ pub(super) struct Connection {
     pub(super) used: Time,
     /// Sessions with messages that wait until it is established.
     pub(super) waiting: VecDeque<Key>,
+    /// Tear-downs that wait until then; their sessions are no more.
+    pub(super) tear_downs: Vec<TearDown>,
 }
 
 impl Peer {
@@ -239,6 +242,7 @@ impl Peers {
             counted: 0,
             used: now,
             waiting: VecDeque::new(),
+            tear_downs: Vec::new(),
         });
         let Ok(key) = inserted else {
             self.by_source.release(source(address));

@@ -1,16 +1,34 @@
 //! Removal of state and of dead branches (sections 4.2 and 6.1 of the draft).
 
+use core::net::IpAddr;
+
 use signalbox_core::Key;
 
 use super::Casp;
 use super::branch::Branch;
+use super::connect::Delivery;
 use super::io::SendRequest;
 use super::receive::From;
 use super::session::Mark;
-use crate::wire::{Body, ClientType, Flags, Signaling};
+use crate::wire::{Body, ClientType, Flags, Message, Signaling};
+
+/// Most tear-downs that wait for one connection.
+const MAX_KEPT: usize = 256;
+
+/// A tear-down that waits for a connection.
+#[derive(Debug)]
+pub(super) struct TearDown {
+    /// The node that made the session, whose share of the waiting octets it takes.
+    owner: IpAddr,
+    octets: Box<[u8]>,
+}
+
+fn count_of(octets: &[u8]) -> u32 {
+    u32::try_from(octets.len()).unwrap_or(u32::MAX)
+}
 
 impl Casp {
-    /// Sends a message to all hops of one side, with the flow that they know. Nothing waits for a connection: what is not delivered expires.
+    /// Sends a tear-down to all hops of one side, with the flow that they know.
     pub(super) fn send_to_all(&mut self, key: Key, message: &Signaling<'_>) {
         let Some(session) = self.sessions.get(key) else { return };
         let flow = self.sessions.flow_in(key, message.flags.is_reverse()).unwrap_or(message.flow);
@@ -21,10 +39,75 @@ impl Casp {
         let side = if message.flags.is_reverse() { &session.previous } else { &session.next };
         let hops: Vec<Branch> = side.iter().filter(|branch| !branch.is_local()).copied().collect();
         for hop in hops {
-            if self.send_to(hop.peer, hop.datagram, &octets, None) != super::connect::Delivery::Sent {
-                self.counters.no_connection += 1;
+            self.send_tear_down(key, &hop, &octets);
+        }
+    }
+
+    /// Sends a tear-down to a hop of a session. It waits for a connection if there is none, because no node repeats it.
+    fn send_tear_down(&mut self, key: Key, hop: &Branch, octets: &[u8]) {
+        match self.send_to(hop.peer, hop.datagram, octets, None) {
+            Delivery::Sent => {}
+            Delivery::Connecting(connection) => {
+                if !self.keep_tear_down(connection, key, octets) {
+                    self.counters.waiting_full += 1;
+                }
+            }
+            Delivery::Blocked => self.counters.peer_blocked += 1,
+        }
+    }
+
+    /// Keeps a tear-down until a connection is established. Its octets are of the share of the node that made the session,
+    /// which does not live as long. False: there are too many.
+    fn keep_tear_down(&mut self, connection: Key, session: Key, octets: &[u8]) -> bool {
+        let Some(owner) = self.owner(session) else { return false };
+        let Some(connection) = self.peers.connections.get_mut(connection) else { return false };
+        let fits = connection.tear_downs.len() < MAX_KEPT
+            && self.waiting_octets.take_many(owner, count_of(octets)).is_ok();
+        if fits {
+            connection.tear_downs.push(TearDown { owner, octets: octets.into() });
+        }
+        fits
+    }
+
+    /// A connection is established: the tear-downs that waited for it leave before all other messages.
+    pub(super) fn send_tear_downs(&mut self, connection: Key) {
+        for TearDown { owner, octets } in self.take_tear_downs(connection) {
+            self.waiting_octets.release_many(owner, count_of(&octets));
+            if !self.is_outdated(connection, &octets)
+                && self.write(connection, &octets, None) != Delivery::Sent
+            {
+                self.counters.peer_blocked += 1;
             }
         }
+    }
+
+    /// A connection failed: what waits for it expires at the node.
+    pub(super) fn drop_tear_downs(&mut self, connection: Key) {
+        for TearDown { owner, octets } in self.take_tear_downs(connection) {
+            self.waiting_octets.release_many(owner, count_of(&octets));
+            self.counters.no_connection += 1;
+        }
+    }
+
+    fn take_tear_downs(&mut self, connection: Key) -> Vec<TearDown> {
+        let connection = self.peers.connections.get_mut(connection);
+        connection.map(|connection| core::mem::take(&mut connection.tear_downs)).unwrap_or_default()
+    }
+
+    /// Whether the node of a connection has become a hop of the session again since a tear-down was made for it.
+    fn is_outdated(&self, connection: Key, octets: &[u8]) -> bool {
+        let connection = self.peers.connections.get(connection);
+        let address = connection.and_then(|connection| self.peers.address(connection.peer));
+        let Ok(Message::Signaling(message)) = Message::parse(octets) else { return true };
+        let reverse = message.flags.is_reverse();
+        let found = if reverse {
+            self.sessions.find(message.session, &message.flow)
+        } else {
+            self.sessions.find_reverse(message.session, &message.flow)
+        };
+        let Some(session) = found.and_then(|key| self.sessions.get(key)) else { return false };
+        let side = if reverse { &session.previous } else { &session.next };
+        side.iter().any(|branch| self.peers.address(branch.peer) == address)
     }
 
     /// The client gets its part of a tear-down first, then it is sent on, then the state goes.
@@ -115,8 +198,10 @@ impl Casp {
                 flags: Flags::REVERSE.with(Flags::TEAR_DOWN),
                 ..Signaling::new(session.id, session.flow)
             };
-            // If it cannot be sent, the branch expires there.
-            let _ = self.send_over(key, dead.id, &message);
+            let mut octets = Vec::new();
+            if message.encode(&mut octets).is_ok() {
+                self.send_tear_down(key, &dead, &octets);
+            }
             self.counters.dead_branches += 1;
             self.remove_previous(key, dead.peer);
         }

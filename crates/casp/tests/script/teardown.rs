@@ -2,6 +2,7 @@
 
 use signalbox_casp::engine::{Input, Request, SendRequest};
 use signalbox_casp::wire::{Body, Flags, Signaling};
+use signalbox_core::SessionId;
 
 use crate::rig::*;
 
@@ -105,4 +106,63 @@ fn nothing_is_left_of_a_session_that_waited() {
     rig.input(Input::Closed { stream: up });
     assert_eq!(rig.node.peer_count(), 0);
     assert_eq!(rig.node.next_deadline(), None);
+}
+
+/// A tear-down waits for a connection that is not established, because no node repeats it. It leaves before all other messages.
+#[test]
+fn a_tear_down_waits_for_the_connection() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    rig.accepting = false;
+    rig.input(Input::Closed { stream: down });
+    assert!(signaling(&rig.say(up, &flags(message(), TEAR))).is_empty());
+    assert_eq!(rig.node.session_count(), 0);
+    rig.say(up, &Signaling { session: session(2), ..message() });
+    let again = rig.stream_to(DOWN);
+    rig.said.clear();
+    rig.input(Input::Connected { stream: again, identity: None });
+    let said: Vec<_> = signaling(&rig.said).iter().map(|one| one.message().session).collect();
+    assert_eq!(said, [session(1), session(2)]);
+    assert_eq!(rig.said[0].message().flags, TEAR.with(Flags::UNSECURE));
+}
+
+/// A tear-down that waits is dropped if its session goes over that node again.
+#[test]
+fn a_tear_down_does_not_end_a_new_session() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    rig.accepting = false;
+    rig.input(Input::Closed { stream: down });
+    rig.say(up, &flags(message(), TEAR));
+    let again = rig.stream_to(DOWN);
+    // The other node connects first, and the session begins once more.
+    let other = rig.accept(DOWN);
+    let said = rig.say(up, &message());
+    assert_eq!(only(&said, other).message().flags, Flags::UNSECURE);
+    rig.said.clear();
+    rig.input(Input::Connected { stream: again, identity: None });
+    assert!(rig.said.is_empty(), "{:?}", rig.said);
+    assert_eq!(rig.node.session_count(), 1);
+}
+
+/// The tear-downs that wait are bounded, and a connection that fails leaves none of them behind.
+#[test]
+fn tear_downs_that_wait_are_bounded() {
+    let of = |n: u128| Signaling { session: SessionId(n.to_be_bytes()), ..message() };
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    for n in 1..=300 {
+        rig.say(up, &of(n));
+    }
+    rig.accepting = false;
+    let down = rig.stream_to(DOWN);
+    rig.input(Input::Closed { stream: down });
+    for n in 1..=300 {
+        rig.say(up, &flags(of(n), TEAR));
+    }
+    assert_eq!((rig.node.session_count(), rig.node.counters().waiting_full), (0, 300 - 256));
+    assert!(rig.node.tables()[4].size > 0);
+    let again = rig.stream_to(DOWN);
+    rig.input(Input::Closed { stream: again });
+    assert_eq!((rig.node.tables()[4].size, rig.node.counters().no_connection), (0, 256));
 }
