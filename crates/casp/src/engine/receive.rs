@@ -219,6 +219,7 @@ impl Casp {
             return;
         };
         let branch = *branch;
+        let answers = session.next.is_last(branch.peer) && !matches!(message.body, Body::Error(_));
         if matches!(message.body, Body::Error(ErrorCode::COOKIE_ERROR)) {
             return self.on_cookie_error(key, branch.peer);
         }
@@ -231,6 +232,9 @@ impl Casp {
         }
         self.refresh_by_reverse(key, branch.peer, message);
         self.prove_branch(key);
+        if answers {
+            self.leave_old_hops(key);
+        }
         self.go_on(key, from, branch.id, message);
     }
 

@@ -206,4 +206,34 @@ impl Casp {
             self.remove_previous(key, dead.peer);
         }
     }
+
+    /// The most recent next hop has answered: the way over it stands, and this node tears the branches down that it has left, as
+    /// far as their nodes can be reached at once. Others expire.
+    ///
+    /// The tear-down has U in any case, so that it ends the branch alone where both ways meet, whichever of the two is the most
+    /// recent one there: routes may have changed again in the meantime.
+    pub(super) fn leave_old_hops(&mut self, key: Key) {
+        loop {
+            let Some(session) = self.sessions.get(key).filter(|session| !session.is(Mark::Kept)) else {
+                return;
+            };
+            let Some(last) = session.next.last() else { return };
+            let is_left = |branch: &&Branch| {
+                let connected = || self.peers.connection_to(branch.peer).is_some_and(|(_, up)| up);
+                last.id.wrapping_sub(branch.id) < 1 << 15 && (branch.datagram || connected())
+            };
+            let Some(left) = session.next.older().find(is_left).copied() else { return };
+            let message = Signaling {
+                flags: Flags::TEAR_DOWN.with(Flags::UNSECURE),
+                ..Signaling::new(session.id, self.sessions.flow_in(key, false).unwrap_or(session.flow))
+            };
+            let mut octets = Vec::new();
+            if message.encode(&mut octets).is_ok()
+                && self.send_to(left.peer, left.datagram, &octets, None) == Delivery::Sent
+            {
+                self.counters.dead_branches += 1;
+            }
+            self.remove_next(key, left.peer, left.id);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Route changes: branches of the previous and of the next hops, and mobility.
 
 use signalbox_casp::engine::{Config, Input, Request, SendRequest, Transport};
-use signalbox_casp::wire::{Body, Flags, Proof, Signaling};
+use signalbox_casp::wire::{Body, ErrorCode, Flags, Proof, Signaling};
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -164,6 +164,80 @@ fn another_next_node_is_another_branch() {
         rig.say(up, &message());
     }
     assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true)]);
+}
+
+/// A session over DOWN whose next hop is DOWN2 since a moment ago. The results are the streams to UP, DOWN and DOWN2.
+fn moved(rig: &mut Rig) -> [signalbox_core::node::StreamId; 3] {
+    let (up, down) = rig.chain();
+    rig.say(up, &data(CLIENT));
+    rig.take_indicated();
+    over(rig, up, DOWN2);
+    [up, down, rig.stream_to(DOWN2)]
+}
+
+/// Discovery finds another next hop.
+fn over(rig: &mut Rig, up: signalbox_core::node::StreamId, to: &str) {
+    rig.answering = vec![ip(to)];
+    rig.wait(seconds(6.0));
+    rig.say(up, &flags(message(), Flags::DISCOVER));
+    rig.take_indicated();
+}
+
+/// The old next hop is informed as soon as the new one has answered, and not before: an error, and what the old one says, prove
+/// nothing. The tear-down has U, so that it ends one branch only where both ways meet.
+#[test]
+fn an_old_next_hop_is_informed_when_the_new_one_has_answered() {
+    let mut rig = Rig::new();
+    let [up, down, new] = moved(&mut rig);
+    let error = Signaling { body: Body::Error(ErrorCode::UNKNOWN), ..message() };
+    for (stream, of) in [(new, flags(error, Flags::REVERSE)), (down, flags(message(), Flags::REVERSE))] {
+        let said = rig.say(stream, &of);
+        assert!(said.iter().all(|one| one.stream == Some(up)), "{said:?}");
+    }
+    assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true), (Some(ip(DOWN)), 0, false)]);
+    rig.take_indicated();
+    let said = rig.say(new, &flags(data(UNKNOWN), Flags::REVERSE));
+    let tear = only(&said, down).message().flags;
+    assert_eq!(tear, Flags::TEAR_DOWN.with(Flags::UNSECURE));
+    assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true)]);
+    assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 0, ended: true }]);
+    assert_eq!(only(&said, up).message().body, data(UNKNOWN).body);
+}
+
+/// After a route has changed twice, the hop that is left is the second one; the first one, which is in use again, is never torn
+/// down, not even by an answer that was on its way.
+#[test]
+fn a_flapping_route_does_not_end_the_branch_in_use() {
+    let mut rig = Rig::new();
+    let [up, down, new] = moved(&mut rig);
+    over(&mut rig, up, DOWN);
+    assert_eq!(next(&rig), [(Some(ip(DOWN)), 2, true), (Some(ip(DOWN2)), 1, false)]);
+    let late = rig.say(new, &flags(message(), Flags::REVERSE));
+    assert!(late.iter().all(|one| one.stream == Some(up)), "{late:?}");
+    let said = rig.say(down, &flags(message(), Flags::REVERSE));
+    assert!(only(&said, new).message().flags.contains(Flags::TEAR_DOWN));
+    assert!(said.iter().all(|one| one.stream != Some(down)), "{said:?}");
+    assert_eq!(next(&rig), [(Some(ip(DOWN)), 2, true)]);
+    // And once more: what was torn down is another branch, with another number.
+    over(&mut rig, up, DOWN2);
+    assert_eq!(next(&rig), [(Some(ip(DOWN2)), 3, true), (Some(ip(DOWN)), 2, false)]);
+}
+
+/// An old next hop that cannot be reached at once expires, and a client may keep it.
+#[test]
+fn an_old_next_hop_may_stay() {
+    for kept in [true, false] {
+        let mut rig = Rig::new();
+        let [_, down, new] = moved(&mut rig);
+        if kept {
+            rig.request(CLIENT, Request::KeepBranches { session: session(1), flow: flow() });
+        } else {
+            rig.input(Input::Closed { stream: down });
+        }
+        let opened = rig.opened.len();
+        rig.say(new, &flags(message(), Flags::REVERSE));
+        assert_eq!((rig.state().next.len(), rig.opened.len()), (2, opened), "{kept}");
+    }
 }
 
 /// CASP-6.1-01: the first message over another next hop has D, so that the rest of the chain discovers as well.
