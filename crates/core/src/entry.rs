@@ -39,6 +39,9 @@ pub struct EntryRequest {
     /// Conditions on the payload of packets that this node sends and that the kernel's connection tracking must not follow;
     /// they meet each. Empty: it follows all.
     pub untracked: Vec<Match>,
+    /// Whether reports of ICMP about packets that could not be delivered are wanted (`Undeliverable` of
+    /// [`crate::node::InputOf`]). Only entries of UDP have them.
+    pub reports: bool,
     /// Another protocol may have the same entry. Then this one is asked first which packets it takes.
     pub shared: bool,
 }
@@ -97,13 +100,29 @@ impl EntryRequest {
     /// An entry for packets that are addressed to this node only.
     #[must_use]
     pub const fn local(entry: Entry, subsystem: Subsystem) -> Self {
-        Self { entry, subsystem, receive: true, intercept: Vec::new(), untracked: Vec::new(), shared: false }
+        Self {
+            entry,
+            subsystem,
+            receive: true,
+            intercept: Vec::new(),
+            untracked: Vec::new(),
+            reports: false,
+            shared: false,
+        }
     }
 
     /// An entry for packets that are only sent.
     #[must_use]
     pub const fn send_only(entry: Entry, subsystem: Subsystem) -> Self {
-        Self { entry, subsystem, receive: false, intercept: Vec::new(), untracked: Vec::new(), shared: false }
+        Self {
+            entry,
+            subsystem,
+            receive: false,
+            intercept: Vec::new(),
+            untracked: Vec::new(),
+            reports: false,
+            shared: false,
+        }
     }
 
     /// The same entry with this interception rule too.
@@ -116,6 +135,7 @@ impl EntryRequest {
     /// Adds what another protocol asks of the same entry.
     pub fn join(&mut self, other: Self) {
         self.receive |= other.receive;
+        self.reports |= other.reports;
         self.intercept.extend(other.intercept);
         if self.untracked.is_empty() {
             self.untracked = other.untracked;

@@ -85,6 +85,17 @@ pub enum InputOf<O, L, X, C> {
         /// Reason of the failure.
         error: TransmitError,
     },
+    /// A router or host reported by ICMP that it cannot deliver a packet of an entry that asks for such reports
+    /// ([`EntryRequest::reports`](crate::EntryRequest::reports)). Anybody can forge such a report.
+    Undeliverable {
+        /// The port of entry of the packet.
+        entry: Entry,
+        /// Destination of the packet.
+        dst: IpAddr,
+        /// The payload of the packet, as far as the report quotes it.
+        #[cfg_attr(feature = "serde", serde(with = "crate::octets::text"))]
+        quoted: O,
+    },
     /// A peer connected to a listener.
     StreamAccepted {
         /// Id of the stream. It is even; the driver chooses it.
@@ -193,6 +204,9 @@ impl<C> OwnedInput<C> {
             Self::Route { id, result } => take(Input::Route { id, result }),
             Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
             Self::TransmitFailed { entry, dst, error } => take(Input::TransmitFailed { entry, dst, error }),
+            Self::Undeliverable { entry, dst, quoted } => {
+                take(Input::Undeliverable { entry, dst, quoted: &quoted })
+            }
             Self::StreamAccepted { stream, kind, local, peer } => {
                 take(Input::StreamAccepted { stream, kind, local, peer })
             }

@@ -174,13 +174,12 @@ fn complaint(socket: &UdpSocket, patience: Duration) -> io::Result<Option<IpAddr
         // poll(2) always reports errors.
         let mut fds = [sys::poll_fd(socket.as_raw_fd(), 0)];
         sys::poll(&mut fds, Some(left))?;
-        let mut control = [0_usize; 64];
-        let Some(messages) = sys::receive_error(socket, &mut control)? else {
+        let Some(error) = sys::receive_error(socket, &mut [])? else {
             // An error without a report keeps the socket ready until the error is read.
             socket.take_error()?;
             continue;
         };
-        for (_, kind, data) in Messages(&messages) {
+        for (_, kind, data) in Messages(&error.control) {
             let told = kind == libc::IP_RECVERR || kind == libc::IPV6_RECVERR;
             let icmp = data.get(4).is_some_and(|origin| ICMP.contains(origin));
             if let Some(node) = data.get(ERROR..).filter(|_| told && icmp).and_then(sockaddr::decode) {

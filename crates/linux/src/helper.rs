@@ -237,7 +237,7 @@ impl Drop for Helper {
 fn give(to: &Socket, config: &IoConfig) -> Result<(), OpenError> {
     for request in &config.entries {
         let Entry::Udp(port) = request.entry else { continue };
-        let sockets = udp::Sockets::open(request.receive.then_some(port), config)?;
+        let sockets = udp::Sockets::open(port, request, config)?;
         let (mask, descriptors) = sockets.descriptors();
         let [high, low] = port.to_be_bytes();
         sys::send_rights(to, &[SOCKETS, high, low, mask], &descriptors)

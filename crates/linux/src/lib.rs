@@ -41,6 +41,6 @@ pub mod topology;
 pub mod traffic;
 
 pub use error::OpenError;
-pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Ready, UdpCounters, Waker};
+pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Ready, UdpCounters, Undeliverable, Waker};
 pub use netlink::{Change, MulticastRoute, interface_names};
 pub use stream::kernel_speaks_sctp;

@@ -261,6 +261,11 @@ impl NodeEngine for Node {
                     self.one(owner, |protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
                 }
             }
+            Input::Undeliverable { entry, dst: _, quoted } => {
+                if let Some(owner) = self.owners(entry).last() {
+                    self.one(owner, |protocol, cx| protocol.undeliverable(cx, quoted));
+                }
+            }
             Input::Route { id, result } => {
                 let Some((owner, own)) = self.lookups.take(id) else {
                     return tracing::debug!(id, reason = "no such lookup", "route discarded");

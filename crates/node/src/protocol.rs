@@ -116,6 +116,9 @@ pub(crate) trait Protocol: fmt::Debug {
     /// A packet to this destination could not be sent by a port of entry of this protocol.
     fn transmit_failed(&mut self, _: &mut Context<'_>, _: Entry, _: IpAddr, _: TransmitError) {}
 
+    /// ICMP reported that a packet of a port of entry of this protocol cannot be delivered. It quotes a part of the payload.
+    fn undeliverable(&mut self, _: &mut Context<'_>, _quoted: &[u8]) {}
+
     /// The answer to a route lookup of this protocol.
     fn route(&mut self, _: &mut Context<'_>, _id: u64, _: Result<Route, NoRoute>) {}
 

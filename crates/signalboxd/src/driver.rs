@@ -17,7 +17,7 @@ use signalbox_linux::clock::Clock;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::stream::{StreamBuffer, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, Kept};
-use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute};
+use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable};
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
@@ -114,7 +114,7 @@ impl Driver {
             self.turn.begin(self.clock.now());
             self.wall_clock();
             if ready.packets {
-                let packets = self.receive();
+                let packets = self.receive() + self.undeliverable();
                 self.done(Part::Packets, packets);
             }
             if ready.streams {
@@ -360,6 +360,16 @@ impl Driver {
             }
         }
         packets
+    }
+
+    /// Reports to the node what routers and hosts could not deliver. Returns the number of reports.
+    fn undeliverable(&mut self) -> usize {
+        let reports = self.engine.io.take_undeliverable();
+        for Undeliverable { entry, dst, quoted } in &reports {
+            tracing::debug!(?entry, %dst, "not delivered, by a report of ICMP");
+            self.input(Input::Undeliverable { entry: *entry, dst: *dst, quoted });
+        }
+        reports.len()
     }
 
     /// One turn of the streams. They bound the work of a turn themselves. Returns the number of their events.

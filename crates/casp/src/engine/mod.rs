@@ -183,7 +183,7 @@ impl Casp {
         );
         [
             EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp")),
-            scout.with_intercept(requests),
+            EntryRequest { reports: true, ..scout.with_intercept(requests) },
         ]
     }
 

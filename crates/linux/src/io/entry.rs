@@ -33,6 +33,17 @@ pub struct Failure {
     pub error: TransmitError,
 }
 
+/// A packet that a router or host could not deliver, as it reported by ICMP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undeliverable {
+    /// The entry by which the packet was sent.
+    pub entry: Entry,
+    /// The destination of the packet.
+    pub dst: IpAddr,
+    /// The beginning of its payload, as far as the report quotes it: at most 256 octets.
+    pub quoted: Vec<u8>,
+}
+
 /// The sockets of one kind of entry.
 pub(super) trait Port: Send {
     /// The sockets that receive, IPv4's first.
@@ -43,6 +54,11 @@ pub(super) trait Port: Send {
 
     /// Counts a receive call that returned `packets` packets, of which `truncated` did not fit.
     fn count_received(&mut self, packets: u64, truncated: u64);
+
+    /// Whether reports of ICMP about what it sent are wanted.
+    fn has_reports(&self) -> bool {
+        false
+    }
 
     /// Appends a packet to the send queue; a full queue is sent at once.
     fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>);

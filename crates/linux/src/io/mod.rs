@@ -12,6 +12,7 @@ mod helped;
 mod ip;
 mod queue;
 mod raw;
+mod report;
 pub(crate) mod udp;
 mod wake;
 
@@ -26,7 +27,7 @@ use signalbox_core::{Counter, Entry, IfIndex};
 
 pub use batch::Batch;
 pub use config::IoConfig;
-pub use entry::Failure;
+pub use entry::{Failure, Undeliverable};
 pub use ip::IpCounters;
 pub use udp::UdpCounters;
 pub use wake::Waker;
@@ -65,6 +66,7 @@ pub struct Io {
     polled: Vec<libc::pollfd>,
     busy: Busy,
     failures: Vec<Failure>,
+    undeliverable: Vec<Undeliverable>,
     routes: Routes,
     events: Events,
     removals: Removals,
@@ -132,6 +134,7 @@ impl Io {
             polled,
             busy,
             failures,
+            undeliverable: Vec::new(),
             routes,
             events,
             removals,
@@ -196,7 +199,15 @@ impl Io {
             if !*ready && !all {
                 continue;
             }
-            let (count, truncated) = batch.fill(opened.entry, read, socket)?;
+            let reports = opened.port.has_reports();
+            if reports {
+                report::read(opened.entry, socket, &mut self.undeliverable);
+            }
+            let (count, truncated) = match batch.fill(opened.entry, read, socket) {
+                // A report that has come in the meantime: the next turn reads it.
+                Err(_) if reports => (0, 0),
+                filled => filled?,
+            };
             // A socket that left free slots is empty.
             *ready = batch.len() == batch.capacity();
             if count > 0 {
@@ -204,6 +215,11 @@ impl Io {
             }
         }
         Ok(batch.len())
+    }
+
+    /// The packets of which [`Io::receive`] has read since the last call that they could not be delivered.
+    pub fn take_undeliverable(&mut self) -> Vec<Undeliverable> {
+        std::mem::take(&mut self.undeliverable)
     }
 
     /// Appends a packet to the send queue of its entry; a full queue is sent at once. A packet of an entry that is not

@@ -18,6 +18,7 @@ use super::families::{
     DATAGRAMS_FAILED, DATAGRAMS_RECEIVED, DATAGRAMS_SEGMENTED, DATAGRAMS_SENT, SOCKET_CALLS,
 };
 use super::queue::Queue;
+use super::report;
 use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::cmsg::{Messages, int};
@@ -60,6 +61,8 @@ pub(super) struct UdpPort {
     entry: Entry,
     /// The port of the UDP sockets; `None` if this entry only sends, by the raw sockets.
     port: Option<u16>,
+    /// Whether reports of ICMP are wanted.
+    reports: bool,
     sockets: Sockets,
     queue: Queue,
     counters: UdpCounters,
@@ -67,7 +70,7 @@ pub(super) struct UdpPort {
 
 impl UdpPort {
     pub(super) fn open(port: u16, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
-        let sockets = Sockets::open(request.receive.then_some(port), config)?;
+        let sockets = Sockets::open(port, request, config)?;
         Ok(Self::adopt(port, request, sockets))
     }
 
@@ -77,6 +80,7 @@ impl UdpPort {
         Self {
             entry: request.entry,
             port,
+            reports: request.reports,
             sockets,
             queue: Queue::default(),
             counters: UdpCounters::default(),
@@ -97,6 +101,10 @@ impl Port for UdpPort {
         self.counters.receive_calls += 1;
         self.counters.received += packets;
         self.counters.receive_truncated += truncated;
+    }
+
+    fn has_reports(&self) -> bool {
+        self.reports
     }
 
     fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>) {
@@ -204,7 +212,8 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) fn open(port: Option<u16>, config: &IoConfig) -> Result<Self, OpenError> {
+    pub(crate) fn open(port: u16, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
+        let port = request.receive.then_some(port);
         let families = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
         let mut sockets = Self {
             udp: [None, None],
@@ -215,7 +224,12 @@ impl Sockets {
         };
         for (slot, (wanted, domain)) in families.into_iter().enumerate() {
             if wanted {
-                sockets.udp[slot] = port.map(|port| open_udp(domain, port, config)).transpose()?;
+                let udp = port.map(|port| open_udp(domain, port, config)).transpose()?;
+                if let Some(socket) = udp.as_ref().filter(|_| request.reports) {
+                    report::switch_on(socket, domain == Domain::IPV6)
+                        .map_err(|error| OpenError::system("reports of ICMP", &error))?;
+                }
+                sockets.udp[slot] = udp;
                 sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
                 for place in [&mut sockets.unproved[slot], &mut sockets.alerted[slot]] {
                     let socket = place.insert(open_raw(domain, config.own_mark)?);

@@ -68,23 +68,41 @@ pub(crate) fn receive_record(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result
     Ok((count, header.msg_flags & libc::MSG_EOR != 0))
 }
 
-/// Reads the control messages of the next error reported for a socket into `control`; `None` if there is no error.
-pub(crate) fn receive_error(fd: &impl AsRawFd, control: &mut [usize]) -> io::Result<Option<Vec<u8>>> {
+/// An error that the kernel keeps for a socket.
+pub(crate) struct SocketError {
+    /// The control messages that describe it.
+    pub(crate) control: Vec<u8>,
+    /// The destination of the packet that caused it, as the kernel lays it out in memory.
+    pub(crate) name: Vec<u8>,
+    /// The octets of that packet's payload that were read.
+    pub(crate) length: usize,
+}
+
+/// Reads the next error reported for a socket, and of the payload of the packet that caused it what fits into `payload`;
+/// `None` if there is no error.
+pub(crate) fn receive_error(fd: &impl AsRawFd, payload: &mut [u8]) -> io::Result<Option<SocketError>> {
+    let (mut control, mut name) = ([0_usize; 64], [0_u8; super::sockaddr::MAX]);
+    let mut vector = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
     // SAFETY: a plain C structure, for which all-zero is a valid value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_name = name.as_mut_ptr().cast();
+    header.msg_namelen = name.len() as libc::socklen_t;
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(control) as _;
-    // SAFETY: `header` names a live, aligned control buffer with its length; no name, no vectors.
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: `header` names live buffers with their lengths; that of the control messages is aligned.
     let result =
         unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
-    if result < 0 {
+    let Ok(count) = usize::try_from(result) else {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
-    }
+    };
     #[allow(clippy::unnecessary_cast)] // a different type with musl
     let length = header.msg_controllen as usize;
     let octets = control.iter().flat_map(|word| word.to_ne_bytes()).take(length);
-    Ok(Some(octets.collect()))
+    let name = name.get(..header.msg_namelen as usize).unwrap_or_default().to_vec();
+    Ok(Some(SocketError { control: octets.collect(), name, length: count.min(payload.len()) }))
 }
 
 /// Waits until one of `fds` can be read (or is ready for its `events`) or the timeout is over, and sets `revents` of

@@ -3,14 +3,16 @@
 use std::time::{Duration, Instant};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use signalbox_core::IfIndex;
+use signalbox_core::metrics::Subsystem;
 use signalbox_core::node::TransmitError;
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
+use signalbox_core::{Entry, EntryRequest, IfIndex};
 use signalbox_linux::capture::{Capture, CaptureConfig};
-use signalbox_linux::topology;
+use signalbox_linux::{Batch, IoConfig, topology};
 
 use crate::network::{
-    GIST, Network, PATIENCE, counter, datagram, failures, families, ip, receive_one, receive_until, send,
+    GIST, Network, PATIENCE, counter, datagram, failures, families, gist, ip, open, receive_one,
+    receive_until, send,
 };
 
 /// The first captured frame that holds a UDP datagram with `payload`.
@@ -255,4 +257,38 @@ fn another_thread_ends_the_wait() {
     }
     thread.join().unwrap();
     assert!(!r.wait(Some(Duration::ZERO)).unwrap().woken);
+}
+
+/// What ICMP reports about a datagram that left by a raw socket, with a Router Alert, comes back with the datagram's payload. An
+/// entry that does not ask for reports has none.
+#[test]
+fn reports_of_undeliverable_datagrams_arrive() {
+    const PORT: u16 = 50004;
+    let net = Network::new("reports");
+    let entry = EntryRequest::local(Entry::Udp(PORT), Subsystem::protocol("scout"));
+    let asks = EntryRequest { reports: true, ..entry };
+    let mut a = open(&net.a, &IoConfig { entries: vec![asks, gist()], ..IoConfig::default() });
+    let (v4, v6) = (router_alert_v4(0), router_alert_v6(0));
+    for family in families() {
+        let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
+        let port = |address| std::net::SocketAddr::new(address, PORT);
+        let payload = b"the payload of a request, which a report quotes";
+        let (src, dst) = (port(family.a), port(family.b));
+        let request = Transmit { entry: Entry::Udp(PORT), src, dst, ..datagram(family.a, family.b, payload) };
+        // b has no socket at the port.
+        send(&mut a, &datagram(family.a, family.b, GIST));
+        send(&mut a, &Transmit { unproved: true, options, ..request });
+        let (mut batch, mut reports) = (Batch::new(), Vec::new());
+        let deadline = Instant::now() + PATIENCE;
+        while reports.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no report: {}", family.b);
+            a.wait(Some(left)).unwrap();
+            a.receive(&mut batch).unwrap();
+            reports = a.take_undeliverable();
+        }
+        let [report] = &reports[..] else { panic!("{reports:?}") };
+        assert_eq!((report.entry, report.dst), (Entry::Udp(PORT), family.b));
+        assert_eq!(report.quoted, payload);
+    }
 }

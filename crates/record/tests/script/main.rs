@@ -75,6 +75,7 @@ fn inputs() -> Vec<OwnedInput<Command>> {
             error: TransmitError::TooBig(Some(1280)),
         },
         OwnedInput::TransmitFailed { entry: Entry::Udp(270), dst: addr("::1"), error: TransmitError::Other },
+        OwnedInput::Undeliverable { entry: Entry::Udp(50004), dst, quoted: vec![0, 0, 0, 2] },
         OwnedInput::StreamAccepted {
             stream,
             kind: StreamKind::Sctp,

@@ -232,6 +232,10 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Packet(packet));
     }
 
+    fn undeliverable(&mut self, cx: &mut Context<'_>, quoted: &[u8]) {
+        self.engine.handle(cx.now, Input::Unreachable { quoted });
+    }
+
     fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
         match self.asked.remove(&id) {
             Some(what) => self.answered(cx, what, result),
@@ -433,11 +437,11 @@ impl Composed for Instance {
         config.ports().listening()
     }
 
+    /// UDP ports of messages and of scout, and SCTP, unless the kernel has it. GIST can have SCTP too.
     fn entries(config: &Config) -> Vec<EntryRequest> {
         let mut entries = Casp::entries(&config.engine).to_vec();
         if config.sctp && !config.channels.kernel_sctp {
             let entry = EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp"));
-    /// UDP ports of messages and of scout, and SCTP, unless the kernel has it. GIST can have SCTP too.
             entries.push(EntryRequest { shared: true, ..entry });
         }
         entries

@@ -118,6 +118,7 @@ fn kind(input: &Input<'_, signalbox_node::Command>) -> String {
         Input::Interfaces(_)
         | Input::RouteChanged(_)
         | Input::TransmitFailed { .. }
+        | Input::Undeliverable { .. }
         | Input::StreamAccepted { .. }
         | Input::StreamConnected { .. }
         | Input::StreamDrained { .. }
