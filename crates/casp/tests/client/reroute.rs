@@ -1,6 +1,7 @@
 //! Branches: changes of routes, and messages of nodes that are no hop of their session.
 
 use signalbox_casp::clients::qos::{Config, Range};
+use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
 use signalbox_core::SessionId;
 
@@ -55,6 +56,24 @@ fn a_further_hop_must_be_authenticated() {
     assert_eq!(error.message().error, Some((QosErrorCode::NOT_OWNER, 0)));
     assert_eq!((rig.booked(2), rig.nodes[2].kept), (2.0, 0));
     assert_eq!(rig.kinds(3), []);
+}
+
+/// CASPQOS-7-01: the node with a new next hop sends both requests there at once, the Reserve first, so that the new branch has
+/// what was reserved and what was committed before a refresh is due.
+#[test]
+fn a_new_branch_gets_both_requests() {
+    let mut rig = Rig::new(4);
+    let request = rig.request(Range::only(mbit(2.0)));
+    rig.reserve(0, 1, &request);
+    let ages = |rig: &Rig| [QosType::RESERVE, QosType::COMMIT].map(|kind| rig.last(2, kind).message().age);
+    let before = ages(&rig);
+    rig.clear();
+    let (session, flow) = (SESSION, flow(4));
+    rig.indicate(1, &Indication::Branch { session, flow, previous: false, id: 1, ended: false });
+    assert_eq!(rig.kinds(2)[..2], [QosType::RESERVE, QosType::COMMIT]);
+    assert_eq!(ages(&rig), before);
+    assert!(rig.last(2, QosType::RESERVE).message().flags.contains(QosFlags::BRANCH));
+    assert_eq!((rig.booked(3), rig.given(3), rig.events(0)), (0.0, 0.0, vec![]));
 }
 
 /// CASPQOS-7-02, CASPQOS-7-05: a session whose flow changes is known by its identifier; all nodes take the new flow.

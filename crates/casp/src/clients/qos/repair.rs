@@ -30,7 +30,8 @@ impl QosClient {
         self.locate(Waiting::Again(key), resources);
     }
 
-    /// Sends the last request of a session to its new hop. `places`: where the data leave now.
+    /// Sends the last requests of a session to its new hop: the Reserve first, then the Commit, as its originator sent them.
+    /// `places`: where the data leave now.
     pub(super) fn send_again(&mut self, key: Key, places: Option<Places>, resources: &mut Resources) {
         let Some(places) = places else { return };
         let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
@@ -51,13 +52,8 @@ impl QosClient {
         }
         let Some(record) = self.records.get(key) else { return };
         let (Some(session), Some(last)) = (record.session, record.last) else { return };
-        let (kind, level) = match (record.commit.now, record.reserve.now) {
-            (Some(level), _) => (QosType::COMMIT, level),
-            (None, Some(level)) => (QosType::RESERVE, level),
-            (None, None) => return,
-        };
         let flow = record.flow;
-        let mut message = QosMessage::new(kind, flow);
+        let mut message = QosMessage::new(QosType::RESERVE, flow);
         message.flags = QosFlags::BRANCH;
         message.priority = record.priority;
         message.time = record.period.as_deref().map(|period| period.stamps);
@@ -65,11 +61,15 @@ impl QosClient {
         if last.partial.is_some() {
             message.flags = message.flags.with(QosFlags::PARTIAL);
         }
-        (message.sequence, message.age, message.partial) =
-            (Some(last.sequence), Some(level.age), last.partial);
-        Range::only(level.amount).write(&mut message);
+        (message.sequence, message.partial) = (Some(last.sequence), last.partial);
+        let levels = [(QosType::RESERVE, record.reserve.now), (QosType::COMMIT, record.commit.now)];
         let local = self.local_of(key);
-        self.send((session, flow), last.reverse, None, &with_objects(&message, &local));
+        for (kind, level) in levels {
+            let Some(level) = level else { continue };
+            let mut message = QosMessage { kind, age: Some(level.age), ..message };
+            Range::only(level.amount).write(&mut message);
+            self.send((session, flow), last.reverse, None, &with_objects(&message, &local));
+        }
     }
 
     /// The source of the data, this node, has another address: the reservation goes on for another flow, under the same
