@@ -62,8 +62,8 @@ pub use counters::Counters;
 pub use passage::{Passage, PassageRequest};
 pub use refusal::{Cause, Refusal};
 pub use request::{
-    Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing, Priority,
-    RequestedBy, Requester, ResourceOutput,
+    Admitted, Available, DryRun, During, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing,
+    Priority, RequestedBy, Requester, ResourceOutput,
 };
 pub use secret::Secret;
 pub use units::Rate;

@@ -9,7 +9,7 @@ use signalbox_core::security::Identity;
 use signalbox_core::traffic::{
     Excess, FlowFilter, Reservation, ReservationId, ReserveError, ServiceClass, TrafficSpec, Treatment,
 };
-use signalbox_core::{IfIndex, ReserverId};
+use signalbox_core::{IfIndex, ReserverId, Time};
 
 use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
@@ -120,6 +120,27 @@ pub struct Policing {
     pub branch: bool,
 }
 
+/// A time, from one moment to another that is later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct During {
+    /// Its first moment.
+    pub from: Time,
+    /// The first moment behind it.
+    pub until: Time,
+}
+
+impl During {
+    /// Whether it lies within another one.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        self.from >= other.from && self.until <= other.until
+    }
+
+    /// The time from the first moment of both to the last one.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        Self { from: self.from.min(other.from), until: self.until.max(other.until) }
+    }
+}
+
 /// A request for a share of an interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrantRequest {
@@ -153,6 +174,10 @@ pub struct GrantRequest {
     /// The resources are held back, but the flow does not get them: the kernel does not know the reservation. A change
     /// without it gives them to the flow. In a session the kernel gets what the other grants need.
     pub held: bool,
+    /// The time in which the reservation takes its rate and its buffer; `None`: from now on, without an end. Before it the request
+    /// is `held`, and the owner releases the grant at its end. The places in tables and the totals of rules count from the request on.
+    /// A link has a bounded number of such reservations, as a whole and of each source; others count from the request on, too.
+    pub during: Option<During>,
     /// The queue; `None`: as configured for the service.
     pub treatment: Option<Treatment>,
     /// Code point that conforming packets get, 0–63.
@@ -199,6 +224,7 @@ impl GrantRequest {
             beside: None,
             lifetime: None,
             held: false,
+            during: None,
             treatment: None,
             mark_dscp: None,
             excess: None,

@@ -65,7 +65,7 @@ pub struct LinkView<'a> {
     pub measured: bool,
     /// Rate that can be reserved, octets a second.
     pub share: u64,
-    /// Rate that is reserved, octets a second.
+    /// Rate that is reserved, octets a second: of reservations in advance at the moment at which they take most.
     pub reserved: u64,
     /// Largest rate that was reserved at one time, octets a second.
     pub most_reserved: u64,

@@ -51,6 +51,7 @@ impl Resources {
             rule: plan.rule,
             policing: ask.policing,
             held: ask.held,
+            during: ask.during,
         };
         let grant = Grant {
             owner: ask.owner.key,
@@ -110,6 +111,7 @@ impl Resources {
             service: ask.service,
             charge: plan.charge,
             defending: ask.priority.defending,
+            during: plan.during,
         };
         let group = Group {
             ifindex: ask.ifindex,
@@ -150,6 +152,7 @@ impl Resources {
         let grants = || group.members.iter().filter_map(|member| self.grants.get(member));
         let held = grants().all(|grant| grant.terms.held);
         let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
+        let during = self.during(group, None, None);
         for grant in grants() {
             charge = charge.max(grant.terms.charge);
             defending = defending.max(grant.terms.priority.defending);
@@ -171,7 +174,8 @@ impl Resources {
             self.policy.account(grant.terms.rule, &grant.requester, reservation.ifindex)
         });
 
-        let parameters = Parameters { installed: Installed::from(&reservation), service, charge, defending };
+        let installed = Installed::from(&reservation);
+        let parameters = Parameters { installed, service, charge, defending, during };
         let parameters = parameters.shared(&mut self.parameters);
         let flows_change = !group.filters.are(&reservation.filters);
         let same = !flows_change
@@ -209,7 +213,7 @@ impl Resources {
         group.account = account.and_then(|account| self.accounts.open(account, rate)).unwrap_or_default();
         let rank = self.config.preemption.then(|| group.rank(key));
         if let Some(link) = self.links.get_mut(&group.ifindex) {
-            link.book(&group.entry(), rank, group.holder());
+            link.book(key, &group.entry(), rank, group.holder());
         }
         if let Some(only) = flows {
             self.flows.insert(key, group, only);
@@ -225,7 +229,7 @@ impl Resources {
         group.booked = false;
         let rank = self.config.preemption.then(|| group.rank(key));
         if let Some(link) = self.links.get_mut(&group.ifindex) {
-            link.unbook(&group.entry(), rank, group.holder());
+            link.unbook(key, &group.entry(), rank, group.holder());
         }
         self.accounts.close(core::mem::take(&mut group.account), group.parameters.charge.rate);
         if flows {
@@ -345,8 +349,8 @@ impl Resources {
             let Some(link) = self.links.get(&ifindex) else { return };
             let Some(group) = self.groups.get(key) else { continue };
             let service = group.parameters.service;
-            let over_share = link.used.rate > link.share();
-            if over_share || link.service_rate(service) > link.service_share(service) {
+            let over_share = link.reserved() > link.share();
+            if over_share || link.reserved_for(service) > link.service_share(service) {
                 self.lose(key, LostWhy::CapacityReduced);
             }
         }

@@ -16,7 +16,7 @@ use super::link::{Charge, Entry, Rank};
 use super::members::Members;
 use crate::intserv::RSpec;
 use crate::policy::AccountId;
-use crate::request::{GuaranteedRequest, Owner, Policing, Priority, Requester, Session};
+use crate::request::{During, GuaranteedRequest, Owner, Policing, Priority, Requester, Session};
 
 #[derive(Debug)]
 pub(crate) struct Grant {
@@ -52,6 +52,8 @@ pub(crate) struct Terms {
     pub(crate) policing: Policing,
     /// The flow does not get the resources.
     pub(crate) held: bool,
+    /// The time in which it counts; `None`: from now on.
+    pub(crate) during: Option<During>,
 }
 
 /// The number of a requester among those that were stored lately.
@@ -81,6 +83,8 @@ pub(crate) struct Parameters {
     pub(crate) charge: Charge,
     /// Defending priority of its strongest grant.
     pub(crate) defending: u16,
+    /// The time in which it counts; `None`: from now on.
+    pub(crate) during: Option<During>,
 }
 
 /// Those of its parameters that the kernel gets.
@@ -201,6 +205,7 @@ impl Group {
             protocol: self.protocol,
             charge: self.parameters.charge,
             own_queue: self.parameters.installed.treatment == Treatment::OwnQueue,
+            during: self.parameters.during,
         }
     }
 
@@ -270,6 +275,7 @@ mod tests {
             rule: None,
             policing: Policing::default(),
             held: false,
+            during: None,
         };
         let all = [10, 10, 20].map(|rate| terms(rate).shared(&mut lately));
         assert!(Arc::ptr_eq(&all[0], &all[1]));

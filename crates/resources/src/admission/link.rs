@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use signalbox_core::shares::{Refused, Shares};
 use signalbox_core::traffic::{ServiceClass, TrafficSpec};
-use signalbox_core::{Key, ReserverId};
+use signalbox_core::{Key, ReserverId, Time};
 
+use super::timed::Timed;
 use crate::config::LinkConfig;
 use crate::intserv::{Latency, LocalTerms};
 use crate::refusal::LinkWhy;
+use crate::request::During;
 use crate::units::Span;
 
 /// The resources that a reservation takes of a link.
@@ -46,10 +48,13 @@ pub(crate) struct Entry {
     pub(crate) protocol: ReserverId,
     pub(crate) charge: Charge,
     pub(crate) own_queue: bool,
+    /// The time in which it counts; `None`: from now on.
+    pub(crate) during: Option<During>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct ServiceUse {
+    /// That of the reservations without a time.
     pub(crate) rate: u64,
     pub(crate) reservations: u32,
     pub(crate) ranks: BTreeSet<Rank>,
@@ -63,8 +68,10 @@ pub(crate) struct Link {
     pub(crate) tunnel: bool,
     pub(crate) config: Option<LinkConfig>,
     pub(crate) measured: Option<u64>,
+    /// What the reservations without a time take.
     pub(crate) used: Charge,
-    /// The largest `used.rate` so far.
+    pub(crate) timed: Timed,
+    /// The largest [`Link::reserved`] so far.
     pub(crate) peak: u64,
     pub(crate) reservations: u32,
     /// The places for reservations, by the sources that have them.
@@ -76,8 +83,10 @@ pub(crate) struct Link {
 }
 
 /// The resources that would be freed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Freed {
+    /// The reservations with a time, whose charge is not in the sums.
+    pub(crate) timed: Vec<Key>,
     pub(crate) charge: Charge,
     /// The part of `charge.rate` that belongs to the requested service.
     pub(crate) service_rate: u64,
@@ -86,21 +95,29 @@ pub(crate) struct Freed {
 }
 
 impl Freed {
-    pub(crate) fn add(&mut self, entry: &Entry, asked: ServiceClass) {
-        self.charge.rate = self.charge.rate.saturating_add(entry.charge.rate);
-        self.charge.buffer = self.charge.buffer.saturating_add(entry.charge.buffer);
-        if entry.service == asked {
-            self.service_rate = self.service_rate.saturating_add(entry.charge.rate);
+    pub(crate) fn add(&mut self, key: Key, entry: &Entry, asked: ServiceClass) {
+        if entry.during.is_some() {
+            self.timed.push(key);
+        } else {
+            self.charge.rate = self.charge.rate.saturating_add(entry.charge.rate);
+            self.charge.buffer = self.charge.buffer.saturating_add(entry.charge.buffer);
+            if entry.service == asked {
+                self.service_rate = self.service_rate.saturating_add(entry.charge.rate);
+            }
         }
         self.reservations = self.reservations.saturating_add(1);
         self.own_queues = self.own_queues.saturating_add(u32::from(entry.own_queue));
     }
 
-    pub(crate) fn subtract(&mut self, entry: &Entry, asked: ServiceClass) {
-        self.charge.rate = self.charge.rate.saturating_sub(entry.charge.rate);
-        self.charge.buffer = self.charge.buffer.saturating_sub(entry.charge.buffer);
-        if entry.service == asked {
-            self.service_rate = self.service_rate.saturating_sub(entry.charge.rate);
+    pub(crate) fn subtract(&mut self, key: Key, entry: &Entry, asked: ServiceClass) {
+        if entry.during.is_some() {
+            self.timed.retain(|one| *one != key);
+        } else {
+            self.charge.rate = self.charge.rate.saturating_sub(entry.charge.rate);
+            self.charge.buffer = self.charge.buffer.saturating_sub(entry.charge.buffer);
+            if entry.service == asked {
+                self.service_rate = self.service_rate.saturating_sub(entry.charge.rate);
+            }
         }
         self.reservations = self.reservations.saturating_sub(1);
         self.own_queues = self.own_queues.saturating_sub(u32::from(entry.own_queue));
@@ -142,15 +159,38 @@ impl Link {
         LocalTerms::fair_queue(self.capacity(), self.mtu)
     }
 
-    pub(crate) fn service_rate(&self, service: ServiceClass) -> u64 {
+    fn service_rate(&self, service: ServiceClass) -> u64 {
         self.services.get(&service).map_or(0, |used| used.rate)
     }
 
-    /// Rate that a service could still get after `freed` is freed.
-    pub(crate) fn room(&self, service: ServiceClass, freed: &Freed) -> u64 {
-        let all = self.share().saturating_sub(self.used.rate.saturating_sub(freed.charge.rate));
+    /// The rate that is reserved at the moment at which that is most.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.used.rate.saturating_add(self.timed.most().rate)
+    }
+
+    /// The rate that is reserved for a service at the moment at which that is most.
+    pub(crate) fn reserved_for(&self, service: ServiceClass) -> u64 {
+        self.service_rate(service).saturating_add(self.timed.most_of(service))
+    }
+
+    /// The buffer that is reserved at the moment at which that is most, octets.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.used.buffer.saturating_add(self.timed.most().buffer)
+    }
+
+    /// Rate that a service could still get in a time, or from now on, after `freed` is freed.
+    pub(crate) fn room(
+        &self,
+        service: ServiceClass,
+        freed: &Freed,
+        now: Time,
+        during: Option<During>,
+    ) -> u64 {
+        let peak = self.timed.peak(now, during, service, &freed.timed);
+        let used = self.used.rate.saturating_sub(freed.charge.rate).saturating_add(peak.charge.rate);
+        let all = self.share().saturating_sub(used);
         let used = self.service_rate(service).saturating_sub(freed.service_rate);
-        all.min(self.service_share(service).saturating_sub(used))
+        all.min(self.service_share(service).saturating_sub(used.saturating_add(peak.service_rate)))
     }
 
     /// Rate with link headers: every packet may be as small as *m*.
@@ -172,21 +212,24 @@ impl Link {
     }
 
     /// Whether `entry` fits after `freed` is freed.
-    pub(crate) fn check(&self, entry: &Entry, freed: &Freed) -> Result<(), LinkWhy> {
+    pub(crate) fn check(&self, entry: &Entry, freed: &Freed, now: Time) -> Result<(), LinkWhy> {
         let Some(config) = &self.config else { return Err(LinkWhy::NoCapacity) };
         let (service, asked) = (entry.service, entry.charge.rate);
+        let peak = self.timed.peak(now, entry.during, service, &freed.timed);
         let used = self.service_rate(service).saturating_sub(freed.service_rate);
+        let used = used.saturating_add(peak.service_rate);
         let limit = self.service_share(service);
         let share = self.share();
         if limit < share && used.saturating_add(asked) > limit {
             return Err(LinkWhy::Service { service, used, asked, limit });
         }
-        let used = self.used.rate.saturating_sub(freed.charge.rate);
+        let used = self.used.rate.saturating_sub(freed.charge.rate).saturating_add(peak.charge.rate);
         if used.saturating_add(asked) > share {
             return Err(LinkWhy::Share { used, asked, limit: share });
         }
         if let Some(limit) = config.buffer {
-            let (used, asked) = (self.used.buffer.saturating_sub(freed.charge.buffer), entry.charge.buffer);
+            let used = self.used.buffer.saturating_sub(freed.charge.buffer);
+            let (used, asked) = (used.saturating_add(peak.charge.buffer), entry.charge.buffer);
             if used.saturating_add(asked) > limit {
                 return Err(LinkWhy::Buffer { used, asked, limit });
             }
@@ -221,15 +264,21 @@ impl Link {
     }
 
     /// Books a reservation, and its rank where preemption is allowed.
-    pub(crate) fn book(&mut self, entry: &Entry, rank: Option<Rank>, holder: IpAddr) {
+    pub(crate) fn book(&mut self, key: Key, entry: &Entry, rank: Option<Rank>, holder: IpAddr) {
         self.places.hold(holder);
-        self.used.rate = self.used.rate.saturating_add(entry.charge.rate);
-        self.used.buffer = self.used.buffer.saturating_add(entry.charge.buffer);
-        self.peak = self.peak.max(self.used.rate);
+        let always = if let Some(during) = entry.during {
+            self.timed.insert(key, during, entry, holder);
+            Charge::default()
+        } else {
+            entry.charge
+        };
+        self.used.rate = self.used.rate.saturating_add(always.rate);
+        self.used.buffer = self.used.buffer.saturating_add(always.buffer);
+        self.peak = self.peak.max(self.reserved());
         self.reservations = self.reservations.saturating_add(1);
         self.own_queues = self.own_queues.saturating_add(u32::from(entry.own_queue));
         let service = self.services.entry(entry.service).or_default();
-        service.rate = service.rate.saturating_add(entry.charge.rate);
+        service.rate = service.rate.saturating_add(always.rate);
         service.reservations = service.reservations.saturating_add(1);
         if let Some(rank) = rank {
             service.ranks.insert(rank);
@@ -239,14 +288,20 @@ impl Link {
     }
 
     /// Removes a reservation; the inverse of [`Self::book`].
-    pub(crate) fn unbook(&mut self, entry: &Entry, rank: Option<Rank>, holder: IpAddr) {
+    pub(crate) fn unbook(&mut self, key: Key, entry: &Entry, rank: Option<Rank>, holder: IpAddr) {
         self.places.release(holder);
-        self.used.rate = self.used.rate.saturating_sub(entry.charge.rate);
-        self.used.buffer = self.used.buffer.saturating_sub(entry.charge.buffer);
+        let always = if entry.during.is_some() {
+            self.timed.remove(key);
+            Charge::default()
+        } else {
+            entry.charge
+        };
+        self.used.rate = self.used.rate.saturating_sub(always.rate);
+        self.used.buffer = self.used.buffer.saturating_sub(always.buffer);
         self.reservations = self.reservations.saturating_sub(1);
         self.own_queues = self.own_queues.saturating_sub(u32::from(entry.own_queue));
         if let Some(service) = self.services.get_mut(&entry.service) {
-            service.rate = service.rate.saturating_sub(entry.charge.rate);
+            service.rate = service.rate.saturating_sub(always.rate);
             service.reservations = service.reservations.saturating_sub(1);
             if let Some(rank) = rank {
                 service.ranks.remove(&rank);

@@ -10,6 +10,7 @@ mod outputs;
 mod plan;
 mod reload;
 mod show;
+mod timed;
 mod victims;
 
 use core::net::IpAddr;
@@ -139,6 +140,7 @@ impl Resources {
                     config: None,
                     measured: None,
                     used: Default::default(),
+                    timed: Default::default(),
                     peak: 0,
                     reservations: 0,
                     places: Shares::new(0, self.hasher),
@@ -285,8 +287,9 @@ impl Resources {
         }
         let each = config.service(service).max_each.map_or(u64::MAX, |rate| rate.0);
         Some(Available {
-            rate: link.room(service, &Freed::default()).min(each),
-            buffer: config.buffer.map(|limit| limit.saturating_sub(link.used.buffer)),
+            // At the start of time nothing is past: the least that there is at any moment.
+            rate: link.room(service, &Freed::default(), Time::ZERO, None).min(each),
+            buffer: config.buffer.map(|limit| limit.saturating_sub(link.buffered())),
             mtu: link.service_mtu(service),
             link_mtu: link.mtu,
             capacity,

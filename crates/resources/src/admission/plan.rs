@@ -11,7 +11,7 @@ use super::{Resources, victims};
 use crate::config::Queue;
 use crate::intserv::{self, MAX_RATE, RSpec, TSpec};
 use crate::refusal::{LinkWhy, Refusal, Rule};
-use crate::request::{GrantRequest, GuaranteedRequest};
+use crate::request::{During, GrantRequest, GuaranteedRequest};
 
 /// A plan to grant a request.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) victims: Vec<Key>,
     /// The reservation that is reduced instead of preempted, and the rate that it keeps.
     pub(super) reduced: Option<(Key, u64)>,
+    /// The time in which the reservation counts, if it finds a place among those.
+    pub(super) during: Option<During>,
 }
 
 impl Plan {
@@ -45,7 +47,8 @@ impl Resources {
     pub(super) fn plan(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> Result<Plan, Refusal> {
         self.planned(now, ask, replaced).map_err(|rule| {
             let link = self.links.get(&ask.ifindex);
-            let available = link.map_or(0, |link| link.room(ask.service, &Freed::default()));
+            let room = |link: &Link| link.room(ask.service, &Freed::default(), now, ask.during);
+            let available = link.map_or(0, room);
             Refusal { rule, available }
         })
     }
@@ -84,16 +87,21 @@ impl Resources {
 
         // The resources of a reservation that changes are free for its new size.
         let mut freed = Freed::default();
-        if let Some(group) = group {
-            freed.add(&group.entry(), ask.service);
+        if let Some((key, group)) = target.zip(group) {
+            freed.add(key, &group.entry(), ask.service);
         }
         let others = group.map_or(Charge::default(), |group| self.charge_without(group, replaced));
         let treatment = Self::treatment(link, ask, group, &freed);
+        let during = match group {
+            Some(group) => self.during(group, replaced, Some(ask.during)),
+            None => ask.during.filter(|_| link.timed.has_place(&holder(&ask.requester))),
+        };
         let whole = |charge: Charge| Entry {
             service: ask.service,
             protocol: ask.owner.protocol,
             charge: others.max(charge),
             own_queue: treatment == Treatment::OwnQueue,
+            during,
         };
 
         // If no slack was used, the granted RSpec is the requested one, with all its slack.
@@ -111,16 +119,19 @@ impl Resources {
                 let why = LinkWhy::Each { service: ask.service, asked: charge.rate, limit };
                 return Err(on_link(why));
             }
-            if let Err(why) = link.check(&whole(charge), &freed) {
-                let slower = Self::with_slack(link, ask, &tspec, guaranteed, &freed).filter(|slower| {
-                    link.check(&whole(Self::charge(link, ask, &tspec, Some(*slower))), &freed).is_ok()
+            if let Err(why) = link.check(&whole(charge), &freed, now) {
+                let room = link.room(ask.service, &freed, now, during);
+                let slower = Self::with_slack(link, ask, &tspec, guaranteed, room).filter(|slower| {
+                    link.check(&whole(Self::charge(link, ask, &tspec, Some(*slower))), &freed, now).is_ok()
                 });
                 if let Some(slower) = slower {
                     charge = Self::charge(link, ask, &tspec, Some(slower));
                     guaranteed = Some(slower);
                 } else {
-                    victims = self.victims(link, ask, &whole(charge), freed, target).ok_or(on_link(why))?;
-                    reduced = self.reduced(link, &whole(charge), freed, &victims);
+                    let entry = whole(charge);
+                    let found = self.victims(link, ask, &entry, freed.clone(), target, now);
+                    victims = found.ok_or(on_link(why))?;
+                    reduced = self.reduced(link, &entry, freed, &victims, now);
                 }
             }
         }
@@ -133,7 +144,18 @@ impl Resources {
         }
         let excess = link.config.as_ref().map(|config| config.service(ask.service).excess.into());
         let excess = ask.excess.or(excess).unwrap_or(Excess::BestEffort);
-        Ok(Plan { rule, guaranteed, charge, group: target, treatment, excess, hash, victims, reduced })
+        Ok(Plan {
+            rule,
+            guaranteed,
+            charge,
+            group: target,
+            treatment,
+            excess,
+            hash,
+            victims,
+            reduced,
+            during,
+        })
     }
 
     /// Checks that depend neither on the link nor on a rule.
@@ -259,6 +281,7 @@ impl Resources {
             && ask.policing == old.terms.policing
             && ask.requester == *old.requester
             && ask.priority.defending <= old.terms.priority.defending
+            && old.terms.during.is_none_or(|old| ask.during.is_some_and(|new| new.is_within(&old)))
             && old.terms.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
             && same_filters
     }
@@ -276,6 +299,21 @@ impl Resources {
             return Err(LinkWhy::Mtu { asked: ask.traffic.max_packet, mtu });
         }
         Ok(())
+    }
+
+    /// The time in which a reservation counts: that of all its grants, without `replaced` and with one that has the time `asked`.
+    pub(super) fn during(
+        &self,
+        group: &Group,
+        replaced: Option<Key>,
+        asked: Option<Option<During>>,
+    ) -> Option<During> {
+        let others = group.members.iter().filter(|member| Some(*member) != replaced);
+        let times = others.filter_map(|member| Some(self.grants.get(member)?.terms.during));
+        let whole = times.chain(asked).reduce(|a, b| Some(a?.with(&b?))).flatten()?;
+        let has_place = group.parameters.during.is_some()
+            || self.links.get(&group.ifindex).is_some_and(|link| link.timed.has_place(&group.holder()));
+        has_place.then_some(whole)
     }
 
     /// The charge of the other grants of a reservation.
@@ -347,10 +385,10 @@ impl Resources {
         ask: &GrantRequest,
         tspec: &TSpec,
         guaranteed: Option<(GuaranteedRequest, RSpec)>,
-        freed: &Freed,
+        room: u64,
     ) -> Option<(GuaranteedRequest, RSpec)> {
         let (asked, _) = guaranteed?;
-        let room = link.without_headers(link.room(ask.service, freed), &ask.traffic);
+        let room = link.without_headers(room, &ask.traffic);
         #[expect(clippy::cast_precision_loss, reason = "rounded down below")]
         let mut rate = (room as f32).min(asked.rspec.rate());
         while intserv::whole(rate.clamp(1.0, MAX_RATE)) > room && rate > 1.0 {
@@ -367,32 +405,43 @@ impl Resources {
         entry: &Entry,
         freed: Freed,
         spare: Option<Key>,
+        now: Time,
     ) -> Option<Vec<Key>> {
         if !self.config.preemption || ask.priority.setup == 0 {
             return None;
         }
         let most = usize::try_from(self.config.max_victims).unwrap_or(usize::MAX);
-        victims::choose(link, &self.groups, entry, freed, ask.priority.setup, spare, most)
+        let bounds = victims::Bounds { setup: ask.priority.setup, spare, most };
+        victims::choose(link, &self.groups, entry, freed, bounds, now)
     }
 
     /// The strongest victim that may keep a part of its rate, and that rate. At most one, because this node cannot
     /// decide how a reduction affects several flows (RFC 4495 §5.6).
-    fn reduced(&self, link: &Link, entry: &Entry, freed: Freed, victims: &[Key]) -> Option<(Key, u64)> {
+    fn reduced(
+        &self,
+        link: &Link,
+        entry: &Entry,
+        freed: Freed,
+        victims: &[Key],
+        now: Time,
+    ) -> Option<(Key, u64)> {
         let (key, group, grant) = victims.iter().rev().find_map(|key| {
             let group = self.groups.get(*key)?;
             let alone = group.members.newest().filter(|_| group.members.len() == 1)?;
             let grant = self.grants.get(alone).filter(|grant| grant.terms.reducible)?;
-            group.session.is_none().then_some((*key, group, grant))
+            (group.session.is_none() && group.parameters.during.is_none()).then_some((*key, group, grant))
         })?;
         let mut all = freed;
-        for victim in victims.iter().filter_map(|victim| self.groups.get(*victim)) {
-            all.add(&victim.entry(), entry.service);
+        for (key, victim) in victims.iter().filter_map(|key| Some((key, self.groups.get(*key)?))) {
+            all.add(*key, &victim.entry(), entry.service);
         }
         // The computation adds the remaining part to the request.
-        let mut without = link.share().saturating_sub(link.used.rate.saturating_sub(all.charge.rate));
+        let timed = link.timed.peak(now, entry.during, entry.service, &all.timed).charge.rate;
+        let used = link.used.rate.saturating_sub(all.charge.rate).saturating_add(timed);
+        let mut without = link.share().saturating_sub(used);
         let Parameters { service, charge, .. } = *group.parameters;
         if service == entry.service {
-            without = without.min(link.room(entry.service, &all));
+            without = without.min(link.room(entry.service, &all, now, entry.during));
         }
         let kept = without.saturating_sub(entry.charge.rate).min(charge.rate);
         let float = intserv::float_down(link.without_headers(kept, &grant.terms.traffic));
@@ -402,8 +451,8 @@ impl Resources {
             return None;
         }
         let part = Entry { charge: Charge { rate: kept, ..charge }, ..group.entry() };
-        all.subtract(&part, entry.service);
-        link.check(entry, &all).is_ok().then_some((key, rate))
+        all.subtract(key, &part, entry.service);
+        link.check(entry, &all, now).is_ok().then_some((key, rate))
     }
 
     /// Whether the account of the reservation may grow so far.

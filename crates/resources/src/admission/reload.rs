@@ -129,6 +129,7 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
         mark_dscp: group.parameters.installed.mark_dscp,
         policing: grant.terms.policing,
         held: grant.terms.held,
+        during: grant.terms.during,
         ..GrantRequest::of_all(
             grant.owner(group.protocol),
             (*grant.requester).clone(),

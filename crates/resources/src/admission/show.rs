@@ -36,7 +36,7 @@ impl Resources {
             let declared = link.config.as_ref().is_some_and(|config| config.capacity.is_some());
             let services = link.services.iter().map(|(service, used)| ServiceView {
                 service: *service,
-                reserved: used.rate,
+                reserved: link.reserved_for(*service),
                 limit: link.service_share(*service),
                 reservations: used.reservations,
             });
@@ -48,9 +48,9 @@ impl Resources {
                 capacity: (capacity > 0).then_some(capacity),
                 measured: capacity > 0 && !declared,
                 share: link.share(),
-                reserved: link.used.rate,
+                reserved: link.reserved(),
                 most_reserved: link.peak,
-                buffer: link.used.buffer,
+                buffer: link.buffered(),
                 reservations: link.reservations,
                 own_queues: link.own_queues,
                 services: services.collect(),

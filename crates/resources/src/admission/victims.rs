@@ -6,28 +6,41 @@ use core::ops::RangeInclusive;
 use std::collections::BTreeSet;
 
 use signalbox_core::traffic::ServiceClass;
-use signalbox_core::{Key, Slab};
+use signalbox_core::{Key, Slab, Time};
 
 use super::group::Group;
 use super::link::{Entry, Freed, Link, Rank};
 use crate::refusal::LinkWhy;
+use crate::request::During;
 
-/// The reservations to preempt so that `entry` fits after `freed` is freed. `None`: `most` victims with a defending
-/// priority below `setup` are not enough. `spare` is never preempted.
+/// Those that may be preempted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Reservations with a defending priority below this one.
+    pub(super) setup: u16,
+    /// Never this one.
+    pub(super) spare: Option<Key>,
+    /// At most so many.
+    pub(super) most: usize,
+}
+
+/// The reservations to preempt so that `entry` fits after `freed` is freed. `None`: those within the bounds are not enough.
 pub(super) fn choose(
     link: &Link,
     groups: &Slab<Group>,
     entry: &Entry,
     freed: Freed,
-    setup: u16,
-    spare: Option<Key>,
-    most: usize,
+    bounds: Bounds,
+    now: Time,
 ) -> Option<Vec<Key>> {
+    let Bounds { setup, spare, most } = bounds;
     let mut freed = freed;
+    // One that counts at other times only would free nothing.
+    let useful = |key: Key| groups.get(key).is_some_and(|group| meet(group.parameters.during, entry.during));
     let mut chosen = BTreeSet::new();
     let mut order = Vec::new();
     chosen.extend(spare);
-    while let Err(why) = link.check(entry, &freed) {
+    while let Err(why) = link.check(entry, &freed, now) {
         let (only, missing) = match why {
             LinkWhy::Service { service, used, asked, limit } => {
                 (Some(service), used.saturating_add(asked).saturating_sub(limit))
@@ -40,24 +53,30 @@ pub(super) fn choose(
         if order.len() >= most {
             return None;
         }
-        let rank = next(link, only, missing, setup, &chosen)?;
+        let free = |rank: &&Rank| !chosen.contains(&rank.group) && useful(rank.group);
+        let rank = next(link, only, missing, setup, &free)?;
         chosen.insert(rank.group);
-        freed.add(&groups.get(rank.group)?.entry(), entry.service);
+        freed.add(rank.group, &groups.get(rank.group)?.entry(), entry.service);
         order.push(rank);
     }
     // A victim that was chosen early may not be needed any more: the strongest are removed first.
     order.sort_unstable_by_key(|rank| Reverse(*rank));
     order.retain(|rank| {
         let Some(group) = groups.get(rank.group) else { return false };
-        let mut without = freed;
-        without.subtract(&group.entry(), entry.service);
-        let needed = link.check(entry, &without).is_err();
+        let mut without = freed.clone();
+        without.subtract(rank.group, &group.entry(), entry.service);
+        let needed = link.check(entry, &without, now).is_err();
         if !needed {
             freed = without;
         }
         needed
     });
     Some(order.into_iter().rev().map(|rank| rank.group).collect())
+}
+
+/// Whether two reservations count at one moment.
+fn meet(a: Option<During>, b: Option<During>) -> bool {
+    a.zip(b).is_none_or(|(a, b)| a.from < b.until && b.from < a.until)
 }
 
 /// The next victim at the weakest level: the smallest that is sufficient alone, else the largest; of equals the
@@ -67,14 +86,13 @@ fn next(
     only: Option<ServiceClass>,
     missing: u64,
     setup: u16,
-    chosen: &BTreeSet<Key>,
+    free: &dyn Fn(&&Rank) -> bool,
 ) -> Option<Rank> {
     let services = || {
         let wanted =
             link.services.iter().filter(move |(service, _)| only.is_none_or(|only| only == **service));
         wanted.map(|(_, used)| &used.ranks)
     };
-    let free = |rank: &&Rank| !chosen.contains(&rank.group);
     let level = services().filter_map(|ranks| ranks.iter().find(free)).map(|rank| rank.defending).min()?;
     if level >= setup {
         return None;

@@ -15,4 +15,5 @@ mod policy;
 mod preemption;
 mod reload;
 mod support;
+mod timed;
 mod token;
