@@ -196,7 +196,8 @@ fn passage_failure(failure: PassageFailure) -> common::Failure {
         | NatfwStatus::CREDENTIALS
         | NatfwStatus::NOT_OWNER
         | NatfwStatus::LOGGING
-        | NatfwStatus::ADMINISTRATOR => common::Cause::Policy,
+        | NatfwStatus::ADMINISTRATOR
+        | NatfwStatus::RECEIVER => common::Cause::Policy,
         NatfwStatus::RESOURCES => common::Cause::Admission,
         NatfwStatus::NOT_DELIVERED => common::Cause::NoAnswer,
         NatfwStatus::NO_STATE => common::Cause::Expired,

@@ -125,15 +125,74 @@ fn the_receiver_is_informed_of_the_end() {
     assert_eq!(rig.events(3), [ended(NatfwEnd::Expired)]);
 }
 
-/// Who waits for senders no longer is not informed.
-#[test]
-fn a_receiver_that_left_is_not_informed() {
-    let mut rig = Rig::standing(4, true);
+fn leave(rig: &mut Rig, user: u64) {
     let now = rig.now;
     let last = &mut rig.nodes[3];
-    last.client.close(now, 9, &mut last.resources);
-    rig.close();
+    last.client.close(now, user, &mut last.resources);
+    rig.run();
+}
+
+/// CASPMID-12-02, CASPMID-7-09: the end of a receiver closes the firewalls at once, by a RELEASE against the flow. The sender is informed
+/// and tears the session down; the receiver itself has no event.
+#[test]
+fn a_receiver_that_leaves_ends_what_it_accepted() {
+    let mut rig = Rig::standing(4, true);
+    leave(&mut rig, 8);
+    assert_eq!(rig.passes(1).len(), 1, "another user");
+    leave(&mut rig, 9);
+    let release = rig.last(0, NatfwType::RELEASE);
+    assert_eq!((release.session, release.flow, release.reverse), (FIRST, flow(4), true));
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+    assert_eq!(rig.events(0), [NatfwEvent::Lost { status: NatfwStatus::RECEIVER, node: None }]);
+    assert_eq!(rig.nodes[0].torn_down, 1);
     assert_eq!(rig.events(3), []);
+    assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0 && node.resources.passage_count() == 0));
+}
+
+/// The receiver leaves while the kernel of a firewall has not answered its CREATE: the passage does not open any more.
+#[test]
+fn a_receiver_that_leaves_early_ends_what_waits() {
+    let mut rig = Rig::new(4);
+    rig.accept();
+    rig.nodes[2].silent = true;
+    rig.ask(true);
+    assert_eq!((rig.passes(1).len(), rig.events(3).len()), (0, 1));
+    leave(&mut rig, 9);
+    assert!(rig.nodes[2].rules.is_empty());
+    assert_eq!(rig.nodes[2].client.counters().strangers, 0);
+    let lost = NatfwEvent::Lost { status: NatfwStatus::RECEIVER, node: None };
+    assert_eq!(rig.events(0).last(), Some(&lost));
+}
+
+/// More passages than one part ends at once: the timer has the rest.
+#[test]
+fn a_receiver_with_many_passages_leaves_in_parts() {
+    let mut rig = Rig::new(4);
+    rig.accept();
+    for id in 1..=200 {
+        let request = rig.request(true);
+        let now = rig.now;
+        rig.nodes[0].client.open(now, id, &request);
+        rig.run();
+    }
+    assert_eq!(rig.passes(1).len(), 200);
+    leave(&mut rig, 9);
+    assert_eq!(rig.passes(1).len(), 72);
+    assert_eq!(rig.nodes[3].client.next_deadline(), Some(rig.now));
+    rig.wait(Duration::ZERO);
+    assert_eq!((rig.passes(1).len(), rig.nodes[3].client.sessions()), (0, 0));
+}
+
+/// A user who leaves ends only what it accepted itself.
+#[test]
+fn what_another_user_accepts_stays() {
+    let mut rig = Rig::standing(4, true);
+    let now = rig.now;
+    let packets = flow(4).filter();
+    assert!(rig.nodes[3].client.accept(now, 4, packets));
+    leave(&mut rig, 4);
+    rig.wait(Duration::from_secs(200));
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (1, 1));
 }
 
 /// CASPMID-10.1-10: PATHs with the same stamp refresh, each answered by a CREATE with an unchanged stamp; the rules stay.

@@ -152,6 +152,8 @@ pub(crate) struct Node {
     held: BTreeMap<u64, Packet>,
 }
 
+    /// The kernel does not answer.
+    pub(crate) silent: bool,
 pub(crate) struct Rig {
     pub(crate) nodes: Vec<Node>,
     pub(crate) now: Time,
@@ -222,6 +224,7 @@ impl Rig {
         Self {
             nodes: (0..nodes).map(node).collect(),
             now: Time::from_secs(10),
+                silent: false,
             seen: Vec::new(),
             authenticated: false,
             deaf: None,
@@ -414,6 +417,7 @@ impl Rig {
         match output {
             NatfwOutput::Event { id, event } => events.push((id, event)),
             NatfwOutput::RouteLookup { id, query } => {
+            silent,
                 let left = (0..n).any(|other| at(other) == query.dst);
                 let ifindex = if left { LEFT } else { RIGHT };
                 let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local: false };
@@ -425,7 +429,9 @@ impl Rig {
                     rules.insert(id.key, (pinhole.packets, now + lifetime));
                     sources.insert(id.key, pinhole.source);
                 }
-                client.opened(now, id, answer, resources);
+                if !*silent {
+                    client.opened(now, id, answer, resources);
+                }
             }
             NatfwOutput::Close { id } => {
                 rules.remove(&id.key);

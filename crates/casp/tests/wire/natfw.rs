@@ -269,11 +269,12 @@ fn code_points_are_those_of_the_specification() {
         NatfwStatus::LOGGING,
         NatfwStatus::NEXT,
         NatfwStatus::ADMINISTRATOR,
+        NatfwStatus::RECEIVER,
     ];
     for (number, code) in (0..).zip(codes) {
         assert_eq!(code, NatfwStatus(number));
     }
-    assert_eq!(NatfwStatus(22).name(), None);
+    assert_eq!(NatfwStatus(23).name(), None);
 }
 
 /// CASPMID-7-25, CASPMID-7-26, CASPMID-7-27, CASPMID-7-28, CASPMID-7-29, CASPMID-7-30, CASPMID-7-31: what may be asked for by

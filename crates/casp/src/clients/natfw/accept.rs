@@ -18,6 +18,8 @@ use crate::wire::natfw::{NatfwMessage, NatfwObject, NatfwStatus, NatfwType, Natf
 
 /// Most sets of packets that users accept.
 const MAX_ACCEPTED: usize = 1024;
+/// Most passages of a user who leaves that are released at once.
+const PART: usize = 128;
 
 /// Whether a filter of a user has the packets of a flow.
 fn has(filter: &FlowFilter, flow: &FlowId) -> bool {
@@ -117,6 +119,12 @@ impl NatfwClient {
         }
         self.out.consume(job.id);
         let known = self.records.get(key).and_then(|record| record.answered);
+        // The answer to a request goes back over its path; within a scope that of NEXT, too.
+        let back = match message.kind {
+            NatfwType::PATH => true,
+            NatfwType::CREATE => self.config.role.opens(),
+            _ => false,
+        };
         let number = self.rng.u64();
         // The AGE changes only with that of the request.
         let answered = match known.filter(|answered| answered.of == said.age) {
@@ -126,7 +134,11 @@ impl NatfwClient {
                 if let Some(user) = user {
                     self.out.event(user, NatfwEvent::Accepted { session, flow });
                 }
-                Answered { of: said.age, age: self.next_age(), number, refreshed: false, user }
+                if let Some(former) = known.and_then(|answered| answered.user) {
+                    self.answered.remove(&(former, key));
+                }
+                self.answered.extend(user.map(|user| (user, key)));
+                Answered { of: said.age, age: self.next_age(), number, refreshed: false, back, user }
             }
         };
         if let Some(record) = self.records.get_mut(key) {
@@ -155,12 +167,6 @@ impl NatfwClient {
             }
             None => {}
         }
-        // The answer to a request goes back over its path; within a scope that of NEXT, too.
-        let back = match message.kind {
-            NatfwType::PATH => true,
-            NatfwType::CREATE => self.config.role.opens(),
-            _ => false,
-        };
         let flow = if back { job.flow } else { job.flow.reversed() };
         let mut data = Vec::new();
         if NatfwMessage::compose(next, &values, &mut data).is_ok() {
@@ -173,8 +179,43 @@ impl NatfwClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let (Some(session), flow) = (record.session, record.flow) else { return };
         let user = record.answered.as_mut().and_then(|answered| answered.user.take());
-        if let Some(user) = user.filter(|user| self.accepted.contains_key(user)) {
+        let Some(user) = user else { return };
+        self.answered.remove(&(user, key));
+        if self.accepted.contains_key(&user) {
             self.out.event(user, NatfwEvent::Ended { session, flow, why });
+        }
+    }
+
+    /// A user accepts nothing any more: what was accepted ends on the whole path.
+    pub(super) fn leave(&mut self, id: u64, resources: &mut Resources) {
+        if self.accepted.remove(&id).is_some() && self.answered_by(id).is_some() {
+            self.leaving.push_back(id);
+            self.leave_part(resources);
+        }
+    }
+
+    /// The first record whose packets a user accepted.
+    fn answered_by(&self, id: u64) -> Option<Key> {
+        let (user, key) = self.answered.range((id, Key::default())..).next()?;
+        (*user == id).then_some(*key)
+    }
+
+    /// Releases the next part of the passages that users who left had accepted. The rules at the firewalls are those of this node's
+    /// CREATE, so that it may release them. Who sent the request has the RELEASE too, and tears the session down.
+    pub(super) fn leave_part(&mut self, resources: &mut Resources) {
+        for _ in 0..PART {
+            let Some(id) = self.leaving.front().copied() else { return };
+            let Some(key) = self.answered_by(id) else {
+                self.leaving.pop_front();
+                continue;
+            };
+            self.answered.remove(&(id, key));
+            let Some(record) = self.records.get(key) else { continue };
+            if let (Some(session), Some(answered)) = (record.session, record.answered) {
+                let flow = if answered.back { record.flow } else { record.flow.reversed() };
+                self.release((session, flow), answered.back);
+            }
+            self.end(key, None, resources);
         }
     }
 

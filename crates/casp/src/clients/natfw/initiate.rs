@@ -82,11 +82,11 @@ impl NatfwClient {
         }
     }
 
-    /// Closes a passage, or ends what [`NatfwClient::accept`] began. The last event of a passage is
-    /// [`NatfwEvent::Closed`].
+    /// Closes a passage, or ends what [`NatfwClient::accept`] began, with all passages that the user accepted. The last event of a
+    /// passage is [`NatfwEvent::Closed`]; a user who accepted has none.
     pub fn close(&mut self, now: Time, id: u64, resources: &mut Resources) {
         self.now = self.now.max(now);
-        self.accepted.remove(&id);
+        self.leave(id, resources);
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let Some(record) = self.records.get_mut(key) else { return };
         let named = record.session.is_some();
@@ -312,7 +312,7 @@ impl NatfwClient {
     }
 
     /// The passage is closed.
-    fn closed(&mut self, key: Key, resources: &mut Resources) {
+    pub(super) fn closed(&mut self, key: Key, resources: &mut Resources) {
         self.tear_down(key);
         self.end(key, Some(NatfwEvent::Closed), resources);
     }

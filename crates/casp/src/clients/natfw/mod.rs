@@ -35,7 +35,7 @@ mod withdraw;
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
@@ -222,6 +222,10 @@ pub struct NatfwClient {
     by_user: BTreeMap<u64, Key>,
     /// Packets that users of this node accept, by the identifier of the user.
     accepted: BTreeMap<u64, FlowFilter>,
+    /// The records whose packets a user accepted.
+    answered: BTreeSet<(u64, Key)>,
+    /// Users who accept nothing any more, and who have records left.
+    leaving: VecDeque<u64>,
     /// Records by the key of their pinholes in the kernel.
     by_rule: HashMap<u64, Key>,
     next_rule: u64,
@@ -257,6 +261,8 @@ impl NatfwClient {
             by_session: BTreeMap::new(),
             by_user: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            leaving: VecDeque::new(),
             by_rule: HashMap::new(),
             next_rule: 0,
             judging: None,
@@ -326,6 +332,7 @@ impl NatfwClient {
         self.now = self.now.max(now);
         self.judge_part(resources);
         while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+        self.leave_part(resources);
             if let Some(key) = self.records.key_of(index) {
                 self.step(key, resources);
             }
@@ -335,8 +342,8 @@ impl NatfwClient {
     /// When [`NatfwClient::timer`] is due; `None`: nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let judging = self.judging.map(|_| self.now);
-        [self.wheel.next_deadline(), judging].into_iter().flatten().min()
+        let at_work = self.judging.is_some() || !self.leaving.is_empty();
+        [self.wheel.next_deadline(), at_work.then_some(self.now)].into_iter().flatten().min()
     }
 
     /// The next output, if any; its octets live until the next call.
@@ -447,6 +454,9 @@ impl NatfwClient {
             self.by_session.remove(&(session, record.flow));
         }
         if let Some(holder) = record.holder {
+        if let Some(user) = record.answered.and_then(|answered| answered.user) {
+            self.answered.remove(&(user, key));
+        }
             self.holders.release(holder);
         }
         if let (Some(binding), Some(ports)) = (record.binding, &mut self.ports) {

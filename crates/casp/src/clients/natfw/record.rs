@@ -135,6 +135,8 @@ pub(super) struct Answered {
     pub(super) number: u64,
     /// This node sent more than one.
     pub(super) refreshed: bool,
+    /// This node sends it against the flow of the request, not along the opposite flow.
+    pub(super) back: bool,
     /// The user who accepted it, and who is informed of its end.
     pub(super) user: Option<u64>,
 }
@@ -237,6 +239,22 @@ impl Record {
     /// Whether a message comes from who asked in its direction.
     pub(super) fn is_of_asker(&mut self, arrival: &OwnedArrival) -> bool {
         self.asker(arrival.reverse).as_ref().is_some_and(|asker| asker.sent(arrival))
+    }
+
+    /// Whether a message comes from who may end what it asked for: the one who asked in its direction, or whose request waits for
+    /// the kernel. A PATH that no CREATE has answered is also ended by the next hop, which could refuse it.
+    pub(super) fn is_of_owner(&mut self, arrival: &OwnedArrival) -> bool {
+        let reverse = arrival.reverse;
+        if let Some(change) = self.change.as_deref().filter(|change| change.job.reverse == reverse)
+            && change.asker.sent(arrival)
+        {
+            return true;
+        }
+        let pending = reverse && self.path_age.is_some() && self.change.is_none();
+        match self.asker(reverse) {
+            Some(asker) => asker.sent(arrival),
+            None => pending,
+        }
     }
 
     /// When something is due. A request of this node stays until its user closes it.

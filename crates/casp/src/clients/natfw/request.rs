@@ -374,7 +374,7 @@ impl NatfwClient {
     /// Whether all records of a session have the sender of a message as the one who asked in its direction.
     fn check_owner(&mut self, keys: &[Key], job: &OwnedArrival) -> Result<(), Failure> {
         let mut owned =
-            |key: &Key| self.records.get_mut(*key).is_some_and(|record: &mut Record| record.is_of_asker(job));
+            |key: &Key| self.records.get_mut(*key).is_some_and(|record: &mut Record| record.is_of_owner(job));
         if keys.iter().all(&mut owned) {
             return Ok(());
         }
@@ -394,7 +394,7 @@ impl NatfwClient {
         let opposite = job.flow.reversed();
         let mut keys = self.of_session(job.session);
         keys.retain(|key| {
-            let of_other = |record: &mut Record| !record.back && !record.is_of_asker(job);
+            let of_other = |record: &mut Record| !record.back && !record.is_of_owner(job);
             !self.records.get_mut(*key).is_some_and(|record| record.flow == opposite && of_other(record))
         });
         self.check_owner(&keys, job)?;
@@ -421,7 +421,7 @@ impl NatfwClient {
             } else {
                 self.out.consume(job.id);
             }
-            keys.iter().for_each(|key| self.end(*key, None, resources));
+            keys.iter().for_each(|key| self.released(*key, resources));
             return Ok(());
         }
         self.go_on(job, None);

@@ -9,8 +9,9 @@ use signalbox_resources::Resources;
 
 use super::NatfwClient;
 use super::output::{NatfwEnd, NatfwEvent};
-use super::record::Record;
+use super::record::{Record, Stage};
 use super::request::Said;
+use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue, REMOVED};
 
 /// The number of the request in a direction that waits for the kernel.
@@ -119,11 +120,31 @@ impl NatfwClient {
     /// What this node asked of firewalls inside because of TRIGGER ends with its own rules.
     pub(super) fn release_triggered(&mut self, key: Key) {
         let Some(record) = self.records.get(key).filter(|record| record.triggered) else { return };
-        let (Some(session), flow) = (record.session, record.flow) else { return };
+        if let Some(session) = record.session {
+            self.release((session, record.flow), false);
+        }
+    }
+
+    /// Sends a RELEASE without NEXT: no RESPONSE follows.
+    pub(super) fn release(&mut self, of: (SessionId, FlowId), reverse: bool) {
         let mut data = Vec::new();
         let values = [NatfwValue::MsgId(self.rng.u64())];
         if NatfwMessage::compose(NatfwType::RELEASE, &values, &mut data).is_ok() {
-            self.send((session, flow), false, data);
+            self.send(of, reverse, data);
+        }
+    }
+
+    /// Removes the record of a session that a RELEASE ended here. If this node asked for the session, its user is informed: who asked
+    /// does not send RELEASE to itself, so it is of the receiver of the data.
+    pub(super) fn released(&mut self, key: Key, resources: &mut Resources) {
+        match self.records.get(key).and_then(|record| record.own.as_ref()).map(|own| own.stage) {
+            None => self.end(key, None, resources),
+            Some(Stage::Closing) => self.closed(key, resources),
+            Some(Stage::Opening | Stage::Standing | Stage::Failed) => {
+                self.tear_down(key);
+                let lost = NatfwEvent::Lost { status: NatfwStatus::RECEIVER, node: None };
+                self.end(key, Some(lost), resources);
+            }
         }
     }
 }

@@ -115,6 +115,8 @@ signalbox_wire::code_points! {
         NEXT = 20, "NEXT not permitted here";
         /// The administrator of a node ended the session.
         ADMINISTRATOR = 21, "ended by the administrator";
+        /// The receiver of the data released the session. No message has this code: the host that asked learns it by RELEASE.
+        RECEIVER = 22, "ended by the receiver";
     }
 }
 

@@ -40,6 +40,9 @@ impl NodeEngine for Host {
     type Event = Event;
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+        if let Input::Command(Command::Casp { id: RECEIVER, command: CaspCommand::Close }) = &input {
+            self.accepted.clear();
+        }
         self.node.handle(now, input);
     }
 
@@ -211,7 +214,7 @@ impl World {
     /// Does a random action of a user.
     pub(crate) fn whim(&mut self) {
         let at = usize::try_from(self.random.range(0..self.wishes.len() as u64)).unwrap();
-        match self.random.range(0..6) {
+        match self.random.range(0..7) {
             0 => self.close_one(at),
             1 | 2 => self.change_address(self.wishes[at].from),
             3 => {
@@ -232,6 +235,14 @@ impl World {
             }
             4 if self.wishes.len() < 10 => self.open(),
             5 => self.ask_again(),
+            6 => {
+                // The receiver leaves, and another one comes.
+                let node = self.wishes[at].to;
+                if self.sim.engine(node).is_some() {
+                    self.sim.command(node, Command::Casp { id: RECEIVER, command: CaspCommand::Close });
+                    self.accept(node);
+                }
+            }
             _ => {}
         }
     }

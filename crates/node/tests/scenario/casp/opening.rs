@@ -1,5 +1,5 @@
 //! Many small networks with firewalls, each from its own seed. Users open and close passages, by the sender and by the receiver,
-//! administrators end some, and nodes change their addresses, under faults: loss, reordering, duplication, nodes that restart
+//! administrators and receivers end some, and nodes change their addresses, under faults: loss, reordering, duplication, nodes that restart
 //! or fail, route changes. `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED` runs one of them
 //! alone.
 //!
@@ -32,6 +32,7 @@ struct Met {
     closed: u64,
     expired: u64,
     removed: u64,
+    left: u64,
 }
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
@@ -74,6 +75,7 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     met.failed += world.count(|event| matches!(event, PassageEvent::Failed(_)));
     met.closed += ended(|why| *why == PassageEnd::Closed);
     met.expired += ended(|why| *why == PassageEnd::Expired);
+    met.left += world.count(|event| matches!(event, PassageEvent::Failed(why) if why.code == 22));
     met.removed += ended(|why| matches!(why, PassageEnd::Removed(_)));
     world.close();
     world.sim.run_for(HOLD);
@@ -89,8 +91,8 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { passages, moved, failed, closed, expired, removed } = met;
-        let idle = [passages, moved, failed, closed, expired, 10 * removed];
+        let Met { passages, moved, failed, closed, expired, removed, left } = met;
+        let idle = [passages, moved, failed, closed, expired, 10 * removed, 10 * left];
         assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");
     }
 }

@@ -97,6 +97,39 @@ fn a_receiver_opens_two_firewalls() {
     assert_eq!(open_at(&sim, &nodes), [0; 4], "nothing is left of a dead requester");
 }
 
+/// The receiver ends: both firewalls close at once, and the sender learns why. It ends even if the sender is dead.
+#[test]
+fn a_receiver_that_leaves_closes_the_firewalls() {
+    for dead in [false, true] {
+        let (mut sim, nodes) = net(11);
+        let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
+        casp(&mut sim, nodes[3], 9, CaspCommand::Accept(FlowFilter::between(any, any)));
+        open(&mut sim, &nodes, 1, true);
+        sim.expect("the path grants it", SECOND * 30, |sim| open_at(sim, &nodes) == [0, 1, 1, 0]);
+        sim.run_for(SECOND);
+        if dead {
+            sim.crash(nodes[0]);
+        }
+        casp(&mut sim, nodes[3], 9, CaspCommand::Close);
+        sim.expect("both firewalls close", SECOND, |sim| open_at(sim, &nodes) == [0; 4]);
+        assert_eq!(events(&sim, 9).last(), Some(&&PassageEvent::Closed));
+        if !dead {
+            sim.expect(
+                "the sender is informed",
+                SECOND,
+                |sim| matches!(events(sim, 1).last(), Some(PassageEvent::Failed(why)) if why.code == 22),
+            );
+            let sessions = |sim: &Sim<Node>| {
+                nodes
+                    .iter()
+                    .map(|node| sim.engine(*node).unwrap().casp().unwrap().session_count())
+                    .sum::<u32>()
+            };
+            sim.expect("no session is left", SECOND * 5, |sim| sessions(sim) == 0);
+        }
+    }
+}
+
 /// An administrator ends the session at a firewall: the host that asked and the receiver learn it, and no node keeps anything.
 #[test]
 fn a_session_ended_at_a_firewall_ends_everywhere() {
