@@ -5,9 +5,10 @@ use std::time::Duration;
 use signalbox_casp::clients::natfw::{
     Config, NatfwEvent, NatfwPackets, NatfwRequest, NatfwScope, NatfwTerms,
 };
+use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::natfw::{NatfwObject, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 
-use super::rig::{FIRST, Packet, Rig, at, back, filter, flow, open_policy, wants_response};
+use super::rig::{FIRST, Packet, Rig, at, back, filter, flow, moved, open_policy, wants_response};
 
 /// Firewalls of the first node's network; node `border` is its border.
 fn network(nodes: usize, border: usize) -> Rig {
@@ -212,6 +213,43 @@ fn a_firewall_that_withdraws_ends_what_trigger_asked_for() {
         let lost = NatfwEvent::Lost { status: NatfwStatus::ADMINISTRATOR, node: Some(at(wall)) };
         assert_eq!(rig.events(0).last(), Some(&lost));
     }
+}
+
+/// CASPMID-4.1-07: the host gets another address. Border and firewall inside open for that one first; the end of the former flow in the
+/// messaging layer closes both for the former one, and leaves the rest.
+#[test]
+fn what_trigger_asked_for_follows_the_host() {
+    let mut rig = triggered();
+    let new = moved(4);
+    let now = rig.now;
+    assert!(rig.nodes[0].client.move_to(now, 1, new));
+    rig.run();
+    let both = [flow(4).reversed().filter(), new.reversed().filter()];
+    assert_eq!((rig.passes(1), rig.passes(2)), (both.to_vec(), both.to_vec()));
+    assert!(matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. })), "{:?}", rig.events(0));
+    assert_eq!((rig.nodes[0].torn_down, rig.nodes[2].torn_down), (1, 0));
+    for (wall, flow) in [(2, flow(4)), (1, flow(4).reversed())] {
+        rig.indicate(wall, &Indication::Ended { session: FIRST, flow, torn_down: true });
+        assert_eq!(rig.passes(wall), [new.reversed().filter()]);
+    }
+    assert_eq!(rig.nodes[2].torn_down, 1, "the border tears down what it asked for");
+    rig.wait(Duration::from_secs(300));
+    assert_eq!((rig.passes(1), rig.passes(2)), (both[1..].to_vec(), both[1..].to_vec()));
+    rig.close();
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+}
+
+/// CASPMID-A-14: the packets against a flow go with the end of its session in the messaging layer, at all firewalls.
+#[test]
+fn both_directions_end_with_the_session() {
+    let mut rig = network(4, 2);
+    ask(&mut rig, NatfwPackets::Both);
+    for wall in [1, 2] {
+        assert_eq!(rig.passes(wall).len(), 2);
+        rig.indicate(wall, &Indication::Ended { session: FIRST, flow: flow(4), torn_down: true });
+        assert!(rig.passes(wall).is_empty());
+    }
+    assert!(rig.nodes[1..3].iter().all(|node| node.torn_down == 0 && node.client.sessions() == 0));
 }
 
 /// A firewall inside that refuses the CREATE of the border refuses the TRIGGER.

@@ -7,17 +7,7 @@ use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::NatfwType;
 
-use crate::rig::{FIRST, Rig, flow};
-
-/// The rig's flow from another address of its source.
-fn moved(nodes: usize) -> FlowId {
-    match flow(nodes) {
-        FlowId::V4Ports { dst, src_port, dst_port, protocol, .. } => {
-            FlowId::V4Ports { src: "10.0.0.9".parse().unwrap(), dst, src_port, dst_port, protocol }
-        }
-        _ => unreachable!(),
-    }
-}
+use crate::rig::{FIRST, Rig, flow, moved};
 
 fn go(rig: &mut Rig, flow: FlowId) -> bool {
     let now = rig.now;

@@ -42,7 +42,17 @@ pub(crate) fn flow(nodes: usize) -> FlowId {
     FlowId::V4Ports { src: v4(0), dst: v4(nodes - 1), src_port: 5000, dst_port: 600, protocol: 17 }
 }
 
-/// The packets of that flow, as a filter.
+/// The rig's flow from another address of its source.
+pub(crate) fn moved(nodes: usize) -> FlowId {
+    match flow(nodes) {
+        FlowId::V4Ports { dst, src_port, dst_port, protocol, .. } => {
+            FlowId::V4Ports { src: "10.0.0.9".parse().unwrap(), dst, src_port, dst_port, protocol }
+        }
+        _ => unreachable!(),
+    }
+}
+
+/// The packets of the rig's flow, as a filter.
 pub(crate) fn filter(nodes: usize) -> NatfwFilter {
     NatfwFilter {
         src: Prefix::host(at(0)),
@@ -142,6 +152,8 @@ pub(crate) struct Node {
     pub(crate) torn_down: u32,
     /// What the kernel answers to the next pinhole that is new.
     pub(crate) kernel: Result<(), PinholeError>,
+    /// The kernel does not answer.
+    pub(crate) silent: bool,
     /// Flows that the next hops see, by those of the previous hops.
     pub(crate) outer: BTreeMap<(SessionId, FlowId), FlowId>,
     /// The sources that the kernel gives to packets that it lets pass.
@@ -152,8 +164,6 @@ pub(crate) struct Node {
     held: BTreeMap<u64, Packet>,
 }
 
-    /// The kernel does not answer.
-    pub(crate) silent: bool,
 pub(crate) struct Rig {
     pub(crate) nodes: Vec<Node>,
     pub(crate) now: Time,
@@ -214,6 +224,7 @@ impl Rig {
                 events: Vec::new(),
                 torn_down: 0,
                 kernel: Ok(()),
+                silent: false,
                 outer: BTreeMap::new(),
                 sources: BTreeMap::new(),
                 carried: BTreeSet::new(),
@@ -224,7 +235,6 @@ impl Rig {
         Self {
             nodes: (0..nodes).map(node).collect(),
             now: Time::from_secs(10),
-                silent: false,
             seen: Vec::new(),
             authenticated: false,
             deaf: None,
@@ -384,9 +394,9 @@ impl Rig {
         node.held.insert(id, packet);
     }
 
-    /// Whether a message goes to the first node: against the rig's flow, or along the opposite one.
+    /// Whether a message goes to the first node: against a flow to the last node, or along another one.
     fn goes_left(&self, flow: &FlowId, reverse: bool) -> bool {
-        reverse != (*flow == self::flow(self.nodes.len()).reversed())
+        reverse != (flow.dst() != at(self.nodes.len() - 1))
     }
 
     /// The node behind `n` in a direction.
@@ -397,9 +407,9 @@ impl Rig {
     /// Takes one output of a node. False: no output waits.
     fn drain(&mut self, n: usize) -> bool {
         let (forward, back, now) = (self.next(n, false), self.next(n, true), self.now);
-        let opposite = flow(self.nodes.len()).reversed();
+        let last = at(self.nodes.len() - 1);
         // What goes along the opposite flow goes to the first node.
-        let way = |flow: &FlowId, reverse: bool| if reverse != (*flow == opposite) { back } else { forward };
+        let way = |flow: &FlowId, reverse: bool| if reverse != (flow.dst() != last) { back } else { forward };
         let Node {
             client,
             resources,
@@ -407,6 +417,7 @@ impl Rig {
             events,
             torn_down,
             kernel,
+            silent,
             outer,
             sources,
             carried,
@@ -417,7 +428,6 @@ impl Rig {
         match output {
             NatfwOutput::Event { id, event } => events.push((id, event)),
             NatfwOutput::RouteLookup { id, query } => {
-            silent,
                 let left = (0..n).any(|other| at(other) == query.dst);
                 let ifindex = if left { LEFT } else { RIGHT };
                 let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local: false };

@@ -1,7 +1,7 @@
 //! Packets against the flow of a request: what the border of a scope opens because of TRIGGER, or because NEXT asks for a
 //! CREATE, and what nodes inside open when that CREATE comes back.
 
-use signalbox_core::Key;
+use signalbox_core::{Key, SessionId};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -9,7 +9,9 @@ use super::record::Asker;
 use super::request::Said;
 use super::rules::{Ask, packets};
 use super::{Failure, NatfwClient, Role};
+use crate::clients::queue::Message;
 use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
 
 /// The filters of the packets against the flow: NEXT of a CREATE along the flow has them, other messages have them themselves.
@@ -145,5 +147,16 @@ impl NatfwClient {
         let asks =
             message.kind == NatfwType::CREATE && said.next == Some(NatfwType::CREATE) && said.is_scoped();
         if asks { filters_of(message, said, false) } else { Vec::new() }
+    }
+
+    /// The messaging layer ended a flow of a session. The packets against it go with the request that asked for them: a border tears
+    /// down what it asked of the firewalls inside because of TRIGGER. A RELEASE would also end the flow of the host's new address.
+    pub(super) fn end_back(&mut self, session: SessionId, flow: &FlowId, resources: &mut Resources) {
+        let Some(key) = self.find(session, &flow.reversed()) else { return };
+        let Some(record) = self.records.get(key).filter(|record| record.back) else { return };
+        if record.triggered {
+            self.out.send(Message::tear_down(session, record.flow));
+        }
+        self.end(key, None, resources);
     }
 }

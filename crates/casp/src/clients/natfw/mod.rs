@@ -315,6 +315,7 @@ impl NatfwClient {
                     let why = NatfwEvent::Lost { status: NatfwStatus::NO_STATE, node: None };
                     self.end(key, Some(why), resources);
                 }
+                self.end_back(*session, flow, resources);
             }
         }
     }
@@ -331,8 +332,8 @@ impl NatfwClient {
     pub fn timer(&mut self, now: Time, resources: &mut Resources) {
         self.now = self.now.max(now);
         self.judge_part(resources);
-        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
         self.leave_part(resources);
+        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
             if let Some(key) = self.records.key_of(index) {
                 self.step(key, resources);
             }
@@ -453,10 +454,10 @@ impl NatfwClient {
         if let Some(session) = record.session {
             self.by_session.remove(&(session, record.flow));
         }
-        if let Some(holder) = record.holder {
         if let Some(user) = record.answered.and_then(|answered| answered.user) {
             self.answered.remove(&(user, key));
         }
+        if let Some(holder) = record.holder {
             self.holders.release(holder);
         }
         if let (Some(binding), Some(ports)) = (record.binding, &mut self.ports) {

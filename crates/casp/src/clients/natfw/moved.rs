@@ -8,12 +8,11 @@ use super::NatfwClient;
 use super::record::Stage;
 use crate::clients::queue::Message;
 use crate::wire::FlowId;
-use crate::wire::natfw::NatfwType;
 
 impl NatfwClient {
     /// The passage of a user goes on for another flow, from another address of this node. When the path lets its packets pass, the
     /// user gets [`NatfwEvent::Opened`](super::NatfwEvent::Opened), and the former flow is torn down. False: it does not move,
-    /// because its session has no identifier yet, it is about to end, or it is for the packets to this node (TRIGGER).
+    /// because its session has no identifier yet, or it is about to end.
     pub fn move_to(&mut self, now: Time, id: u64, flow: FlowId) -> bool {
         self.now = self.now.max(now);
         let Some(key) = self.by_user.get(&id).copied() else { return false };
@@ -24,7 +23,7 @@ impl NatfwClient {
         let (Some(session), former, Some(own)) = (record.session, record.flow, record.own.as_mut()) else {
             return false;
         };
-        if own.kind == NatfwType::TRIGGER || !matches!(own.stage, Stage::Opening | Stage::Standing) {
+        if !matches!(own.stage, Stage::Opening | Stage::Standing) {
             return false;
         }
         for filter in own.filters.iter_mut().filter(|filter| filter.src == Prefix::host(former.src())) {

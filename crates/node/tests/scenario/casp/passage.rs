@@ -17,7 +17,7 @@ use signalbox_node::casp::{
 use signalbox_node::resources::Config as Resources;
 use signalbox_node::resources::config::{Action, Opening, RuleConfig};
 use signalbox_node::{Config, Event, Node};
-use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
+use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim, topology};
 
 use super::reserve::{SECOND, casp};
 use crate::net::{WALL_US, make};
@@ -224,11 +224,9 @@ fn a_flow_passes_two_nats() {
     }
 }
 
-/// A host makes the firewalls of its network open for a sender that does nothing, keeps that, and ends it: the firewall at the
-/// border, and the one inside. The policy of each allows what the other one asks for.
-#[test]
-fn a_receiver_opens_the_firewalls_of_its_network() {
-    let mut sim = Sim::new(10);
+/// A sender, and a receiver behind two firewalls of its network. The first one is the border. The link is that of the receiver.
+fn receiver_network(seed: u64) -> (Sim<Node>, [NodeId; 4], LinkId) {
+    let mut sim = Sim::new(seed);
     let border = || wall("eth1").map(|config| NatfwConfig { border: true, ..config });
     let nodes = [("s", None), ("w1", border()), ("w2", wall("eth1")), ("d", Some(NatfwConfig::default()))]
         .map(|(name, natfw)| {
@@ -241,7 +239,12 @@ fn a_receiver_opens_the_firewalls_of_its_network() {
                 make(boot, Config { wall_clock_us: WALL_US, casp: Some(casp), resources, ..Config::empty() })
             })
         });
-    topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    let links = topology::chain(&mut sim, &nodes, &LinkConfig::default());
+    (sim, nodes, links[2])
+}
+
+/// The receiver asks for the packets of the sender within its own network.
+fn trigger(sim: &mut Sim<Node>, nodes: &[NodeId; 4]) {
     let terms = NatfwTerms {
         scope: Some(NatfwScope::Local),
         packets: NatfwPackets::Against,
@@ -257,14 +260,50 @@ fn a_receiver_opens_the_firewalls_of_its_network() {
         lifetime: None,
         terms,
     };
-    casp(&mut sim, nodes[3], 1, CaspCommand::Open(Box::new(request)));
+    casp(sim, nodes[3], 1, CaspCommand::Open(Box::new(request)));
     let granted = |sim: &Sim<Node>| matches!(events(sim, 1).last(), Some(PassageEvent::Granted { .. }));
     sim.expect("the border opens", SECOND * 30, granted);
+}
+
+/// A host makes the firewalls of its network open for a sender that does nothing, keeps that, and ends it: the firewall at the
+/// border, and the one inside. The policy of each allows what the other one asks for.
+#[test]
+fn a_receiver_opens_the_firewalls_of_its_network() {
+    let (mut sim, nodes, _) = receiver_network(10);
+    trigger(&mut sim, &nodes);
     sim.run_for(SECOND * 400);
     assert_eq!((open_at(&sim, &nodes), events(&sim, 1).len()), ([0, 1, 1, 0], 2));
     casp(&mut sim, nodes[3], 1, CaspCommand::Close);
     sim.expect("it is closed", SECOND * 100, |sim| events(sim, 1).last() == Some(&&PassageEvent::Closed));
     sim.expect("all firewalls are", SECOND, |sim| open_at(sim, &nodes) == [0; 4]);
+}
+
+/// What a host asked for by TRIGGER follows it to another address, in the same session. What is open for the former one closes at the
+/// end of its lifetime at the latest: the tear-down is lost with the connection from the former address.
+#[test]
+fn what_trigger_asked_for_follows_the_host() {
+    let (mut sim, nodes, link) = receiver_network(12);
+    trigger(&mut sim, &nodes);
+    let new: IpAddr = "10.99.0.1".parse().unwrap();
+    sim.set_address_on(nodes[3], link, new);
+    let targets = |sim: &Sim<Node>| {
+        [1, 2].map(|n| sim.pinholes(nodes[n]).map(|(_, one)| one.packets.dst.addr).collect::<Vec<_>>())
+    };
+    sim.expect("it follows", SECOND * 5, |sim| targets(sim).iter().all(|all| all.contains(&new)));
+    let started: Vec<_> = events(&sim, 1)
+        .into_iter()
+        .filter_map(|event| match event {
+            PassageEvent::Started { session, flow } => Some((*session, flow.dst())),
+            _ => None,
+        })
+        .collect();
+    let [(first, _), (second, to)] = started[..] else { panic!("{started:?}") };
+    assert_eq!((first, to), (second, new));
+    sim.expect("the former address is closed", SECOND * 100, |sim| targets(sim) == [[new], [new]]);
+    sim.run_for(SECOND * 300);
+    assert_eq!(targets(&sim), [[new], [new]]);
+    casp(&mut sim, nodes[3], 1, CaspCommand::Close);
+    sim.expect("all firewalls close", SECOND * 5, |sim| open_at(sim, &nodes) == [0; 4]);
 }
 
 /// The source of a passage has another address, by another firewall: the passage follows it in the same session, and the former
