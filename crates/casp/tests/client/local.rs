@@ -18,10 +18,12 @@ const SESSION: SessionId = SessionId([7; 16]);
 fn segment(scope: u8, members: std::ops::RangeInclusive<usize>, n: usize) -> Option<Segment> {
     let neighbours = [n.checked_sub(1), Some(n + 1)];
     let nodes = neighbours.into_iter().flatten().filter(|one| members.contains(one));
-    let leads = members.contains(&(n + 1));
+    let leads = [("eth0", Some(n + 1)), ("eth1", n.checked_sub(1))];
+    let leads = leads.into_iter().filter(|(_, to)| to.is_some_and(|to| members.contains(&to)));
+    let interfaces = leads.map(|(name, _)| name.to_owned()).collect();
     members.contains(&n).then(|| Segment {
         scope,
-        interfaces: leads.then(|| "eth0".to_owned()).into_iter().collect(),
+        interfaces,
         nodes: nodes.map(|one| Prefix::host(at(one))).collect(),
         dscp: Some(34),
         map: Vec::new(),
@@ -97,6 +99,30 @@ fn requests_against_the_data_have_it_too() {
         assert_eq!(local(&rig.last(to, QosType::COMMIT)), expected, "to {to}");
     }
     assert_eq!([1, 2, 3].map(|n| rig.mark(n)), [Some(34), Some(34), Some(1)]);
+}
+
+/// A request for both directions, and that of a receiver for the opposite flow: the packets of each direction have the DSCP of the segment
+/// inside of it, and that of the border where they leave it.
+#[test]
+fn packets_of_both_directions_are_marked() {
+    for both in [true, false] {
+        let config = |n| Config {
+            segments: segment(5, 1..=3, n).map(|one| Segment { outside: 8, ..one }).into_iter().collect(),
+            reserve_opposite: !both,
+            ..Config::default()
+        };
+        let mut rig = Rig::with_each(5, config);
+        rig.identity = identity();
+        let request = QosRequest { both, ..rig.request(Range::only(mbit(2.0))) };
+        rig.reserve(0, 1, &request);
+        assert!(rig.events(0).contains(&QosEvent::Committed { amount: mbit(2.0) }), "{:?}", rig.events(0));
+        let inside = Some(34);
+        let expected = [[None, None], [inside, Some(8)], [inside, inside], [Some(8), inside], [None, None]];
+        let marks = |rig: &Rig| [0, 1, 2, 3, 4].map(|n| rig.marks(n));
+        assert_eq!(marks(&rig), expected, "both: {both}");
+        rig.wait(Duration::from_secs(200));
+        assert_eq!(marks(&rig), expected, "both: {both}");
+    }
 }
 
 /// CASPQOS-6-03: without authentication the nodes inside ignore LOCAL and send it to no other node. A node that IPsec

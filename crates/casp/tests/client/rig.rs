@@ -439,6 +439,16 @@ impl Rig {
         first
     }
 
+    /// The DSCPs that node `n` gives to the packets of the flow, and to those of the opposite one.
+    pub(crate) fn marks(&self, n: usize) -> [Option<u8>; 2] {
+        [ETH, BACK].map(|ifindex| {
+            let mut here = self.nodes[n].installed.values().filter(|one| one.ifindex == ifindex);
+            let mark = here.next().and_then(|one| one.mark_dscp);
+            assert!(here.next().is_none(), "one flow");
+            mark
+        })
+    }
+
     /// Types of the messages that arrived at node `n`.
     pub(crate) fn kinds(&self, n: usize) -> Vec<QosType> {
         self.seen.iter().filter(|one| one.to == n).map(|one| one.message().kind).collect()

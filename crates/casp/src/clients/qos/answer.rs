@@ -114,7 +114,7 @@ impl QosClient {
         let crossed;
         if !self.segments.is_empty() {
             let known = self.find(job.session, false).and_then(|key| self.records.get(key));
-            let way = self.way(job, known.map_or(IfIndex::NONE, |record| record.places[0]));
+            let way = self.way(job, known.map_or([IfIndex::NONE; 2], |record| record.places));
             crossed = self.cross(&way, &message);
             message = with_objects(&message, &crossed.objects);
         }

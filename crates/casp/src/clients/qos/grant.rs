@@ -77,7 +77,9 @@ impl QosClient {
         let ([there, back], [place, place_back]) = (record.data(), record.places);
         // Both directions may leave by one interface: they do not share what they need there.
         let share_back = Share(record.share.0 ^ 1);
-        Some([request(there, place, record.share, record.mark), request(back, place_back, share_back, None)])
+        let [mark, mark_back] = record.marks;
+        let back = request(back, place_back, share_back, mark_back);
+        Some([request(there, place, record.share, mark), back])
     }
 
     /// The request for an amount.

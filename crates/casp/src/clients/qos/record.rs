@@ -12,6 +12,7 @@ use super::NO_USER;
 use super::amount::{Amount, Range};
 use super::grant::Asker;
 use super::period::Period;
+use super::segment::Marks;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosFlags, QosType};
 
@@ -153,8 +154,8 @@ pub(super) struct Record {
     pub(super) instead: bool,
     pub(super) reserve: Part,
     pub(super) commit: Part,
-    /// DSCP that the packets of the flow get when they leave; `None`: they keep theirs.
-    pub(super) mark: Option<u8>,
+    /// DSCPs that the packets get when they leave; `None`: they keep theirs.
+    pub(super) marks: Marks,
     /// Scope and DSCP of each segment into which the last request went.
     pub(super) local: Box<[(u8, u8)]>,
     /// PRIORITY of the last request.
@@ -223,7 +224,7 @@ impl Record {
             instead: false,
             reserve: Part::default(),
             commit: Part::default(),
-            mark: None,
+            marks: [None; 2],
             local: Box::default(),
             priority: None,
             period: None,

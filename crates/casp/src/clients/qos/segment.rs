@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 use signalbox_core::node::{Interface, Prefix};
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, SessionId};
 use signalbox_wire::Writer;
 
 use super::QosClient;
@@ -65,9 +65,12 @@ pub(super) struct Crossing {
     pub(super) objects: Vec<u8>,
     /// Scope and DSCP of each segment that the message goes into.
     pub(super) local: Box<[(u8, u8)]>,
-    /// DSCP of the packets of the flow that leave this node; `None`: they keep theirs. Those of the opposite direction keep it.
-    pub(super) mark: Option<u8>,
+    /// DSCP of the packets that leave this node, for each direction of the session's data; `None`: they keep theirs.
+    pub(super) marks: Marks,
 }
+
+/// The DSCPs that packets get, for the directions of [`Record::data`].
+pub(super) type Marks = [Option<u8>; 2];
 
 /// The way of a message through this node.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +79,10 @@ pub(super) struct Way {
     pub(super) from: Option<(IpAddr, bool)>,
     /// The message travels against the data.
     pub(super) reverse: bool,
-    /// The interface by which the data leave.
-    pub(super) egress: IfIndex,
+    /// The interfaces by which the data of each direction leave.
+    pub(super) places: Places,
+    /// The message asks for the opposite flow instead of its own.
+    pub(super) instead: bool,
     /// The next node towards the source of the data, if it is known.
     pub(super) previous: Option<IpAddr>,
     /// The message ends here.
@@ -155,7 +160,9 @@ impl Segments {
         crossing.local = places.iter().filter_map(inside).collect();
         let added = places.iter().filter(|one| !one.comes).filter_map(inside);
         added.for_each(|(scope, dscp)| add(w, scope, dscp));
-        crossing.mark = self.mark(way, &places);
+        // The second direction is always the opposite one.
+        let [first, second] = way.places;
+        crossing.marks = [self.mark(way, &places, first, way.instead), self.mark(way, &places, second, true)];
         (crossing, refused)
     }
 
@@ -183,7 +190,7 @@ impl Segments {
         let goes = match way.reverse {
             _ if way.last => false,
             true => way.previous.is_some_and(is_of),
-            false => leads.contains(&way.egress),
+            false => leads.contains(&way.places[0]),
         };
         let valid = |local: &Local<'_>| local.scope == segment.scope && local.kind == DSCP;
         let dscp = message.local().filter(valid).find_map(|local| local.data.first().copied());
@@ -191,13 +198,17 @@ impl Segments {
         Place { scope: segment.scope, comes, trusted, goes, dscp }
     }
 
-    /// The DSCP of the packets that leave this node: that of the innermost segment that they go into, or what the innermost one
-    /// that they leave has for them.
-    fn mark(&self, way: &Way, places: &[Place]) -> Option<u8> {
+    /// The DSCP of the packets that leave this node by an interface: that of the innermost segment that they go into, or what the
+    /// innermost one that they leave has for them. `opposite`: they are those of the opposite flow.
+    fn mark(&self, way: &Way, places: &[Place], egress: IfIndex, opposite: bool) -> Option<u8> {
+        if egress == IfIndex::NONE {
+            return None;
+        }
         let both = || places.iter().zip(&self.list).rev().filter(|(place, _)| place.dscp.is_some());
-        let into =
-            both().find(|(_, known)| known.leads.contains(&way.egress)).and_then(|(place, _)| place.dscp);
-        let leaves = |place: &Place| if way.reverse { place.goes } else { place.comes };
+        let into = both().find(|(_, known)| known.leads.contains(&egress)).and_then(|(place, _)| place.dscp);
+        // A message with the packets comes from where they come from.
+        let against = way.reverse != opposite;
+        let leaves = |place: &Place| if against { place.goes } else { place.comes };
         into.or_else(|| both().find(|(place, _)| leaves(place)).map(|(_, known)| known.segment.outside))
     }
 }
@@ -226,15 +237,20 @@ pub(super) fn objects(local: &[(u8, u8)]) -> Vec<u8> {
 }
 
 impl QosClient {
-    /// The way of a message that arrived, also of one for the opposite flow: the record of the session's own flow has both
-    /// ends of the way.
-    pub(super) fn way(&self, job: &Job, egress: IfIndex) -> Way {
-        let known = self.find(job.session, false).and_then(|key| self.records.get(key));
+    /// The next node towards the source of the data. The record of the session's own flow has both ends of the way.
+    fn previous(&self, session: Option<SessionId>) -> Option<IpAddr> {
+        let key = self.find(session?, false)?;
+        self.records.get(key)?.previous()
+    }
+
+    /// The way of a message that arrived.
+    pub(super) fn way(&self, job: &Job, places: Places) -> Way {
         Way {
             from: Some((job.peer, job.identity.is_some())),
             reverse: job.reverse,
-            egress,
-            previous: known.and_then(Record::previous),
+            places,
+            instead: job.instead,
+            previous: self.previous(Some(job.session)),
             last: job.last,
         }
     }
@@ -251,8 +267,7 @@ impl QosClient {
             return None;
         }
         let places = places.or_else(|| self.records.get(key).map(|record| record.places));
-        let [egress, _] = places.unwrap_or([IfIndex::NONE; 2]);
-        let way = self.way(job, egress);
+        let way = self.way(job, places.unwrap_or([IfIndex::NONE; 2]));
         Some(self.cross(&way, message))
     }
 
@@ -263,25 +278,32 @@ impl QosClient {
         crossing
     }
 
-    /// Takes over what a request that this node makes says of segments. Whether the packets of the flow get another DSCP.
+    /// Takes over what a request that this node makes says of segments. Whether packets get another DSCP.
     pub(super) fn enter_segments(&mut self, key: Key, reverse: bool) -> bool {
         if self.segments.is_empty() {
             return false;
         }
         let Some(record) = self.records.get(key) else { return false };
-        let way =
-            Way { from: None, reverse, egress: record.places[0], previous: record.previous(), last: false };
+        let Record { places, instead, .. } = *record;
+        let way = Way {
+            from: None,
+            reverse,
+            places,
+            instead,
+            previous: self.previous(record.session),
+            last: false,
+        };
         let (crossing, _) = self.segments.cross(&way, &QosMessage::new(QosType::RESERVE, record.flow));
         self.marked(key, &crossing)
     }
 
-    /// Takes over what LOCAL objects say of a flow. Whether its packets get another DSCP.
+    /// Takes over what LOCAL objects say of a session. Whether its packets get another DSCP.
     pub(super) fn marked(&mut self, key: Key, crossing: &Crossing) -> bool {
         let Some(record) = self.records.get_mut(key) else { return false };
         if record.local != crossing.local {
             record.local.clone_from(&crossing.local);
         }
-        core::mem::replace(&mut record.mark, crossing.mark) != crossing.mark
+        core::mem::replace(&mut record.marks, crossing.marks) != crossing.marks
     }
 
     /// The octets of the LOCAL objects that the requests of a session have when they leave this node.
