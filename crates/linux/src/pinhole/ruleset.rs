@@ -11,7 +11,7 @@ use super::flow::{Action, Flow, Shape};
 use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{drop, go_to};
 use crate::netlink::nftables::flow::{self, Part, Translation};
-use crate::netlink::nftables::set::{self, Element, Set};
+use crate::netlink::nftables::set::{self, Element, Set, Value};
 use crate::netlink::nftables::{self, Hook, MANGLE, NFPROTO_INET};
 
 /// Name of our table, in family `inet`.
@@ -116,7 +116,10 @@ fn entry(flow: &Flow, purpose: Use, value: Option<Vec<u8>>) -> Entry {
     let shape = if SETS.contains(&(purpose, shape)) { shape } else { Shape::Ranges };
     let [key, end] = flow.keys(shape);
     let end = (shape == Shape::Ranges).then_some(end);
-    Entry { set: name(purpose, shape, flow.is_ipv6()), element: Element { key, end, value } }
+    Entry {
+        set: name(purpose, shape, flow.is_ipv6()),
+        element: Element { key, end, value: value.map(Value::Octets) },
+    }
 }
 
 /// The sets that let packets pass, with the form of their keys.
@@ -263,7 +266,7 @@ mod tests {
         Pinhole::allow(FlowFilter { protocol: Some(17), src_port, dst_port: Some(7), ..packets })
     }
 
-    fn places(pinhole: &Pinhole) -> Vec<(String, Option<Vec<u8>>)> {
+    fn places(pinhole: &Pinhole) -> Vec<(String, Option<Value>)> {
         let (flow, action) = Flow::of(pinhole).unwrap()[0];
         entries(&flow, &action).into_iter().map(|entry| (entry.set, entry.element.value)).collect()
     }
@@ -271,7 +274,9 @@ mod tests {
     #[test]
     fn a_binding_has_an_element_for_each_translation() {
         let end = |port| Some(Endpoint { address: "1.2.3.4".parse().unwrap(), port });
-        let place = |name: &str, value: Option<&[u8]>| (name.to_owned(), value.map(<[u8]>::to_vec));
+        let place = |name: &str, value: Option<&[u8]>| {
+            (name.to_owned(), value.map(|octets| Value::Octets(octets.to_vec())))
+        };
         let allow = pinhole(Some(9));
         assert_eq!(places(&allow), [place("allow4_flow", None)]);
         let both = Pinhole { source: end(Some(600)), destination: end(None), ..allow };

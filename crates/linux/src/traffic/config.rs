@@ -26,7 +26,7 @@ pub struct TrafficConfig {
     pub enforcement: Enforcement,
     /// The outgoing interfaces with reservations; the enforcer does not touch others.
     pub links: Vec<LinkConfig>,
-    /// Whether to use eBPF where the kernel allows it. Without it there is no strict policing, no marking, and no more
+    /// Whether to use eBPF where the kernel allows it. Without it there is no strict policing, and no more
     /// reservations than classes.
     pub ebpf: bool,
     /// The properties by which signaling is recognised, which has a share of each link.

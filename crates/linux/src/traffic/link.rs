@@ -9,7 +9,7 @@ use signalbox_core::traffic::{Excess, Reservation, ReserveError, ServiceClass, T
 use super::bpf::{Encoded, Program};
 use super::config::{Capabilities, Enforcement, LinkConfig, Policing};
 use super::htb::{self, Queues, Root};
-use super::nft::{self, Maps};
+use super::nft::{Elements, Maps};
 use super::signaling::Signaling;
 use super::{Flow, Statistics};
 use crate::error::OpenError;
@@ -36,7 +36,7 @@ pub(super) struct Place {
 #[derive(Debug, Clone)]
 enum Filters {
     Bpf(Vec<Encoded>),
-    Nft(Vec<nft::Element>),
+    Nft(Elements),
 }
 
 /// An interface with queues of ours.
@@ -92,10 +92,7 @@ impl Link {
             Err("switched off in the configuration".to_owned())
         };
         let missing = program.as_ref().err().map(|why| {
-            format!(
-                "no eBPF ({why}): no strict policing, no marking, at most {} reservations",
-                config.classes
-            )
+            format!("no eBPF ({why}): no strict policing, at most {} reservations", config.classes)
         });
         if let Some(missing) = missing {
             if enforcement == Enforcement::Required && ebpf {
@@ -224,10 +221,10 @@ impl Link {
                 Filters::Bpf(program.encode(filters, old)?)
             }
             Classifier::Nft(maps) => {
-                if self.strict && (mark_dscp.is_some() || *treatment != Treatment::OwnQueue) {
+                if self.strict && *treatment != Treatment::OwnQueue {
                     return Err(ReserveError::Unsupported);
                 }
-                Filters::Nft(maps.encode(filters)?)
+                Filters::Nft(maps.encode(filters, *mark_dscp)?)
             }
         };
         let slot = match old {
@@ -298,7 +295,7 @@ impl Link {
                 maps.change(new_filters, new.queue, old, queue)
             }
             (Classifier::Nft(maps), Filters::Nft(new_filters), _) => {
-                maps.change(new_filters, new.queue, &[], new.queue)
+                maps.change(new_filters, new.queue, &Elements::default(), new.queue)
             }
             _ => Ok(()),
         }
@@ -309,7 +306,7 @@ impl Link {
         match (&mut self.classifier, &place.filters) {
             (Classifier::Bpf(program), Filters::Bpf(filters)) => program.remove(place.slot, filters),
             (Classifier::Nft(maps), Filters::Nft(filters)) => {
-                maps.change(&[], place.queue, filters, place.queue)
+                maps.change(&Elements::default(), place.queue, filters, place.queue)
             }
             _ => Ok(()),
         }
@@ -435,7 +432,7 @@ impl Link {
     pub(super) fn fill_maps(&mut self, place: &Place) -> std::io::Result<()> {
         match (&mut self.classifier, &place.filters) {
             (Classifier::Nft(maps), Filters::Nft(filters)) => {
-                maps.change(filters, place.queue, &[], place.queue)
+                maps.change(filters, place.queue, &Elements::default(), place.queue)
             }
             _ => Ok(()),
         }
@@ -472,7 +469,7 @@ impl Link {
             ifindex: IfIndex(self.ifindex),
             queues: self.fault.is_none(),
             policing: if bpf { Policing::TokenBucket } else { Policing::ClassCeiling },
-            marking: bpf,
+            marking: true,
             classes: (*classes, classes.saturating_sub(free)),
             reservations: (if bpf { *most } else { (*most).min((*classes).into()) }, taken),
             lacking: self.lacking.iter().chain(&self.fault).cloned().collect(),

@@ -1,6 +1,9 @@
 //! Classification where eBPF is not available: nftables maps lead from a packet's addresses, protocol and ports to the
 //! class, which is set as the packet's priority before it is queued.
 //!
+//! A reservation with a code point also has an element in a map from its class to a chain that writes the code point: each class is that
+//! of one reservation here. All packets of the class are marked, because the class delays what exceeds its rate.
+//!
 //! The nft tool makes the maps when a link is opened; signaling changes them by netlink. Filters with both hosts, the
 //! protocol and both ports are in a hash. All others are in a map of ranges, which is small and slower to change. The
 //! kernel cannot match DSCP, flow label or SPI in the same lookup, so filters with these are refused.
@@ -15,7 +18,7 @@ use super::htb::{BEST_EFFORT, MAJOR, class_id};
 use super::signaling::{Kind, Signaling};
 use crate::error::OpenError;
 use crate::netlink::Batch;
-use crate::netlink::nftables::set::{self, Change};
+use crate::netlink::nftables::set::{self, Change, Value};
 use crate::netlink::nftables::{self, NFPROTO_INET, begin, delete_table, end};
 
 /// Name of our table, in family `inet`.
@@ -31,6 +34,14 @@ pub(super) struct Element {
     from: Vec<u8>,
     /// The end of the range; `None` if the element is in the hash.
     to: Option<Vec<u8>>,
+}
+
+/// What the maps have of a reservation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Elements {
+    filters: Vec<Element>,
+    /// The code point of its packets.
+    dscp: Option<u8>,
 }
 
 /// The maps of one link.
@@ -70,7 +81,7 @@ impl Maps {
     }
 
     /// Encodes the filters as elements, or returns why they cannot be installed.
-    pub(super) fn encode(&self, filters: &[FlowFilter]) -> Result<Vec<Element>, ReserveError> {
+    pub(super) fn encode(&self, filters: &[FlowFilter], dscp: Option<u8>) -> Result<Elements, ReserveError> {
         let mut elements = Vec::with_capacity(filters.len());
         for filter in filters {
             let element = element(filter).ok_or(ReserveError::Unsupported)?;
@@ -85,39 +96,40 @@ impl Maps {
         } else if ranges_held + ranges > MOST_RANGES || hash_held + elements.len() > MOST_EXACT {
             Err(ReserveError::Full)
         } else {
-            Ok(elements)
+            Ok(Elements { filters: elements, dscp })
         }
     }
 
     /// Removes the previous elements and adds the new ones, all or nothing.
-    pub(super) fn change(
-        &mut self,
-        new: &[Element],
-        queue: u16,
-        old: &[Element],
-        was: u16,
-    ) -> io::Result<()> {
+    pub(super) fn change(&mut self, new: &Elements, queue: u16, old: &Elements, was: u16) -> io::Result<()> {
         if new == old && queue == was {
             return Ok(());
         }
         begin(&mut self.requests);
-        for (how, elements) in [(Change::Delete, old), (Change::New, new)] {
-            for element in elements {
+        let class = |queue| class_id(queue).to_ne_bytes().to_vec();
+        for (how, elements, queue) in [(Change::Delete, old, was), (Change::New, new, queue)] {
+            for element in &elements.filters {
                 let map = map_name(self.ifindex, element.ipv6, element.to.is_some());
                 let element = set::Element {
                     key: element.from.clone(),
                     end: element.to.clone(),
-                    value: Some(class_id(queue).to_ne_bytes().to_vec()),
+                    value: Some(Value::Octets(class(queue))),
                 };
                 set::change(&mut self.requests, (TABLE, &map), &element, how);
+            }
+            if let Some(dscp) = elements.dscp {
+                let value = Some(Value::GoTo(mark_chain(self.ifindex, dscp)));
+                let element = set::Element { key: class(queue), end: None, value };
+                set::change(&mut self.requests, (TABLE, &marks_name(self.ifindex)), &element, how);
             }
         }
         end(&mut self.requests);
         if let Some((_, error)) = self.requests.send_transaction()?.into_iter().next() {
             return Err(error);
         }
-        let count =
-            |elements: &[Element], ranges| elements.iter().filter(|e| e.to.is_some() == ranges).count();
+        let count = |elements: &Elements, ranges| {
+            elements.filters.iter().filter(|e| e.to.is_some() == ranges).count()
+        };
         for (held, ranges) in self.held.iter_mut().zip([false, true]) {
             *held = (*held + count(new, ranges)).saturating_sub(count(old, ranges));
         }
@@ -179,11 +191,20 @@ fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
     format!("link{ifindex}_{kind}{family}")
 }
 
+fn marks_name(ifindex: u32) -> String {
+    format!("link{ifindex}_marks")
+}
+
+/// The chain that writes a code point.
+fn mark_chain(ifindex: u32, dscp: u8) -> String {
+    format!("link{ifindex}_dscp{}", dscp & 0x3f)
+}
+
 /// The nftables script of a link. The more specific lookup comes last, so that it overrides the other; signaling
-/// (octets a second) comes first.
+/// (octets a second) comes first, and the code points of the classes last.
 fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
     let mut maps = String::new();
-    let (chains, mut rules) =
+    let (mut chains, mut rules) =
         if share == 0 { <_>::default() } else { signaling_rules(ifindex, share, signaling) };
     for (ipv6, address, header, family) in
         [(false, "ipv4_addr", "ip", "ipv4"), (true, "ipv6_addr", "ip6", "ipv6")]
@@ -201,6 +222,15 @@ fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
                  th sport . th dport map @{map}\n"
             ));
         }
+    }
+    let marks = marks_name(ifindex);
+    maps.push_str(&format!("  map {marks} {{ type classid : verdict; size {MOST_EXACT}; }}\n"));
+    rules.push_str(&format!("    meta priority vmap @{marks}\n"));
+    for dscp in 0..64 {
+        let chain = mark_chain(ifindex, dscp);
+        chains.push_str(&format!(
+            "  chain {chain} {{\n    ip dscp set {dscp}\n    ip6 dscp set {dscp}\n  }}\n"
+        ));
     }
     format!(
         "table inet {TABLE} {{\n{maps}{chains}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \

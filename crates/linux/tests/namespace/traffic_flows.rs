@@ -282,6 +282,54 @@ fn what_conforms_is_marked_and_excess_is_best_effort() {
     close(&net, enforcer);
 }
 
+/// Without eBPF, the kernel gives the packets of a reservation its code point too, and no others. They keep their congestion bits.
+#[test]
+fn without_ebpf_packets_are_marked() {
+    let net = Network::new("nftmark");
+    let before = kernel_state(&net.r);
+    let config = TrafficConfig { ebpf: false, ..unsignaled() };
+    let marked = |number: u64, dscp| {
+        let family = &families()[usize::try_from(number).unwrap()];
+        let mut reservation = reservation(ifindex("rb"), 270);
+        reservation.filters = vec![FlowFilter {
+            protocol: Some(17),
+            dst_port: Some(270),
+            ..FlowFilter::between(
+                signalbox_core::node::Prefix::host(family.a),
+                signalbox_core::node::Prefix::host(family.b),
+            )
+        }];
+        reservation.mark_dscp = dscp;
+        (ReservationId(number), reservation)
+    };
+    let mut enforcer = enforcer(&net, &config, |enforcer| {
+        for number in [0, 1] {
+            let (id, reservation) = marked(number, Some(46));
+            enforcer.reserve(id, &reservation);
+        }
+    });
+    let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
+    let packets = families().map(|family| datagram(family.a, family.b, b"packet"));
+    let mut tos = |index: usize| tos_of(&mut a, &mut b, &Transmit { tos: 0b0010_1001, ..packets[index] });
+    assert_eq!([tos(0), tos(1)], [46 << 2 | 1, 46 << 2 | 1]);
+    // Another code point, then none, then no reservation.
+    for dscp in [Some(10), None] {
+        net.r
+            .run(|| {
+                let (id, reservation) = marked(0, dscp);
+                enforcer.reserve(id, &reservation);
+                assert_eq!(enforcer.flush(), [(id, Ok(()))]);
+            })
+            .unwrap();
+        assert_eq!([tos(0), tos(1)], [dscp.map_or(0b0010_1001, |dscp| dscp << 2 | 1), 46 << 2 | 1]);
+    }
+    enforcer.release(ReservationId(1));
+    enforcer.flush();
+    assert_eq!(tos(1), 0b0010_1001);
+    close(&net, enforcer);
+    assert_eq!(kernel_state(&net.r), before);
+}
+
 fn tos_of(a: &mut Io, b: &mut Io, transmit: &Transmit<'_>) -> u8 {
     send(a, transmit);
     receive_until(b, |got| !got.is_empty())[0].tos

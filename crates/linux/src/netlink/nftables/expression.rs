@@ -217,16 +217,25 @@ pub(crate) fn go_to(rule: &mut Batch, chain: &str) {
 
 fn verdict(rule: &mut Batch, code: i32, chain: Option<&str>) {
     append(rule, "immediate", |immediate| {
-        immediate.attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT)).nest(NFTA_IMMEDIATE_DATA, |data| {
-            data.nest(NFTA_DATA_VERDICT, |verdict| {
-                verdict.attribute(NFTA_VERDICT_CODE, &code.to_be_bytes());
-                match chain {
-                    Some(chain) => verdict.attribute(NFTA_VERDICT_CHAIN, &text(chain)),
-                    None => verdict,
-                }
-            })
-        })
+        immediate
+            .attribute(NFTA_IMMEDIATE_DREG, &number(NFT_REG_VERDICT))
+            .nest(NFTA_IMMEDIATE_DATA, |data| verdict_data(data, code, chain))
     });
+}
+
+fn verdict_data<'a>(data: &'a mut Batch, code: i32, chain: Option<&str>) -> &'a mut Batch {
+    data.nest(NFTA_DATA_VERDICT, |verdict| {
+        verdict.attribute(NFTA_VERDICT_CODE, &code.to_be_bytes());
+        match chain {
+            Some(chain) => verdict.attribute(NFTA_VERDICT_CHAIN, &text(chain)),
+            None => verdict,
+        }
+    })
+}
+
+/// Appends the verdict to continue in another chain as the value of an element.
+pub(super) fn go_to_data<'a>(data: &'a mut Batch, chain: &str) -> &'a mut Batch {
+    verdict_data(data, NFT_GOTO, Some(chain))
 }
 
 pub(super) fn append(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch) -> &mut Batch) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use signalbox_core::node::Prefix;
 
-use super::expression::NFTA_EXPR_NAME;
+use super::expression::{NFTA_EXPR_NAME, go_to_data};
 use super::flow::Part;
 use super::{NFPROTO_INET, NFTA_DATA_VALUE, NFTA_LIST_ELEM, about, message, number, text};
 use crate::netlink::Batch;
@@ -72,7 +72,16 @@ pub(crate) struct Element {
     /// The last key of its range.
     pub(crate) end: Option<Vec<u8>>,
     /// The value in a map.
-    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) value: Option<Value>,
+}
+
+/// The value of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Octets, as a register holds them.
+    Octets(Vec<u8>),
+    /// The verdict to continue in this chain.
+    GoTo(String),
 }
 
 /// What happens to an element.
@@ -179,7 +188,10 @@ pub(crate) fn change(requests: &mut Batch, (table, set): (&str, &str), element: 
                     item.nest(NFTA_SET_ELEM_KEY_END, |data| data.attribute(NFTA_DATA_VALUE, end));
                 }
                 if let (Change::New | Change::Add(_), Some(value)) = (change, &element.value) {
-                    item.nest(NFTA_SET_ELEM_DATA, |data| data.attribute(NFTA_DATA_VALUE, value));
+                    item.nest(NFTA_SET_ELEM_DATA, |data| match value {
+                        Value::Octets(octets) => data.attribute(NFTA_DATA_VALUE, octets),
+                        Value::GoTo(chain) => go_to_data(data, chain),
+                    });
                 }
                 if let Change::Add(timeout) = change {
                     let timeout = milliseconds(timeout);
