@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use signalbox_casp::clients::qos::{QosEvent, QosRequest, Range};
+use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::qos::{QosErrorCode, QosMessage, QosType};
 use signalbox_core::SessionId;
 
@@ -146,5 +147,42 @@ fn the_receiver_reserves_in_advance() {
     rig.wait(SECOND * 300);
     assert_eq!(rig.booked(1), 0.0);
     assert_eq!(rig.events(0).last(), Some(&QosEvent::Released { confirmed: true }));
+    assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0));
+}
+
+/// CASPQOS-9-05: a reservation takes its resources in its time only. Another one that begins at its end gets the same ones, and the kernel
+/// never has both.
+#[test]
+fn one_reservation_follows_another() {
+    let mut rig = Rig::new(3);
+    let asked = |rig: &Rig, port, start, end, rate| {
+        let flow = match flow(3) {
+            FlowId::V4Ports { src, dst, src_port, protocol, .. } => {
+                FlowId::V4Ports { src, dst, src_port, dst_port: port, protocol }
+            }
+            other => panic!("{other:?}"),
+        };
+        QosRequest { flow, range: Range::only(mbit(rate)), ..request(rig, start, end) }
+    };
+    for (id, (start, end, rate)) in
+        [(600, 900, 8.0), (900, 1200, 8.0), (800, 1000, 2.0)].into_iter().enumerate()
+    {
+        let asked = asked(&rig, 7000 + u16::try_from(id).unwrap(), start, end, rate);
+        rig.reserve(0, 1 + id as u64, &asked);
+        assert!(matches!(rig.events(0).last(), Some(QosEvent::Committed { .. })), "{:?}", rig.events(0));
+    }
+    let more = asked(&rig, 8000, 899, 901, 1.0);
+    rig.reserve(0, 9, &more);
+    assert_eq!(rig.refused(0), (QosErrorCode::BELOW_MINIMUM, 0));
+    assert_eq!(rig.booked(1), 10.0);
+    let mut given = Vec::new();
+    for _ in 0..1250 {
+        rig.wait(SECOND);
+        let now = [0, 1].map(|n| rig.given(n));
+        if given.last() != Some(&now) {
+            given.push(now);
+        }
+    }
+    assert_eq!(given, [0.0, 8.0, 10.0, 8.0, 0.0].map(|mbit| [mbit; 2]));
     assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0));
 }

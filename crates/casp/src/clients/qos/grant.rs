@@ -10,6 +10,7 @@ use signalbox_resources::request::{Priority, Session as Share};
 use signalbox_resources::{Cause, GrantRequest, Neighbour, Owner, RequestedBy, Requester, Resources};
 
 use super::amount::{Amount, Range};
+use super::period::Period;
 use super::record::{Grants, Level};
 use super::{PROTOCOL, QosClient};
 use crate::wire::FlowId;
@@ -69,6 +70,7 @@ impl QosClient {
                 session: Some(share),
                 lifetime: Some(record.lifetime),
                 held: kind != QosType::COMMIT || record.is_early(),
+                during: record.period.as_deref().map(Period::during),
                 priority: Priority { setup: level, defending: level },
                 mark_dscp,
                 ..GrantRequest::new(owner, requester.clone(), place, filter, traffic)

@@ -28,7 +28,7 @@ mod suggest;
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
@@ -197,6 +197,8 @@ pub struct QosClient {
     by_session: HashMap<(SessionId, bool), Key, KeyedHasher>,
     /// Reservations and queries of this node, by the identifier of their user.
     by_user: BTreeMap<u64, Key>,
+    /// The records with a time, by its end.
+    periods: BTreeSet<(Time, Key)>,
     holders: Shares<IpAddr>,
     /// Limits of the Errors about sessions without a record.
     errors: RateShares,
@@ -223,6 +225,7 @@ impl QosClient {
             records: Slab::new(config.max_sessions),
             by_session: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             by_user: BTreeMap::new(),
+            periods: BTreeSet::new(),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
@@ -257,6 +260,7 @@ impl QosClient {
     /// Takes an indication of the messaging layer.
     pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.end_periods(resources);
         match indication {
             Indication::Opened { tag, session, .. } => self.opened(*tag, *session),
             Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
@@ -292,6 +296,7 @@ impl QosClient {
     /// Takes the answer to [`QosOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.end_periods(resources);
         let place = result.ok().map(|route| if route.local { IfIndex::NONE } else { route.ifindex });
         self.place_found(id, place, resources);
     }
@@ -311,6 +316,7 @@ impl QosClient {
     /// Handles what is due.
     pub fn timer(&mut self, now: Time, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.end_periods(resources);
         while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
             if let Some(key) = self.records.key_of(index) {
                 self.step(key, resources);
@@ -402,6 +408,9 @@ impl QosClient {
         self.tear_down(key);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
+        if let Some(period) = record.period {
+            self.periods.remove(&(period.end, key));
+        }
         if let Some(session) = record.session {
             self.by_session.remove(&(session, record.instead));
         }

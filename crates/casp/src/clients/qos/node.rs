@@ -326,14 +326,16 @@ impl QosClient {
         resources: &mut Resources,
     ) -> (bool, bool) {
         let now = self.now;
+        let when = |record: &Record| (record.is_early(), record.period.as_deref().map(Period::during));
+        let Some(record) = self.records.get(key) else { return (true, true) };
+        let before = (record.data(), record.places, when(record));
+        self.set_period(key, period);
         let Some(record) = self.records.get_mut(key) else { return (true, true) };
         let places = places.unwrap_or(record.places);
-        let before = (record.data(), record.places, record.is_early());
         record.flow = job.flow;
         record.set_opposite(job.opposite);
-        record.set_period(period);
         record.places = places;
-        let moved = marked || (record.data(), places, record.is_early()) != before;
+        let moved = marked || (record.data(), places, when(record)) != before;
         record.asker = job.asker();
         record.lifetime = seconds(job.timeout.max(1));
         record.used = now;

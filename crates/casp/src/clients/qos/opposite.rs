@@ -36,18 +36,19 @@ impl QosClient {
         let Some(key) = self.record_of(job.session, job, true) else { return false };
         let (now, range, age) = (self.now, Range::only(most), self.next_age());
         let partial = message.partial.filter(|_| message.flags.contains(QosFlags::PARTIAL)).map(as_asked);
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) = self.records.get(key) else { return false };
         let moved = record.flow != job.flow;
         if record.own.is_some_and(|own| own.range == range && own.reported) && !moved {
             // A refresh.
             return false;
         }
+        self.set_period(key, period);
+        let Some(record) = self.records.get_mut(key) else { return false };
         if moved {
             record.sides = [Vec::new(), Vec::new()];
         }
         record.flow = job.flow;
         record.set_opposite(Some(job.flow.reversed()));
-        record.set_period(period);
         (record.asker, record.priority) = (job.asker(), message.priority);
         record.lifetime = seconds(job.timeout.max(1));
         let before = record.own.filter(|own| own.reported).map(|own| (own.age, own.range));

@@ -107,9 +107,6 @@ impl QosClient {
         }
         // The receiver of a suggestion keeps the priority that it has.
         record.priority = request.priority.map(u32::from).or(record.priority);
-        if period.is_some() {
-            record.set_period(period);
-        }
         if request.both {
             record.set_opposite(Some(record.flow.reversed()));
         }
@@ -130,6 +127,9 @@ impl QosClient {
             answered: self.now,
         });
         self.by_user.insert(id, key);
+        if period.is_some() {
+            self.set_period(key, period);
+        }
         self.seek(key, resources);
         self.arm(key);
     }

@@ -1,10 +1,10 @@
-//! Reservations in advance (object TIME). A node reserves with the first message. The flow uses the reservation from the start
-//! time on. The reservation ends at the end time.
+//! Reservations in advance (object TIME). A node decides with the first message, and reserves from the start time to the end time. The
+//! flow has the resources in that time, and the reservation ends with it.
 
 use core::time::Duration;
 
 use signalbox_core::{Key, Time};
-use signalbox_resources::Resources;
+use signalbox_resources::{During, Resources};
 
 use super::node::Failure;
 use super::record::Stage;
@@ -12,7 +12,7 @@ use super::{NO_USER, QosClient};
 use crate::clients::ntp;
 use crate::wire::qos::QosErrorCode;
 
-/// The farthest start. What is reserved is taken from others until then.
+/// The farthest start. Requests without an end have to leave room for what is to start.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
 
 /// When a flow has its resources.
@@ -20,12 +20,19 @@ const LATEST: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct Period {
     /// Start and end as messages contain them.
     pub(super) stamps: (u64, u64),
+    /// The start; [`Time::ZERO`]: it was past when this node started.
+    pub(super) from: Time,
     /// The start; `None`: it is past.
     pub(super) start: Option<Time>,
     pub(super) end: Time,
 }
 
 impl Period {
+    /// The time in which admission control counts the reservation.
+    pub(super) const fn during(&self) -> During {
+        During { from: self.from, until: self.end }
+    }
+
     /// When something is due.
     pub(super) fn next(&self) -> Time {
         self.start.unwrap_or(self.end)
@@ -37,15 +44,40 @@ impl QosClient {
     pub(super) fn period(&self, time: Option<(u64, u64)>) -> Result<Option<Period>, Failure> {
         const NOT_POSSIBLE: Failure = (QosErrorCode::TIME, 0);
         let Some(stamps) = time else { return Ok(None) };
-        let later = |stamp| {
-            let us = ntp::micros(stamp)?.checked_sub(self.config.wall_clock_us)?;
-            Some(Time::from_micros(us)).filter(|at| *at > self.now)
+        let at = |stamp| {
+            let us = ntp::micros(stamp).and_then(|us| us.checked_sub(self.config.wall_clock_us));
+            us.map_or(Time::ZERO, Time::from_micros)
         };
-        let start = later(stamps.0);
-        let end = later(stamps.1).filter(|end| start.is_none_or(|start| start < *end)).ok_or(NOT_POSSIBLE)?;
+        let later = |at: Time| Some(at).filter(|at| *at > self.now);
+        let (from, until) = (at(stamps.0), at(stamps.1));
+        let start = later(from);
+        let end = later(until).filter(|end| start.is_none_or(|start| start < *end)).ok_or(NOT_POSSIBLE)?;
         match start {
             Some(start) if start > self.now + LATEST => Err(NOT_POSSIBLE),
-            start => Ok(Some(Period { stamps, start, end })),
+            start => Ok(Some(Period { stamps, from, start, end })),
+        }
+    }
+
+    /// A request says when the session has its resources.
+    pub(super) fn set_period(&mut self, key: Key, period: Option<Period>) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let former = record.period.as_ref().map(|period| period.end);
+        record.set_period(period);
+        let end = period.map(|period| period.end);
+        if former != end {
+            former.into_iter().for_each(|end| _ = self.periods.remove(&(end, key)));
+            self.periods.extend(end.map(|end| (end, key)));
+        }
+    }
+
+    /// Ends the reservations whose time is over, before anything else is done: another one may begin at that moment.
+    pub(super) fn end_periods(&mut self, resources: &mut Resources) {
+        while let Some((end, key)) = self.periods.first().copied()
+            && end <= self.now
+        {
+            self.periods.pop_first();
+            self.period_due(key, resources);
+            self.arm(key);
         }
     }
 
@@ -54,8 +86,10 @@ impl QosClient {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(period) = record.period.as_deref_mut() else { return };
-        if period.end <= now {
+        let end = period.end;
+        if end <= now {
             record.period = None;
+            self.periods.remove(&(end, key));
             match &record.own {
                 Some(own) if own.stage == Stage::Release => {}
                 Some(own) if own.id != NO_USER => self.begin_release(key, resources),
