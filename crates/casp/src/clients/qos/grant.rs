@@ -43,8 +43,8 @@ impl QosClient {
         let until = self.now + record.lifetime;
         let part = record.part(kind);
         let older = part.before.take();
-        part.before = Some((sequence, part.now.replace(Level { age, amount, grants, until })));
-        self.drop_level(older.and_then(|(_, level)| level), resources);
+        part.before = Some(Box::new((sequence, part.now.replace(Level { age, amount, grants, until }))));
+        self.drop_level(older.and_then(|before| before.1), resources);
         Ok(amount)
     }
 
@@ -237,10 +237,10 @@ impl QosClient {
         for kind in [QosType::RESERVE, QosType::COMMIT] {
             let Some(record) = self.records.get_mut(key) else { return };
             let part = record.part(kind);
-            if part.before.is_none_or(|(by, _)| by != sequence) {
+            if part.before.as_ref().is_none_or(|before| before.0 != sequence) {
                 continue;
             }
-            let before = part.before.take().and_then(|(_, level)| level);
+            let before = part.before.take().and_then(|before| before.1);
             let gone = if succeeded { before } else { core::mem::replace(&mut part.now, before) };
             self.drop_level(gone, resources);
         }
@@ -250,7 +250,7 @@ impl QosClient {
     pub(super) fn confirm_reserve(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
         let before = record.reserve.before.take();
-        self.drop_level(before.and_then(|(_, level)| level), resources);
+        self.drop_level(before.and_then(|before| before.1), resources);
     }
 
     /// Removes the Reserve state of a session.
@@ -273,7 +273,7 @@ impl QosClient {
         for kind in [QosType::RESERVE, QosType::COMMIT] {
             let Some(record) = self.records.get_mut(key) else { return };
             let (now, part) = (self.now, record.part(kind));
-            let old = part.before.and_then(|(_, level)| level).filter(|level| level.until <= now);
+            let old = part.before.as_ref().and_then(|before| before.1).filter(|level| level.until <= now);
             let over = part.now.filter(|level| level.until <= now);
             if old.is_some() {
                 part.before = None;

@@ -307,7 +307,7 @@ impl QosClient {
     /// requests of its session: while routes change, nodes on the way repeat the last one.
     fn is_stale(&self, job: &Job, sequence: u32) -> bool {
         let record = self.find(job.session, job.instead).and_then(|key| self.records.get(key));
-        if record.and_then(|record| record.own).is_some_and(|own| own.reverse == job.reverse) {
+        if record.and_then(Record::own).is_some_and(|own| own.reverse == job.reverse) {
             return true;
         }
         let last = record.filter(|record| record.flow != job.flow).and_then(|record| record.last);
@@ -476,7 +476,7 @@ impl QosClient {
         if message.kind == QosType::QUERY && !job.reverse {
             let range = Range { most, ..*asked };
             if let Some(record) = self.records.get_mut(key) {
-                record.suggested = Some(range);
+                record.suggested = Some(Box::new(range));
             }
             let (session, flow) = (job.session, job.flow);
             self.out.event(0, QosEvent::Suggested { session, flow, range });

@@ -38,7 +38,7 @@ impl QosClient {
         let partial = message.partial.filter(|_| message.flags.contains(QosFlags::PARTIAL)).map(as_asked);
         let Some(record) = self.records.get(key) else { return false };
         let moved = record.flow != job.flow;
-        if record.own.is_some_and(|own| own.range == range && own.reported) && !moved {
+        if record.own().is_some_and(|own| own.range == range && own.reported) && !moved {
             // A refresh.
             return false;
         }
@@ -51,13 +51,13 @@ impl QosClient {
         record.set_opposite(Some(job.flow.reversed()));
         (record.asker, record.priority) = (job.asker(), message.priority);
         record.lifetime = seconds(job.timeout.max(1));
-        let before = record.own.filter(|own| own.reported).map(|own| (own.age, own.range));
+        let before = record.own().filter(|own| own.reported).map(|own| (own.age, own.range));
         let mut own = Own::of_receiver(range, age, partial, now, now + record.lifetime);
         (own.before, own.answers) = (before, message.sequence);
         if moved {
             own.flags = own.flags.with(QosFlags::BRANCH);
         }
-        record.own = Some(own);
+        record.own = Some(Box::new(own));
         self.seek(key, resources);
         self.arm(key);
         true
@@ -94,7 +94,7 @@ impl QosClient {
     ) {
         let interval = self.interval(key);
         let Some(record) = self.records.get_mut(key) else { return };
-        let version = record.own.map(|own| own.range.most.version());
+        let version = record.own.as_ref().map(|own| own.range.most.version());
         let (session, why) = (record.session, (code, detail));
         let failed = Failed { sequence: answers, removes: !stood, version, partial: None, why };
         if stood && let Some(own) = record.own.as_mut() {

@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::amount::{Amount, Range};
 use super::output::QosEvent;
-use super::record::{Own, Places, Stage};
+use super::record::{Own, Places, Record, Stage};
 use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::ntp;
@@ -90,8 +90,8 @@ impl QosClient {
             return refuse(self, QosErrorCode::NOT_OWNER);
         }
         // The side that reserves stays within the bounds that the other one suggested.
-        let range = match record.suggested {
-            Some(suggested) => request.range.within(&suggested),
+        let range = match &record.suggested {
+            Some(suggested) => request.range.within(suggested),
             None => Some(request.range),
         };
         let Some(range) = range else { return refuse(self, QosErrorCode::BELOW_MINIMUM) };
@@ -110,7 +110,7 @@ impl QosClient {
         if request.both {
             record.set_opposite(Some(record.flow.reversed()));
         }
-        record.own = Some(Own {
+        record.own = Some(Box::new(Own {
             id,
             reverse: request.session.is_some(),
             suggests: request.by_receiver,
@@ -125,7 +125,7 @@ impl QosClient {
             due,
             reported: false,
             answered: self.now,
-        });
+        }));
         self.by_user.insert(id, key);
         if period.is_some() {
             self.set_period(key, period);
@@ -142,7 +142,7 @@ impl QosClient {
     /// The interfaces of the data are known: the request of the present stage leaves.
     pub(super) fn begin(&mut self, key: Key, places: Option<Places>, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
-        let Some(own) = record.own else { return };
+        let Some(own) = record.own() else { return };
         let Some(places) = places else {
             if !self.retry(key, QosErrorCode::NO_ANSWER, resources) {
                 self.own_refused(key, (QosErrorCode::BELOW_MINIMUM, 0), resources);
@@ -171,7 +171,7 @@ impl QosClient {
         let Some(own) = record.own.as_mut() else { return };
         // A refresh without an answer is repeated before the reservation expires.
         (own.waits, own.due) = (Some(number), if own.reported { again } else { until });
-        let own = *own;
+        let own = **own;
         let kind = match own.stage {
             Stage::Query => QosType::QUERY,
             Stage::Commit => QosType::COMMIT,
@@ -250,7 +250,7 @@ impl QosClient {
         let key = Key::from_u64(tag);
         let Some(record) = self.records.get_mut(key) else { return };
         record.session = Some(session);
-        if let Some(own) = record.own {
+        if let Some(own) = &record.own {
             self.by_session.insert((session, false), key);
             self.out.event(own.id, QosEvent::Opened { session });
         }
@@ -315,7 +315,7 @@ impl QosClient {
         resources: &mut Resources,
     ) -> bool {
         let Some(echo) = message.echo else { return false };
-        let waits = self.records.get(key).and_then(|record| record.own).and_then(|own| own.waits);
+        let waits = self.records.get(key).and_then(Record::own).and_then(|own| own.waits);
         if waits != Some(echo) {
             return false;
         }
@@ -328,7 +328,7 @@ impl QosClient {
     /// Handles an Error for a request of this node, or for its whole reservation.
     pub(super) fn own_error(&mut self, key: Key, message: &QosMessage<'_>, resources: &mut Resources) {
         let removes = message.flags.contains(QosFlags::REMOVE);
-        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        let Some(own) = self.records.get(key).and_then(Record::own) else { return };
         let about = own.waits.is_some() && own.waits == message.echo;
         let (code, detail) = message.error.unwrap_or((QosErrorCode::BELOW_MINIMUM, 0));
         if about && own.stage == Stage::Release {
@@ -386,7 +386,7 @@ impl QosClient {
 
     /// The messaging layer does not take the request.
     pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
-        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        let Some(own) = self.records.get(key).and_then(Record::own) else { return };
         let (code, detail, node) = (QosErrorCode::NO_ANSWER, 0, None);
         if own.reported || own.before.is_some() {
             return self.end(key, Some(code), resources);
@@ -397,7 +397,7 @@ impl QosClient {
 
     /// The wait of the originator for an answer is over.
     pub(super) fn no_answer(&mut self, key: Key, code: QosErrorCode, resources: &mut Resources) {
-        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        let Some(own) = self.records.get(key).and_then(Record::own) else { return };
         let Some(number) = own.waits else { return };
         self.counters.unanswered += 1;
         if own.stage == Stage::Release {
@@ -413,7 +413,7 @@ impl QosClient {
 
     /// The Release was answered, or is not waited for any longer: the session ends in the messaging layer too.
     fn released(&mut self, key: Key, confirmed: bool, resources: &mut Resources) {
-        let Some(own) = self.records.get(key).and_then(|record| record.own) else { return };
+        let Some(own) = self.records.get(key).and_then(Record::own) else { return };
         self.out.event(own.id, QosEvent::Released { confirmed });
         self.end(key, None, resources);
     }
@@ -422,7 +422,7 @@ impl QosClient {
     pub(super) fn tear_down(&mut self, key: Key) {
         self.leave_former(key);
         let Some(record) = self.records.get(key) else { return };
-        let (Some(session), Some(own)) = (record.session, record.own) else { return };
+        let (Some(session), Some(own)) = (record.session, record.own()) else { return };
         if !own.reverse {
             self.out.send(Message::tear_down(session, record.flow));
         }

@@ -35,12 +35,15 @@ pub(super) struct Level {
     pub(super) until: Time,
 }
 
+/// The number of a request, and what it replaced, if anything.
+pub(super) type Before = (u32, Option<Level>);
+
 /// Reserve state or Commit state.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) now: Option<Level>,
     /// What a request with this number replaced, if anything. It comes back if the request fails further on.
-    pub(super) before: Option<(u32, Option<Level>)>,
+    pub(super) before: Option<Box<Before>>,
 }
 
 /// The request that was sent on last, for failures that this node notices itself.
@@ -175,8 +178,8 @@ pub(super) struct Record {
     /// When the last Error left.
     pub(super) error_at: Option<Time>,
     /// What the other end suggested.
-    pub(super) suggested: Option<Range>,
-    pub(super) own: Option<Own>,
+    pub(super) suggested: Option<Box<Range>>,
+    pub(super) own: Option<Box<Own>>,
     /// The flow that the source of the data has left. It is torn down as soon as the path has answered for the present one.
     pub(super) former: Option<Box<FlowId>>,
 }
@@ -190,12 +193,12 @@ impl Timed for Record {
 impl Part {
     /// All grants of the part.
     pub(super) fn levels(&self) -> impl Iterator<Item = &Level> {
-        self.now.iter().chain(self.before.iter().filter_map(|(_, level)| level.as_ref()))
+        self.now.iter().chain(self.before.iter().filter_map(|before| before.1.as_ref()))
     }
 
     /// All grants of the part.
     pub(super) fn levels_mut(&mut self) -> impl Iterator<Item = &mut Level> {
-        self.now.iter_mut().chain(self.before.iter_mut().filter_map(|(_, level)| level.as_mut()))
+        self.now.iter_mut().chain(self.before.iter_mut().filter_map(|before| before.1.as_mut()))
     }
 }
 
@@ -279,6 +282,11 @@ impl Record {
         }
     }
 
+    /// What the originator has.
+    pub(super) fn own(&self) -> Option<Own> {
+        self.own.as_deref().copied()
+    }
+
     pub(super) fn has_state(&self) -> bool {
         self.reserve.now.is_some() || self.commit.now.is_some()
     }
@@ -312,6 +320,8 @@ impl Record {
         if side.len() >= BRANCHES {
             side.remove(0);
         }
+        // Few sessions have more than one branch on a side.
+        side.reserve_exact(1);
         side.push(branch);
         others
     }

@@ -25,13 +25,13 @@ impl QosClient {
         let age = self.next_age();
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
-        let Some(range) = record.suggested else { return };
+        let Some(range) = record.suggested.as_deref().copied() else { return };
         if record.own.is_some() {
             return self.reserve_again(key, resources);
         }
         let partial = partial.map(as_asked);
         let due = now + record.lifetime;
-        record.own = Some(Own::of_receiver(range, age, partial, now, due));
+        record.own = Some(Box::new(Own::of_receiver(range, age, partial, now, due)));
         self.seek(key, resources);
         self.arm(key);
     }
@@ -55,7 +55,7 @@ impl QosClient {
     ) {
         let Some(record) = self.records.get(key) else { return };
         let sequence = record.last.map_or(0, |last| last.sequence);
-        let version = record.suggested.map(|range| range.most.version());
+        let version = record.suggested.as_ref().map(|range| range.most.version());
         let failed = Failed { sequence, removes: true, version, partial: None, why: (code, detail) };
         self.report_failure(key, failed, node);
     }
