@@ -18,6 +18,7 @@ mod row;
 mod rsvp;
 mod runs;
 
+use casp::qos as casp_qos;
 use forward::{
     boomerang as boomerang_forward, casp as casp_forward, gateway as gateway_forward, gist as gist_forward,
     natfw as natfw_forward, qos as qos_forward, rsvp as rsvp_forward,
@@ -31,6 +32,7 @@ use serde_json::{Value, json};
 
 pub use boomerang::BoomerangArgs;
 pub use casp::CaspArgs;
+pub use casp::qos::CaspQosArgs;
 pub use engine::EngineArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::casp::CaspForwardArgs;
@@ -107,6 +109,8 @@ benchmarks! {
         Qos => qos::RowArgs,
         /// A router with CASP: time per set-up, message, refresh and tear-down, memory per session.
         Casp => casp::CaspArgs,
+        /// A router with the QoS client of CASP: time per Reserve, Commit, refresh and Release, memory per reservation.
+        CaspQos => casp_qos::CaspQosArgs,
     }
     /// A node on real sockets between two namespaces.
     Forward as ForwardCommand {

@@ -1,5 +1,7 @@
 //! `bench engine casp`: a router with CASP in memory, between two nodes that are connected over TCP.
 
+pub(super) mod qos;
+mod reservations;
 mod world;
 
 use std::time::Duration;

@@ -25,6 +25,7 @@ const BENCHES: &[&[&str]] = &[
     &["gateway", "--sessions", "2048"],
     &["boomerang", "--sessions", "2048"],
     &["casp", "--sessions", "2048"],
+    &["casp-qos", "--sessions", "2048"],
 ];
 /// Characters of a function's name that are shown.
 const NAME: usize = 90;
