@@ -36,44 +36,17 @@ pub(crate) struct Span {
     end: u32,
 }
 
-/// A queued output. The large ones have a queue for each kind: moving all of them at the size of the largest took a message
-/// four hundred instructions.
 #[derive(Debug)]
 enum Entry {
-    /// The first of [`Outbox::packets`].
-    Transmit,
-    /// The first of [`Outbox::lookups`].
-    Lookup,
-    /// The first of [`Outbox::received`].
-    Receive(NslpId),
-    Status {
-        nslp: NslpId,
-        handle: MessageHandle,
-        session: SessionId,
-        status: MessageStatus,
-    },
-    /// The first of [`Outbox::notices`].
-    Notify(NslpId),
-    OpenChannel {
-        channel: ChannelId,
-        transport: Transport,
-        local: IpAddr,
-        peer: SocketAddr,
-    },
-    SendChannel {
-        channel: ChannelId,
-        stream: u16,
-        lifetime: Option<Duration>,
-        octets: Span,
-    },
-    ReadChannel {
-        channel: ChannelId,
-        on: bool,
-    },
-    CloseChannel {
-        channel: ChannelId,
-        abort: bool,
-    },
+    Transmit { envelope: Envelope, options: Span, payload: Span },
+    Lookup { id: u64, query: RouteQuery },
+    Receive { message: RecvMessage<'static>, data: Span },
+    Status { nslp: NslpId, handle: MessageHandle, session: SessionId, status: MessageStatus },
+    Notify { nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent },
+    OpenChannel { channel: ChannelId, transport: Transport, local: IpAddr, peer: SocketAddr },
+    SendChannel { channel: ChannelId, stream: u16, lifetime: Option<Duration>, octets: Span },
+    ReadChannel { channel: ChannelId, on: bool },
+    CloseChannel { channel: ChannelId, abort: bool },
 }
 
 /// The reason why a message was not composed.
@@ -85,27 +58,9 @@ pub(crate) enum Unsent {
     Encode(EncodeError),
 }
 
-#[derive(Debug)]
-struct Packet {
-    envelope: Envelope,
-    options: Span,
-    payload: Span,
-}
-
-#[derive(Debug)]
-struct Notice {
-    mri: Mri,
-    session: SessionId,
-    event: NetworkEvent,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Entry>,
-    packets: VecDeque<Packet>,
-    received: VecDeque<(RecvMessage<'static>, Span)>,
-    lookups: VecDeque<(u64, RouteQuery)>,
-    notices: VecDeque<Notice>,
     octets: Vec<u8>,
 }
 
@@ -158,8 +113,7 @@ impl Outbox {
         tracing::trace!(
             session = message.session.map(display), peer = %envelope.dst, kind = %message.header.kind, "message sent"
         );
-        self.queue.push_back(Entry::Transmit);
-        self.packets.push_back(Packet { envelope, options, payload });
+        self.queue.push_back(Entry::Transmit { envelope, options, payload });
         Ok(payload)
     }
 
@@ -171,19 +125,16 @@ impl Outbox {
             self.octets.extend_from_slice(part);
         }
         let payload = Span { start, end: self.mark() };
-        self.queue.push_back(Entry::Transmit);
-        self.packets.push_back(Packet { envelope, options, payload });
+        self.queue.push_back(Entry::Transmit { envelope, options, payload });
     }
 
     pub(crate) fn lookup(&mut self, id: u64, query: RouteQuery) {
-        self.queue.push_back(Entry::Lookup);
-        self.lookups.push_back((id, query));
+        self.queue.push_back(Entry::Lookup { id, query });
     }
 
     pub(crate) fn receive(&mut self, message: RecvMessage<'_>) {
         let data = self.put(message.data);
-        self.queue.push_back(Entry::Receive(message.nslp));
-        self.received.push_back((RecvMessage { data: &[], ..message }, data));
+        self.queue.push_back(Entry::Receive { message: RecvMessage { data: &[], ..message }, data });
     }
 
     pub(crate) fn status(
@@ -198,8 +149,7 @@ impl Outbox {
     }
 
     pub(crate) fn notify(&mut self, nslp: NslpId, mri: Mri, session: SessionId, event: NetworkEvent) {
-        self.queue.push_back(Entry::Notify(nslp));
-        self.notices.push_back(Notice { mri, session, event });
+        self.queue.push_back(Entry::Notify { nslp, mri, session, event });
     }
 
     pub(crate) fn open_channel(
@@ -261,10 +211,9 @@ impl Outbox {
     #[inline]
     pub(crate) fn next(&self) -> Option<Next> {
         Some(match self.queue.front()? {
-            Entry::Transmit | Entry::Lookup => Next::Driver,
-            Entry::Receive(nslp) | Entry::Notify(nslp) | Entry::Status { nslp, .. } => {
-                Next::Application(*nslp)
-            }
+            Entry::Transmit { .. } | Entry::Lookup { .. } => Next::Driver,
+            Entry::Receive { message, .. } => Next::Application(message.nslp),
+            Entry::Status { nslp, .. } | Entry::Notify { nslp, .. } => Next::Application(*nslp),
             Entry::SendChannel { channel, .. } => Next::ChannelSend(*channel),
             Entry::OpenChannel { .. } | Entry::ReadChannel { .. } | Entry::CloseChannel { .. } => {
                 Next::Channel
@@ -274,48 +223,8 @@ impl Outbox {
 
     /// The next output.
     pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
-        let octets = &self.octets;
-        Some(match self.queue.pop_front()? {
-            Entry::Transmit => {
-                let Packet { envelope, options, payload } = self.packets.pop_front()?;
-                Output::Transmit(Transmit {
-                    entry: signalbox_core::Entry::Udp(crate::wire::PORT),
-                    src: envelope.src,
-                    dst: envelope.dst,
-                    ifindex: envelope.ifindex,
-                    ttl: envelope.ttl,
-                    tos: envelope.tos,
-                    dont_fragment: envelope.dont_fragment,
-                    flow_label: envelope.flow_label,
-                    unproved: envelope.unproved,
-                    options: options.of(octets),
-                    payload: payload.of(octets),
-                })
-            }
-            Entry::Lookup => {
-                let (id, query) = self.lookups.pop_front()?;
-                Output::RouteLookup { id, query }
-            }
-            Entry::Receive(_) => {
-                let (message, data) = self.received.pop_front()?;
-                Output::Indication(Indication::RecvMessage(RecvMessage { data: data.of(octets), ..message }))
-            }
-            Entry::Status { nslp, handle, session, status } => {
-                Output::Indication(Indication::MessageStatus { nslp, handle, session, status })
-            }
-            Entry::Notify(nslp) => {
-                let Notice { mri, session, event } = self.notices.pop_front()?;
-                Output::Indication(Indication::NetworkNotification { nslp, mri, session, event })
-            }
-            Entry::OpenChannel { channel, transport, local, peer } => {
-                Output::ChannelOpen { channel, transport, local, peer }
-            }
-            Entry::SendChannel { channel, stream, lifetime, octets: span } => {
-                Output::ChannelSend { channel, stream, lifetime, octets: span.of(octets) }
-            }
-            Entry::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
-            Entry::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },
-        })
+        let entry = self.queue.pop_front()?;
+        Some(entry.lend(&self.octets))
     }
 }
 
@@ -323,5 +232,45 @@ impl Span {
     fn of(self, octets: &[u8]) -> &[u8] {
         let range: Range<usize> = self.start as usize..self.end as usize;
         octets.get(range).unwrap_or_default()
+    }
+}
+
+impl Entry {
+    /// The output, with its octets. Apart from [`Outbox::poll`], so that the entry is copied as a whole and not field by field.
+    #[inline(never)]
+    fn lend(self, octets: &[u8]) -> Output<'_> {
+        match self {
+            Self::Transmit { envelope, options, payload } => Output::Transmit(Transmit {
+                entry: signalbox_core::Entry::Udp(crate::wire::PORT),
+                src: envelope.src,
+                dst: envelope.dst,
+                ifindex: envelope.ifindex,
+                ttl: envelope.ttl,
+                tos: envelope.tos,
+                dont_fragment: envelope.dont_fragment,
+                flow_label: envelope.flow_label,
+                unproved: envelope.unproved,
+                options: options.of(octets),
+                payload: payload.of(octets),
+            }),
+            Self::Lookup { id, query } => Output::RouteLookup { id, query },
+            Self::Receive { message, data } => {
+                Output::Indication(Indication::RecvMessage(RecvMessage { data: data.of(octets), ..message }))
+            }
+            Self::Status { nslp, handle, session, status } => {
+                Output::Indication(Indication::MessageStatus { nslp, handle, session, status })
+            }
+            Self::Notify { nslp, mri, session, event } => {
+                Output::Indication(Indication::NetworkNotification { nslp, mri, session, event })
+            }
+            Self::OpenChannel { channel, transport, local, peer } => {
+                Output::ChannelOpen { channel, transport, local, peer }
+            }
+            Self::SendChannel { channel, stream, lifetime, octets: span } => {
+                Output::ChannelSend { channel, stream, lifetime, octets: span.of(octets) }
+            }
+            Self::ReadChannel { channel, on } => Output::ChannelRead { channel, on },
+            Self::CloseChannel { channel, abort } => Output::ChannelClose { channel, abort },
+        }
     }
 }
