@@ -83,20 +83,27 @@ pub fn write(
 pub struct Objects<'a> {
     octets: &'a [u8],
     start: usize,
+    /// Some of them may be of classes that its reader does not use, and sends on.
+    pub(super) unused: bool,
 }
 
 impl<'a> Objects<'a> {
     /// No objects, for a message that is to be composed.
-    pub const NONE: Self = Self { octets: &[], start: 0 };
+    pub const NONE: Self = Self { octets: &[], start: 0, unused: false };
 
     pub(super) const fn new(octets: &'a [u8], start: usize) -> Self {
-        Self { octets, start }
+        Self { octets, start, unused: true }
+    }
+
+    /// The same, with a note whether some of them may be sent on without being used.
+    pub(super) const fn with_unused(self, unused: bool) -> Self {
+        Self { unused, ..self }
     }
 
     /// Objects that are given by their octets, padding included, for a message that is to be composed.
     #[must_use]
     pub const fn of(octets: &'a [u8]) -> Self {
-        Self { octets, start: 0 }
+        Self { octets, start: 0, unused: true }
     }
 
     /// All objects, up to the first that cannot be read.
