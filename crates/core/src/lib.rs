@@ -11,7 +11,7 @@
 //! * [`traffic`] is a reservation and [`pinhole`] a passage through a firewall or NAT, as the kernel implements them.
 //! * [`slab`], [`index`], [`intern`] and [`wheel`] hold state and its timers: with small ids, with growth
 //!   that copies no records, and without allocation per message.
-//! * [`rare`] is a vector for records of which few have any items.
+//! * [`rare`] is for parts of records that few records have: a vector, or fields.
 //! * [`recent`] lets records with equal values share them, where values are many over time and few at a time.
 //! * [`handover`] is what a node that ends leaves to the node that starts in its place.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
@@ -82,7 +82,7 @@ pub use id::{IfIndex, NslpId, ReserverId, SessionId};
 pub use index::{Index, KeyedHasher};
 pub use intern::Interner;
 pub use mri::{Direction, LooseEnd, Mri, PathCoupled};
-pub use rare::RareVec;
+pub use rare::{Rare, RareVec};
 pub use recent::Recent;
 pub use rng::Random;
 pub use secret::RotatingSecret;

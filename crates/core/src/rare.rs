@@ -1,4 +1,4 @@
-//! A vector for records of which few have any items.
+//! Parts of records that few records have.
 
 use core::ops::{Deref, DerefMut};
 
@@ -100,6 +100,53 @@ impl<T> IntoIterator for RareVec<T> {
     }
 }
 
+/// Fields of a record that are empty in most records, in 8 octets while all of them are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rare<T>(Option<Box<T>>);
+
+/// Fields of which all may be empty.
+pub trait Empty: PartialEq + 'static {
+    /// All of them are empty.
+    const EMPTY: Self;
+    /// The same to refer to.
+    const NOTHING: &'static Self;
+}
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Empty> Rare<T> {
+    /// Changes fields. They have memory of their own afterwards unless all of them are empty.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        match &mut self.0 {
+            Some(fields) => {
+                let result = change(fields);
+                self.0.take_if(|fields| **fields == T::EMPTY);
+                result
+            }
+            None => {
+                let mut fields = T::EMPTY;
+                let result = change(&mut fields);
+                if fields != T::EMPTY {
+                    self.0 = Some(Box::new(fields));
+                }
+                result
+            }
+        }
+    }
+}
+
+impl<T: Empty> Deref for Rare<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::NOTHING)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +166,29 @@ mod tests {
         assert_eq!(rare.clone().into_iter().collect::<Vec<_>>(), [3]);
         rare.clear();
         assert_eq!((rare.0.is_none(), RareVec::from(Vec::<u8>::new())), (true, rare));
+    }
+
+    #[test]
+    fn fields_take_memory_only_while_one_is_not_empty() {
+        #[derive(Debug, PartialEq)]
+        struct Fields {
+            number: Option<u64>,
+            items: RareVec<u8>,
+        }
+        impl Empty for Fields {
+            const EMPTY: Self = Self { number: None, items: RareVec::new() };
+            const NOTHING: &'static Self = &Self::EMPTY;
+        }
+        let mut rare = Rare::<Fields>::default();
+        assert_eq!((size_of_val(&rare), rare.items.len()), (8, 0));
+        assert_eq!(rare.change(|fields| fields.number.take()), None);
+        assert!(rare == Rare(None), "nothing was stored");
+        rare.change(|fields| fields.items.push(1));
+        assert_eq!((rare.number, &**rare.items), (None, &[1][..]));
+        rare.change(|fields| fields.number = Some(2));
+        rare.change(|fields| fields.items.clear());
+        assert!(rare != Rare(None), "the number is still there");
+        rare.change(|fields| fields.number = None);
+        assert!(rare == Rare(None), "the memory is free again");
     }
 }

@@ -96,6 +96,11 @@ impl Moment {
         Time::from_micros(if us == (1 << 48) - 1 { u64::MAX } else { us })
     }
 
+    /// The time; `None` for [`Moment::NEVER`].
+    pub fn get(self) -> Option<Time> {
+        (self != Self::NEVER).then(|| self.time())
+    }
+
     /// Whether the time is reached at `now`.
     pub fn is_due(self, now: Time) -> bool {
         self.time() <= now
