@@ -62,7 +62,7 @@ impl Qos {
         let bypass = self.config.bypass_nslp.unwrap_or(self.config.nslp);
         self.leave_aggregate(key);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.aggregate = Some((number, rate));
+            session.seldom.change(|seldom| seldom.aggregate = Some((number, rate)));
         }
         let Some(step) = self.config.aggregates.get(number).map(|aggregate| aggregate.step.max(1)) else {
             return (bypass, None);
@@ -84,7 +84,7 @@ impl Qos {
     /// Removes a flow from its aggregate.
     pub(super) fn leave_aggregate(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if let Some((number, rate)) = session.aggregate.take()
+        if let Some((number, rate)) = session.seldom.change(|seldom| seldom.aggregate.take())
             && let Some(entry) = self.aggregates.get_mut(number)
         {
             entry.used = entry.used.saturating_sub(rate);
@@ -123,7 +123,7 @@ impl Qos {
         let to = self.aggregates.get(number).and_then(|entry| entry.key);
         let Some(session) = to.and_then(|to| self.sessions.get(to)).map(|session| session.id) else { return };
         let Some(member) = self.sessions.get(key) else { return };
-        let mut bound = member.bound.clone();
+        let mut bound = member.seldom.bound.clone();
         if Carried::bound_sessions(&bound).sessions().any(|b| b.session == session) {
             return;
         }
@@ -155,7 +155,7 @@ impl Qos {
                     // Its packets are classified by their code point only.
                     session.classifier = Some(Classifier::T);
                     session.local = Some(Box::new(Local::of(None, Origin::Aggregate(number))));
-                    session.refresh_at = Some(self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
+                    session.refresh_at = (self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5)).into();
                 }
                 if let Some(entry) = self.aggregates.get_mut(number) {
                     entry.key = Some(key);

@@ -1,5 +1,7 @@
 //! Bound sessions and bound messages (RFC 5974 §3.2.8, §4.4, §4.6).
 
+use std::sync::Arc;
+
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
@@ -28,13 +30,13 @@ impl Qos {
     /// Stores the BOUND-SESSION-IDs of a message (RFC 5974 §5.3.3).
     pub(super) fn bind(&mut self, key: Key, bound: &Carried<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if Carried::bound_sessions(&session.bound) == *bound {
+        if Carried::bound_sessions(&session.seldom.bound) == *bound {
             return;
         }
         self.unbind(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
         tracing::debug!(session = %session.id, sessions = bound.len(), "bound sessions changed");
-        copy_objects(&mut session.bound, bound);
+        session.seldom.change(|seldom| copy_objects(&mut seldom.bound, bound));
         let mut unknown = false;
         for to in bound.sessions() {
             self.bound_to.insert((to.session, key.to_u64()));
@@ -50,7 +52,7 @@ impl Qos {
     /// Removes the bindings of a session.
     pub(super) fn unbind(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let bound = core::mem::take(&mut session.bound);
+        let bound = session.seldom.change(|seldom| core::mem::take(&mut seldom.bound));
         for to in Carried::bound_sessions(&bound).sessions() {
             self.bound_to.remove(&(to.session, key.to_u64()));
         }
@@ -108,7 +110,7 @@ impl Qos {
         if session.stage != Stage::Reserved {
             return;
         }
-        let code = Carried::bound_sessions(&session.bound)
+        let code = Carried::bound_sessions(&session.seldom.bound)
             .sessions()
             .find(|bound| bound.session == gone)
             .map(|bound| bound.code);
@@ -162,12 +164,12 @@ impl Qos {
             return;
         }
         let Some(session) = self.sessions.get(key) else { return };
-        let Some(back) = bidirectional(&session.bound) else { return };
-        let ours = session.mri.direction() == Direction::Downstream && session.marks.has(Marks::QNR);
+        let Some(back) = bidirectional(&session.seldom.bound) else { return };
+        let ours = session.direction == Direction::Downstream && session.marks.has(Marks::QNR);
         if !ours || back < session.id || self.find(back).is_some() {
             return;
         }
-        let Some(mri) = reversed(&session.mri) else { return };
+        let Some(mri) = reversed(&session.mri()) else { return };
         self.look_up(Waiting::ReverseDirection(key), route_query(&mri));
     }
 
@@ -178,9 +180,11 @@ impl Qos {
         resources: &mut Resources,
     ) {
         let Some(session) = self.sessions.get(first) else { return };
-        let (Some(back), Some(mri)) = (bidirectional(&session.bound), reversed(&session.mri)) else { return };
-        let (id, qspec, auth) = (session.id, session.qspec.clone(), session.auth.clone());
-        let (peer, peer_address) = (session.peer.clone(), session.peer_address);
+        let (Some(back), Some(mri)) = (bidirectional(&session.seldom.bound), reversed(&session.mri())) else {
+            return;
+        };
+        let (id, qspec, auth) = (session.id, session.qspec.clone(), session.seldom.auth.clone());
+        let source = Arc::clone(&session.source);
         let Ok(route) = route else {
             return self.notify_initiator(
                 first,
@@ -193,20 +197,19 @@ impl Qos {
         }
         let ask = self.config.way_back == ReverseDirection::Ask;
         let session_mri = if ask { mri.inverted() } else { mri };
-        let holder = Holders::of(peer_address);
+        let holder = Holders::of(source.address);
         let Ok(key) = self.open(back, session_mri, self.config.nslp, ask, holder) else {
             return self.notify_initiator(first, Info::RESERVATION_FAILURE, Some("max_sessions: all in use"));
         };
         if let Some(record) = self.sessions.get_mut(key) {
-            record.auth = auth;
-            record.peer = peer;
-            record.peer_address = peer_address;
+            record.seldom.change(|seldom| seldom.auth = auth);
             record.local = Some(Box::new(Local::of(None, Origin::ReverseDirection(id))));
             record.marks.set(if ask { Marks::RECEIVER_INITIATED } else { Marks::QNI }, true);
             if ask {
                 record.marks.set(Marks::QNR, true);
             }
         }
+        self.set_source(key, &source.peer, source.address);
         let mut bound = Vec::new();
         let binding = BoundSession { code: BindingCode::BIDIRECTIONAL, session: id };
         if binding.write(&mut Writer::new(&mut bound)).is_ok() {

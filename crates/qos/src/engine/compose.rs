@@ -77,21 +77,21 @@ impl Target {
     pub(super) fn towards_initiator(session: &Session) -> Self {
         Self {
             session: session.id,
-            mri: session.mri.inverted(),
+            mri: session.mri().inverted(),
             nslp: session.nslp_previous,
-            state: session.state,
+            state: session.state.get(),
             sii: session.explicit_previous(),
             gist_hops: None,
         }
     }
 
     /// The next peer of a session, towards the QNR.
-    pub(super) const fn towards_responder(session: &Session) -> Self {
+    pub(super) fn towards_responder(session: &Session) -> Self {
         Self {
             session: session.id,
-            mri: session.mri,
+            mri: session.mri(),
             nslp: session.nslp_next,
-            state: session.state,
+            state: session.state.get(),
             sii: None,
             gist_hops: None,
         }
@@ -155,17 +155,17 @@ impl Qos {
             rii: extra.rii,
             refresh_period: (form != Form::Tear && session.period_out != DEFAULT_PERIOD_MS)
                 .then_some(session.period_out),
-            bound_sessions: Carried::bound_sessions(&session.bound),
+            bound_sessions: Carried::bound_sessions(&session.seldom.bound),
             session_ids: extra.lists.map(|(sessions, _)| sessions),
             rsns: extra.lists.map(|(_, rsns)| rsns),
             msg_id: extra.msg_id,
             bound_msg_id: extra.bound_msg_id,
             classifier: session.classifier.filter(|_| full),
             qspec: full.then_some(&*session.qspec),
-            auth: Carried::auth(if full { &session.auth } else { &[] }),
+            auth: Carried::auth(if full { &session.seldom.auth } else { &[] }),
             hops: extra.hops.filter(|_| full),
             forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),
-            refreshed: Carried::refreshed(&session.refreshed),
+            refreshed: Carried::refreshed(&session.seldom.refreshed),
             ..Message::new(MessageType::RESERVE)
         };
         let encoded = message.encode(&mut Writer::new(&mut octets));
@@ -181,8 +181,8 @@ impl Qos {
             octets,
             session: session.id,
             nslp: session.nslp_next,
-            mri: session.mri,
-            state: if extra.sii.is_some() { None } else { session.state },
+            mri: session.mri(),
+            state: if extra.sii.is_some() { None } else { session.state.get() },
             sii: extra.sii,
             hops: gist_hops,
             attributes: self.attributes(),
@@ -213,29 +213,26 @@ impl Qos {
             generic: broken(session, if reserve_init { Marks::BREAK_BEHIND } else { Marks::BREAK })
                 .with_if(GenericFlags::SCOPING, extra.scoping),
             rii: extra.rii,
-            bound_sessions: Carried::bound_sessions(&session.bound),
+            bound_sessions: Carried::bound_sessions(&session.seldom.bound),
             classifier: session.classifier,
-            qspec: Some(&session.init_qspec),
-            auth: Carried::auth(&session.auth),
+            qspec: Some(session.init_qspec()),
+            auth: Carried::auth(&session.seldom.auth),
             hops: extra.hops,
             forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),
-            refreshed: Carried::refreshed(&session.refreshed),
+            refreshed: Carried::refreshed(&session.seldom.refreshed),
             ..Message::new(MessageType::QUERY)
         };
         let encoded = message.encode(&mut Writer::new(&mut octets));
         let copy = if extra.keep { octets.clone() } else { Vec::new() };
         // A QUERY with RESERVE-INIT goes in the direction opposite to the RESERVEs of its session.
-        let nslp = if mri.direction() == session.mri.direction() {
-            session.nslp_next
-        } else {
-            session.nslp_previous
-        };
+        let nslp =
+            if mri.direction() == session.direction { session.nslp_next } else { session.nslp_previous };
         let parcel = Parcel {
             octets,
             session: session.id,
             nslp,
             mri,
-            state: session.state,
+            state: session.state.get(),
             sii: None,
             hops: gist_hops,
             attributes: self.attributes(),
@@ -268,7 +265,7 @@ impl Qos {
             self.out.reuse(parcel.octets);
             return None;
         }
-        parcel.source = self.sessions.get(key).and_then(|session| session.holder);
+        parcel.source = self.sessions.get(key).and_then(|session| session.source.holder);
         // Without a report of GIST a request is repeated as if GIST had sent it.
         let watched = self.out.send(&mut self.counters, parcel)?;
         if watched && let Some(session) = self.sessions.get_mut(key) {
@@ -290,7 +287,8 @@ impl Qos {
             return;
         }
         // A QUERY with RESERVE-INIT goes in the direction opposite to the RESERVEs of its session.
-        let session_mri = if kind == RequestKind::ReserveInit { session.mri.inverted() } else { session.mri };
+        let session_mri =
+            if kind == RequestKind::ReserveInit { session.mri().inverted() } else { session.mri() };
         let query = matches!(kind, RequestKind::Query | RequestKind::ReserveInit);
         let sii = session.explicit_next().filter(|_| kind == RequestKind::Tear);
         let hops = if query { session.query_hops } else { session.hops };
@@ -304,7 +302,7 @@ impl Qos {
             session: session.id,
             nslp: session.nslp_next,
             mri: session_mri,
-            state: if sii.is_some() { None } else { session.state },
+            state: if sii.is_some() { None } else { session.state.get() },
             sii,
             hops,
             attributes: self.attributes(),

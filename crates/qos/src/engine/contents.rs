@@ -27,8 +27,8 @@ fn length(objects: &Carried<'_>) -> usize {
 impl Session {
     fn kept_octets(&self) -> usize {
         let pending: usize = self.pending.iter().map(|pending| pending.octets.len()).sum();
-        let objects = self.bound.len() + self.auth.len() + self.refreshed.len();
-        self.qspec.len() + self.init_qspec.len() + objects + pending
+        let objects = self.seldom.bound.len() + self.seldom.auth.len() + self.seldom.refreshed.len();
+        self.qspec.len() + self.init_qspec().len() + objects + pending
     }
 }
 
@@ -41,10 +41,11 @@ impl Qos {
         // A RESERVE leaves the QSPEC of the last QUERY, and a QUERY that of the last RESERVE.
         let stays = session.map_or(0, |session| match message.kind {
             MessageType::QUERY => session.qspec.len(),
-            _ => session.init_qspec.len(),
+            _ => session.init_qspec().len(),
         });
         let octets = counted(objects + stays + message.qspec.map_or(0, <[u8]>::len));
-        let (holder, has) = session.map_or((holder, 0), |session| (session.holder, session.contents));
+        let (holder, has) =
+            session.map_or((holder, 0), |session| (session.source.holder, session.seldom.contents));
         // Most messages are short.
         if octets <= has || self.holders.has_room(holder, octets - has) {
             return true;
@@ -58,9 +59,10 @@ impl Qos {
     pub(super) fn count_contents(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let octets = counted(session.kept_octets());
-        if octets != session.contents {
-            self.holders.keep(session.holder, session.contents, octets);
-            session.contents = octets;
+        let before = session.seldom.contents;
+        if octets != before {
+            self.holders.keep(session.source.holder, before, octets);
+            session.seldom.change(|seldom| seldom.contents = octets);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum Then {
 }
 
 /// A relay waits for a RESERVE of its previous peer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Doubt {
     then: Then,
     /// Time of the next request.
@@ -39,34 +39,34 @@ impl Qos {
     /// Asks the previous peer for a RESERVE if this node is a relay. False: this node is not a relay, and acts at once.
     pub(super) fn ask_previous_peer(&mut self, key: Key, then: Then) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        let relays = session.previous_peer.is_some() && !session.marks.has(Marks::QNI);
+        let relays = session.previous_peer().is_some() && !session.marks.has(Marks::QNI);
         // RESERVEs upstream follow the Queries of the nodes before this one, which only nodes on the path send.
-        let downstream = session.mri.direction() == Direction::Downstream;
+        let downstream = session.direction == Direction::Downstream;
         if !relays || !downstream || session.stage != Stage::Reserved {
             return false;
         }
-        if let Some(doubt) = session.doubt.as_deref_mut() {
-            if then == Then::Route {
-                doubt.then = then;
+        let interval = self.config.request_retry;
+        let (doubt, first) = match session.seldom.doubt {
+            Some(doubt) => {
+                (Doubt { then: if then == Then::Route { then } else { doubt.then }, ..doubt }, false)
             }
+            None => (Doubt { then, at: self.now + interval, interval }, true),
+        };
+        session.seldom.change(|seldom| seldom.doubt = Some(doubt));
+        if !first {
             return true;
         }
-        let interval = self.config.request_retry;
-        session.doubt = Some(Box::new(Doubt { then, at: self.now + interval, interval }));
         self.require_reserve(key);
         true
     }
 
     /// Asks again when it is time. The wait doubles; the state of a node without an answer expires.
     pub(super) fn step_doubt(&mut self, key: Key) {
-        let Some(doubt) = self.sessions.get_mut(key).and_then(|session| session.doubt.as_deref_mut()) else {
-            return;
-        };
-        if doubt.at > self.now {
-            return;
-        }
-        doubt.interval = doubt.interval.saturating_mul(2);
-        doubt.at = self.now + doubt.interval;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.at <= self.now) else { return };
+        let interval = doubt.interval.saturating_mul(2);
+        let doubt = Doubt { interval, at: self.now + interval, ..doubt };
+        session.seldom.change(|seldom| seldom.doubt = Some(doubt));
         self.require_reserve(key);
     }
 
@@ -76,7 +76,7 @@ impl Qos {
         let source = self.own_source(session);
         let response = Message {
             generic: generic_back(session),
-            rsn: session.rsn_in,
+            rsn: session.rsn_in.get(),
             info: Some(InfoSpec { source, ..InfoSpec::from(Info::FULL_QSPEC_REQUIRED) }),
             ..Message::new(MessageType::RESPONSE)
         };
@@ -86,9 +86,8 @@ impl Qos {
     /// Does what waited for the RESERVE of the previous peer that has come, which has this RII. True: that RESERVE
     /// needs nothing more.
     pub(super) fn end_doubt(&mut self, key: Key, rii: Option<u32>) -> bool {
-        let Some(doubt) = self.sessions.get_mut(key).and_then(|session| session.doubt.take()) else {
-            return false;
-        };
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(doubt) = session.seldom.change(|seldom| seldom.doubt.take()) else { return false };
         match (doubt.then, rii) {
             (Then::Route, rii) => {
                 self.look_up_repair(key);
@@ -109,7 +108,7 @@ impl Qos {
 
 impl Session {
     /// Whether this node sends nothing to the next peer until its previous peer has sent a RESERVE.
-    pub(super) const fn is_doubted(&self) -> bool {
-        self.doubt.is_some()
+    pub(super) fn is_doubted(&self) -> bool {
+        self.seldom.doubt.is_some()
     }
 }

@@ -3,6 +3,7 @@
 use signalbox_core::RareVec;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 use signalbox_resources::{RequestedBy, Resources};
 use signalbox_wire::Writer;
 
@@ -104,9 +105,10 @@ impl Qos {
             mark_dscp: number.and_then(|number| self.config.aggregates.get(number)).map(|a| a.dscp),
         };
         let keep = !message.flags.contains(MessageFlags::REPLACE);
-        let old = self.sessions.get(key).and_then(|s| s.grant);
-        let other_flow = self.sessions.get(key).is_some_and(|s| s.rsn_in.is_some() && s.mri != arrival.mri);
-        let kept = self.sessions.get(key).map_or(0, |s| s.kept.len());
+        let old = self.sessions.get(key).and_then(|s| s.grant.get());
+        let other_flow =
+            self.sessions.get(key).is_some_and(|s| s.rsn_in.is_some() && !s.has_mri(&arrival.mri));
+        let kept = self.sessions.get(key).map_or(0, |s| s.seldom.kept.len());
         if keep && other_flow && kept >= usize::from(self.config.max_bound) {
             let note = Some("max_bound: too many flows of one session");
             return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
@@ -148,7 +150,7 @@ impl Qos {
                     let (nslp, waits_for) = self.join_aggregate(key, number, rate, &route);
                     if let Some(session) = self.sessions.get_mut(key) {
                         session.nslp_next = nslp;
-                        session.waits_for = waits_for;
+                        session.seldom.change(|seldom| seldom.waits_for = waits_for);
                     }
                     outcome.waits_for = waits_for;
                 }
@@ -188,46 +190,48 @@ impl Qos {
             session.local = None;
             session.pending.clear();
         }
-        let other_peer = !first && session.previous_peer != arrival.sii;
+        let other_peer = !first && session.previous_peer() != arrival.sii;
         if other_peer {
             self.counters.peer_changes += 1;
             tracing::debug!(session = %session.id, peer = ?arrival.sii, "previous peer changed");
-            session.old_previous_peer = session.previous_peer.map(|sii| (sii, silent));
+            let old = session.previous_peer().map(|sii| (sii, silent));
+            session.seldom.change(|seldom| seldom.old_previous_peer = old);
             session.marks.set(Marks::PREVIOUS_NOTIFIED, false);
             session.marks.set(Marks::ROUTE_UNSETTLED, true);
         }
-        let restarted = session.rsn_in.map(|rsn| rsn.epoch) != message.rsn.map(|rsn| rsn.epoch);
-        let other_flow = session.mri != arrival.mri;
+        let restarted = session.rsn_in.get().map(|rsn| rsn.epoch) != message.rsn.map(|rsn| rsn.epoch);
+        let other_flow = !session.has_mri(&arrival.mri);
         // §5.2.5.2: after a route change that was none, the RESERVE comes from the same peer with RSN + 2 and the same
         // contents.
         let number = message.rsn.unwrap_or_default().number;
-        let distance = number.wrapping_sub(session.rsn_in.unwrap_or_default().number);
+        let distance = number.wrapping_sub(session.rsn_in.get().unwrap_or_default().number);
         let other = opened || first || other_peer || restarted || other_flow;
         let changed = other || distance != 2 || *session.qspec != *given.qspec;
         // The next nodes have the reservation already, under the RSN that they have.
         let absorbed = absorbed && !first && *session.qspec == *given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
-            session.kept.push((session.mri, grant));
+            let mri = session.mri();
+            session.seldom.change(|seldom| seldom.kept.push((mri, grant)));
         }
-        session.grant = given.grant;
+        session.grant = given.grant.into();
         session.ifindex = given.ifindex;
         session.rate = given.rate;
-        session.previous_peer = arrival.sii;
-        session.doubt = None;
-        session.state = arrival.state;
-        session.mri = arrival.mri;
+        session.set_previous_peer(arrival.sii);
+        session.state = arrival.state.into();
+        session.set_mri(&arrival.mri);
         session.nslp_previous = arrival.nslp;
         session.nslp_next = nslp_next;
         session.hops = Some(arrival.hops);
-        session.rsn_in = message.rsn;
+        session.rsn_in = message.rsn.into();
         session.classifier = message.classifier;
         session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
-        copy_objects(&mut session.auth, &message.auth);
-        session.peer.clone_from(&arrival.peer);
-        session.peer_address = arrival.peer_address;
-        copy_objects(&mut session.refreshed, &message.refreshed);
+        session.seldom.change(|seldom| {
+            seldom.doubt = None;
+            copy_objects(&mut seldom.auth, &message.auth);
+            copy_objects(&mut seldom.refreshed, &message.refreshed);
+        });
         session.period_in = period;
-        session.expires = Some(expires);
+        session.expires = expires.into();
         session.period_out = super::refresh::slewed(session.period_out, target);
         let marks = &mut session.marks;
         marks.set(Marks::QNR, ends);
@@ -239,10 +243,11 @@ impl Qos {
             marks.set(Marks::CONFIRMED, false);
             session.next_rsn();
         }
-        if session.refresh_at.is_none() {
-            session.refresh_at = Some(self.now + jitter);
+        if session.refresh_at == Moment::NEVER {
+            session.refresh_at = (self.now + jitter).into();
         }
         session.pending.retain(|p| p.kind != RequestKind::ReserveInit);
+        self.set_source(key, &arrival.peer, arrival.peer_address);
         self.bind(key, &message.bound_sessions);
         self.verify_route(key);
         Outcome { changed, waits_for: None, absorbed }
@@ -257,7 +262,7 @@ impl Qos {
         let (id, gaps) = (session.id, session.has_gaps());
         let quality = rmf::quality(&session.qspec);
         // In the order of the flow, the last node that granted is the first.
-        let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri.dst()));
+        let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri().dst()));
         let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false });
         if let Some(local) = session.local.as_mut() {
             let first = !core::mem::replace(&mut local.granted, true);
@@ -277,7 +282,7 @@ impl Qos {
     /// Reduces the grant to the QoS Reserved of a RESPONSE (RFC 5975 §4.3).
     pub(super) fn trim(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
-        if let (Some(qspec), Some(grant)) = (message.qspec, session.grant) {
+        if let (Some(qspec), Some(grant)) = (message.qspec, session.grant.get()) {
             let flow = super::reroute::flow_of(&self.config, key, session);
             let rate = rmf::trim(resources, self.now, &flow, qspec, grant, session.rate);
             if let Some(session) = self.sessions.get_mut(key) {
@@ -393,7 +398,7 @@ impl Qos {
     pub(super) fn own_source(&self, session: &Session) -> crate::wire::Source<'static> {
         let on = session.ifindex.unwrap_or_default();
         self.interfaces
-            .on(on, session.mri.dst())
+            .on(on, session.mri().dst())
             .map_or(crate::wire::Source::None, crate::wire::Source::Address)
     }
 }

@@ -2,6 +2,7 @@
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
@@ -121,7 +122,7 @@ impl Qos {
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::NO_REPLACE, keep_old);
-            record.auth = auth.into();
+            record.seldom.change(|seldom| seldom.auth = auth.into());
             if let Some(local) = record.local.as_mut() {
                 local.hold_until = hold_until;
                 local.reverse = back.map(|back| (back, false));
@@ -169,17 +170,18 @@ impl Qos {
     ) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get_mut(key) else { return Err(Refusal::NoApplication) };
         let src = request.flow.src.or(Some(route.src));
-        let mri = super::Flow { src, ..request.flow }.mri(session.mri.direction())?;
+        let mri = super::Flow { src, ..request.flow }.mri(session.direction)?;
+        let before = session.mri();
         let Some(local) = session.local.as_mut() else { return Err(Refusal::NoApplication) };
         let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
         let auth = auth_object(request.token.as_deref());
         local.hold_until = request.hold.map(|hold| self.now + hold);
         let old = core::mem::replace(&mut local.origin, Origin::Reserve(request));
         if let Origin::Reserve(request) = old {
-            local.before = Some(Before { request, mri: session.mri });
+            local.before = Some(Before { request, mri: before });
         }
-        session.mri = mri;
-        session.auth = auth.into();
+        session.set_mri(&mri);
+        session.seldom.change(|seldom| seldom.auth = auth.into());
         self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
@@ -197,18 +199,18 @@ impl Qos {
         let flow = Flow {
             key,
             session: session.id,
-            mri: session.mri,
+            mri: session.mri(),
             classifier: session.classifier,
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: super::reroute::initiator(session),
-            peer: session.peer.clone(),
+            peer: session.source.peer.clone(),
             requested_by: session.requested_by(),
-            auth: Carried::auth(&session.auth),
+            auth: Carried::auth(&session.seldom.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
-        let given = match rmf::reserve(resources, self.now, &flow, qspec, session.grant) {
+        let given = match rmf::reserve(resources, self.now, &flow, qspec, session.grant.get()) {
             Ok(given) => given,
             Err(refusal) => {
                 self.counters.refused += 1;
@@ -217,7 +219,7 @@ impl Qos {
                     reason = refusal.note.as_deref(),
                     "own request refused by admission control"
                 );
-                let source = self.interfaces.on(route.ifindex, session.mri.dst());
+                let source = self.interfaces.on(route.ifindex, session.mri().dst());
                 let failure = Failure {
                     class: refusal.info.class.0,
                     code: refusal.info.code,
@@ -239,7 +241,7 @@ impl Qos {
         );
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.stage = Stage::Reserved;
-        session.grant = given.grant;
+        session.grant = given.grant.into();
         session.ifindex = given.ifindex;
         session.rate = given.rate;
         session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
@@ -247,7 +249,7 @@ impl Qos {
         session.next_rsn();
         // The new request replaces all earlier ones.
         session.pending.clear();
-        let own = self.interfaces.on(route.ifindex, session.mri.dst()).map(|address| Hop {
+        let own = self.interfaces.on(route.ifindex, session.mri().dst()).map(|address| Hop {
             address,
             rate: session.rate,
             after_gap: false,
@@ -255,8 +257,8 @@ impl Qos {
         if let Some(local) = session.local.as_mut() {
             local.hops = own.iter().copied().map(HopGrant::from).collect();
         }
-        if session.refresh_at.is_none() {
-            session.refresh_at = Some(self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5));
+        if session.refresh_at == Moment::NEVER {
+            session.refresh_at = (self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5)).into();
         }
         let mut hops = Vec::new();
         if let Some(own) = own {
@@ -426,7 +428,7 @@ impl Qos {
             return; // it ends already, and its user needs no further event
         }
         session.pending.clear();
-        let mri = session.mri;
+        let mri = session.mri();
         let Some(local) = session.local.as_mut() else { return };
         let command = local.command;
         // A change was refused: the earlier request is restored.
@@ -435,8 +437,8 @@ impl Qos {
             let auth = auth_object(before.request.token.as_deref());
             let route = session.ifindex;
             local.origin = Origin::Reserve(before.request);
-            session.mri = before.mri;
-            session.auth = auth.into();
+            session.set_mri(&before.mri);
+            session.seldom.change(|seldom| seldom.auth = auth.into());
             if let Some(id) = command {
                 self.out.event(id, QosEvent::Failed(failure));
             }
@@ -491,7 +493,7 @@ impl Qos {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.local = None;
                 session.pending.clear();
-                session.refresh_at = None;
+                session.refresh_at = Moment::NEVER;
             }
             if self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path) {
                 self.close(key, resources);

@@ -38,6 +38,7 @@ mod io;
 mod limits;
 mod notify;
 mod outbox;
+mod packed;
 mod query;
 mod receive;
 mod refresh;
@@ -46,7 +47,9 @@ mod reserve;
 mod response;
 mod retry;
 mod rmf;
+mod seldom;
 mod session;
+mod source;
 mod stateless;
 mod summary;
 mod table;
@@ -77,6 +80,7 @@ use holders::Holders;
 use interfaces::Interfaces;
 use outbox::Outbox;
 use session::{Marks, Session};
+use source::Sources;
 use stateless::Sums;
 use waiting::{Arrival, Slot, Waiting};
 
@@ -121,6 +125,8 @@ pub struct Qos {
     /// Sessions by their next peer, for summary refreshes. They take turns. Some have another next peer by now.
     rings: BTreeMap<u64, VecDeque<Key>>,
     sums: Sums,
+    /// Sources of sessions that were stored lately.
+    sources: Sources,
     /// QSPECs that were stored lately.
     qspecs: Recent<[u8]>,
     aggregates: Vec<AggregateState>,
@@ -157,6 +163,7 @@ impl Qos {
             resume: VecDeque::new(),
             rings: BTreeMap::new(),
             sums: Sums::default(),
+            sources: Sources::default(),
             qspecs: Recent::default(),
             aggregates: config.aggregates.iter().map(|_| AggregateState::default()).collect(),
             out: Outbox::new(config.max_watched, hasher),
@@ -314,10 +321,10 @@ impl Qos {
         self.step_local(key, resources);
         self.step_doubt(key);
         let Some(session) = self.sessions.get(key) else { return };
-        if session.expires.is_some_and(|at| at <= self.now) {
+        if session.expires.is_due(self.now) {
             return self.expire(key, resources);
         }
-        if session.refresh_at.is_some_and(|at| at <= self.now) {
+        if session.refresh_at.is_due(self.now) {
             self.refresh(key);
         }
     }

@@ -18,10 +18,11 @@ impl Qos {
             return;
         };
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let towards_initiator = arrival.mri.direction() != session.mri.direction();
+        let towards_initiator = arrival.mri.direction() != session.direction;
         tracing::debug!(session = %arrival.session, peer = ?arrival.sii, info = %info.info, "NOTIFY");
         // Errors are accepted from the next peer of the session only.
-        let stranger = towards_initiator && session.next_peer.is_some() && session.next_peer != arrival.sii;
+        let stranger =
+            towards_initiator && session.next_peer().is_some() && session.next_peer() != arrival.sii;
         if stranger && info.info.is_error() {
             self.counters.stray_notifies += 1;
             tracing::debug!(
@@ -51,7 +52,7 @@ impl Qos {
             return;
         }
         if !session.marks.has(Marks::QNI) {
-            if session.previous_peer.is_some() {
+            if session.previous_peer().is_some() {
                 self.pass_notify(key, message, arrival, false);
             }
             return;
@@ -102,7 +103,7 @@ impl Qos {
     /// Sends a NOTIFY towards the QNI. Returns the octets if `keep`, else an empty vector.
     fn notify_back(&mut self, key: Key, info: Info, note: Option<&str>, keep: bool) -> Option<Vec<u8>> {
         let session = self.sessions.get(key)?;
-        session.previous_peer?;
+        session.previous_peer()?;
         let notify = Message {
             generic: generic_back(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(info) }),

@@ -3,6 +3,7 @@
 use signalbox_core::Mri;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -83,15 +84,15 @@ impl Qos {
         self.acknowledge(arrival, message, None);
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.mri.direction() == arrival.mri.direction() {
+        if session.direction == arrival.mri.direction() {
             self.counters.wrong_direction += 1;
             tracing::debug!(session = %arrival.session, reason = "wrong direction", "QUERY dropped");
             return;
         }
-        session.state = arrival.state;
+        session.state = arrival.state.into();
         session.query_hops = Some(arrival.hops);
         session.marks.set(Marks::BREAK_BEHIND, message.generic.contains(GenericFlags::BREAK) || gap);
-        if session.next_peer == arrival.sii || session.next_peer.is_none() {
+        if session.next_peer() == arrival.sii || session.next_peer().is_none() {
             // The path is unchanged here, or the QUERY is a retransmission; unless this node was off the path.
             if session.marks.has(Marks::OFF_PATH) {
                 session.marks.set(Marks::OFF_PATH, false);
@@ -181,16 +182,17 @@ impl Qos {
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.init_qspec = shared_qspec(&mut self.qspecs, &qspec);
+        let qspec = shared_qspec(&mut self.qspecs, &qspec);
+        session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
         session.query_hops = Some(arrival.hops);
-        session.state = arrival.state;
+        session.state = arrival.state.into();
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
         // A QUERY with RESERVE-INIT comes from where the RESERVEs go.
         let side = if init { Marks::BREAK_BEHIND } else { Marks::BREAK };
         session.marks.set(side, message.generic.contains(GenericFlags::BREAK) || gap);
         if bare {
             session.marks.set(Marks::RECEIVER_INITIATED, init);
-            session.expires = Some(until);
+            session.expires = until.into();
             session.classifier = message.classifier;
             if init {
                 session.nslp_next = arrival.nslp;
@@ -199,11 +201,12 @@ impl Qos {
                 session.nslp_previous = arrival.nslp;
                 session.nslp_next = nslp;
             }
-            copy_objects(&mut session.bound, &message.bound_sessions);
-            copy_objects(&mut session.auth, &message.auth);
-            session.peer.clone_from(&arrival.peer);
-            session.peer_address = arrival.peer_address;
-            copy_objects(&mut session.refreshed, &message.refreshed);
+            session.seldom.change(|seldom| {
+                copy_objects(&mut seldom.bound, &message.bound_sessions);
+                copy_objects(&mut seldom.auth, &message.auth);
+                copy_objects(&mut seldom.refreshed, &message.refreshed);
+            });
+            self.set_source(key, &arrival.peer, arrival.peer_address);
         }
         self.acknowledge(arrival, message, None);
         if end {
@@ -241,12 +244,12 @@ impl Qos {
     /// Answers a QUERY that ends here. `mri` is its flow, in the direction of the QUERY.
     pub(super) fn respond_query(&mut self, key: Key, rii: u32, mri: Mri, hops: Option<Hops<'_>>) {
         let Some(session) = self.sessions.get(key) else { return };
-        let qspec = rmf::answer(&session.init_qspec, true);
+        let qspec = rmf::answer(session.init_qspec(), true);
         let response = self.success(session, rii, Info::RESERVED, qspec.as_deref(), hops);
         tracing::debug!(session = %session.id, "QUERY answered");
-        let same = mri.direction() == session.mri.direction();
+        let same = mri.direction() == session.direction;
         let nslp = if same { session.nslp_previous } else { session.nslp_next };
-        let (mri, state) = (mri.inverted(), session.state);
+        let (mri, state) = (mri.inverted(), session.state.get());
         let to = Target { session: session.id, mri, nslp, state, sii: None, gist_hops: None };
         self.send_response(to, &response);
     }
@@ -254,10 +257,10 @@ impl Qos {
     /// Makes this node the QNI: the flow ends here, and its sender asked for a RESERVE (RFC 5974 §4.3).
     pub(super) fn begin_for_sender(&mut self, key: Key, route: &Route, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(qspec) = rmf::reserve_for(&session.init_qspec) else { return };
+        let Some(qspec) = rmf::reserve_for(session.init_qspec()) else { return };
         let origin = Origin::ForSender;
         session.marks.set(Marks::QNI, true);
-        session.expires = None;
+        session.expires = Moment::NEVER;
         let local = Local::of(None, origin);
         session.local = Some(Box::new(local));
         self.set_stage(key, Stage::Reserved);
@@ -269,11 +272,11 @@ impl Qos {
     pub(super) fn ask_again_downstream(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let asked = session.pending.iter().any(|p| p.kind == RequestKind::ReserveInit);
-        if session.init_qspec.is_empty() || asked {
+        if session.init_qspec().is_empty() || asked {
             return;
         }
         session.marks.set(Marks::REROUTING, true);
-        let mri = session.mri.inverted();
+        let mri = session.mri().inverted();
         let rii = self.new_rii(key);
         if let Some(octets) = self.send_query(key, mri, true, Extra { keep: true, ..Extra::default() }) {
             self.expect(key, rii, RequestKind::ReserveInit, octets);
@@ -284,7 +287,7 @@ impl Qos {
     pub(super) fn query_ends_here(&mut self, key: Key, rii: Option<u32>) {
         let Some(session) = self.sessions.get(key) else { return };
         let receiver = session.marks.has(Marks::RECEIVER_INITIATED);
-        let query_mri = if receiver { session.mri.inverted() } else { session.mri };
+        let query_mri = if receiver { session.mri().inverted() } else { session.mri() };
         if let Some(rii) = rii {
             self.respond_query(key, rii, query_mri, None);
         }
@@ -293,7 +296,7 @@ impl Qos {
         if receiver && !ours && self.config.accept_reserve_init {
             // No node nearer to the receiver can reserve: this node does it for the receiver (§5.4.2). The route was
             // looked up when the QUERY came; admission control needs it again.
-            let mri = session.mri;
+            let mri = session.mri();
             let query = super::waiting::route_query(&mri);
             self.look_up(super::waiting::Waiting::ForSender(key), query);
         }
@@ -316,7 +319,7 @@ impl Qos {
     /// Reports the own resources to the user: no other node is on the path.
     pub(super) fn answered_alone(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
-        let qspec = rmf::answer(&session.init_qspec, true);
+        let qspec = rmf::answer(session.init_qspec(), true);
         let message = Message { qspec: qspec.as_deref(), ..Message::new(MessageType::RESPONSE) };
         self.answered(key, &message, resources);
     }
@@ -338,7 +341,7 @@ impl Qos {
         let key = self.open_local(id, session, mri, true, Origin::Query)?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);
-            session.auth = auth.into();
+            session.seldom.change(|seldom| seldom.auth = auth.into());
         }
         self.query_path(key, &qspec, mri, route, scoping, RequestKind::Query, resources);
         Ok(())
@@ -364,7 +367,7 @@ impl Qos {
             session.marks.set(Marks::PROXY, proxy);
             session.marks.set(Marks::RECEIVER_INITIATED, true);
             session.marks.set(Marks::QNR, true);
-            session.auth = auth.into();
+            session.seldom.change(|seldom| seldom.auth = auth.into());
             if let Some(local) = session.local.as_mut() {
                 local.hold_until = hold_until;
             }
@@ -393,9 +396,9 @@ impl Qos {
             ifindex: (!route.local).then_some(route.ifindex),
             mtu: route.mtu,
             initiator: mri.src(),
-            peer: session.peer.clone(),
+            peer: session.source.peer.clone(),
             requested_by: session.requested_by(),
-            auth: Carried::auth(&session.auth),
+            auth: Carried::auth(&session.seldom.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
@@ -409,7 +412,8 @@ impl Qos {
                 }
             };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.init_qspec = shared_qspec(&mut self.qspecs, &qspec);
+            let qspec = shared_qspec(&mut self.qspecs, &qspec);
+            session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
         }
         let mut hops = Vec::new();
         if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {

@@ -1,6 +1,7 @@
 //! Refreshes, received and sent (RFC 5974 §5.3.4; RFC 2205 §3.7).
 
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
@@ -27,12 +28,12 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         self.counters.refreshed += 1;
         tracing::trace!(session = %session.id, "reservation refreshed");
-        session.expires = Some(expires);
+        session.expires = expires.into();
         session.period_in = period;
-        session.state = arrival.state;
+        session.state = arrival.state.into();
         session.hops = Some(arrival.hops);
         if !message.refreshed.is_empty() {
-            copy_objects(&mut session.refreshed, &message.refreshed);
+            session.seldom.change(|seldom| copy_objects(&mut seldom.refreshed, &message.refreshed));
         }
         if message.generic.contains(GenericFlags::PROXY) {
             session.marks.set(Marks::PROXY, true);
@@ -63,7 +64,7 @@ impl Qos {
         if session.marks.has(Marks::IN_GIST) && session.passed(self.now, rii) {
             return;
         }
-        if self.now < session.forced_after {
+        if !session.forced_after.is_due(self.now) {
             self.counters.rate_limited += 1;
             tracing::debug!(
                 session = %session.id,
@@ -81,13 +82,13 @@ impl Qos {
             );
             return;
         }
-        session.forced_after = forced;
+        session.forced_after = forced.into();
         session.remember(rii, until, arrival.hops);
         let extra = Extra {
             rii: Some(rii),
             hops,
-            msg_id: message.msg_id.filter(|_| session.waits_for.is_none()),
-            bound_msg_id: session.waits_for.or(bound),
+            msg_id: message.msg_id.filter(|_| session.seldom.waits_for.is_none()),
+            bound_msg_id: session.seldom.waits_for.or(bound),
             forwarded: Some(message.forwarded),
             gist_hops: Some(arrival.hops),
             sii: session.explicit_next(),
@@ -106,7 +107,7 @@ impl Qos {
             || session.marks.has(Marks::QNR)
             || session.marks.has(Marks::SCOPED)
         {
-            session.refresh_at = None;
+            session.refresh_at = Moment::NEVER;
             return;
         }
         if session.marks.has(Marks::ROUTE_UNSETTLED) {
@@ -116,7 +117,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.period_out = slewed(session.period_out, target);
         let period = core::time::Duration::from_millis(session.period_out.into());
-        session.refresh_at = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
+        session.refresh_at = (self.now + self.rng.jitter(period, 0.5, 1.5)).into();
         // A session with a pending request is not refreshed: the request is retransmitted.
         if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) || session.is_doubted() {
             return;
@@ -124,7 +125,7 @@ impl Qos {
         self.send_refresh(key);
         // §5.2.5.1: a node nearer to the receiver may exist now.
         if let Some(session) = self.sessions.get(key).filter(|session| session.stands_in()) {
-            self.send_query(key, session.mri.inverted(), true, Extra::default());
+            self.send_query(key, session.mri().inverted(), true, Extra::default());
         }
         self.rearm(key);
     }

@@ -9,6 +9,7 @@ use signalbox_resources::Resources;
 use super::compose::{Extra, Form, Target, generic_back};
 use super::doubt::Then;
 use super::rmf::{self, Flow};
+use super::seldom::Seldom;
 use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
 use super::waiting::{Waiting, route_query};
 use super::{Config, Qos};
@@ -26,7 +27,7 @@ impl Qos {
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         tracing::debug!(session = %session.id, direction = ?mri.direction(), ?event, "network notification");
-        if session.mri.direction() == mri.direction() {
+        if session.direction == mri.direction() {
             self.on_next_peer_event(key, event);
         } else {
             self.on_previous_peer_event(key, event);
@@ -37,12 +38,12 @@ impl Qos {
     fn on_next_peer_event(&mut self, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let NetworkEvent::Good(sii) = event {
-            session.gist_next = Some(sii);
+            session.set_gist_next(Some(sii));
         }
         // GIST reports the deletion of a route after it reported the new one. The latter decides.
         match event {
             // The path became shorter: this node answers when GIST cannot send the RESERVE of the repair.
-            NetworkEvent::LastNode if session.next_peer.is_some() => self.repair(key, None),
+            NetworkEvent::LastNode if session.next_peer().is_some() => self.repair(key, None),
             NetworkEvent::LastNode => {
                 // §5.2.5.1: it answers from now on, and still sends requests.
                 session.marks.set(Marks::LAST_NODE, true);
@@ -51,8 +52,9 @@ impl Qos {
             NetworkEvent::Good(sii) => {
                 let repairs = session.marks.has(Marks::REPAIRING)
                     || session.pending.iter().any(|p| p.kind == RequestKind::Repair);
-                let left = session.next_peer.is_none() && !session.old_branches.is_empty() && !repairs;
-                if left || session.next_peer.is_some_and(|old| old != sii) {
+                let left =
+                    session.next_peer().is_none() && !session.seldom.old_branches.is_empty() && !repairs;
+                if left || session.next_peer().is_some_and(|old| old != sii) {
                     self.repair(key, Some(sii));
                 } else {
                     session.marks.set(Marks::LAST_NODE, false);
@@ -60,7 +62,7 @@ impl Qos {
                     self.verify_interface(key);
                 }
             }
-            NetworkEvent::Bad if session.next_peer.is_some() => self.repair(key, None),
+            NetworkEvent::Bad if session.next_peer().is_some() => self.repair(key, None),
             NetworkEvent::CommunicationFailure
                 if session.stage == Stage::Reserved && session.pending.is_empty() && !session.is_end() =>
             {
@@ -80,20 +82,23 @@ impl Qos {
     fn on_previous_peer_event(&mut self, key: Key, event: NetworkEvent) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         match event {
-            NetworkEvent::Good(sii) => session.gist_previous = Some(sii),
-            NetworkEvent::Bad => session.gist_previous = None,
+            NetworkEvent::Good(sii) => session.set_gist_previous(Some(sii)),
+            NetworkEvent::Bad => session.set_gist_previous(None),
             NetworkEvent::LastNode
             | NetworkEvent::Tentative
             | NetworkEvent::RouteDeleted(_)
             | NetworkEvent::AuthorisationChanged
             | NetworkEvent::CommunicationFailure => {}
         }
-        let Some(back) = session.previous_peer.filter(|_| session.stage == Stage::Reserved) else { return };
-        let upstream = session.mri.direction() == Direction::Upstream;
+        let Some(back) = session.previous_peer().filter(|_| session.stage == Stage::Reserved) else { return };
+        let upstream = session.direction == Direction::Upstream;
         // §5.2.5.4: while the old branch may be refreshed, GIST reports changes that did not take place. Downstream
         // routing state follows the route.
-        let old =
-            session.old_previous_peer.filter(|(_, until)| !upstream && self.now < *until).map(|(sii, _)| sii);
+        let old = session
+            .seldom
+            .old_previous_peer
+            .filter(|(_, until)| !upstream && self.now < *until)
+            .map(|(sii, _)| sii);
         let gone = match event {
             NetworkEvent::Good(sii) if sii == back => {
                 session.marks.set(Marks::PREVIOUS_NOTIFIED, false);
@@ -148,24 +153,27 @@ impl Qos {
         let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
         if session.stage != Stage::Reserved || ends {
             let left =
-                session.next_peer.filter(|old| session.stage == Stage::Torn && !ends && Some(*old) != new);
-            session.next_peer = new;
+                session.next_peer().filter(|old| session.stage == Stage::Torn && !ends && Some(*old) != new);
+            session.set_next_peer(new);
             if let Some(sii) = left {
                 self.tear_left(key, sii);
             }
             return;
         }
         let rsn = session.rsn_out.unwrap_or(0);
-        if let Some(sii) = session.next_peer.filter(|old| Some(*old) != new) {
-            session.old_branches.retain(|old| old.sii != sii);
-            if session.old_branches.len() >= MOST_BRANCHES {
-                session.old_branches.remove(0);
+        let left = session.next_peer().filter(|old| Some(*old) != new);
+        session.seldom.change(|Seldom { old_branches, .. }| {
+            if let Some(sii) = left {
+                old_branches.retain(|old| old.sii != sii);
+                if old_branches.len() >= MOST_BRANCHES {
+                    old_branches.remove(0);
+                }
+                old_branches.push(OldBranch { sii, rsn });
             }
-            session.old_branches.push(OldBranch { sii, rsn });
-        }
-        // The new peer may be an old branch.
-        session.old_branches.retain(|old| Some(old.sii) != new);
-        session.next_peer = None;
+            // The new peer may be an old branch.
+            old_branches.retain(|old| Some(old.sii) != new);
+        });
+        session.set_next_peer(None);
         if let Some(new) = new {
             self.set_next_peer(key, new);
         }
@@ -190,7 +198,7 @@ impl Qos {
             return;
         }
         session.marks.set(Marks::REPAIRING, true);
-        let query = route_query(&session.mri);
+        let query = route_query(&session.mri());
         if !self.look_up(Waiting::Repair(key), query)
             && let Some(session) = self.sessions.get_mut(key)
         {
@@ -204,7 +212,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let ends = session.marks.has(Marks::SCOPED) || session.grant.is_none();
         if session.stage == Stage::Reserved && !ends && !session.marks.has(Marks::REPAIRING) {
-            let query = route_query(&session.mri);
+            let query = route_query(&session.mri());
             self.look_up(Waiting::Verify(key), query);
         }
     }
@@ -249,9 +257,9 @@ impl Qos {
                     // Make before break: the grant at the old interface is released after the RESPONSE of the new
                     // path.
                     if let Some(grant) = session.grant.take() {
-                        session.old_grants.push(grant);
+                        session.seldom.change(|seldom| seldom.old_grants.push(grant));
                     }
-                    session.grant = given.grant;
+                    session.grant = given.grant.into();
                     session.ifindex = given.ifindex;
                     session.rate = given.rate;
                 }
@@ -278,22 +286,22 @@ impl Qos {
     /// True: the new path is another one than before.
     pub(super) fn repaired(&mut self, key: Key, info: Info, resources: &mut Resources) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        for grant in core::mem::take(&mut session.old_grants) {
+        for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
             resources.release(grant);
         }
-        if session.old_branches.is_empty() {
+        if session.seldom.old_branches.is_empty() {
             return false;
         }
         self.counters.rerouted += 1;
         self.verify_interface(key);
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        let onward = session.next_peer;
-        session.old_branches.retain(|old| Some(old.sii) != onward);
+        let onward = session.next_peer();
+        session.seldom.change(|seldom| seldom.old_branches.retain(|old| Some(old.sii) != onward));
         // "Refresh successful" means that the RESERVE met the reservation: the path has not changed.
-        let same = info == Info::REFRESHED || session.old_branches.is_empty();
+        let same = info == Info::REFRESHED || session.seldom.old_branches.is_empty();
         tracing::debug!(session = %session.id, other_path = !same, "reservation rerouted");
         if same {
-            session.old_branches.clear();
+            session.seldom.change(|seldom| seldom.old_branches.clear());
         }
         self.tear_old_branches(key, None);
         !same
@@ -303,7 +311,7 @@ impl Qos {
     /// it any more.
     pub(super) fn not_repaired(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        for grant in core::mem::take(&mut session.old_grants) {
+        for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
             resources.release(grant);
         }
     }
@@ -312,7 +320,7 @@ impl Qos {
     /// reservation yet, the confirmation comes along an old one.
     pub(super) fn tear_old_branches(&mut self, key: Key, rii: Option<u32>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let branches = core::mem::take(&mut session.old_branches);
+        let branches = session.seldom.change(|seldom| core::mem::take(&mut seldom.old_branches));
         if session.marks.has(Marks::NO_REPLACE) || !self.config.tear_old_branch {
             return;
         }
@@ -329,15 +337,16 @@ impl Qos {
     fn tear_left(&mut self, key: Key, sii: SiiHandle) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let own = session.pending.iter().find(|p| p.kind == RequestKind::Tear).map(|p| p.rii);
-        let rii = own.or_else(|| session.passed.last().map(|p| p.rii));
-        session.old_branches.push(OldBranch { sii, rsn: session.rsn_out.unwrap_or(0) });
+        let rii = own.or_else(|| session.last_forwarded());
+        let rsn = session.rsn_out.unwrap_or(0);
+        session.seldom.change(|seldom| seldom.old_branches.push(OldBranch { sii, rsn }));
         self.tear_old_branches(key, rii);
     }
 
     /// Handles a notification of GIST that the next peer is the previous peer. Upstream, GIST only followed a Query of
     /// that peer.
     fn turned_back(&mut self, key: Key) {
-        if self.sessions.get(key).is_some_and(|s| s.mri.direction() == Direction::Downstream) {
+        if self.sessions.get(key).is_some_and(|s| s.direction == Direction::Downstream) {
             self.leave_path(key);
         }
     }
@@ -358,7 +367,7 @@ impl Qos {
         session.marks.set(Marks::OFF_PATH, false);
         if session.marks.has(Marks::ROUTE_DOUBTED) {
             session.marks.set(Marks::ROUTE_DOUBTED, false);
-            self.out.invalidate_route(session.nslp_next, session.mri);
+            self.out.invalidate_route(session.nslp_next, session.mri());
         }
     }
 }
@@ -368,9 +377,8 @@ impl Session {
     /// went along them (RFC 5974 §5.2.5.2).
     fn start_branch(&mut self) {
         self.rsn_out = self.rsn_out.map(|rsn| rsn.wrapping_add(2));
-        for old in self.old_branches.iter_mut() {
-            old.rsn = self.rsn_out.unwrap_or(0).wrapping_sub(1);
-        }
+        let rsn = self.rsn_out.unwrap_or(0).wrapping_sub(1);
+        self.seldom.change(|seldom| seldom.old_branches.iter_mut().for_each(|old| old.rsn = rsn));
         self.marks.set(Marks::CONFIRMED, false);
     }
 }
@@ -380,23 +388,27 @@ pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Fl
     Flow {
         key,
         session: session.id,
-        mri: session.mri,
+        mri: session.mri(),
         classifier: session.classifier,
         ifindex: session.ifindex,
         mtu: 0,
         initiator: initiator(session),
-        peer: session.peer.clone(),
+        peer: session.source.peer.clone(),
         requested_by: session.requested_by(),
-        auth: Carried::auth(&session.auth),
+        auth: Carried::auth(&session.seldom.auth),
         lifetime: config.lifetime(session.period_in),
-        mark_dscp: session.aggregate.and_then(|(number, _)| config.aggregates.get(number)).map(|a| a.dscp),
+        mark_dscp: session
+            .seldom
+            .aggregate
+            .and_then(|(number, _)| config.aggregates.get(number))
+            .map(|a| a.dscp),
     }
 }
 
 /// The address of the initiator of a reservation, by the flow.
-pub(super) const fn initiator(session: &Session) -> core::net::IpAddr {
-    match session.mri.direction() {
-        Direction::Downstream => session.mri.src(),
-        Direction::Upstream => session.mri.dst(),
+pub(super) fn initiator(session: &Session) -> core::net::IpAddr {
+    match session.direction {
+        Direction::Downstream => session.mri().src(),
+        Direction::Upstream => session.mri().dst(),
     }
 }

@@ -88,13 +88,13 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return Decision::Drop };
         let direction = arrival.mri.direction();
         let begins_here = session.marks.has(Marks::QNI) && !session.stands_in();
-        if session.mri.direction() != direction || begins_here {
+        if session.direction != direction || begins_here {
             counters.wrong_direction += 1;
             tracing::debug!(session = %arrival.session, reason = "wrong direction", "RESERVE refused");
             return Decision::Answer(Info::WRONG_DIRECTION);
         }
         let tear = message.is_tear();
-        let Some(stored) = session.rsn_in else {
+        let Some(stored) = session.rsn_in.get() else {
             // Only QUERYs passed so far.
             if tear {
                 counters.unknown_session += 1;
@@ -110,9 +110,9 @@ impl Qos {
                 None => Decision::Answer(Info::FULL_QSPEC_REQUIRED),
             };
         };
-        if session.previous_peer != arrival.sii {
+        if session.previous_peer() != arrival.sii {
             // GIST gives no SII-handle of a former peer whose message arrived without routing state.
-            let nameless = arrival.sii.is_none() && session.previous_peer.is_some();
+            let nameless = arrival.sii.is_none() && session.previous_peer().is_some();
             if nameless || arrival.sii.is_some_and(|sii| session.is_next_peer(sii)) {
                 counters.old_peer += 1;
                 tracing::debug!(
@@ -147,7 +147,7 @@ impl Qos {
         if tear {
             return Decision::Tear(key);
         }
-        let same_flow = session.mri == arrival.mri;
+        let same_flow = session.has_mri(&arrival.mri);
         if newer || !same_flow {
             // A reduced refresh with a newer RSN: the RESERVE with the QSPEC was lost (§5.3.1).
             return match message.qspec {
@@ -174,7 +174,7 @@ impl Qos {
         let Some(session) = self.sessions.get(key) else { return false };
         session.stage == Stage::Torn
             && session.marks.has(Marks::QNR)
-            && session.mri.direction() == Direction::Upstream
+            && session.direction == Direction::Upstream
             && session.local.is_none()
             && !message.generic.contains(GenericFlags::PROXY)
     }
@@ -223,17 +223,17 @@ fn other_peer(
             reason = "from another than the previous peer",
             "tear dropped"
         );
-        session.old_previous_peer = session.old_previous_peer.filter(|(old, _)| Some(*old) != sii);
+        session.seldom.change(|seldom| seldom.old_previous_peer.take_if(|(old, _)| Some(*old) == sii));
         return Decision::Drop;
     }
-    let stored = session.rsn_in.unwrap_or_default();
+    let stored = session.rsn_in.get().unwrap_or_default();
     let same_node = stored.epoch == rsn.epoch;
     if same_node && rsn.number != stored.number && !Rsn::newer(rsn.number, stored.number) {
         counters.old_rsn += 1;
         tracing::debug!(session = %session.id, peer = ?sii, reason = "RSN is old", "RESERVE dropped");
         return Decision::Drop;
     }
-    if let Some((old, until)) = session.old_previous_peer
+    if let Some((old, until)) = session.seldom.old_previous_peer
         && Some(old) == sii
         && now < until
     {
@@ -243,7 +243,8 @@ fn other_peer(
         let repair = message.qspec.is_some() && message.rii.is_some();
         if !repair {
             let period = message.refresh_period.unwrap_or(super::compose::DEFAULT_PERIOD_MS);
-            session.old_previous_peer = Some((old, now + config.lifetime(period)));
+            let until = now + config.lifetime(period);
+            session.seldom.change(|seldom| seldom.old_previous_peer = Some((old, until)));
             counters.old_peer += 1;
             tracing::debug!(
                 session = %session.id,

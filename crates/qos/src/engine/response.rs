@@ -2,6 +2,7 @@
 
 use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 use signalbox_core::{Direction, SessionChange};
 use signalbox_resources::Resources;
 
@@ -32,7 +33,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // A RESPONSE to a RESERVE comes in the opposite direction. One to a QUERY with RESERVE-INIT comes in the
         // direction of the RESERVEs.
-        let about_reserve = arrival.mri.direction() != session.mri.direction();
+        let about_reserve = arrival.mri.direction() != session.direction;
         let own = message.rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         let passed = message.rii.is_some_and(|rii| session.passed(self.now, rii));
         let current = session.rsn_out.map(|number| Rsn { number, epoch });
@@ -48,7 +49,8 @@ impl Qos {
             return;
         }
         // A RESPONSE of an old branch does not confirm the new one (§5.2.5.2).
-        let from_old = own.is_none() && session.old_branches.iter().any(|old| Some(old.sii) == arrival.sii);
+        let from_old =
+            own.is_none() && session.seldom.old_branches.iter().any(|old| Some(old.sii) == arrival.sii);
         if about_reserve && !from_old {
             self.note_next_peer(key, arrival);
         }
@@ -74,7 +76,7 @@ impl Qos {
             }
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::ONCE_CONFIRMED, true);
-            session.waits_for = None;
+            session.seldom.change(|seldom| seldom.waits_for = None);
             self.trim(key, message, resources);
         }
         if info.info.is_error() && about_reserve && !self.has(key, Marks::QNI) {
@@ -85,7 +87,7 @@ impl Qos {
             (at < session.pending.len()).then(|| session.pending.swap_remove(at).kind)
         });
         // A success ends at the node that inserted the RII. An error is forwarded, by RSN where it has no RII.
-        let begins_here = self.sessions.get(key).is_none_or(|session| session.previous_peer.is_none());
+        let begins_here = self.sessions.get(key).is_none_or(|session| session.previous_peer().is_none());
         let onwards = (passed && kind.is_none()) || (by_rsn && info.info.is_error() && !begins_here);
         if onwards {
             self.pass_response(key, message, arrival, &info, passed);
@@ -116,13 +118,13 @@ impl Qos {
         let before = session.has_gaps();
         session.marks.set(side, generic.contains(GenericFlags::BREAK));
         let changed = session.has_gaps() != before && session.stage == Stage::Reserved;
-        if !changed || passed || session.previous_peer.is_none() || session.rsn_in.is_none() {
+        if !changed || passed || session.previous_peer().is_none() || session.rsn_in.is_none() {
             return;
         }
         let Some(session) = self.sessions.get(key) else { return };
         let response = Message {
             generic: generic_back(session),
-            rsn: session.rsn_in,
+            rsn: session.rsn_in.get(),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::REFRESHED) }),
             ..Message::new(MessageType::RESPONSE)
         };
@@ -190,9 +192,7 @@ impl Qos {
     pub(super) fn new_rii(&mut self, key: Key) -> u32 {
         loop {
             let rii = self.rng.u32();
-            let taken = self.sessions.get(key).is_some_and(|s| {
-                s.pending.iter().any(|p| p.rii == rii) || s.passed.iter().any(|p| p.rii == rii)
-            });
+            let taken = self.sessions.get(key).is_some_and(|s| s.has_rii(rii));
             if !taken {
                 return rii;
             }
@@ -285,8 +285,8 @@ impl Qos {
         self.release(key, resources);
         self.set_stage(key, Stage::Torn);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.refresh_at = None;
-            session.doubt = None;
+            session.refresh_at = Moment::NEVER;
+            session.seldom.change(|seldom| seldom.doubt = None);
         }
     }
 
@@ -296,9 +296,9 @@ impl Qos {
         let until = self.now + self.config.request_retry.saturating_mul(2);
         let torn = self.sessions.get_mut(key).filter(|session| session.stage == Stage::Torn);
         if let Some(session) = torn
-            && session.expires.is_some_and(|at| at > until)
+            && session.expires.get().is_some_and(|at| at > until)
         {
-            session.expires = Some(until);
+            session.expires = until.into();
         }
     }
 
@@ -317,12 +317,12 @@ impl Qos {
             tracing::debug!(session = %session.id, reason = "GIST hop count is used up", "RESPONSE dropped");
             return;
         }
-        let about_reserve = arrival.mri.direction() != session.mri.direction();
+        let about_reserve = arrival.mri.direction() != session.direction;
         let response = Message {
             generic: generic_back(session),
             rii: message.rii.filter(|_| with_rii),
             // An error carries the RSN of the previous peer, the only one that this peer can match (§5.4.3).
-            rsn: session.rsn_in.filter(|_| about_reserve && info.info.is_error()),
+            rsn: session.rsn_in.get().filter(|_| about_reserve && info.info.is_error()),
             info: Some(*info),
             ..*message
         };
@@ -350,7 +350,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::IN_GIST, false);
         // A QUERY in the direction opposite to the RESERVEs does not show where they end.
-        let against = query && session.mri.direction() == Direction::Upstream;
+        let against = query && session.direction == Direction::Upstream;
         match error {
             SendError::NoNextNode | SendError::FlowEndsHere => {
                 if !against {
@@ -400,7 +400,7 @@ impl Qos {
     /// Handles a request that GIST cannot send.
     fn unsendable(&mut self, key: Key, rii: Option<u32>, info: Info, note: &str, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let source = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri.dst());
+        let source = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri().dst());
         let source = source.map_or(Source::None, Source::Address);
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         if let Some(at) = own {
@@ -418,7 +418,7 @@ impl Qos {
         let response = Message {
             generic: generic_back(session),
             rii,
-            rsn: session.rsn_in,
+            rsn: session.rsn_in.get(),
             info: Some(InfoSpec { source, ..InfoSpec::from(info) }),
             note: Some(note),
             ..Message::new(MessageType::RESPONSE)

@@ -1,6 +1,7 @@
 //! New attempts after transient failures of own requests (RFC 5974 §5.3.5).
 
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 use signalbox_wire::Writer;
 
 use super::Qos;
@@ -31,7 +32,7 @@ impl Qos {
         local.retry =
             Some(Retry { kind, count: count + 1, at: Some(self.now + wait.min(self.config.retry_max)) });
         // Nodes on the path released their resources: a refresh would not restore them.
-        session.refresh_at = None;
+        session.refresh_at = Moment::NEVER;
         true
     }
 
@@ -41,7 +42,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(retry) = session.local.as_mut().and_then(|local| local.retry.as_mut()) else { return };
         retry.at = None;
-        let (kind, mri) = (retry.kind, session.mri);
+        let (kind, mri) = (retry.kind, session.mri());
         if kind == RequestKind::Query {
             let rii = self.new_rii(key);
             let extra = Extra { rii: Some(rii), keep: true, ..Extra::default() };
@@ -52,7 +53,7 @@ impl Qos {
         }
         // It is a new request, not a retransmission.
         session.next_rsn();
-        session.refresh_at = Some(self.now + jitter);
+        session.refresh_at = (self.now + jitter).into();
         let hops = self.own_hops(key);
         self.request_from_path(key, kind, &hops);
     }
@@ -62,7 +63,8 @@ impl Qos {
     pub(super) fn own_hops(&self, key: Key) -> Vec<u8> {
         let mut hops = Vec::new();
         if let Some(session) = self.sessions.get(key).filter(|session| session.local.is_some())
-            && let Some(address) = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri.dst())
+            && let Some(address) =
+                self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri().dst())
         {
             let own = Hop { address, rate: session.rate, after_gap: false };
             own.write(&mut Writer::new(&mut hops));

@@ -1,24 +1,26 @@
 //! The state of a session (RFC 5974 §5.2.1).
 //!
+//! A node has a record for each flow, so its fields are packed, and [`Seldom`] has those that most sessions do without.
+//!
 //! The previous peer is the one that RESERVEs come from, towards the QNI. The next peer is the one that they go to,
 //! towards the QNR.
 
-use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use signalbox_core::security::Identity;
 use signalbox_core::service::{SiiHandle, StateHandle};
+use signalbox_core::stamp::Moment;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Direction, IfIndex, Mri, NslpId, RareVec, SessionId, Time};
+use signalbox_core::{Direction, Flow, IfIndex, Mri, NslpId, Rare, RareVec, SessionId, Time};
 use signalbox_resources::{GrantId, RequestedBy};
 
 use super::command::ReserveRequest;
-use super::doubt::Doubt;
 use super::event::{Granted, HopGrant};
-use super::holders::Holder;
+use super::packed::Packed;
+use super::seldom::Seldom;
+use super::source::Source;
 use super::waiting::neighbour;
-use crate::wire::{Classifier, MessageId, Rsn};
+use crate::wire::{Classifier, Rsn};
 
 /// The state of a session at this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,10 @@ impl Marks {
     pub(super) const ROUTE_UNSETTLED: Self = Self(0x4_0000);
     /// BREAK was set in the last message of the next peer: routers without QoS NSLP are on the path.
     pub(super) const BREAK_BEHIND: Self = Self(0x8_0000);
+    /// The last notification of GIST about the previous peer named the one of the session.
+    const GIST_PREVIOUS: Self = Self(0x10_0000);
+    /// The last notification of GIST about the next peer named the one of the session.
+    const GIST_NEXT: Self = Self(0x20_0000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -124,18 +130,19 @@ pub(super) struct Pending {
 }
 
 /// A request of another node that was forwarded. Its RESPONSE is forwarded too.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Passed {
     pub(super) rii: u32,
-    pub(super) until: Time,
-    /// RSN of this node for the session when the request was forwarded.
-    pub(super) rsn: Option<u32>,
+    pub(super) until: Moment,
+    /// RSN of this node for the session when the request was forwarded, if it had one.
+    rsn: u32,
+    numbered: bool,
     /// Its remaining GIST hop count.
-    pub(super) hops: u8,
+    hops: u8,
 }
 
 /// A branch of the old path after a route change.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OldBranch {
     pub(super) sii: SiiHandle,
     /// RSN of its tear: above each RSN that was sent along the old branch, below each that was sent along the new one
@@ -222,38 +229,21 @@ pub(super) struct Before {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: SessionId,
-    /// The flow. The direction is that of RESERVEs.
-    pub(super) mri: Mri,
+    /// The flow.
+    flow: Flow,
+    /// The direction of RESERVEs.
+    pub(super) direction: Direction,
     pub(super) stage: Stage,
     pub(super) marks: Marks,
     /// The grant of admission control; `None` at the end of the flow.
-    pub(super) grant: Option<GrantId>,
+    pub(super) grant: Packed<GrantId>,
     /// The egress interface of the flow.
     pub(super) ifindex: Option<IfIndex>,
-    /// Grants of other flows of the session, kept because REPLACE was clear.
-    pub(super) kept: RareVec<(Mri, GrantId)>,
-    /// Grants at the old egress interface while a changed route is repaired.
-    pub(super) old_grants: RareVec<GrantId>,
-    /// The aggregate that the flow is in, and its rate there.
-    pub(super) aggregate: Option<(usize, u64)>,
-    /// The MSG-ID that its RESERVEs are bound to, retransmissions included (RFC 5974 §4.6).
-    pub(super) waits_for: Option<MessageId>,
     /// Reserved rate in octets a second.
     pub(super) rate: u64,
-    /// The peer that RESERVEs come from; `None`: they begin here.
-    pub(super) previous_peer: Option<SiiHandle>,
-    /// The previous peer before the route changed. Until this time its messages are refreshes of the old branch (RFC
-    /// 5974 §5.2.5.4).
-    pub(super) old_previous_peer: Option<(SiiHandle, Time)>,
-    /// The previous peer by the last notification of GIST.
-    pub(super) gist_previous: Option<SiiHandle>,
-    /// The peer that RESERVEs go to, once it is known.
-    pub(super) next_peer: Option<SiiHandle>,
-    /// The next peer by the last notification of GIST.
-    pub(super) gist_next: Option<SiiHandle>,
-    /// Branches to be torn down when the new one is confirmed.
-    pub(super) old_branches: RareVec<OldBranch>,
-    pub(super) state: Option<StateHandle>,
+    previous_peer: Packed<SiiHandle>,
+    next_peer: Packed<SiiHandle>,
+    pub(super) state: Packed<StateHandle>,
     pub(super) nslp_previous: NslpId,
     pub(super) nslp_next: NslpId,
     /// Remaining GIST hop count of the last RESERVE of the previous peer; `None`: they begin here. All RESERVEs of this
@@ -262,45 +252,32 @@ pub(super) struct Session {
     /// The same of the last QUERY.
     pub(super) query_hops: Option<u8>,
     /// RSN of the previous peer.
-    pub(super) rsn_in: Option<Rsn>,
+    pub(super) rsn_in: Packed<Rsn>,
     /// RSN of this node; `None` before the first RESERVE.
     pub(super) rsn_out: Option<u32>,
     pub(super) classifier: Option<Classifier>,
     /// The QSPEC that was sent to the next peer. Sessions with equal terms share it.
     pub(super) qspec: Arc<[u8]>,
-    /// The QSPEC of the last QUERY that was sent. A QUERY with RESERVE-INIT is sent again when the route changes.
-    pub(super) init_qspec: Arc<[u8]>,
-    /// BOUND-SESSION-ID objects.
-    pub(super) bound: RareVec<u8>,
-    /// SESSION-AUTH objects. A RESERVE along a new path needs them again.
-    pub(super) auth: RareVec<u8>,
-    /// The authenticated sender of the last RESERVE.
-    pub(super) peer: Option<Arc<Identity>>,
-    /// Its address, if it answered a handshake there.
-    pub(super) peer_address: Option<IpAddr>,
-    /// Whose place in the table it has.
-    pub(super) holder: Holder,
-    /// Octets of long objects that it keeps in the share of its holder.
-    pub(super) contents: u32,
-    /// Unknown objects with AB=11.
-    pub(super) refreshed: RareVec<u8>,
+    /// Where the last RESERVE came from, and whose place in the table the session has. Sessions of one source share it.
+    pub(super) source: Arc<Source>,
     pub(super) pending: RareVec<Pending>,
-    pub(super) passed: Vec<Passed>,
+    /// The last request that was forwarded, and those before it.
+    passed: Option<Passed>,
+    passed_before: RareVec<Passed>,
     pub(super) local: Option<Box<Local>>,
-    /// This relay waits for a RESERVE of its previous peer before it reserves further on.
-    pub(super) doubt: Option<Box<Doubt>>,
+    pub(super) seldom: Rare<Seldom>,
     /// Refresh period R of the previous peer, in milliseconds.
     pub(super) period_in: u32,
     /// Refresh period R that this node sends, in milliseconds.
     pub(super) period_out: u32,
-    /// End of the state unless it is refreshed; `None`: the session began here.
-    pub(super) expires: Option<Time>,
+    /// End of the state unless it is refreshed; [`Moment::NEVER`]: the session began here.
+    pub(super) expires: Moment,
     /// Time of the next refresh that this node sends.
-    pub(super) refresh_at: Option<Time>,
+    pub(super) refresh_at: Moment,
     /// Refreshes since the last own one that were part of the summary of another session.
     pub(super) listed: u8,
     /// Refreshes with an RII are not forwarded before this time.
-    pub(super) forced_after: Time,
+    pub(super) forced_after: Moment,
     pub(super) link: Link,
 }
 
@@ -316,54 +293,115 @@ impl Session {
         self.marks.has(Marks::BREAK) || self.marks.has(Marks::BREAK_BEHIND)
     }
 
-    pub(super) fn new(id: SessionId, mri: Mri, nslp: NslpId, period_ms: u32) -> Self {
+    /// A session without state. `source` is whose place in the table it has.
+    pub(super) fn new(id: SessionId, mri: &Mri, nslp: NslpId, period_ms: u32, source: Arc<Source>) -> Self {
         Self {
             id,
-            mri,
+            flow: Flow::of(mri),
+            direction: mri.direction(),
             stage: Stage::Path,
             marks: Marks::default(),
-            grant: None,
+            grant: Packed::NONE,
             ifindex: None,
-            kept: RareVec::new(),
-            old_grants: RareVec::new(),
-            aggregate: None,
-            waits_for: None,
             rate: 0,
-            previous_peer: None,
-            old_previous_peer: None,
-            gist_previous: None,
-            next_peer: None,
-            gist_next: None,
-            old_branches: RareVec::new(),
-            state: None,
+            previous_peer: Packed::NONE,
+            next_peer: Packed::NONE,
+            state: Packed::NONE,
             nslp_previous: nslp,
             nslp_next: nslp,
             hops: None,
             query_hops: None,
-            rsn_in: None,
+            rsn_in: Packed::NONE,
             rsn_out: None,
             classifier: None,
             qspec: Arc::default(),
-            init_qspec: Arc::default(),
-            bound: RareVec::new(),
-            auth: RareVec::new(),
-            peer: None,
-            peer_address: None,
-            holder: None,
-            contents: 0,
-            refreshed: RareVec::new(),
+            source,
             pending: RareVec::new(),
-            passed: Vec::new(),
+            passed: None,
+            passed_before: RareVec::new(),
             local: None,
-            doubt: None,
+            seldom: Rare::default(),
             period_in: period_ms,
             period_out: period_ms,
-            expires: None,
-            refresh_at: None,
+            expires: Moment::NEVER,
+            refresh_at: Moment::NEVER,
             listed: 0,
-            forced_after: Time::ZERO,
+            forced_after: Moment::from(Time::ZERO),
             link: Link::default(),
         }
+    }
+
+    /// The flow, in the direction of RESERVEs.
+    pub(super) fn mri(&self) -> Mri {
+        self.flow.mri(self.direction)
+    }
+
+    pub(super) fn set_mri(&mut self, mri: &Mri) {
+        if !self.has_mri(mri) {
+            (self.flow, self.direction) = (Flow::of(mri), mri.direction());
+        }
+    }
+
+    /// Whether its RESERVEs have this MRI.
+    pub(super) fn has_mri(&self, mri: &Mri) -> bool {
+        mri.direction() == self.direction && self.flow.is_of(mri)
+    }
+
+    /// The peer that RESERVEs come from; `None`: they begin here.
+    pub(super) fn previous_peer(&self) -> Option<SiiHandle> {
+        self.previous_peer.get()
+    }
+
+    pub(super) fn set_previous_peer(&mut self, peer: Option<SiiHandle>) {
+        let gist = self.gist_previous();
+        self.previous_peer = peer.into();
+        self.set_gist_previous(gist);
+    }
+
+    /// The peer that RESERVEs go to, once it is known.
+    pub(super) fn next_peer(&self) -> Option<SiiHandle> {
+        self.next_peer.get()
+    }
+
+    pub(super) fn set_next_peer(&mut self, peer: Option<SiiHandle>) {
+        let gist = self.gist_next();
+        self.next_peer = peer.into();
+        self.set_gist_next(gist);
+    }
+
+    /// The previous peer by the last notification of GIST.
+    fn gist_previous(&self) -> Option<SiiHandle> {
+        let same = self.marks.has(Marks::GIST_PREVIOUS);
+        if same { self.previous_peer() } else { self.seldom.gist_previous }
+    }
+
+    pub(super) fn set_gist_previous(&mut self, peer: Option<SiiHandle>) {
+        let same = peer.is_some() && peer == self.previous_peer();
+        self.marks.set(Marks::GIST_PREVIOUS, same);
+        let other = peer.filter(|_| !same);
+        if other != self.seldom.gist_previous {
+            self.seldom.change(|seldom| seldom.gist_previous = other);
+        }
+    }
+
+    /// The next peer by the last notification of GIST.
+    fn gist_next(&self) -> Option<SiiHandle> {
+        let same = self.marks.has(Marks::GIST_NEXT);
+        if same { self.next_peer() } else { self.seldom.gist_next }
+    }
+
+    pub(super) fn set_gist_next(&mut self, peer: Option<SiiHandle>) {
+        let same = peer.is_some() && peer == self.next_peer();
+        self.marks.set(Marks::GIST_NEXT, same);
+        let other = peer.filter(|_| !same);
+        if other != self.seldom.gist_next {
+            self.seldom.change(|seldom| seldom.gist_next = other);
+        }
+    }
+
+    /// The QSPEC of the last QUERY that was sent.
+    pub(super) fn init_qspec(&self) -> &[u8] {
+        self.seldom.init_qspec.as_deref().unwrap_or_default()
     }
 
     /// Whether a user of this host asked for the session, or the configuration did.
@@ -379,7 +417,7 @@ impl Session {
         if self.is_of_this_host() {
             return RequestedBy::LocalUser;
         }
-        neighbour(self.peer_address, self.peer.is_some())
+        neighbour(self.source.address, self.source.peer.is_some())
     }
 
     /// Whether this node answers requests because no node follows.
@@ -390,25 +428,25 @@ impl Session {
     /// The previous peer, if messages reach it by explicit routing only: routing state of GIST leads to another peer,
     /// which a stale branch can cause (RFC 5974 §5.2.5.4).
     pub(super) fn explicit_previous(&self) -> Option<SiiHandle> {
-        self.previous_peer.filter(|back| self.gist_previous.is_some_and(|gist| gist != *back))
+        self.previous_peer().filter(|back| self.gist_previous().is_some_and(|gist| gist != *back))
     }
 
     /// The next peer, if messages reach it by explicit routing only. It happens where RESERVEs go upstream.
     pub(super) fn explicit_next(&self) -> Option<SiiHandle> {
-        let upstream = self.mri.direction() == Direction::Upstream;
-        self.next_peer.filter(|onward| upstream && self.gist_next.is_some_and(|gist| gist != *onward))
+        let upstream = self.direction == Direction::Upstream;
+        self.next_peer().filter(|onward| upstream && self.gist_next().is_some_and(|gist| gist != *onward))
     }
 
     /// Whether RESERVEs come from this peer, or came from it until lately.
     pub(super) fn is_previous_peer(&self, now: Time, sii: SiiHandle) -> bool {
-        self.previous_peer == Some(sii)
-            || self.old_previous_peer.is_some_and(|(old, until)| old == sii && now < until)
+        self.previous_peer() == Some(sii)
+            || self.seldom.old_previous_peer.is_some_and(|(old, until)| old == sii && now < until)
     }
 
     /// Whether RESERVEs go to this peer, or went to it until lately. A node that is off the path after a route change
     /// may send RESERVEs back to the node that it got them from. They must not reverse the session.
     pub(super) fn is_next_peer(&self, sii: SiiHandle) -> bool {
-        self.next_peer == Some(sii) || self.old_branches.iter().any(|old| old.sii == sii)
+        self.next_peer() == Some(sii) || self.seldom.old_branches.iter().any(|old| old.sii == sii)
     }
 
     /// Whether this node reserves in the place of the receiver, because the QUERY of the sender found no node nearer
@@ -433,39 +471,57 @@ impl Session {
     /// Stores the RII of a request that is forwarded. A session keeps few of them; the oldest is removed first.
     pub(super) fn remember(&mut self, rii: u32, until: Time, hops: u8) {
         const MOST: usize = 8;
-        self.passed.retain(|passed| passed.rii != rii);
-        if self.passed.len() >= MOST {
-            self.passed.remove(0);
+        let (rsn, numbered) = (self.rsn_out.unwrap_or_default(), self.rsn_out.is_some());
+        let last = self.passed.replace(Passed { rii, until: until.into(), rsn, numbered, hops });
+        let before = &mut self.passed_before;
+        before.retain(|passed| passed.rii != rii);
+        if let Some(last) = last.filter(|last| last.rii != rii) {
+            if before.len() + 1 >= MOST {
+                before.remove(0);
+            }
+            before.push(last);
         }
-        // Most sessions have one, which a vector would give the room of four.
-        self.passed.reserve_exact(1);
-        self.passed.push(Passed { rii, until, rsn: self.rsn_out, hops });
+    }
+
+    /// The requests that were forwarded, the last one first.
+    fn forwarded(&self) -> impl Iterator<Item = &Passed> {
+        self.passed.iter().chain(self.passed_before.iter().rev())
+    }
+
+    /// The RII of the last request that was forwarded.
+    pub(super) fn last_forwarded(&self) -> Option<u32> {
+        self.passed.map(|passed| passed.rii)
+    }
+
+    /// Whether a request with this RII was sent or forwarded.
+    pub(super) fn has_rii(&self, rii: u32) -> bool {
+        self.pending.iter().any(|own| own.rii == rii) || self.forwarded().any(|passed| passed.rii == rii)
     }
 
     /// Whether a request that this node sent or forwarded comes back to it, since the routes form a circle. A forwarded one
     /// comes from another peer than before, with fewer hops left. `until`: a request that was forwarded so late has not been
     /// sent again by its initiator yet, perhaps on another route.
     pub(super) fn returns(&self, rii: u32, sii: Option<SiiHandle>, hops: u8, until: Time) -> bool {
-        let strange = sii.is_some() && sii != self.previous_peer;
+        let strange = sii.is_some() && sii != self.previous_peer();
         self.pending.iter().any(|own| own.rii == rii)
-            || self.passed.iter().any(|p| p.rii == rii && strange && hops < p.hops && until < p.until)
+            || self.forwarded().any(|p| p.rii == rii && strange && hops < p.hops && !p.until.is_due(until))
     }
 
     /// The same of a QUERY with RESERVE-INIT, which has no RII.
     pub(super) fn query_returns(&self, hops: u8, until: Time) -> bool {
-        let lately = self.stage == Stage::Path && self.expires.is_some_and(|expires| until < expires);
+        let lately = self.stage == Stage::Path && self.expires.get().is_some_and(|expires| until < expires);
         lately && self.query_hops.is_some_and(|before| hops < before)
     }
 
     /// Whether a request with this RII was forwarded and may still be answered.
     pub(super) fn passed(&self, now: Time, rii: u32) -> bool {
-        self.passed.iter().any(|passed| passed.rii == rii && now < passed.until)
+        self.forwarded().any(|passed| passed.rii == rii && !passed.until.is_due(now))
     }
 
     /// Whether a RESPONSE with this RII answers the latest request of the session, not an earlier one.
     pub(super) fn is_about_now(&self, rii: u32) -> bool {
         let own = self.pending.iter().map(|p| (p.rii, p.rsn));
-        let passed = self.passed.iter().map(|p| (p.rii, p.rsn));
+        let passed = self.forwarded().map(|p| (p.rii, p.numbered.then_some(p.rsn)));
         own.chain(passed).any(|(of, rsn)| of == rii && rsn == self.rsn_out)
     }
 
@@ -476,18 +532,65 @@ impl Session {
         let hold = local.and_then(|l| l.hold_until);
         let again = local.and_then(|l| l.reverse_deadline);
         let retry = local.and_then(|l| l.retry?.at);
-        let doubt = self.doubt.as_ref().map(|doubt| doubt.at);
-        [self.expires, self.refresh_at, pending, hold, again, retry, doubt].into_iter().flatten().min()
+        let doubt = self.seldom.doubt.as_ref().map(|doubt| doubt.at);
+        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, doubt]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use signalbox_core::mri::PathCoupled;
+    use signalbox_core::rare::Empty as _;
+
     use super::*;
+
+    fn session() -> Session {
+        let mri = Mri::PathCoupled(PathCoupled::between([192, 0, 2, 1].into(), [192, 0, 2, 2].into()));
+        Session::new(SessionId::default(), &mri, NslpId::QOS, 30_000, Arc::new(Source::of(None)))
+    }
 
     /// The record of a session, without its part of the tables. Its QSPEC is shared, its lists are empty as a rule.
     #[test]
     fn a_session_is_small() {
-        assert_eq!(size_of::<Option<Session>>(), 536);
+        assert_eq!((size_of::<Option<Session>>(), size_of::<Option<Passed>>()), (240, 16));
+    }
+
+    /// GIST's peers have memory of their own only while they are others than those of the session.
+    #[test]
+    fn a_peer_that_gist_does_not_lead_to_needs_explicit_routing() {
+        let (mut session, [one, other]) = (session(), [SiiHandle(0), SiiHandle(1)]);
+        session.set_gist_previous(Some(one));
+        assert_eq!((session.previous_peer(), session.explicit_previous()), (None, None));
+        session.set_previous_peer(Some(one));
+        assert_eq!((session.explicit_previous(), &*session.seldom), (None, &Seldom::EMPTY));
+        session.set_previous_peer(Some(other));
+        assert_eq!(session.explicit_previous(), Some(other), "GIST still leads to the first one");
+        session.set_gist_previous(None);
+        assert_eq!((session.explicit_previous(), &*session.seldom), (None, &Seldom::EMPTY));
+
+        session.direction = Direction::Upstream;
+        session.set_next_peer(Some(one));
+        session.set_gist_next(Some(other));
+        assert_eq!((session.next_peer(), session.explicit_next()), (Some(one), Some(one)));
+        session.set_next_peer(Some(other));
+        assert_eq!((session.explicit_next(), &*session.seldom), (None, &Seldom::EMPTY));
+    }
+
+    #[test]
+    fn the_oldest_of_many_forwarded_requests_is_forgotten() {
+        let (mut session, now) = (session(), Time::from_secs(1));
+        let until = Time::from_secs(2);
+        session.remember(1, until, 9);
+        session.remember(1, until, 9);
+        assert!(session.passed_before.is_empty(), "a single one is in the record");
+        (2..=9).for_each(|rii| session.remember(rii, until, 9));
+        let known = |session: &Session| (1..=9).filter(|rii| session.passed(now, *rii)).collect::<Vec<_>>();
+        assert_eq!((known(&session), session.last_forwarded()), ((2..=9).collect(), Some(9)));
+        session.remember(4, until, 9);
+        assert_eq!((known(&session), session.last_forwarded()), ((2..=9).collect(), Some(4)));
+        assert!(session.has_rii(2) && !session.has_rii(1) && !session.passed(until, 4));
     }
 }

@@ -54,12 +54,12 @@ impl Qos {
                 unknown.push(id, number);
                 continue;
             };
-            let stored = session.rsn_in;
+            let stored = session.rsn_in.get();
             if session.stage != Stage::Reserved || stored != Some(Rsn { number, epoch: rsns.epoch }) {
                 mismatched.push(id, number);
                 continue;
             }
-            session.expires = Some(self.now + self.config.lifetime(session.period_in));
+            session.expires = (self.now + self.config.lifetime(session.period_in)).into();
             self.counters.refreshed += 1;
             tracing::trace!(session = %id, "reservation refreshed by a summary");
             if let Some(key) = key {
@@ -92,26 +92,26 @@ impl Qos {
         resources: &mut Resources,
     ) {
         let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
-        let onward = self.sessions.get(first).and_then(|s| s.next_peer.filter(|_| !s.is_end()));
+        let onward = self.sessions.get(first).and_then(|s| s.next_peer().filter(|_| !s.is_end()));
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = vec![(onward, vec![first])];
         for (id, number) in sessions.iter().zip(rsns.iter()) {
             let Some(key) = self.find(id).filter(|key| self.is_listed_peer(*key, arrival)) else { continue };
             let Some(session) = self.sessions.get_mut(key) else { continue };
-            let Some(stored) = session.rsn_in else { continue };
+            let Some(stored) = session.rsn_in.get() else { continue };
             let same_epoch = stored.epoch == rsns.epoch;
             if same_epoch && number != stored.number && !Rsn::newer(number, stored.number) {
                 self.counters.old_rsn += 1;
                 tracing::debug!(session = %id, reason = "RSN is old", "listed tear dropped");
                 continue;
             }
-            session.rsn_in = Some(Rsn { number, epoch: rsns.epoch });
+            session.rsn_in = Some(Rsn { number, epoch: rsns.epoch }).into();
             if session.stage == Stage::Reserved {
                 self.counters.torn_down += 1;
                 self.release(key, resources);
                 self.on_gone(key);
             }
             let Some(session) = self.sessions.get(key) else { continue };
-            let onward = session.next_peer.filter(|_| !session.is_end());
+            let onward = session.next_peer().filter(|_| !session.is_end());
             match groups.iter_mut().find(|(sii, _)| onward.is_some() && *sii == onward) {
                 Some((_, keys)) => keys.push(key),
                 None => groups.push((onward, vec![key])),
@@ -124,9 +124,9 @@ impl Qos {
 
     fn is_listed_peer(&self, key: Key, arrival: &Arrival) -> bool {
         self.sessions.get(key).is_some_and(|session| {
-            session.previous_peer == arrival.sii
+            session.previous_peer() == arrival.sii
                 && !session.marks.has(Marks::QNI)
-                && session.mri.direction() == arrival.mri.direction()
+                && session.direction == arrival.mri.direction()
         })
     }
 
@@ -168,7 +168,7 @@ impl Qos {
             let Some(session) = self.sessions.get(key) else { continue };
             let summarised = session.marks.has(Marks::QNI)
                 && session.stage == Stage::Reserved
-                && session.next_peer.is_some()
+                && session.next_peer().is_some()
                 && !session.is_end()
                 && self.config.summary > 0
                 && !self.config.repeats_tears();
@@ -176,7 +176,7 @@ impl Qos {
                 self.on_release(*id, resources);
                 continue;
             }
-            let onward = session.next_peer;
+            let onward = session.next_peer();
             match groups
                 .iter_mut()
                 .find(|(sii, keys)| *sii == onward && keys.len() <= usize::from(self.config.summary))
@@ -198,8 +198,7 @@ impl Qos {
     pub(super) fn companions(&mut self, key: Key) -> Lists {
         let mut lists = Lists::default();
         let Some(session) = self.sessions.get(key) else { return lists };
-        let (Some(sii), nslp, direction) = (session.next_peer, session.nslp_next, session.mri.direction())
-        else {
+        let (Some(sii), nslp, direction) = (session.next_peer(), session.nslp_next, session.direction) else {
             return lists;
         };
         let period = core::time::Duration::from_millis(session.period_out.into());
@@ -208,21 +207,21 @@ impl Qos {
         for _ in 0..ring.len().min(usize::from(self.config.summary)) {
             let Some(other) = ring.pop_front() else { break };
             let Some(session) = self.sessions.get_mut(other) else { continue };
-            if session.next_peer != Some(sii) {
+            if session.next_peer() != Some(sii) {
                 continue;
             }
             let may = other != key
                 && session.nslp_next == nslp
-                && session.mri.direction() == direction
+                && session.direction == direction
                 && is_reducible(session)
-                && session.bound.is_empty()
-                && session.refreshed.is_empty()
+                && session.seldom.bound.is_empty()
+                && session.seldom.refreshed.is_empty()
                 && session.listed < MOST_LISTED
-                && session.refresh_at.is_some_and(|at| at <= soon);
+                && session.refresh_at.is_due(soon);
             if may && let Some(rsn) = session.rsn_out {
                 lists.push(session.id, rsn);
                 session.listed += 1;
-                session.refresh_at = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
+                session.refresh_at = (self.now + self.rng.jitter(period, 0.5, 1.5)).into();
             }
             ring.push_back(other);
             if may {
@@ -239,10 +238,10 @@ impl Qos {
     /// Stores the next peer of a session.
     pub(super) fn set_next_peer(&mut self, key: Key, sii: SiiHandle) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.next_peer == Some(sii) {
+        if session.next_peer() == Some(sii) {
             return;
         }
-        session.next_peer = Some(sii);
+        session.set_next_peer(Some(sii));
         if self.config.summary > 0 {
             self.rings.entry(sii.0).or_default().push_back(key);
         }
@@ -253,7 +252,7 @@ impl Qos {
         for id in message.session_ids.iter().flat_map(|sessions| sessions.iter()) {
             let Some(key) = self.find(id) else { continue };
             let Some(session) = self.sessions.get_mut(key) else { continue };
-            let ours = session.next_peer == arrival.sii && session.stage == Stage::Reserved;
+            let ours = session.next_peer() == arrival.sii && session.stage == Stage::Reserved;
             if ours && session.pending.is_empty() {
                 session.marks.set(Marks::CONFIRMED, false);
                 if !self.ask_previous_peer(key, Then::Whole) {

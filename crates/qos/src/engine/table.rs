@@ -10,6 +10,7 @@ use signalbox_resources::Resources;
 use super::Qos;
 use super::holders::Holder;
 use super::session::{Marks, Session, Stage};
+use super::source::Source;
 
 /// Refreshes of a session within summaries before it sends one of its own. Its own messages make GIST refresh its
 /// routing state.
@@ -52,9 +53,9 @@ impl Qos {
             return Err(Full);
         }
         tracing::debug!(session = %id, query = asks, "session opened");
-        let mut session = Session::new(id, mri, nslp, self.config.period_ms());
+        let source = self.sources.shared(&Source::of(holder));
+        let mut session = Session::new(id, &mri, nslp, self.config.period_ms(), source);
         session.stage = if asks { Stage::Path } else { Stage::Reserved };
-        session.holder = holder;
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.overload += 1;
             tracing::debug!(session = %id, reason = "table of sessions full", "message dropped");
@@ -83,8 +84,8 @@ impl Qos {
         }
         session.stage = stage;
         if was != is {
-            self.holders.release(was, session.holder);
-            self.holders.hold(is, session.holder);
+            self.holders.release(was, session.source.holder);
+            self.holders.hold(is, session.source.holder);
         }
     }
 
@@ -96,10 +97,12 @@ impl Qos {
         let Some(session) = self.sessions.remove(key) else { return };
         tracing::debug!(session = %session.id, "session closed");
         self.changes.note(|| SessionChange::closed(session.id.to_string()));
-        self.holders.release(session.stage == Stage::Path, session.holder);
-        self.holders.keep(session.holder, session.contents, 0);
-        let kept = session.kept.iter().map(|(_, grant)| *grant);
-        for grant in session.grant.into_iter().chain(kept).chain(session.old_grants.iter().copied()) {
+        self.holders.release(session.stage == Stage::Path, session.source.holder);
+        self.holders.keep(session.source.holder, session.seldom.contents, 0);
+        let kept = session.seldom.kept.iter().map(|(_, grant)| *grant);
+        for grant in
+            session.grant.get().into_iter().chain(kept).chain(session.seldom.old_grants.iter().copied())
+        {
             resources.release(grant);
         }
         let index = key.index();
@@ -113,8 +116,10 @@ impl Qos {
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
         self.leave_aggregate(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let kept = core::mem::take(&mut session.kept).into_iter().map(|(_, grant)| grant);
-        let old = core::mem::take(&mut session.old_grants);
+        let (kept, old) = session
+            .seldom
+            .change(|seldom| (core::mem::take(&mut seldom.kept), core::mem::take(&mut seldom.old_grants)));
+        let kept = kept.into_iter().map(|(_, grant)| grant);
         for grant in session.grant.take().into_iter().chain(kept).chain(old) {
             resources.release(grant);
         }
@@ -140,11 +145,12 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // §5.2.5.4: the new peer sent nothing for a lifetime, the old one did.
         if session.stage == Stage::Reserved
-            && let Some((sii, until)) = session.old_previous_peer.filter(|(_, until)| self.now < *until)
+            && let Some((sii, until)) =
+                session.seldom.old_previous_peer.filter(|(_, until)| self.now < *until)
         {
-            session.previous_peer = Some(sii);
-            session.old_previous_peer = None;
-            session.expires = Some(until);
+            session.set_previous_peer(Some(sii));
+            session.seldom.change(|seldom| seldom.old_previous_peer = None);
+            session.expires = until.into();
             return;
         }
         if session.stage == Stage::Reserved {
@@ -174,9 +180,9 @@ impl Qos {
     /// Lets GIST remove the routing state of one direction.
     pub(super) fn forget_direction(&mut self, key: Key, direction: Direction) {
         let Some(session) = self.sessions.get(key) else { return };
-        let onward = session.mri.direction() == direction;
+        let onward = session.direction == direction;
         let nslp = if onward { session.nslp_next } else { session.nslp_previous };
-        let mri = session.mri.with_direction(direction);
+        let mri = session.mri().with_direction(direction);
         self.out.set_state_lifetime(nslp, mri, session.id, Duration::ZERO);
     }
 
@@ -187,7 +193,7 @@ impl Qos {
         else {
             return;
         };
-        let same = session.mri.direction() == Direction::Downstream;
+        let same = session.direction == Direction::Downstream;
         let nslp = if same { session.nslp_next } else { session.nslp_previous };
         let lifetime = self.config.lifetime(session.period_in.max(session.period_out)) * ROUTE_LIFETIMES;
         self.out.set_state_lifetime(nslp, *mri, session.id, lifetime);

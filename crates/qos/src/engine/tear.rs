@@ -1,11 +1,13 @@
 //! The end of a reservation (RFC 5974 §5.4.1): by a tear, by the loss of a grant, or by a user.
 
 use signalbox_core::slab::Key;
+use signalbox_core::stamp::Moment;
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic_back};
 use super::event::{Failure, QosEvent};
+use super::packed::Packed;
 use super::session::{Marks, RequestKind, Stage};
 use super::waiting::Arrival;
 use crate::wire::{Info, InfoSpec, Message, MessageType};
@@ -20,8 +22,8 @@ impl Qos {
         resources: &mut Resources,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.rsn_in = message.rsn;
-        session.state = arrival.state;
+        session.rsn_in = message.rsn.into();
+        session.state = arrival.state.into();
         if session.stage == Stage::Reserved {
             self.counters.torn_down += 1;
             tracing::debug!(session = %arrival.session, peer = ?arrival.sii, "reservation torn down");
@@ -40,7 +42,7 @@ impl Qos {
         let octets = self.tear_towards_qnr(key, Some(rii), None, 0, resources).unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(key) {
             // The session ends with the RESPONSE, or when the request is given up.
-            session.expires = None;
+            session.expires = Moment::NEVER;
         }
         self.expect(key, rii, RequestKind::Tear, octets);
         self.rearm(key);
@@ -61,14 +63,14 @@ impl Qos {
         let keep_until = self.now + self.config.refresh;
         let session = self.sessions.get_mut(key)?;
         // §5.1.2.1: after a tear no refresh is sent, and no request is retransmitted.
-        session.refresh_at = None;
-        session.doubt = None;
+        session.refresh_at = Moment::NEVER;
+        session.seldom.change(|seldom| seldom.doubt = None);
         session.pending.clear();
         session.next_rsn();
         let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
         let last = session.marks.has(Marks::LAST_NODE);
         if let Some(rii) = rii
-            && session.previous_peer.is_some()
+            && session.previous_peer().is_some()
             && !ends
             && !last
         {
@@ -97,7 +99,7 @@ impl Qos {
                 }
                 // §5.4.1: operation state is kept for the RESPONSE, at most one refresh interval.
                 if let Some(session) = self.sessions.get_mut(key) {
-                    session.expires = Some(keep_until);
+                    session.expires = keep_until.into();
                 }
             }
             None => {
@@ -111,11 +113,11 @@ impl Qos {
     /// Handles the loss of a grant: the QNI is notified, and decides (RFC 5974 §5.4.4).
     pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.kept.retain(|(_, kept)| *kept != grant);
-        if session.grant != Some(grant) {
+        session.seldom.change(|seldom| seldom.kept.retain(|(_, kept)| *kept != grant));
+        if session.grant.get() != Some(grant) {
             return;
         }
-        session.grant = None;
+        session.grant = Packed::NONE;
         session.rate = 0;
         self.counters.lost += 1;
         tracing::debug!(session = %session.id, grant = grant.0, reason = %why, "reservation lost");
@@ -155,8 +157,8 @@ impl Qos {
             self.send_notify(to, &notify);
             self.set_stage(key, Stage::Torn);
             if let Some(session) = self.sessions.get_mut(key) {
-                session.refresh_at = None;
-                session.doubt = None;
+                session.refresh_at = Moment::NEVER;
+                session.seldom.change(|seldom| seldom.doubt = None);
             }
             self.on_gone(key);
         }

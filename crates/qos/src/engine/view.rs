@@ -70,20 +70,20 @@ impl SessionView {
         };
         Self {
             session: session.id,
-            mri: session.mri,
+            mri: session.mri(),
             role,
             reserved: session.stage == Stage::Reserved,
             confirmed: marks.has(Marks::CONFIRMED),
-            grant: session.grant,
+            grant: session.grant.get(),
             ifindex: session.ifindex,
             rate: session.rate,
-            receiver_initiated: session.mri.direction() == Direction::Upstream,
+            receiver_initiated: session.direction == Direction::Upstream,
             gaps: session.has_gaps(),
             last_node: marks.has(Marks::LAST_NODE),
             command: session.local.as_ref().and_then(|local| local.command),
-            expires_in: session.expires.map(|at| at.since(now)),
+            expires_in: session.expires.get().map(|at| at.since(now)),
             rsn: session.rsn_out,
-            bound: Carried::bound_sessions(&session.bound).sessions().collect(),
+            bound: Carried::bound_sessions(&session.seldom.bound).sessions().collect(),
         }
     }
 }
