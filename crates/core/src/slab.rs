@@ -27,6 +27,9 @@ pub struct Key {
 }
 
 impl Key {
+    /// A key that matches no record.
+    pub const NONE: Self = Self { index: 0, generation: 0 };
+
     /// The slot. Tables and timers that live as long as the record may use it alone.
     #[must_use]
     pub const fn index(self) -> u32 {

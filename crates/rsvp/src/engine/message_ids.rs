@@ -1,21 +1,18 @@
-//! MESSAGE_IDs of state (RFC 2961): those that this node sent for its state, so that an Srefresh can refresh it, and
-//! those that neighbours sent for theirs. Nothing is stored here without refresh reduction.
+//! MESSAGE_IDs of state that this node sent (RFC 2961), so that an Srefresh can refresh it, and the upcalls of the
+//! neighbour layer; `received` has those of state that neighbours sent. Nothing is stored here without refresh reduction.
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::Slab;
-use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Key, Time};
-use smallvec::SmallVec;
 
 use super::Rsvp;
 use super::interfaces::Iface;
-use super::neighbour::{
-    Incoming, Outgoing, ReceivedHandle, SendReason, SentHandle, SummaryTo, Unknown, Upcall,
-};
+use super::neighbour::{Outgoing, SendReason, SentHandle, SummaryTo, Unknown, Upcall};
 use super::outbox::Envelope;
+use super::received::ReceivedStates;
 use super::slow::Pace;
 use crate::wire::{Class, ErrorCode, ErrorSpec};
 
@@ -39,42 +36,36 @@ pub(super) enum SentState {
     Nothing,
 }
 
+impl SentState {
+    fn hash(&self, hasher: &KeyedHasher) -> u64 {
+        let (kind, key, at) = match *self {
+            Self::Path(key, iface) => (0, key, iface.0.into()),
+            Self::Resv(key, hop) => (1, key, hop),
+            Self::PathTear(key, iface) => (2, key, iface.0.into()),
+            Self::Nothing => (3, Key::NONE, 0),
+        };
+        hasher.hash_octets([kind, key.index(), key.generation(), at].map(u32::to_ne_bytes).as_flattened())
+    }
+}
+
 /// State that was sent to a neighbour.
 #[derive(Debug)]
 struct SentEntry {
     about: SentState,
-    state: Option<SentHandle>,
-    /// Digest of the last message.
-    digest: u64,
-    pace: Pace,
+    /// The handle of its MESSAGE_ID, or one that nothing has: an optional one would take 4 octets more.
+    state: SentHandle,
+    /// Digest of the last message, in two halves that need no alignment.
+    digest: [u32; 2],
 }
 
-/// State that a neighbour sent.
-#[derive(Debug)]
-struct ReceivedEntry {
-    what: ReceivedState,
-    handle: Option<ReceivedHandle>,
-    /// Lifetime after each refresh.
-    life: Duration,
-}
+/// A handle that no MESSAGE_ID has.
+const NO_HANDLE: SentHandle = SentHandle(Key::NONE);
 
-/// Records that one Resv is about: seldom more than one. They take no memory of their own then.
-pub(super) type Keys = SmallVec<[Key; 2]>;
-
-/// The state that a received message is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ReceivedState {
-    /// Path state of a sender.
-    Path(Key),
-    /// Requests of a next hop.
-    Resv {
-        /// The next hop.
-        hop: u32,
-        /// The reservations that hold the requests.
-        branches: Keys,
-        /// With SE the senders.
-        senders: Keys,
-    },
+impl SentEntry {
+    /// The handle of its MESSAGE_ID.
+    fn handle(&self) -> Option<SentHandle> {
+        Some(self.state).filter(|state| *state != NO_HANDLE)
+    }
 }
 
 /// All MESSAGE_IDs of state.
@@ -83,11 +74,10 @@ pub(super) struct MessageIds {
     sent: Slab<SentEntry>,
     /// The entries of `sent` by the state that they are about.
     by_state: Index,
-    received: Slab<ReceivedEntry>,
-    /// The entries of `received` that are about path state, by the sender.
-    of_sender: Index,
     hasher: KeyedHasher,
-    of_request: HashMap<(Key, u32), Key, KeyedHasher>,
+    /// Refresh periods of sent state that are not R, by the slot of its entry.
+    paces: HashMap<u32, Pace, KeyedHasher>,
+    pub(super) received: ReceivedStates,
     /// State that lost neighbours had, and the time when the next part of it is sent.
     lost: VecDeque<SentState>,
     lost_at: Time,
@@ -98,10 +88,9 @@ impl MessageIds {
         Self {
             sent: Slab::new(limit),
             by_state: Index::new(),
-            received: Slab::new(limit),
-            of_sender: Index::new(),
             hasher: hasher(),
-            of_request: HashMap::with_hasher(hasher()),
+            paces: HashMap::with_hasher(hasher()),
+            received: ReceivedStates::new(limit, hasher()),
             lost: VecDeque::new(),
             lost_at: Time::ZERO,
         }
@@ -115,83 +104,51 @@ impl MessageIds {
 
     /// Whether no MESSAGE_ID is stored.
     pub(super) fn is_empty(&self) -> bool {
-        let maps = self.by_state.is_empty() && self.of_sender.is_empty() && self.of_request.is_empty();
-        maps && self.sent.is_empty() && self.received.is_empty()
+        self.by_state.is_empty() && self.sent.is_empty() && self.paces.is_empty() && self.received.is_empty()
     }
 
-    fn key_of(&self, what: &ReceivedState) -> Option<Key> {
-        match what {
-            ReceivedState::Path(sender) => self.of_sender(*sender),
-            ReceivedState::Resv { hop, branches, .. } => {
-                self.of_request.get(&(*branches.first()?, *hop)).copied()
-            }
-        }
+    fn hash(&self, about: &SentState) -> u64 {
+        about.hash(&self.hasher)
     }
 
     /// The entry of sent state.
     fn of_state(&self, about: &SentState) -> Option<Key> {
         let is = |at| self.sent.get_index(at).is_some_and(|sent| sent.about == *about);
-        self.sent.key_of(self.by_state.find(self.hasher.hash_one(about), is)?)
+        self.sent.key_of(self.by_state.find(self.hash(about), is)?)
     }
 
     fn enter_state(&mut self, about: SentState, key: Key) {
         let (sent, hasher) = (&self.sent, &self.hasher);
-        self.by_state.insert(hasher.hash_one(&about), key.index(), |at| {
-            sent.get_index(at).map_or(0, |sent| hasher.hash_one(&sent.about))
+        self.by_state.insert(about.hash(hasher), key.index(), |at| {
+            sent.get_index(at).map_or(0, |sent| sent.about.hash(hasher))
         });
     }
 
     fn remove_state(&mut self, about: &SentState) -> Option<SentEntry> {
         let key = self.of_state(about)?;
-        self.by_state.remove(self.hasher.hash_one(about), |at| at == key.index());
+        self.by_state.remove(self.hash(about), |at| at == key.index());
+        self.paces.remove(&key.index());
         self.sent.remove(key)
-    }
-
-    /// The entry of the path state of a sender.
-    fn of_sender(&self, sender: Key) -> Option<Key> {
-        let is = |at| {
-            let received = self.received.get_index(at);
-            received.is_some_and(|received| received.what == ReceivedState::Path(sender))
-        };
-        self.received.key_of(self.of_sender.find(self.hasher.hash_one(&sender), is)?)
-    }
-
-    /// Enters the path state of a sender, whose entry has this key.
-    fn enter_sender(&mut self, sender: Key, key: Key) {
-        let (received, hasher) = (&self.received, &self.hasher);
-        self.of_sender.insert(hasher.hash_one(&sender), key.index(), |at| {
-            match received.get_index(at).map(|received| &received.what) {
-                Some(ReceivedState::Path(sender)) => hasher.hash_one(sender),
-                Some(ReceivedState::Resv { .. }) | None => 0,
-            }
-        });
-    }
-
-    fn remove_sender(&mut self, sender: Key) -> Option<Key> {
-        let key = self.of_sender(sender)?;
-        self.of_sender.remove(self.hasher.hash_one(&sender), |at| at == key.index());
-        Some(key)
     }
 
     /// The refresh periods of sent state; `None`: it was not sent with a MESSAGE_ID.
     pub(super) fn pace(&self, about: &SentState) -> Option<Pace> {
-        Some(self.sent.get(self.of_state(about)?)?.pace)
+        let key = self.of_state(about)?;
+        Some(self.paces.get(&key.index()).copied().unwrap_or_default())
     }
 
     pub(super) fn set_pace(&mut self, about: &SentState, pace: Pace) {
-        if let Some(sent) = self.of_state(about).and_then(|key| self.sent.get_mut(key)) {
-            sent.pace = pace;
+        let Some(key) = self.of_state(about) else { return };
+        if pace == Pace::default() {
+            self.paces.remove(&key.index());
+        } else {
+            self.paces.insert(key.index(), pace);
         }
     }
 
     /// The handle of the MESSAGE_ID of sent state.
     pub(super) fn handle_of(&self, about: &SentState) -> Option<SentHandle> {
-        self.sent.get(self.of_state(about)?)?.state
-    }
-
-    /// The handle of the MESSAGE_ID of received state.
-    pub(super) fn received_handle(&self, what: &ReceivedState) -> Option<ReceivedHandle> {
-        self.received.get(self.key_of(what)?)?.handle
+        self.sent.get(self.of_state(about)?)?.handle()
     }
 }
 
@@ -225,8 +182,10 @@ impl Rsvp {
             return true;
         };
         let digest = self.hasher.hash_octets(octets);
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves are taken apart")]
+        let digest = [digest, digest >> 32].map(|half| half as u32);
         let Some(sent) = self.message_ids.sent.get_mut(key) else { return false };
-        let (before, same) = (sent.state, sent.digest == digest);
+        let (before, same) = (sent.handle(), sent.digest == digest);
         sent.digest = digest;
         let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
         if let Some(state) = before.filter(|_| same) {
@@ -238,10 +197,10 @@ impl Rsvp {
             self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
             return true;
         }
-        let reason = SendReason::Trigger { state: before, tag: key.to_u64() };
+        let reason = SendReason::Trigger { state: before, tag: key.index() };
         let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
         if let Some(sent) = self.message_ids.sent.get_mut(key) {
-            sent.state = state;
+            sent.state = state.unwrap_or(NO_HANDLE);
         }
         true
     }
@@ -277,7 +236,7 @@ impl Rsvp {
         if let Some(key) = self.message_ids.of_state(&about) {
             return Some(key);
         }
-        let entry = SentEntry { about, state: None, digest: 0, pace: Pace::default() };
+        let entry = SentEntry { about, state: NO_HANDLE, digest: [0; 2] };
         let Ok(key) = self.message_ids.sent.insert(entry) else {
             self.counters.overload += 1;
             return None;
@@ -347,140 +306,8 @@ impl Rsvp {
             return;
         }
         let sent = self.message_ids.remove_state(&about);
-        if let Some(state) = sent.and_then(|sent| sent.state) {
+        if let Some(state) = sent.and_then(|sent| sent.handle()) {
             self.neighbours.forget(state);
-        }
-    }
-
-    /// Stores the MESSAGE_ID of a received message; `life`: the lifetime after each refresh.
-    pub(super) fn store_received_id(&mut self, incoming: &Incoming<'_>, what: ReceivedState, life: Duration) {
-        let key = match self.message_ids.key_of(&what) {
-            Some(key) => key,
-            None if incoming.message.message_id.is_none() => return,
-            None => {
-                let received = ReceivedEntry { what: what.clone(), handle: None, life };
-                let Ok(key) = self.message_ids.received.insert(received) else {
-                    self.counters.overload += 1;
-                    return;
-                };
-                key
-            }
-        };
-        self.enter_received(key, &what);
-        let Some(received) = self.message_ids.received.get_mut(key) else { return };
-        received.handle = self.neighbours.store_received(incoming, received.handle, key.to_u64());
-        (received.what, received.life) = (what, life);
-    }
-
-    /// Enters received state in the indexes. It replaces what earlier messages sent for the same requests.
-    fn enter_received(&mut self, key: Key, what: &ReceivedState) {
-        let (hop, branches) = match what {
-            ReceivedState::Path(sender) => {
-                // The entry of a sender stays the same as long as it is there.
-                if self.message_ids.of_sender(*sender).is_none() {
-                    self.message_ids.enter_sender(*sender, key);
-                }
-                return;
-            }
-            ReceivedState::Resv { hop, branches, .. } => (*hop, branches),
-        };
-        let MessageIds { received, of_request, .. } = &mut self.message_ids;
-        if let Some(ReceivedState::Resv { hop, branches: before, .. }) =
-            received.get(key).map(|received| &received.what)
-        {
-            for gone in before.iter().filter(|one| !branches.contains(one)) {
-                of_request.remove(&(*gone, *hop));
-            }
-        }
-        for branch in branches {
-            let other = self.message_ids.of_request.insert((*branch, hop), key);
-            self.forget_received_key(other.filter(|other| *other != key));
-        }
-    }
-
-    /// Forgets the MESSAGE_ID of path state that ended.
-    pub(super) fn forget_path_id(&mut self, sender: Key) {
-        if !self.message_ids.of_sender.is_empty() {
-            let key = self.message_ids.remove_sender(sender);
-            self.forget_received_key(key);
-        }
-    }
-
-    /// Forgets the MESSAGE_ID of a message of which a request ended: it does not stand for all of it any more.
-    pub(super) fn forget_request_id(&mut self, branch: Key, hop: u32) {
-        if !self.message_ids.of_request.is_empty() {
-            let key = self.message_ids.of_request.get(&(branch, hop)).copied();
-            self.forget_received_key(key);
-        }
-    }
-
-    fn forget_received_key(&mut self, key: Option<Key>) {
-        let Some((key, received)) = key.and_then(|key| Some((key, self.message_ids.received.remove(key)?)))
-        else {
-            return;
-        };
-        if let ReceivedState::Resv { hop, branches, .. } = &received.what {
-            for branch in branches {
-                if self.message_ids.of_request.get(&(*branch, *hop)) == Some(&key) {
-                    self.message_ids.of_request.remove(&(*branch, *hop));
-                }
-            }
-        }
-        if let Some(handle) = received.handle {
-            self.neighbours.forget_received(handle);
-        }
-    }
-
-    /// A neighbour repeated a message with the same MESSAGE_ID.
-    pub(super) fn refresh_received(&mut self, handle: Option<ReceivedHandle>) {
-        let tag = handle.and_then(|handle| self.neighbours.tag_of(handle));
-        if let Some(tag) = tag {
-            self.refresh_by_id(tag);
-        }
-    }
-
-    /// A neighbour refreshed a MESSAGE_ID by an Srefresh (RFC 2961 §5).
-    pub(super) fn refresh_by_id(&mut self, tag: u64) {
-        let Some(received) = self.message_ids.received.get(Key::from_u64(tag)) else { return };
-        tracing::trace!(what = ?received.what, "state refreshed by its MESSAGE_ID");
-        let (what, life) = (received.what.clone(), received.life);
-        self.extend_lifetime(&what, life);
-    }
-
-    /// Restarts the lifetime of received state.
-    pub(super) fn extend_lifetime(&mut self, what: &ReceivedState, life: Duration) {
-        let now = self.now;
-        let expires = Stamp::after(now + life);
-        match what {
-            ReceivedState::Path(sender) => {
-                let Some(record) = self.senders.get_mut(*sender) else { return };
-                record.expires = expires;
-                if let Some(extra) = &mut record.extra {
-                    extra.carried.refresh(now, life);
-                }
-                self.counters.paths_refreshed += 1;
-                self.keep_sender(*sender);
-                self.resume(*sender);
-            }
-            ReceivedState::Resv { hop, branches, senders } => {
-                for key in branches {
-                    let Some(request) = self.branches.get_mut(*key).and_then(|one| one.request_mut(*hop))
-                    else {
-                        continue;
-                    };
-                    request.expires = expires;
-                    if let Some(extra) = &mut request.extra {
-                        extra.carried.refresh(now, life);
-                        for (sender, until) in &mut extra.senders {
-                            if senders.contains(sender) {
-                                *until = expires;
-                            }
-                        }
-                    }
-                    self.counters.resvs_refreshed += 1;
-                    self.keep_branch(*key);
-                }
-            }
         }
     }
 
@@ -507,7 +334,7 @@ impl Rsvp {
         while let Some(upcall) = self.neighbours.upcall() {
             match upcall {
                 Upcall::SendWhole { tag } => {
-                    let about = self.message_ids.sent.get(Key::from_u64(tag)).map(|sent| sent.about);
+                    let about = self.message_ids.sent.get_index(tag).map(|sent| sent.about);
                     self.send_again(about.unwrap_or(SentState::Nothing));
                 }
                 Upcall::Lost { neighbour, ifindex } => {
@@ -569,5 +396,16 @@ impl Rsvp {
     /// Time when the next part of lost neighbours' state is sent.
     pub(super) fn next_to_lost(&self) -> Option<Time> {
         (!self.message_ids.lost.is_empty()).then_some(self.message_ids.lost_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of sent state, with the slab's generation.
+    #[test]
+    fn a_sent_state_is_small() {
+        assert_eq!(4 + size_of::<Option<SentEntry>>(), 36);
     }
 }

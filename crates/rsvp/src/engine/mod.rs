@@ -26,7 +26,8 @@
 //! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
 //! * `packet` is a packet of IP protocol 46.
 //! * `handover` brings path state back after a planned restart.
-//! * `message_ids` connects state with its MESSAGE_IDs (RFC 2961), `neighbour` is the layer below.
+//! * `message_ids` connects state that was sent with its MESSAGE_IDs (RFC 2961), `received` that of neighbours; `neighbour` is
+//!   the layer below.
 
 mod announced;
 mod branch;
@@ -60,6 +61,7 @@ mod police;
 mod policy;
 mod protection;
 mod receive;
+mod received;
 mod recent;
 mod reduce;
 mod resv;

@@ -6,9 +6,9 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
-use super::message_ids::{Keys, ReceivedState};
 use super::neighbour::{Arrival, Arrivals, Incoming, Verdict};
 use super::outbox::Envelope;
+use super::received::{Keys, ReceivedState};
 use crate::engine::packet::IpReceived;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Session, Style};
 
@@ -77,7 +77,7 @@ impl Rsvp {
         // A tear with an older MESSAGE_ID does not end newer state (RFC 2961 §4.5).
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
         let known = if tears && message.message_id.is_some() { self.known_by(message, iface) } else { None };
-        let stored = known.and_then(|what| self.message_ids.received_handle(&what));
+        let stored = known.and_then(|what| self.message_ids.received.handle_of(&what));
         if self.neighbours.judge(incoming, stored) == Verdict::OutOfOrder {
             return;
         }
@@ -108,7 +108,7 @@ impl Rsvp {
         }
         let named = message.message_id.is_some();
         let known = if named { self.known_by(message, iface) } else { None };
-        let stored = known.as_ref().and_then(|what| self.message_ids.received_handle(what));
+        let stored = known.as_ref().and_then(|what| self.message_ids.received.handle_of(what));
         match (self.neighbours.judge(incoming, stored), known) {
             (Verdict::OutOfOrder, _) => return,
             (Verdict::Refresh, Some(_)) if stored.is_some() => return self.refresh_received(stored),

@@ -12,7 +12,7 @@ use super::interfaces::{Iface, milliseconds};
 use super::message_ids::SentState;
 
 /// Refresh periods of a state that acknowledged messages have raised, milliseconds; 0: they are R.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Pace {
     /// In the TIME_VALUES of the last message.
     announced: u32,

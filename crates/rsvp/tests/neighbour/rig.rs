@@ -73,7 +73,7 @@ pub(crate) enum Got {
     /// A message that is rejected, with this value of error 13.
     Refused(u16),
     /// An Srefresh of this state.
-    Refreshed(u64),
+    Refreshed(u32),
     /// An unknown MESSAGE_ID of a multicast source.
     Unknown,
     /// Octets that are not a valid message.
@@ -225,7 +225,7 @@ impl Node {
         if verdict == Verdict::Process {
             match message.kind {
                 MessageType::PATH | MessageType::RESV => {
-                    let heard = self.layer.store_received(incoming, stored.flatten(), u64::from(port));
+                    let heard = self.layer.store_received(incoming, stored.flatten(), u32::from(port));
                     self.states.insert(port, heard);
                 }
                 MessageType::PATH_TEAR | MessageType::RESV_TEAR => {
@@ -298,7 +298,7 @@ impl Node {
         };
         let state = self.handles.get(&port).copied();
         let reason = match what {
-            Kind::Trigger => SendReason::Trigger { state, tag: u64::from(port) },
+            Kind::Trigger => SendReason::Trigger { state, tag: u32::from(port) },
             Kind::Refresh => SendReason::Refresh { state },
             Kind::Once => SendReason::Once,
         };

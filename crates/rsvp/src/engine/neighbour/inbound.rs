@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::IfIndex;
 use signalbox_core::slab::Key;
 
-use super::message_ids::{ReceivedHandle, SentHandle};
+use super::message_ids::{ReceivedHandle, ReceivedId, SentHandle};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
 use crate::engine::packet::IpReceived;
@@ -82,7 +82,7 @@ pub enum Arrival {
     /// A summary refresh has the MESSAGE_ID of this state: it is refreshed as by a whole message (RFC 2961 §5.3).
     Refreshed {
         /// The tag that [`Neighbours::store_received`] got.
-        tag: u64,
+        tag: u32,
     },
     /// A summary refresh has an unknown MESSAGE_ID of a multicast session. If this node would forward packets of the
     /// source to the group from that interface, it calls [`Neighbours::nack`] (RFC 2961 §5.3).
@@ -409,7 +409,7 @@ impl Neighbours {
         if negative {
             self.counters.nacks_received += 1;
             tracing::debug!(id = message_id.id, "neighbour does not know a MESSAGE_ID");
-            if let Some(tag) = self.sent.get(key).and_then(|sent| sent.tag) {
+            if let Some(tag) = self.sent.get(key).and_then(|sent| sent.tag()) {
                 self.set_acknowledged(key, None);
                 self.upcalls.push_back(Upcall::SendWhole { tag });
             }
@@ -424,7 +424,7 @@ impl Neighbours {
             return;
         }
         self.sent.settle(key);
-        if self.sent.get(key).is_some_and(|sent| sent.tag.is_none()) {
+        if self.sent.get(key).is_some_and(|sent| sent.tag().is_none()) {
             self.sent.remove(key);
         } else {
             self.set_acknowledged(key, peer);
@@ -438,15 +438,16 @@ impl Neighbours {
             let before = sent.take_peers();
             return before.for_each(|peer| self.count_refs(Some(peer), None));
         };
-        let (less, more) = sent.add_peer(peer);
+        let (less, more) = sent.add_peer(peer.index());
         self.count_refs(less, more);
     }
 
-    pub(super) fn count_refs(&mut self, less: Option<Key>, more: Option<Key>) {
-        if let Some(peer) = more.and_then(|peer| self.peers.get_mut(peer)) {
+    /// Counts a MESSAGE_ID less for a neighbour, and one more.
+    pub(super) fn count_refs(&mut self, less: Option<u32>, more: Option<u32>) {
+        if let Some(peer) = more.and_then(|peer| self.peers.at_mut(peer)) {
             peer.refs = peer.refs.saturating_add(1);
         }
-        if let Some(peer) = less.and_then(|peer| self.peers.get_mut(peer)) {
+        if let Some(peer) = less.and_then(|peer| self.peers.at_mut(peer)) {
             peer.refs = peer.refs.saturating_sub(1);
         }
     }
@@ -466,9 +467,9 @@ impl Neighbours {
                 continue;
             };
             *at += 1;
-            if let Some(received) = self.received.find((lists.peer, list.epoch, listed.id)) {
+            if let Some(received) = self.received.find((lists.peer.index(), list.epoch, listed.id)) {
                 self.counters.states_refreshed += 1;
-                return Some(Arrival::Refreshed { tag: received.tag });
+                return Some(Arrival::Refreshed { tag: received.tag() });
             }
             self.counters.names_unknown += 1;
             tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
@@ -505,7 +506,7 @@ impl Neighbours {
         let verdict = match stored {
             // Order is known only within one neighbour and epoch.
             Some((of, epoch, id))
-                if of == peer && epoch == message_id.epoch && incoming.age != Age::NewEpoch =>
+                if of == peer.index() && epoch == message_id.epoch && incoming.age != Age::NewEpoch =>
             {
                 if id == message_id.id {
                     Verdict::Refresh
@@ -532,12 +533,12 @@ impl Neighbours {
         &mut self,
         incoming: &Incoming<'_>,
         stored: Option<ReceivedHandle>,
-        tag: u64,
+        tag: u32,
     ) -> Option<ReceivedHandle> {
         if let Some(stored) = stored {
             self.forget_received(stored);
         }
-        let (message_id, peer) = (incoming.message.message_id?, incoming.peer?);
+        let (message_id, peer) = (incoming.message.message_id?, incoming.peer?.index());
         // One message may be about several states of the engine; the last one has the MESSAGE_ID.
         if self.received.find((peer, message_id.epoch, message_id.id)).is_some() {
             return None;
@@ -552,8 +553,8 @@ impl Neighbours {
 
     /// The tag of a stored MESSAGE_ID.
     #[must_use]
-    pub fn tag_of(&self, stored: ReceivedHandle) -> Option<u64> {
-        self.received.get(stored).map(|received| received.tag)
+    pub fn tag_of(&self, stored: ReceivedHandle) -> Option<u32> {
+        self.received.get(stored).map(ReceivedId::tag)
     }
 
     /// Forgets the MESSAGE_ID of a state that ended.

@@ -1,7 +1,7 @@
 //! MESSAGE_IDs of state: received from neighbours and sent to them (RFC 2961 §4.5, §5).
 
-use core::hash::Hash;
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use signalbox_core::index::{Index, KeyedHasher};
@@ -20,14 +20,25 @@ pub struct ReceivedHandle(pub(crate) Key);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentHandle(pub(crate) Key);
 
-/// Neighbour, epoch and identifier.
-pub(crate) type NeighbourId = (Key, u32, u32);
+/// No slot.
+const NONE: u32 = u32::MAX;
 
+/// Neighbour, epoch and identifier. The neighbour is its slot: its record stays as long as a MESSAGE_ID refers to it.
+pub(crate) type NeighbourId = (u32, u32, u32);
+
+/// A received MESSAGE_ID.
 #[derive(Debug)]
 pub(crate) struct ReceivedId {
     pub(crate) id: NeighbourId,
+    /// One more than the owner's tag of the state: a number that is never 0 tells the slab which slots are free.
+    tag: NonZeroU32,
+}
+
+impl ReceivedId {
     /// The state, by its owner's tag.
-    pub(crate) tag: u64,
+    pub(crate) const fn tag(&self) -> u32 {
+        self.tag.get() - 1
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +49,7 @@ pub(crate) struct ReceivedIds {
 }
 
 fn hash_of(hasher: &KeyedHasher, (peer, epoch, id): NeighbourId) -> u64 {
-    hasher.hash_one(&(peer.index(), epoch, id))
+    hasher.hash_octets([peer, epoch, id].map(u32::to_ne_bytes).as_flattened())
 }
 
 impl ReceivedIds {
@@ -59,7 +70,8 @@ impl ReceivedIds {
         self.slab.get_index(self.index.find(hash_of(&self.hasher, id), is)?)
     }
 
-    pub(crate) fn insert(&mut self, id: NeighbourId, tag: u64) -> Option<ReceivedHandle> {
+    pub(crate) fn insert(&mut self, id: NeighbourId, tag: u32) -> Option<ReceivedHandle> {
+        let tag = NonZeroU32::MIN.saturating_add(tag);
         let key = self.slab.insert(ReceivedId { id, tag }).ok()?;
         let (slab, hasher) = (&self.slab, &self.hasher);
         self.index.insert(hash_of(hasher, id), key.index(), |at| {
@@ -98,14 +110,17 @@ impl Timed for Pending {
     }
 }
 
-/// A sent MESSAGE_ID.
+/// A sent MESSAGE_ID. Its slots of other tables are valid as long as they are here: a neighbour stays while a MESSAGE_ID
+/// refers to it, and the waiting message ends with its slot.
 #[derive(Debug)]
 pub(crate) struct SentId {
     pub(crate) id: u32,
-    /// The state, by its owner's tag; `None`: the message is about no lasting state.
-    pub(crate) tag: Option<u64>,
-    /// The neighbour that acknowledged it last.
-    pub(crate) peer: Option<Key>,
+    /// The state, by its owner's tag; [`NONE`]: the message is about no lasting state.
+    tag: u32,
+    /// The neighbour that acknowledged it last, or [`NONE`].
+    peer: u32,
+    /// The message that waits for its acknowledgment, or [`NONE`].
+    pending: u32,
     /// Other neighbours that acknowledged it: those of a group.
     others: Option<Box<Others>>,
     /// The interface by which its message left last.
@@ -114,28 +129,42 @@ pub(crate) struct SentId {
     pub(crate) plain: bool,
     /// Summary refreshes since the last whole message.
     pub(crate) summaries: u8,
-    pending: Option<Key>,
 }
 
 /// Neighbours that acknowledged a message to a group.
 #[derive(Debug, Default)]
-struct Others(Vec<Key>);
+struct Others(Vec<u32>);
 
 /// Neighbours of a group that are remembered for a message at most.
 const MOST_OTHERS: usize = 64;
 
+/// A slot, unless it is [`NONE`].
+fn slot(at: u32) -> Option<u32> {
+    Some(at).filter(|at| *at != NONE)
+}
+
 impl SentId {
+    /// The tag of its state; `None`: the message is about no lasting state.
+    pub(crate) fn tag(&self) -> Option<u32> {
+        slot(self.tag)
+    }
+
+    /// The neighbour that acknowledged it last.
+    pub(crate) fn peer(&self) -> Option<u32> {
+        slot(self.peer)
+    }
+
     /// All neighbours that acknowledged it.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = Key> {
-        self.peer.into_iter().chain(self.others.iter().flat_map(|others| others.0.iter().copied()))
+    pub(crate) fn peers(&self) -> impl Iterator<Item = u32> {
+        self.peer().into_iter().chain(self.others.iter().flat_map(|others| others.0.iter().copied()))
     }
 
     /// Stores that a neighbour acknowledged it. Returns the neighbours that now have a state less and a state more.
-    pub(crate) fn add_peer(&mut self, peer: Key) -> (Option<Key>, Option<Key>) {
-        if self.peer == Some(peer) {
+    pub(crate) fn add_peer(&mut self, peer: u32) -> (Option<u32>, Option<u32>) {
+        if self.peer == peer {
             return (None, None);
         }
-        let Some(before) = self.peer.replace(peer) else { return (None, Some(peer)) };
+        let Some(before) = slot(core::mem::replace(&mut self.peer, peer)) else { return (None, Some(peer)) };
         let others = &mut self.others.get_or_insert_default().0;
         if let Some(known) = others.iter_mut().find(|one| **one == peer) {
             *known = before;
@@ -149,9 +178,9 @@ impl SentId {
     }
 
     /// Forgets who acknowledged it.
-    pub(crate) fn take_peers(&mut self) -> impl Iterator<Item = Key> + use<> {
+    pub(crate) fn take_peers(&mut self) -> impl Iterator<Item = u32> + use<> {
         let others = self.others.take().unwrap_or_default();
-        self.peer.take().into_iter().chain(others.0)
+        slot(core::mem::replace(&mut self.peer, NONE)).into_iter().chain(others.0)
     }
 }
 
@@ -187,8 +216,8 @@ impl SentIds {
         self.pending.set_limit(pending);
     }
 
-    fn hash(&self, id: impl Hash) -> u64 {
-        self.hasher.hash_one(&id)
+    fn hash(&self, id: u32) -> u64 {
+        self.hasher.hash_octets(&id.to_ne_bytes())
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&SentId> {
@@ -205,15 +234,15 @@ impl SentIds {
     }
 
     /// Gives a state a new MESSAGE_ID, greater than all before, in place of `old` (RFC 2961 §4.5).
-    pub(crate) fn give(&mut self, old: Option<Key>, tag: Option<u64>) -> Option<Key> {
-        let id = self.next;
+    pub(crate) fn give(&mut self, old: Option<Key>, tag: Option<u32>) -> Option<Key> {
+        let (id, tag) = (self.next, tag.unwrap_or(NONE));
         let key = match old.filter(|old| self.slab.get(*old).is_some()) {
             Some(key) => {
                 self.settle(key);
                 let before = self.slab.get(key).map_or(0, |entry| entry.id);
-                self.index.remove(self.hasher.hash_one(&before), |at| at == key.index());
+                self.index.remove(self.hash(before), |at| at == key.index());
                 let entry = self.slab.get_mut(key)?;
-                (entry.id, entry.tag, entry.peer, entry.summaries) = (id, tag, None, 0);
+                (entry.id, entry.tag, entry.peer, entry.summaries) = (id, tag, NONE, 0);
                 entry.others = None;
                 key
             }
@@ -222,20 +251,20 @@ impl SentIds {
                 let entry = SentId {
                     id,
                     tag,
-                    peer: None,
+                    peer: NONE,
+                    pending: NONE,
                     others: None,
                     ifindex,
                     plain: false,
                     summaries: 0,
-                    pending: None,
                 };
                 self.slab.insert(entry).ok()?
             }
         };
         self.next = self.next.wrapping_add(1);
         let (slab, hasher) = (&self.slab, &self.hasher);
-        self.index.insert(hasher.hash_one(&id), key.index(), |at| {
-            slab.get_index(at).map_or(0, |entry| hasher.hash_one(&entry.id))
+        self.index.insert(self.hash(id), key.index(), |at| {
+            slab.get_index(at).map_or(0, |entry| hasher.hash_octets(&entry.id.to_ne_bytes()))
         });
         Some(key)
     }
@@ -264,7 +293,7 @@ impl SentIds {
         let Ok(waiting) = self.pending.insert(pending) else { return false };
         self.wheel.arm(&mut self.pending, waiting.index(), now + first);
         match self.slab.get_mut(key) {
-            Some(entry) => entry.pending = Some(waiting),
+            Some(entry) => entry.pending = waiting.index(),
             None => self.drop_pending(waiting),
         }
         true
@@ -272,16 +301,16 @@ impl SentIds {
 
     /// All of these neighbours have to acknowledge a message.
     pub(crate) fn await_all(&mut self, key: Key, neighbours: Vec<IpAddr>) {
-        let waiting = self.slab.get(key).and_then(|entry| entry.pending);
-        if let Some(pending) = waiting.and_then(|waiting| self.pending.get_mut(waiting)) {
+        let waiting = self.slab.get(key).map_or(NONE, |entry| entry.pending);
+        if let Some(pending) = self.pending.get_index_mut(waiting) {
             pending.awaited = neighbours;
         }
     }
 
     /// Takes an acknowledgment; whether the message waits for those of other neighbours.
     pub(crate) fn waits_for_others(&mut self, key: Key, from: Option<IpAddr>) -> bool {
-        let waiting = self.slab.get(key).and_then(|entry| entry.pending);
-        let Some(pending) = waiting.and_then(|waiting| self.pending.get_mut(waiting)) else { return false };
+        let waiting = self.slab.get(key).map_or(NONE, |entry| entry.pending);
+        let Some(pending) = self.pending.get_index_mut(waiting) else { return false };
         if pending.awaited.is_empty() {
             return false;
         }
@@ -292,7 +321,8 @@ impl SentIds {
 
     /// Drops the message that waits for an acknowledgment of this MESSAGE_ID.
     pub(crate) fn settle(&mut self, key: Key) {
-        if let Some(waiting) = self.slab.get_mut(key).and_then(|entry| entry.pending.take()) {
+        let Some(entry) = self.slab.get_mut(key) else { return };
+        if let Some(waiting) = self.pending.key_of(core::mem::replace(&mut entry.pending, NONE)) {
             self.drop_pending(waiting);
         }
     }
@@ -309,7 +339,7 @@ impl SentIds {
 
     /// The message that waits for an acknowledgment of this MESSAGE_ID.
     pub(crate) fn waiting(&self, key: Key) -> Option<&Pending> {
-        self.pending.get(self.slab.get(key)?.pending?)
+        self.pending.get_index(self.slab.get(key)?.pending)
     }
 
     /// The next message whose acknowledgment is overdue.
@@ -337,5 +367,19 @@ impl SentIds {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.wheel.next_deadline()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records of a state that was sent and of one that was received, with the slabs' generations.
+    #[test]
+    fn message_ids_are_small() {
+        fn slot<T>() -> usize {
+            4 + size_of::<Option<T>>()
+        }
+        assert_eq!((slot::<SentId>(), slot::<ReceivedId>()), (36, 20));
     }
 }

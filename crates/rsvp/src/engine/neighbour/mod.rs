@@ -178,7 +178,7 @@ pub enum Upcall {
     /// A neighbour does not have this state: send it as a whole message.
     SendWhole {
         /// The tag with which the state was sent.
-        tag: u64,
+        tag: u32,
     },
     /// A neighbour is gone or restarted: the engine acts as if the link to it were down (RFC 3209 §5.4).
     Lost {

@@ -40,8 +40,8 @@ pub enum SendReason {
     Trigger {
         /// Handle of the state, if it was sent before.
         state: Option<SentHandle>,
-        /// The owner's tag, for [`Upcall::SendWhole`].
-        tag: u64,
+        /// The owner's tag, for [`Upcall::SendWhole`]: any number but the largest.
+        tag: u32,
     },
     /// A refresh: it repeats the last message about the state.
     Refresh {
@@ -149,7 +149,7 @@ impl Neighbours {
         {
             sent.summaries = 0;
             sent.ifindex = envelope.ifindex;
-            let (id, acknowledged) = (sent.id, sent.peer.is_some());
+            let (id, acknowledged) = (sent.id, sent.peer().is_some());
             // A refresh desires an acknowledgment only if there was none before.
             let kept = !repeated && self.sent.keep(self.now, key, envelope, octets, settings.reduction.first);
             let waits = kept || self.sent.waiting(key).is_some();
@@ -448,7 +448,7 @@ impl Neighbours {
             }
         };
         let (Some(peer), Some(sent)) = (capable, self.sent.get_mut(state.0)) else { return false };
-        let acknowledged = sent.peer.is_some() && (peer.is_none() || sent.peer == peer);
+        let acknowledged = sent.peer().is_some() && (peer.is_none() || sent.peer() == peer.map(Key::index));
         if sent.plain || !acknowledged || sent.summaries >= settings.summaries {
             return false;
         }
@@ -470,15 +470,15 @@ impl Neighbours {
     /// The neighbour that acknowledged a state.
     #[must_use]
     pub fn acknowledged_by(&self, state: SentHandle) -> Option<IpAddr> {
-        let peer = self.sent.get(state.0)?.peer?;
-        self.peers.get(peer).map(|peer| peer.addr)
+        let peer = self.sent.get(state.0)?.peer()?;
+        self.peers.at(peer).map(|peer| peer.addr)
     }
 
     /// Whether this neighbour acknowledged a state. Others may have too.
     #[must_use]
     pub fn has_acknowledged(&self, state: SentHandle, neighbour: IpAddr) -> bool {
         let Some(sent) = self.sent.get(state.0) else { return false };
-        sent.peers().any(|peer| self.peers.get(peer).is_some_and(|peer| peer.addr == neighbour))
+        sent.peers().any(|peer| self.peers.at(peer).is_some_and(|peer| peer.addr == neighbour))
     }
 
     pub(super) fn flush_summary(&mut self, key: Key) {

@@ -257,6 +257,16 @@ impl Peers {
         self.slab.get_mut(key)
     }
 
+    /// The neighbour in a slot, to which a MESSAGE_ID refers.
+    pub(crate) fn at(&self, slot: u32) -> Option<&Peer> {
+        self.slab.get_index(slot)
+    }
+
+    /// The same to change it.
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Peer> {
+        self.slab.get_index_mut(slot)
+    }
+
     /// Restarts the timer for the first deadline.
     pub(crate) fn rearm(&mut self, key: Key) {
         if let Some(deadline) = self.slab.get(key).map(Peer::deadline) {

@@ -40,7 +40,7 @@ impl Neighbours {
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         let settings = self.config.of(pending.envelope.ifindex).reduction;
         let entry = pending.entry;
-        let id = self.sent.get(entry).map(|sent| (sent.id, sent.tag));
+        let id = self.sent.get(entry).map(|sent| (sent.id, sent.tag()));
         let Some((id, tag)) = id else { return };
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         let towards = (pending.envelope.ifindex, pending.envelope.towards);
