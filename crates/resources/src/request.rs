@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::net::IpAddr;
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use signalbox_core::security::Identity;
 use signalbox_core::traffic::{
     Excess, FlowFilter, Reservation, ReservationId, ReserveError, ServiceClass, TrafficSpec, Treatment,
 };
-use signalbox_core::{IfIndex, ReserverId, Time};
+use signalbox_core::{IfIndex, Key, ReserverId, Time};
 
 use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
@@ -97,7 +98,27 @@ pub struct Priority {
 /// the larger value counts, once. An engine sets it only for reservations that belong to the same session. The kernel
 /// has one reservation for all their filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Session(pub u128);
+pub struct Session(NonZeroU64);
+
+impl Session {
+    /// The session with this key in the table of its engine; `None`: the key matches no record.
+    #[must_use]
+    pub fn of(key: Key) -> Option<Self> {
+        NonZeroU64::new(key.to_u64()).map(Self)
+    }
+
+    /// The session of the opposite direction. Its reservations share nothing with those of this one. A table has at most
+    /// 2³¹ records.
+    #[must_use]
+    pub fn back(self) -> Self {
+        NonZeroU64::new(self.0.get() ^ 1 << 31).map_or(self, Self)
+    }
+
+    /// Its number.
+    pub(crate) const fn number(self) -> u64 {
+        self.0.get()
+    }
+}
 
 /// Additional parameters of guaranteed service.
 #[derive(Debug, Clone, Copy, PartialEq)]

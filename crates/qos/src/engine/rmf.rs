@@ -213,7 +213,7 @@ fn ask(
         service: flow.mark_dscp.map_or(demand.service(), ServiceClass::Dscp),
         priority: Priority { setup: priorities.preemption, defending: priorities.defending },
         lifetime: Some(flow.lifetime),
-        session: Some(Session(u128::from_be_bytes(flow.session.0))),
+        session: Session::of(flow.key),
         mark_dscp: flow.mark_dscp,
         excess: demand.excess(),
         ..GrantRequest::new(

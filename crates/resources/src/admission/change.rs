@@ -118,7 +118,7 @@ impl Resources {
             filters: Filters::of(&ask.filters),
             parameters: parameters.shared(&mut self.parameters),
             protocol: ask.owner.protocol,
-            session: ask.session.map(|session| Box::new((ask.owner.protocol, session))),
+            session: ask.session,
             members: Members::of(grant),
             age: self.made,
             booked: false,
@@ -136,7 +136,7 @@ impl Resources {
             grant.group = key;
         }
         if let Some(session) = ask.session {
-            self.sessions.insert((ask.ifindex, ask.owner.protocol, session), key);
+            self.sessions.insert(&self.groups, (ask.ifindex, ask.owner.protocol, session), key);
         }
         let account = self.policy.account(plan.rule, &ask.requester, ask.ifindex);
         self.book(key, account, Some(plan.hash), !ask.held);
@@ -261,8 +261,8 @@ impl Resources {
         self.unbook(key, true);
         self.outputs.preserve(key, self.groups.get_mut(key)?);
         let group = self.groups.remove(key)?;
-        if let Some((protocol, session)) = group.session.as_deref().copied() {
-            self.sessions.remove(&(group.ifindex, protocol, session));
+        if let Some(session) = group.session {
+            self.sessions.remove((group.ifindex, group.protocol, session), key);
         }
         if group.announced {
             self.outputs.remove(key);

@@ -166,8 +166,8 @@ pub(crate) struct Group {
     pub(crate) parameters: Arc<Parameters>,
     /// The protocol of its grants.
     pub(crate) protocol: ReserverId,
-    /// Key by which grants of the same session find it. Few reservations have one.
-    pub(crate) session: Option<Box<(ReserverId, Session)>>,
+    /// The session of its protocol by which other grants find it.
+    pub(crate) session: Option<Session>,
     /// The grants; never empty.
     pub(crate) members: Members,
     /// Number of the reservation in the order of creation.

@@ -9,18 +9,19 @@ mod members;
 mod outputs;
 mod plan;
 mod reload;
+mod sessions;
 mod show;
 mod timed;
 mod victims;
 
 use core::net::IpAddr;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use signalbox_core::node::Interface;
 use signalbox_core::shares::Shares;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, ReserverId, Slab, Time};
+use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, Slab, Time};
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
@@ -28,13 +29,14 @@ use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, PolicyWhy, Refusal, Rule};
 use crate::request::{
     Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, Requester, ResourceOutput,
-    Session, WouldAdmit,
+    WouldAdmit,
 };
 use crate::token::{Keys, Mac, Token, TokenError, wall_seconds};
 use flow::Flows;
 use group::{Grant, Group, Parameters, Terms, number_of};
 use link::{Freed, Link};
 use outputs::Outputs;
+use sessions::Sessions;
 
 /// The resources of the links of a node, and the grants on them. See the [crate].
 ///
@@ -62,7 +64,7 @@ pub struct Resources {
     /// Those of passages through a firewall or NAT, and what each source holds of them.
     passages: (Accounts, Shares<IpAddr>),
     flows: Flows,
-    sessions: HashMap<SessionKey, Key, KeyedHasher>,
+    sessions: Sessions,
     /// The hasher of the tables of each link.
     hasher: KeyedHasher,
     outputs: Outputs,
@@ -72,8 +74,6 @@ pub struct Resources {
     /// Grants that were made, changed or ended, while somebody watches.
     changes: Changes<GrantId>,
 }
-
-type SessionKey = (IfIndex, ReserverId, Session);
 
 impl Resources {
     /// Resources without reservations and interfaces. `wall_clock_us` are the microseconds since 1970 at
@@ -102,7 +102,7 @@ impl Resources {
                 Shares::new(config.max_pinholes, hasher()),
             ),
             flows: Flows::new(hasher()),
-            sessions: HashMap::with_hasher(hasher()),
+            sessions: Sessions::new(hasher()),
             hasher: hasher(),
             outputs: Outputs::default(),
             made: 0,

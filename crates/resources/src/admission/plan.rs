@@ -199,17 +199,17 @@ impl Resources {
         replaced: Option<Key>,
         old: Option<&Grant>,
     ) -> Result<Option<Key>, Result<LinkWhy, &'static str>> {
-        let session = ask.session.map(|session| (ask.owner.protocol, session));
         let mine = old.and_then(|old| self.groups.get(old.group).map(|group| (old.group, group)));
         if let Some((key, group)) = mine {
-            if group.session.as_deref() != session.as_ref() {
+            // Both have the protocol of their owner.
+            if group.session != ask.session {
                 return Err(Err("a change that is of another session"));
             }
             if group.ifindex == ask.ifindex {
                 let alone = group.members.len() == 1;
                 // Grants that share a reservation without a session are for the same packets.
                 let other = ask.filters.iter().find(|filter| !group.filters.contains(filter));
-                if let Some(other) = other.filter(|_| !alone && session.is_none()) {
+                if let Some(other) = other.filter(|_| !alone && ask.session.is_none()) {
                     return Err(Ok(LinkWhy::FlowTaken(*other)));
                 }
                 if group.parameters.service != ask.service && !alone {
@@ -218,8 +218,8 @@ impl Resources {
                 return Ok(Some(key));
             }
         }
-        let found = match session {
-            Some((protocol, session)) => self.sessions.get(&(ask.ifindex, protocol, session)).copied(),
+        let found = match ask.session {
+            Some(session) => self.sessions.find(&self.groups, (ask.ifindex, ask.owner.protocol, session)),
             None => self.beside(ask),
         };
         let Some(key) = found else { return Ok(None) };

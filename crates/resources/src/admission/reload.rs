@@ -124,7 +124,7 @@ fn asked(grant: &Grant, group: &Group) -> GrantRequest {
         guaranteed: grant.guaranteed().map(|(asked, _)| asked),
         priority: grant.terms.priority,
         reducible: grant.terms.reducible,
-        session: group.session.as_deref().map(|(_, session)| *session),
+        session: group.session,
         lifetime: grant.terms.lifetime,
         mark_dscp: group.parameters.installed.mark_dscp,
         policing: grant.terms.policing,

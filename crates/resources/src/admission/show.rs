@@ -104,7 +104,7 @@ impl Resources {
             service: group.parameters.service,
             treatment: group.parameters.installed.treatment,
             priority: grant.terms.priority,
-            session: group.session.as_deref().map(|(_, session)| *session),
+            session: group.session,
             charged: group.parameters.charge.rate,
             since: grant.since,
             policing: grant.terms.policing,

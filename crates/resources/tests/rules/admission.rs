@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use signalbox_core::traffic::{Excess, ReserveError, ServiceClass, TrafficSpec, Treatment};
-use signalbox_core::{IfIndex, ReserverId};
+use signalbox_core::{IfIndex, Key, ReserverId};
 use signalbox_resources::config::{LinkConfig, Queue, ServiceConfig};
 use signalbox_resources::intserv::{ErrorTerms, RSpec};
 use signalbox_resources::request::{GuaranteedRequest, Session};
@@ -290,7 +290,7 @@ fn a_refused_change_changes_nothing() {
         ask(2, 1),
         GrantRequest { filters: vec![], ..ask(1, 1) },
         GrantRequest { ifindex: ETH2, ..ask(1, 1) },
-        GrantRequest { session: Some(Session(5)), ..ask(1, 1) },
+        GrantRequest { session: Session::of(Key::from_u64(5)), ..ask(1, 1) },
         guaranteed(ask(1, 7), 6, 0),
     ];
     for change in asks {
@@ -354,7 +354,7 @@ fn one_flow_has_one_reservation() {
 fn a_session_is_counted_once() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    let of_session = |port, mbit| GrantRequest { session: Some(Session(5)), ..ask(port, mbit) };
+    let of_session = |port, mbit| GrantRequest { session: Session::of(Key::from_u64(5)), ..ask(port, mbit) };
     let old = admit(&mut resources, &of_session(1, 7));
     let new = admit(&mut resources, &of_session(2, 8));
     assert_eq!((old.reservation, reserved(&resources)), (new.reservation, 8 * MBIT));
@@ -379,7 +379,7 @@ fn a_session_is_counted_once() {
 #[test]
 fn a_session_has_one_service_and_so_many_sharers() {
     let mut resources = start(Config { max_sharers: 2, ..config() });
-    let of_session = |port, mbit| GrantRequest { session: Some(Session(5)), ..ask(port, mbit) };
+    let of_session = |port, mbit| GrantRequest { session: Session::of(Key::from_u64(5)), ..ask(port, mbit) };
     let first = admit(&mut resources, &of_session(1, 1));
     let sure = guaranteed(of_session(2, 1), 1, 0);
     assert_eq!(refusal(&mut resources, &sure), "eth1: the session has controlled-load here");

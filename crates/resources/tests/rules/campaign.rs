@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::{ReserveError, ServiceClass};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, Key, Time};
 use signalbox_resources::config::{ANY_LINK, LinkConfig, RuleConfig};
 use signalbox_resources::request::Session;
 use signalbox_resources::units::Share;
@@ -76,7 +76,7 @@ fn request(wish: &Wish) -> GrantRequest {
     if wish.second_link {
         request.ifindex = ETH2;
     }
-    request.session = (wish.session < 3).then_some(Session(u128::from(wish.session)));
+    request.session = Session::of(Key::from_u64((wish.session + 1).into())).filter(|_| wish.session < 3);
     match wish.service {
         0 => guaranteed(request, wish.mbit + 1, wish.slack),
         1 => GrantRequest { service: ServiceClass::Dscp(46), ..request },

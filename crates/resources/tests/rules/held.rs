@@ -1,6 +1,6 @@
 //! Resources that are held back without giving them to the flow.
 
-use signalbox_core::ReserverId;
+use signalbox_core::{Key, ReserverId};
 use signalbox_resources::request::Session;
 use signalbox_resources::{GrantRequest, LostWhy, ResourceOutput};
 
@@ -61,7 +61,7 @@ fn a_change_back_cancels_the_installation() {
 #[test]
 fn a_session_installs_what_is_not_held() {
     let mut resources = start(config());
-    let session = Some(Session(7));
+    let session = Session::of(Key::from_u64(7));
     let owner = |key| signalbox_resources::Owner { protocol: ReserverId(240), key };
     let one = |key, held, mbit| GrantRequest { session, held, owner: owner(key), ..ask(1, mbit) };
     let reserve = admit(&mut resources, &one(1, true, 4)).grant;

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use signalbox_core::Time;
 use signalbox_core::node::Prefix;
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
+use signalbox_core::{Key, Time};
 use signalbox_resources::config::{Action, Day, RuleConfig};
 use signalbox_resources::token::Token;
 use signalbox_resources::units::Trusted;
@@ -129,7 +129,8 @@ fn one_asker_has_a_total_at_an_interface() {
 fn a_shared_session_counts_once_in_the_total() {
     let rule = RuleConfig { max_total: Some(Rate(5 * MBIT)), max_reservations: Some(1), ..allow("") };
     let mut resources = only(vec![rule]);
-    let session = |ask| GrantRequest { session: Some(signalbox_resources::request::Session(1)), ..ask };
+    let session =
+        |ask| GrantRequest { session: signalbox_resources::request::Session::of(Key::from_u64(1)), ..ask };
     let old = admit(&mut resources, &session(ask(1, 4)));
     let new = admit(&mut resources, &session(ask(2, 5)));
     assert!(resources.admit(NOW, &ask(3, 1)).is_err());

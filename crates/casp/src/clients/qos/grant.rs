@@ -64,10 +64,10 @@ impl QosClient {
         let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
         // Admission control has 16 bits for each. What is above counts as the highest.
         let level = u16::try_from(record.priority.unwrap_or(0)).unwrap_or(u16::MAX);
-        let request = |flow: Option<FlowId>, place: IfIndex, share: Share, mark_dscp: Option<u8>| {
+        let request = |flow: Option<FlowId>, place: IfIndex, share: Option<Share>, mark_dscp: Option<u8>| {
             let filter = flow.filter(|_| place != IfIndex::NONE)?.filter();
             Some(GrantRequest {
-                session: Some(share),
+                session: share,
                 lifetime: Some(record.lifetime),
                 held: kind != QosType::COMMIT || record.is_early(),
                 during: record.period.as_deref().map(Period::during),
@@ -78,10 +78,10 @@ impl QosClient {
         };
         let ([there, back], [place, place_back]) = (record.data(), record.places);
         // Both directions may leave by one interface: they do not share what they need there.
-        let share_back = Share(record.share.0 ^ 1);
+        let share = Share::of(key);
         let [mark, mark_back] = record.marks;
-        let back = request(back, place_back, share_back, mark_back);
-        Some([request(there, place, record.share, mark), back])
+        let back = request(back, place_back, share.map(Share::back), mark_back);
+        Some([request(there, place, share, mark), back])
     }
 
     /// The request for an amount.

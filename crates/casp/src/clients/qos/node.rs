@@ -7,7 +7,6 @@ use signalbox_core::security::Identity;
 use signalbox_core::shares::source;
 use signalbox_core::{Key, SessionId};
 use signalbox_resources::Resources;
-use signalbox_resources::request::Session as Share;
 
 use super::amount::{Amount, Range};
 use super::answer::Failed;
@@ -248,8 +247,7 @@ impl QosClient {
             self.counters.sessions_full += 1;
             return None;
         }
-        let share = Share(u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64()));
-        let record = Record::new(session, flow, share, holder, self.now);
+        let record = Record::new(session, flow, holder, self.now);
         match self.records.insert(record) {
             Ok(key) => Some(key),
             Err(_) => {

@@ -6,7 +6,6 @@ use core::time::Duration;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::GrantId;
-use signalbox_resources::request::Session as Share;
 
 use super::NO_USER;
 use super::amount::{Amount, Range};
@@ -143,8 +142,6 @@ pub(super) struct Record {
     /// `None`: the messaging layer has not named it yet.
     pub(super) session: Option<SessionId>,
     pub(super) flow: FlowId,
-    /// The name by which admission control merges the reservations of the session.
-    pub(super) share: Share,
     /// Who asked last.
     pub(super) asker: Asker,
     /// Whose share of the table the record takes.
@@ -208,18 +205,11 @@ pub(super) const fn data(flow: FlowId, opposite: Option<FlowId>, instead: bool) 
 }
 
 impl Record {
-    pub(super) fn new(
-        session: Option<SessionId>,
-        flow: FlowId,
-        share: Share,
-        holder: Option<IpAddr>,
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(session: Option<SessionId>, flow: FlowId, holder: Option<IpAddr>, now: Time) -> Self {
         Self {
             link: Link::default(),
             session,
             flow,
-            share,
             asker: None,
             holder,
             places: [IfIndex::NONE; 2],
