@@ -10,7 +10,9 @@ use signalbox_core::{Direction, SessionChange};
 use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
-use super::record::{EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, QueryContents, RETRY, State, TENTATIVE};
+use super::record::{
+    EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, QueryContents, Querying, RETRY, State, TENTATIVE,
+};
 use super::route_index::place;
 use super::send::{q_mode, unsent};
 use super::{Gist, Receiver};
@@ -29,9 +31,10 @@ impl Gist {
         let (now, query) = (self.now, self.rng.u32());
         let inactivity = Span::of(self.config.inactivity);
         let Some(record) = self.records.get_mut(key) else { return };
-        let mut half = Half { state: State::Resolving, query, inactivity, ..Half::default() };
+        let mut half = Half { state: State::Resolving, ..Half::default() };
         half.start_retry(now, RESOLVE);
         let from = core::mem::replace(record.half_mut(direction), half).state;
+        *record.querying_mut(direction) = Querying { query, inactivity, ..Querying::default() };
         transition!(self.peers, record, direction, from, "application sends");
         self.lookup_record(key, direction);
         self.arm(key);
@@ -73,13 +76,15 @@ impl Gist {
         let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
         let half = record.half_mut(direction);
         let Some(egress) = self.peers.egress(half.egress).copied() else { return };
-        half.query = half.query.wrapping_add(1);
         half.attempts = half.attempts.saturating_add(1);
-        let Half { query, attempts, .. } = *half;
+        let attempts = half.attempts;
         let distance = half.distance_or_zero();
         let doublings = u32::from(attempts.saturating_sub(1)).min(31);
         let backoff = self.config.t1.saturating_mul(1 << doublings).min(self.config.t2);
         half.start_retry(now, backoff);
+        let querying = record.querying_mut(direction);
+        querying.query = querying.query.wrapping_add(1);
+        let query = querying.query;
 
         let cookie = self.query_cookie(key, direction, session, query);
         // GIST-5.8.1.2-04: some retransmissions carry the signaling source.
@@ -147,7 +152,8 @@ impl Gist {
             return;
         }
         let cookie = message.query_cookie.unwrap_or_default();
-        if !self.is_query_cookie(key, direction, subject.session, half.query, half.attempts, cookie) {
+        let query = record.querying(direction).query;
+        if !self.is_query_cookie(key, direction, subject.session, query, half.attempts, cookie) {
             self.counters.cookies_invalid += 1;
             dropped!(a, subject, "invalid Query-Cookie");
             if self.config.cookie_errors {
@@ -229,7 +235,7 @@ impl Gist {
         half.start_retry(now, refresh);
         half.start_expire(now, validity);
         if !half.has(INACTIVE) {
-            half.start_inactive(now);
+            record.start_inactive(direction, now);
         }
         if !before.is_established() || tentative || !same {
             self.notify_good(key, direction, old, !same);
@@ -326,6 +332,7 @@ impl Gist {
         for flag in [RETRY, INACTIVE, TENTATIVE] {
             half.set(flag, false);
         }
+        record.end_querying(direction);
         transition!(self.peers, record, direction, from, "downstream Query from the upstream peer");
         true
     }
@@ -333,11 +340,10 @@ impl Gist {
     /// Restarts `Inactive_QNode` when NSLP data was sent or received (RFC 5971 §6.2). GIST-6.2-23.
     pub(super) fn restart_inactivity(&mut self, key: Key, direction: Direction) {
         let now = self.now;
-        if let Some(record) = self.records.get_mut(key) {
-            let half = record.half_mut(direction);
-            if half.state.is_querying() {
-                half.start_inactive(now);
-            }
+        if let Some(record) = self.records.get_mut(key)
+            && record.half(direction).state.is_querying()
+        {
+            record.start_inactive(direction, now);
         }
     }
 
@@ -435,7 +441,7 @@ impl Gist {
         let Some(record) = self.records.get(key) else { return };
         let half = *record.half(direction);
         let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
-        if due(INACTIVE, half.inactive) {
+        if due(INACTIVE, record.querying(direction).inactive) {
             return self.timeout_inactive(key, direction);
         }
         // GIST-4.2.1-02: state that was not refreshed in time is removed.

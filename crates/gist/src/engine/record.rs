@@ -76,7 +76,7 @@ impl State {
     }
 }
 
-/// Routing state in one direction, 48 octets.
+/// Routing state in one direction, 24 octets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Half {
     /// Interned peer, or [`NONE`].
@@ -87,21 +87,26 @@ pub(crate) struct Half {
     pub(crate) expire: Stamp,
     /// Querying: `No_Response` or `Refresh_QNode`, whichever runs. Responding: `No_Confirm`.
     pub(crate) retry: Stamp,
-    /// Querying: `Inactive_QNode`.
-    pub(crate) inactive: Stamp,
-    /// Period of `Inactive_QNode`.
-    pub(crate) inactivity: Span,
     /// When the state was installed.
     pub(crate) since: Stamp,
-    /// Number of the last Query, which is in its cookie. The first number is random.
-    pub(crate) query: u32,
     /// Queries (or Responses) sent in this handshake; the last this many Queries may be answered.
     pub(crate) attempts: u8,
     pub(crate) state: State,
     /// IP hops to the peer (RFC 5971 §5.2.2), or [`UNMEASURED`].
     pub(crate) distance: u8,
     pub(crate) flags: u8,
-    /// Querying: its place in the list of sessions with the same route.
+}
+
+/// What only a querying direction has, 24 octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Querying {
+    /// `Inactive_QNode`.
+    pub(crate) inactive: Stamp,
+    /// Its period.
+    pub(crate) inactivity: Span,
+    /// Number of the last Query, which is in its cookie. The first number is random.
+    pub(crate) query: u32,
+    /// Its place in the list of sessions with the same route.
     pub(crate) hook: Hook,
 }
 
@@ -112,7 +117,7 @@ const UNMEASURED: u8 = u8::MAX;
 pub(crate) const RETRY: u8 = 1;
 /// [`Half::expire`] runs.
 pub(crate) const EXPIRE: u8 = 2;
-/// [`Half::inactive`] runs.
+/// [`Querying::inactive`] runs.
 pub(crate) const INACTIVE: u8 = 4;
 /// The routing state is Tentative (RFC 5971 §7.1.3).
 pub(crate) const TENTATIVE: u8 = 8;
@@ -132,15 +137,11 @@ impl Default for Half {
             egress: NONE,
             expire: Stamp::default(),
             retry: Stamp::default(),
-            inactive: Stamp::default(),
-            inactivity: Span::default(),
             since: Stamp::default(),
-            query: 0,
             attempts: 0,
             state: State::None,
             distance: UNMEASURED,
             flags: 0,
-            hook: Hook::default(),
         }
     }
 }
@@ -185,19 +186,13 @@ impl Half {
         self.set(EXPIRE, true);
     }
 
-    /// (Re)starts `Inactive_QNode` with its period.
-    pub(crate) fn start_inactive(&mut self, now: Time) {
-        self.inactive = Stamp::later(now, self.inactivity);
-        self.set(INACTIVE, true);
-    }
-
     /// The first of the timers that run.
-    pub(crate) fn deadline(&self) -> Option<Stamp> {
+    fn deadline(&self, querying: &Querying) -> Option<Stamp> {
         if matches!(self.state, State::None) {
             return None;
         }
         let mut first = None;
-        for (flag, stamp) in [(RETRY, self.retry), (EXPIRE, self.expire), (INACTIVE, self.inactive)] {
+        for (flag, stamp) in [(RETRY, self.retry), (EXPIRE, self.expire), (INACTIVE, querying.inactive)] {
             if self.has(flag) {
                 first = Some(first.map_or(stamp, |first: Stamp| first.min(stamp)));
             }
@@ -222,9 +217,12 @@ pub(crate) struct Queued {
     pub(crate) source: Option<IpAddr>,
 }
 
-/// State of a running handshake. It has its own allocation, which is freed when the handshake ends.
+/// State of a running handshake, and that of a direction that is querying upstream, which few sessions are. It has its own
+/// allocation, which is freed when it has neither.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
+    /// The direction upstream is querying.
+    pub(crate) upstream: Option<Querying>,
     /// Messages for the downstream peer.
     pub(crate) down: VecDeque<Queued>,
     /// Messages for the upstream peer (Awaiting Confirm).
@@ -306,9 +304,9 @@ pub(crate) struct Record {
     pub(crate) nslp: NslpId,
     /// State for messages downstream and upstream: the peers towards the flow's destination and source.
     pub(crate) halves: [Half; 2],
+    /// What the direction downstream has if it is querying.
+    downstream: Querying,
     pub(crate) pending: Option<Box<Pending>>,
-    /// The time for which the timer is armed.
-    pub(crate) armed: Stamp,
     /// When this node last passed a refresh on.
     pub(crate) passed_at: Stamp,
     /// Refreshes that it passed on one soon after the other.
@@ -316,6 +314,60 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// A record without state in either direction.
+    pub(crate) fn new(flow: Flow, session: SessionId, nslp: NslpId) -> Self {
+        Self {
+            link: Link::default(),
+            flow,
+            session,
+            nslp,
+            halves: [Half::default(); 2],
+            downstream: Querying::default(),
+            pending: None,
+            passed_at: Stamp::default(),
+            passed: 0,
+        }
+    }
+
+    /// What a direction has if it is querying.
+    pub(crate) fn querying(&self, direction: Direction) -> Querying {
+        match direction {
+            Direction::Downstream => self.downstream,
+            Direction::Upstream => self.pending.as_ref().and_then(|p| p.upstream).unwrap_or_default(),
+        }
+    }
+
+    /// The same, of a direction that is querying, to change it.
+    pub(crate) fn querying_mut(&mut self, direction: Direction) -> &mut Querying {
+        match direction {
+            Direction::Downstream => &mut self.downstream,
+            Direction::Upstream => self.pending.get_or_insert_default().upstream.get_or_insert_default(),
+        }
+    }
+
+    /// A direction is not querying any more. It is in no list.
+    pub(crate) fn end_querying(&mut self, direction: Direction) {
+        match direction {
+            Direction::Downstream => self.downstream = Querying::default(),
+            Direction::Upstream => self.pending.iter_mut().for_each(|pending| pending.upstream = None),
+        }
+    }
+
+    /// The place of a direction in the list of sessions with the same route; `None`: it is not querying.
+    pub(crate) fn hook_mut(&mut self, direction: Direction) -> Option<&mut Hook> {
+        match direction {
+            Direction::Downstream => Some(&mut self.downstream.hook),
+            Direction::Upstream => Some(&mut self.pending.as_mut()?.upstream.as_mut()?.hook),
+        }
+    }
+
+    /// (Re)starts `Inactive_QNode` of a querying direction with its period.
+    pub(crate) fn start_inactive(&mut self, direction: Direction, now: Time) {
+        let querying = self.querying_mut(direction);
+        querying.inactive = Stamp::later(now, querying.inactivity);
+        self.half_mut(direction).set(INACTIVE, true);
+    }
+
     pub(crate) const fn half(&self, direction: Direction) -> &Half {
         match direction {
             Direction::Downstream => &self.halves[0],
@@ -339,7 +391,11 @@ impl Record {
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         let [down, up] = &self.halves;
         let queued = self.pending.as_ref().and_then(|p| p.deadline());
-        [down.deadline(), up.deadline(), queued].into_iter().flatten().reduce(Stamp::min)
+        let upstream = self.querying(Direction::Upstream);
+        [down.deadline(&self.downstream), up.deadline(&upstream), queued]
+            .into_iter()
+            .flatten()
+            .reduce(Stamp::min)
     }
 }
 
@@ -354,13 +410,29 @@ pub(crate) type Inserted = Result<Key, Full>;
 
 #[cfg(test)]
 mod tests {
+    use signalbox_core::{Mri, PathCoupled};
+
     use super::*;
 
-    /// The budget of design.md §4: 250 octets for an IPv4 session in both directions, index (at most 12) and
-    /// generation included.
+    /// At most 160 octets for an IPv4 session in both directions, index (at most 12) and generation included.
     #[test]
     fn a_session_fits_its_budget() {
-        assert_eq!(size_of::<Half>(), 48);
-        assert!(size_of::<Record>() <= 176, "{}", size_of::<Record>());
+        assert_eq!((size_of::<Half>(), size_of::<Querying>()), (24, 24));
+        assert!(size_of::<Option<Record>>() <= 144, "{}", size_of::<Option<Record>>());
+    }
+
+    #[test]
+    fn a_direction_upstream_has_memory_of_its_own_while_it_is_querying() {
+        let host = IpAddr::from([192, 0, 2, 1]);
+        let flow = Flow::of(&Mri::PathCoupled(PathCoupled::between(host, host)));
+        let mut record = Record::new(flow, SessionId::default(), NslpId::PING);
+        let (down, up) = (Direction::Downstream, Direction::Upstream);
+        record.querying_mut(down).query = 1;
+        assert!(record.hook_mut(down).is_some() && record.hook_mut(up).is_none() && record.pending.is_none());
+        record.querying_mut(up).query = 2;
+        assert_eq!([down, up].map(|direction| record.querying(direction).query), [1, 2]);
+        record.end_querying(up);
+        assert_eq!((record.querying(down).query, record.querying(up)), (1, Querying::default()));
+        assert!(record.hook_mut(up).is_none());
     }
 }

@@ -54,8 +54,8 @@ impl Gist {
             return self.remove_half(key, direction, SendError::NoNextNode);
         }
         if half.state.is_querying() {
-            half.inactivity = Span::of(lifetime);
-            half.start_inactive(now);
+            record.querying_mut(direction).inactivity = Span::of(lifetime);
+            record.start_inactive(direction, now);
             self.arm(key);
         }
     }

@@ -15,7 +15,7 @@ use signalbox_core::Direction;
 use signalbox_core::node::Prefix;
 use signalbox_core::slab::Slab;
 
-use super::record::{Half, NONE, Record};
+use super::record::{NONE, Record};
 
 /// Most pending walks. Further ones are merged into one walk over all sessions.
 const MAX_WALKS: usize = 256;
@@ -45,14 +45,15 @@ pub(crate) const fn at(place: u32) -> (u32, Direction) {
     (place >> 1, if place & 1 == 0 { Direction::Downstream } else { Direction::Upstream })
 }
 
-fn half(records: &Slab<Record>, place: u32) -> Option<&Half> {
+/// The direction of a record behind this one in its list.
+fn behind(records: &Slab<Record>, place: u32) -> Option<u32> {
     let (index, direction) = at(place);
-    records.get_index(index).map(|record| record.half(direction))
+    records.get_index(index).map(|record| record.querying(direction).hook.next)
 }
 
 fn hook(records: &mut Slab<Record>, place: u32) -> Option<&mut Hook> {
     let (index, direction) = at(place);
-    records.get_index_mut(index).map(|record| &mut record.half_mut(direction).hook)
+    records.get_index_mut(index)?.hook_mut(direction)
 }
 
 #[derive(Debug)]
@@ -223,9 +224,9 @@ impl RouteIndex {
     pub(crate) fn step(&mut self, records: &Slab<Record>) -> Step {
         let Self { routes, v4, v6, by_egress, walks } = self;
         let Some(walk) = walks.front_mut() else { return Step::Done };
-        if let Some(half) = half(records, walk.cursor) {
+        if let Some(next) = behind(records, walk.cursor) {
             let (index, direction) = at(walk.cursor);
-            walk.cursor = half.hook.next;
+            walk.cursor = next;
             let may_wait = !matches!(walk.over, Over::Egress { .. });
             return Step::Visit { index, direction, may_wait };
         }
@@ -263,8 +264,6 @@ impl RouteIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use signalbox_core::stamp::Stamp;
-    use signalbox_core::wheel::Link;
     use signalbox_core::{Flow, Mri, NslpId, PathCoupled, SessionId};
 
     const DOWN: Direction = Direction::Downstream;
@@ -289,17 +288,7 @@ mod tests {
 
         fn add(&mut self, dst: &str, egress: u32) -> u32 {
             let mri = Mri::PathCoupled(PathCoupled::between(ip(dst), ip(dst)));
-            let record = Record {
-                link: Link::default(),
-                flow: Flow::of(&mri),
-                session: SessionId::default(),
-                nslp: NslpId::PING,
-                halves: [Half::default(); 2],
-                pending: None,
-                armed: Stamp::default(),
-                passed_at: Stamp::default(),
-                passed: 0,
-            };
+            let record = Record::new(Flow::of(&mri), SessionId::default(), NslpId::PING);
             let index = self.records.insert(record).unwrap().index();
             self.routes.link(&mut self.records, place(index, DOWN), ip(dst), egress);
             index

@@ -310,7 +310,7 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
         let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
         let mri = self.nat.mri_for_peer(key, direction, mri);
-        let half = record.half_mut(direction);
+        let half = record.half(direction);
         let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
             return Err(SendError::NoNextNode); // established state has both
         };
@@ -331,7 +331,7 @@ impl Gist {
             .map_err(|e| unsent(e, outgoing.data.len(), limit))?;
         self.counters.data_sent += 1;
         if half.state.is_querying() {
-            half.start_inactive(now);
+            record.start_inactive(direction, now);
         }
         let sent = MessageStatus::Sent(TransferAttributes::default());
         self.out.status((nslp, session), outgoing.handle, sent);

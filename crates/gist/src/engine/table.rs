@@ -3,12 +3,11 @@
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::wheel::Link;
 use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId};
 
 use super::Gist;
 use super::association::octets;
-use super::record::{BY_APPLICATION, Half, Inserted, NO_REFRESH, Pending, Record, State, side};
+use super::record::{BY_APPLICATION, Inserted, NO_REFRESH, Pending, Record, State, side};
 use super::route_index::place;
 use super::triple;
 
@@ -26,17 +25,7 @@ impl Gist {
 
     /// A new record, without state in either direction.
     pub(super) fn create(&mut self, mri: &Mri, session: SessionId, nslp: NslpId) -> Inserted {
-        let record = Record {
-            link: Link::default(),
-            flow: Flow::of(mri),
-            session,
-            nslp,
-            halves: [Half::default(); 2],
-            pending: None,
-            armed: Stamp::default(),
-            passed_at: Stamp::default(),
-            passed: 0,
-        };
+        let record = Record::new(Flow::of(mri), session, nslp);
         let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
         self.used_slots = self.used_slots.max(key.index() + 1);
         let Self { records, hasher, index, .. } = self;
@@ -50,16 +39,12 @@ impl Gist {
     /// Arms the timer for the first deadline of the record. If the deadline is later than the armed time, the timer stays:
     /// when it fires, nothing is due, and it is armed again.
     pub(super) fn arm(&mut self, key: Key) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = self.records.get(key) else { return };
         let Some(deadline) = record.deadline() else {
             self.wheel.cancel(&mut self.records, key.index());
             return;
         };
-        if record.link.is_armed() && record.armed.min(deadline) == record.armed {
-            return;
-        }
-        record.armed = deadline;
-        self.wheel.arm(&mut self.records, key.index(), deadline.time(self.now));
+        self.wheel.arm_by(&mut self.records, key.index(), deadline.time(self.now));
     }
 
     /// Removes the state machine of one direction: its queued messages fail with `error`, its peer is released, and the record
@@ -71,6 +56,7 @@ impl Gist {
         self.route_index.unlink(&mut self.records, place(key.index(), direction));
         let Some(record) = self.records.get_mut(key) else { return };
         let half = core::mem::take(record.half_mut(direction));
+        record.end_querying(direction);
         if let Some(pending) = &mut record.pending {
             if let Some(response) = pending.response.get_mut(side(direction)) {
                 *response = None;
@@ -124,7 +110,8 @@ impl Gist {
     fn drop_pending(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         let done = record.pending.as_ref().is_some_and(|p| {
-            p.down.is_empty()
+            p.upstream.is_none()
+                && p.down.is_empty()
                 && p.up.is_empty()
                 && [Direction::Downstream, Direction::Upstream].iter().all(|d| p.query(*d).data.is_empty())
                 && p.response.iter().all(Option::is_none)

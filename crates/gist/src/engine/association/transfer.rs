@@ -305,9 +305,8 @@ impl Gist {
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
         self.associations.send(tools, now, index, &message, &owner)?;
         self.counters.associated_sent += 1;
-        let half = record.half_mut(direction);
-        if half.state.is_querying() {
-            half.start_inactive(now);
+        if record.half(direction).state.is_querying() {
+            record.start_inactive(direction, now);
         }
         if outgoing.reliable
             && let Some(binding) = self.binding_mut(key, direction)
