@@ -77,6 +77,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             // For a benchmark of the engine alone.
             "signalbox-natfw",
             "signalbox-node",
+            // For a benchmark of the engine alone.
+            "signalbox-qos",
             "signalbox-record",
             // For a benchmark of the engine alone.
             "signalbox-resources",

@@ -14,7 +14,7 @@ mod list;
 mod machine;
 mod natfw;
 mod profile;
-mod row;
+mod qos;
 mod rsvp;
 mod runs;
 
@@ -23,7 +23,6 @@ use forward::{
     boomerang as boomerang_forward, casp as casp_forward, gateway as gateway_forward, gist as gist_forward,
     natfw as natfw_forward, qos as qos_forward, rsvp as rsvp_forward,
 };
-use row::qos;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -48,7 +47,7 @@ pub use instructions::InstructionsArgs;
 pub use list::ListArgs;
 pub use natfw::NatfwArgs;
 pub use profile::ProfileArgs;
-pub use row::RowArgs;
+pub use qos::QosArgs;
 pub use rsvp::RsvpArgs;
 pub use runs::Repeats;
 
@@ -105,8 +104,8 @@ benchmarks! {
         Natfw => natfw::NatfwArgs,
         /// A GIST-aware NAT gateway: time per Query and Response, memory per flow.
         Gateway => gateway::GatewayArgs,
-        /// A router with GIST and the QoS application: time per set-up, refresh period and release.
-        Qos => qos::RowArgs,
+        /// A router with the QoS application: time per RESERVE, RESPONSE, refresh and tear, memory per session.
+        Qos => qos::QosArgs,
         /// A router with CASP: time per set-up, message, refresh and tear-down, memory per session.
         Casp => casp::CaspArgs,
         /// A router with the QoS client of CASP: time per Reserve, Commit, refresh and Release, memory per reservation.

@@ -59,6 +59,12 @@ const ENGINES: &[Engine] = &[
         octets: "bytes_per_session",
     },
     Engine {
+        name: "qos",
+        most: 10_000_000,
+        times: &[("RESERVE", "ns_per_reserve"), ("RESERVE, refresh", "ns_per_refresh")],
+        octets: "bytes_per_session",
+    },
+    Engine {
         name: "natfw",
         most: 10_000_000,
         times: &[("CREATE", "ns_per_create"), ("CREATE, refresh", "ns_per_refresh")],

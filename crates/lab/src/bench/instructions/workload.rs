@@ -32,7 +32,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
     engine("natfw", &["natfw", "--sessions", "2048"]),
     engine("gateway", &["gateway", "--sessions", "2048"]),
     engine("boomerang", &["boomerang", "--sessions", "2048"]),
-    engine("qos", &["qos", "--sessions", "256"]),
+    engine("qos", &["qos", "--sessions", "2048"]),
     engine("casp", &["casp", "--sessions", "2048"]),
     Workload { name: "rules", of: Of::Check, needs_root: false, tolerance: 5 },
     Workload { name: "daemon", of: Of::Daemon, needs_root: true, tolerance: 25 },

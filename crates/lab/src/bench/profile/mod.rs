@@ -20,7 +20,7 @@ use routine::Routine;
 const BENCHES: &[&[&str]] = &[
     &["gist", "--sessions", "1024", "--messages", "4096"],
     &["rsvp", "--sessions", "2048"],
-    &["qos", "--sessions", "256"],
+    &["qos", "--sessions", "2048"],
     &["natfw", "--sessions", "2048"],
     &["gateway", "--sessions", "2048"],
     &["boomerang", "--sessions", "2048"],
