@@ -41,7 +41,14 @@ impl Resources {
         if let Some(key) = replaced.filter(|_| was_in != plan.group) {
             self.detach(key);
         }
-        let shares = ask.session.is_some();
+        // A session whose only grant this is has its filters in the reservation.
+        let joined = plan.group.filter(|_| ask.session.is_some()).filter(|group| {
+            let mut members = self.groups.get(*group).into_iter().flat_map(|group| group.members.iter());
+            members.any(|member| Some(member) != replaced)
+        });
+        if let Some(group) = joined {
+            self.give_own_filters(group);
+        }
         let terms = Terms {
             traffic: ask.traffic,
             charge: plan.charge,
@@ -58,13 +65,13 @@ impl Resources {
             group: plan.group.unwrap_or_default(),
             requester: self.shared_requester(&ask.requester),
             terms: terms.shared(&mut self.terms),
-            extra: GrantExtra::of(plan.guaranteed, if shares { ask.filters.clone() } else { Vec::new() }),
+            extra: GrantExtra::of(plan.guaranteed, joined.map_or_else(Vec::new, |_| ask.filters.clone())),
             since,
         };
         let reservation = Reservation {
             ifindex: ask.ifindex,
-            // A new reservation takes those of the request, one with a session those of its grants.
-            filters: if shares || plan.group.is_none() { Vec::new() } else { ask.filters.clone() },
+            // A new reservation takes those of the request, one with several grants of a session theirs.
+            filters: if joined.is_some() || plan.group.is_none() { Vec::new() } else { ask.filters.clone() },
             traffic: grant.conforming(),
             served: grant.served(),
             treatment: plan.treatment,
@@ -100,6 +107,17 @@ impl Resources {
             rspec,
             rule: plan.rule.and_then(|rule| self.policy.name(rule)),
             preempted,
+        }
+    }
+
+    /// Gives each grant of a session its own filters, because it is not the only one any more.
+    fn give_own_filters(&mut self, group: Key) {
+        let Some(group) = self.groups.get(group) else { return };
+        for member in group.members.iter() {
+            if let Some(grant) = self.grants.get_mut(member).filter(|grant| grant.filters().is_empty()) {
+                let extra = grant.extra.get_or_insert_default();
+                extra.filters = group.filters.iter().collect();
+            }
         }
     }
 
@@ -144,7 +162,7 @@ impl Resources {
     }
 
     /// Recomputes a reservation from its grants, and queues its installation. `reservation` gives the treatment and,
-    /// if grants do not share it as a session, the filters and the traffic.
+    /// if it has not several grants of a session, the filters.
     fn renew(&mut self, key: Key, service: Option<ServiceClass>, mut reservation: Reservation) {
         let Some(group) = self.groups.get(key) else { return };
         let shares = group.session.is_some();

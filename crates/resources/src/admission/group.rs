@@ -32,7 +32,7 @@ pub(crate) struct Grant {
 }
 
 /// Fields that few grants need.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct GrantExtra {
     /// The request of guaranteed service, and the RSpec that was granted.
     pub(crate) guaranteed: Option<(GuaranteedRequest, RSpec)>,
