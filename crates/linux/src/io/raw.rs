@@ -118,6 +118,9 @@ impl Sockets {
         let proved = self.sockets.iter().zip(&mut self.queues).map(|pair| (pair, PATIENCE));
         let unproved = self.unproved.iter().zip(&mut self.unproved_queues).map(|pair| (pair, Duration::ZERO));
         for ((socket, queue), patience) in proved.chain(unproved) {
+            if queue.entries.is_empty() {
+                continue;
+            }
             let done = queue.send(socket.as_ref(), patience, self.what, &mut failed);
             self.done.sent += done.sent;
             self.done.unsent += done.unsent;
