@@ -40,23 +40,23 @@ pub(crate) struct Routes {
 }
 
 /// The variant of the lookup request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Question {
-    src: Option<IpAddr>,
+    pub(super) src: Option<IpAddr>,
     /// The interface by which the packet comes in, so that it is routed as a forwarded one.
-    iif: Option<IfIndex>,
-    oif: Option<IfIndex>,
+    pub(super) iif: Option<IfIndex>,
+    pub(super) oif: Option<IfIndex>,
     /// Not a question to the kernel, but what its answers about a forwarded packet come to.
-    forwarded: bool,
+    pub(super) forwarded: bool,
     /// Likewise, what its answers about all interfaces but this one come to.
-    without: Option<IfIndex>,
+    pub(super) without: Option<IfIndex>,
 }
 
 impl Routes {
     pub(crate) fn open() -> io::Result<Self> {
         let mut connection = Connection::open()?;
         let interfaces = super::interfaces::dump(&mut connection)?;
-        Ok(Self { connection, interfaces, cache: Cache::new() })
+        Ok(Self { connection, interfaces, cache: Cache::new()? })
     }
 
     /// The interfaces as read last.
@@ -112,7 +112,7 @@ impl Routes {
             return answer;
         }
         let answer = self.forwarded(query, src);
-        self.cache.put(key, &answer);
+        self.cache.put(&key, &answer);
         answer
     }
 
@@ -159,7 +159,7 @@ impl Routes {
             }
         }
         let answer = best.map(|(_, route)| route).ok_or(NoRoute::Unreachable);
-        self.cache.put(key, &answer);
+        self.cache.put(&key, &answer);
         answer
     }
 
@@ -198,7 +198,7 @@ impl Routes {
             return answer;
         }
         let answer = self.request(query, question);
-        self.cache.put(key, &answer);
+        self.cache.put(&key, &answer);
         answer
     }
 
