@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use signalbox_core::Time;
-use signalbox_core::node::{Input, NodeEngine};
+use signalbox_core::node::Input;
 use signalbox_linux::clock::Clock;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::stream::{StreamBuffer, StreamEvent};
@@ -110,7 +110,8 @@ impl Driver {
     /// The sender of a request must wake [`Io::wait`] as well.
     pub(crate) fn run(&mut self, requests: &mut mpsc::Receiver<LoopRequest>) -> Result<()> {
         loop {
-            let ready = self.engine.io.wait(self.timeout()).context("cannot wait for the network")?;
+            let timeout = self.timeout();
+            let ready = self.engine.io.wait(timeout).context("cannot wait for the network")?;
             self.turn.begin(self.clock.now());
             self.wall_clock();
             if ready.packets {
@@ -133,7 +134,7 @@ impl Driver {
                 }
             }
             let now = self.clock.now();
-            if self.engine.node.next_deadline().is_some_and(|deadline| deadline <= now) {
+            if self.engine.next_deadline().is_some_and(|deadline| deadline <= now) {
                 self.input(Input::Timer);
                 self.done(Part::Timers, 1);
             }
@@ -145,14 +146,10 @@ impl Driver {
                 self.report();
                 self.done(Part::Report, 1);
             }
-            let reservations = self.enforce();
-            self.done(Part::Reservations, reservations);
-            let pinholes = self.open();
-            self.done(Part::Pinholes, pinholes);
+            self.enforce();
+            self.open();
             self.flush();
-            self.done(Part::Sending, 0);
             self.watched();
-            self.done(Part::Watchers, 0);
             self.end_turn();
         }
     }
@@ -165,6 +162,7 @@ impl Driver {
     /// Measures the turn, logs a long one, and gives the service manager its sign of life.
     fn end_turn(&mut self) {
         let now = self.clock.now();
+        self.turn.done(Part::Sending, 0, now);
         let (took, line) = self.turn.end(now);
         self.measurements.turn(took);
         if took > turn::LONG {
@@ -182,13 +180,13 @@ impl Driver {
     }
 
     /// How long the loop may wait for the network; `None`: without limit.
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&mut self) -> Option<Duration> {
         if self.engine.enforcer.as_ref().is_some_and(|enforcer| !enforcer.is_idle()) {
             return Some(Duration::ZERO);
         }
         let report = self.unreported.then(|| self.reporter.next());
         let alive = self.notifier.watchdog.map(|_| self.alive);
-        let next = [self.engine.node.next_deadline(), report, alive, self.mending.due()];
+        let next = [self.engine.next_deadline(), report, alive, self.mending.due()];
         let next = next.into_iter().flatten().min();
         let wait = next.map(|next| next.since(self.clock.now()));
         let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);
@@ -443,11 +441,13 @@ impl Driver {
         if self.watchers.is_empty() {
             return;
         }
+        self.done(Part::Sending, 0);
         let Engine { node, io, .. } = &mut self.engine;
         if self.watchers.serve(node, io.interfaces()) {
             // There are more: go on after the network had its turn.
             io.waker().wake();
         }
+        self.done(Part::Watchers, 0);
     }
 
     /// Sends what is queued, and reports to the node what could not be sent.
@@ -516,7 +516,7 @@ fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use signalbox_core::node::Interface;
+    use signalbox_core::node::{Interface, NodeEngine};
     use signalbox_core::{Counter, IfIndex};
     use signalbox_linux::pinhole::PinholeCounters;
     use signalbox_linux::stream::StreamCounters;

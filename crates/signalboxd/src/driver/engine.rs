@@ -36,6 +36,9 @@ pub(super) struct Engine {
     groups: Vec<(IpAddr, IpAddr)>,
     /// Flows that the node asked about; empty between inputs.
     flows: Vec<(PinholeId, FlowFilter)>,
+    /// When the node's timer is due, if that is known since the last input: the loop asks twice in a turn, and the node asks all
+    /// timers of all protocols.
+    deadline: Option<Option<Time>>,
     /// Ports that could not be listened at, to be reported to the node; empty between inputs.
     unreported: Vec<(StreamKind, u16, StreamError)>,
 }
@@ -51,6 +54,7 @@ impl Engine {
             lookups: VecDeque::new(),
             groups: Vec::new(),
             flows: Vec::new(),
+            deadline: None,
             unreported: Vec::new(),
         }
     }
@@ -131,6 +135,11 @@ impl Engine {
         }
     }
 
+    /// When the node wants [`Input::Timer`].
+    pub(super) fn next_deadline(&mut self) -> Option<Time> {
+        *self.deadline.get_or_insert_with(|| self.node.next_deadline())
+    }
+
     /// Runs a query of a client. `daemon` is what the daemon counts and measures.
     pub(super) fn query(&mut self, now: Time, daemon: DaemonNumbers<'_>, query: Query) {
         let Self { node, io, enforcer, pinholes, .. } = self;
@@ -154,6 +163,7 @@ impl Engine {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(now, &input);
         }
+        self.deadline = None;
         self.node.handle(now, input);
     }
 }

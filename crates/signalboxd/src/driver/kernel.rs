@@ -5,6 +5,7 @@ use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 
 use super::Driver;
+use super::turn::Part;
 
 /// Times that requests are passed to the kernel in one turn: what it refuses may make the node ask for others.
 const TIMES: usize = 4;
@@ -19,15 +20,14 @@ pub(crate) struct Enforced {
 }
 
 impl Driver {
-    /// Passes to the kernel what the node has reserved and released, and reports the results to the node. Returns their
-    /// number.
-    pub(super) fn enforce(&mut self) -> usize {
-        let mut results = 0;
+    /// Passes to the kernel what the node has reserved and released, and reports the results to the node.
+    pub(super) fn enforce(&mut self) {
         for _ in 0..TIMES {
             let Some(enforcer) = self.engine.enforcer.as_mut().filter(|enforcer| !enforcer.is_idle()) else {
-                return results;
+                return;
             };
             self.unreported = true;
+            let mut results = 0;
             for (id, result) in enforcer.flush() {
                 results += 1;
                 if let Err(error) = result {
@@ -35,18 +35,18 @@ impl Driver {
                 }
                 self.input(Input::Reserved { id, result });
             }
+            self.done(Part::Reservations, results);
         }
-        results
     }
 
     /// The same for what the node opens and closes.
-    pub(super) fn open(&mut self) -> usize {
-        let mut results = 0;
+    pub(super) fn open(&mut self) {
         for _ in 0..TIMES {
             let Some(pinholes) = self.engine.pinholes.as_mut().filter(|pinholes| !pinholes.is_idle()) else {
-                return results;
+                return;
             };
             self.unreported = true;
+            let mut results = 0;
             for (id, result) in pinholes.flush() {
                 results += 1;
                 if let Err(error) = result {
@@ -54,7 +54,7 @@ impl Driver {
                 }
                 self.input(Input::PinholeOpened { id, result });
             }
+            self.done(Part::Pinholes, results);
         }
-        results
     }
 }
