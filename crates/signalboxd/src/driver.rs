@@ -146,6 +146,8 @@ impl Driver {
                 self.report();
                 self.done(Part::Report, 1);
             }
+            // Messages leave before the kernel works: after the loss of a link it may release a thousand reservations.
+            self.flush();
             self.enforce();
             self.open();
             self.flush();
