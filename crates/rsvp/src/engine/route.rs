@@ -324,7 +324,19 @@ impl Rsvp {
             sender.set(PATH, true);
         }
         sender.set(REPAIR, true);
+        if delay.is_zero() {
+            // Not by the timer, whose next tick may find the driver releasing what the data have left.
+            self.follow_route(key);
+        }
         self.arm_sender(key);
+    }
+
+    /// The Path of a sender whose route changed takes the new one.
+    pub(super) fn follow_route(&mut self, key: Key) {
+        self.counters.repairs += 1;
+        tracing::debug!(session = %self.logged_of(key), "local repair: Path follows the new route");
+        self.refresh_path(key);
+        self.schedule_path(key, true);
     }
 
     /// Routes to `prefix` may have changed.

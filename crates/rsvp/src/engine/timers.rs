@@ -58,10 +58,7 @@ impl Rsvp {
             if sender.branches_out() && !sender.has(REPAIR) {
                 self.refresh_due_paths(key);
             } else if sender.has(REPAIR) {
-                self.counters.repairs += 1;
-                tracing::debug!(session = %self.logged_of(key), "local repair: Path follows the new route");
-                self.refresh_path(key);
-                self.schedule_path(key, true);
+                self.follow_route(key);
             } else {
                 if self.may_repeat(sender.path_stage) {
                     self.refresh_path(key);

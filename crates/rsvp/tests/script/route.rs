@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use signalbox_core::Time;
+use signalbox_rsvp::engine::Config;
 use signalbox_rsvp::wire::{MessageType, RsvpHop};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, group, kinds, load, one, sender, session};
@@ -28,6 +29,24 @@ fn a_path_follows_its_route_after_w() {
     assert!(moved.iter().all(|one| one.at >= changed + Duration::from_secs(2)));
     assert!(moved.iter().all(|one| one.at <= changed + Duration::from_millis(2020)));
     assert_eq!(rig.rsvp.counters().repairs, 4);
+}
+
+/// RSVP-3.6-02: W is configurable. If it is 0, the Path leaves with the answer about its route, once, and not by a timer, whose
+/// ticks have 10 ms.
+#[test]
+fn without_w_a_path_follows_its_route_at_once() {
+    let mut config = Config::default();
+    config.interface.repair_delay = Duration::ZERO;
+    let mut rig = Rig::with(config);
+    rig.path(&Path::new());
+    rig.wait(Duration::from_millis(3));
+    let sent = rig.route("10.9.0.0", 24, 3);
+    assert_eq!((kinds(&sent), one(&sent, MessageType::PATH).oif), (vec![MessageType::PATH], 3));
+    assert_eq!(rig.rsvp.counters().repairs, 1);
+    assert_eq!(kinds(&rig.wait(Duration::from_millis(100))), []);
+    // It goes on by the new route.
+    let sent = rig.wait(Duration::from_secs(45));
+    assert!(!sent.is_empty() && sent.iter().all(|one| one.oif == 3));
 }
 
 /// RSVP-3.6-03, RSVP-3.1.5-05
