@@ -94,12 +94,22 @@ fn beside<T>(
     })
 }
 
+/// Waits for packets as the daemon does, for `patience` at most. The batch is empty if none came.
+fn arrivals(io: &mut Io, batch: &mut Batch, patience: Duration) -> Result<()> {
+    let ready = io.wait(Some(patience)).context("the bare forwarder cannot wait")?;
+    if ready.changes {
+        // A report of the kernel that is not taken ends each wait at once: the forwarder would never sleep.
+        io.changes();
+    }
+    io.receive(batch).context("the bare forwarder cannot receive")?;
+    Ok(())
+}
+
 /// Sends all that arrives on as it came, by the daemon's own sockets, until `stop` is set.
 fn pass_on(mut io: Io, stop: &AtomicBool) -> Result<()> {
     let mut batch = Batch::new();
     while !stop.load(Ordering::Relaxed) {
-        io.wait(Some(LOOK)).context("the bare forwarder cannot wait")?;
-        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
+        arrivals(&mut io, &mut batch, LOOK)?;
         for received in batch.iter() {
             io.send(&Transmit {
                 entry: received.entry,

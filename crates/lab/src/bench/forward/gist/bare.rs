@@ -13,6 +13,8 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, s
 use signalbox_core::packet::Transmit;
 use signalbox_linux::{Batch, Io};
 
+use super::super::arrivals;
+
 /// Datagrams per system call.
 const BATCH: usize = 64;
 /// Octets of a buffer, more than any message here has.
@@ -78,8 +80,7 @@ fn receive(
 pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool) -> Result<()> {
     let mut batch = Batch::new();
     while !stop.load(Ordering::Relaxed) {
-        io.wait(Some(PATIENCE)).context("the bare forwarder cannot wait")?;
-        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
+        arrivals(&mut io, &mut batch, PATIENCE)?;
         for received in batch.iter() {
             io.send(&Transmit {
                 entry: signalbox_core::Entry::Udp(270),

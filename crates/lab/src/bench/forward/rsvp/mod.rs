@@ -17,7 +17,7 @@ use signalbox_linux::{Batch, Io};
 
 use super::super::{Goal, machine, median, print, rounded};
 use super::site::{self, Daemon, MIDDLE_LINKS, SOURCE, Site};
-use super::{MIDDLE_PROCESSOR, on_source};
+use super::{MIDDLE_PROCESSOR, arrivals, on_source};
 use ends::{Ends, MAX_DESTINATIONS, REFRESH};
 
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -236,8 +236,7 @@ fn through_bare(site: &Site, args: &RsvpForwardArgs) -> Result<Run> {
 fn forward(mut io: Io, stop: &AtomicBool, used: &std::sync::atomic::AtomicU64) -> Result<()> {
     let mut batch = Batch::new();
     while !stop.load(Ordering::Relaxed) {
-        io.wait(Some(PATIENCE)).context("the bare forwarder cannot wait")?;
-        io.receive(&mut batch).context("the bare forwarder cannot receive")?;
+        arrivals(&mut io, &mut batch, PATIENCE)?;
         for received in batch.iter() {
             let (src, dst) = (received.src.ip(), received.dst.ip());
             // A Resv is addressed to the router.
