@@ -227,6 +227,13 @@ impl Casp {
         }
     }
 
+    /// The driver chose the address of a connection that this node opens.
+    pub(super) fn on_opening(&mut self, stream: StreamId, local: IpAddr) {
+        if let Some(key) = self.peers.connection_of(stream) {
+            self.set_local(key, Some(local));
+        }
+    }
+
     /// [`Output::Open`](super::Output::Open) succeeded.
     pub(super) fn on_connected(&mut self, stream: StreamId, identity: Option<Arc<Identity>>) {
         let Some(key) = self.peers.connection_of(stream) else { return };

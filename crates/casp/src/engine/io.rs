@@ -79,6 +79,13 @@ pub enum Input<'a> {
         /// Its authenticated identity.
         identity: Option<Arc<Identity>>,
     },
+    /// The address of this node that the driver chose for an [`Output::Open`] without one. It comes before the stream is connected.
+    Opening {
+        /// Id of the stream.
+        stream: StreamId,
+        /// The address.
+        local: IpAddr,
+    },
     /// [`Output::Open`] succeeded. With TLS its handshake is over.
     Connected {
         /// Id of the stream.

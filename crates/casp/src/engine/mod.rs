@@ -213,6 +213,7 @@ impl Casp {
             Input::Accepted { stream, transport, local, peer, identity } => {
                 self.on_accepted(stream, transport, [local, peer.ip()], identity);
             }
+            Input::Opening { stream, local } => self.on_opening(stream, local),
             Input::Connected { stream, identity } => self.on_connected(stream, identity),
             Input::Octets { stream, octets } => self.on_octets(stream, octets),
             Input::Drained { stream, unsent } => self.on_drained(stream, unsent),

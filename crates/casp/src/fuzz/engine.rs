@@ -104,7 +104,10 @@ impl Node {
                         });
                     }
                     Output::Discover { id, .. } => inputs.push(Input::Discovered { id, address: None }),
-                    Output::Open { stream, peer, .. } => {
+                    Output::Open { stream, peer, local, .. } => {
+                        if local.is_none() {
+                            inputs.push(Input::Opening { stream, local: IpAddr::from(NODE) });
+                        }
                         let even = matches!(peer.ip(), IpAddr::V4(v4) if v4.octets()[3] % 2 == 0);
                         if even {
                             self.streams.insert(stream);

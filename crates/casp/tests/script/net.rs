@@ -47,6 +47,7 @@ enum Event {
     Packet { to: usize, src: SocketAddr, dst: SocketAddr, payload: Vec<u8> },
     Route { to: usize, id: u64, towards: usize },
     Accepted { to: usize, stream: StreamId, from: usize },
+    Opening { to: usize, stream: StreamId },
     Connected { to: usize, stream: StreamId },
     Octets { to: usize, stream: StreamId, octets: Vec<u8> },
     Closed { to: usize, stream: StreamId },
@@ -147,7 +148,10 @@ impl Net {
                     self.events.push_back(Event::Route { to: node, id, towards: node_of(query.dst) });
                 }
                 Output::Discover { .. } => panic!("no such mechanism"),
-                Output::Open { stream, peer, .. } => {
+                Output::Open { stream, peer, local, .. } => {
+                    if local.is_none() {
+                        self.events.push_back(Event::Opening { to: node, stream });
+                    }
                     let to = node_of(peer.ip());
                     let other = StreamId(self.next_stream);
                     self.next_stream += 2;
@@ -225,6 +229,7 @@ impl Net {
                 | Event::Packet { to, .. }
                 | Event::Route { to, .. }
                 | Event::Accepted { to, .. }
+                | Event::Opening { to, .. }
                 | Event::Connected { to, .. }
                 | Event::Octets { to, .. }
                 | Event::Closed { to, .. }
@@ -271,6 +276,9 @@ impl Net {
                         identity: None,
                     },
                 ),
+                Event::Opening { stream, .. } => {
+                    engine.handle(now, Input::Opening { stream, local: address(to) });
+                }
                 Event::Connected { stream, .. } => {
                     engine.handle(now, Input::Connected { stream, identity: None });
                 }

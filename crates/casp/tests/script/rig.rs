@@ -203,7 +203,7 @@ impl Rig {
         enum Then {
             Route(u64, IpAddr),
             Answer(Cookie, IpAddr, IpAddr, u16),
-            Connect(StreamId, Transport),
+            Connect(StreamId, Transport, Option<IpAddr>),
             Decide(ClientType, u64),
             Drained(StreamId),
         }
@@ -239,7 +239,9 @@ impl Rig {
                     Output::Open { stream, transport, local, peer } => {
                         self.opened.push((stream, transport, local, peer));
                         if self.accepting {
-                            then.push(Then::Connect(stream, transport));
+                            let near = peer.ip().to_string().starts_with("10.0.0.");
+                            let chosen = local.is_none().then(|| ip(if near { NEAR } else { FAR }));
+                            then.push(Then::Connect(stream, transport, chosen));
                         }
                     }
                     Output::Write { stream, octets } => {
@@ -293,7 +295,10 @@ impl Rig {
                         self.node.handle(self.now, Input::Route { id, result });
                     }
                     Then::Answer(cookie, from, to, port) => self.response(cookie, COOKIE, from, to, port),
-                    Then::Connect(stream, transport) => {
+                    Then::Connect(stream, transport, chosen) => {
+                        if let Some(local) = chosen {
+                            self.node.handle(self.now, Input::Opening { stream, local });
+                        }
                         let identity = if transport == Transport::Tls { identity(9) } else { None };
                         self.node.handle(self.now, Input::Connected { stream, identity });
                     }

@@ -101,7 +101,10 @@ impl Instance {
             Asked::Connection(stream) => {
                 let Some((transport, peer)) = self.opening.remove(&stream) else { return };
                 match result {
-                    Ok(route) => self.open(now, stream, transport, route.src, peer),
+                    Ok(route) => {
+                        self.engine.handle(now, Input::Opening { stream, local: route.src });
+                        self.open(now, stream, transport, route.src, peer);
+                    }
                     Err(_) => {
                         self.engine.handle(now, Input::Closed { stream });
                         self.dialed(now, stream);
