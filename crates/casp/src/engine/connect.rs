@@ -158,7 +158,8 @@ impl Casp {
     pub(super) fn open(&mut self, address: IpAddr, local: Option<IpAddr>) -> Option<Key> {
         let name = Name { address, proved: None };
         let opening = self.peers.find(&name).and_then(|peer| self.peers.connection_to(peer));
-        if let Some((connection, _)) = opening {
+        // An established one without TLS is of no use where TLS is needed.
+        if let Some((connection, false)) = opening {
             return Some(connection);
         }
         let transport = match self.config.transport_to(address) {

@@ -346,6 +346,17 @@ fn a_peer_that_does_not_read_is_not_waited_for() {
     assert_eq!(rig.say(up, &data(UNKNOWN)).len(), 1);
 }
 
+/// Where TLS is needed, a connection of the node without TLS does not keep messages waiting.
+#[test]
+fn a_connection_without_tls_does_not_stand_in_its_way() {
+    let mut rig = Rig::with(Config { transport: Transport::Tls, ..config() });
+    rig.accept(DOWN);
+    let up = rig.accept(UP);
+    let said = rig.say(up, &data(UNKNOWN));
+    assert_eq!(rig.opened.iter().map(|opened| opened.1).collect::<Vec<_>>(), [Transport::Tls]);
+    assert_eq!(only(&said, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
+}
+
 /// CASP-3-11: a connection that is not established in time fails, and its messages are given up.
 #[test]
 fn a_connection_has_its_time() {
