@@ -295,6 +295,7 @@ mod tests {
             max_message: 76_000,
             max_unsent: 77_000,
             rate: 78,
+            stateless_rate: 77,
             answer_rate: 79,
             total_answer_rate: 80,
             refresh: seconds(81),
@@ -319,6 +320,8 @@ mod tests {
             protected: vec![prefix],
             // The node adds its own.
             clients: [254].into(),
+            stateless_clients: [254].into(),
+            stateless: false,
             remove_unsecure: true,
             private_flows: true,
             private_errors: true,

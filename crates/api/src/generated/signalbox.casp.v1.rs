@@ -86,6 +86,9 @@ pub struct RegisterClient {
     /// Its number, 1 to 253: the C-Type of its CLIENT_DATA. The same on all nodes.
     #[prost(uint32, tag = "1")]
     pub client_type: u32,
+    /// The client takes messages that are delivered without state. Otherwise this node discards them.
+    #[prost(bool, tag = "2")]
+    pub stateless: bool,
 }
 impl ::prost::Name for RegisterClient {
     const NAME: &'static str = "RegisterClient";
@@ -201,6 +204,14 @@ pub struct SendMessage {
     /// The client's octets; absent: a message that only concerns state.
     #[prost(bytes = "vec", optional, tag = "9")]
     pub data: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// Deliver the message without state: each node of the path appends itself to it and keeps no session, this one neither. SessionOpened
+    /// has the identifier that the answer will have. The client registered with `stateless`.
+    #[prost(bool, tag = "10")]
+    pub record_route: bool,
+    /// Of an answer to a RecvMessage that had a route: this route. It goes back along these nodes; `reverse` is set, and the session is that
+    /// of the RecvMessage.
+    #[prost(bytes = "vec", optional, tag = "11")]
+    pub route: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
 impl ::prost::Name for SendMessage {
     const NAME: &'static str = "SendMessage";
@@ -374,6 +385,12 @@ pub struct RecvMessage {
     /// The client's octets.
     #[prost(bytes = "vec", tag = "13")]
     pub data: ::prost::alloc::vec::Vec<u8>,
+    /// No node has state of the session for this message: an answer needs `route`. `lifetime_us` and `branch` are 0.
+    #[prost(bool, tag = "14")]
+    pub stateless: bool,
+    /// The nodes that the message passed without state, for `route` of SendMessage. Empty: none is known.
+    #[prost(bytes = "vec", tag = "15")]
+    pub route: ::prost::alloc::vec::Vec<u8>,
 }
 impl ::prost::Name for RecvMessage {
     const NAME: &'static str = "RecvMessage";
@@ -482,6 +499,9 @@ pub enum SendError {
     TooLong = 6,
     /// A table of this node is full.
     Full = 7,
+    /// Delivery without state is switched off (casp.stateless), the client did not register with `stateless`, the session has state, or the
+    /// request needs state.
+    Stateless = 8,
 }
 impl SendError {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -498,6 +518,7 @@ impl SendError {
             Self::Multicast => "SEND_ERROR_MULTICAST",
             Self::TooLong => "SEND_ERROR_TOO_LONG",
             Self::Full => "SEND_ERROR_FULL",
+            Self::Stateless => "SEND_ERROR_STATELESS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -511,6 +532,7 @@ impl SendError {
             "SEND_ERROR_MULTICAST" => Some(Self::Multicast),
             "SEND_ERROR_TOO_LONG" => Some(Self::TooLong),
             "SEND_ERROR_FULL" => Some(Self::Full),
+            "SEND_ERROR_STATELESS" => Some(Self::Stateless),
             _ => None,
         }
     }

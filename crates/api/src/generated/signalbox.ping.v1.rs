@@ -20,6 +20,10 @@ pub struct PingRequest {
     /// The octets of the probes; absent: ours.
     #[prost(enumeration = "PingFormat", tag = "6")]
     pub format: i32,
+    /// Of CASP: no node keeps a session for the probes. Each node of the path appends itself to the message, and the reply goes back along
+    /// this list.
+    #[prost(bool, tag = "7")]
+    pub record_route: bool,
 }
 impl ::prost::Name for PingRequest {
     const NAME: &'static str = "PingRequest";

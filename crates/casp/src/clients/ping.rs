@@ -45,6 +45,8 @@ enum Queued {
         flow: FlowId,
         reverse: bool,
         tear_down: bool,
+        record_route: bool,
+        route: Option<Vec<u8>>,
         data: Option<Vec<u8>>,
     },
     Verdict {
@@ -74,6 +76,8 @@ struct Waiting {
     token: u64,
     flow: FlowId,
     session: Option<SessionId>,
+    /// No node has state for it.
+    stateless: bool,
     since: Time,
 }
 
@@ -92,8 +96,9 @@ pub struct PingClient {
     wall_clock_us: u64,
     requests: VecDeque<Queued>,
     events: VecDeque<(u64, PingEvent)>,
-    /// The octets of the request that was polled last.
+    /// The octets of the request that was polled last, and its route.
     octets: Vec<u8>,
+    route: Vec<u8>,
 }
 
 impl PingClient {
@@ -111,6 +116,7 @@ impl PingClient {
             requests: VecDeque::new(),
             events: VecDeque::new(),
             octets: Vec::new(),
+            route: Vec::new(),
         }
     }
 
@@ -125,19 +131,27 @@ impl PingClient {
         self.local.retain(|address| !address.is_loopback());
     }
 
-    /// Sends a ping along a flow.
-    pub fn ping(&mut self, now: Time, id: u64, flow: FlowId) {
+    /// Sends a ping along a flow. If it is `stateless`, each node of the path appends itself to the message, and keeps no session.
+    pub fn ping(&mut self, now: Time, id: u64, flow: FlowId, stateless: bool) {
         self.now = self.now.max(now);
         if self.waiting.len() >= MAX_WAITING {
             return self.events.push_back((id, PingEvent::Refused));
         }
         let (tag, token) = (self.next_tag, self.rng.u64());
         self.next_tag += 1;
-        self.waiting.insert(tag, Waiting { id, token, flow, session: None, since: self.now });
+        self.waiting.insert(tag, Waiting { id, token, flow, session: None, stateless, since: self.now });
         let mut data = Vec::new();
         Ping { kind: PingType::REQUEST, token, entries: Vec::new() }.encode(&mut data);
-        let (session, reverse, tear_down) = (None, false, false);
-        self.requests.push_back(Queued::Send { tag, session, flow, reverse, tear_down, data: Some(data) });
+        self.requests.push_back(Queued::Send {
+            tag,
+            session: None,
+            flow,
+            reverse: false,
+            tear_down: false,
+            record_route: stateless,
+            route: None,
+            data: Some(data),
+        });
     }
 
     /// Takes an indication of the messaging layer.
@@ -178,14 +192,19 @@ impl PingClient {
         let Some(waiting) = self.waiting.remove(&tag) else { return };
         self.events.push_back((waiting.id, event));
         if let Some(id) = waiting.session {
-            let Waiting { session, flow, .. } = waiting;
+            let Waiting { session, flow, stateless, .. } = waiting;
             self.by_session.remove(&id);
+            if stateless {
+                return;
+            }
             self.requests.push_back(Queued::Send {
                 tag,
                 session,
                 flow,
                 reverse: false,
                 tear_down: true,
+                record_route: false,
+                route: None,
                 data: None,
             });
         }
@@ -221,6 +240,8 @@ impl PingClient {
                     flow: arrival.flow,
                     reverse: true,
                     tear_down: false,
+                    record_route: false,
+                    route: (!arrival.route.is_empty()).then(|| arrival.route.to_vec()),
                     data: Some(data),
                 });
             }
@@ -262,13 +283,16 @@ impl PingClient {
             return Some(PingOutput::Event { id, event });
         };
         Some(PingOutput::Request(match queued {
-            Queued::Send { tag, session, flow, reverse, tear_down, data } => {
-                let has_data = data.is_some();
+            Queued::Send { tag, session, flow, reverse, tear_down, record_route, route, data } => {
+                let (has_data, has_route) = (data.is_some(), route.is_some());
                 self.octets = data.unwrap_or_default();
+                self.route = route.unwrap_or_default();
                 let send = SendRequest {
                     tag,
                     reverse,
                     tear_down,
+                    record_route,
+                    route: has_route.then_some(&self.route[..]),
                     data: has_data.then_some(&self.octets[..]),
                     ..SendRequest::new(session, flow, &[])
                 };

@@ -19,7 +19,7 @@ pub struct Config {
     pub max_sessions: u32,
     /// Most connections to other nodes.
     pub max_connections: u32,
-    /// Most discoveries at one time.
+    /// Most discoveries at one time, and most messages without state that wait for their next hop.
     pub max_searches: u32,
     /// Most octets of messages that wait for a next hop or a connection, of all sessions.
     pub max_waiting: u32,
@@ -35,6 +35,8 @@ pub struct Config {
     pub max_unsent_total: u32,
     /// Messages that a source may send over UDP in a second; more are dropped. 0: no limit.
     pub rate: u32,
+    /// Messages without state of a node that this node sends on in a second, with a quarter of it at once. 0: no limit.
+    pub stateless_rate: u32,
     /// Scout Requests of a source that are answered in a second, with a quarter of it at once. 0: no limit.
     pub answer_rate: u32,
     /// Scout Requests of all sources that are answered in a second, with a quarter of it at once. 0: no limit.
@@ -82,6 +84,11 @@ pub struct Config {
     pub protected: Vec<Prefix>,
     /// Clients of this node.
     pub clients: BTreeSet<u8>,
+    /// Those of them that take messages without state.
+    pub stateless_clients: BTreeSet<u8>,
+    /// RECORD_ROUTE and ROUTE are sent, and this node takes part in delivery without state. Otherwise they are objects of unknown
+    /// classes: this node keeps state, and sends them on.
+    pub stateless: bool,
     /// An old branch is removed even if the new one crossed a hop without channel security.
     pub remove_unsecure: bool,
     /// FLOW_IDs of the private C-Types 129 and 130 are sent and accepted.
@@ -118,6 +125,7 @@ impl Default for Config {
             max_unsent: 256 << 10,
             max_unsent_total: 64 << 20,
             rate: 10_000,
+            stateless_rate: 400,
             answer_rate: 400,
             total_answer_rate: 10_000,
             refresh: Duration::from_secs(30),
@@ -141,6 +149,8 @@ impl Default for Config {
             peers: Vec::new(),
             protected: Vec::new(),
             clients: BTreeSet::new(),
+            stateless_clients: BTreeSet::new(),
+            stateless: true,
             remove_unsecure: false,
             private_flows: false,
             private_errors: false,

@@ -13,16 +13,16 @@ use super::io::Transport;
 use super::outbox::Datagram;
 use super::peers::Name;
 use super::receive::From;
-use super::search::Answer;
+use super::search::{Answer, Waiter};
 use crate::error::EncodeError;
 use crate::wire::{Flags, Message, Proof, Signaling, frame, framed};
 
 /// Longest message over UDP, octets.
-const MAX_DATAGRAM: usize = 512;
+pub(super) const MAX_DATAGRAM: usize = 512;
 /// Octets of memory that a connection keeps for the next part of a message.
 const KEPT: usize = 4096;
 /// Octets of a SCOUT_COOKIE_R with its header.
-const PROOF: usize = 12;
+pub(super) const PROOF: usize = 12;
 
 /// What became of a message to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) enum Delivery {
 }
 
 /// Appends a message with the cookie and with the flag U that the way to its node needs.
-fn complete(
+pub(super) fn complete(
     octets: &[u8],
     answer: Option<&Answer>,
     protected: bool,
@@ -182,13 +182,13 @@ impl Casp {
         Some(key)
     }
 
-    /// A session waits for a connection. Whether it could be noted: sessions that came and went in the meantime are still on
-    /// the list.
-    pub(super) fn wait_for(&mut self, connection: Key, session: Key) -> bool {
+    /// A session or a message waits for a connection. Whether it could be noted: sessions that came and went in the meantime are
+    /// still on the list.
+    pub(super) fn wait_for(&mut self, connection: Key, waiter: Waiter) -> bool {
         let most = self.sessions.slab.limit() as usize;
         let connection = self.peers.connections.get_mut(connection);
         let connection = connection.filter(|connection| connection.waiting.len() < most);
-        connection.map(|connection| connection.waiting.push_back(session)).is_some()
+        connection.map(|connection| connection.waiting.push_back(waiter)).is_some()
     }
 
     fn name_of(address: IpAddr, identity: Option<&Arc<Identity>>) -> Name {
@@ -259,7 +259,7 @@ impl Casp {
         connection.identity = identity;
         connection.used = self.now;
         let (peer, secure) = (connection.peer, connection.transport == Transport::Tls);
-        let sessions = core::mem::take(&mut connection.waiting);
+        let waiting = core::mem::take(&mut connection.waiting);
         let address = self.peers.address(peer);
         let protected = secure || address.is_some_and(|address| self.is_protected(address));
         if let Some(connection) = self.peers.connections.get_mut(key) {
@@ -269,8 +269,8 @@ impl Casp {
         let at = self.now + self.config.idle;
         self.peers.wheel.arm(&mut self.peers.connections, key.index(), at);
         self.send_tear_downs(key);
-        if !sessions.is_empty() {
-            self.ready.push_back(Ready { what: News::Connected(peer), sessions });
+        if !waiting.is_empty() {
+            self.ready.push_back(Ready { what: News::Connected(peer), waiting });
         }
     }
 
@@ -349,13 +349,13 @@ impl Casp {
         }
     }
 
-    /// Forgets a connection. Sessions that wait for it try something else.
+    /// Forgets a connection. What waits for it tries something else.
     fn lost(&mut self, key: Key) {
         self.drop_tear_downs(key);
-        if let Some((address, sessions)) = self.peers.remove(key)
-            && !sessions.is_empty()
+        if let Some((address, waiting)) = self.peers.remove(key)
+            && !waiting.is_empty()
         {
-            self.ready.push_back(Ready { what: News::Failed(address), sessions });
+            self.ready.push_back(Ready { what: News::Failed(address), waiting });
         }
     }
 

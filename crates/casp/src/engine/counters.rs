@@ -28,6 +28,10 @@ signalbox_core::counters! {
         errors_sent: u64 => MESSAGES_SENT { type: "error" },
         /// Messages sent on.
         forwarded: u64 => MESSAGES_FORWARDED { type: "signaling" },
+        /// Messages without state sent on along the flow.
+        stateless_forwarded: u64 => MESSAGES_FORWARDED { type: "stateless" },
+        /// Messages without state sent on against the flow.
+        stateless_returned: u64 => MESSAGES_FORWARDED { type: "stateless_reply" },
         /// Malformed messages.
         malformed: u64 => MESSAGES_DROPPED { reason: "malformed" },
         /// Messages with a TTD of zero.
@@ -42,6 +46,12 @@ signalbox_core::counters! {
         bad_cookies: u64 => MESSAGES_DROPPED { reason: "bad_cookie" },
         /// Messages of a session that came back to a node that sent them.
         loops: u64 => MESSAGES_DROPPED { reason: "loop" },
+        /// Messages without state for a client that needs state.
+        needs_state: u64 => MESSAGES_DROPPED { reason: "needs_state" },
+        /// Messages without state that have passed as many nodes as a RECORD_ROUTE names.
+        route_full: u64 => MESSAGES_DROPPED { reason: "route_full" },
+        /// Messages without state to a node that their ROUTE names, and that has no connection with this one and is no neighbour.
+        route_refused: u64 => MESSAGES_DROPPED { reason: "route" },
         /// Messages for a multicast destination.
         multicast: u64 => MESSAGES_DROPPED { reason: "multicast" },
         /// Scout Responses without a request, or with an address that no node can have.
@@ -60,12 +70,16 @@ signalbox_core::counters! {
         connections_full: u64 => TABLE_FULL { table: "connections" },
         /// Discoveries refused.
         searches_full: u64 => TABLE_FULL { table: "searches" },
+        /// Messages without state that were too many while a next hop was not known.
+        stateless_full: u64 => TABLE_FULL { table: "stateless" },
         /// Further branches of a session refused.
         branches_full: u64 => TABLE_FULL { table: "branches" },
         /// Messages that went on without the verdict of their client.
         held_full: u64 => TABLE_FULL { table: "held" },
         /// Messages over UDP of a source that sends too many.
         rate_limited: u64 => RATE_LIMITED { limit: "source" },
+        /// Messages without state of a node that sends too many.
+        stateless_limited: u64 => RATE_LIMITED { limit: "stateless" },
         /// Scout Requests that were not answered.
         answers_limited: u64 => RATE_LIMITED { limit: "scout_responses" },
         /// ERRORs that were not sent.

@@ -10,7 +10,7 @@ use super::connect::Delivery;
 use super::discovery::{News, Ready};
 use super::io::{Indication, Transport};
 use super::peers::Name;
-use super::search::Answer;
+use super::search::{Answer, Waiter};
 use super::session::{Mark, Queued, Users};
 use crate::wire::{ClientType, ErrorCode, Flags, Signaling};
 
@@ -108,7 +108,7 @@ impl Casp {
                 }
                 self.sent_down(key, peer);
             }
-            Delivery::Connecting(connection) if self.wait_for(connection, key) => {
+            Delivery::Connecting(connection) if self.wait_for(connection, Waiter::Session(key)) => {
                 let address = self.peers.address(peer);
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().candidate = address;
@@ -172,7 +172,7 @@ impl Casp {
         }
         match self.send_to(hop.peer, hop.datagram, octets, None) {
             Delivery::Sent => {}
-            Delivery::Connecting(connection) if self.wait_for(connection, key) => {
+            Delivery::Connecting(connection) if self.wait_for(connection, Waiter::Session(key)) => {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().connecting_up = true;
                 }
@@ -298,7 +298,8 @@ impl Casp {
         }
         let found = match self.substitute(dst) {
             Some(answer) => {
-                self.ready.push_back(Ready { what: News::Found(answer), sessions: [key].into() });
+                self.ready
+                    .push_back(Ready { what: News::Found(answer), waiting: [Waiter::Session(key)].into() });
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().searching = true;
                 }
@@ -314,14 +315,21 @@ impl Casp {
         }
     }
 
-    /// Goes on with sessions that waited, a part of them at a time.
+    /// Goes on with sessions and messages that waited, a part of them at a time.
     pub(super) fn run_ready(&mut self) {
         for _ in 0..super::BUDGET {
             let Some(ready) = self.ready.front_mut() else { return };
             let what = ready.what;
-            let Some(key) = ready.sessions.pop_front() else {
+            let Some(waiter) = ready.waiting.pop_front() else {
                 self.ready.pop_front();
                 continue;
+            };
+            let key = match waiter {
+                Waiter::Session(key) => key,
+                Waiter::Message(key) => {
+                    self.on_news(key, what);
+                    continue;
+                }
             };
             match what {
                 News::Found(answer) => self.found(key, answer),
@@ -363,7 +371,7 @@ impl Casp {
             return self.new_next(key, peer, false);
         }
         match self.open(address, answer.local) {
-            Some(connection) if self.wait_for(connection, key) => {
+            Some(connection) if self.wait_for(connection, Waiter::Session(key)) => {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().candidate = Some(address);
                 }

@@ -12,18 +12,18 @@ use super::Casp;
 use super::config::Mechanism;
 use super::io::Transport;
 use super::outbox::Datagram;
-use super::search::{Answer, EXTERNAL_WAIT, Phase, REMEMBER, REQUESTS};
+use super::search::{Answer, EXTERNAL_WAIT, Phase, REMEMBER, REQUESTS, Waiter};
 use super::session::Mark;
 use crate::wire::{Cookie, Message};
 
-/// Sessions that go on, in parts of bounded size.
+/// Sessions and messages that go on, in parts of bounded size.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) what: News,
-    pub(super) sessions: VecDeque<Key>,
+    pub(super) waiting: VecDeque<Waiter>,
 }
 
-/// What sessions waited for.
+/// What they waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum News {
     /// A discovery found a node.
@@ -47,13 +47,23 @@ impl Casp {
         session.discover_at = (self.now + super::DISCOVERY_INTERVAL).into();
         session.note(Mark::Rediscover, false);
         session.note(Mark::Repaired, false);
+        let asked_by = self.source_of(owner);
+        let waits = self.search_to(dst, label, asked_by, Waiter::Session(key));
+        if let Some(session) = self.sessions.get_mut(key).filter(|_| waits) {
+            session.waiting().searching = true;
+        }
+        waits
+    }
+
+    /// Searches for the next hop towards a destination, or waits for the search that goes on. `asked_by` pays for a new one. Whether
+    /// `waiter` gets an answer.
+    pub(super) fn search_to(&mut self, dst: IpAddr, label: u32, asked_by: IpAddr, waiter: Waiter) -> bool {
         let going_on = self.searches.to(dst).filter(|search| {
             self.searches.slab.get(*search).is_some_and(|search| search.phase != Phase::Over)
         });
         let (search, new) = match going_on {
             Some(search) => (search, false),
             None => {
-                let asked_by = self.source_of(owner);
                 let cookie = self.rng.array();
                 match self.searches.insert(dst, label, cookie, asked_by) {
                     Some(search) => (search, true),
@@ -70,10 +80,7 @@ impl Casp {
             self.counters.searches_full += 1;
             return false;
         }
-        going_on.waiting.push_back(key);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.waiting().searching = true;
-        }
+        going_on.waiting.push_back(waiter);
         if new {
             self.next_mechanism(search);
         }
@@ -95,13 +102,13 @@ impl Casp {
             }
             match mechanism {
                 Mechanism::Static(address) if !self.interfaces.is_local(address) => {
-                    return self.conclude(key, Some(Answer { address, cookie: None, local: None }));
+                    return self.conclude(key, Some(Answer::at(address)));
                 }
                 Mechanism::Static(_) => {}
                 Mechanism::Routing => {
                     let found = route.and_then(Result::ok).map(|route| route.gateway.unwrap_or(dst));
                     if let Some(address) = found.filter(|one| self.config.neighbours.contains(one)) {
-                        return self.conclude(key, Some(Answer { address, cookie: None, local: None }));
+                        return self.conclude(key, Some(Answer::at(address)));
                     }
                 }
                 Mechanism::Scout => {
@@ -144,7 +151,7 @@ impl Casp {
             return;
         }
         match address.filter(|address| self.can_be_a_node(*address)) {
-            Some(address) => self.conclude(key, Some(Answer { address, cookie: None, local: None })),
+            Some(address) => self.conclude(key, Some(Answer::at(address))),
             None => self.another_mechanism(key),
         }
     }
@@ -201,13 +208,15 @@ impl Casp {
         }
     }
 
-    /// Ends a discovery. The sessions that wait for it go on.
+    /// Ends a discovery. What waits for it goes on.
     fn conclude(&mut self, key: Key, answer: Option<Answer>) {
         let Some(search) = self.searches.slab.get_mut(key) else { return };
-        let sessions = core::mem::take(&mut search.waiting);
+        let waiting = core::mem::take(&mut search.waiting);
         let remember = search.phase == Phase::Scout && answer.is_some();
         search.phase = Phase::Over;
         search.found = answer.map(|answer| answer.address);
+        let src = search.source();
+        let answer = answer.map(|answer| Answer { src, ..answer });
         let what = match answer {
             Some(answer) => News::Found(answer),
             None => {
@@ -215,7 +224,7 @@ impl Casp {
                 News::NoPeer
             }
         };
-        self.ready.push_back(Ready { what, sessions });
+        self.ready.push_back(Ready { what, waiting });
         if remember {
             self.searches.arm(key, self.now + REMEMBER);
         } else {
@@ -294,7 +303,8 @@ impl Casp {
             return;
         };
         self.counters.responses_received += 1;
-        let answer = Answer { address, cookie: Some(responder), local: search.source() };
+        let local = search.source();
+        let answer = Answer { address, cookie: Some(responder), local, src: local };
         let again = search.asks_from.is_none().then(|| self.other_end(&answer)).flatten();
         match search.phase {
             Phase::Scout => match again {

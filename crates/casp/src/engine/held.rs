@@ -18,7 +18,8 @@ const SPARE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Held {
     link: Link,
-    session: Key,
+    /// `None`: a message without state.
+    session: Option<Key>,
     octets: Vec<u8>,
     /// The node that made the session, whose share of the places and octets it takes.
     owner: IpAddr,
@@ -31,9 +32,14 @@ impl Timed for Held {
 }
 
 impl Casp {
-    /// Keeps a message until its client decides. The result is the id for the verdict; `None`: there are too many.
-    pub(super) fn hold_message(&mut self, session: Key, message: &Signaling<'_>) -> Option<u64> {
-        let owner = self.owner(session)?;
+    /// Keeps a message of a session, or one without state, until its client decides. `owner` is the node that pays for it. The result
+    /// is the id for the verdict; `None`: there are too many.
+    pub(super) fn hold_message(
+        &mut self,
+        session: Option<Key>,
+        owner: IpAddr,
+        message: &Signaling<'_>,
+    ) -> Option<u64> {
         if self.held.len() >= self.held.limit() || self.held_by.check(&owner, 1).is_err() {
             self.counters.held_full += 1;
             return None;
@@ -79,15 +85,25 @@ impl Casp {
                 Body::Client { client, .. } => Some(client),
                 Body::Empty | Body::Error(_) => None,
             };
-            match (verdict, message.body) {
+            let message = match (verdict, message.body) {
                 (Verdict::Replace(data), Body::Client { client: of, .. }) => {
                     let body = Body::Client { client: of, data };
-                    self.send_on(session, &Signaling { body, ..message }, client);
+                    Some(Signaling { body, ..message })
                 }
-                (Verdict::Forward | Verdict::Replace(_), _) => self.send_on(session, &message, client),
-                (Verdict::Consume, _) => {}
+                (Verdict::Forward | Verdict::Replace(_), _) => Some(message),
+                (Verdict::Consume, _) => None,
+            };
+            match (session, message) {
+                (Some(session), Some(message)) => self.send_on(session, &message, client),
+                (None, Some(message)) => self.send_on_without_state(owner, &message, client),
+                (Some(_) | None, None) => {}
             }
         }
+        self.keep_buffer(octets);
+    }
+
+    /// Keeps the buffer of a message for messages to come.
+    pub(super) fn keep_buffer(&mut self, octets: Vec<u8>) {
         if self.spare.len() < SPARE {
             self.spare.push(octets);
         }

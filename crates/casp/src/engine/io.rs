@@ -273,6 +273,12 @@ pub struct SendRequestOf<D> {
     pub branch: Option<u16>,
     /// How many nodes the message may reach; `None`: 64.
     pub ttd: Option<u8>,
+    /// The message is delivered without state: each node of the path appends itself to it, and keeps nothing. Neither does this
+    /// one, so that nothing is refreshed or torn down.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub record_route: bool,
+    /// An answer to a message with [`ArrivalOf::route`]: these octets of it. The answer is against the data flow.
+    pub route: Option<D>,
     /// The client's octets; `None`: a message that only concerns state.
     pub data: Option<D>,
 }
@@ -291,6 +297,8 @@ impl<D> SendRequestOf<D> {
             hold: false,
             branch: None,
             ttd: None,
+            record_route: false,
+            route: None,
             data: Some(data),
         }
     }
@@ -311,6 +319,8 @@ impl OwnedRequest {
                 hold: send.hold,
                 branch: send.branch,
                 ttd: send.ttd,
+                record_route: send.record_route,
+                route: send.route.as_ref().map(Octets::as_slice),
                 data: send.data.as_ref().map(Octets::as_slice),
             }),
             Self::Verdict { id, verdict } => Request::Verdict {
@@ -510,6 +520,8 @@ impl Arrival<'_> {
             branch: self.branch,
             last: self.last,
             timeout: self.timeout,
+            stateless: self.stateless,
+            route: Octets::from(self.route),
             data: Octets::from(self.data),
         }
     }
@@ -544,8 +556,13 @@ pub struct ArrivalOf<D> {
     pub branch: u16,
     /// Whether this node is an end of the session in the direction of the message.
     pub last: bool,
-    /// Lifetime of the session without refresh, seconds.
+    /// Lifetime of the session without refresh, seconds; 0 without state.
     pub timeout: u32,
+    /// No node has state of the session for this message.
+    pub stateless: bool,
+    /// The nodes that the message passed without state, in the octets of RECORD_ROUTE: an answer needs them
+    /// ([`SendRequestOf::route`]). Empty: none is known.
+    pub route: D,
     /// The client's octets.
     pub data: D,
 }
@@ -569,6 +586,9 @@ pub enum Refused {
     TooLong,
     /// A table is full.
     Full,
+    /// Delivery without state is switched off, the client does not take such messages, the session has state, or the request needs
+    /// state; or a route cannot be read.
+    Stateless,
 }
 
 impl fmt::Display for Refused {
@@ -581,6 +601,7 @@ impl fmt::Display for Refused {
             Self::Multicast => "multicast is not supported",
             Self::TooLong => "the data are too long",
             Self::Full => "a table is full",
+            Self::Stateless => "delivery without state is not possible for this request",
         })
     }
 }

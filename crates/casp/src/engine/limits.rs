@@ -9,7 +9,8 @@ use super::Casp;
 use super::config::{Config, ConfigError};
 
 impl Config {
-    /// Takes the limits and rates of `new` that a running engine can change. All other settings stay.
+    /// Takes the limits and rates of `new` that a running engine can change, and whether it takes part in delivery without state. All
+    /// other settings stay.
     pub const fn take_limits(&mut self, new: &Self) {
         self.max_sessions = new.max_sessions;
         self.max_connections = new.max_connections;
@@ -21,7 +22,9 @@ impl Config {
         self.max_unsent = new.max_unsent;
         self.max_unsent_total = new.max_unsent_total;
         self.max_timeout = new.max_timeout;
+        self.stateless = new.stateless;
         self.rate = new.rate;
+        self.stateless_rate = new.stateless_rate;
         self.answer_rate = new.answer_rate;
         self.total_answer_rate = new.total_answer_rate;
     }
@@ -63,9 +66,11 @@ impl Casp {
         self.waiting_octets.set_limit(config.max_waiting);
         self.peers.set_limits(&config);
         self.searches.set_limit(config.max_searches);
+        self.pending.set_limit(config.max_searches);
         self.held.set_limit(config.max_held);
         self.held_by.set_limit(config.max_held);
         self.rates.set_rate(now, config.rate);
+        self.stateless_rates.set_rate(now, config.stateless_rate);
         self.answers.set_rate(now, config.answer_rate);
         self.errors.set_rate(now, config.answer_rate);
         self.all_answers.set_limits(now, config.total_answer_rate, config.total_answer_rate.div_ceil(4));

@@ -13,6 +13,7 @@
 //!   the messages that wait for their verdicts.
 //! * State is in `session` (one session with one flow) with its hops (`branch`); `timers` refreshes and ends it, `teardown`
 //!   removes it, `route` repairs it, `translate` changes the flow that its next hops see.
+//! * `stateless` delivers messages without state of a session, `pending` has those that wait for a next hop.
 //! * `peers` has the nodes and the connections with them, `connect` what happens to connections.
 //! * `search` has the discoveries that go on, `discovery` their mechanisms and scout, `cookies` the proof that scout gives.
 
@@ -29,11 +30,13 @@ mod io;
 mod limits;
 mod outbox;
 mod peers;
+mod pending;
 mod receive;
 mod request;
 mod route;
 mod search;
 mod session;
+mod stateless;
 mod teardown;
 mod timers;
 mod translate;
@@ -66,6 +69,7 @@ use held::Held;
 use interfaces::Interfaces;
 use outbox::Outbox;
 use peers::Peers;
+use pending::Pending;
 use route::Sweep;
 use search::Searches;
 use session::Sessions;
@@ -115,11 +119,17 @@ pub struct Casp {
     errors: RateShares,
     /// Datagrams by their source.
     rates: RateShares,
+    /// Messages without state by the node that sent them here.
+    stateless_rates: RateShares,
+    /// Messages without state over UDP by the node that gets them.
+    stateless_to: RateShares,
+    /// Messages without state that wait for a next hop.
+    pending: Pending,
     held: Slab<Held>,
     /// Messages that are held, by the node that made their session.
     held_by: Shares<IpAddr>,
     wheel_of_held: Wheel,
-    /// Buffers of messages that were held.
+    /// Buffers of messages that were held, or waited without state.
     spare: Vec<Vec<u8>>,
     ready: VecDeque<Ready>,
     sweeps: VecDeque<Sweep>,
@@ -127,6 +137,8 @@ pub struct Casp {
     composed: Vec<u8>,
     /// A message that is composed for a datagram.
     buffer: Vec<u8>,
+    /// A RECORD_ROUTE that is composed.
+    recorded: Vec<u8>,
     out: Outbox,
 }
 
@@ -157,6 +169,9 @@ impl Casp {
             all_answers: SharedRate::new(total, total.div_ceil(4), Some(hasher())),
             errors: RateShares::new(config.answer_rate, hasher()),
             rates: RateShares::new(config.rate, hasher()),
+            stateless_rates: RateShares::new(config.stateless_rate, hasher()),
+            stateless_to: RateShares::new(peers::UDP_RATE, hasher()),
+            pending: Pending::new(config.max_searches, hasher()),
             held: Slab::new(config.max_held),
             held_by: Shares::new(config.max_held, hasher()),
             wheel_of_held: Wheel::default(),
@@ -165,6 +180,7 @@ impl Casp {
             sweeps: VecDeque::new(),
             composed: Vec::new(),
             buffer: Vec::new(),
+            recorded: Vec::new(),
             out: Outbox::default(),
             rng,
             config,
@@ -228,14 +244,18 @@ impl Casp {
         self.flush();
     }
 
-    /// The node has this client from now on.
-    pub fn register(&mut self, client: ClientType) {
+    /// The node has this client from now on. With `stateless` it takes messages without state too.
+    pub fn register(&mut self, client: ClientType, stateless: bool) {
         self.config.clients.insert(client.0);
+        if stateless {
+            self.config.stateless_clients.insert(client.0);
+        }
     }
 
     /// The node has this client no longer. Its messages pass on.
     pub fn unregister(&mut self, client: ClientType) {
         self.config.clients.remove(&client.0);
+        self.config.stateless_clients.remove(&client.0);
     }
 
     /// The next output, if any; its octets live until the next call.

@@ -24,13 +24,27 @@ pub(super) struct Datagram {
 
 #[derive(Debug)]
 enum Queued {
-    Send { datagram: Datagram, options: Range<usize>, payload: Range<usize> },
+    Send {
+        datagram: Datagram,
+        options: Range<usize>,
+        payload: Range<usize>,
+    },
     Lookup(u64, IpAddr),
-    Discover { id: u64, mechanism: u8, dst: IpAddr },
-    Open { stream: StreamId, transport: Transport, local: Option<IpAddr>, peer: SocketAddr },
+    Discover {
+        id: u64,
+        mechanism: u8,
+        dst: IpAddr,
+    },
+    Open {
+        stream: StreamId,
+        transport: Transport,
+        local: Option<IpAddr>,
+        peer: SocketAddr,
+    },
     Write(StreamId, Range<usize>),
     Close(StreamId),
-    Received(ClientType, Box<Arrival<'static>>, Range<usize>),
+    /// With the octets of the data and of the route.
+    Received(ClientType, Box<Arrival<'static>>, [Range<usize>; 2]),
     Indication(ClientType, Indication<'static>),
 }
 
@@ -87,10 +101,16 @@ impl Outbox {
         self.queue.push_back(Queued::Close(stream));
     }
 
-    /// Announces a message to a client. `arrival` has no octets yet: they are `data`.
-    pub(super) fn received(&mut self, client: ClientType, arrival: Arrival<'static>, data: &[u8]) {
-        let range = self.store(data);
-        self.queue.push_back(Queued::Received(client, Box::new(arrival), range));
+    /// Announces a message to a client. `arrival` has no octets yet: they are `data`, and `route`.
+    pub(super) fn received(
+        &mut self,
+        client: ClientType,
+        arrival: Arrival<'static>,
+        data: &[u8],
+        route: &[u8],
+    ) {
+        let ranges = [self.store(data), self.store(route)];
+        self.queue.push_back(Queued::Received(client, Box::new(arrival), ranges));
     }
 
     pub(super) fn indicate(&mut self, client: ClientType, indication: Indication<'static>) {
@@ -144,8 +164,9 @@ impl Outbox {
             }
             Queued::Write(stream, range) => Output::Write { stream, octets: octets(range) },
             Queued::Close(stream) => Output::Close { stream },
-            Queued::Received(client, arrival, range) => {
-                let indication = Indication::Received(Arrival { data: octets(range), ..*arrival });
+            Queued::Received(client, arrival, [data, route]) => {
+                let (data, route) = (octets(data), octets(route));
+                let indication = Indication::Received(Arrival { data, route, ..*arrival });
                 Output::Indication { client, indication }
             }
             Queued::Indication(client, indication) => Output::Indication { client, indication },

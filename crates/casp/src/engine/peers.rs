@@ -13,10 +13,11 @@ use signalbox_core::{Full, Key, Slab, Time, TokenBucket};
 
 use super::config::Config;
 use super::io::Transport;
+use super::search::Waiter;
 use super::teardown::TearDown;
 
 /// Messages to one node over UDP: this number a second, and this number at once.
-const UDP_RATE: u32 = 10;
+pub(super) const UDP_RATE: u32 = 10;
 const UDP_BURST: u32 = 20;
 /// Most connections with one node.
 const MAX_STREAMS: usize = 8;
@@ -68,8 +69,8 @@ pub(super) struct Connection {
     counted: u32,
     /// The last message.
     pub(super) used: Time,
-    /// Sessions with messages that wait until it is established.
-    pub(super) waiting: VecDeque<Key>,
+    /// What waits until it is established.
+    pub(super) waiting: VecDeque<Waiter>,
     /// Tear-downs that wait until then; their sessions are no more.
     pub(super) tear_downs: Vec<TearDown>,
 }
@@ -316,8 +317,8 @@ impl Peers {
         }
     }
 
-    /// Forgets a connection. The result is the address of its node, and the sessions that waited for it.
-    pub(super) fn remove(&mut self, key: Key) -> Option<(IpAddr, VecDeque<Key>)> {
+    /// Forgets a connection. The result is the address of its node, and what waited for it.
+    pub(super) fn remove(&mut self, key: Key) -> Option<(IpAddr, VecDeque<Waiter>)> {
         let connection = self.connections.get_mut(key)?;
         (connection.unsent, connection.written) = (0, 0);
         self.count_unsent(key);

@@ -13,6 +13,7 @@ use super::io::Arrival;
 use super::outbox::Datagram;
 use super::peers::Name;
 use super::session::{DEFAULT_TIMEOUT, Mark, Session};
+use crate::wire::route::Routing;
 use crate::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Message, Proof, Signaling};
 
 /// Who sent a message, and how.
@@ -108,6 +109,10 @@ impl Casp {
         // No state is made for more than this node grants.
         let timeout = message.timeout.map(|timeout| timeout.min(self.config.max_timeout));
         let message = Signaling { flags, timeout, ..message };
+        if self.config.stateless && message.route.is_some() && self.take_without_state(from, &message, proved)
+        {
+            return;
+        }
         let checked = Checked { message, tainted, proved };
         if flags.is_reverse() {
             self.on_reverse(from, &checked);
@@ -394,7 +399,9 @@ impl Casp {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.users.add(client);
                 }
-                let Some(id) = self.hold_message(key, message) else {
+                let owner = self.owner(key);
+                let held = owner.and_then(|owner| self.hold_message(Some(key), owner, message));
+                let Some(id) = held else {
                     self.announce(key, from, branch, message, 0, client, data);
                     return self.send_on(key, message, Some(client));
                 };
@@ -436,24 +443,37 @@ impl Casp {
         let Some(session) = self.sessions.get(key) else { return };
         let reverse = message.flags.is_reverse();
         let last = if reverse { session.is_own() } else { self.is_responder(&session.flow) };
+        let timeout = session.timeout;
+        let arrival = Arrival { id, branch, last, timeout, ..self.arrival(from, message) };
+        // Nodes before the one that keeps state may have passed the message on without it.
+        let route = match message.route {
+            Some(Routing::Record(octets)) if self.config.stateless && !reverse => octets,
+            Some(Routing::Record(_) | Routing::Route(_)) | None => &[],
+        };
+        self.out.received(client, arrival, data, route);
+    }
+
+    /// What a client learns of any message. No verdict is asked for yet.
+    pub(super) fn arrival(&self, from: &From, message: &Signaling<'_>) -> Arrival<'static> {
         let identity = from.connection.and_then(|connection| self.peers.connections.get(connection));
-        let arrival = Arrival {
-            id,
+        Arrival {
+            id: 0,
             session: message.session,
             flow: message.flow,
-            reverse,
+            reverse: message.flags.is_reverse(),
             tear_down: message.flags.contains(Flags::TEAR_DOWN),
             unsecure: message.flags.contains(Flags::UNSECURE),
             ttd: message.ttd,
             hops: message.hops,
             peer: from.name.address,
             identity: identity.and_then(|connection| connection.identity.clone()),
-            branch,
-            last,
-            timeout: session.timeout,
+            branch: 0,
+            last: false,
+            timeout: 0,
+            stateless: false,
+            route: &[],
             data: &[],
-        };
-        self.out.received(client, arrival, data);
+        }
     }
 
     /// Whether the chain of a flow ends at this node.

@@ -7,6 +7,7 @@ use super::Casp;
 use super::branch::Branch;
 use super::io::{Indication, Refused, Request, SendRequest};
 use super::session::{Mark, Session};
+use crate::wire::route::Routing;
 use crate::wire::{Body, ClientType, FIRST_TTD, Flags, FlowId, MAX_CONTENTS, Signaling};
 
 impl Casp {
@@ -54,6 +55,12 @@ impl Casp {
             return Err(Refused::TooLong);
         }
         let found = send.session.and_then(|id| self.sessions.find(id, &send.flow));
+        if send.record_route || send.route.is_some() {
+            self.check_stateless(client, send, found.is_some())?;
+            if found.is_none() {
+                return self.send_without_state(client, send);
+            }
+        }
         let key = match found {
             Some(key) => key,
             None if send.reverse || send.tear_down || send.branch.is_some() => {
@@ -93,6 +100,8 @@ impl Casp {
             ttd: send.ttd.unwrap_or(FIRST_TTD),
             timeout: session.explicit_timeout(),
             body: send.data.map_or(Body::Empty, |data| Body::Client { client, data }),
+            // For the nodes without state behind those that keep it.
+            route: send.route.map(Routing::Route),
             ..Signaling::new(session.id, session.flow)
         };
         match send.branch {

@@ -29,6 +29,15 @@ pub(super) struct Answer {
     pub(super) cookie: Option<Cookie>,
     /// The address from which it was asked: the cookie is good for it only.
     pub(super) local: Option<IpAddr>,
+    /// The address of this node towards the destination, if the discovery has looked it up.
+    pub(super) src: Option<IpAddr>,
+}
+
+impl Answer {
+    /// A node that was found without scout.
+    pub(super) const fn at(address: IpAddr) -> Self {
+        Self { address, cookie: None, local: None, src: None }
+    }
 }
 
 /// What a discovery waits for.
@@ -42,6 +51,15 @@ pub(super) enum Phase {
     Scout,
     /// Nothing: it is over, and remembers one further answer.
     Over,
+}
+
+/// What waits for a discovery or a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A session with its messages.
+    Session(Key),
+    /// A message without state.
+    Message(Key),
 }
 
 /// A discovery.
@@ -63,8 +81,8 @@ pub(super) struct Search {
     pub(super) unreachable: bool,
     pub(super) found: Option<IpAddr>,
     pub(super) other: Option<Answer>,
-    /// Sessions that wait for the answer.
-    pub(super) waiting: VecDeque<Key>,
+    /// What waits for the answer.
+    pub(super) waiting: VecDeque<Waiter>,
     /// Whose share it takes.
     asked_by: IpAddr,
 }

@@ -160,7 +160,7 @@ impl Casp {
 
     /// The tables that peers and users can fill.
     #[must_use]
-    pub fn tables(&self) -> [Table; 7] {
+    pub fn tables(&self) -> [Table; 8] {
         let waiting = self.waiting_octets.total();
         [
             Table::new("sessions", self.sessions.slab.len(), self.sessions.slab.limit()),
@@ -170,6 +170,7 @@ impl Casp {
             Table::new("waiting_octets", waiting, self.config.max_waiting),
             Table::new("incomplete_octets", self.peers.incomplete.total(), self.config.max_incomplete),
             Table::new("unsent_octets", self.peers.unsent.total(), self.config.max_unsent_total),
+            Table::new("stateless", self.pending.len(), self.pending.limit()),
         ]
     }
 }

@@ -7,8 +7,12 @@ use std::collections::BTreeSet;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, StreamId};
 use signalbox_core::packet::Received;
 use signalbox_core::{Entry, IfIndex, SessionId, Time};
+use signalbox_wire::Writer;
 
-use crate::engine::{Casp, Config, Indication, Input, Output, Request, SendRequest, Transport, Verdict};
+use crate::engine::{
+    Casp, Config, Indication, Input, Output, PeerView, Request, SendRequest, Transport, Verdict,
+};
+use crate::wire::route::{Hop, Routing};
 use crate::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Message, Proof, Signaling, framed};
 
 const MAX_SESSIONS: u32 = 24;
@@ -50,6 +54,8 @@ impl Node {
             private_errors: setup & 8 != 0,
             rediscover: setup & 16 != 0,
             clients: [CLIENT.0, 78].into(),
+            stateless_clients: [CLIENT.0].into(),
+            stateless: setup & 64 == 0,
             ..Config::default()
         };
         let mut node = Self {
@@ -86,7 +92,11 @@ impl Node {
                 match output {
                     Output::Send(packet) => match Message::parse(packet.payload) {
                         Ok(Message::ScoutRequest(cookie)) => answers.push((cookie, packet.dst.ip())),
-                        Ok(Message::ScoutResponse { .. } | Message::Signaling(_)) => {}
+                        Ok(Message::ScoutResponse { .. }) => {}
+                        // A ROUTE leads to neighbours and to connected nodes only.
+                        Ok(Message::Signaling(message)) => {
+                            assert!(packet.dst.ip() != address(99) || message.route.is_none());
+                        }
                         Err(error) => panic!("sent what cannot be read: {error}"),
                     },
                     Output::RouteLookup { id, query } => {
@@ -201,6 +211,13 @@ impl Node {
 
     /// Checks the properties that always hold.
     fn check(&self) {
+        let open = |peer: &PeerView| peer.address == address(99) && !peer.connections.is_empty();
+        let mut connected = false;
+        self.engine.walk_peers(0, |peer| {
+            connected |= open(&peer);
+            true
+        });
+        assert!(!connected, "a ROUTE made the node connect to an address");
         assert!(self.engine.session_count() <= MAX_SESSIONS);
         for table in self.engine.tables() {
             assert!(table.size <= table.limit, "{table:?}");
@@ -254,6 +271,18 @@ fn translated(flow: FlowId, number: u8) -> FlowId {
     }
 }
 
+/// The contents of a RECORD_ROUTE or ROUTE: entries of neighbours, and of this node.
+fn route(number: u8) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let last = [2, 3, 1, 99, 4, 1, 2, number % 8];
+    for last in last.iter().take(usize::from(number >> 5)).chain([&(number % 8 + 1)]) {
+        let hop = Hop { transport: 6, address: SocketAddr::new(address(*last), 50003) };
+        hop.encode(&mut Writer::new(&mut octets));
+    }
+    octets.truncate(octets.len() - usize::from(number == 0x77));
+    octets
+}
+
 /// A message that `number` selects, with the flags of `more`.
 fn message(number: u8, more: u8, own: &[SessionId]) -> Vec<u8> {
     let session = own.get(usize::from(number >> 6)).copied().filter(|_| more & 8 != 0);
@@ -269,11 +298,17 @@ fn message(number: u8, more: u8, own: &[SessionId]) -> Vec<u8> {
     // Messages against the flow may have the flow that the next hops see.
     let outer = flags.is_reverse() && number & 8 != 0;
     let flow = if outer { translated(flow(number), number) } else { flow(number) };
+    let contents = route(number);
     let message = Signaling {
         flags,
         timeout: (number & 32 == 0).then_some(7),
         proof: (more & 7 == 1).then_some(Proof::Cookie([1; 8])),
         body,
+        route: match more & 24 {
+            16 if flags.is_reverse() => Some(Routing::Route(&contents)),
+            16 => Some(Routing::Record(&contents)),
+            _ => None,
+        },
         ..Signaling::new(session.unwrap_or(SessionId([number >> 5; 16])), flow)
     };
     let mut octets = Vec::new();
@@ -316,7 +351,7 @@ pub fn casp_engine(octets: &[u8]) {
             }
             4 => {
                 let session = node.own.get(usize::from(which >> 6)).copied();
-                let (flow, to) = (flow(which), flow(more));
+                let (flow, to, contents) = (flow(which), flow(more), route(more));
                 let request = match (more & 7, session) {
                     (0, Some(session)) => Request::Move { session, from: flow, to },
                     (1, Some(session)) => Request::Hold { session, flow, on: false },
@@ -332,6 +367,8 @@ pub fn casp_engine(octets: &[u8]) {
                         tear_down: more & 16 != 0,
                         discover: more & 32 != 0,
                         hold: more & 64 != 0,
+                        record_route: what & 8 != 0,
+                        route: (what & 16 != 0).then_some(&contents[..]),
                         ..SendRequest::new(session, flow, b"x")
                     }),
                 };

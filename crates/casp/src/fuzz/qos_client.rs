@@ -169,6 +169,8 @@ impl Node {
             branch: u16::from(more & 3),
             last: what & 4 != 0,
             timeout: u32::from(more) + 1,
+            stateless: false,
+            route: &[],
             data,
         };
         self.client.indication(self.now, &Indication::Received(arrival), &mut self.resources);

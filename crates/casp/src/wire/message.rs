@@ -6,6 +6,7 @@ use signalbox_wire::{Reader, Writer};
 use super::code_points::{Class, ClientType, ErrorCode, Flags, FlowForm, MessageType, ONLY};
 use super::flow_id::FlowId;
 use super::object::{Object, Objects, write};
+use super::route::Routing;
 use crate::error::{DecodeError, EncodeError};
 
 /// Octets of the Common Header.
@@ -89,6 +90,8 @@ pub struct Signaling<'a> {
     pub proof: Option<Proof>,
     /// What the message is about.
     pub body: Body<'a>,
+    /// RECORD_ROUTE or ROUTE, the first one of the message: it is delivered without state.
+    pub route: Option<Routing<'a>>,
     /// All objects of a received message; those to be sent in addition.
     pub objects: Objects<'a>,
 }
@@ -118,6 +121,7 @@ struct Found<'a> {
     error: Option<Object<'a>>,
     initiator: Option<Object<'a>>,
     responder: Option<Object<'a>>,
+    route: Option<Object<'a>>,
     /// There are others.
     others: bool,
 }
@@ -134,7 +138,11 @@ impl<'a> Found<'a> {
                 Class::SCOUT_COOKIE_I => &mut found.initiator,
                 Class::SCOUT_COOKIE_R => &mut found.responder,
                 _ => {
-                    found.others = true;
+                    if found.route.is_none() && routing(&object).is_some() {
+                        found.route = Some(object);
+                    } else {
+                        found.others = true;
+                    }
                     continue;
                 }
             };
@@ -143,6 +151,15 @@ impl<'a> Found<'a> {
             }
         }
         Ok(found)
+    }
+}
+
+/// RECORD_ROUTE or ROUTE of the known C-Type.
+fn routing<'a>(object: &Object<'a>) -> Option<Routing<'a>> {
+    match (object.class, object.c_type) {
+        (Class::RECORD_ROUTE, ONLY) => Some(Routing::Record(object.contents)),
+        (Class::ROUTE, ONLY) => Some(Routing::Route(object.contents)),
+        _ => None,
     }
 }
 
@@ -230,6 +247,7 @@ impl<'a> Signaling<'a> {
             timeout: None,
             proof: None,
             body: Body::Empty,
+            route: None,
             objects: Objects::NONE,
         }
     }
@@ -264,6 +282,7 @@ impl<'a> Signaling<'a> {
             timeout: timeout.map(u32::from_be_bytes),
             proof,
             body,
+            route: found.route.and_then(|object| routing(&object)),
             objects: objects.with_unused(unused),
         })
     }
@@ -271,12 +290,23 @@ impl<'a> Signaling<'a> {
     /// The objects that this node does not use and sends on behind those that it knows: unknown classes, and a
     /// CASP_TIMEOUT of unknown C-Type.
     pub fn kept(&self) -> impl Iterator<Item = Object<'a>> + use<'a> {
-        let kept = |object: &Object<'_>| {
+        let mut has_route = self.route.is_some();
+        let kept = move |object: &Object<'_>| {
+            if has_route && routing(object).is_some() {
+                has_route = false;
+                return false;
+            }
             !object.class.is_known() || (object.class == Class::CASP_TIMEOUT && object.c_type != ONLY)
         };
         // Nothing is looked for in a message that has none, like nearly all: that would be a twentieth of its cost.
         let objects = if self.objects.unused { self.objects } else { Objects::NONE };
         objects.iter().filter(kept)
+    }
+
+    /// Whether the message has a RECORD_ROUTE or ROUTE beside [`route`](Self::route).
+    #[must_use]
+    pub fn has_second_route(&self) -> bool {
+        self.route.is_some() && self.kept().any(|object| routing(&object).is_some())
     }
 
     /// Appends the message without Length Header, its objects in the order of the grammar, and behind them the
@@ -311,6 +341,9 @@ impl<'a> Signaling<'a> {
             Body::Empty => {}
             Body::Client { client, data } => write(w, Class::CLIENT_DATA, client.0, |w| w.bytes(data))?,
             Body::Error(code) => write(w, Class::ERROR, ONLY, |w| w.u32(code.0))?,
+        }
+        if let Some(route) = self.route {
+            write(w, route.class(), ONLY, |w| w.bytes(route.contents()))?;
         }
         self.kept().try_for_each(|object| object.encode(w))
     }

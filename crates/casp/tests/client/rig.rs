@@ -311,6 +311,8 @@ impl Rig {
             branch: packet.branch,
             last,
             timeout: LIFETIME,
+            stateless: false,
+            route: &[],
             data: &packet.data,
         };
         let node = &mut self.nodes[n];

@@ -387,6 +387,8 @@ impl Rig {
             branch: 0,
             last,
             timeout: LIFETIME,
+            stateless: false,
+            route: &[],
             data: &packet.data,
         };
         let node = &mut self.nodes[n];

@@ -11,5 +11,6 @@ mod ping;
 mod rig;
 mod scout;
 mod shares;
+mod stateless;
 mod teardown;
 mod translate;

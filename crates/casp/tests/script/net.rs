@@ -14,7 +14,7 @@ use signalbox_core::{Entry, IfIndex, SessionId, Time};
 
 use crate::rig::{CLIENT, Indicated, seconds};
 
-fn address(node: usize) -> IpAddr {
+pub(crate) fn address(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, u8::try_from(node).unwrap(), 1))
 }
 
@@ -25,7 +25,7 @@ fn node_of(address: IpAddr) -> usize {
     }
 }
 
-fn flow_to(last: usize) -> FlowId {
+pub(crate) fn flow_to(last: usize) -> FlowId {
     let IpAddr::V4(dst) = address(last) else { unreachable!() };
     let IpAddr::V4(src) = address(0) else { unreachable!() };
     FlowId::V4Ports { src, dst, src_port: 1, dst_port: 2, protocol: 17 }
@@ -56,24 +56,26 @@ enum Event {
 }
 
 /// A message that a node sent to another.
-struct Sent {
+pub(crate) struct Sent {
     from: usize,
     to: usize,
     empty: bool,
     flow: FlowId,
 }
 
-struct Net {
+pub(crate) struct Net {
     /// `None`: a router without CASP.
     nodes: Vec<Option<Casp>>,
     now: Time,
     /// The next node on the way from one to another.
-    routes: BTreeMap<(usize, usize), usize>,
+    pub(crate) routes: BTreeMap<(usize, usize), usize>,
     ends: BTreeMap<(usize, StreamId), (usize, StreamId)>,
     next_stream: u64,
     events: VecDeque<Event>,
-    sent: Vec<Sent>,
-    indicated: Vec<(usize, Indicated)>,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) indicated: Vec<(usize, Indicated)>,
+    /// The route of the last message without state that came to a node.
+    pub(crate) routes_seen: BTreeMap<usize, Vec<u8>>,
     /// Each node with the client adds its number to the data.
     marks: bool,
     /// Nodes whose client translates the sources of flows.
@@ -82,7 +84,7 @@ struct Net {
 
 impl Net {
     /// Nodes in a row; those of `without` have no CASP.
-    fn row(count: usize, without: &[usize], change: impl Fn(usize, &mut Config)) -> Self {
+    pub(crate) fn row(count: usize, without: &[usize], change: impl Fn(usize, &mut Config)) -> Self {
         let mut net = Self {
             nodes: Vec::new(),
             now: Time::from_secs(1),
@@ -92,6 +94,7 @@ impl Net {
             events: VecDeque::new(),
             sent: Vec::new(),
             indicated: Vec::new(),
+            routes_seen: BTreeMap::new(),
             marks: false,
             nats: Vec::new(),
         };
@@ -196,8 +199,15 @@ impl Net {
                                 });
                             }
                             let data = arrival.data.to_vec();
+                            if !arrival.route.is_empty() {
+                                self.routes_seen.insert(node, arrival.route.to_vec());
+                            }
                             Indicated::Received(
-                                Box::new(signalbox_casp::engine::Arrival { data: &[], ..arrival.clone() }),
+                                Box::new(signalbox_casp::engine::Arrival {
+                                    data: &[],
+                                    route: &[],
+                                    ..arrival.clone()
+                                }),
                                 data,
                             )
                         }
@@ -300,7 +310,7 @@ impl Net {
         }
     }
 
-    fn wait(&mut self, time: Duration) {
+    pub(crate) fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
             let next = |engine: &Casp| engine.next_deadline().filter(|next| *next <= end);
@@ -315,7 +325,7 @@ impl Net {
         self.now = end;
     }
 
-    fn request(&mut self, node: usize, send: SendRequest<'_>) {
+    pub(crate) fn request(&mut self, node: usize, send: SendRequest<'_>) {
         self.input(node, Input::Request { client: CLIENT, request: Request::Send(send) });
     }
 
@@ -329,7 +339,7 @@ impl Net {
         opened.unwrap()
     }
 
-    fn kill(&mut self, node: usize) {
+    pub(crate) fn kill(&mut self, node: usize) {
         self.nodes[node] = None;
         let lost: Vec<_> = self.ends.iter().filter(|((at, _), _)| *at == node).map(|(_, end)| *end).collect();
         for (to, stream) in lost {
@@ -339,11 +349,11 @@ impl Net {
         self.ends.retain(|(at, _), _| *at != node);
     }
 
-    fn states(&self, node: usize) -> Vec<SessionView> {
+    pub(crate) fn states(&self, node: usize) -> Vec<SessionView> {
         self.nodes[node].as_ref().map_or_else(Vec::new, |engine| engine.sessions().collect())
     }
 
-    fn counts(&self) -> Vec<usize> {
+    pub(crate) fn counts(&self) -> Vec<usize> {
         (0..self.nodes.len()).map(|node| self.states(node).len()).collect()
     }
 

@@ -68,6 +68,8 @@ fn arrival(data: &[u8], reverse: bool, last: bool, hops: u8) -> Indication<'_> {
         branch: 0,
         last,
         timeout: 90,
+        stateless: false,
+        route: &[],
         data,
     })
 }
@@ -87,7 +89,7 @@ fn octets(ping: &Ping) -> Vec<u8> {
 fn each_node_adds_itself() {
     let (now, later) = (Time::from_secs(5), Time::from_secs(6));
     let (mut first, mut middle, mut last) = (client("10.0.0.1"), client("10.0.1.1"), client("10.0.2.1"));
-    first.ping(now, 42, flow());
+    first.ping(now, 42, flow(), false);
     let [Asked::Send { session: None, reverse: false, tear_down: false, data: Some(sent) }] =
         &asked(&mut first)[..]
     else {
@@ -122,7 +124,7 @@ fn each_node_adds_itself() {
 fn a_ping_ends_in_one_way() {
     let now = Time::from_secs(5);
     let mut one = client("10.0.0.1");
-    one.ping(now, 1, flow());
+    one.ping(now, 1, flow(), false);
     one.indication(now, &Indication::Refused { tag: 1, why: Refused::Full });
     assert_eq!(asked(&mut one).last(), Some(&Asked::Event(1, PingEvent::Refused)));
     for (indication, event) in [
@@ -130,7 +132,7 @@ fn a_ping_ends_in_one_way() {
         (Indication::Ended { session: session(1), flow: flow(), torn_down: true }, PingEvent::Unanswered),
     ] {
         let mut one = client("10.0.0.1");
-        one.ping(now, 1, flow());
+        one.ping(now, 1, flow(), false);
         one.indication(now, &opened());
         one.indication(now, &indication);
         one.indication(now, &indication);
@@ -138,7 +140,7 @@ fn a_ping_ends_in_one_way() {
         assert_eq!(events.collect::<Vec<_>>(), [Asked::Event(1, event)]);
     }
     let mut one = client("10.0.0.1");
-    one.ping(now, 1, flow());
+    one.ping(now, 1, flow(), false);
     one.indication(now, &opened());
     one.timer(Time::from_secs(24));
     assert_eq!(asked(&mut one).len(), 1);
@@ -152,7 +154,7 @@ fn a_ping_ends_in_one_way() {
 fn foreign_octets_change_nothing() {
     let now = Time::from_secs(5);
     let mut one = client("10.0.0.1");
-    one.ping(now, 1, flow());
+    one.ping(now, 1, flow(), false);
     one.indication(now, &opened());
     asked(&mut one);
     let forged = octets(&Ping { kind: PingType::REPLY, token: 9, entries: Vec::new() });
@@ -168,7 +170,7 @@ fn foreign_octets_change_nothing() {
 fn pings_are_bounded() {
     let mut one = client("10.0.0.1");
     for id in 0..2000 {
-        one.ping(Time::from_secs(1), id, flow());
+        one.ping(Time::from_secs(1), id, flow(), false);
     }
     let refused =
         asked(&mut one).into_iter().filter(|asked| matches!(asked, Asked::Event(_, PingEvent::Refused)));

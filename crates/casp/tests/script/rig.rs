@@ -112,7 +112,7 @@ fn indicated(indication: &Indication<'_>) -> Indicated {
         Indication::Refused { tag, why } => Indicated::Refused(tag, why),
         Indication::Received(arrival) => {
             let data = arrival.data.to_vec();
-            Indicated::Received(Box::new(Arrival { data: &[], ..arrival }), data)
+            Indicated::Received(Box::new(Arrival { data: &[], route: &[], ..arrival }), data)
         }
         Indication::Error { code, .. } => Indicated::Error(code),
         Indication::Branch { previous, id, ended, .. } => Indicated::Branch { previous, id, ended },

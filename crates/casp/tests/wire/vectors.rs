@@ -1,5 +1,6 @@
 //! The vectors of `docs/wire/casp.md`, field by field, and composed again.
 
+use signalbox_casp::wire::route::Routing;
 use signalbox_casp::wire::{
     Body, Class, ClientType, ErrorCode, Flags, FlowForm, FlowId, Message, MessageType, Proof, Signaling,
     framed,
@@ -108,6 +109,31 @@ fn v8_is_a_flow_of_ipsec() {
     let (src, dst) = ("192.0.2.1".parse().unwrap(), "198.51.100.7".parse().unwrap());
     assert_eq!(message.flow, FlowId::V4Spi { src, dst, spi: 0xc0de, protocol: 50 });
     assert_eq!(composed(&message)[20..], hex(V8));
+}
+
+/// CASP-G-33: a message without state, the same from the next node, and the answer. A node that removes or appends an entry changes
+/// nothing else.
+#[test]
+fn v9_to_v11_are_delivered_without_state() {
+    let [first, second, answer] = [V9, V10, V11].map(body);
+    let one = signaling(&first);
+    let entry = hex("0406c353 c0000201");
+    assert_eq!((one.flags, one.ttd, one.timeout), (Flags::UNSECURE, 64, None));
+    assert_eq!(one.body, Body::Client { client: ClientType::QOS, data: b"hello" });
+    assert_eq!((one.route, one.kept().count()), (Some(Routing::Record(&entry)), 0));
+    assert_eq!(composed(&one), first);
+    let both = hex("0406c353 c0000201 0406c353 c00002fe");
+    let route = Some(Routing::Record(&both));
+    assert_eq!(composed(&Signaling { ttd: 63, hops: 1, route, ..one }), second);
+    let two = signaling(&answer);
+    assert_eq!((two.flags, two.route), (Flags::REVERSE.with(Flags::UNSECURE), Some(Routing::Route(&both))));
+    assert_eq!(composed(&two), answer);
+    // A second one, and one of another C-Type, are objects of an unknown class.
+    let octets = [&first[..], &hex("0004f101 0004f002")].concat();
+    let message = signaling(&octets);
+    assert!(message.has_second_route() && !one.has_second_route());
+    assert_eq!((message.route, message.kept().count()), (Some(Routing::Record(&entry)), 2));
+    assert_eq!(composed(&message), octets);
 }
 
 /// CASP-8-01, CASP-4.2-15, CASP-4.2-02, CASP-A.3-01: the numbers of the draft and of this suite.

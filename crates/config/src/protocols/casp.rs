@@ -288,6 +288,9 @@ impl Casp {
         let any = || per_second(0..=u32::MAX);
         let meaning = "Messages of one source over UDP; more are dropped. `\"0/s\"`: no limit.";
         keys.key("source_rate", &mut config.rate, any(), meaning);
+        let meaning =
+            "Messages without state of one node that are sent on; more are dropped. `\"0/s\"`: no limit.";
+        keys.key("stateless_rate", &mut config.stateless_rate, any(), meaning);
         let meaning = "Scout Requests of one source that are answered. `\"0/s\"`: no limit.";
         keys.key("answer_rate", &mut config.answer_rate, any(), meaning);
         let meaning = "Scout Requests of all sources that are answered. `\"0/s\"`: no limit.";
@@ -296,7 +299,8 @@ impl Casp {
         let meaning = "Most sessions of which this node has state. One with two flows counts twice.";
         keys.key("max_sessions", &mut config.max_sessions, many(), meaning);
         keys.key("max_connections", &mut config.max_connections, many(), "Most connections.");
-        keys.key("max_searches", &mut config.max_searches, many(), "Most discoveries at one time.");
+        let meaning = "Most discoveries at one time, and most messages without state that wait for one.";
+        keys.key("max_searches", &mut config.max_searches, many(), meaning);
         let meaning = "Octets of messages that wait for a next node or a connection, of all sessions.";
         keys.key("max_waiting_size", &mut config.max_waiting, size(1..=u32::MAX), meaning);
         let meaning = "Octets of messages whose end has not come, of all connections. A quarter is for sources that hold little.";
@@ -397,6 +401,9 @@ impl Protocol for Casp {
         let meaning = "`false`: the kernel forwards Scout Requests of others. `kernel.intercept = false` has the same \
                        effect for all protocols.";
         keys.key("intercept", &mut self.intercept, flag(), meaning);
+        let meaning = "The node takes part in delivery without state ([casp.md](casp.md#delivery-without-state)): RECORD_ROUTE and ROUTE of this \
+                       suite. `false`: it keeps state for such messages too.";
+        keys.key("stateless", &mut self.engine.stateless, flag(), meaning);
         let meaning = "An old branch is removed even if the new one crossed a hop without channel security.";
         keys.key("remove_unsecure", &mut self.engine.remove_unsecure, flag(), meaning);
         let meaning =

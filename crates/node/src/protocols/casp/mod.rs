@@ -72,6 +72,9 @@ pub enum Command {
     Register {
         /// Its number, from 1 to 253.
         client: u8,
+        /// It takes messages without state too.
+        #[cfg_attr(feature = "serde", serde(default))]
+        stateless: bool,
     },
     /// A request of a registered client.
     Request(OwnedRequest),
@@ -451,6 +454,8 @@ impl Composed for Instance {
         let ports = config.ports();
         let Config { mut engine, channels, sctp: _, qos, natfw, dns } = config;
         engine.clients.insert(ClientType::PING.0);
+        // The other clients of this process have state that ends with the session.
+        engine.stateless_clients = [ClientType::PING.0].into();
         engine.clients.extend(qos.as_ref().map(|_| ClientType::QOS.0));
         engine.clients.extend(natfw.as_ref().map(|_| ClientType::NATFW.0));
         let lifetime = engine.lifetime();
@@ -527,7 +532,9 @@ impl Composed for Instance {
                     passages.delete(cx.now, session, cx.resources);
                 }
             }
-            Command::Register { client } => self.outside.register(id, client, &mut self.engine),
+            Command::Register { client, stateless } => {
+                self.outside.register(id, client, stateless, &mut self.engine);
+            }
             Command::Request(request) => self.outside.request(cx.now, id, &request, &mut self.engine),
             Command::Close => {
                 self.pings.stop(id);

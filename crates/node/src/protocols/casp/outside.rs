@@ -67,7 +67,7 @@ impl Outside {
         self.all.iter_mut().find(|one| one.id == id)
     }
 
-    pub(super) fn register(&mut self, id: u64, number: u8, engine: &mut Casp) {
+    pub(super) fn register(&mut self, id: u64, number: u8, stateless: bool, engine: &mut Casp) {
         let client = ClientType(number);
         let refusal = if engine.config().clients.contains(&number) {
             Some(RegisterError::InUse(number))
@@ -81,7 +81,7 @@ impl Outside {
         self.events.push_back((id, refusal.map_or(ClientEvent::Registered, ClientEvent::Refused)));
         if refusal.is_none() {
             tracing::info!(client = number, "client registered");
-            engine.register(client);
+            engine.register(client, stateless);
             self.all.push(Client { id, client, held: BTreeSet::new() });
         }
     }

@@ -37,6 +37,9 @@ pub struct PingRequest {
     pub interval: Duration,
     /// How long to wait for a reply, at least [`MIN_INTERVAL`].
     pub timeout: Duration,
+    /// No node keeps a session for the pings: each appends itself to the message, and the reply goes back along this list.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub record_route: bool,
 }
 
 impl PingRequest {
@@ -45,7 +48,17 @@ impl PingRequest {
     pub const fn to(dst: IpAddr) -> Self {
         let (second, none) = (Duration::from_secs(1), None);
         let (count, interval, timeout) = (Some(1), second, second);
-        Self { dst, src: None, protocol: None, src_port: none, dst_port: none, count, interval, timeout }
+        Self {
+            dst,
+            src: None,
+            protocol: None,
+            src_port: none,
+            dst_port: none,
+            count,
+            interval,
+            timeout,
+            record_route: false,
+        }
     }
 
     /// The flow from an address.
@@ -95,7 +108,7 @@ pub enum Lost {
     NoNext,
     /// The messaging layer refused the message.
     #[error(
-        "the messaging layer refused the message: a table is full, or the flow has a form that is switched off"
+        "the messaging layer refused the message: a table is full, or the form of the flow or delivery without state is switched off"
     )]
     Refused,
 }
@@ -244,7 +257,7 @@ impl Pings {
         let more = series.request.count.is_none_or(|count| series.sent < count);
         series.next = more.then_some(now + series.request.interval);
         self.due.extend(series.next.map(|at| (at, false, id)));
-        client.ping(now, probe, flow);
+        client.ping(now, probe, flow, series.request.record_route);
     }
 
     /// Takes what became of a ping of the client.

@@ -5,6 +5,7 @@
 //! After the faults, state of each live session stands at every node of its present path within [`REFRESHED`], and each
 //! node's most recent hops are the next and the previous node of the path. After [`HOLD`] more, no node keeps state of a
 //! session that ended, of an address that its initiator left, or beside the path. When all users have left, no state is left.
+//! Pings without state go on all the time. After the faults one is answered by the nodes of its path, and none of them leaves state.
 
 use core::time::Duration;
 
@@ -19,6 +20,9 @@ const REFRESHED: Duration = Duration::from_secs(80);
 /// Time until state without refreshes has expired at all nodes of a path, one lifetime after the other.
 const HOLD: Duration = Duration::from_secs(6 * 3 * REFRESH.as_secs() + 20);
 
+/// Pings without state after the faults, one a second.
+const PINGS: u32 = 20;
+
 /// Counts of events in a campaign, so that it cannot pass without any of them.
 #[derive(Debug, Default)]
 struct Met {
@@ -28,6 +32,7 @@ struct Met {
     torn_down: u64,
     branches: u64,
     disconnected: u64,
+    stateless: u64,
 }
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
@@ -53,6 +58,15 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     if let Some(fault) = missing {
         panic!("{}", world.says(&fault));
     }
+    let (id, nodes) = world.ping(PINGS);
+    let answered = (0..PINGS).any(|_| {
+        world.sim.run_for(Duration::from_secs(1));
+        world.replied(id) == Some(nodes)
+    });
+    if !answered {
+        let fault = format!("ping {id} reached {:?} of {nodes} nodes", world.replied(id));
+        panic!("{}", world.says(&fault));
+    }
     world.sim.run_for(HOLD);
     if let Some(fault) = world.missing().or_else(|| world.surplus()) {
         panic!("{}", world.says(&fault));
@@ -65,6 +79,7 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
         met.torn_down += counters.torn_down;
         met.branches += counters.next_branches + counters.previous_branches;
         met.disconnected += counters.disconnected;
+        met.stateless += counters.stateless_returned;
     }
     world.close();
     world.sim.run_for(HOLD);
@@ -79,8 +94,8 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { sessions, moved, expired, torn_down, branches, disconnected } = met;
-        let idle = [sessions, moved, expired, torn_down, disconnected];
+        let Met { sessions, moved, expired, torn_down, branches, disconnected, stateless } = met;
+        let idle = [sessions, moved, expired, torn_down, disconnected, stateless];
         assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");
         assert!(storm != Storm::Routes || branches > 10, "no path changed");
     }

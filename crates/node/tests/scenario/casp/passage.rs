@@ -400,7 +400,7 @@ fn a_trigger_leaves_no_session() {
     NatfwMessage::compose(NatfwType::TRIGGER, &values, &mut data).unwrap();
     let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
     casp(&mut sim, nodes[3], 9, CaspCommand::Accept(FlowFilter::between(any, Prefix::host(ends[1]))));
-    casp(&mut sim, nodes[0], 1, CaspCommand::Register { client: ClientType::NATFW.0 });
+    casp(&mut sim, nodes[0], 1, CaspCommand::Register { client: ClientType::NATFW.0, stateless: false });
     let send = SendRequestOf::new(Some(SessionId([7; 16])), flow, data[..].into());
     casp(&mut sim, nodes[0], 1, CaspCommand::Request(RequestOf::Send(send)));
     let sessions = |sim: &Sim<Node>| {

@@ -95,6 +95,74 @@ fn a_ping_passes_all_nodes() {
     }
 }
 
+fn sessions(sim: &Sim<Node>, node: NodeId) -> u32 {
+    sim.engine(node).unwrap().casp().unwrap().session_count()
+}
+
+/// CASP-G-33: over each transport the probe and its reply pass all nodes, and no node ever has a session.
+#[test]
+fn a_ping_passes_nodes_that_keep_nothing() {
+    let keys: Vec<KeyPair> = (0..4).map(|_| KeyPair::generate().unwrap()).collect();
+    let all: Vec<&KeyPair> = keys.iter().collect();
+    for transport in [Transport::Tcp, Transport::Tls, Transport::Sctp, Transport::Udp] {
+        let config = |key: &KeyPair| {
+            let mut config = casp::Config { sctp: transport == Transport::Sctp, ..casp::Config::default() };
+            config.engine.transport = transport;
+            if transport == Transport::Tls {
+                let tls = Some(certificate_of(key, &all));
+                config.channels = ChannelConfig { tls, ..ChannelConfig::default() };
+            }
+            Some(config)
+        };
+        let (mut sim, nodes, _) = row(11, &keys.iter().map(config).collect::<Vec<_>>());
+        for (id, family) in (1..).zip(FAMILIES) {
+            let timeout = Duration::from_secs(5);
+            let request = PingRequest {
+                count: Some(3),
+                timeout,
+                record_route: true,
+                ..PingRequest::to(sim.address(nodes[3], family))
+            };
+            ping(&mut sim, nodes[0], id, request);
+            let passed = nodes_of(&sim, id);
+            assert_eq!(passed.len(), 3, "{transport:?} {family:?}: {:?}", series(&sim, id));
+            assert!(nodes[1..].iter().zip(&passed).all(|(node, address)| is_of(&sim, *node, *address)));
+            assert_eq!(series(&sim, id).last(), Some(&&SeriesEvent::Done { sent: 3, received: 3 }));
+        }
+        for node in &nodes {
+            let counters = sim.engine(*node).unwrap().casp().unwrap().counters();
+            assert_eq!((sessions(&sim, *node), counters.opened), (0, 0), "{transport:?}");
+        }
+    }
+}
+
+/// CASP-G-33: neighbors that routing finds exchange messages without state in datagrams, and no connection is made.
+#[test]
+fn neighbors_need_no_connection_without_state() {
+    let mut config = casp::Config::default();
+    config.engine.transport = Transport::Udp;
+    let (sim, nodes, _) = row(12, &vec![Some(config.clone()); 4]);
+    let addresses = nodes.iter().flat_map(|node| sim.interfaces(*node)).flat_map(|one| one.addresses.clone());
+    config.engine.neighbours = addresses.collect();
+    let (mut sim, nodes, _) = row(12, &vec![Some(config); 4]);
+    let dst = sim.address(nodes[3], Family::V4);
+    let request = PingRequest { count: Some(2), record_route: true, ..PingRequest::to(dst) };
+    ping(&mut sim, nodes[0], 1, request);
+    assert_eq!(nodes_of(&sim, 1).len(), 3, "{:?}", series(&sim, 1));
+    assert_eq!((sim.streams(), sessions(&sim, nodes[1])), (0, 0));
+}
+
+/// Where delivery without state is switched off, pings of users who ask for it are refused.
+#[test]
+fn a_node_refuses_pings_without_state() {
+    let mut config = casp::Config::default();
+    config.engine.stateless = false;
+    let (mut sim, nodes, _) = row(13, &vec![Some(config); 2]);
+    let dst = sim.address(nodes[1], Family::V4);
+    ping(&mut sim, nodes[0], 1, PingRequest { record_route: true, ..PingRequest::to(dst) });
+    assert!(series(&sim, 1).contains(&&SeriesEvent::Lost { seq: 0, why: Lost::Refused }));
+}
+
 /// A router and a last host without CASP do not matter to the nodes that have it, but the end of the flow does not answer.
 #[test]
 fn nodes_without_casp_pass_messages() {
@@ -218,9 +286,15 @@ fn client_events(sim: &Sim<Node>, id: u64) -> Vec<&ClientEvent> {
 fn a_client_outside_of_the_node_takes_part() {
     let (mut sim, nodes, _) = row(6, &vec![Some(casp::Config::default()); 3]);
     for node in &nodes {
-        sim.command(*node, Command::Casp { id: 9, command: CaspCommand::Register { client: CLIENT } });
+        sim.command(
+            *node,
+            Command::Casp { id: 9, command: CaspCommand::Register { client: CLIENT, stateless: true } },
+        );
     }
-    sim.command(nodes[0], Command::Casp { id: 8, command: CaspCommand::Register { client: CLIENT } });
+    sim.command(
+        nodes[0],
+        Command::Casp { id: 8, command: CaspCommand::Register { client: CLIENT, stateless: true } },
+    );
     assert!(matches!(client_events(&sim, 8)[..], [ClientEvent::Refused(_)]));
     let (src, dst) = (sim.address(nodes[0], Family::V4), sim.address(nodes[2], Family::V4));
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) else { panic!() };
@@ -235,7 +309,6 @@ fn a_client_outside_of_the_node_takes_part() {
     };
     sim.expect("the message arrives at the end", Duration::from_secs(10), arrived);
     sim.run_for(Duration::from_secs(200));
-    let sessions = |sim: &Sim<Node>, node: NodeId| sim.engine(node).unwrap().casp().unwrap().session_count();
     assert_eq!(
         nodes.iter().map(|node| sessions(&sim, *node)).collect::<Vec<_>>(),
         [1, 1, 1],
@@ -254,7 +327,10 @@ fn a_session_that_two_clients_hold_goes_on_without_one() {
     let (mut sim, nodes, _) = row(6, &vec![Some(casp::Config::default()); 3]);
     let [first, second] = [(9, CLIENT), (10, CLIENT + 1)];
     for (id, client) in [first, second] {
-        sim.command(nodes[0], Command::Casp { id, command: CaspCommand::Register { client } });
+        sim.command(
+            nodes[0],
+            Command::Casp { id, command: CaspCommand::Register { client, stateless: false } },
+        );
     }
     let (src, dst) = (sim.address(nodes[0], Family::V4), sim.address(nodes[2], Family::V4));
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) else { panic!() };

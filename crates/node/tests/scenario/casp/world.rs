@@ -8,9 +8,10 @@ use signalbox_core::SessionId;
 use signalbox_core::node::NodeEngine;
 use signalbox_core::rng::Random;
 use signalbox_node::casp::{
-    self, Command as CaspCommand, FlowId, RequestOf, SendRequestOf, SessionView, Transport,
+    self, Command as CaspCommand, Event as CaspEvent, FlowId, PingRequest, RequestOf, SendRequestOf,
+    SeriesEvent, SessionView, Transport,
 };
-use signalbox_node::{Command, Config, Node};
+use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Impairment, LinkConfig, LinkId, NodeId, Sim};
 
 use crate::net::{WALL_US, make};
@@ -60,7 +61,12 @@ pub(crate) struct World {
     wishes: Vec<Wish>,
     random: Random,
     pub(crate) moved: u64,
+    /// Pings without state so far: their identifiers count from [`PINGS`].
+    pings: u64,
 }
+
+/// The first identifier of pings.
+const PINGS: u64 = 1000;
 
 pub(super) fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[usize::try_from(random.range(0..from.len() as u64)).unwrap()]
@@ -159,13 +165,14 @@ impl World {
             }
         }
         sim.run_for(Duration::ZERO);
-        let mut world = Self { sim, storm, nodes, hosts, links, wishes: Vec::new(), random, moved: 0 };
+        let mut world =
+            Self { sim, storm, nodes, hosts, links, wishes: Vec::new(), random, moved: 0, pings: 0 };
         world.hosts.clone().into_iter().for_each(|node| world.register(node));
         world
     }
 
     fn register(&mut self, node: NodeId) {
-        self.command(node, CaspCommand::Register { client: CLIENT });
+        self.command(node, CaspCommand::Register { client: CLIENT, stateless: true });
     }
 
     fn command(&mut self, node: NodeId, command: CaspCommand) {
@@ -217,8 +224,40 @@ impl World {
                 self.command(wish.from, CaspCommand::Request(request));
             }
             3 if self.wishes.len() < 10 => self.open(),
+            4 => drop(self.ping(3)),
             _ => {}
         }
+    }
+
+    /// Pings without state from a host to another one. The result is the identifier, and the nodes with CASP behind the first one.
+    pub(crate) fn ping(&mut self, count: u32) -> (u64, usize) {
+        let from = pick(&mut self.random, &self.hosts);
+        let others: Vec<NodeId> = self.hosts.iter().copied().filter(|node| *node != from).collect();
+        let to = pick(&mut self.random, &others);
+        let dst = address(to, 0, self.random.chance(0.7));
+        let id = PINGS + self.pings;
+        self.pings += 1;
+        let request = PingRequest { count: Some(count), record_route: true, ..PingRequest::to(dst) };
+        if self.sim.engine(from).is_some() {
+            self.sim.command(from, Command::Casp { id, command: CaspCommand::Ping(request) });
+        }
+        let path = self.sim.path(from, dst).map_or(0, |path| {
+            let passed = path.into_iter().map(|(node, _)| node).chain([to]);
+            passed.filter(|node| *node != from && self.hosts.contains(node)).count()
+        });
+        (id, path)
+    }
+
+    /// The number of nodes in the last reply to pings.
+    pub(crate) fn replied(&self, id: u64) -> Option<usize> {
+        self.sim.events().iter().rev().find_map(|one| match &one.event {
+            Event::Casp { id: own, event: CaspEvent::Ping(SeriesEvent::Reply { nodes, .. }) }
+                if *own == id =>
+            {
+                Some(nodes.len())
+            }
+            _ => None,
+        })
     }
 
     /// All users leave.

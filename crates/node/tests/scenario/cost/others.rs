@@ -226,7 +226,7 @@ fn casp_over(transport: casp::Transport, name: &str) {
         casp.engine.transport = transport;
         config.casp = Some(casp);
     });
-    net.command(Command::Casp { id: 1, command: casp::Command::Register { client: 200 } });
+    net.command(Command::Casp { id: 1, command: casp::Command::Register { client: 200, stateless: false } });
     let near = net.sim.address(net.nodes[0], Family::V4);
     let message = |net: &Net, id: u16, tear_down| {
         casp_message([near, net.far()], SessionId(u128::from(id).to_be_bytes()), id, tear_down)

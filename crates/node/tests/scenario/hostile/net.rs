@@ -177,7 +177,7 @@ impl Net {
         sim.capture_all();
         sim.run_for(Duration::ZERO);
         for node in [sender, router, receiver].into_iter().filter(|_| config.casp.is_some()) {
-            let command = casp::Command::Register { client: CLIENT };
+            let command = casp::Command::Register { client: CLIENT, stateless: true };
             sim.command(node, Command::Casp { id: 1, command });
         }
         Self { sim, sender, router, receiver, up, down, side }

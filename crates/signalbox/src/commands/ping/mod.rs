@@ -54,6 +54,10 @@ pub(crate) struct PingArgs {
     /// Protocol that carries the probes.
     #[arg(long, value_enum, default_value = "gist")]
     signaling: Carrier,
+    /// No node keeps a session for the probes: each node appends itself to the message, and the reply goes back along this list.
+    /// CASP only.
+    #[arg(long)]
+    record_route: bool,
     /// Octets of padding in each probe, a multiple of 4; the reply must bring them back unchanged.
     #[arg(short = 's', long, value_name = "OCTETS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=16_000))]
     size: u16,
@@ -74,7 +78,7 @@ const HELP: &str = concat!(
     "  signalbox ping 192.0.2.9\n",
     "  signalbox ping host.example --count 5 --interval 200ms\n",
     "  signalbox ping 192.0.2.9 --size 15000 --count 4\n",
-    "  signalbox ping 192.0.2.9 --signaling casp\n",
+    "  signalbox ping 192.0.2.9 --signaling casp --record-route\n",
     "  signalbox ping 192.0.2.9 --format nsis\n",
     "  signalbox ping 192.0.2.9 --proto udp --dport 5004 --count 1 --json\n\n",
     "Every node of the path that runs the Ping application shows as a hop. The time beside a hop is from the\n",
@@ -105,6 +109,7 @@ async fn ping(arguments: &PingArgs) -> Result<Exit> {
             (Carrier::Gist, Format::Signalbox) => v1::PingFormat::Signalbox.into(),
             (Carrier::Gist | Carrier::Casp, Format::Nsis) => v1::PingFormat::Nsis.into(),
         },
+        record_route: arguments.record_route,
     };
     let mut stop = Stop::new(None)?;
     let channel = client::channel(&arguments.node.socket).await?;

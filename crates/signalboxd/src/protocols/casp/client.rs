@@ -38,7 +38,8 @@ impl Layer for Clients {
             return Err(must_open("register"));
         };
         let client = number("register.client_type", register.client_type, 0, 0xff)?;
-        Ok((client, CaspCommand::Register { client }))
+        let stateless = register.stateless;
+        Ok((client, CaspCommand::Register { client, stateless }))
     }
 
     fn not_registered(refusal: RegisterError) -> Status {
@@ -94,7 +95,7 @@ impl Layer for Clients {
 
     fn octets(indication: &OwnedIndication) -> usize {
         match indication {
-            IndicationOf::Received(arrival) => arrival.data.as_slice().len(),
+            IndicationOf::Received(arrival) => arrival.data.as_slice().len() + arrival.route.as_slice().len(),
             IndicationOf::Opened { .. }
             | IndicationOf::Refused { .. }
             | IndicationOf::Error { .. }
@@ -184,6 +185,10 @@ fn send_message(message: v1::SendMessage) -> Result<SendRequestOf<Octets>, Wrong
     let named = message.session.ok_or_else(|| Wrong::new(SESSION, "missing"))?;
     let session =
         (!named.session_id.is_empty()).then(|| session_id(SESSION, &named.session_id)).transpose()?;
+    if message.record_route && message.route.is_some() {
+        let what = "excludes record_route: an answer goes back along the route of its request";
+        return Err(Wrong::new("send_message.route", what));
+    }
     if session.is_none() && (message.reverse || message.tear_down || message.branch.is_some()) {
         let what = "reverse, tear_down and branch need a session that exists";
         return Err(Wrong::new(format!("{SESSION}.session_id"), what));
@@ -198,6 +203,8 @@ fn send_message(message: v1::SendMessage) -> Result<SendRequestOf<Octets>, Wrong
         hold: message.hold,
         branch: number_in("send_message.branch", message.branch, 0, 0xffff)?,
         ttd: number_in("send_message.ttd", message.ttd, 1, 0xff)?,
+        record_route: message.record_route,
+        route: message.route.map(Octets),
         data: message.data.map(Octets),
     })
 }
@@ -268,6 +275,8 @@ fn recv_message(message: ArrivalOf<Octets>) -> v1::RecvMessage {
         branch: message.branch.into(),
         at_end: message.last,
         lifetime_us: u64::from(message.timeout) * 1_000_000,
+        stateless: message.stateless,
+        route: message.route.0,
         data: message.data.0,
     }
 }
@@ -281,6 +290,7 @@ const fn send_error(why: Refused) -> v1::SendError {
         Refused::Multicast => v1::SendError::Multicast,
         Refused::TooLong => v1::SendError::TooLong,
         Refused::Full => v1::SendError::Full,
+        Refused::Stateless => v1::SendError::Stateless,
     }
 }
 

@@ -46,6 +46,7 @@ pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
         count: request.count,
         interval: time(request.interval_us),
         timeout: time(request.timeout_us),
+        record_route: request.record_route,
         ..PingRequest::to(dst)
     })
 }

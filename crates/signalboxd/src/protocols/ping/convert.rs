@@ -24,6 +24,9 @@ pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
             return Err(Wrong::new(format!("flow.{name}"), "a ping has none"));
         }
     }
+    if request.record_route {
+        return Err(Wrong::new("record_route", "only probes of CASP have it: leave it out"));
+    }
     let format = match v1::PingFormat::try_from(request.format) {
         Ok(v1::PingFormat::Unspecified | v1::PingFormat::Signalbox) => Format::Signalbox,
         Ok(v1::PingFormat::Nsis) => Format::Nsis,

@@ -14,51 +14,51 @@ _sym_db = _symbol_database.Default()
 from signalbox.v1 import types_pb2 as signalbox_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esignalbox/casp/v1/client.proto\x12\x11signalbox.casp.v1\x1a\x18signalbox/v1/types.proto\"\x97\x03\n\rClientRequest\x12\x35\n\x08register\x18\x01 \x01(\x0b\x32!.signalbox.casp.v1.RegisterClientH\x00\x12\x36\n\x0csend_message\x18\x02 \x01(\x0b\x32\x1e.signalbox.casp.v1.SendMessageH\x00\x12-\n\x07verdict\x18\x03 \x01(\x0b\x32\x1a.signalbox.casp.v1.VerdictH\x00\x12\x36\n\x0chold_session\x18\x04 \x01(\x0b\x32\x1e.signalbox.casp.v1.HoldSessionH\x00\x12\x36\n\x0cmove_session\x18\x05 \x01(\x0b\x32\x1e.signalbox.casp.v1.MoveSessionH\x00\x12\x38\n\rkeep_branches\x18\x06 \x01(\x0b\x32\x1f.signalbox.casp.v1.KeepBranchesH\x00\x12\x33\n\nunregister\x18\x07 \x01(\x0b\x32\x1d.signalbox.casp.v1.UnregisterH\x00\x42\t\n\x07request\"\xc8\x04\n\x0e\x43lientResponse\x12\x14\n\x0ctime_unix_us\x18\x01 \x01(\x04\x12\x0c\n\x04lost\x18\x02 \x01(\x04\x12\x33\n\nregistered\x18\x03 \x01(\x0b\x32\x1d.signalbox.casp.v1.RegisteredH\x00\x12<\n\x0frequest_refused\x18\x04 \x01(\x0b\x32!.signalbox.casp.v1.RequestRefusedH\x00\x12:\n\x0esession_opened\x18\x05 \x01(\x0b\x32 .signalbox.casp.v1.SessionOpenedH\x00\x12\x36\n\x0csend_refused\x18\x06 \x01(\x0b\x32\x1e.signalbox.casp.v1.SendRefusedH\x00\x12\x36\n\x0crecv_message\x18\x07 \x01(\x0b\x32\x1e.signalbox.casp.v1.RecvMessageH\x00\x12\x38\n\rsession_error\x18\x08 \x01(\x0b\x32\x1f.signalbox.casp.v1.SessionErrorH\x00\x12:\n\x0e\x62ranch_changed\x18\t \x01(\x0b\x32 .signalbox.casp.v1.BranchChangedH\x00\x12\x35\n\x0bundelivered\x18\n \x01(\x0b\x32\x1e.signalbox.casp.v1.UndeliveredH\x00\x12\x38\n\rsession_ended\x18\x0b \x01(\x0b\x32\x1f.signalbox.casp.v1.SessionEndedH\x00\x42\x0c\n\nindication\"%\n\x0eRegisterClient\x12\x13\n\x0b\x63lient_type\x18\x01 \x01(\r\"\x0c\n\nUnregister\"\x1a\n\nRegistered\x12\x0c\n\x04node\x18\x01 \x01(\t\"K\n\x0eRequestRefused\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x10\n\x03tag\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x06\n\x04_tag\"F\n\nSessionRef\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12$\n\x04\x66low\x18\x02 \x01(\x0b\x32\x16.signalbox.v1.FlowSpec\"\xe4\x01\n\x0bSendMessage\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12.\n\x07session\x18\x02 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x0f\n\x07reverse\x18\x03 \x01(\x08\x12\x11\n\ttear_down\x18\x04 \x01(\x08\x12\x10\n\x08\x64iscover\x18\x05 \x01(\x08\x12\x0c\n\x04hold\x18\x06 \x01(\x08\x12\x13\n\x06\x62ranch\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x03ttd\x18\x08 \x01(\rH\x01\x88\x01\x01\x12\x11\n\x04\x64\x61ta\x18\t \x01(\x0cH\x02\x88\x01\x01\x42\t\n\x07_branchB\x06\n\x04_ttdB\x07\n\x05_data\"J\n\x07Verdict\x12\x12\n\nverdict_id\x18\x01 \x01(\x04\x12\x0f\n\x07\x63onsume\x18\x02 \x01(\x08\x12\x11\n\x04\x64\x61ta\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x42\x07\n\x05_data\"K\n\x0bHoldSession\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x0c\n\x04hold\x18\x02 \x01(\x08\"a\n\x0bMoveSession\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\"\n\x02to\x18\x02 \x01(\x0b\x32\x16.signalbox.v1.FlowSpec\">\n\x0cKeepBranches\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\"0\n\rSessionOpened\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12\x12\n\nsession_id\x18\x02 \x01(\x0c\"W\n\x0bSendRefused\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12+\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x1c.signalbox.casp.v1.SendError\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xb5\x02\n\x0bRecvMessage\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x17\n\nverdict_id\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07reverse\x18\x03 \x01(\x08\x12\x11\n\ttear_down\x18\x04 \x01(\x08\x12\x10\n\x08unsecure\x18\x05 \x01(\x08\x12\x0b\n\x03ttd\x18\x06 \x01(\r\x12\x0c\n\x04hops\x18\x07 \x01(\r\x12\x0c\n\x04peer\x18\x08 \x01(\t\x12\x1a\n\rauthenticated\x18\t \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06\x62ranch\x18\n \x01(\r\x12\x0e\n\x06\x61t_end\x18\x0b \x01(\x08\x12\x13\n\x0blifetime_us\x18\x0c \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\r \x01(\x0c\x42\r\n\x0b_verdict_idB\x10\n\x0e_authenticated\"L\n\x0cSessionError\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\"p\n\rBranchChanged\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x10\n\x08previous\x18\x02 \x01(\x08\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\r\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\"=\n\x0bUndelivered\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\"Q\n\x0cSessionEnded\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x11\n\ttorn_down\x18\x02 \x01(\x08*\xd8\x01\n\tSendError\x12\x1a\n\x16SEND_ERROR_UNSPECIFIED\x10\x00\x12\x19\n\x15SEND_ERROR_NO_SESSION\x10\x01\x12\x15\n\x11SEND_ERROR_NO_HOP\x10\x02\x12 \n\x1cSEND_ERROR_REVERSE_DISCOVERY\x10\x03\x12\x13\n\x0fSEND_ERROR_FLOW\x10\x04\x12\x18\n\x14SEND_ERROR_MULTICAST\x10\x05\x12\x17\n\x13SEND_ERROR_TOO_LONG\x10\x06\x12\x13\n\x0fSEND_ERROR_FULL\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esignalbox/casp/v1/client.proto\x12\x11signalbox.casp.v1\x1a\x18signalbox/v1/types.proto\"\x97\x03\n\rClientRequest\x12\x35\n\x08register\x18\x01 \x01(\x0b\x32!.signalbox.casp.v1.RegisterClientH\x00\x12\x36\n\x0csend_message\x18\x02 \x01(\x0b\x32\x1e.signalbox.casp.v1.SendMessageH\x00\x12-\n\x07verdict\x18\x03 \x01(\x0b\x32\x1a.signalbox.casp.v1.VerdictH\x00\x12\x36\n\x0chold_session\x18\x04 \x01(\x0b\x32\x1e.signalbox.casp.v1.HoldSessionH\x00\x12\x36\n\x0cmove_session\x18\x05 \x01(\x0b\x32\x1e.signalbox.casp.v1.MoveSessionH\x00\x12\x38\n\rkeep_branches\x18\x06 \x01(\x0b\x32\x1f.signalbox.casp.v1.KeepBranchesH\x00\x12\x33\n\nunregister\x18\x07 \x01(\x0b\x32\x1d.signalbox.casp.v1.UnregisterH\x00\x42\t\n\x07request\"\xc8\x04\n\x0e\x43lientResponse\x12\x14\n\x0ctime_unix_us\x18\x01 \x01(\x04\x12\x0c\n\x04lost\x18\x02 \x01(\x04\x12\x33\n\nregistered\x18\x03 \x01(\x0b\x32\x1d.signalbox.casp.v1.RegisteredH\x00\x12<\n\x0frequest_refused\x18\x04 \x01(\x0b\x32!.signalbox.casp.v1.RequestRefusedH\x00\x12:\n\x0esession_opened\x18\x05 \x01(\x0b\x32 .signalbox.casp.v1.SessionOpenedH\x00\x12\x36\n\x0csend_refused\x18\x06 \x01(\x0b\x32\x1e.signalbox.casp.v1.SendRefusedH\x00\x12\x36\n\x0crecv_message\x18\x07 \x01(\x0b\x32\x1e.signalbox.casp.v1.RecvMessageH\x00\x12\x38\n\rsession_error\x18\x08 \x01(\x0b\x32\x1f.signalbox.casp.v1.SessionErrorH\x00\x12:\n\x0e\x62ranch_changed\x18\t \x01(\x0b\x32 .signalbox.casp.v1.BranchChangedH\x00\x12\x35\n\x0bundelivered\x18\n \x01(\x0b\x32\x1e.signalbox.casp.v1.UndeliveredH\x00\x12\x38\n\rsession_ended\x18\x0b \x01(\x0b\x32\x1f.signalbox.casp.v1.SessionEndedH\x00\x42\x0c\n\nindication\"8\n\x0eRegisterClient\x12\x13\n\x0b\x63lient_type\x18\x01 \x01(\r\x12\x11\n\tstateless\x18\x02 \x01(\x08\"\x0c\n\nUnregister\"\x1a\n\nRegistered\x12\x0c\n\x04node\x18\x01 \x01(\t\"K\n\x0eRequestRefused\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x10\n\x03tag\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x06\n\x04_tag\"F\n\nSessionRef\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12$\n\x04\x66low\x18\x02 \x01(\x0b\x32\x16.signalbox.v1.FlowSpec\"\x98\x02\n\x0bSendMessage\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12.\n\x07session\x18\x02 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x0f\n\x07reverse\x18\x03 \x01(\x08\x12\x11\n\ttear_down\x18\x04 \x01(\x08\x12\x10\n\x08\x64iscover\x18\x05 \x01(\x08\x12\x0c\n\x04hold\x18\x06 \x01(\x08\x12\x13\n\x06\x62ranch\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x03ttd\x18\x08 \x01(\rH\x01\x88\x01\x01\x12\x11\n\x04\x64\x61ta\x18\t \x01(\x0cH\x02\x88\x01\x01\x12\x14\n\x0crecord_route\x18\n \x01(\x08\x12\x12\n\x05route\x18\x0b \x01(\x0cH\x03\x88\x01\x01\x42\t\n\x07_branchB\x06\n\x04_ttdB\x07\n\x05_dataB\x08\n\x06_route\"J\n\x07Verdict\x12\x12\n\nverdict_id\x18\x01 \x01(\x04\x12\x0f\n\x07\x63onsume\x18\x02 \x01(\x08\x12\x11\n\x04\x64\x61ta\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x42\x07\n\x05_data\"K\n\x0bHoldSession\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x0c\n\x04hold\x18\x02 \x01(\x08\"a\n\x0bMoveSession\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\"\n\x02to\x18\x02 \x01(\x0b\x32\x16.signalbox.v1.FlowSpec\">\n\x0cKeepBranches\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\"0\n\rSessionOpened\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12\x12\n\nsession_id\x18\x02 \x01(\x0c\"W\n\x0bSendRefused\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12+\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x1c.signalbox.casp.v1.SendError\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\xd7\x02\n\x0bRecvMessage\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x17\n\nverdict_id\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07reverse\x18\x03 \x01(\x08\x12\x11\n\ttear_down\x18\x04 \x01(\x08\x12\x10\n\x08unsecure\x18\x05 \x01(\x08\x12\x0b\n\x03ttd\x18\x06 \x01(\r\x12\x0c\n\x04hops\x18\x07 \x01(\r\x12\x0c\n\x04peer\x18\x08 \x01(\t\x12\x1a\n\rauthenticated\x18\t \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06\x62ranch\x18\n \x01(\r\x12\x0e\n\x06\x61t_end\x18\x0b \x01(\x08\x12\x13\n\x0blifetime_us\x18\x0c \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\r \x01(\x0c\x12\x11\n\tstateless\x18\x0e \x01(\x08\x12\r\n\x05route\x18\x0f \x01(\x0c\x42\r\n\x0b_verdict_idB\x10\n\x0e_authenticated\"L\n\x0cSessionError\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\"p\n\rBranchChanged\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x10\n\x08previous\x18\x02 \x01(\x08\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\r\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\"=\n\x0bUndelivered\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\"Q\n\x0cSessionEnded\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.signalbox.casp.v1.SessionRef\x12\x11\n\ttorn_down\x18\x02 \x01(\x08*\xf2\x01\n\tSendError\x12\x1a\n\x16SEND_ERROR_UNSPECIFIED\x10\x00\x12\x19\n\x15SEND_ERROR_NO_SESSION\x10\x01\x12\x15\n\x11SEND_ERROR_NO_HOP\x10\x02\x12 \n\x1cSEND_ERROR_REVERSE_DISCOVERY\x10\x03\x12\x13\n\x0fSEND_ERROR_FLOW\x10\x04\x12\x18\n\x14SEND_ERROR_MULTICAST\x10\x05\x12\x17\n\x13SEND_ERROR_TOO_LONG\x10\x06\x12\x13\n\x0fSEND_ERROR_FULL\x10\x07\x12\x18\n\x14SEND_ERROR_STATELESS\x10\x08\x62\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'signalbox.casp.v1.client_pb2', globals())
 if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
-  _SENDERROR._serialized_start=2643
-  _SENDERROR._serialized_end=2859
+  _SENDERROR._serialized_start=2748
+  _SENDERROR._serialized_end=2990
   _CLIENTREQUEST._serialized_start=80
   _CLIENTREQUEST._serialized_end=487
   _CLIENTRESPONSE._serialized_start=490
   _CLIENTRESPONSE._serialized_end=1074
   _REGISTERCLIENT._serialized_start=1076
-  _REGISTERCLIENT._serialized_end=1113
-  _UNREGISTER._serialized_start=1115
-  _UNREGISTER._serialized_end=1127
-  _REGISTERED._serialized_start=1129
-  _REGISTERED._serialized_end=1155
-  _REQUESTREFUSED._serialized_start=1157
-  _REQUESTREFUSED._serialized_end=1232
-  _SESSIONREF._serialized_start=1234
-  _SESSIONREF._serialized_end=1304
-  _SENDMESSAGE._serialized_start=1307
-  _SENDMESSAGE._serialized_end=1535
-  _VERDICT._serialized_start=1537
-  _VERDICT._serialized_end=1611
-  _HOLDSESSION._serialized_start=1613
-  _HOLDSESSION._serialized_end=1688
-  _MOVESESSION._serialized_start=1690
-  _MOVESESSION._serialized_end=1787
-  _KEEPBRANCHES._serialized_start=1789
-  _KEEPBRANCHES._serialized_end=1851
-  _SESSIONOPENED._serialized_start=1853
-  _SESSIONOPENED._serialized_end=1901
-  _SENDREFUSED._serialized_start=1903
-  _SENDREFUSED._serialized_end=1990
-  _RECVMESSAGE._serialized_start=1993
-  _RECVMESSAGE._serialized_end=2302
-  _SESSIONERROR._serialized_start=2304
-  _SESSIONERROR._serialized_end=2380
-  _BRANCHCHANGED._serialized_start=2382
-  _BRANCHCHANGED._serialized_end=2494
-  _UNDELIVERED._serialized_start=2496
-  _UNDELIVERED._serialized_end=2557
-  _SESSIONENDED._serialized_start=2559
-  _SESSIONENDED._serialized_end=2640
+  _REGISTERCLIENT._serialized_end=1132
+  _UNREGISTER._serialized_start=1134
+  _UNREGISTER._serialized_end=1146
+  _REGISTERED._serialized_start=1148
+  _REGISTERED._serialized_end=1174
+  _REQUESTREFUSED._serialized_start=1176
+  _REQUESTREFUSED._serialized_end=1251
+  _SESSIONREF._serialized_start=1253
+  _SESSIONREF._serialized_end=1323
+  _SENDMESSAGE._serialized_start=1326
+  _SENDMESSAGE._serialized_end=1606
+  _VERDICT._serialized_start=1608
+  _VERDICT._serialized_end=1682
+  _HOLDSESSION._serialized_start=1684
+  _HOLDSESSION._serialized_end=1759
+  _MOVESESSION._serialized_start=1761
+  _MOVESESSION._serialized_end=1858
+  _KEEPBRANCHES._serialized_start=1860
+  _KEEPBRANCHES._serialized_end=1922
+  _SESSIONOPENED._serialized_start=1924
+  _SESSIONOPENED._serialized_end=1972
+  _SENDREFUSED._serialized_start=1974
+  _SENDREFUSED._serialized_end=2061
+  _RECVMESSAGE._serialized_start=2064
+  _RECVMESSAGE._serialized_end=2407
+  _SESSIONERROR._serialized_start=2409
+  _SESSIONERROR._serialized_end=2485
+  _BRANCHCHANGED._serialized_start=2487
+  _BRANCHCHANGED._serialized_end=2599
+  _UNDELIVERED._serialized_start=2601
+  _UNDELIVERED._serialized_end=2662
+  _SESSIONENDED._serialized_start=2664
+  _SESSIONENDED._serialized_end=2745
 # @@protoc_insertion_point(module_scope)

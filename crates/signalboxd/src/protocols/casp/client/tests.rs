@@ -55,13 +55,16 @@ impl OpenClient {
 }
 
 fn register(client_type: u32) -> Request {
-    Request::Register(v1::RegisterClient { client_type })
+    Request::Register(v1::RegisterClient { client_type, stateless: true })
 }
 
 async fn registered(rig: &mut Rig) -> (Program, OpenClient) {
     let call = rig.client_call(register(77));
     let mut open = rig.open().await;
-    assert_eq!(open.command, Command::Casp { id: open.id, command: CaspCommand::Register { client: 77 } });
+    assert_eq!(
+        open.command,
+        Command::Casp { id: open.id, command: CaspCommand::Register { client: 77, stateless: true } }
+    );
     open.casp(ClientEvent::Registered);
     open.done();
     let mut program = call.await.unwrap().unwrap();
@@ -98,6 +101,8 @@ fn arrival(flow: FlowId, data: &[u8]) -> ClientEvent {
         branch: 1,
         last: false,
         timeout: 90,
+        stateless: true,
+        route: Octets::from(&[4, 6][..]),
         data: Octets::from(data),
     }))
 }
@@ -183,6 +188,35 @@ async fn a_request_that_cannot_be_is_refused_and_the_call_goes_on() {
     }
     program.request(Request::Verdict(v1::Verdict { verdict_id: 1, consume: true, data: None })).await;
     assert_eq!(rig.client_request().await, RequestOf::Verdict { id: 1, verdict: VerdictOf::Consume });
+}
+
+/// An answer to a message without state gets its route back as it was.
+#[tokio::test]
+async fn a_route_goes_out_and_comes_in_as_it_is() {
+    let mut rig = Rig::new(ALL).await;
+    let (mut program, mut open) = registered(&mut rig).await;
+    let [flow, ..] = flows();
+    open.casp(arrival(flow, b"question"));
+    let Indication::RecvMessage(message) = program.indication().await else { panic!("no message") };
+    assert!(message.stateless);
+    let data = Some(b"answer".to_vec());
+    let answer = v1::SendMessage {
+        session: message.session,
+        reverse: true,
+        route: Some(message.route),
+        data,
+        ..Default::default()
+    };
+    program.request(Request::SendMessage(answer.clone())).await;
+    let expected = SendRequestOf {
+        reverse: true,
+        route: Some(Octets(vec![4, 6])),
+        ..SendRequestOf::new(Some(SESSION), flow, Octets::from(&b"answer"[..]))
+    };
+    assert_eq!(rig.client_request().await, RequestOf::Send(expected));
+    program.request(Request::SendMessage(v1::SendMessage { record_route: true, ..answer })).await;
+    let Indication::RequestRefused(refused) = program.indication().await else { panic!("not refused") };
+    assert!(refused.reason.contains("excludes record_route"), "{}", refused.reason);
 }
 
 #[tokio::test]
