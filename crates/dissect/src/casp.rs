@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwValue};
 use signalbox_casp::wire::ping::Ping;
 use signalbox_casp::wire::qos::{Flowspec, QosMessage};
+use signalbox_casp::wire::route::{Hop, Route, Routing};
 use signalbox_casp::wire::{Body, ClientType, FlowId, Message, Object, Proof, Signaling, frame, framed};
 use signalbox_wire::hex;
 
@@ -79,6 +80,22 @@ fn proof(proof: Proof) -> Value {
     match proof {
         Proof::Cookie(cookie) => hex(&cookie).into(),
         Proof::Unknown => "unknown C-Type".into(),
+    }
+}
+
+/// The nodes of RECORD_ROUTE or ROUTE; `None`: they cannot be read.
+fn hops(routing: &Routing<'_>) -> Option<impl Iterator<Item = Hop>> {
+    Route::parse(routing.contents()).map(|route| route.iter())
+}
+
+fn route(routing: &Routing<'_>) -> Value {
+    let hop = |hop: Hop| {
+        let (address, port) = (hop.address.ip().to_string(), hop.address.port());
+        json!({ "address": address, "port": port, "transport": hop.transport })
+    };
+    match hops(routing) {
+        Some(hops) => hops.map(hop).collect(),
+        None => json!({ "fault": "entries that cannot be read", "octets": hex(routing.contents()) }),
     }
 }
 
@@ -248,6 +265,11 @@ fn signaling(message: &Signaling<'_>) -> Value {
         }
         Body::Error(code) => value["error"] = json!({ "code": code.0, "name": code.name() }),
     }
+    match &message.route {
+        Some(record @ Routing::Record(_)) => value["record_route"] = route(record),
+        Some(back @ Routing::Route(_)) => value["route"] = route(back),
+        None => {}
+    }
     let others: Vec<Value> = message.kept().map(|object| other(&object)).collect();
     if !others.is_empty() {
         value["other_objects"] = others.into();
@@ -321,6 +343,17 @@ pub(crate) fn describe(read: &Read<'_>) -> String {
         Body::Error(code) => {
             let _ = write!(text, "\n  ERROR: {code}");
         }
+    }
+    if let Some(routing) = &message.route {
+        let class = routing.class();
+        let _ = match hops(routing) {
+            Some(hops) => {
+                let hops: Vec<String> =
+                    hops.map(|hop| format!("{} protocol {}", hop.address, hop.transport)).collect();
+                write!(text, "\n  {class}: {}", hops.join(", "))
+            }
+            None => write!(text, "\n  {class}: entries that cannot be read: {}", hex(routing.contents())),
+        };
     }
     for object in message.kept() {
         let _ = write!(text, "\n  class {} C-Type {}: {}", object.class, object.c_type, hex(object.contents));

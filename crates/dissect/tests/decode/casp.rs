@@ -12,6 +12,9 @@ const REQUEST: &str = "00000002 00000000 00000000 00000000 00000000 000c0501 a1a
 const ERROR: &str = "90400001 00010203 04050607 08090a0b 0c0d0e0f 00140101 c0000201 c6336407 138c138e 11000000 \
     00080401 00000001";
 
+const ROUTED: &str = "0000004c 90400001 00010203 04050607 08090a0b 0c0d0e0f 00140101 c0000201 c6336407 138c138e \
+    11000000 00090301 68656c6c 6f000000 0014f101 0406c353 c0000201 0406c353 c00002fe";
+
 fn casp(input: &[u8], json: bool, reencode: bool) -> (String, u64) {
     let mut out = Vec::new();
     let options = Options { protocol: Protocol::Casp, json, reencode };
@@ -68,9 +71,29 @@ fn messages_of_clients_are_read() {
     assert!(text.contains(r#""type":"Release""#) && text.contains(r#""type":"request""#), "{text}");
 }
 
+/// The nodes of RECORD_ROUTE and ROUTE are named; what cannot be read is shown as octets.
+#[test]
+fn the_nodes_of_a_route_are_named() {
+    let (text, failed) = casp(ROUTED.as_bytes(), false, false);
+    assert_eq!(failed, 0);
+    assert!(
+        text.contains("ROUTE (extension): 192.0.2.1:50003 protocol 6, 192.0.2.254:50003 protocol 6"),
+        "{text}"
+    );
+    let (line, _) = casp(ROUTED.as_bytes(), true, false);
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["casp"]["route"][1]["address"], "192.0.2.254");
+    let recorded = ROUTED.replace("0014f101", "0014f001").replace("0406c353 c0000201", "0906c353 c0000201");
+    let (line, _) = casp(recorded.as_bytes(), true, false);
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["casp"]["record_route"]["octets"], "0906c353c00002010406c353c00002fe");
+    let (text, _) = casp(recorded.as_bytes(), false, false);
+    assert!(text.contains("RECORD_ROUTE (extension): entries that cannot be read: 0906"), "{text}");
+}
+
 #[test]
 fn a_message_is_encoded_as_it_was_read() {
-    for message in [FIRST, REQUEST, ERROR] {
+    for message in [FIRST, REQUEST, ERROR, ROUTED] {
         let (text, failed) = casp(message.as_bytes(), false, true);
         assert_eq!((text.trim(), failed), (message.replace(' ', "").as_str(), 0));
     }
