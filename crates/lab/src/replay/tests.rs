@@ -10,7 +10,7 @@ use signalbox_dissect::hex;
 use signalbox_node::ping::{self, PingRequest};
 use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
-use signalbox_node::{Event, GistConfig, boomerang, gist, gist_nat, rsvp};
+use signalbox_node::{Event, GistConfig, boomerang, casp, gist, gist_nat, rsvp};
 use signalbox_record::Writer;
 use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
 
@@ -174,6 +174,27 @@ fn a_replayed_boomerang_node_sends_what_the_recorded_one_sent() {
     }
     let text = replayed(&recordings[0].0, false).0;
     assert!(text.contains("Boomerang session 9: Reserved"), "{text}");
+}
+
+/// CASP: pings without state over bad links, in the daemon's own SCTP, whose packets are compared. The node in the middle appends itself and
+/// removes itself again.
+#[test]
+fn a_replayed_casp_node_sends_what_the_recorded_one_sent() {
+    let mut config = casp::Config { sctp: true, ..casp::Config::default() };
+    config.engine.transport = casp::Transport::Sctp;
+    let config = Config { casp: Some(config), ..Config::empty() };
+    let ping: Asked = |dst| {
+        let timeout = Duration::from_secs(10);
+        let request =
+            casp::PingRequest { count: Some(5), timeout, record_route: true, ..casp::PingRequest::to(dst) };
+        Command::Casp { id: 9, command: casp::Command::Ping(request) }
+    };
+    let recordings = recordings_of("casp", &config, &[(0, ping)]);
+    for (recording, sent) in &recordings {
+        sends_the_same(recording, sent);
+    }
+    let text = replayed(&recordings[0].0, false).0;
+    assert!(text.contains("CASP 9: Ping(Reply"), "{text}");
 }
 
 /// A GIST-aware NAT gateway between two hosts. What its kernel answers about bindings is in the recording, and so are its keys: it adds

@@ -1,5 +1,6 @@
 //! The fields of CASP messages.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -54,6 +55,16 @@ pub(super) const FIELDS: &[Field<CaspMessage>] = &[
         get: |m| Some(m.local?.into()),
     },
     Field { name: "error", meaning: "code of ERROR", get: |m| Some(m.error?.into()) },
+    Field {
+        name: "recorded",
+        meaning: "addresses in RECORD_ROUTE, the initiator first",
+        get: |m| Some(addresses(m.recorded.as_deref()?)),
+    },
+    Field {
+        name: "route",
+        meaning: "addresses in ROUTE, the next node last",
+        get: |m| Some(addresses(m.route.as_deref()?)),
+    },
     Field { name: "cookie", meaning: "it has SCOUT_COOKIE_R", get: |m| Some(m.classes.contains(&6).into()) },
     Field {
         name: "router_alert",
@@ -66,6 +77,10 @@ pub(super) const FIELDS: &[Field<CaspMessage>] = &[
         get: |m| Some(m.ip_destination.to_string().into()),
     },
 ];
+
+fn addresses(all: &[IpAddr]) -> Value {
+    all.iter().map(|address| Value::from(address.to_string())).collect()
+}
 
 impl fields::Message for CaspMessage {
     fn at(&self) -> Duration {

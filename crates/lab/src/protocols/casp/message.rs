@@ -48,6 +48,9 @@ pub(super) struct CaspMessage {
     /// The message of the QoS client in it has a LOCAL object.
     pub(super) local: Option<bool>,
     pub(super) error: Option<u32>,
+    /// Addresses in RECORD_ROUTE, and in ROUTE.
+    pub(super) recorded: Option<Vec<IpAddr>>,
+    pub(super) route: Option<Vec<IpAddr>>,
 }
 
 /// Reads a message without Length Header; `None` if the octets are no message.
@@ -74,6 +77,8 @@ pub(super) fn read(frame: &Frame, ip: &Ip<'_>, way: Way, octets: &[u8]) -> Optio
         client: None,
         local: None,
         error: None,
+        recorded: None,
+        route: None,
     };
     let mut rest = octets.get(20..)?;
     while !rest.is_empty() {
@@ -89,6 +94,8 @@ pub(super) fn read(frame: &Frame, ip: &Ip<'_>, way: Way, octets: &[u8]) -> Optio
                 message.local = if form == 1 { has_local(contents) } else { None };
             }
             4 => message.error = Some(u32_at(contents)?),
+            240 => message.recorded = Some(nodes_of(contents)?),
+            241 => message.route = Some(nodes_of(contents)?),
             _ => {}
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
@@ -113,6 +120,17 @@ fn has_local(octets: &[u8]) -> Option<bool> {
         rest = rest.get(length.next_multiple_of(4)..)?;
     }
     Some(false)
+}
+
+/// The addresses of RECORD_ROUTE or ROUTE: IP version, IP protocol of the transport, port, address.
+fn nodes_of(mut octets: &[u8]) -> Option<Vec<IpAddr>> {
+    let mut all = Vec::new();
+    while let Some(version) = octets.first() {
+        let (address, length) = if *version == 4 { (v4(octets, 4)?, 8) } else { (v6(octets, 4)?, 20) };
+        all.push(address);
+        octets = octets.get(length..)?;
+    }
+    Some(all)
 }
 
 fn u32_at(octets: &[u8]) -> Option<u32> {
@@ -183,6 +201,18 @@ pub(super) mod tests {
         let ends = ["192.0.2.1", "198.51.100.7"].map(|text| text.parse().unwrap());
         assert_eq!(one.flow, Some((ends[0], ends[1])));
         assert_eq!(read_one(&[0; 20]), None, "type 0");
+    }
+
+    #[test]
+    fn the_nodes_of_a_route_are_read() {
+        // "Without state" of docs/wire/casp.md.
+        let mut octets = framed()[4..].to_vec();
+        octets.extend([0, 0x14, 240, 1, 4, 6, 0xc3, 0x53, 192, 0, 2, 1, 4, 6, 0xc3, 0x53, 192, 0, 2, 254]);
+        let one = read_one(&octets).unwrap();
+        let nodes = ["192.0.2.1", "192.0.2.254"].map(|text| text.parse().unwrap());
+        assert_eq!((one.recorded, one.route), (Some(nodes.to_vec()), None));
+        assert_eq!(nodes_of(&[4, 6, 0, 0, 1]), None);
+        assert_eq!(nodes_of(&[]), Some(Vec::new()));
     }
 
     #[test]
