@@ -202,10 +202,14 @@ impl Casp {
         let Some(waiting) = self.sessions.get_mut(key).map(|session| session.waiting()) else { return };
         if !waiting.fits(waiting.down.len(), octets.len())
             && let Some(at) = waiting.down.iter().position(|queued| queued.refresh)
+            && let Some(refresh) = waiting.down.remove(at)
         {
-            waiting.down.remove(at);
+            self.dequeued(key, refresh.octets.len());
         }
-        let fits = waiting.fits(waiting.down.len(), octets.len());
+        let fits = self.sessions.get_mut(key).is_some_and(|session| {
+            let waiting = session.waiting();
+            waiting.fits(waiting.down.len(), octets.len())
+        });
         if !fits || !self.take_octets(key, octets.len()) {
             self.counters.waiting_full += 1;
             return self.undelivered(key, kind.client);

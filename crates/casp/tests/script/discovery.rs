@@ -1,7 +1,7 @@
 //! Mechanisms of discovery, and messages that wait for it.
 
 use signalbox_casp::engine::{Config, Input, Mechanism, Request, SendRequest};
-use signalbox_casp::wire::{Body, Cookie, Signaling};
+use signalbox_casp::wire::{Body, Cookie, Flags, Signaling};
 use signalbox_core::node::{NoRoute, Prefix};
 
 use crate::rig::*;
@@ -128,11 +128,19 @@ fn waiting_octets_are_bounded_and_refreshes_give_way() {
     let mut rig = Rig::new();
     rig.answering.clear();
     let up = rig.accept(UP);
-    for _ in 0..16 {
+    let cookie = rig.say(up, &message())[0].octets[24..32].try_into().unwrap();
+    for _ in 0..15 {
         rig.say(up, &message());
     }
-    rig.say(up, &data(UNKNOWN));
+    for _ in 0..8 {
+        rig.say(up, &data(UNKNOWN));
+    }
     assert_eq!((rig.state().waiting, rig.node.counters().waiting_full), (16, 0));
+    rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
+    rig.input(Input::Timer);
+    let down = rig.stream_to(DOWN);
+    rig.say(down, &flags(message(), Flags::REVERSE));
+    assert_eq!(rig.node.tables()[4].size, 0, "what gave way takes no octets");
 }
 
 /// CASP-G-06: if no node is found this is the last one: the state stays without next hop, and a new try comes with the next
