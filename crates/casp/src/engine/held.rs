@@ -9,7 +9,7 @@ use signalbox_core::wheel::{Link, Timed};
 
 use super::Casp;
 use super::io::Verdict;
-use crate::wire::{Body, Message, Signaling};
+use crate::wire::{Body, ClientType, Message, Signaling};
 
 /// Buffers that are kept for messages to come.
 const SPARE: usize = 64;
@@ -20,6 +20,8 @@ pub(super) struct Held {
     link: Link,
     /// `None`: a message without state.
     session: Option<Key>,
+    /// Who decides.
+    client: ClientType,
     octets: Vec<u8>,
     /// The node that made the session, whose share of the places and octets it takes.
     owner: IpAddr,
@@ -38,6 +40,7 @@ impl Casp {
         &mut self,
         session: Option<Key>,
         owner: IpAddr,
+        client: ClientType,
         message: &Signaling<'_>,
     ) -> Option<u64> {
         if self.held.len() >= self.held.limit() || self.held_by.check(&owner, 1).is_err() {
@@ -56,7 +59,7 @@ impl Casp {
             return None;
         }
         self.held_by.hold(owner);
-        let key = self.held.insert(Held { link: Link::default(), session, octets, owner }).ok()?;
+        let key = self.held.insert(Held { link: Link::default(), session, client, octets, owner }).ok()?;
         let at = self.now + self.config.verdict;
         self.wheel_of_held.arm(&mut self.held, key.index(), at);
         Some(key.to_u64())
@@ -67,10 +70,10 @@ impl Casp {
         self.waiting_octets.release_many(owner, u32::try_from(octets).unwrap_or(u32::MAX));
     }
 
-    /// A client decided.
-    pub(super) fn on_verdict(&mut self, id: u64, verdict: &Verdict<'_>) {
+    /// A client decided. Identifiers can be guessed, so a message of another client stays.
+    pub(super) fn on_verdict(&mut self, client: ClientType, id: u64, verdict: &Verdict<'_>) {
         let key = Key::from_u64(id);
-        if self.held.get(key).is_none() {
+        if self.held.get(key).is_none_or(|held| held.client != client) {
             return;
         }
         self.wheel_of_held.cancel(&mut self.held, key.index());
@@ -78,24 +81,20 @@ impl Casp {
     }
 
     fn decide(&mut self, key: Key, verdict: &Verdict<'_>) {
-        let Some(Held { session, octets, owner, .. }) = self.held.remove(key) else { return };
+        let Some(Held { session, client, octets, owner, .. }) = self.held.remove(key) else { return };
         self.give_held(owner, octets.len());
         if let Ok(Message::Signaling(message)) = Message::parse(&octets) {
-            let client = match message.body {
-                Body::Client { client, .. } => Some(client),
-                Body::Empty | Body::Error(_) => None,
-            };
-            let message = match (verdict, message.body) {
-                (Verdict::Replace(data), Body::Client { client: of, .. }) => {
-                    let body = Body::Client { client: of, data };
+            let message = match verdict {
+                Verdict::Replace(data) => {
+                    let body = Body::Client { client, data };
                     Some(Signaling { body, ..message })
                 }
-                (Verdict::Forward | Verdict::Replace(_), _) => Some(message),
-                (Verdict::Consume, _) => None,
+                Verdict::Forward => Some(message),
+                Verdict::Consume => None,
             };
             match (session, message) {
-                (Some(session), Some(message)) => self.send_on(session, &message, client),
-                (None, Some(message)) => self.send_on_without_state(owner, &message, client),
+                (Some(session), Some(message)) => self.send_on(session, &message, Some(client)),
+                (None, Some(message)) => self.send_on_without_state(owner, &message, Some(client)),
                 (Some(_) | None, None) => {}
             }
         }

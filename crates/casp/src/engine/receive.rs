@@ -400,7 +400,7 @@ impl Casp {
                     session.users.add(client);
                 }
                 let owner = self.owner(key);
-                let held = owner.and_then(|owner| self.hold_message(Some(key), owner, message));
+                let held = owner.and_then(|owner| self.hold_message(Some(key), owner, client, message));
                 let Some(id) = held else {
                     self.announce(key, from, branch, message, 0, client, data);
                     return self.send_on(key, message, Some(client));

@@ -18,7 +18,7 @@ impl Casp {
                     self.out.indicate(client, Indication::Refused { tag: send.tag, why });
                 }
             }
-            Request::Verdict { id, verdict } => self.on_verdict(*id, verdict),
+            Request::Verdict { id, verdict } => self.on_verdict(client, *id, verdict),
             Request::Hold { session, flow, on } => self.on_hold(client, *session, flow, *on),
             Request::Move { session, from, to } => {
                 if let Err(why) = self.on_move(client, *session, from, *to) {

@@ -74,7 +74,7 @@ impl Casp {
         if !self.config.has(client) {
             self.send_on_without_state(owner, &message, None);
         } else if self.config.stateless_clients.contains(&client.0) {
-            let id = self.hold_message(None, owner, &message);
+            let id = self.hold_message(None, owner, client, &message);
             let last = self.ends_here(&message);
             let arrival =
                 Arrival { id: id.unwrap_or(0), last, stateless: true, ..self.arrival(from, &message) };

@@ -68,6 +68,24 @@ fn a_silent_client_blocks_nothing() {
     assert!(rig.request(CLIENT, late).is_empty());
 }
 
+/// A client decides about its own messages only: the identifiers of others can be guessed.
+#[test]
+fn a_verdict_of_another_client_changes_nothing() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    rig.verdict = None;
+    rig.say(up, &data(CLIENT));
+    let id = match &rig.indicated[0].1 {
+        Indicated::Received(arrival, _) => arrival.id,
+        other => panic!("{other:?}"),
+    };
+    for verdict in [Verdict::Consume, Verdict::Replace(b"other")] {
+        assert!(rig.request(ClientType(79), Request::Verdict { id, verdict }).is_empty());
+    }
+    let said = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
+    assert_eq!(only(&said, down).message().body, data(CLIENT).body);
+}
+
 /// CASP-G-16: if too many messages are held, the next ones go on at once; those of another node have places.
 #[test]
 fn held_messages_are_bounded() {
