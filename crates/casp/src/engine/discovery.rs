@@ -261,7 +261,7 @@ impl Casp {
             self.counters.malformed += 1;
             return;
         }
-        let allowed = self.answers.allow(self.now, &source(requester))
+        let allowed = self.answers.allow(self.now, &(source(requester), packet.ifindex))
             && self.answers_one_more((requester, packet.ifindex));
         if !allowed {
             self.counters.answers_limited += 1;

@@ -111,13 +111,13 @@ pub struct Casp {
     peers: Peers,
     searches: Searches,
     cookies: Cookies,
-    /// Scout Responses by the node that gets them.
+    /// Scout Responses by the node that gets them and the interface: who forges its address behind another one takes nothing of its rate.
     answers: RateShares,
     /// Scout Responses and errors about datagrams, to all nodes.
     all_answers: SharedRate,
-    /// Errors about cookies by the node that gets them.
+    /// Errors about cookies, in the same way.
     errors: RateShares,
-    /// Datagrams by their source.
+    /// Datagrams by their source and interface.
     rates: RateShares,
     /// Messages without state by the node that sent them here.
     stateless_rates: RateShares,

@@ -55,7 +55,7 @@ impl Casp {
             self.counters.malformed += 1;
             return;
         }
-        if !self.rates.allow(self.now, &source(address)) {
+        if !self.rates.allow(self.now, &(source(address), packet.ifindex)) {
             self.counters.rate_limited += 1;
             return;
         }
@@ -128,7 +128,7 @@ impl Casp {
         }
         // The source of a datagram can be forged.
         let few = !from.is_datagram() || self.answers_one_more((from.name.address, from.ifindex));
-        if !(few && self.errors.allow(self.now, &source(from.name.address))) {
+        if !(few && self.errors.allow(self.now, &(source(from.name.address), from.ifindex))) {
             self.counters.errors_limited += 1;
             return;
         }

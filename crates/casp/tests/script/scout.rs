@@ -180,6 +180,29 @@ fn forged_requests_leave_answers_to_other_interfaces_and_neighbours() {
     assert_eq!((ask(&mut rig, OTHER, 1), ask(&mut rig, UP, 1), ask(&mut rig, DOWN2, 2)), (0, 1, 1));
 }
 
+/// Who forges the address of a node behind another interface takes nothing of what the node itself gets: answers to its Scout
+/// Requests, Errors about its cookies, and the processing of its datagrams.
+#[test]
+fn forged_packets_of_a_node_leave_its_rates_at_its_own_interface() {
+    let mut rig = Rig::with(Config { answer_rate: 40, rate: 200, ..config() });
+    let mut request = Vec::new();
+    Message::ScoutRequest([1; 8]).encode(&mut request).unwrap();
+    let (alert, mut stale) = (router_alert_v4(0), Vec::new());
+    Signaling { proof: Some(Proof::Cookie([9; 8])), ..message() }.encode(&mut stale).unwrap();
+    let mut count = |port, dst, octets: &[u8], ifindex, times| {
+        rig.said.clear();
+        for _ in 0..times {
+            let packet = packet(port, ip(UP), ip(dst), &alert, octets);
+            rig.input(Input::Packet(Received { ifindex: IfIndex(ifindex), ..packet }));
+        }
+        (rig.said.len(), rig.node.counters().rate_limited)
+    };
+    assert_eq!(count(50004, DST, &request, 2, 1000), (10, 0));
+    assert_eq!(count(50004, DST, &request, 1, 1), (1, 0));
+    assert_eq!(count(50003, FAR, &stale, 2, 1000), (10, 950));
+    assert_eq!(count(50003, NEAR, &stale, 1, 1), (1, 950));
+}
+
 /// CASP-4.4-06, CASP-4.6-08, CASP-G-38: a cookie of this node, for this source and this destination, is good over UDP.
 /// CASP-4.4-07: it is not sent on.
 #[test]

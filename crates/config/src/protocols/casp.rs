@@ -286,12 +286,13 @@ impl Casp {
     fn limits(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         let any = || per_second(0..=u32::MAX);
-        let meaning = "Messages of one source over UDP; more are dropped. `\"0/s\"`: no limit.";
+        let meaning =
+            "Messages of one source at one interface over UDP; more are dropped. `\"0/s\"`: no limit.";
         keys.key("source_rate", &mut config.rate, any(), meaning);
         let meaning =
             "Messages without state of one node that are sent on; more are dropped. `\"0/s\"`: no limit.";
         keys.key("stateless_rate", &mut config.stateless_rate, any(), meaning);
-        let meaning = "Scout Requests of one source that are answered. `\"0/s\"`: no limit.";
+        let meaning = "Scout Requests of one source at one interface that are answered. `\"0/s\"`: no limit.";
         keys.key("answer_rate", &mut config.answer_rate, any(), meaning);
         let meaning = "Scout Requests of all sources that are answered. `\"0/s\"`: no limit.";
         keys.key("total_answer_rate", &mut config.total_answer_rate, any(), meaning);
