@@ -278,8 +278,13 @@ impl Casp {
         Some(key)
     }
 
+    /// The lifetime that a message asks for, as far as this node grants it, seconds.
+    fn granted(&self, timeout: Option<u32>) -> u32 {
+        timeout.unwrap_or(DEFAULT_TIMEOUT).min(self.config.max_timeout).max(1)
+    }
+
     fn branch_of(&self, peer: Key, from: &From, checked: &Checked<'_>) -> Branch {
-        let seconds = checked.message.timeout.map_or(DEFAULT_TIMEOUT, |timeout| timeout.max(1));
+        let seconds = self.granted(checked.message.timeout);
         Branch {
             peer,
             until: (self.now + core::time::Duration::from_secs(seconds.into())).into(),
@@ -293,11 +298,10 @@ impl Casp {
 
     /// Notes the lifetime of the session, and with it the interval of refreshes.
     fn take_timeout(&mut self, key: Key, timeout: Option<u32>) {
-        let default = DEFAULT_TIMEOUT.min(self.config.max_timeout);
+        let granted = self.granted(timeout);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.note(Mark::Explicit, timeout.is_some());
-        let timeout = timeout.map_or(default, |timeout| timeout.max(1));
-        let changed = core::mem::replace(&mut session.timeout, timeout) != timeout;
+        let changed = core::mem::replace(&mut session.timeout, granted) != granted;
         // Most messages change nothing: whether the chain ends here is not asked for each of them.
         if !changed && session.refresh_at != Moment::NEVER {
             return;
@@ -316,7 +320,7 @@ impl Casp {
     /// A further message of a branch. The result is the number of the branch.
     fn refresh_branch(&mut self, key: Key, branch: &Branch, checked: &Checked<'_>) -> u16 {
         let message = &checked.message;
-        let fresh = message.timeout.map_or(DEFAULT_TIMEOUT, |timeout| timeout.max(1));
+        let fresh = self.granted(message.timeout);
         let until = (self.now + core::time::Duration::from_secs(fresh.into())).into();
         let Some(session) = self.sessions.get_mut(key) else { return branch.id };
         // A protected branch is not displaced by one that is not.

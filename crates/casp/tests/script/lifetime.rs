@@ -49,6 +49,21 @@ fn lifetimes_have_limits() {
     }
 }
 
+/// CASP-G-10: the limit holds for messages without CASP_TIMEOUT too, for the first one and for a refresh.
+#[test]
+fn the_limit_of_lifetimes_holds_without_a_timeout() {
+    let mut rig = Rig::with(Config { max_timeout: 7, ..config() });
+    let up = rig.accept(UP);
+    let sent = Signaling { timeout: None, ..message() };
+    for _ in 0..2 {
+        rig.say(up, &sent);
+        rig.wait(seconds(6.9));
+        assert_eq!(rig.node.session_count(), 1);
+    }
+    rig.wait(seconds(0.2));
+    assert_eq!(rig.node.session_count(), 0);
+}
+
 /// CASP-G-10: T makes nothing of the timeout.
 #[test]
 fn a_tear_down_has_no_lifetime() {
