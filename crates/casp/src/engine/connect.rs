@@ -97,7 +97,7 @@ impl Casp {
         match self.peers.connection_to(peer) {
             Some((connection, true)) => self.write(connection, octets, answer),
             Some((connection, false)) => Delivery::Connecting(connection),
-            None => match self.open(address, answer.and_then(|answer| answer.local)) {
+            None => match self.open(Name { address, proved }, answer.and_then(|answer| answer.local)) {
                 Some(connection) => Delivery::Connecting(connection),
                 None => Delivery::Blocked,
             },
@@ -154,8 +154,9 @@ impl Casp {
         }
     }
 
-    /// The connection that this node is opening to an address, or a new one. `None`: the table of connections is full.
-    pub(super) fn open(&mut self, address: IpAddr, local: Option<IpAddr>) -> Option<Key> {
+    /// The connection that this node is opening to the address of a node, or a new one: by TLS to a node that proved a key. `None`: the
+    /// table of connections is full.
+    pub(super) fn open(&mut self, Name { address, proved }: Name, local: Option<IpAddr>) -> Option<Key> {
         let name = Name { address, proved: None };
         let opening = self.peers.find(&name).and_then(|peer| self.peers.connection_to(peer));
         // An established one without TLS is of no use where TLS is needed.
@@ -163,6 +164,7 @@ impl Casp {
             return Some(connection);
         }
         let transport = match self.config.transport_to(address) {
+            _ if proved.is_some() => Transport::Tls,
             Transport::Udp | Transport::Tcp => Transport::Tcp,
             other @ (Transport::Tls | Transport::Sctp) => other,
         };

@@ -374,7 +374,7 @@ impl Casp {
         if let Some(peer) = up {
             return self.new_next(key, peer, false);
         }
-        match self.open(address, answer.local) {
+        match self.open(Name { address, proved: None }, answer.local) {
             Some(connection) if self.wait_for(connection, Waiter::Session(key)) => {
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.waiting().candidate = Some(address);
@@ -389,6 +389,12 @@ impl Casp {
         let Some(address) = self.peers.address(peer) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         let to_previous = session.previous.is_last(peer);
+        let previous = session.previous.last().map(|branch| branch.peer);
+        if !to_previous && previous.and_then(|peer| self.peers.address(peer)) == Some(address) {
+            // Another node answers at the address of the previous hop.
+            self.give_up_up(key);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(waiting) = session.waiting.as_mut() else { return };
         if to_previous && core::mem::take(&mut waiting.connecting_up) {
             while let Some(queued) =
@@ -424,15 +430,8 @@ impl Casp {
         let next = session.next.last().map(|branch| branch.peer);
         let previous = previous.and_then(|peer| self.peers.address(peer));
         let next = next.and_then(|peer| self.peers.address(peer));
-        let Some(waiting) = session.waiting.as_mut() else { return };
-        if previous == Some(address) && core::mem::take(&mut waiting.connecting_up) {
-            while let Some(queued) =
-                self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()?.up.pop_front())
-            {
-                self.dequeued(key, queued.octets.len());
-                self.counters.no_connection += 1;
-                self.undelivered(key, queued.client);
-            }
+        if previous == Some(address) {
+            self.give_up_up(key);
         }
         let Some(waiting) = self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()) else { return };
         let of_candidate =
@@ -472,6 +471,21 @@ impl Casp {
         self.counters.no_next_hop += 1;
         self.give_up_down(key);
         self.send_error(key, ErrorCode::NO_NEXT_PEER);
+    }
+
+    /// The previous hop cannot be reached: what waits for the connection to it is dropped.
+    fn give_up_up(&mut self, key: Key) {
+        let waiting = self.sessions.get_mut(key).and_then(|session| session.waiting.as_mut());
+        if !waiting.is_some_and(|waiting| core::mem::take(&mut waiting.connecting_up)) {
+            return;
+        }
+        while let Some(queued) =
+            self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()?.up.pop_front())
+        {
+            self.dequeued(key, queued.octets.len());
+            self.counters.no_connection += 1;
+            self.undelivered(key, queued.client);
+        }
     }
 
     fn give_up_down(&mut self, key: Key) {

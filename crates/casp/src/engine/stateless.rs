@@ -225,7 +225,7 @@ impl Casp {
                 self.counters.peer_blocked += 1;
                 return Err(Refused::Full);
             }
-            None if neighbour => self.open(address, None),
+            None if neighbour => self.open(Name { address, proved: None }, None),
             None => {
                 self.counters.route_refused += 1;
                 return Err(Refused::NoHop);
@@ -328,7 +328,7 @@ impl Casp {
         if let Some(connection) = self.connection_at(address, transport == Transport::Tls) {
             return self.send_over_connection(key, connection);
         }
-        match self.open(address, answer.local) {
+        match self.open(Name { address, proved: None }, answer.local) {
             Some(connection) if self.wait_for(connection, Waiter::Message(key)) => {}
             Some(_) | None => self.lose(key),
         }

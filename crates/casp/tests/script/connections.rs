@@ -331,6 +331,31 @@ fn a_peer_is_its_identity() {
     assert_eq!(rig.node.session_count(), 0);
 }
 
+/// A previous hop that proved a key is reached by TLS again, whatever the transport of new next hops is. If another node answers at its
+/// address, what waits is given up, and later messages try again.
+#[test]
+fn a_previous_hop_with_a_key_is_reached_by_tls_again() {
+    let mut rig = Rig::new();
+    let up = rig.accept_by(UP, Transport::Tls, identity(9));
+    rig.say(up, &message());
+    let down = rig.stream_to(DOWN);
+    rig.input(Input::Closed { stream: up });
+    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(rig.opened.last().map(|(_, transport, ..)| *transport), Some(Transport::Tls));
+    assert_eq!(only(&said, rig.stream_to(UP)).message().body, data(UNKNOWN).body);
+
+    let mut rig = Rig::new();
+    let up = rig.accept_by(UP, Transport::Tls, identity(1));
+    rig.say(up, &message());
+    let down = rig.stream_to(DOWN);
+    rig.input(Input::Closed { stream: up });
+    assert!(rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE)).is_empty());
+    assert_eq!((rig.state().waiting, rig.node.counters().no_connection), (0, 1));
+    let again = rig.accept_by(UP, Transport::Tls, identity(1));
+    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(only(&said, again).message().body, data(UNKNOWN).body);
+}
+
 /// CASP-3-11: a peer that does not read gets no more than a bounded number of octets.
 #[test]
 fn a_peer_that_does_not_read_is_not_waited_for() {
