@@ -6,7 +6,7 @@ use signalbox_casp::clients::natfw::{
     Config, NatfwEvent, NatfwPackets, NatfwRequest, NatfwScope, NatfwTerms,
 };
 use signalbox_casp::engine::Indication;
-use signalbox_casp::wire::natfw::{NatfwObject, NatfwStatus, NatfwType, NatfwValue, Tlvs};
+use signalbox_casp::wire::natfw::{NatfwFilter, NatfwObject, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 
 use super::rig::{FIRST, Packet, Rig, at, back, filter, flow, moved, open_policy, wants_response};
 
@@ -40,6 +40,22 @@ fn a_border_opens_both_directions() {
     // The host ends both.
     rig.inject(0, 1, NatfwType::RELEASE, &[NatfwValue::MsgId(6), NatfwValue::Scope(1, b"")]);
     assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+}
+
+/// The packets of NEXT are limited like those of the request itself: a firewall keeps them until the border answers.
+#[test]
+fn packets_of_next_are_few_and_those_against_the_flow() {
+    let refused = |filters: Vec<NatfwFilter>| {
+        let (mut rig, mut nested) = (network(4, 2), Vec::new());
+        filters.into_iter().for_each(|one| NatfwValue::Filter(one).encode(&mut nested).unwrap());
+        let next = NatfwValue::Next(NatfwType::CREATE, Tlvs::of(&nested));
+        let values = [NatfwValue::MsgId(5), NatfwValue::Age(1), next, NatfwValue::Scope(1, b"")];
+        rig.inject(0, 1, NatfwType::CREATE, &values);
+        assert!(rig.passes(1).is_empty() && rig.kinds(2).is_empty());
+        rig.status(0)
+    };
+    assert_eq!(refused(vec![back(4); 17]), NatfwStatus::RESOURCES);
+    assert_eq!(refused(vec![filter(4)]), NatfwStatus::FILTER);
 }
 
 /// A CREATE that comes from outside opens nothing, unless a request of the inner side asked for its packets.

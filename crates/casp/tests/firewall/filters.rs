@@ -57,6 +57,8 @@ fn a_filter_lies_within_the_flow() {
 /// many.
 #[test]
 fn a_filter_has_a_size() {
+    let many = NatfwFilter { dst_ports: vec![(0, u16::MAX); 17], ..filter(3) };
+    assert_eq!(created(vec![many]), (Some(NatfwStatus::GRANULARITY), Vec::new()));
     let wide = NatfwFilter { dst_ports: vec![(600, 616)], ..filter(3) };
     assert_eq!(created(vec![wide]), (Some(NatfwStatus::GRANULARITY), Vec::new()));
     assert_eq!(created(vec![filter(3); 17]), (Some(NatfwStatus::RESOURCES), Vec::new()));

@@ -234,6 +234,8 @@ pub struct NatfwClient {
     used: Used,
     holders: Shares<IpAddr>,
     /// Limits of the errors about sessions without a record.
+    /// Hashes what is compared, but not kept.
+    hasher: KeyedHasher,
     errors: RateShares,
     wheel: Wheel,
     waiting: BTreeMap<u64, OwnedArrival>,
@@ -250,13 +252,15 @@ impl NatfwClient {
         let mut rng = Random::new(seed);
         Self {
             counters: Counters::default(),
+        // A node that is no NAT draws what it drew before, so that recordings replay.
+        let ports =
+            (config.role == Role::Nat).then(|| Ports::new(config.first_port, config.last_port, &mut rng));
+        let hasher = KeyedHasher::new(&mut rng);
             now: Time::ZERO,
             local: Vec::new(),
             inside: Vec::new(),
             external: config.external,
-            // A node that is no NAT draws what it drew before, so that recordings replay.
-            ports: (config.role == Role::Nat)
-                .then(|| Ports::new(config.first_port, config.last_port, &mut rng)),
+            ports,
             records: Slab::new(config.max_sessions),
             by_session: BTreeMap::new(),
             by_user: BTreeMap::new(),
@@ -266,7 +270,8 @@ impl NatfwClient {
             by_rule: HashMap::new(),
             next_rule: 0,
             judging: None,
-            used: Used::new(KeyedHasher::new(&mut rng)),
+            used: Used::new(hasher),
+            hasher,
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),

@@ -182,8 +182,8 @@ pub(super) struct Record {
     pub(super) triggered: bool,
     /// The last request: its number, its direction, and how this node answered it.
     pub(super) last: Option<(u64, bool, Option<NatfwStatus>)>,
-    /// The request whose RESPONSE passed, whether it reported removed rules, and the filters in it.
-    pub(super) passed: Option<(u64, bool, Vec<NatfwFilter>)>,
+    /// The request whose RESPONSE passed, whether it reported removed rules, and a hash of the filters in it: they can be many.
+    pub(super) passed: Option<(u64, bool, u64)>,
     /// When the last error left.
     pub(super) error_at: Option<Time>,
     pub(super) answered: Option<Answered>,

@@ -258,6 +258,7 @@ impl NatfwClient {
             return result;
         }
         let wanted = packets(&said.filters, &job.flow)?;
+        packets(&Self::wanted_back(message, said), &job.flow.reversed())?;
         let found = if job.reverse { self.find(job.session, &job.flow) } else { self.record_of(job) };
         let missing = if job.reverse { NatfwStatus::NO_STATE } else { NatfwStatus::RESOURCES };
         let key = found.ok_or(missing)?;

@@ -192,14 +192,12 @@ impl NatfwClient {
         let own_address = self.node_id(job.flow.dst());
         let Some(record) = self.records.get_mut(key) else { return };
         let reply = record.reply.take_if(|reply| reply.msg_id == report.msg_id);
-        if let Some((passed, withdrawn, filters)) = &record.passed
-            && (*passed, *withdrawn) == (report.msg_id, report.withdrawn)
-            && *filters == report.filters
-        {
+        let passes = Some((report.msg_id, report.withdrawn, self.hasher.hash_one(&report.filters)));
+        if record.passed == passes {
             self.counters.duplicates += 1;
             return self.out.consume(job.id);
         }
-        record.passed = Some((report.msg_id, report.withdrawn, report.filters));
+        record.passed = passes;
         let query = reply.is_some_and(|reply| reply.kind == NatfwType::QUERY);
         let mut data = None;
         if query && !record.rules.is_empty() {
@@ -241,7 +239,8 @@ impl NatfwClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(reply) = record.reply.take() else { return };
         let Some(session) = record.session else { return };
-        record.passed = Some((reply.msg_id, false, Vec::new()));
+        let none: &[NatfwFilter] = &[];
+        record.passed = Some((reply.msg_id, false, self.hasher.hash_one(none)));
         let flow = record.flow;
         let number = (reply.msg_id, u8::try_from(reply.kind.0).unwrap_or(0));
         self.respond((session, flow), !reply.reverse, number, (NatfwStatus::NOT_DELIVERED, 0), &[]);

@@ -52,6 +52,10 @@ fn within(filter: &NatfwFilter, flow: &FlowId) -> bool {
 
 /// Each port of some ranges; `None`: any port.
 fn ports(ranges: &[(u16, u16)]) -> Result<Vec<Option<u16>>, NatfwStatus> {
+    // The ranges are kept as they are.
+    if ranges.len() > MAX_RULES {
+        return Err(NatfwStatus::GRANULARITY);
+    }
     if ranges.is_empty() || ranges.contains(&(0, u16::MAX)) {
         return Ok(vec![None]);
     }

@@ -13,7 +13,7 @@ pub(crate) const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 const IPSEC: [u8; 2] = [50, 51];
 
 /// A packet filter. An empty list stands for any value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NatfwFilter {
     /// Source addresses.
     pub src: Prefix,
