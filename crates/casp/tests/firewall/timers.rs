@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use signalbox_casp::clients::natfw::NatfwRequest;
-use signalbox_casp::wire::natfw::{NatfwStatus, NatfwType, NatfwValue};
+use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
+use signalbox_core::pinhole::PinholeError;
 use signalbox_core::Time;
 use signalbox_resources::config::RuleConfig;
 
-use crate::rig::{Rig, flow, open_policy, wants_response};
+use crate::rig::{Rig, filter, flow, open_policy, wants_response};
 
 /// CASPMID-2-07, CASPMID-2-06, CASPMID-12-01: the rules end after LIFETIME, or after the lifetime of the session without it.
 #[test]
@@ -119,6 +120,23 @@ fn rules_begin_later() {
     assert_eq!(rig.passes(1).len(), 1);
     rig.wait(Duration::from_secs(2));
     assert!(rig.passes(1).is_empty());
+}
+
+/// The kernel refuses what a second CREATE asks for: the rules of the first one begin at their time all the same, not before.
+#[test]
+fn a_change_that_fails_leaves_rules_that_begin_later() {
+    let mut rig = Rig::open(3);
+    let time = NatfwValue::Time(ntp(rig.now, 20));
+    rig.inject(0, 1, NatfwType::CREATE, &[NatfwValue::MsgId(5), NatfwValue::Age(1), time]);
+    rig.nodes[1].kernel = Err(PinholeError::Failed);
+    let other = NatfwValue::Filter(NatfwFilter { dst_ports: vec![(600, 601)], ..filter(3) });
+    rig.inject(0, 1, NatfwType::CREATE, &[NatfwValue::MsgId(6), NatfwValue::Age(2), other]);
+    assert_eq!(rig.status(0), NatfwStatus::RESOURCES);
+    rig.nodes[1].kernel = Ok(());
+    rig.wait(Duration::from_secs(19));
+    assert!(rig.passes(1).is_empty());
+    rig.wait(Duration::from_secs(2));
+    assert_eq!(rig.passes(1), [flow(3).filter()]);
 }
 
 /// CASPMID-12-03: a firewall that comes onto the path has the rules after the next refresh.

@@ -67,6 +67,8 @@ pub(super) struct Change {
     pub(super) job: OwnedArrival,
     pub(super) asker: Asker,
     pub(super) rules: Vec<Rule>,
+    /// When they begin, if not now.
+    pub(super) start: Option<Time>,
     pub(super) lifetime: Duration,
     /// Answers of the kernel that are missing.
     pub(super) missing: usize,

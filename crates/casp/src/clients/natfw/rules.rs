@@ -187,9 +187,8 @@ impl NatfwClient {
             give_back(rules, resources);
             return Err(NatfwStatus::RESOURCES);
         };
-        record.start = start;
-        record.change =
-            Some(Box::new(Change { job: job.clone(), asker, rules, lifetime, missing, failed: None }));
+        let job = job.clone();
+        record.change = Some(Box::new(Change { job, asker, rules, start, lifetime, missing, failed: None }));
         if missing == 0 {
             self.finish_change(key, resources);
         }
@@ -261,10 +260,12 @@ impl NatfwClient {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(change) = record.change.take() else { return };
-        let Change { job, asker, rules, lifetime, failed, .. } = *change;
-        let keys: Vec<u64> = record.rules.iter().map(|rule| rule.key).collect();
+        let Change { job, asker, rules, start, lifetime, failed, .. } = *change;
+        // Rules that begin later are not in the kernel yet.
+        let begun = record.rules.iter().filter(|_| record.start.is_none());
+        let begun: Vec<u64> = begun.map(|rule| rule.key).collect();
         if let Some(status) = failed {
-            for rule in rules.iter().filter(|rule| !keys.contains(&rule.key)) {
+            for rule in rules.iter().filter(|rule| !begun.contains(&rule.key)) {
                 self.by_rule.remove(&rule.key);
                 self.out.close(pinhole_id(rule.key));
             }
@@ -274,7 +275,7 @@ impl NatfwClient {
             return;
         }
         let former = core::mem::replace(&mut record.rules, rules);
-        record.lifetime = lifetime;
+        (record.start, record.lifetime) = (start, lifetime);
         record.rules_until = record.start.unwrap_or(now) + lifetime;
         record.until = record.until.max(record.rules_until);
         *record.asker(job.reverse) = Some(asker);
@@ -284,7 +285,7 @@ impl NatfwClient {
             self.out.close(pinhole_id(rule.key));
         }
         if record.start.is_none() {
-            for rule in record.rules.iter().filter(|rule| keys.contains(&rule.key)) {
+            for rule in record.rules.iter().filter(|rule| begun.contains(&rule.key)) {
                 self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
