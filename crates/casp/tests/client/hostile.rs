@@ -4,7 +4,7 @@ use signalbox_casp::clients::qos::{Config, Range};
 use signalbox_casp::wire::qos::QosType;
 use signalbox_core::SessionId;
 
-use crate::rig::{Packet, Rig, mbit};
+use crate::rig::{Node, Packet, Rig, mbit};
 
 /// One source cannot fill the table of sessions.
 #[test]
@@ -23,6 +23,25 @@ fn sessions_have_fair_shares() {
     rig.release(0, 1);
     rig.wait(core::time::Duration::from_secs(400));
     assert_eq!(rig.nodes[1].client.sessions(), 0);
+}
+
+/// What ends at one time ends in parts, so that messages have their turn in between.
+#[test]
+fn many_sessions_end_in_parts() {
+    let mut rig = Rig::new(3);
+    let request = rig.request(Range::only(mbit(0.001)));
+    rig.reserve(0, 1, &request);
+    let reserve = rig.last(1, QosType::RESERVE);
+    for n in 0..599u128 {
+        rig.inject(Packet { session: SessionId((n + 1000).to_be_bytes()), ..reserve.clone() });
+    }
+    rig.now = rig.now + core::time::Duration::from_secs(400);
+    let Node { client, resources, .. } = &mut rig.nodes[1];
+    let mut left = || {
+        client.timer(rig.now, resources);
+        (client.sessions(), client.next_deadline().is_some_and(|at| at <= rig.now))
+    };
+    assert_eq!([left(), left(), left()], [(344, true), (88, true), (0, false)]);
 }
 
 /// Branches of a session are bounded.

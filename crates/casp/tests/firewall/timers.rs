@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use signalbox_casp::clients::natfw::NatfwRequest;
-use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
+use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::pinhole::PinholeError;
-use signalbox_core::Time;
+use signalbox_core::{SessionId, Time};
 use signalbox_resources::config::RuleConfig;
 
-use crate::rig::{Rig, filter, flow, open_policy, wants_response};
+use crate::rig::{Node, Packet, Rig, filter, flow, open_policy, wants_response};
 
 /// CASPMID-2-07, CASPMID-2-06, CASPMID-12-01: the rules end after LIFETIME, or after the lifetime of the session without it.
 #[test]
@@ -137,6 +137,25 @@ fn a_change_that_fails_leaves_rules_that_begin_later() {
     assert!(rig.passes(1).is_empty());
     rig.wait(Duration::from_secs(2));
     assert_eq!(rig.passes(1), [flow(3).filter()]);
+}
+
+/// What ends at one time ends in parts, so that messages have their turn in between.
+#[test]
+fn many_sessions_end_in_parts() {
+    let (mut rig, mut data) = (Rig::open(3), Vec::new());
+    NatfwMessage::compose(NatfwType::CREATE, &[NatfwValue::MsgId(5), NatfwValue::Age(1)], &mut data).unwrap();
+    for n in 0..600u128 {
+        let (session, data) = (SessionId((n + 1000).to_be_bytes()), data.clone());
+        rig.carry(Packet { session, flow: flow(3), reverse: false, to: 1, from: 0, hops: 1, data });
+    }
+    assert_eq!(rig.passes(1).len(), 600);
+    rig.now = rig.now + Duration::from_secs(100);
+    let mut left = || {
+        let Node { client, resources, .. } = &mut rig.nodes[1];
+        client.timer(rig.now, resources);
+        (client.sessions(), client.next_deadline().is_some_and(|at| at <= rig.now))
+    };
+    assert_eq!([left(), left(), left()], [(344, true), (88, true), (0, false)]);
 }
 
 /// CASPMID-12-03: a firewall that comes onto the path has the rules after the next refresh.

@@ -61,6 +61,8 @@ use token::Used;
 
 /// Messages that wait for the route to their hop at most.
 const MAX_WAITING: usize = 1024;
+/// Records whose timers one call handles. Who makes sessions chooses when they end.
+const AT_ONCE: usize = 256;
 /// Errors about sessions without a record in a second, for each source.
 const ERRORS: u32 = 10;
 /// Most flows of one session with state.
@@ -232,10 +234,10 @@ pub struct NatfwClient {
     /// Slot of the table up to which passages were judged by the present rules; `None`: all were.
     judging: Option<u32>,
     used: Used,
-    holders: Shares<IpAddr>,
-    /// Limits of the errors about sessions without a record.
     /// Hashes what is compared, but not kept.
     hasher: KeyedHasher,
+    holders: Shares<IpAddr>,
+    /// Limits of the errors about sessions without a record.
     errors: RateShares,
     wheel: Wheel,
     waiting: BTreeMap<u64, OwnedArrival>,
@@ -250,12 +252,12 @@ impl NatfwClient {
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut rng = Random::new(seed);
-        Self {
-            counters: Counters::default(),
         // A node that is no NAT draws what it drew before, so that recordings replay.
         let ports =
             (config.role == Role::Nat).then(|| Ports::new(config.first_port, config.last_port, &mut rng));
         let hasher = KeyedHasher::new(&mut rng);
+        Self {
+            counters: Counters::default(),
             now: Time::ZERO,
             local: Vec::new(),
             inside: Vec::new(),
@@ -333,12 +335,13 @@ impl NatfwClient {
         self.request(job, inside, resources);
     }
 
-    /// Handles what is due.
+    /// Handles what is due, a part of it at a time.
     pub fn timer(&mut self, now: Time, resources: &mut Resources) {
         self.now = self.now.max(now);
         self.judge_part(resources);
         self.leave_part(resources);
-        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+        for _ in 0..AT_ONCE {
+            let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
             if let Some(key) = self.records.key_of(index) {
                 self.step(key, resources);
             }

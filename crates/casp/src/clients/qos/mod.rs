@@ -56,6 +56,8 @@ pub const PROTOCOL: ReserverId = ReserverId::CASP;
 
 /// Messages and requests that wait for the interfaces of their data at most.
 const MAX_WAITING: usize = 1024;
+/// Records whose timers one call handles. Who makes sessions chooses when they end.
+const AT_ONCE: usize = 256;
 /// The identifier of what this node reserves because the other end asks for it: no user has it.
 const NO_USER: u64 = u64::MAX;
 /// Errors about sessions without a record in a second, for each source.
@@ -313,11 +315,12 @@ impl QosClient {
         self.end_session(key, Some(QosErrorCode::PREEMPTED), resources);
     }
 
-    /// Handles what is due.
+    /// Handles what is due, a part of it at a time.
     pub fn timer(&mut self, now: Time, resources: &mut Resources) {
         self.now = self.now.max(now);
         self.end_periods(resources);
-        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+        for _ in 0..AT_ONCE {
+            let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
             if let Some(key) = self.records.key_of(index) {
                 self.step(key, resources);
             }
