@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{RecvMessage, SendError, TransferAttributes};
 use signalbox_core::{Mri, SessionId};
-use signalbox_natfw::engine::{Config, Middlebox};
+use signalbox_natfw::engine::{Config, Input, Middlebox};
 use signalbox_natfw::wire::{Info, Message};
 
 use crate::rig::{
@@ -154,6 +154,24 @@ fn sessions_are_shared_by_source() {
     assert_eq!(rig.natfw.counters().sessions_full, 16);
     rig.pass_secs(100);
     assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
+}
+
+/// What ends at one time ends in parts, so that messages have their turn in between.
+#[test]
+fn many_sessions_end_in_parts() {
+    let mut rig = Rig::firewall();
+    let data = octets(&create(7, 100));
+    for n in 0..600u128 {
+        let received = rig.received(BEFORE, INSIDE, flow(), &data);
+        rig.indicate(RecvMessage { session: SessionId((n + 1000).to_be_bytes()), ..received });
+    }
+    assert_eq!(rig.natfw.session_count(), 600);
+    rig.now = rig.now + core::time::Duration::from_secs(200);
+    let mut left = || {
+        rig.input(Input::Timer);
+        (rig.natfw.session_count(), rig.natfw.next_deadline().is_some_and(|at| at <= rig.now))
+    };
+    assert_eq!([left(), left(), left()], [(344, true), (88, true), (0, false)]);
 }
 
 /// A source whose requests wait for next nodes that do not answer: those of others are answered in proxy mode all the same.
