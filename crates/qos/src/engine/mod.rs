@@ -87,6 +87,9 @@ use waiting::{Arrival, Slot, Waiting};
 /// The owner of the grants of this protocol.
 pub const PROTOCOL: ReserverId = ReserverId::QOS;
 
+/// Sessions whose timers one call handles. Who makes sessions chooses when they end.
+const AT_ONCE: usize = 256;
+
 /// The QoS NSLP application of one node.
 #[derive(Debug)]
 pub struct Qos {
@@ -307,7 +310,8 @@ impl Qos {
     fn on_timer(&mut self, resources: &mut Resources) {
         self.step_waiting();
         self.turn_sums(resources);
-        while let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) {
+        for _ in 0..AT_ONCE {
+            let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) else { return };
             if let Some(key) = self.sessions.key_of(index) {
                 self.step(key, resources);
                 self.rearm(key);

@@ -313,6 +313,29 @@ fn a_peer_with_long_objects_leaves_room_to_others() {
     assert_eq!(long_ones(&mut rig, 2000), 101);
 }
 
+/// What ends at one time ends in parts, so that messages have their turn in between.
+#[test]
+fn many_sessions_end_in_parts() {
+    let mut rig = Rig::with_rules(Config::default(), |rules| {
+        rules.links.iter_mut().for_each(|link| link.capacity = Some("10gbit".parse().unwrap()));
+    });
+    let some = qspec(1);
+    for number in 0..600 {
+        let port = u16::try_from(number + 1).unwrap();
+        rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&reserve(1, &some)));
+    }
+    assert_eq!(rig.qos.sessions(), 600);
+    rig.now = rig.now + core::time::Duration::from_secs(3600);
+    rig.input(Input::Timer);
+    let first = rig.qos.sessions();
+    assert!((344..600).contains(&first), "{first}");
+    assert!(rig.qos.next_deadline().is_some_and(|at| at <= rig.now));
+    while rig.qos.next_deadline().is_some_and(|at| at <= rig.now) {
+        rig.input(Input::Timer);
+    }
+    assert_eq!(rig.qos.sessions(), 0);
+}
+
 fn leaves_sessions_to_others(flood: Option<&str>) {
     let config = Config { max_sessions: 64, max_queries: 64, ..Config::default() };
     let mut rig = Rig::with_rules(config, |rules| {
