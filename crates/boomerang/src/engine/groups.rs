@@ -124,7 +124,7 @@ impl Boomerang {
     /// Takes a packet with the magic number that is addressed to a group.
     pub(super) fn receive_for_group(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let pair = (packet.dst.ip(), packet.src.ip());
-        if !self.rates.allow(self.now, &source(pair.1)) {
+        if !self.rates.allow(self.now, &(source(pair.1), packet.ifindex)) {
             self.counters.rate_limited += 1;
             return;
         }

@@ -58,7 +58,7 @@ impl Boomerang {
             self.counters.untrusted += 1;
             return if local { self.echo(packet) } else { self.pass_on(packet) };
         }
-        if !self.rates.allow(self.now, &source(initiator)) {
+        if !self.rates.allow(self.now, &(source(initiator), packet.ifindex)) {
             self.counters.rate_limited += 1;
             return;
         }

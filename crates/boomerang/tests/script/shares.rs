@@ -50,6 +50,15 @@ fn the_rate_of_a_source_is_limited() {
     assert_eq!(rig.octets(1, &other, &other.octets()).len(), 1);
 }
 
+/// Who forges the address of a source behind another interface takes nothing of its rate.
+#[test]
+fn a_forged_source_leaves_the_rate_at_its_own_interface() {
+    let mut rig = Rig::with(Config { rate: 40, ..Config::default() });
+    let passed = (0..100).filter(|_| !rig.octets(3, &request(1), &request(1).octets()).is_empty()).count();
+    assert_eq!(passed, 10);
+    assert_eq!(rig.octets(1, &request(1), &request(1).octets()).len(), 1);
+}
+
 /// BOOM-F5.4-02: a reload gives no source its burst once more.
 #[test]
 fn a_reload_gives_back_no_rate_that_was_used() {

@@ -174,7 +174,7 @@ impl Protocol for Boomerang {
             "source_rate",
             &mut config.rate,
             per_second(0..=u32::MAX),
-            "Messages of one source that the node interprets; more are dropped. `\"0/s\"`: no limit.",
+            "Messages of one source at one interface that the node interprets; more are dropped. `\"0/s\"`: no limit.",
         );
         keys.key(
             "max_flows",
