@@ -503,9 +503,12 @@ impl Boomerang {
         }
     }
 
-    /// Aggregates that expired.
+    /// Aggregates that expired, some of them at a time.
     pub(super) fn run_aggregates(&mut self, resources: &mut Resources) {
-        while let Some(index) = self.aggregates.wheel.pop_due(&mut self.aggregates.table, self.now) {
+        for _ in 0..super::AT_ONCE {
+            let Some(index) = self.aggregates.wheel.pop_due(&mut self.aggregates.table, self.now) else {
+                return;
+            };
             if let Some(key) = self.aggregates.table.key_of(index) {
                 self.counters.aggregates_expired += 1;
                 self.remove_aggregate(key, Some(resources));

@@ -76,6 +76,9 @@ pub const INTERPRETED: [Match; 2] = [
     Match { offset: 20, mask: 0x00ff_0000, value: (VERSION as u32) << 16 },
 ];
 
+/// Reservations, and aggregates, that one call ends because their time is over.
+const AT_ONCE: usize = 256;
+
 /// One Boomerang node.
 #[derive(Debug)]
 pub struct Boomerang {

@@ -377,9 +377,10 @@ impl Boomerang {
         }
     }
 
-    /// Reservations that expired.
+    /// Reservations that expired, some of them at a time: who makes them chooses when they end.
     pub(super) fn run_flows(&mut self, resources: &mut Resources) {
-        while let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) {
+        for _ in 0..super::AT_ONCE {
+            let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };
             if let Some(key) = self.flows.key_of(index) {
                 self.counters.expired += 1;
                 self.remove(key, Some(resources));

@@ -1,6 +1,6 @@
 //! What a flood leaves to others.
 
-use signalbox_boomerang::engine::{Config, Reason};
+use signalbox_boomerang::engine::{Config, Input, Reason};
 
 use crate::rig::*;
 
@@ -71,6 +71,22 @@ fn a_reload_gives_back_no_rate_that_was_used() {
         rig.node.set_limits(rig.now, &Config { rate, ..Config::default() }).unwrap();
         assert_eq!(passed(&mut rig), 0, "{rate}");
     }
+}
+
+/// What ends at one time ends in parts, so that messages have their turn in between.
+#[test]
+fn many_reservations_end_in_parts() {
+    let mut rig = Rig::new();
+    for port in 1..=600 {
+        rig.pass(&small(port, IN));
+    }
+    assert_eq!(rig.node.flow_count(), 600);
+    rig.now = rig.now + core::time::Duration::from_secs(3600);
+    let mut left = || {
+        rig.input(Input::Timer);
+        (rig.node.flow_count(), rig.node.next_deadline().is_some_and(|at| at <= rig.now))
+    };
+    assert_eq!([left(), left(), left()], [(344, true), (88, true), (0, false)]);
 }
 
 #[test]
