@@ -122,7 +122,7 @@ impl Protocol for GistNat {
             "query_rate_per_source",
             &mut config.queries_of_source,
             per_second(0..=u32::MAX),
-            "Most Queries that are translated for one source; `\"0/s\"`: no limit.",
+            "Most Queries that are translated for one source at one interface; `\"0/s\"`: no limit.",
         );
         keys.key("error_rate", &mut config.errors, per_second(1..=u32::MAX), "Most Errors that it sends.");
         keys.array("forwards", FORWARDS, &mut self.forwards, OwnForward::default, |keys, forward| {

@@ -31,7 +31,9 @@ impl Gist {
     /// Rule 1, `rx_Query`: the application decides whether to peer, by its policy or later by `Request::Peering`.
     /// GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
     pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
-        if a.association == NONE && !self.query_limits.allow(self.now, &source(subject.nli.interface)) {
+        if a.association == NONE
+            && !self.query_limits.allow(self.now, &(source(subject.nli.interface), a.ifindex))
+        {
             self.counters.queries_limited += 1;
             dropped!(a, subject, "rate limit of Queries per source");
             return;

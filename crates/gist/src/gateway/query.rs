@@ -104,7 +104,7 @@ impl Gateway {
 
     /// Whether the rate of the sender of a packet allows one more message.
     pub(super) fn is_allowed(&mut self, packet: &Received<'_>) -> bool {
-        let allowed = self.queries.allow(self.now, &source(packet.src.ip()));
+        let allowed = self.queries.allow(self.now, &(source(packet.src.ip()), packet.ifindex));
         if !allowed {
             self.counters.queries_limited += 1;
             tracing::debug!(peer = %packet.src, reason = "rate limit of the source", "message dropped");

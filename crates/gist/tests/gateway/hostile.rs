@@ -257,3 +257,16 @@ fn the_rate_of_a_source_is_limited() {
     rig.outward(&query(udp((SECOND, 5000), (FAR, 6000)), SECOND));
     assert_eq!(rig.counters().queries, 3);
 }
+
+/// Who forges the address of a host inside from outside takes nothing of its rate.
+#[test]
+fn a_forged_source_leaves_the_rate_to_the_host_inside() {
+    let mut rig = Rig::with(Config { queries_of_source: 8, ..config() });
+    let forged = Via::q_mode(OUTSIDE, at(HOST, 270), EXTERNAL);
+    for _ in 0..100 {
+        rig.inject(&forged, &encode(&query(outbound(), HOST)));
+    }
+    assert_eq!(rig.counters().queries_limited, 98);
+    rig.outward(&query(outbound(), HOST));
+    assert_eq!(rig.counters().queries_limited, 98);
+}

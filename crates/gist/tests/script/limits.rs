@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use signalbox_core::SessionId;
 use signalbox_core::service::{MessageStatus, SendError};
+use signalbox_core::{IfIndex, SessionId};
 use signalbox_gist::engine::{Config, Installation};
 use signalbox_gist::wire::MessageType;
 
@@ -245,19 +245,25 @@ fn sessions_of_one_source() {
 #[test]
 fn queries_of_one_source() {
     let mut rig = Rig::with(Config { query_rate_per_source: 8, ..Config::default() });
-    let ask = |rig: &mut Rig, from: &str| {
+    let ask_by = |rig: &mut Rig, from: &str, ifindex: u32| {
         let cookie = [7; 8];
         let mut message = query(through(), &cookie);
         message.nli = Some(nli(b"up", from));
-        rig.inject(&Via::intercepted(SRC, DST), &message);
+        rig.inject(&Via { ifindex: IfIndex(ifindex), ..Via::intercepted(SRC, DST) }, &message);
         rig.out.drain(..).count()
     };
+    let ask = |rig: &mut Rig, from: &str| ask_by(rig, from, 1);
     let answered = (0..10).filter(|_| ask(&mut rig, UP) == 1).count();
     assert_eq!((answered, rig.gist.counters().queries_limited), (2, 8));
     assert_eq!(ask(&mut rig, "192.0.2.7"), 1);
+    assert_eq!(
+        ask_by(&mut rig, UP, 2),
+        1,
+        "who names an address behind another interface takes nothing of its rate"
+    );
     rig.until(rig.ms() + 1_000);
     assert_eq!((0..10).filter(|_| ask(&mut rig, UP) == 1).count(), 2);
-    assert_eq!(rig.gist.counters().queries_received, 5);
+    assert_eq!(rig.gist.counters().queries_received, 6);
 }
 
 /// Forged Queries cannot use the whole rate: messages to peers pass.
@@ -430,7 +436,7 @@ fn a_reload_gives_back_no_rate_that_was_used() {
 /// its part, and so have Errors to a peer on the same link, which learns by them that this node has lost its state.
 #[test]
 fn forged_messages_leave_answers_to_other_interfaces_and_peers() {
-    let by = |ifindex: u32, via: Via| Via { ifindex: signalbox_core::IfIndex(ifindex), ..via };
+    let by = |ifindex: u32, via: Via| Via { ifindex: IfIndex(ifindex), ..via };
     let mut rig = Rig::with(Config { dmode_rate: 100, dmode_burst: 100, ..Config::default() });
     let ask = |rig: &mut Rig, n: u16, ifindex: u32| {
         let mut message = query(through(), &[7; 8]);

@@ -236,9 +236,9 @@ impl Gist {
             "query_rate_per_source",
             &mut config.query_rate_per_source,
             per_second(0..=u32::MAX),
-            "Queries for applications of this node from one IPv4 address or IPv6 /64 (the address that the Response goes \
-             to), a quarter of it in a burst; `\"0/s\"`: no limit. Further ones are dropped. A few addresses can share \
-             one bucket [8.4].",
+            "Queries for applications of this node by one interface from one IPv4 address or IPv6 /64 (the address that the \
+             Response goes to), a quarter of it in a burst; `\"0/s\"`: no limit. Further ones are dropped. A few addresses \
+             can share one bucket [8.4].",
         );
         keys.key(
             "max_sessions",
