@@ -1,6 +1,6 @@
 //! Forged objects, and hosts that want everything.
 
-use signalbox_gist::gateway::Config;
+use signalbox_gist::gateway::{Config, Input};
 use signalbox_gist::wire::{GistError, List, Message, NatTraversal, Replaced};
 
 use crate::rig::*;
@@ -143,6 +143,22 @@ fn one_host_cannot_take_all_bindings() {
     assert_eq!(rig.counters().queries, before + 1, "another host gets its share");
     rig.until(31);
     assert_eq!(rig.gateway.tables().map(|table| table.size), [0, 0]);
+}
+
+/// What ends at one time ends in parts, so that messages have their turn in between.
+#[test]
+fn many_bindings_end_in_parts() {
+    let mut rig = Rig::with(Config { queries_of_source: 0, ..config() });
+    for port in 1..=600 {
+        rig.outward(&query(udp((HOST, port), (FAR, 6000)), HOST));
+    }
+    rig.now = rig.now + core::time::Duration::from_secs(3600);
+    let mut left = || {
+        rig.gateway.handle(rig.now, Input::Timer);
+        (rig.gateway.tables()[0].size, rig.gateway.next_deadline().is_some_and(|at| at <= rig.now))
+    };
+    // One binding is for the messages of the host.
+    assert_eq!([left(), left(), left()], [(345, true), (89, true), (0, false)]);
 }
 
 /// Bindings that lead to this host.
