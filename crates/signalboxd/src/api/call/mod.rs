@@ -16,6 +16,10 @@ use crate::requests::Replies;
 pub(crate) use takeover::{Place, Takeovers};
 use takeover::{STANDS, Seat};
 
+/// Events that wait for a client to read them while its requests are still taken. Some requests are answered at once, so that a client
+/// that does not read could fill the memory.
+const WAITING: usize = 16;
+
 /// What a call holds. It ends when this is dropped.
 #[tonic::async_trait]
 pub(crate) trait Held: Sized + Send + 'static {
@@ -246,13 +250,19 @@ async fn step<H: Held>(
         call = taken => Step::Taken(Box::new(call)),
         sent = send => sent,
         event = event => Step::Event(event),
-        request = call.request(), if !ended => request.map_or(Step::Broken, Step::Request),
+        request = call.request(), if !ended && waiting.len() < WAITING => request.map_or(Step::Broken, Step::Request),
         () = out.closed() => Step::Broken,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use http_body_util::Full;
+    use hyper::body::Bytes;
+    use tonic::codec::{DecodeBuf, Decoder};
+
     use super::*;
 
     /// Something to which nothing happens. It is asked for by its octets alone.
@@ -291,6 +301,35 @@ mod tests {
         }
 
         async fn close(self) {}
+    }
+
+    /// Reads each message as one without contents.
+    struct Unit;
+
+    impl Decoder for Unit {
+        type Item = ();
+        type Error = Status;
+
+        fn decode(&mut self, _: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+            Ok(Some(()))
+        }
+    }
+
+    /// What is answered at once waits for the client. If it does not read, its further requests are not taken.
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_not_read() {
+        // Three messages: not compressed, of no octets.
+        let requests = Streaming::new_request(Unit, Full::new(Bytes::from(vec![0; 15])), None, None);
+        let (out, _unread) = mpsc::channel(1);
+        out.try_send(Ok(())).unwrap();
+        let mut attached = Attached::<Quiet> { requests, change: None, half_closed: false, out };
+        let some = VecDeque::from(vec![(); WAITING - 1]);
+        let next = step(&mut Quiet, Some(&mut attached), None, &some, false, None).await;
+        assert!(matches!(next, Step::Request(Some(()))));
+        let many = VecDeque::from(vec![(); WAITING]);
+        let mut quiet = Quiet;
+        let next = step(&mut quiet, Some(&mut attached), None, &many, false, None);
+        assert!(tokio::time::timeout(Duration::from_millis(50), next).await.is_err());
     }
 
     #[tokio::test]
