@@ -84,6 +84,8 @@ impl Helped {
 fn connect(path: &Path, patience: Duration) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
     socket.set_read_timeout(Some(patience))?;
+    // A helper that does not accept has a queue that may be full: then this waits to connect.
+    socket.set_write_timeout(Some(patience))?;
     socket.connect(&SockAddr::unix(path)?)?;
     Ok(socket)
 }
@@ -119,5 +121,25 @@ fn ask(
             }
             _ => return Err(gone(path, &io::ErrorKind::UnexpectedEof.into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A helper that stands still keeps nobody waiting for longer than is said.
+    #[test]
+    fn a_helper_that_does_not_accept_is_given_up() {
+        let path = std::env::temp_dir().join(format!("sbxt-helped-{}", std::process::id()));
+        let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        listener.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        listener.listen(0).unwrap();
+        let begin = Instant::now();
+        let waiting: Vec<_> = (0..4).map(|_| connect(&path, Duration::from_millis(20))).collect();
+        assert!(waiting.iter().any(Result::is_err) && begin.elapsed() < Duration::from_secs(20));
+        std::fs::remove_file(&path).unwrap();
     }
 }
