@@ -166,7 +166,11 @@ impl Helper {
     }
 
     fn accept(&mut self) {
-        let accepted = self.listener.accept().and_then(|(socket, _)| Ok((user_of(&socket)?, socket)));
+        let accepted = self.listener.accept().and_then(|(socket, _)| {
+            // A daemon that does not read must not hold up signals, and the interception.
+            socket.set_nonblocking(true)?;
+            Ok((user_of(&socket)?, socket))
+        });
         match accepted {
             Ok((user, socket)) if user == self.user || user == 0 => {
                 tracing::info!(user, "a daemon is connected");

@@ -11,6 +11,7 @@ use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::confine::User;
 use signalbox_linux::helper::Helper;
 use signalbox_linux::{Io, IoConfig, capability};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::helper::{helper, helper_at};
 use crate::network::{GIST, Network, config, datagram, families, footprint, receive_until, send, until};
@@ -155,5 +156,25 @@ fn a_helper_gives_what_needs_privileges() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert_eq!(footprint(&net.r), before);
+    std::fs::remove_file(&socket).unwrap();
+}
+
+/// A daemon that orders, and does not read what it is given, does not hold up the helper: the next one is served.
+#[test]
+fn a_daemon_that_does_not_read_is_disconnected() {
+    let net = Network::new("silent");
+    let socket = env::temp_dir().join(format!("sbxt-{}-silent", std::process::id()));
+    let mut command = helper("privileges");
+    let mut process = net.r.spawn(command.env(SOCKET, &socket)).unwrap();
+    until("the helper listens", || socket.metadata().is_ok_and(|file| file.uid() == NOBODY));
+    let silent = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    silent.connect(&SockAddr::unix(&socket).unwrap()).unwrap();
+    silent.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    // It orders until it is disconnected, or until nothing is taken any more.
+    while silent.send(b"O").is_ok() {}
+    let next = IoConfig { helper: Some(socket.clone()), ..config() };
+    net.r.run(|| Io::open(&next)).unwrap().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
     std::fs::remove_file(&socket).unwrap();
 }
