@@ -10,14 +10,17 @@
 //! octet: `OPEN` or `RESUME`. Each answer is a message of one kind: `SOCKETS` with a port, a mask of the
 //! sockets that follow, and these sockets; at the end `READY`, or `REFUSED` with the reason.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{self, AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{self, Mode, SFlag, fchmod};
+use nix::unistd::{Uid, fchownat};
 use signalbox_core::Entry;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -86,24 +89,12 @@ impl Helper {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(system)?;
         }
+        clear_stale(path)?;
         let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(system)?;
-        let address = SockAddr::unix(path).map_err(system)?;
-        // A helper that listens answers; the file of one that has ended is left over.
-        let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(system)?;
-        match probe.connect(&address) {
-            Ok(()) => {
-                let cause = format!("another helper listens at {}", path.display());
-                return Err(OpenError::new("helper-runs", cause, "end it first"));
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(system)?;
-            }
-            Err(_) => {}
-        }
-        listener.bind(&address).map_err(system)?;
-        let (uid, gid) = user.ids();
-        chown(path, Some(uid), Some(gid)).map_err(system)?;
-        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(system)?;
+        // The file has the mode of the socket from its first moment on.
+        fchmod(&listener, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|error| system(error.into()))?;
+        listener.bind(&SockAddr::unix(path).map_err(system)?).map_err(system)?;
+        give_to(path, user).map_err(system)?;
         listener.listen(BACKLOG).map_err(system)?;
         let set: SigSet = SIGNALS.into_iter().collect();
         let signals = set
@@ -113,7 +104,7 @@ impl Helper {
         Ok(Self {
             path: path.to_owned(),
             listener,
-            user: uid,
+            user: user.ids().0,
             routes: Routes::open().map_err(netlink)?,
             events: Events::open(config.table).map_err(netlink)?,
             removals: Removals::open().map_err(netlink)?,
@@ -237,6 +228,48 @@ impl Drop for Helper {
     }
 }
 
+/// Removes a socket at `path` at which no helper listens.
+fn clear_stale(path: &Path) -> Result<(), OpenError> {
+    let system = |error| OpenError::system("the socket of the helper", &error);
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(file) if !file.file_type().is_socket() => {
+            let cause = format!("{} exists and is no socket", path.display());
+            return Err(OpenError::new("not-a-socket", cause, "remove it, or set privileges.helper"));
+        }
+        found => found.map_err(system)?,
+    };
+    // A helper that listens answers; the file of one that has ended is left over.
+    let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(system)?;
+    probe.set_nonblocking(true).map_err(system)?;
+    match probe.connect(&SockAddr::unix(path).map_err(system)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(system)
+        }
+        // The queue of one that serves a daemon may be full.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(system(error)),
+        Ok(()) | Err(_) => {
+            let cause = format!("another helper listens at {}", path.display());
+            Err(OpenError::new("helper-runs", cause, "end it first"))
+        }
+    }
+}
+
+/// Makes the socket at `path` the property of a user. Who may write the directory, as the daemon may, could put a link to another file
+/// there, so the file that is looked at is the one that changes.
+fn give_to(path: &Path, user: &User) -> io::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = fcntl::open(path, flags, Mode::empty())?;
+    let about = stat::fstat(&file)?;
+    let is_socket = SFlag::from_bits_truncate(about.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFSOCK;
+    if !is_socket || about.st_nlink != 1 || about.st_uid != Uid::effective().as_raw() {
+        return Err(io::Error::other(format!("another file has taken the place of {}", path.display())));
+    }
+    let (uid, gid) = user.ids();
+    fchownat(&file, "", Some(uid.into()), Some(gid.into()), AtFlags::AT_EMPTY_PATH)?;
+    Ok(())
+}
+
 /// Opens the sockets of all ports and gives them to the daemon. This process keeps none.
 fn give(to: &Socket, config: &IoConfig) -> Result<(), OpenError> {
     for request in &config.entries {
@@ -257,4 +290,50 @@ fn user_of(socket: &Socket) -> io::Result<u32> {
     sys::get_option_octets(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
     let [_, _, _, _, a, b, c, d, ..] = credentials;
     Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("sbxt-helper-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn own_user() -> User {
+        User::find(&Uid::effective().to_string()).unwrap()
+    }
+
+    #[test]
+    fn another_file_is_left_alone() {
+        let directory = directory("file");
+        let path = directory.join("helper.sock");
+        fs::write(&path, "precious").unwrap();
+        let error = Helper::open(&path, &own_user(), IoConfig::default()).err().unwrap();
+        assert_eq!(error.id, "not-a-socket");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_takes_the_place_of_the_socket_is_not_given_away() {
+        let directory = directory("place");
+        let [precious, link, second, socket] =
+            ["precious", "link", "second", "socket"].map(|name| directory.join(name));
+        fs::write(&precious, "precious").unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        symlink(&socket, &link).unwrap();
+        for path in [&precious, &link] {
+            give_to(path, &own_user()).unwrap_err();
+        }
+        give_to(&socket, &own_user()).unwrap();
+        fs::hard_link(&socket, &second).unwrap();
+        give_to(&socket, &own_user()).unwrap_err();
+        fs::remove_dir_all(directory).unwrap();
+    }
 }
