@@ -210,7 +210,13 @@ fn help(config: &Config) -> Result<()> {
         "the configuration has no privileges.helper: set it to the path of a Unix socket, or leave --helper out",
     )?;
     let io = config.io(config.settings(0, kernel_speaks_sctp()).entries());
-    let helper = Helper::open(path, &config.user()?, IoConfig { helper: None, ..io })?;
+    let user = config.user()?;
+    if user.is_shared() {
+        tracing::warn!(
+            "every process of the user nobody can take the sockets: set privileges.user to a user of the daemon alone"
+        );
+    }
+    let helper = Helper::open(path, &user, IoConfig { helper: None, ..io })?;
     confine(&config.helper_confinement(path))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %path.display(), "the helper is ready");
     Notifier::open().send("READY=1");
