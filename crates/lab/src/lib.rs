@@ -56,6 +56,7 @@ mod report;
 mod requires;
 mod run;
 mod scenario;
+mod scratch;
 pub mod simulation;
 mod soak;
 mod state;

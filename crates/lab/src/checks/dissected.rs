@@ -16,6 +16,7 @@ use crate::observe::capture::Captures;
 use crate::plan::Plan;
 use crate::run::Progress;
 use crate::scenario::{Mistake, Scope};
+use crate::scratch::Scratch;
 
 /// What tshark found in the captures.
 #[derive(Debug)]
@@ -86,17 +87,16 @@ impl Check for Dissected {
 
 /// Runs tshark over the captures of all links at once, since it takes long where there are many packets.
 fn links(captures: &Captures, plan: &Plan) -> Result<Vec<LinkReport>> {
-    let directory = std::env::temp_dir().join(format!("signalbox-dissect-{}", std::process::id()));
-    captures.write(plan, &directory)?;
-    let read = thread::scope(|scope| {
+    let scratch = Scratch::new("dissect")?;
+    let directory = scratch.path();
+    captures.write(plan, directory)?;
+    thread::scope(|scope| {
         let readers: Vec<_> =
-            plan.links.iter().map(|link| scope.spawn(|| dissect(&directory, &link.name))).collect();
+            plan.links.iter().map(|link| scope.spawn(|| dissect(directory, &link.name))).collect();
         let read =
             readers.into_iter().map(|reader| reader.join().map_err(|_| anyhow!("a reader panicked"))?);
         read.collect()
-    });
-    std::fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    read
+    })
 }
 
 fn dissect(directory: &Path, link: &str) -> Result<LinkReport> {

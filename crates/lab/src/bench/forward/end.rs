@@ -13,6 +13,8 @@ use signalbox_linux::stream::{StreamBuffer, StreamEvent};
 use signalbox_linux::{Batch, Io, kernel_speaks_sctp};
 use signalbox_node::{Command, Event, Node};
 
+use crate::scratch::Scratch;
+
 /// What a benchmark can notice at an end.
 pub(super) enum Seen<'a> {
     /// A packet arrived. The node has not handled it yet.
@@ -47,11 +49,10 @@ impl End {
     pub(super) fn open(namespace: &Namespace, settings: &str) -> Result<Self> {
         let text = format!("version = 1\n{settings}");
         // The keys and certificates that the settings name are read from a file's configuration only.
-        let file = std::env::temp_dir().join(format!("signalbox-bench-{}-end.toml", std::process::id()));
+        let scratch = Scratch::new("bench-end")?;
+        let file = scratch.join("end.toml");
         fs::write(&file, &text).with_context(|| file.display().to_string())?;
-        let loaded = signalbox_config::load(&file);
-        fs::remove_file(&file)?;
-        let (config, _) = loaded?.usable().map_err(|findings| {
+        let (config, _) = signalbox_config::load(&file)?.usable().map_err(|findings| {
             let lines: Vec<_> = findings.iter().map(ToString::to_string).collect();
             anyhow!("wrong settings of an end: {}", lines.join("; "))
         })?;

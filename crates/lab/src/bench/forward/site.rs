@@ -17,6 +17,7 @@ use signalbox_linux::process::Identity;
 use signalbox_linux::topology;
 
 use super::MIDDLE_PROCESSOR;
+use crate::scratch::Scratch;
 
 /// The names of the namespaces of all benchmarks begin with it. No lab has such a name, because of the underscore.
 const PREFIX: &str = "sbx-bench_";
@@ -160,7 +161,7 @@ pub(super) fn pin(processor: usize) -> Result<()> {
 /// The daemon under test. Dropping it ends it.
 pub(in super::super) struct Daemon {
     child: Child,
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 impl Daemon {
@@ -176,8 +177,7 @@ impl Daemon {
         mut words: Vec<OsString>,
         settings: &str,
     ) -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("signalbox-bench-{}", std::process::id()));
-        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        let directory = Scratch::new("bench")?;
         let config = directory.join("signalboxd.toml");
         let text = format!(
             "version = 1\nnode.name = \"middle\"\ncontrol.socket = \"{}\"\nlog.level = \"warn\"\n{settings}",
@@ -187,7 +187,6 @@ impl Daemon {
         words.extend([program()?.into(), "--config".into(), config.into()]);
         let name = words.remove(0);
         let place = directory.join("notify");
-        let _ = fs::remove_file(&place);
         let notes = UnixDatagram::bind(&place).with_context(|| place.display().to_string())?;
         notes.set_read_timeout(Some(LOOK))?;
         let errors = File::create(directory.join(LOG))?;
@@ -268,7 +267,6 @@ impl Drop for Daemon {
             let _ = process.terminate(PATIENCE);
         }
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::super::machine::{PART, PARTS};
+use crate::scratch::Scratch;
 
 /// Instructions of one part of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,16 +28,14 @@ impl Counted {
     }
 }
 
-/// The directory of one run's files. Dropping it removes them.
+/// The directory of one run's files.
 pub(in super::super) struct Files {
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 impl Files {
     pub(in super::super) fn new(name: &str) -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("signalbox-count-{}-{name}", std::process::id()));
-        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        Ok(Self { directory })
+        Ok(Self { directory: Scratch::new(&format!("count-{name}"))? })
     }
 
     pub(in super::super) fn path(&self, name: &str) -> PathBuf {
@@ -69,13 +68,6 @@ impl Files {
     /// Returns the file that callgrind wrote at the end of the program.
     pub(in super::super) fn last(&self) -> PathBuf {
         self.path("out")
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // What is left in the directory for temporary files does no harm.
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -20,6 +20,7 @@ use super::super::site::{Daemon, Site};
 use super::super::{on_source, tcp};
 use super::pair::{Kind, Pair, request, start};
 use super::{ForwardArgs, Measured, SETTINGS, Transport, recorded};
+use crate::scratch::Scratch;
 
 /// Sessions that Ping at the same time.
 pub(super) const SESSIONS: u32 = 512;
@@ -49,12 +50,11 @@ struct Over {
 }
 
 /// Raw public keys of all nodes, in files of a directory that goes with this value.
-struct Keys(PathBuf);
+struct Keys(Scratch);
 
 impl Keys {
     fn make() -> Result<Self> {
-        let keys = Self(std::env::temp_dir().join(format!("signalbox-bench-{}-keys", std::process::id())));
-        fs::create_dir_all(&keys.0).with_context(|| keys.0.display().to_string())?;
+        let keys = Self(Scratch::new("bench-keys")?);
         let pair = KeyPair::generate()?;
         let public = pair.public_key_pem();
         for (path, text) in [(keys.own(), pair.serialize_pem()), (keys.peers(), public)] {
@@ -70,12 +70,6 @@ impl Keys {
 
     fn peers(&self) -> PathBuf {
         self.0.join("peers.pem")
-    }
-}
-
-impl Drop for Keys {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
