@@ -149,9 +149,17 @@ pub(crate) fn report_usage(message: &clap::Error, json: bool) -> Exit {
         let _ = message.print();
         return Exit::Usage;
     }
-    let text = message.to_string();
-    let text = text.lines().next().unwrap_or_default();
-    report(&Usage(text.strip_prefix("error: ").unwrap_or(text).to_owned()).into(), true)
+    report(&Usage(mistake(&message.to_string())).into(), true)
+}
+
+/// What is wrong, in one line, by the text for people: what the arguments would be follows it there.
+fn mistake(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let words: Vec<&str> = lines
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .collect();
+    let text = words.join(" ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
 }
 
 fn classify(error: &anyhow::Error) -> (Exit, &str) {
@@ -184,6 +192,16 @@ mod tests {
         let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
         assert!(is_broken_pipe(&error));
         assert!(!is_broken_pipe(&anyhow::anyhow!("else")));
+    }
+
+    /// The message for programs names the missing arguments, too.
+    #[test]
+    fn a_mistake_is_one_line() {
+        let command = clap::Command::new("reserve").arg(clap::arg!(--rate <RATE>).required(true));
+        let missing = command.arg(clap::arg!(<DESTINATION>)).try_get_matches_from(["reserve"]).unwrap_err();
+        let text = "the following required arguments were not provided: --rate <RATE> <DESTINATION>";
+        assert_eq!(mistake(&missing.to_string()), text);
+        assert_eq!(mistake("error: no\n\nFor more information, try '--help'.\n"), "no");
     }
 
     #[test]
