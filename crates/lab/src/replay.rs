@@ -81,7 +81,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     out.flush()?;
     let Some(fault) = fault else { return Ok(ExitCode::SUCCESS) };
     // If it cannot be printed, the exit status still shows it.
-    let _ = writeln!(io::stderr(), "signalbox: {name}: {fault}");
+    let _ = writeln!(io::stderr(), "signalbox: {name}: {:#}", anyhow::Error::from(fault));
     Ok(ExitCode::from(BROKEN))
 }
 

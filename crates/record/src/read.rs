@@ -19,7 +19,7 @@ const LONGEST_LINE: u64 = 16 << 20;
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file cannot be read.
-    #[error("line {line}: {source}")]
+    #[error("line {line} cannot be read")]
     Io {
         /// Line, from 1.
         line: u64,
@@ -27,7 +27,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A line has the wrong form.
-    #[error("line {line}: {source}")]
+    #[error("line {line} is no line of a recording")]
     Line {
         /// Line, from 1.
         line: u64,
