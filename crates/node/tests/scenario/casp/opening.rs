@@ -92,7 +92,7 @@ fn campaign(part: u64, storm: Storm) {
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
         let Met { passages, moved, failed, closed, expired, removed, left } = met;
-        let idle = [passages, moved, failed, closed, expired, 10 * removed, 10 * left];
+        let idle = [passages, moved, failed, closed, expired, 20 * removed, 20 * left];
         assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");
     }
 }
