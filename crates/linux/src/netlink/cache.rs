@@ -185,6 +185,11 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// The same question, so many milliseconds later.
+    fn later(key: &Key, ms: u64) -> Key {
+        Key { now: key.now + Duration::from_millis(ms), ..*key }
+    }
+
     #[test]
     fn an_answer_ends_with_its_time_and_with_a_report_of_the_kernel() {
         let (mut cache, mut connection) = (Cache::new().unwrap(), Connection::open().unwrap());
@@ -194,9 +199,8 @@ mod tests {
             let key = cache.key(&mut connection, &query, question);
             assert_eq!(cache.get(&key), None);
             cache.put(&key, &ANSWER);
-            let after = |ms| Key { now: key.now + Duration::from_millis(ms), ..key };
-            assert_eq!(cache.get(&after(lifetime * 1000 - 1)), Some(ANSWER));
-            assert_eq!(cache.get(&after(lifetime * 1000)), None, "too old");
+            assert_eq!(cache.get(&later(&key, lifetime * 1000 - 1)), Some(ANSWER));
+            assert_eq!(cache.get(&later(&key, lifetime * 1000)), None, "too old");
             cache.clear();
             let key = cache.key(&mut connection, &query, question);
             assert_eq!(cache.get(&key), None, "the kernel reported a change");

@@ -41,7 +41,7 @@ fn without_w_a_path_follows_its_route_at_once() {
     rig.path(&Path::new());
     rig.wait(Duration::from_millis(3));
     let sent = rig.route("10.9.0.0", 24, 3);
-    assert_eq!((kinds(&sent), one(&sent, MessageType::PATH).oif), (vec![MessageType::PATH], 3));
+    assert_eq!((sent.len(), one(&sent, MessageType::PATH).oif), (1, 3));
     assert_eq!(rig.rsvp.counters().repairs, 1);
     assert_eq!(kinds(&rig.wait(Duration::from_millis(100))), []);
     // It goes on by the new route.
