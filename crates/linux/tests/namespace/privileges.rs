@@ -172,6 +172,8 @@ fn a_daemon_that_does_not_read_is_disconnected() {
     silent.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
     // It orders until it is disconnected, or until nothing is taken any more.
     while silent.send(b"O").is_ok() {}
+    // With it go the node's sockets that it did not take.
+    drop(silent);
     let next = IoConfig { helper: Some(socket.clone()), ..config() };
     net.r.run(|| Io::open(&next)).unwrap().unwrap();
     process.kill().unwrap();

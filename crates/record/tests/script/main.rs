@@ -161,8 +161,8 @@ fn a_line_is_as_the_documentation_says() {
         "{\"t\":12000,\"input\":{\"stream-octets\":{\"stream\":18446744073709551615,\"octets\":\"0100ff\"}}}"
     );
     assert_eq!(
-        lines[15],
-        "{\"t\":14000,\"input\":{\"stream-closed\":{\"stream\":18446744073709551615,\"error\":\"Reset\",\
+        lines[16],
+        "{\"t\":15000,\"input\":{\"stream-closed\":{\"stream\":18446744073709551615,\"error\":\"Reset\",\
          \"unacknowledged\":true}}}"
     );
 }
