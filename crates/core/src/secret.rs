@@ -67,7 +67,7 @@ impl RotatingSecret {
         new
     }
 
-    /// A number of `generation` that nobody else can guess, for formats in which it is compared before a tag is computed.
+    /// An unpredictable number for `generation`. Formats that have it compare it before they compute a tag.
     #[must_use]
     pub fn mark(&self, generation: u32) -> [u8; 4] {
         self.derived(generation).mark

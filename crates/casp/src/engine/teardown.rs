@@ -43,7 +43,8 @@ impl Casp {
         }
     }
 
-    /// Sends a tear-down to a hop of a session. It waits for a connection if there is none, because no node repeats it.
+    /// Sends a tear-down to a hop of a session. Without a connection to that hop, the tear-down is kept until there is one, because no node
+    /// repeats a tear-down.
     fn send_tear_down(&mut self, key: Key, hop: &Branch, octets: &[u8]) {
         match self.send_to(hop.peer, hop.datagram, octets, None) {
             Delivery::Sent => {}

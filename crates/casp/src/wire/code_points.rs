@@ -108,7 +108,7 @@ signalbox_wire::flags! {
         REVERSE = 0x80, "reverse";
         /// T: state is removed.
         TEAR_DOWN = 0x40, "tear-down";
-        /// D: each node runs discovery anew.
+        /// D: each node on the path discovers its next node again.
         DISCOVER = 0x20, "discovery";
         /// U: the message crossed a hop without channel security.
         UNSECURE = 0x10, "unsecure";

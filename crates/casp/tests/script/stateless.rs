@@ -162,7 +162,7 @@ fn a_node_removes_itself() {
     assert_eq!((rig.node.counters().stateless_returned, rig.node.session_count()), (2, 0));
 }
 
-/// Whoever sends a ROUTE makes this node send to nodes that it has a connection with, and to no others.
+/// A node sends a message with ROUTE only to nodes to which it has a connection.
 #[test]
 fn a_route_leads_to_no_strangers() {
     let mut rig = rig();

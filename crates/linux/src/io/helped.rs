@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// A helper that stands still keeps nobody waiting for longer than is said.
+    /// The wait for a helper that does not answer ends after the time limit.
     #[test]
     fn a_helper_that_does_not_accept_is_given_up() {
         let path = std::env::temp_dir().join(format!("sbxt-helped-{}", std::process::id()));

@@ -185,7 +185,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The same question, so many milliseconds later.
+    /// The key of the same question, asked `ms` milliseconds later.
     fn later(key: &Key, ms: u64) -> Key {
         Key { now: key.now + Duration::from_millis(ms), ..*key }
     }

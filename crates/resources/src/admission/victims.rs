@@ -13,14 +13,14 @@ use super::link::{Entry, Freed, Link, Rank};
 use crate::refusal::LinkWhy;
 use crate::request::During;
 
-/// Those that may be preempted.
+/// The reservations that may be preempted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Reservations with a defending priority below this one.
+    /// Only reservations with a defending priority below this one.
     pub(super) setup: u16,
-    /// Never this one.
+    /// This reservation is not preempted.
     pub(super) spare: Option<Key>,
-    /// At most so many.
+    /// The largest number of reservations to preempt.
     pub(super) most: usize,
 }
 

@@ -230,7 +230,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A router for so many sessions. One more was set up over it and torn down.
+    /// Makes a router that can hold `sessions` sessions. One further session was set up and torn down.
     pub(super) fn new(sessions: u32) -> Result<Self> {
         let mut router = Station::new(1, sessions)?;
         let (mut first, mut last) = (Station::new(2, 1)?, Station::new(3, 1)?);

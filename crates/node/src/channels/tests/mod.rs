@@ -98,7 +98,8 @@ fn a_port_that_is_taken_is_tried_again() {
     assert_eq!(side.channels.next_deadline(), None);
 }
 
-/// A channel ends with its address, whoever chose it; one at another address stays, and so does one whose interface is down.
+/// A channel is closed when its local address is removed from the node, also if the driver chose that address. A channel at another
+/// address stays open. A channel whose interface is down stays open, too.
 #[test]
 fn a_channel_whose_address_is_taken_away_is_closed() {
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77));

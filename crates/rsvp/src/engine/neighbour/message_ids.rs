@@ -30,7 +30,7 @@ pub(crate) type NeighbourId = (u32, u32, u32);
 #[derive(Debug)]
 pub(crate) struct ReceivedId {
     pub(crate) id: NeighbourId,
-    /// One more than the owner's tag of the state: a number that is never 0 tells the slab which slots are free.
+    /// The owner's tag of the state, plus 1. The slab marks a free slot by 0, so this field is never 0.
     tag: NonZeroU32,
 }
 
