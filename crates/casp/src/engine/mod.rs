@@ -28,10 +28,12 @@ mod held;
 mod interfaces;
 mod io;
 mod limits;
+mod next_hop;
 mod outbox;
 mod peers;
 mod pending;
 mod receive;
+mod refused;
 mod request;
 mod route;
 mod search;
@@ -59,8 +61,9 @@ pub use config::{Config, ConfigError, Mechanism};
 pub use counters::Counters;
 pub use io::{
     Arrival, ArrivalOf, Indication, IndicationOf, Input, Next, Output, OwnedArrival, OwnedIndication,
-    OwnedRequest, Refused, Request, RequestOf, SendRequest, SendRequestOf, Transport, Verdict, VerdictOf,
+    OwnedRequest, Request, RequestOf, SendRequest, SendRequestOf, Transport, Verdict, VerdictOf,
 };
+pub use refused::Refused;
 pub use view::{BranchView, ConnectionView, PeerView, SessionView};
 
 use cookies::Cookies;

@@ -5,7 +5,8 @@ use signalbox_core::{Key, SessionChange, SessionId};
 
 use super::Casp;
 use super::branch::Branch;
-use super::io::{Indication, Refused, Request, SendRequest};
+use super::io::{Indication, Request, SendRequest};
+use super::refused::Refused;
 use super::session::{Mark, Session};
 use crate::wire::route::Routing;
 use crate::wire::{Body, ClientType, FIRST_TTD, Flags, FlowId, MAX_CONTENTS, Signaling};

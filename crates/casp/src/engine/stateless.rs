@@ -3,7 +3,7 @@
 //! A message with RECORD_ROUTE goes along the flow. Each node discovers its next hop, appends itself, and keeps nothing. The answer has
 //! the list as its ROUTE, with R: each node removes itself, the last entry, and sends the answer to the one before.
 //!
-//! **Where a ROUTE leads.** Who sends a ROUTE makes this node send a message, so this node sends it only to a node with which it
+//! **Where a ROUTE leads.** The sender of a ROUTE decides where this node sends a message, so this node sends it only to a node with which it
 //! has a connection, or that is one of [`Config::neighbours`](super::Config::neighbours). No message makes it connect to any other
 //! address.
 //!
@@ -20,10 +20,11 @@ use signalbox_wire::Writer;
 use super::Casp;
 use super::connect::{Delivery, MAX_DATAGRAM, complete};
 use super::discovery::News;
-use super::io::{Arrival, Indication, Refused, SendRequest, Transport};
+use super::io::{Arrival, Indication, SendRequest, Transport};
 use super::outbox::Datagram;
 use super::peers::Name;
 use super::receive::From;
+use super::refused::Refused;
 use super::search::{Answer, Waiter};
 use crate::wire::route::{Hop, MAX_ENTRIES, Route, Routing};
 use crate::wire::{Body, ClientType, FIRST_TTD, Flags, Message, Signaling};

@@ -4,7 +4,7 @@
 use signalbox_core::{Key, SessionId};
 
 use super::Casp;
-use super::io::Refused;
+use super::refused::Refused;
 use crate::wire::{Flags, FlowId, Message, Signaling};
 
 impl Casp {
