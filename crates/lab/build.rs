@@ -1,9 +1,7 @@
-//! Builds the scenarios in: every TOML file of `scenarios/`, as a list of name and text. Counts of instructions name the
-//! compiler, so it is built in as well.
+//! Builds the scenarios in: every TOML file of `scenarios/`, as a list of name and text.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{env, fs, io};
 
 /// The scenario that a new user runs first stands first; the others follow in alphabetical order.
@@ -29,9 +27,6 @@ fn main() -> io::Result<()> {
         let _ = writeln!(list, "    ({name:?}, include_str!({path:?})),");
     }
     list.push_str("]\n");
-    let compiler = env::var_os("RUSTC").ok_or_else(|| io::Error::other("cargo sets RUSTC"))?;
-    let version = Command::new(compiler).arg("--version").output()?;
-    println!("cargo::rustc-env=SIGNALBOX_COMPILER={}", String::from_utf8_lossy(&version.stdout).trim());
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?;
     fs::write(Path::new(&out).join("scenarios.rs"), list)
 }

@@ -63,29 +63,34 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox-lab",
         &[
             "signalbox-api",
-            // For a benchmark of the engine alone.
-            "signalbox-boomerang",
-            // For a benchmark of the engine alone.
-            "signalbox-casp",
             "signalbox-config",
             "signalbox-core",
             "signalbox-dissect",
-            // For a benchmark of the engine alone.
-            "signalbox-gist",
             "signalbox-json",
             "signalbox-linux",
-            // For a benchmark of the engine alone.
-            "signalbox-natfw",
             "signalbox-node",
-            // For a benchmark of the engine alone.
-            "signalbox-qos",
             "signalbox-record",
-            // For a benchmark of the engine alone.
-            "signalbox-resources",
-            "signalbox-rsvp",
             "signalbox-show",
             "signalbox-sim",
             "signalbox-units",
+        ],
+    ),
+    (
+        "signalbox-bench",
+        &[
+            // It measures each engine alone.
+            "signalbox-boomerang",
+            "signalbox-casp",
+            "signalbox-config",
+            "signalbox-core",
+            "signalbox-gist",
+            "signalbox-lab",
+            "signalbox-linux",
+            "signalbox-natfw",
+            "signalbox-node",
+            "signalbox-qos",
+            "signalbox-resources",
+            "signalbox-rsvp",
             "signalbox-wire",
         ],
     ),
@@ -105,6 +110,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox",
         &[
             "signalbox-api",
+            "signalbox-bench",
             "signalbox-config",
             // The class of a service.
             "signalbox-core",

@@ -3,8 +3,7 @@
 //! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net` carries the
 //! plan out and takes it down again. `steps` and `checks` each have a table of all kinds, `run` does the steps, and the
 //! checks judge from outside the daemons what `observe` captured. `protocols` has a folder for each signaling protocol.
-//! `docs/lab.md` describes the format. `simulation` runs scenarios in virtual time, `bench` measures, `replay` repeats a recorded
-//! node.
+//! `docs/lab.md` describes the format. `simulation` runs scenarios in virtual time, `replay` repeats a recorded node.
 //!
 //! [`read_scenario`] reads the text of a scenario, as `signalbox lab run` does before it makes anything:
 //!
@@ -32,12 +31,12 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
-pub mod bench;
 mod certificates;
 mod checks;
 pub mod cli;
 mod command;
 mod daemon;
+pub mod drawing;
 mod evidence;
 mod expectation;
 mod junit;
@@ -56,7 +55,7 @@ mod report;
 mod requires;
 mod run;
 mod scenario;
-mod scratch;
+pub mod scratch;
 pub mod simulation;
 mod soak;
 mod state;

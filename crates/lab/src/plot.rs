@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::checks::traffic::Service;
+use crate::drawing::{COLOURS, escaped, ticks};
 use crate::evidence::Evidence;
 use crate::steps::STEPS;
 use crate::steps::traffic::TrafficRun;
@@ -17,7 +18,6 @@ const PANEL: f64 = 130.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 62.0;
 const GAP: f64 = 34.0;
-pub(crate) const COLOURS: [&str; 4] = ["#0b6fb8", "#c2570c", "#2f8f4e", "#7a4fa3"];
 /// The number of intervals between the ticks of an axis, at most.
 const INTERVALS: f64 = 4.0;
 const INTERVALS_OF_TIME: f64 = 10.0;
@@ -171,27 +171,9 @@ fn pieces(points: &[(Duration, Option<f64>)]) -> Vec<Vec<(Duration, f64)>> {
     runs.map(|run| run.iter().filter_map(|(at, value)| Some((*at, (*value)?))).collect()).collect()
 }
 
-/// Returns round ticks from 0 to at most `most`, in steps of 1, 2 or 5 times a power of ten.
-pub(crate) fn ticks(most: f64, intervals: f64) -> Vec<f64> {
-    if most <= 0.0 {
-        return vec![0.0];
-    }
-    let power = (most / intervals).log10().floor();
-    let tenth = 10_f64.powf(power);
-    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * tenth * intervals >= most);
-    let step = factor.unwrap_or(10.0) * tenth;
-    // Rounded, so that 3 times 0.1 is printed as 0.3.
-    let rounded = |value: f64| (value * 1e6).round() / 1e6;
-    (0_u32..=20).map(|n| rounded(f64::from(n) * step)).take_while(|tick| *tick <= most * 1.000_001).collect()
-}
-
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 const fn to_f64(number: usize) -> f64 {
     number as f64
-}
-
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -199,15 +181,6 @@ mod tests {
     use super::*;
     use crate::checks::tests::evidence;
     use crate::steps::traffic::Packet;
-
-    #[test]
-    fn ticks_are_round_and_stay_below_the_greatest_value() {
-        assert_eq!(ticks(100.0, 4.0), [0.0, 50.0, 100.0]);
-        assert_eq!(ticks(7.9, 4.0), [0.0, 2.0, 4.0, 6.0]);
-        assert_eq!(ticks(0.37, 4.0), [0.0, 0.1, 0.2, 0.3]);
-        assert_eq!(ticks(8.6, 10.0), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        assert_eq!(ticks(0.0, 4.0), [0.0]);
-    }
 
     #[test]
     fn a_delay_has_a_gap_where_no_packet_arrived_and_events_are_marked() {

@@ -12,14 +12,14 @@ const NAMES: u32 = 100;
 
 /// A new directory that only this user may enter. Dropping it removes it with its files.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes a directory. What has its name already, such as a link of another user to a directory of that user, is not used.
     ///
     /// # Errors
     /// There is no place for temporary files, or all names are taken.
-    pub(crate) fn new(purpose: &str) -> Result<Self> {
+    pub fn new(purpose: &str) -> Result<Self> {
         for number in 0..NAMES {
             let name = format!("signalbox-{purpose}-{}-{number}", std::process::id());
             let path = std::env::temp_dir().join(name);
@@ -32,12 +32,15 @@ impl Scratch {
         bail!("{NAMES} directories of this name are in {} already", std::env::temp_dir().display())
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The path of the directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// The path of a file in the directory.
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
+    #[must_use]
+    pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

@@ -145,8 +145,8 @@ fn a_replayed_node_sends_what_the_recorded_one_sent() {
 /// asks its kernel for queues, the third one answers.
 #[test]
 fn a_replayed_boomerang_node_sends_what_the_recorded_one_sent() {
-    let mut resources = signalbox_resources::Config::of_link("*", "10mbit".parse().unwrap());
-    resources.default = signalbox_resources::config::Action::Allow;
+    let mut resources = signalbox_node::resources::Config::of_link("*", "10mbit".parse().unwrap());
+    resources.default = signalbox_node::resources::config::Action::Allow;
     let engine = boomerang::Config { refresh: 2, ..boomerang::Config::default() };
     let config = Config { boomerang: Some(engine), resources, ..Config::empty() };
     let open: Asked = |far_end| {

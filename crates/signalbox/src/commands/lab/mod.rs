@@ -1,4 +1,4 @@
-//! `signalbox lab`, `signalbox sim`, `signalbox bench` and `signalbox replay`, which the lab's crate carries out without a daemon.
+//! `signalbox lab`, `signalbox sim`, `signalbox bench` and `signalbox replay`, which the crates of the lab and of the benchmarks carry out without a daemon.
 
 use anyhow::Result;
 use clap::Args;
@@ -22,7 +22,7 @@ impl Run for signalbox_lab::simulation::cli::SimArgs {
 #[command(after_help = BENCH)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    command: signalbox_lab::bench::BenchCommand,
+    command: signalbox_bench::BenchCommand,
 }
 
 const BENCH: &str = concat!(
@@ -37,7 +37,7 @@ const BENCH: &str = concat!(
 
 impl Run for BenchArgs {
     fn run(self) -> Result<Exit> {
-        signalbox_lab::bench::run(self.command).map(Exit::Of)
+        signalbox_bench::run(self.command).map(Exit::Of)
     }
 }
 

@@ -38,7 +38,7 @@ const COLUMNS: &[Column] = &[
     Column::ns("ns_per_release", "Release"),
 ];
 
-pub(in crate::bench) fn run(args: &CaspQosArgs) -> Result<()> {
+pub(crate) fn run(args: &CaspQosArgs) -> Result<()> {
     let bench = Bench {
         name: "casp-qos-engine",
         command: ["engine", "casp-qos"],

@@ -23,7 +23,7 @@ const MAX_SESSIONS: u32 = 100_000_000;
 
 /// Options of `bench engine gist`.
 #[derive(Debug, Clone, Args)]
-pub struct EngineArgs {
+pub struct GistArgs {
     /// Sessions that the node holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SESSIONS)))]
@@ -57,7 +57,7 @@ const LIMITS: &[Limit] = &[
     Limit::flat("Data, most sessions against fewest", "ns_per_data"),
 ];
 
-pub(super) fn run(args: &EngineArgs) -> Result<()> {
+pub(super) fn run(args: &GistArgs) -> Result<()> {
     let messages = args.messages;
     let options = &[("messages", messages)];
     let bench = Bench {

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::super::machine::{PART, PARTS};
-use crate::scratch::Scratch;
+use signalbox_lab::scratch::Scratch;
 
 /// Instructions of one part of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use super::super::site::{Daemon, Site};
 use super::super::{on_source, tcp};
 use super::pair::{Kind, Pair, request, start};
 use super::{ForwardArgs, Measured, SETTINGS, Transport, recorded};
-use crate::scratch::Scratch;
+use signalbox_lab::scratch::Scratch;
 
 /// Sessions that Ping at the same time.
 pub(super) const SESSIONS: u32 = 512;

@@ -11,7 +11,7 @@ use signalbox_node::{Command, Event};
 use super::super::end::{End, Seen};
 use super::super::site::{SINK, SOURCE, Site};
 
-pub(super) use super::super::super::engine::Kind;
+pub(super) use super::super::super::gist::Kind;
 
 /// New sessions that may be under way at a time.
 pub(super) const WINDOW: u32 = 128;

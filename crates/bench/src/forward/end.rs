@@ -13,7 +13,7 @@ use signalbox_linux::stream::{StreamBuffer, StreamEvent};
 use signalbox_linux::{Batch, Io, kernel_speaks_sctp};
 use signalbox_node::{Command, Event, Node};
 
-use crate::scratch::Scratch;
+use signalbox_lab::scratch::Scratch;
 
 /// What a benchmark can notice at an end.
 pub(super) enum Seen<'a> {

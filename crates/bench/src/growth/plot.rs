@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Growth, MEASURABLE};
-use crate::plot::{COLOURS, escaped, ticks};
+use signalbox_lab::drawing::{COLOURS, escaped, ticks};
 
 const WIDTH: f64 = 560.0;
 const PANEL: f64 = 200.0;

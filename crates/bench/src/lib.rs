@@ -4,10 +4,10 @@
 
 mod boomerang;
 mod casp;
-mod engine;
 mod figures;
 mod forward;
 mod gateway;
+mod gist;
 mod growth;
 mod instructions;
 mod list;
@@ -32,7 +32,6 @@ use serde_json::{Value, json};
 pub use boomerang::BoomerangArgs;
 pub use casp::CaspArgs;
 pub use casp::qos::CaspQosArgs;
-pub use engine::EngineArgs;
 pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::casp::CaspForwardArgs;
 pub use forward::gateway::GatewayForwardArgs;
@@ -42,6 +41,7 @@ pub use forward::qos::QosForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
 pub use forward::set_ups::SetUpArgs;
 pub use gateway::GatewayArgs;
+pub use gist::GistArgs;
 pub use growth::GrowthArgs;
 pub use instructions::InstructionsArgs;
 pub use list::ListArgs;
@@ -95,7 +95,7 @@ benchmarks! {
     /// An engine in memory, without a kernel.
     Engine as EngineCommand {
         /// A GIST node: time per message and handshake, memory per session.
-        Gist => engine::EngineArgs,
+        Gist => gist::GistArgs,
         /// An RSVP router: time per new, refreshed and torn Path and Resv, memory per session.
         Rsvp => rsvp::RsvpArgs,
         /// A Boomerang router: time per new, refreshed, changed and released reservation, memory of each.

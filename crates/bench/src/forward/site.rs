@@ -17,7 +17,7 @@ use signalbox_linux::process::Identity;
 use signalbox_linux::topology;
 
 use super::MIDDLE_PROCESSOR;
-use crate::scratch::Scratch;
+use signalbox_lab::scratch::Scratch;
 
 /// The names of the namespaces of all benchmarks begin with it. No lab has such a name, because of the underscore.
 const PREFIX: &str = "sbx-bench_";
