@@ -1,7 +1,7 @@
 //! The previous hops, or the next hops, of a session (section 10.1 of the draft).
 
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, RareVec, Time};
 
 /// Most branches of one side.
 pub(super) const MAX: usize = 4;
@@ -37,8 +37,10 @@ impl Branch {
 #[derive(Debug, Default)]
 pub(super) struct Side {
     last: Option<Branch>,
-    /// Older branches; most sessions have none.
-    older: Option<Box<[Option<Branch>; MAX - 1]>>,
+    /// The others, in the order in which they joined: their numbers start at 0 again after the largest one. Most sessions have none.
+    others: RareVec<Branch>,
+    /// How many of them, at the end, joined later than the most recent one.
+    later: u8,
     next_id: u16,
 }
 
@@ -52,14 +54,23 @@ impl Side {
         self.last.as_mut()
     }
 
-    /// The older branches.
+    /// The branches besides the most recent one.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Branch> {
+        self.others.iter()
+    }
+
+    /// Those that joined before the most recent one, the oldest first.
     pub(super) fn older(&self) -> impl Iterator<Item = &Branch> {
-        self.older.iter().flat_map(|older| older.iter().flatten())
+        self.others.iter().take(self.joined_before())
+    }
+
+    fn joined_before(&self) -> usize {
+        self.others.len().saturating_sub(self.later.into())
     }
 
     /// All branches, the most recent one first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Branch> {
-        self.last.iter().chain(self.older())
+        self.last.iter().chain(self.others())
     }
 
     pub(super) fn get(&self, peer: Key) -> Option<&Branch> {
@@ -71,8 +82,7 @@ impl Side {
     }
 
     pub(super) fn get_mut(&mut self, peer: Key) -> Option<&mut Branch> {
-        let older = self.older.iter_mut().flat_map(|older| older.iter_mut().flatten());
-        self.last.iter_mut().chain(older).find(|branch| branch.peer == peer)
+        self.last.iter_mut().chain(self.others.iter_mut()).find(|branch| branch.peer == peer)
     }
 
     pub(super) fn is_last(&self, peer: Key) -> bool {
@@ -83,9 +93,13 @@ impl Side {
         self.iter().count() >= MAX
     }
 
+    /// The next number that none of the few branches has.
     fn take_id(&mut self) -> u16 {
+        while self.by_id(self.next_id).is_some() {
+            self.next_id = self.next_id.wrapping_add(1);
+        }
         let id = self.next_id;
-        self.next_id = self.next_id.wrapping_add(1);
+        self.next_id = id.wrapping_add(1);
         id
     }
 
@@ -99,20 +113,19 @@ impl Side {
             self.last = Some(branch);
             return Some(branch.id);
         }
-        let displaced = if newest { self.last.replace(branch) } else { Some(branch) };
-        self.put_older(displaced);
+        let displaced = if newest { self.last.replace(branch) } else { None };
+        if let Some(displaced) = displaced {
+            let at = self.joined_before();
+            self.others.insert(at, displaced);
+            self.later = 0;
+        } else {
+            self.others.push(branch);
+            self.later += 1;
+        }
         Some(branch.id)
     }
 
-    fn put_older(&mut self, branch: Option<Branch>) {
-        let Some(branch) = branch else { return };
-        let older = self.older.get_or_insert_default();
-        if let Some(place) = older.iter_mut().find(|place| place.is_none()) {
-            *place = Some(branch);
-        }
-    }
-
-    /// Makes an older branch the most recent one, with a new number.
+    /// Makes another branch the most recent one, with a new number.
     pub(super) fn promote(&mut self, peer: Key) -> Option<u16> {
         if self.is_last(peer) {
             return None;
@@ -125,21 +138,18 @@ impl Side {
     pub(super) fn remove(&mut self, peer: Key) -> Option<Branch> {
         if self.is_last(peer) {
             let removed = self.last.take();
-            let newest = self.older().max_by_key(|branch| branch.id).map(|branch| branch.peer);
-            self.last = newest.and_then(|peer| self.take_older(peer));
+            let newest = self.others.len().checked_sub(1);
+            self.last = newest.map(|at| self.others.swap_remove(at));
+            self.later = 0;
             return removed;
         }
-        self.take_older(peer)
-    }
-
-    fn take_older(&mut self, peer: Key) -> Option<Branch> {
-        let older = self.older.as_mut()?;
-        let place = older.iter_mut().find(|place| place.is_some_and(|branch| branch.peer == peer))?;
-        let taken = place.take();
-        if older.iter().all(Option::is_none) {
-            self.older = None;
+        let at = self.others.iter().position(|branch| branch.peer == peer)?;
+        if at >= self.joined_before() {
+            self.later -= 1;
         }
-        taken
+        let removed = self.others.get(at).copied();
+        self.others.retain(|branch| branch.peer != peer);
+        removed
     }
 
     /// A branch whose time is over.
@@ -194,6 +204,49 @@ mod tests {
         for peer in [1, 2, 3, 6] {
             assert!(side.remove(key(peer)).is_some(), "{peer}");
         }
-        assert!(side.last().is_none() && side.older.is_none() && side.expired(Time::from_secs(99)).is_none());
+        assert!(
+            side.last().is_none() && side.others.is_empty() && side.expired(Time::from_secs(99)).is_none()
+        );
+    }
+
+    /// A branch that joined without becoming the most recent one is no older one, until another one becomes it.
+    #[test]
+    fn what_joined_later_is_no_older_one() {
+        let mut side = Side::default();
+        for (peer, newest) in [(1, true), (2, true), (3, false)] {
+            side.add(branch(peer), newest);
+        }
+        let older = |side: &Side| side.older().map(|branch| branch.peer).collect::<Vec<_>>();
+        assert_eq!((older(&side), side.others().count()), (vec![key(1)], 2));
+        side.remove(key(3));
+        assert_eq!(older(&side), [key(1)]);
+        side.add(branch(3), false);
+        side.add(branch(4), true);
+        assert_eq!(older(&side), [1, 2, 3].map(key));
+    }
+
+    /// More changes of routes than there are numbers, while one branch stands all the time: no two branches have one number, the first
+    /// one stays the oldest, and the most recent of the others takes the place.
+    #[test]
+    fn numbers_start_again() {
+        let mut side = Side::default();
+        (1..=4).for_each(|peer| {
+            side.add(branch(peer), true);
+        });
+        for round in 0..=u64::from(u16::MAX) {
+            let (newer, older) = (2 + round % 2, 3 - round % 2);
+            assert!(side.promote(key(newer)).is_some());
+            let mut ids: Vec<_> = side.iter().map(|branch| branch.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), 4, "round {round}");
+            assert_eq!(side.by_id(0).map(|branch| branch.peer), Some(key(1)));
+            assert_eq!(side.older().next().map(|branch| branch.peer), Some(key(1)));
+            if round > 0 {
+                let removed = side.remove(key(newer)).unwrap();
+                assert!(side.is_last(key(older)), "round {round}");
+                side.add(removed, true);
+            }
+        }
     }
 }

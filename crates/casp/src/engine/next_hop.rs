@@ -211,10 +211,8 @@ impl Casp {
             known.datagram |= datagram;
             session.next.promote(peer)
         } else {
-            if session.next.is_full()
-                && let Some(oldest) =
-                    session.next.older().min_by_key(|branch| branch.id).map(|branch| branch.peer)
-            {
+            let oldest = session.next.others().next().map(|branch| branch.peer);
+            if let Some(oldest) = oldest.filter(|_| session.next.is_full()) {
                 session.next.remove(oldest);
                 self.peers.drop_use(oldest);
             }

@@ -211,7 +211,7 @@ impl Session {
     /// When something is due.
     pub(super) fn due(&self) -> Time {
         let last = self.previous.last().map_or(Time::from_micros(u64::MAX), |branch| branch.until.time());
-        let older = self.previous.older().chain(self.next.older());
+        let older = self.previous.others().chain(self.next.others());
         older.fold(self.refresh_at.time().min(last), |due, branch| due.min(branch.until.time()))
     }
 }

@@ -139,7 +139,7 @@ impl Casp {
         tainted: bool,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
-        let others = session.previous.older().next().is_some();
+        let others = session.previous.others().next().is_some();
         if !session.previous.is_last(branch.peer) || (tainted && others) {
             return self.remove_previous(key, branch.peer);
         }
@@ -192,9 +192,7 @@ impl Casp {
             let Some(last) = session.previous.last() else { return };
             let may =
                 last.proved >= 2 && !session.is(Mark::Kept) && (!last.tainted || self.config.remove_unsecure);
-            // A branch that joined later is no old one.
-            let is_dead = |branch: &&Branch| last.id.wrapping_sub(branch.id) < 1 << 15;
-            let Some(dead) = session.previous.older().find(is_dead).filter(|_| may).copied() else { return };
+            let Some(dead) = session.previous.older().next().filter(|_| may).copied() else { return };
             let message = Signaling {
                 flags: Flags::REVERSE.with(Flags::TEAR_DOWN),
                 ..Signaling::new(session.id, session.flow)
@@ -218,10 +216,8 @@ impl Casp {
             let Some(session) = self.sessions.get(key).filter(|session| !session.is(Mark::Kept)) else {
                 return;
             };
-            let Some(last) = session.next.last() else { return };
             let is_left = |branch: &&Branch| {
-                let connected = || self.peers.connection_to(branch.peer).is_some_and(|(_, up)| up);
-                last.id.wrapping_sub(branch.id) < 1 << 15 && (branch.datagram || connected())
+                branch.datagram || self.peers.connection_to(branch.peer).is_some_and(|(_, up)| up)
             };
             let Some(left) = session.next.older().find(is_left).copied() else { return };
             let message = Signaling {

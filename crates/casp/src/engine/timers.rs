@@ -40,7 +40,7 @@ impl Casp {
         let over = |session: &super::session::Session| {
             session
                 .next
-                .older()
+                .others()
                 .find(|branch| branch.until.is_due(now))
                 .map(|branch| (branch.peer, branch.id))
         };
