@@ -183,6 +183,79 @@ fn a_receiver_with_many_passages_leaves_in_parts() {
     assert_eq!((rig.passes(1).len(), rig.nodes[3].client.sessions()), (0, 0));
 }
 
+/// A passage that ends at a firewall by its administrator. The report to the sender is lost, so that its refreshes open it again.
+fn ended_for_the_receiver_only() -> Rig {
+    let mut rig = Rig::standing(4, true);
+    rig.deaf = Some(0);
+    let now = rig.now;
+    let wall = &mut rig.nodes[2];
+    wall.client.delete(now, FIRST, &mut wall.resources);
+    rig.run();
+    rig.deaf = None;
+    let why = NatfwEnd::Removed { status: NatfwStatus::ADMINISTRATOR, node: Some(at(2)) };
+    assert_eq!((rig.events(0), rig.events(3)), (vec![], vec![ended(why)]));
+    assert!(rig.passes(2).is_empty());
+    rig.clear();
+    rig
+}
+
+/// Waits for the next PATH that the receiver gets.
+fn refreshed(rig: &mut Rig) {
+    rig.seen.clear();
+    for _ in 0..1000 {
+        rig.wait(Duration::from_millis(100));
+        if rig.kinds(3).contains(&NatfwType::PATH) {
+            return;
+        }
+    }
+    panic!("the sender does not refresh");
+}
+
+/// A receiver that was informed of the end is informed that the passage stands again, and then of its end.
+#[test]
+fn what_opens_again_is_reported() {
+    let mut rig = ended_for_the_receiver_only();
+    refreshed(&mut rig);
+    assert_eq!((rig.passes(2).len(), rig.events(3)), (1, vec![]));
+    rig.wait(Duration::from_secs(400));
+    assert_eq!(rig.events(3), [NatfwEvent::Accepted { session: FIRST, flow: flow(4) }]);
+    rig.clear();
+    rig.close();
+    assert_eq!(rig.events(3), [ended(NatfwEnd::Closed)]);
+}
+
+/// CASPMID-12-02: a receiver that leaves ends what opened again, also if it has not been informed yet.
+#[test]
+fn what_opens_again_ends_with_the_receiver() {
+    let mut rig = ended_for_the_receiver_only();
+    refreshed(&mut rig);
+    assert_eq!(rig.passes(2).len(), 1);
+    leave(&mut rig, 9);
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len(), rig.events(3)), (0, 0, vec![]));
+}
+
+/// The kernel of the firewall refuses each CREATE: the receiver has no further events, until the kernel has taken one.
+#[test]
+fn what_fails_to_open_again_is_not_reported() {
+    let mut rig = ended_for_the_receiver_only();
+    rig.nodes[2].kernel = Err(PinholeError::Failed);
+    refreshed(&mut rig);
+    let path = rig.last(1, NatfwType::PATH);
+    for (number, fails) in [(1, true), (2, true), (3, false)] {
+        assert_eq!((rig.passes(2).len(), rig.events(3)), (0, vec![]));
+        rig.nodes[2].kernel = if fails { Err(PinholeError::Failed) } else { Ok(()) };
+        rig.wait(Duration::from_secs(2));
+        let mut values = path.values();
+        values.retain(|value| !matches!(value, NatfwValue::MsgId(_)));
+        values.push(NatfwValue::MsgId(number));
+        rig.inject(0, 1, NatfwType::PATH, &values);
+        assert_eq!(rig.status(3), NatfwStatus::RESOURCES);
+    }
+    assert_eq!((rig.passes(2).len(), rig.events(3)), (1, vec![]));
+    refreshed(&mut rig);
+    assert_eq!(rig.events(3), [NatfwEvent::Accepted { session: FIRST, flow: flow(4) }]);
+}
+
 /// A user who leaves ends only what it accepted itself.
 #[test]
 fn what_another_user_accepts_stays() {

@@ -114,7 +114,8 @@ impl NatfwClient {
     ) {
         // At the border of a scope the request itself was granted, and no user of the firewall takes part.
         let user = self.accepting(&job.flow);
-        if user.is_none() && (!self.config.role.opens() || self.is_for_own_user(job, message.kind)) {
+        let of_user = !self.config.role.opens() || self.is_for_own_user(job, message.kind);
+        if user.is_none() && of_user {
             return self.refuse(job, NatfwStatus::POLICY);
         }
         self.out.consume(job.id);
@@ -127,10 +128,21 @@ impl NatfwClient {
         };
         let number = self.rng.u64();
         // The AGE changes only with that of the request.
+        let (session, flow) = (job.session, job.flow);
         let answered = match known.filter(|answered| answered.of == said.age) {
-            Some(answered) => Answered { number, refreshed: true, ..answered },
+            // The passage ended, but its sender has not learned that: it opens again. The user is informed when no node has
+            // refused it until the next refresh, so that one that always fails gives no further events.
+            Some(answered) if of_user && answered.user.is_none() => {
+                self.answered.extend(user.map(|user| (user, key)));
+                Answered { number, refreshed: false, user, informed: false, ..answered }
+            }
+            Some(answered) => {
+                if let Some(user) = answered.user.filter(|_| !answered.informed) {
+                    self.out.event(user, NatfwEvent::Accepted { session, flow });
+                }
+                Answered { number, refreshed: true, informed: true, ..answered }
+            }
             None => {
-                let (session, flow) = (job.session, job.flow);
                 if let Some(user) = user {
                     self.out.event(user, NatfwEvent::Accepted { session, flow });
                 }
@@ -138,7 +150,8 @@ impl NatfwClient {
                     self.answered.remove(&(former, key));
                 }
                 self.answered.extend(user.map(|user| (user, key)));
-                Answered { of: said.age, age: self.next_age(), number, refreshed: false, back, user }
+                let (of, age) = (said.age, self.next_age());
+                Answered { of, age, number, refreshed: false, back, user, informed: true }
             }
         };
         if let Some(record) = self.records.get_mut(key) {
@@ -174,14 +187,15 @@ impl NatfwClient {
         }
     }
 
-    /// The user who accepted a passage is informed of its end, once.
+    /// The user who accepted a passage is informed of its end, once for each [`NatfwEvent::Accepted`].
     pub(super) fn accepted_ends(&mut self, key: Key, why: NatfwEnd) {
         let Some(record) = self.records.get_mut(key) else { return };
         let (Some(session), flow) = (record.session, record.flow) else { return };
-        let user = record.answered.as_mut().and_then(|answered| answered.user.take());
+        let Some(answered) = record.answered.as_mut() else { return };
+        let (user, informed) = (answered.user.take(), answered.informed);
         let Some(user) = user else { return };
         self.answered.remove(&(user, key));
-        if self.accepted.contains_key(&user) {
+        if informed && self.accepted.contains_key(&user) {
             self.out.event(user, NatfwEvent::Ended { session, flow, why });
         }
     }

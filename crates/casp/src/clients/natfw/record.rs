@@ -139,8 +139,10 @@ pub(super) struct Answered {
     pub(super) refreshed: bool,
     /// This node sends it against the flow of the request, not along the opposite flow.
     pub(super) back: bool,
-    /// The user who accepted it, and who is informed of its end.
+    /// The user who accepted it; `None`: it has none, or it ended.
     pub(super) user: Option<u64>,
+    /// The user had the event that it stands, and gets another one when it ends.
+    pub(super) informed: bool,
 }
 
 #[derive(Debug)]
