@@ -156,6 +156,11 @@ impl During {
         self.from >= other.from && self.until <= other.until
     }
 
+    /// Whether a moment is in both.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.from < other.until && other.from < self.until
+    }
+
     /// The time from the first moment of both to the last one.
     pub(crate) fn with(&self, other: &Self) -> Self {
         Self { from: self.from.min(other.from), until: self.until.max(other.until) }

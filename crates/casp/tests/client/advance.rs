@@ -186,3 +186,28 @@ fn one_reservation_follows_another() {
     assert_eq!(given, [0.0, 8.0, 10.0, 8.0, 0.0].map(|mbit| [mbit; 2]));
     assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0));
 }
+
+/// CASPQOS-9-05: a flow has a reservation in advance after another one, but not two at one moment. The kernel
+/// never has both.
+#[test]
+fn one_flow_has_one_after_another() {
+    let mut rig = Rig::new(3);
+    for (id, (start, end, free)) in
+        [(600, 900, true), (800, 1000, false), (900, 1200, true), (0, 100, true)].into_iter().enumerate()
+    {
+        let asked = request(&rig, start, end);
+        rig.reserve(0, 1 + id as u64, &asked);
+        let stands = matches!(rig.events(0).last(), Some(QosEvent::Committed { .. }));
+        assert_eq!(stands, free, "{start} {:?}", rig.events(0));
+    }
+    let mut given = Vec::new();
+    for _ in 0..1250 {
+        let now = [0, 1].map(|n| rig.given(n));
+        if given.last() != Some(&now) {
+            given.push(now);
+        }
+        rig.wait(SECOND);
+    }
+    assert_eq!(given, [2.0, 0.0, 2.0, 0.0].map(|mbit| [mbit; 2]));
+    assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0));
+}

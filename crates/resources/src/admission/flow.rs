@@ -1,4 +1,4 @@
-//! The reservation of each flow at an interface.
+//! The reservations of each flow at an interface.
 
 use core::net::IpAddr;
 
@@ -52,20 +52,21 @@ impl Flows {
         hash as u32
     }
 
-    /// The reservation that has a flow of this hash.
-    pub(super) fn find(
+    /// Whether a reservation that has a flow of this hash is one that `is_it` names. Several have it at different times: those are
+    /// few (see `timed`).
+    pub(super) fn has(
         &self,
         groups: &Slab<Group>,
         (ifindex, filter): (IfIndex, &FlowFilter),
         hash: u32,
-    ) -> Option<Key> {
-        let entry = self.table.find(spread(hash), |entry| {
-            entry.hash == hash
-                && groups
-                    .get_index(entry.group)
-                    .is_some_and(|group| group.ifindex == ifindex && group.filters.contains(filter))
-        })?;
-        groups.key_of(entry.group)
+        is_it: impl Fn(Key, &Group) -> bool,
+    ) -> bool {
+        let found = self.table.find(spread(hash), |entry| {
+            let group = groups.get_index(entry.group).filter(|_| entry.hash == hash);
+            let group = group.filter(|group| group.ifindex == ifindex && group.filters.contains(filter));
+            group.zip(groups.key_of(entry.group)).is_some_and(|(group, key)| is_it(key, group))
+        });
+        found.is_some()
     }
 
     /// Enters the flows of a reservation. `only` is the hash of its only flow, if known.

@@ -65,9 +65,13 @@ impl Resources {
             Ok(why) => on_link(why),
             Err(what) => Rule::Request(what),
         })?;
-        let hash = self.flows_are_free(ask, target).map_err(on_link)?;
-
         let group = target.and_then(|key| self.groups.get(key));
+        let during = match group {
+            Some(group) => self.during(group, replaced, Some(ask.during)),
+            None => ask.during.filter(|_| link.timed.has_place(&holder(&ask.requester))),
+        };
+        let hash = self.flows_are_free(now, ask, target, during).map_err(on_link)?;
+
         let lessens = old.is_some_and(|old| self.lessens(ask, old));
         if !lessens {
             Self::link_takes(link, ask).map_err(on_link)?;
@@ -92,10 +96,6 @@ impl Resources {
         }
         let others = group.map_or(Charge::default(), |group| self.charge_without(group, replaced));
         let treatment = Self::treatment(link, ask, group, &freed);
-        let during = match group {
-            Some(group) => self.during(group, replaced, Some(ask.during)),
-            None => ask.during.filter(|_| link.timed.has_place(&holder(&ask.requester))),
-        };
         let whole = |charge: Charge| Entry {
             service: ask.service,
             protocol: ask.owner.protocol,
@@ -246,13 +246,24 @@ impl Resources {
         shared.then_some(key)
     }
 
-    /// Checks that no packet belongs to two reservations. Returns the hash of the flow, if it is one.
-    fn flows_are_free(&self, ask: &GrantRequest, target: Option<Key>) -> Result<Option<u32>, LinkWhy> {
+    /// Checks that no packet belongs to two reservations at one moment. `during` is the time in which the request counts. Returns
+    /// the hash of the flow, if it is one.
+    fn flows_are_free(
+        &self,
+        now: Time,
+        ask: &GrantRequest,
+        target: Option<Key>,
+        during: Option<During>,
+    ) -> Result<Option<u32>, LinkWhy> {
+        // One whose end is past stands until it is released.
+        let meet = |(asked, other): (During, During)| asked.meets(&other) || other.until <= now;
+        let meets = |key: Key, group: &Group| {
+            Some(key) != target && during.zip(group.parameters.during).is_none_or(meet)
+        };
         let mut last = None;
         for filter in &ask.filters {
             let hash = self.flows.hash(ask.ifindex, filter);
-            let holder = self.flows.find(&self.groups, (ask.ifindex, filter), hash);
-            if holder.is_some_and(|holder| Some(holder) != target) {
+            if self.flows.has(&self.groups, (ask.ifindex, filter), hash, meets) {
                 return Err(LinkWhy::FlowTaken(*filter));
             }
             last = Some(hash);

@@ -76,7 +76,7 @@ pub(super) fn choose(
 
 /// Whether two reservations count at one moment.
 fn meet(a: Option<During>, b: Option<During>) -> bool {
-    a.zip(b).is_none_or(|(a, b)| a.from < b.until && b.from < a.until)
+    a.zip(b).is_none_or(|(a, b)| a.meets(&b))
 }
 
 /// The next victim at the weakest level: the smallest that is sufficient alone, else the largest; of equals the

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use signalbox_core::Time;
+use signalbox_core::traffic::FlowFilter;
 use signalbox_resources::{Config, During, GrantId, GrantRequest, Resources};
 
 use crate::support::*;
@@ -31,6 +32,32 @@ fn times_that_do_not_meet_share_the_link() {
     admit(&mut resources, &timed(3, 2, 100, 300));
     admit(&mut resources, &timed(4, 10, 300, 400));
     assert_eq!(reserved(&resources), 10 * MBIT);
+}
+
+/// One flow has a reservation in advance at each time, but not two at one moment.
+#[test]
+fn a_flow_has_one_reservation_after_another() {
+    let mut resources = start(config());
+    let first = admit(&mut resources, &timed(1, 1, 100, 200)).grant;
+    let second = admit(&mut resources, &timed(1, 2, 200, 300)).grant;
+    for ask in [timed(1, 1, 199, 201), timed(1, 1, 0, 101), timed(1, 1, 299, 400), ask(1, 1)] {
+        assert!(refusal(&mut resources, &ask).contains("has a reservation already"), "{ask:?}");
+    }
+    assert!(resources.modify(NOW, first, &timed(1, 1, 100, 201)).is_err());
+    // One whose end is past is there until it is released.
+    let (late, third) = (Time::from_secs(310), timed(1, 1, 400, 500));
+    for grant in [second, first] {
+        assert!(resources.admit(late, &third).is_err());
+        resources.release(grant);
+    }
+    resources.admit(late, &third).unwrap();
+    // What counts from the request on, because there are no more places, is for all times.
+    let mut resources = start(config());
+    for start in 1..=15 {
+        admit(&mut resources, &timed(2, 1, 1000 * start, 1000 * start + 1));
+    }
+    admit(&mut resources, &timed(1, 1, 100, 200));
+    assert!(refusal(&mut resources, &timed(1, 1, 200, 300)).contains("has a reservation already"));
 }
 
 /// A request without an end needs room at each moment that is to come.
@@ -161,6 +188,9 @@ impl World {
     fn drain(&mut self) {
         while let Some(lost) = self.kernel.step(&mut self.resources) {
             assert!(self.kernel.sum(ETH1) <= 10 * MBIT, "the kernel has too much");
+            let filters = || self.kernel.installed.values().map(|one| one.filters[0]);
+            let twice = |filter: &FlowFilter| filters().filter(|other| other == filter).count() > 1;
+            assert!(!filters().any(|filter| twice(&filter)), "a flow has two reservations");
             lost.into_iter().for_each(|(_, grant, _)| _ = self.grants.remove(&grant));
         }
     }
@@ -191,7 +221,8 @@ impl World {
         };
         match *step {
             Step::Ask(mbit, start, length, priority) => {
-                self.next += 1;
+                // Some are for one flow.
+                self.next = (self.next + 1) % 10;
                 let ask = self.request(self.next, mbit, start, length, priority);
                 let foreseen = self.resources.dry_run(self.time(), &ask).result.is_ok();
                 let admitted = self.resources.admit(self.time(), &ask);
@@ -227,6 +258,12 @@ impl World {
                 |ask: &&GrantRequest| ask.during.is_none_or(|time| time.from <= at && at < time.until);
             let sum: u64 = self.grants.values().filter(counts).map(GrantRequest::rate).sum();
             assert!(sum <= 10 * MBIT, "{sum} at {second}");
+            let mut flows: Vec<_> =
+                self.grants.values().filter(counts).map(|ask| ask.filters[0].dst_port).collect();
+            let all = flows.len();
+            flows.sort_unstable();
+            flows.dedup();
+            assert_eq!(flows.len(), all, "a flow has two reservations at {second}");
         }
     }
 }
