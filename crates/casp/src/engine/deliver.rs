@@ -288,8 +288,12 @@ impl Casp {
         let Some(kept) = waiting.unproved.take() else { return };
         let again = !core::mem::replace(&mut waiting.retried, true);
         let dst = session.flow.dst();
-        session.next.remove(peer);
+        let removed = session.next.remove(peer);
         self.peers.drop_use(peer);
+        // Clients know the hops from which a message came.
+        if let Some(branch) = removed.filter(|branch| branch.proved > 0) {
+            self.indicate_branch(key, false, branch.id, true);
+        }
         self.dequeued(key, kept.octets.len());
         if !again {
             self.counters.no_next_hop += 1;

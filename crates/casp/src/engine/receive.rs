@@ -388,6 +388,7 @@ impl Casp {
         if let Some(branch) = session.next.get_mut(peer) {
             branch.until = until;
             branch.tainted = message.flags.contains(Flags::UNSECURE);
+            branch.proved = branch.proved.saturating_add(1);
         }
         if let Some(branch) = session.previous.last_mut().filter(|branch| !branch.is_local()) {
             branch.until = branch.until.max(until);

@@ -1,11 +1,11 @@
 //! Branches: changes of routes, and messages of nodes that are no hop of their session.
 
-use signalbox_casp::clients::qos::{Config, Range};
+use signalbox_casp::clients::qos::{Config, QosEvent, Range};
 use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
 use signalbox_core::SessionId;
 
-use crate::rig::{Packet, Rig, flow, mbit, to_port};
+use crate::rig::{Packet, Rig, between, flow, mbit, to_port, with_rate};
 
 const SESSION: SessionId = SessionId([2; 16]);
 
@@ -161,4 +161,43 @@ fn strangers_end_nothing() {
     }
     assert_eq!((rig.booked(0), rig.given(0), rig.given(1)), (2.0, 2.0, 2.0));
     assert_eq!(rig.events(0), []);
+}
+
+/// CASPQOS-2-36: a Success of a node that is no hop of the session neither lowers what is reserved nor goes on. Of a hop, it has to
+/// answer the last request.
+#[test]
+fn a_stranger_lowers_nothing() {
+    let mut rig = Rig::new(4);
+    let request = rig.request(between(0.5, 2.0));
+    rig.reserve(0, 1, &request);
+    let asked = rig.last(1, QosType::COMMIT);
+    let mut success = QosMessage::new(QosType::SUCCESS, flow(4));
+    (success.echo, success.age) = (asked.message().sequence, asked.message().age);
+    with_rate(&mut success, 1.0);
+    let packet = rig.packet(1, 2, SESSION, &success);
+    rig.clear();
+    rig.inject(Packet { branch: 9, ..packet.clone() });
+    assert_eq!((rig.booked(1), rig.given(1), rig.kinds(0)), (2.0, 2.0, vec![]));
+    assert_eq!(rig.nodes[1].client.counters().strangers, 1);
+    success.echo = Some(77);
+    let other = rig.packet(1, 2, SESSION, &success);
+    rig.inject(other);
+    assert_eq!((rig.booked(0), rig.booked(1), rig.given(1)), (2.0, 2.0, 2.0));
+    rig.inject(packet);
+    assert_eq!((rig.booked(1), rig.given(1)), (1.0, 1.0));
+}
+
+/// A session without a reservation, whose Query was answered, gets another next hop: the answers of that one count too.
+#[test]
+fn a_new_hop_answers_after_a_query() {
+    let mut rig = Rig::new(3);
+    let request = rig.request(Range::only(mbit(2.0)));
+    rig.query(0, 1, &request);
+    let (session, flow) = (SESSION, flow(3));
+    for n in [0, 1] {
+        rig.indicate(n, &Indication::Branch { session, flow, previous: false, id: 1, ended: false });
+    }
+    rig.branch = 1;
+    rig.change(0, 1, Range::only(mbit(2.0)));
+    assert!(matches!(rig.events(0).last(), Some(QosEvent::Committed { .. })), "{:?}", rig.events(0));
 }

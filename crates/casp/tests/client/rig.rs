@@ -118,6 +118,8 @@ pub(crate) struct Rig {
     /// Messages to this node are lost.
     pub(crate) deaf: Option<usize>,
     pub(crate) unsecure: bool,
+    /// The branch by which messages against the flow arrive.
+    pub(crate) branch: u16,
     pub(crate) no_route: bool,
     /// What TLS proved of all nodes.
     pub(crate) identity: Option<Arc<Identity>>,
@@ -180,6 +182,7 @@ impl Rig {
             seen: Vec::new(),
             deaf: None,
             unsecure: false,
+            branch: 0,
             no_route: false,
             identity: None,
             last_tag: 0,
@@ -324,6 +327,8 @@ impl Rig {
     fn drain(&mut self, n: usize) -> bool {
         self.kernel(n);
         let (count, no_route, now) = (self.nodes.len(), self.no_route, self.now);
+        let back = self.branch;
+        let branch_of = |reverse: bool| if reverse { back } else { 0 };
         let Node { client, resources, events, kept, torn_down, held, .. } = &mut self.nodes[n];
         let Some(output) = client.poll() else { return false };
         match output {
@@ -355,7 +360,7 @@ impl Rig {
                     client.indication(now, &opened, resources);
                 }
                 if let Some(to) = to {
-                    let branch = branch.unwrap_or(0);
+                    let branch = branch.unwrap_or(branch_of(reverse));
                     self.queue.push_back(Packet {
                         session,
                         flow,
@@ -384,7 +389,7 @@ impl Rig {
                     from: n,
                     hops: packet.hops + 1,
                     data,
-                    branch: 0,
+                    branch: branch_of(packet.reverse),
                     ..packet
                 });
             }

@@ -288,6 +288,25 @@ fn a_refused_cookie_makes_the_node_discover_once_more() {
     assert_eq!(rig.state().next.len(), 1);
 }
 
+/// Clients that had messages of a next hop learn that it ended, because the next one has another branch number.
+#[test]
+fn a_known_hop_that_refuses_a_cookie_ends() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    let down = rig.stream_to(DOWN);
+    rig.say(down, &flags(data(CLIENT), Flags::REVERSE));
+    rig.wait(seconds(6.0));
+    rig.say(up, &flags(data(CLIENT), Flags::DISCOVER));
+    rig.take_indicated();
+    rig.say(
+        down,
+        &Signaling { body: Body::Error(ErrorCode::COOKIE_ERROR), ..flags(message(), Flags::REVERSE) },
+    );
+    assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 0, ended: true }]);
+    assert_eq!(rig.state().next.iter().map(|hop| hop.id).collect::<Vec<_>>(), [1]);
+}
+
 /// CASP-00-08: an idle connection is closed after its time; one that is used stays.
 #[test]
 fn idle_connections_are_closed() {

@@ -129,13 +129,19 @@ impl QosClient {
 
     /// Handles a Success: the node gives back what it holds beyond the minimum of the path.
     pub(super) fn success(&mut self, job: &Job, message: &QosMessage<'_>, resources: &mut Resources) {
+        let Some(key) = self.answered_by(job) else { return self.hand_on(job, message) };
+        if !self.comes_from_hop(key, job) {
+            return;
+        }
         self.hand_on(job, message);
-        let Some(key) = self.answered_by(job) else { return };
-        let amount = Amount::of_answer(message);
         let echo = message.echo.unwrap_or(0);
+        let Some(record) = self.records.get(key) else { return };
+        let waits = record.own.as_ref().and_then(|own| own.waits);
+        let answers = waits == Some(echo) || record.last.is_some_and(|last| last.sequence == echo);
+        let reserved = record.has_state() && message.age.is_some();
+        let amount = Amount::of_answer(message);
         self.settle(key, echo, true, resources);
-        let query = self.records.get(key).is_some_and(|record| !record.has_state());
-        if let Some(amount) = amount.filter(|_| !query && message.age.is_some()) {
+        if let Some(amount) = amount.filter(|_| reserved && answers) {
             self.trim(key, &amount, resources);
         }
         self.enter_answer(key, job);

@@ -16,18 +16,19 @@ use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 impl QosClient {
     /// A session has a new hop. If it is on the side to which the requests go, the last request goes there at once.
     pub(super) fn new_hop(&mut self, key: Key, previous: bool, id: u16, resources: &mut Resources) {
-        let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
+        let Some(record) = self.records.get_mut(key) else { return };
         let reverse = match (&record.own, record.last) {
             (Some(own), _) => own.reverse || own.suggests,
-            (None, Some(last)) => last.reverse,
-            (None, None) => return,
+            (None, last) => last.is_some_and(|last| last.reverse),
         };
         if reverse != previous {
             return;
         }
         // A Release by the former hop ends nothing here from now on. The first answer shows who the new one is.
         record.enter(!previous, Branch { id, peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED) });
-        self.locate(Waiting::Again(key), resources);
+        if record.has_state() {
+            self.locate(Waiting::Again(key), resources);
+        }
     }
 
     /// Sends the last requests of a session to its new hop: the Reserve first, then the Commit, as its originator sent them.
