@@ -261,6 +261,7 @@ pub fn event(event: SeriesEvent, unix_us: u64) -> Result<Event, PingRefusal> {
             reason: match why {
                 Lost::Timeout => ping::LostReason::Timeout,
                 Lost::NoNext => ping::LostReason::NoNextNode,
+                Lost::Reported => ping::LostReason::Peer,
                 Lost::Refused => ping::LostReason::NotSent,
             }
             .into(),

@@ -30,6 +30,8 @@ pub enum PingEvent {
     },
     /// This node is the last one, or the next one cannot be reached.
     NoNext,
+    /// A node on the way reported that it cannot send the message on.
+    Reported,
     /// No answer in time.
     Unanswered,
     /// The messaging layer does not take the request, or too many pings wait.
@@ -172,8 +174,15 @@ impl PingClient {
             Indication::Received(arrival) => self.received(arrival),
             Indication::Undelivered { session, flow } => self.finish(*session, flow, PingEvent::NoNext),
             Indication::Ended { session, flow, .. } => self.finish(*session, flow, PingEvent::Unanswered),
-            // An error is followed by one of the above, or by the end of the wait.
-            Indication::Error { .. } | Indication::Branch { .. } => {}
+            // With state an error is followed by one of the above, or by the end of the wait.
+            Indication::Error { session, flow, .. } => {
+                let tag = self.find(*session, flow);
+                let stateless = |tag: &u64| self.waiting.get(tag).is_some_and(|one| one.stateless);
+                if let Some(tag) = tag.filter(stateless) {
+                    self.end(tag, PingEvent::Reported);
+                }
+            }
+            Indication::Branch { .. } => {}
         }
     }
 

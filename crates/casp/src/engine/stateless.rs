@@ -10,11 +10,13 @@
 //! **Nodes that keep state.** The last entry of RECORD_ROUTE is the node that sent the message here. Otherwise a node before
 //! this one did not append itself, so it keeps state, and so does this node: the object passes as one of an unknown class. An answer from there
 //! goes back by state, with a ROUTE that leads on from the first node that keeps none.
+//!
+//! **Messages that cannot be sent on.** Their initiator gets an ERROR with ROUTE if private codes are switched on, as with state.
 
 use core::net::{IpAddr, SocketAddr};
 
-use signalbox_core::Key;
 use signalbox_core::shares::source;
+use signalbox_core::{IfIndex, Key};
 use signalbox_wire::Writer;
 
 use super::Casp;
@@ -27,7 +29,7 @@ use super::receive::From;
 use super::refused::Refused;
 use super::search::{Answer, Waiter};
 use crate::wire::route::{Hop, MAX_ENTRIES, Route, Routing};
-use crate::wire::{Body, ClientType, FIRST_TTD, Flags, Message, Signaling};
+use crate::wire::{Body, ClientType, ErrorCode, FIRST_TTD, Flags, Message, Signaling};
 
 impl Casp {
     /// Takes a message with RECORD_ROUTE or ROUTE. False: it is one for nodes with state.
@@ -37,16 +39,17 @@ impl Casp {
             self.counters.malformed += 1;
             return true;
         };
-        let flags = message.flags;
+        let (flags, is_error) = (message.flags, matches!(message.body, Body::Error(_)));
         let last = hops.last().map(|hop| hop.address.ip());
         let (stateless, others) = match routing {
-            Routing::Record(_) => (!flags.is_reverse() && last == Some(from.name.address), hops),
+            // An ERROR is about a message that went along the flow.
+            Routing::Record(_) => (!flags.is_reverse() && !is_error && last == Some(from.name.address), hops),
             Routing::Route(_) => (
                 flags.is_reverse() && last.is_some_and(|last| self.interfaces.is_local(last)),
                 hops.without_last(),
             ),
         };
-        if !stateless || flags.contains(Flags::TEAR_DOWN) || matches!(message.body, Body::Error(_)) {
+        if !stateless || flags.contains(Flags::TEAR_DOWN) {
             return false;
         }
         if !proved {
@@ -68,9 +71,16 @@ impl Casp {
             Routing::Route(_) => (Routing::Route(others.octets()), &[][..]),
         };
         let message = Signaling { proof: None, route: Some(route), ..*message };
-        let Body::Client { client, data } = message.body else {
-            self.send_on_without_state(owner, &message, None);
-            return true;
+        let (client, data) = match message.body {
+            Body::Client { client, data } => (client, data),
+            Body::Error(code) if self.ends_here(&message) => {
+                self.indicate_error_without_state(&message, code);
+                return true;
+            }
+            Body::Error(_) | Body::Empty => {
+                self.send_on_without_state(owner, &message, None);
+                return true;
+            }
         };
         if !self.config.has(client) {
             self.send_on_without_state(owner, &message, None);
@@ -85,8 +95,47 @@ impl Casp {
             }
         } else {
             self.counters.needs_state += 1;
+            self.report(&message, ErrorCode::NO_CLIENT);
         }
         true
+    }
+
+    /// An ERROR about a message without state arrived at the node that sent it. It does not say which client that was.
+    fn indicate_error_without_state(&mut self, message: &Signaling<'_>, code: ErrorCode) {
+        let (session, flow) = (message.session, message.flow);
+        // It is no error about a session that has state.
+        if self.sessions.find(session, &flow).is_some() {
+            self.counters.strangers += 1;
+            return;
+        }
+        let clients = self.config.clients.intersection(&self.config.stateless_clients);
+        for client in clients.copied().map(ClientType) {
+            self.out.indicate(client, Indication::Error { session, flow, code });
+        }
+    }
+
+    /// Sends a private error about a message without state back along its list, if private codes are switched on. It has no more
+    /// octets than the message, and goes to the node from which that came, so that it is no means to flood others.
+    fn report(&mut self, message: &Signaling<'_>, code: ErrorCode) {
+        let Some(Routing::Record(passed)) = message.route.filter(|_| self.config.private_errors) else {
+            return;
+        };
+        let Some(last) = Route::parse(passed).and_then(|hops| hops.last()) else { return };
+        let owner = source(last.address.ip());
+        if !self.errors.allow(self.now, &(owner, IfIndex::NONE)) {
+            self.counters.errors_limited += 1;
+            return;
+        }
+        let tainted = message.flags.contains(Flags::UNSECURE);
+        let error = Signaling {
+            flags: Flags::REVERSE.with_if(Flags::UNSECURE, tainted),
+            body: Body::Error(code),
+            route: Some(Routing::Route(passed)),
+            ..Signaling::new(message.session, message.flow)
+        };
+        if self.dispatch(owner, &error, None).is_ok() {
+            self.counters.errors_sent += 1;
+        }
     }
 
     /// Whether a message without state has arrived at its end.
@@ -109,7 +158,7 @@ impl Casp {
         }
         if message.ttd <= 1 {
             self.counters.ttd_exceeded += 1;
-            return;
+            return self.report(message, ErrorCode::TTD_EXCEEDED);
         }
         let message = Signaling { ttd: message.ttd - 1, hops: message.hops.saturating_add(1), ..*message };
         if message.flags.is_reverse() {
@@ -412,6 +461,7 @@ impl Casp {
         let Some(unsent) = self.drop_pending(key) else { return };
         if let Ok(Message::Signaling(message)) = Message::parse(&unsent.octets) {
             self.inform_undelivered(&message, unsent.client);
+            self.report(&message, ErrorCode::NO_NEXT_PEER);
         }
         self.keep_buffer(unsent.octets);
     }

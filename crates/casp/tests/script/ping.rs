@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use signalbox_casp::clients::ping::{PingClient, PingEvent, PingOutput};
 use signalbox_casp::engine::{Arrival, Indication, Refused, Request, SendRequest, Verdict};
+use signalbox_casp::wire::ErrorCode;
 use signalbox_casp::wire::ping::{Entry, MAX_ENTRIES, Ping, PingError, PingType};
 use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, SessionId, Time};
@@ -138,6 +139,17 @@ fn a_ping_ends_in_one_way() {
         one.indication(now, &indication);
         let events = asked(&mut one).into_iter().filter(|asked| matches!(asked, Asked::Event(..)));
         assert_eq!(events.collect::<Vec<_>>(), [Asked::Event(1, event)]);
+    }
+    // An error ends one without state. With state the answer can still come.
+    let error = Indication::Error { session: session(1), flow: flow(), code: ErrorCode::NO_NEXT_PEER };
+    for stateless in [true, false] {
+        let mut one = client("10.0.0.1");
+        one.ping(now, 1, flow(), stateless);
+        one.indication(now, &opened());
+        asked(&mut one);
+        one.indication(now, &error);
+        let reported = stateless.then_some(Asked::Event(1, PingEvent::Reported));
+        assert_eq!(asked(&mut one), Vec::from_iter(reported));
     }
     let mut one = client("10.0.0.1");
     one.ping(now, 1, flow(), false);

@@ -257,6 +257,76 @@ fn a_message_of_a_node_with_state_makes_state() {
     assert!(received(&mut rig).iter().all(|(arrival, _)| !arrival.stateless));
 }
 
+/// An ERROR with a list of nodes, which goes back along it.
+fn error(entries: &[u8], code: ErrorCode) -> Signaling<'_> {
+    Signaling { body: Body::Error(code), ..back(entries) }
+}
+
+/// With private codes the initiator learns that a message without state does not arrive: there is no next node, TTD is over, or the
+/// client needs state. The ERROR goes back along the list, in at most as many octets.
+#[test]
+fn what_cannot_be_sent_on_is_reported() {
+    let contents = entries(&[OTHER, UP]);
+    for private_errors in [true, false] {
+        let mut rig = Rig::with(Config { private_errors, ..stateless() });
+        rig.answering.clear();
+        let up = rig.accept(UP);
+        let mut reported = |message: &Signaling<'_>, code| {
+            let mut said = rig.say(up, message);
+            said.extend(rig.wait(seconds(16.0)));
+            let sent = signaling(&said);
+            if private_errors {
+                assert_eq!(sent.len(), 1, "{code}");
+                let answer = sent[0].message();
+                assert_eq!((answer.body, answer.route), (Body::Error(code), Some(Routing::Route(&contents))));
+                assert_eq!((answer.flags.is_reverse(), answer.session), (true, message.session));
+            } else {
+                assert!(sent.is_empty(), "{code}");
+            }
+        };
+        reported(&record(UNKNOWN, &contents), ErrorCode::NO_NEXT_PEER);
+        reported(&Signaling { ttd: 1, ..record(UNKNOWN, &contents) }, ErrorCode::TTD_EXCEEDED);
+        reported(&record(ClientType(79), &contents), ErrorCode::NO_CLIENT);
+        assert_eq!(
+            (rig.node.counters().errors_sent, rig.node.session_count()),
+            (3 * u64::from(private_errors), 0)
+        );
+    }
+}
+
+/// An ERROR about a message without state passes nodes as an answer does, is never answered, and goes to the clients that send such
+/// messages. It is none about a session with state.
+#[test]
+fn an_error_goes_back_without_state() {
+    let mut rig = Rig::with(Config { private_errors: true, ..stateless() });
+    let (up, down) = (rig.accept(UP), rig.accept(DOWN));
+    let code = ErrorCode::NO_NEXT_PEER;
+    let said = rig.say(down, &error(&entries(&[OTHER, UP, FAR]), code));
+    assert_eq!(only(&said, up).message().route, Some(Routing::Route(&entries(&[OTHER, UP]))));
+    assert_eq!((only(&said, up).message().body, rig.take_indicated().len()), (Body::Error(code), 0));
+    // The node before cannot be reached.
+    assert!(rig.say(down, &error(&entries(&[OTHER, FAR]), code)).is_empty());
+    assert!(rig.say(down, &error(&entries(&[FAR]), code)).is_empty());
+    assert_eq!(rig.take_indicated(), [Indicated::Error(code)]);
+    rig.say(up, &message());
+    rig.take_indicated();
+    assert!(rig.say(down, &error(&entries(&[FAR]), code)).is_empty());
+    assert_eq!((rig.take_indicated(), rig.node.counters().strangers), (vec![], 1));
+}
+
+/// Reports because of the messages of one node are limited.
+#[test]
+fn reports_are_limited() {
+    let mut rig =
+        Rig::with(Config { private_errors: true, stateless_rate: 0, answer_rate: 40, ..stateless() });
+    let up = rig.accept(UP);
+    let contents = entries(&[UP]);
+    for _ in 0..100 {
+        rig.say(up, &record(ClientType(79), &contents));
+    }
+    assert_eq!((rig.node.counters().errors_sent, rig.node.counters().errors_limited), (10, 90));
+}
+
 /// A client decides about a message without state as about others; one that needs state does not get it.
 #[test]
 fn clients_decide_about_messages_without_state() {

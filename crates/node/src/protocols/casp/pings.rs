@@ -106,6 +106,9 @@ pub enum Lost {
     /// No next node was found: this node is the last one, or none of the path runs CASP.
     #[error("no node of the path runs CASP")]
     NoNext,
+    /// A node on the path reported that it cannot send the message on.
+    #[error("a node on the path cannot send the message on")]
+    Reported,
     /// The messaging layer refused the message.
     #[error(
         "the messaging layer refused the message: a table is full, or the form of the flow or delivery without state is switched off"
@@ -265,6 +268,7 @@ impl Pings {
         match event {
             PingEvent::Reply { nodes, time } => self.end(probe, Ok((nodes, time))),
             PingEvent::NoNext => self.end(probe, Err(Lost::NoNext)),
+            PingEvent::Reported => self.end(probe, Err(Lost::Reported)),
             PingEvent::Unanswered => self.end(probe, Err(Lost::Timeout)),
             PingEvent::Refused => self.end(probe, Err(Lost::Refused)),
         }

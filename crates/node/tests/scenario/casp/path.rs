@@ -163,6 +163,22 @@ fn a_node_refuses_pings_without_state() {
     assert!(series(&sim, 1).contains(&&SeriesEvent::Lost { seq: 0, why: Lost::Refused }));
 }
 
+/// With private codes the user learns that the last node with CASP finds no next one; otherwise that no reply came in time.
+#[test]
+fn a_ping_without_state_that_is_lost_is_reported() {
+    for (private_errors, why) in [(true, Lost::Reported), (false, Lost::Timeout)] {
+        let mut config = casp::Config::default();
+        config.engine.private_errors = private_errors;
+        let config = Some(config);
+        let (mut sim, nodes, _) = row(14, &[config.clone(), config.clone(), config, None]);
+        let dst = sim.address(nodes[3], Family::V4);
+        let timeout = Duration::from_secs(19);
+        let request = PingRequest { timeout, record_route: true, ..PingRequest::to(dst) };
+        ping(&mut sim, nodes[0], 1, request);
+        assert!(series(&sim, 1).contains(&&SeriesEvent::Lost { seq: 0, why }), "{:?}", series(&sim, 1));
+    }
+}
+
 /// A router and a last host without CASP do not matter to the nodes that have it, but the end of the flow does not answer.
 #[test]
 fn nodes_without_casp_pass_messages() {
