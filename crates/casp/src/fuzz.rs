@@ -1,6 +1,8 @@
 //! Bodies of the fuzz targets: properties that hold for all octets.
 
 #[cfg(feature = "engine")]
+mod client;
+#[cfg(feature = "engine")]
 mod engine;
 #[cfg(feature = "engine")]
 mod natfw_client;

@@ -11,20 +11,16 @@ use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
+use super::client::{self, OWN, STEPS, arrival, flow, indication};
 use crate::clients::natfw::{
     Config, NatfwClient, NatfwOutput, NatfwPackets, NatfwRequest, NatfwScope, NatfwTerms, Role,
 };
-use crate::engine::{Arrival, Indication, Request, Verdict};
+use crate::engine::{Indication, Request, Verdict};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 
 const MAX_SESSIONS: u32 = 16;
 const MAX_PINHOLES: u32 = 24;
-/// Steps of one run.
-const STEPS: usize = 200;
-/// Deadlines in one pause; more are an endless loop.
-const DEADLINES: u32 = 10_000;
-const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The external address of a NAT, and its ports.
 const OUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const PORTS: [u16; 2] = [40000, 40003];
@@ -166,50 +162,20 @@ impl Node {
     }
 
     fn wait(&mut self, time: Duration) {
-        let end = self.now + time;
-        for _ in 0..DEADLINES {
-            let Some(next) = self.client.next_deadline().filter(|next| *next <= end) else {
-                self.now = end;
-                return;
-            };
-            self.now = self.now.max(next);
-            self.client.timer(self.now, &mut self.resources);
-            self.drain();
-        }
-        panic!("the timers make no progress");
+        let step = |node: &mut Self| {
+            node.client.timer(node.now, &mut node.resources);
+            node.drain();
+        };
+        client::wait(self, time, |node| &mut node.now, |node| node.client.next_deadline(), step);
     }
 
-    fn arrive(&mut self, [what, which, more]: [u8; 3], data: &[u8]) {
+    fn arrive(&mut self, choices: [u8; 3], data: &[u8]) {
         let id = self.next_id;
         self.next_id += 1;
         self.waiting.insert(id);
-        let arrival = Arrival {
-            id,
-            session: SessionId([which & 7; 16]),
-            flow: flow(which >> 3),
-            reverse: what & 1 != 0,
-            tear_down: false,
-            unsecure: what & 2 != 0,
-            ttd: 60,
-            hops: more >> 4,
-            peer: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2 + (more & 3))),
-            identity: None,
-            branch: u16::from(more & 3),
-            last: what & 4 != 0,
-            timeout: u32::from(more) + 1,
-            stateless: false,
-            route: &[],
-            data,
-        };
-        self.client.indication(self.now, &Indication::Received(arrival), &mut self.resources);
+        self.client.indication(self.now, &arrival(id, choices, data), &mut self.resources);
         self.drain();
     }
-}
-
-fn flow(number: u8) -> FlowId {
-    let dst = if number & 4 == 0 { Ipv4Addr::new(10, 8, 0, 7) } else { OWN };
-    let (src, dst_port) = (Ipv4Addr::new(10, 9, 0, 1), u16::from(number & 3));
-    FlowId::V4Ports { src, dst, src_port: 1, dst_port, protocol: 17 }
 }
 
 fn filter(number: u8, flow: &FlowId) -> NatfwFilter {
@@ -307,18 +273,7 @@ pub fn casp_natfw_client(octets: &[u8]) {
             2 => {
                 client.move_to(now, id, flow(which >> 3));
             }
-            3 => {
-                // A session of this node, or of another one.
-                let number = if what & 1 == 0 { which & 7 } else { 101 + (which & 7) };
-                let (session, flow) = (SessionId([number; 16]), flow(which >> 3));
-                let indication = match more & 3 {
-                    0 => Indication::Ended { session, flow, torn_down: what & 2 != 0 },
-                    1 => Indication::Undelivered { session, flow },
-                    2 => Indication::Error { session, flow, code: crate::wire::ErrorCode(1) },
-                    _ => Indication::Branch { session, flow, previous: what & 2 != 0, id: 0, ended: true },
-                };
-                client.indication(now, &indication, resources);
-            }
+            3 => client.indication(now, &indication([what, which, more]), resources),
             4 => {
                 (node.late, node.full) = (what & 1 != 0, what & 2 != 0);
                 node.answer();
