@@ -115,7 +115,7 @@ signalbox_core::counters! {
         announced_elsewhere: u64 => MESSAGES_DROPPED { reason: "sender_elsewhere" },
         /// PathErrs and ResvErrs that would have returned to their sender; dropped.
         errors_returning: u64 => MESSAGES_DROPPED { reason: "returning_error" },
-        /// PathErrs and ResvErrs above the limit of their state, or of the interface; dropped.
+        /// PathErrs and ResvErrs above the limit of their state, of the interface, or of the Resv that they answer; dropped.
         errors_limited: u64 => RATE_LIMITED { limit: "errors" },
         /// ResvConfs whose destination is not the receiver in them; dropped.
         bad_confirmation: u64 => MESSAGES_DROPPED { reason: "bad_confirmation" },

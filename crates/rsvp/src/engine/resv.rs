@@ -20,6 +20,9 @@ use crate::wire::{
     ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
 };
 
+/// ResvErrs that answer one Resv at most. A filter has 12 octets, and the ResvErr about it many more.
+const MOST_ERRORS: usize = 64;
+
 impl Rsvp {
     /// Handles a Resv that came by `iface` (RFC 2205 §3.1.4). Returns what of it is reserved now.
     pub(super) fn on_resv(
@@ -488,6 +491,11 @@ impl Rsvp {
         self.counters.rejected += 1;
         context.accepted.partial = true;
         tracing::debug!(session = %context.session, peer = %context.hop.addr, code = %failure.code, value = failure.value, "reservation refused");
+        if context.errors >= MOST_ERRORS {
+            self.counters.errors_limited += 1;
+            return;
+        }
+        context.errors += 1;
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let ResvContext { message, session, hop, oif, .. } = &*context;
         self.answer_resv(message, session, (*hop, *oif), (failure, flags), flow, filters);

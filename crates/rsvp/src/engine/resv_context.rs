@@ -76,6 +76,8 @@ pub(super) struct ResvContext<'a> {
     pub(super) oif: Iface,
     pub(super) upstream: UpstreamChange,
     pub(super) accepted: Accepted,
+    /// ResvErrs that answered it so far.
+    pub(super) errors: usize,
 }
 
 impl<'a> ResvContext<'a> {
@@ -87,6 +89,7 @@ impl<'a> ResvContext<'a> {
             oif,
             upstream: UpstreamChange::default(),
             accepted: Accepted::default(),
+            errors: 0,
         }
     }
 

@@ -102,6 +102,14 @@ impl Rsvp {
         });
     }
 
+    /// Whether errors repeat POLICY_DATA and unknown objects of a message. One message can cause several errors, so they do not
+    /// if these objects are longer than what is kept of a message.
+    fn may_repeat_in_errors(&self, message: &Message<'_>) -> bool {
+        let policy = message.policy().map(|object| object.octets().len());
+        let unknown = message.kept().map(|object| object.octets.len());
+        !message.carries() || policy.chain(unknown).sum::<usize>() <= usize::from(self.config.max_carried)
+    }
+
     /// Answers a flow descriptor of a Resv with a ResvErr.
     pub(super) fn answer_resv(
         &mut self,
@@ -115,19 +123,20 @@ impl Rsvp {
         let envelope = self.envelope_to(hop.addr, oif);
         let error = ErrorSpec { node: envelope.src, flags, code: failure.code, value: failure.value };
         let style = message.style;
+        let repeats = self.may_repeat_in_errors(message);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             w.session(session, false).hop(&node.hop_at(oif, hop.addr.is_ipv6())).error_spec(&error);
             for object in message.objects().filter(|object| object.kind.class == Class::SCOPE) {
                 w.raw(object.octets);
             }
-            for object in message.policy() {
+            for object in message.policy().filter(|_| repeats) {
                 w.raw(object.octets());
             }
             // A policy error carries POLICY_DATA: at least an object with its origin (RFC 2750 §4.3).
-            if failure.code == ErrorCode::POLICY && message.policy().next().is_none() {
+            if failure.code == ErrorCode::POLICY && !(repeats && message.policy().next().is_some()) {
                 w.body(&policy::empty_object(&node.hop_at(oif, hop.addr.is_ipv6())));
             }
-            for object in message.kept() {
+            for object in message.kept().filter(|_| repeats) {
                 w.raw(object.octets);
             }
             if let Some(style) = style {
@@ -382,16 +391,17 @@ impl Rsvp {
             return;
         }
         let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return };
+        let repeats = self.may_repeat_in_errors(message);
         let envelope = self.envelope_to(next.addr, oif);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             w.session(&of, false)
                 .hop(&node.hop_at(oif, of.dest.is_ipv6()))
                 .error_spec(&error)
                 .scope(&mut scope);
-            for object in message.policy() {
+            for object in message.policy().filter(|_| repeats) {
                 w.raw(object.octets());
             }
-            for object in message.kept() {
+            for object in message.kept().filter(|_| repeats) {
                 w.raw(object.octets);
             }
             w.style(style);

@@ -18,6 +18,7 @@ mod gpi;
 mod intserv;
 mod intserv_host;
 mod keys;
+mod large;
 mod local;
 mod logged;
 mod messages;
