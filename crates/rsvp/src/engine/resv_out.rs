@@ -1,6 +1,7 @@
 //! Resvs, ResvTears and ResvConfs that go out (RFC 2205 §3.1.4, §3.1.6, §3.1.9, §3.4).
 
 use core::net::IpAddr;
+use std::collections::BTreeSet;
 
 use signalbox_core::Key;
 
@@ -20,6 +21,10 @@ use crate::wire::{
 
 /// Flow descriptors of FF in one message: as many as fit an IP datagram.
 const FF_AT_ONCE: usize = 750;
+
+/// Octets of POLICY_DATA and unknown objects in one Resv at most. Those of many next hops would leave no room in an IP datagram
+/// for what they request.
+const MOST_CARRIED: usize = 16 * 1024;
 
 /// What a Resv to a previous hop contains beside its flow descriptors.
 #[derive(Debug, Clone, Copy)]
@@ -238,26 +243,34 @@ impl Rsvp {
         self.end_repetition(&Torn::resv(self.session_of(record), hop), Some(&senders));
     }
 
-    /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once.
+    /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once, up to [`MOST_CARRIED`].
     pub(super) fn carried_for(&self, flows: &[(Key, FlowSpec)]) -> Vec<u8> {
-        let mut all: Vec<&[u8]> = Vec::new();
+        let (mut all, mut seen, mut visited) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for (key, _) in flows {
             let Some(sender) = self.senders.get(*key) else { continue };
-            for (_, branch) in self.branches_of(sender) {
-                if !branch.carries() || !sender.leaves_by(branch.oif) {
+            for (branch_key, branch) in self.branches_of(sender) {
+                // The senders of a shared style meet the same reservations.
+                if !branch.carries() || !sender.leaves_by(branch.oif) || !visited.insert(branch_key) {
                     continue;
                 }
                 for request in branch.requests().filter(|request| !request.carried().is_empty()) {
                     let objects = crate::wire::Objects::at(request.carried(), 0).map_while(Result::ok);
                     for object in objects {
-                        if !all.contains(&object.octets) {
-                            all.push(object.octets);
+                        if seen.insert(object.octets) {
+                            if all.len() + object.octets.len() > MOST_CARRIED {
+                                tracing::debug!(
+                                    reason = "too many octets",
+                                    "objects of some next hops left out"
+                                );
+                                return all;
+                            }
+                            all.extend_from_slice(object.octets);
                         }
                     }
                 }
             }
         }
-        all.concat()
+        all
     }
 
     /// The SCOPE of a Resv to a previous hop; `None`: it needs none (RFC 2205 §3.4).

@@ -1,12 +1,23 @@
 //! Large messages, and sessions with many senders: what one message of a neighbour causes, and what is stored of it.
 
-use signalbox_rsvp::wire::{Filter, MessageType, Selector};
+use signalbox_rsvp::wire::{Filter, MessageType, RsvpHop, Selector};
 
-use crate::rig::{B, Path, Resv, Rig, all, load, sender};
+use crate::rig::{B, Path, Resv, Rig, all, at, group, load, one, sender};
 
 /// Senders of one source, which differ by their port.
 fn ports(count: u16) -> Vec<Filter> {
     (0..count).map(|n| Filter { selector: Selector::Port(5000 + n), ..sender(1) }).collect()
+}
+
+/// The senders of [`ports`] come by eth1, from previous hops that differ by their handle or from one, and leave by eth3 and eth4.
+fn crowd(count: u16, many_hops: bool) -> Rig {
+    let mut rig = Rig::new();
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![3, 4]));
+    for (n, sender) in (0..).zip(ports(count)) {
+        let hop = RsvpHop { addr: at(1, 9), lih: if many_hops { 1000 + n } else { 1000 } };
+        rig.path(&Path { sender, hop, ..Path::of(group(), 1, 1) });
+    }
+    rig
 }
 
 /// An object of unknown class that is forwarded, with this number of octets.
@@ -33,4 +44,21 @@ fn a_resv_for_unknown_senders_is_answered_with_few_errors() {
         assert!(errors.iter().all(|one| one.message().kept().count() == usize::from(!long)));
         assert_eq!(rig.rsvp.counters().errors_limited, 2500 - 64);
     }
+}
+
+/// Each next hop has many small objects, which differ. Merging them costs little, and a part of them leaves room for the request.
+#[test]
+fn objects_of_many_next_hops_do_not_keep_a_request_back() {
+    let mut rig = crowd(60, false);
+    let mut last = Vec::new();
+    for hop in 0..20 {
+        let extra = (0..250).flat_map(|n| unknown(200 + hop, n, 4)).collect();
+        let flows = vec![(Some(load(B + f32::from(hop))), ports(60))];
+        let resv = Resv { extra, flows, ..Resv::se(load(B), &[]) };
+        last = rig.resv(&resv.from(3, 20 + u32::from(hop), group()));
+    }
+    let resv = one(&last, MessageType::RESV);
+    assert_eq!((resv.dst, resv.flows().len()), (at(1, 9), 60));
+    let carried = resv.message().kept().count() * 4;
+    assert!((8_000..=16 * 1024).contains(&carried), "{carried}");
 }
