@@ -47,10 +47,15 @@ impl Rsvp {
         iface: Iface,
         resources: &mut Resources,
     ) {
+        self.message_ids.received.begin_packet();
         while let Some(arrival) = self.neighbours.next(arrivals) {
             match arrival {
                 Arrival::Message => self.on_message(arrivals.message(), iface, resources),
-                Arrival::Refreshed { tag } => self.refresh_by_id(tag),
+                Arrival::Refreshed { tag } => {
+                    if self.message_ids.received.is_due(tag) {
+                        self.refresh_by_id(tag);
+                    }
+                }
                 Arrival::Unknown(unknown) => self.on_unknown_id(&unknown),
                 Arrival::Malformed(error) => self.count(packet, &error),
             }

@@ -27,7 +27,7 @@ pub(super) enum ReceivedState {
         hop: u32,
         /// The reservations that hold the requests.
         branches: Keys,
-        /// With SE the senders.
+        /// With SE the senders, in ascending order.
         senders: Keys,
     },
 }
@@ -49,6 +49,8 @@ struct Requests {
     hop: u32,
     branches: Box<[Key]>,
     senders: Box<[Key]>,
+    /// The last packet that refreshed them ([`ReceivedStates::begin_packet`]).
+    packet: u64,
 }
 
 impl Stored {
@@ -62,6 +64,7 @@ impl Stored {
                     hop: *hop,
                     branches: branches.into(),
                     senders: senders.into(),
+                    packet: 0,
                 })),
             },
         }
@@ -133,6 +136,8 @@ pub(super) struct ReceivedStates {
     /// The slots of entries by the other records of their state.
     by_other: HashMap<Place, u32, KeyedHasher>,
     hasher: KeyedHasher,
+    /// Number of the packet that is handled.
+    packet: u64,
 }
 
 fn hash_of(hasher: &KeyedHasher, (key, hop): Place) -> u64 {
@@ -142,11 +147,27 @@ fn hash_of(hasher: &KeyedHasher, (key, hop): Place) -> u64 {
 impl ReceivedStates {
     pub(super) fn new(limit: u32, hasher: KeyedHasher) -> Self {
         let by_other = HashMap::with_hasher(hasher);
-        Self { slab: Slab::new(limit), by_place: Index::new(), by_other, hasher }
+        Self { slab: Slab::new(limit), by_place: Index::new(), by_other, hasher, packet: 0 }
     }
 
     pub(super) const fn set_limit(&mut self, limit: u32) {
         self.slab.set_limit(limit);
+    }
+
+    /// The lists of another packet follow.
+    pub(super) const fn begin_packet(&mut self) {
+        self.packet = self.packet.wrapping_add(1);
+    }
+
+    /// Whether the state with this tag is to be refreshed. A list may name it any number of times: if it has many records, only
+    /// the first time in a packet counts.
+    pub(super) fn is_due(&mut self, tag: u32) -> bool {
+        match self.slab.get_index_mut(tag).map(|entry| &mut entry.state) {
+            Some(Stored::Requests(requests)) => {
+                core::mem::replace(&mut requests.packet, self.packet) != self.packet
+            }
+            _ => true,
+        }
     }
 
     /// Whether no MESSAGE_ID is stored.
@@ -298,7 +319,7 @@ impl Rsvp {
                     if let Some(extra) = &mut request.extra {
                         extra.carried.refresh(now, life);
                         for (sender, until) in &mut extra.senders {
-                            if senders.contains(sender) {
+                            if senders.binary_search(sender).is_ok() {
                                 *until = expires;
                             }
                         }

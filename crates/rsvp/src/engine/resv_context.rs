@@ -59,7 +59,7 @@ pub(super) enum Outcome {
 pub(super) struct Accepted {
     /// The reservations that hold its requests.
     pub(super) branches: Vec<Key>,
-    /// With SE the senders that it names.
+    /// With SE the senders that it names, in ascending order.
     pub(super) senders: Vec<Key>,
     /// A flow descriptor was refused, or named an unknown sender. The MESSAGE_ID then does not stand for the message:
     /// it must be received again as a whole.

@@ -1,8 +1,10 @@
 //! Large messages, and sessions with many senders: what one message of a neighbour causes, and what is stored of it.
 
-use signalbox_rsvp::wire::{Filter, MessageType, RsvpHop, Selector};
+use signalbox_rsvp::engine::Config;
+use signalbox_rsvp::wire::{Filter, ListedId, MessageType, RsvpHop, Selector};
 
-use crate::rig::{B, Path, Resv, Rig, all, at, group, load, one, sender};
+use crate::named::{EPOCH, named};
+use crate::rig::{B, Path, Resv, Rig, all, at, compose, group, load, one, sender, session};
 
 /// Senders of one source, which differ by their port.
 fn ports(count: u16) -> Vec<Filter> {
@@ -61,4 +63,22 @@ fn objects_of_many_next_hops_do_not_keep_a_request_back() {
     assert_eq!((resv.dst, resv.flows().len()), (at(1, 9), 60));
     let carried = resv.message().kept().count() * 4;
     assert!((8_000..=16 * 1024).contains(&carried), "{carried}");
+}
+
+/// A list names one MESSAGE_ID hundreds of times. The state that it stands for, which may be a request for many senders, is
+/// refreshed once.
+#[test]
+fn an_srefresh_refreshes_a_request_once() {
+    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    rig.path(&Path::new());
+    rig.path(&Path::of(session(), 2, 1));
+    rig.neighbourly(2, at(2, 9), &named(Resv::se(load(B), &[1, 2]).octets(), 5));
+    let before = rig.rsvp.counters().resvs_refreshed;
+    let ids = vec![ListedId { id: 5, source: None, group: None }; 300];
+    let refresh = compose(MessageType::SREFRESH, 255, |w| _ = w.id_list(EPOCH, &ids));
+    rig.neighbourly(2, at(2, 9), &refresh);
+    assert_eq!(rig.rsvp.counters().resvs_refreshed, before + 1);
+    // In another packet it counts again.
+    rig.neighbourly(2, at(2, 9), &refresh);
+    assert_eq!(rig.rsvp.counters().resvs_refreshed, before + 2);
 }
