@@ -22,7 +22,7 @@ use crate::wire::{FlowSpec, Style};
 
 /// Previous hops that get a Resv at once after a change of a shared reservation. The others follow in parts, so that one
 /// message does not cause a burst of any size.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 /// Time between two parts.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -332,8 +332,7 @@ impl Rsvp {
         let forced = group.iter().any(|entry| entry.forced);
         if after.is_some() && (after != before || joined || forced || confirm.is_some()) {
             if place >= AT_ONCE && confirm.is_none() {
-                let part = u32::try_from(place / AT_ONCE).unwrap_or(u32::MAX);
-                return self.send_resv_soon(session, first.hop, first.sender, PAUSE.saturating_mul(part));
+                return self.send_resv_soon(session, first.hop, first.sender, place);
             }
             let flows = self.resv_contents(session, first.hop);
             self.send_resv(session, first.hop, style, &flows, confirm.map(|confirm| confirm.receiver));
@@ -341,10 +340,12 @@ impl Rsvp {
         }
     }
 
-    /// Sends a previous hop a Resv after a while, together with the changes until then.
-    fn send_resv_soon(&mut self, session: Key, hop: u32, sender: Key, wait: Duration) {
+    /// Sends a previous hop a Resv in the part of its place among those that a change concerns, together with the changes until
+    /// then.
+    pub(super) fn send_resv_soon(&mut self, session: Key, hop: u32, sender: Key, place: usize) {
         let keeper = self.refresh_keeper(session, hop, sender);
-        let at = self.now + wait;
+        let part = u32::try_from(place / AT_ONCE).unwrap_or(u32::MAX);
+        let at = self.now + PAUSE.saturating_mul(part);
         let Some(sender) = self.senders.get(keeper) else { return };
         if !sender.has(RESV) || Stamp::after(at).min(sender.resv_at) == Stamp::after(at) {
             if let Some(sender) = self.senders.get_mut(keeper) {

@@ -10,6 +10,7 @@ use signalbox_core::stamp::Stamp;
 
 use super::Rsvp;
 use super::errors::Origin;
+use super::forward::AT_ONCE;
 use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::merge;
@@ -237,12 +238,9 @@ impl Rsvp {
             return;
         }
         tracing::debug!(%session, peer = %hop.addr, reason = %error, "ResvErr received");
-        let mut sent: Vec<SentState> = Vec::new();
-        for sender in concerned.iter().filter_map(|sender| self.senders.get(*sender)) {
-            if !sent.contains(&SentState::Resv(key, sender.hop)) {
-                sent.push(SentState::Resv(key, sender.hop));
-            }
-        }
+        let of = concerned.iter().filter_map(|sender| self.senders.get(*sender));
+        let hops: BTreeSet<u32> = of.map(|sender| sender.hop).collect();
+        let sent: Vec<SentState> = hops.into_iter().map(|hop| SentState::Resv(key, hop)).collect();
         if self.message_ids_refused(&sent, &error) {
             return;
         }
@@ -265,11 +263,14 @@ impl Rsvp {
     }
 
     fn set_blockades(&mut self, session: Key, style: Style, concerned: &[Key], flowspec: FlowSpec) {
-        let mut hops: Vec<u32> = Vec::new();
+        if let Some(record) = self.sessions.get_mut(session) {
+            record.drop_ended_blockades(self.now);
+        }
+        let (mut hops, mut changed) = (BTreeSet::new(), BTreeSet::new());
         for sender in concerned {
             let Some(record) = self.senders.get(*sender) else { continue };
             let (hop, iif) = (record.hop, record.iif);
-            if !style.is_explicit() && hops.contains(&hop) {
+            if !hops.insert(hop) && !style.is_explicit() {
                 continue; // one piece of state for each previous hop
             }
             let of = if style.is_explicit() { Blocked::Sender(*sender) } else { Blocked::Hop(hop) };
@@ -277,23 +278,33 @@ impl Rsvp {
             let life = Duration::from_millis(u64::from(period)) * self.config.blockade_multiplier;
             let until = Stamp::after(self.now + life);
             if let Some(record) = self.sessions.get_mut(session) {
-                record.blockade(self.now, Blockade { of, flowspec, until });
+                if record.blockade(Blockade { of, flowspec, until }) {
+                    changed.insert(hop);
+                }
                 self.counters.blockades += 1;
             }
             tracing::debug!(session = %self.logged(session), lifetime = ?life, "blockade state set");
-            if !hops.contains(&hop) {
-                hops.push(hop);
-            }
         }
-        for hop in hops {
-            // Requests that are not blockaded go upstream at once; if all are, none does before the next refresh.
-            let flows: Vec<(Key, FlowSpec)> = self
-                .senders_of(session)
-                .filter(|(key, sender)| {
-                    sender.hop == hop && !sender.has(LOCAL) && (style != Style::Ff || concerned.contains(key))
-                })
-                .filter_map(|(key, sender)| Some((key, self.forwarded(key, sender, true)?)))
-                .collect();
+        // Requests that are not blockaded go upstream at once; if all are, none does before the next refresh. An error that is
+        // repeated changes nothing that goes upstream.
+        let named: BTreeSet<Key> = concerned.iter().copied().collect();
+        let mut flows: Vec<(u32, (Key, FlowSpec))> = self
+            .senders_of(session)
+            .filter(|(key, sender)| {
+                changed.contains(&sender.hop)
+                    && !sender.has(LOCAL)
+                    && (style != Style::Ff || named.contains(key))
+            })
+            .filter_map(|(key, sender)| Some((sender.hop, (key, self.forwarded(key, sender, true)?))))
+            .collect();
+        flows.sort_by_key(|(hop, _)| *hop);
+        for (place, group) in flows.chunk_by(|a, b| a.0 == b.0).enumerate() {
+            let Some((hop, (first, _))) = group.first().copied() else { continue };
+            if place >= AT_ONCE {
+                self.send_resv_soon(session, hop, first, place);
+                continue;
+            }
+            let flows: Vec<(Key, FlowSpec)> = group.iter().map(|(_, flow)| *flow).collect();
             self.send_resv(session, hop, style, &flows, None);
         }
     }

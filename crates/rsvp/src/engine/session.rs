@@ -45,11 +45,12 @@ pub(crate) struct Session {
 pub(crate) struct SessionExtra {
     /// Applications that registered the session.
     pub(crate) applications: Vec<u64>,
+    /// In the order of their subjects, of which each has one.
     pub(crate) blockades: Vec<Blockade>,
 }
 
 /// Subject of a piece of blockade state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Blocked {
     /// A sender (explicit styles).
     Sender(Key),
@@ -84,18 +85,32 @@ impl Session {
         request: &FlowSpec,
     ) -> bool {
         let Some(extra) = &self.extra else { return false };
-        extra.blockades.iter().any(|one| {
-            (one.of == Blocked::Sender(sender) || one.of == Blocked::Hop(hop))
-                && !one.until.is_due(now)
-                && merge::blockades(&one.flowspec, request)
-        })
+        let of = |of| extra.blockades.binary_search_by_key(&of, |one| one.of).ok();
+        let found = [Blocked::Sender(sender), Blocked::Hop(hop)].into_iter().filter_map(of);
+        found
+            .filter_map(|at| extra.blockades.get(at))
+            .any(|one| !one.until.is_due(now) && merge::blockades(&one.flowspec, request))
     }
 
-    /// Sets blockade state in place of that with the same subject.
-    pub(crate) fn blockade(&mut self, now: signalbox_core::Time, new: Blockade) {
+    /// Removes blockade state that ended.
+    pub(crate) fn drop_ended_blockades(&mut self, now: signalbox_core::Time) {
+        if let Some(extra) = &mut self.extra {
+            extra.blockades.retain(|one| !one.until.is_due(now));
+        }
+    }
+
+    /// Sets blockade state in place of that with the same subject; whether that is new, or was for another flowspec.
+    pub(crate) fn blockade(&mut self, new: Blockade) -> bool {
         let list = &mut self.extra().blockades;
-        list.retain(|one| one.of != new.of && !one.until.is_due(now));
-        list.push(new);
+        match list.binary_search_by_key(&new.of, |one| one.of) {
+            Ok(at) => {
+                list.get_mut(at).is_some_and(|one| core::mem::replace(one, new).flowspec != new.flowspec)
+            }
+            Err(at) => {
+                list.insert(at, new);
+                true
+            }
+        }
     }
 
     /// Removes blockade state with this subject.

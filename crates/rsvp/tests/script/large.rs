@@ -1,7 +1,10 @@
 //! Large messages, and sessions with many senders: what one message of a neighbour causes, and what is stored of it.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use signalbox_rsvp::engine::Config;
-use signalbox_rsvp::wire::{Filter, ListedId, MessageType, RsvpHop, Selector};
+use signalbox_rsvp::wire::{ErrorCode, Filter, ListedId, MessageType, RsvpHop, Selector};
 
 use crate::named::{EPOCH, named};
 use crate::rig::{B, Path, Resv, Rig, all, at, compose, group, load, one, sender, session};
@@ -81,4 +84,26 @@ fn an_srefresh_refreshes_a_request_once() {
     // In another packet it counts again.
     rig.neighbourly(2, at(2, 9), &refresh);
     assert_eq!(rig.rsvp.counters().resvs_refreshed, before + 2);
+}
+
+/// RSVP-3.5-05: a request that is not blockaded goes upstream at once, in parts to the 300 previous hops that one ResvErr concerns.
+/// The same ResvErr again changes nothing that goes upstream.
+#[test]
+fn an_admission_failure_is_followed_upstream_in_parts() {
+    let mut rig = crowd(300, true);
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    rig.wait(Duration::from_secs(1));
+    let error = large.error_octets(1, ErrorCode::ADMISSION, 2, true);
+    let at_once = all(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV);
+    assert!((1..=64).contains(&at_once.len()), "{}", at_once.len());
+    let later = all(&rig.wait(Duration::from_secs(1)), MessageType::RESV);
+    let all_of_them = at_once.iter().chain(&later);
+    assert!(all_of_them.clone().all(|one| one.rates() == [(2.0 * B, 0)]));
+    let hops: BTreeSet<u32> = all_of_them.map(|one| one.message().hop.unwrap().lih).collect();
+    assert_eq!(hops.len(), 300);
+    let again = rig.neighbourly(1, at(1, 9), &error);
+    assert!(all(&again, MessageType::RESV).is_empty());
+    assert!(all(&rig.wait(Duration::from_secs(1)), MessageType::RESV).is_empty());
 }
