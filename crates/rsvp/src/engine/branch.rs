@@ -62,7 +62,7 @@ pub(crate) struct Request {
 pub(crate) struct RequestExtra {
     /// With SE the senders, in rising order of their keys, and the time when each ends.
     pub(crate) senders: Vec<(Key, Stamp)>,
-    /// With WF the senders of the SCOPE, packed and ascending; `None`: there was no SCOPE.
+    /// With WF the senders of the SCOPE, packed and ascending, each once; `None`: there was no SCOPE.
     pub(crate) scope: Option<Vec<u32>>,
     /// POLICY_DATA and unknown objects of its Resvs.
     pub(crate) carried: Carried,
@@ -214,7 +214,7 @@ impl Branch {
 
     /// Whether the SCOPE of any WF request has this source, packed.
     pub(crate) fn is_for(&self, src: u32) -> bool {
-        self.requests().any(|request| request.scope().is_none_or(|scope| scope.contains(&src)))
+        self.requests().any(|request| request.scope().is_none_or(|scope| scope.binary_search(&src).is_ok()))
     }
 
     /// The merged flowspec of all requests, which is installed (TC_Flowspec of RFC 2205 §3.11.2).

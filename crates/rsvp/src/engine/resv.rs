@@ -1,5 +1,7 @@
 //! Resv messages that arrive (RFC 2205 §3.1.4; RESV MESSAGE ARRIVES of RFC 2209).
 
+use std::collections::BTreeSet;
+
 use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_resources::Resources;
@@ -17,7 +19,7 @@ use super::resv_err::ResvErrContents;
 use super::session::{NONE, is_application};
 use super::shared::Shared;
 use crate::wire::{
-    ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Style, TrafficControlValue,
+    ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Scope, Style, TrafficControlValue,
 };
 
 /// ResvErrs that answer one Resv at most. A filter has 12 octets, and the ResvErr about it many more.
@@ -74,11 +76,7 @@ impl Rsvp {
         }
         let Some(next) = self.share_hop(RsvpHop { lih: 0, ..hop }) else { return context.accepted };
         let carried = self.carried_of(message);
-        let scope = message.scope.map(|scope| {
-            let mut packed: Vec<u32> = scope.senders().filter_map(|src| self.addresses.find(src)).collect();
-            packed.sort_unstable();
-            packed
-        });
+        let scope = message.scope.filter(|_| style == Style::Wf).map(|scope| self.stored_scope(key, &scope));
         let life = self.interfaces.lifetime(iface, period);
         let expires = Stamp::after(self.now + life);
         let wanted = Wanted {
@@ -103,6 +101,22 @@ impl Rsvp {
         self.recycle_change(context.upstream);
         self.release_hop(next);
         context.accepted
+    }
+
+    /// What is stored of a SCOPE: its senders, packed, ascending, each once. If they are more than a session can have, those that
+    /// have no path state here are left out.
+    fn stored_scope(&self, session: Key, scope: &Scope<'_>) -> Vec<u32> {
+        let v6 = self.sessions.get(session).is_some_and(|one| one.v6);
+        let of_session = scope.senders().filter(|src| src.is_ipv6() == v6);
+        let mut packed: Vec<u32> = of_session.filter_map(|src| self.addresses.find(src)).collect();
+        packed.sort_unstable();
+        packed.dedup();
+        if packed.len() > usize::from(self.config.max_senders_per_session) {
+            let known: BTreeSet<u32> = self.senders_of(session).map(|(_, sender)| sender.src).collect();
+            packed.retain(|src| known.contains(src));
+            packed.shrink_to_fit();
+        }
+        packed
     }
 
     fn begin_accepted(&mut self) -> Accepted {

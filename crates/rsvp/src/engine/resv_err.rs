@@ -57,6 +57,8 @@ struct PassedError<'a> {
     spared_under: Option<FlowSpec>,
     /// The flowspec that failed, if the message has one.
     failed: Option<FlowSpec>,
+    /// The senders of its SCOPE, in ascending order; `None`: it has none, or its style is explicit.
+    scope: Option<&'a [IpAddr]>,
     /// Where it came from.
     from: Origin,
 }
@@ -249,6 +251,9 @@ impl Rsvp {
             self.set_blockades(key, style, &concerned, flowspec);
         }
         let in_place = error.flags.contains(ErrorFlags::IN_PLACE);
+        let scope: Option<BTreeSet<IpAddr>> =
+            message.scope.filter(|_| style == Style::Wf).map(|scope| scope.senders().collect());
+        let scope: Option<Vec<IpAddr>> = scope.map(|scope| scope.into_iter().collect());
         let passed = PassedError {
             session: key,
             message,
@@ -257,6 +262,7 @@ impl Rsvp {
             senders: &concerned,
             spared_under: blockade.filter(|_| in_place),
             failed: flowspec,
+            scope: scope.as_deref(),
             from: (hop.addr, iface),
         };
         self.pass_resv_err(&passed, iface);
@@ -352,13 +358,12 @@ impl Rsvp {
         let filters: Vec<Filter> =
             shared.iter().filter_map(|key| Some(self.filter_of(self.senders.get(*key)?))).collect();
         let mut scope = Vec::new();
-        if let Some(arrived) = message.scope.filter(|_| style == Style::Wf) {
-            let arrived: Vec<IpAddr> = arrived.senders().collect();
+        if let Some(arrived) = passed.scope {
             scope.extend(
                 self.senders_of(session)
                     .filter(|(_, sender)| sender.leaves_by(oif))
                     .map(|(_, sender)| self.filter_of(sender).src)
-                    .filter(|src| arrived.contains(src)),
+                    .filter(|src| arrived.binary_search(src).is_ok()),
             );
             if scope.is_empty() {
                 return;

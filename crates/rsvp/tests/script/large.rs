@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use signalbox_resources::LostWhy;
 use signalbox_rsvp::engine::Config;
 use signalbox_rsvp::wire::{ErrorCode, Filter, ListedId, MessageType, RsvpHop, Selector};
 
 use crate::named::{EPOCH, named};
-use crate::rig::{B, Path, Resv, Rig, all, at, compose, group, load, one, sender, session};
+use crate::rig::{B, Path, Resv, Rig, addr, all, at, compose, group, load, one, sender, session};
 
 /// Senders of one source, which differ by their port.
 fn ports(count: u16) -> Vec<Filter> {
@@ -106,4 +107,29 @@ fn an_admission_failure_is_followed_upstream_in_parts() {
     let again = rig.neighbourly(1, at(1, 9), &error);
     assert!(all(&again, MessageType::RESV).is_empty());
     assert!(all(&rig.wait(Duration::from_secs(1)), MessageType::RESV).is_empty());
+}
+
+/// A SCOPE has room for 16,000 senders. Of those that a session cannot have nothing is stored: the error about the loss of the
+/// reservation has the others.
+#[test]
+fn of_a_long_scope_the_senders_of_the_session_are_stored() {
+    let mut rig = crowd(1, true);
+    let foreign = (0..3000).map(|n| addr(&format!("10.7.{}.{}", n / 250, n % 250)));
+    let scope = foreign.chain([sender(1).src; 2]).collect();
+    let resv = Resv { scope, ..Resv::wf(load(B)).from(3, 9, group()) };
+    assert_eq!(one(&rig.resv(&resv), MessageType::RESV).dst, at(1, 9));
+    assert!(all(&rig.resv(&resv), MessageType::RESV).is_empty(), "it is the same");
+    let lost = one(&rig.lose(3, LostWhy::Preempted), MessageType::RESV_ERR);
+    assert_eq!(lost.scope(), Some(vec![sender(1).src]));
+}
+
+/// A SCOPE is for wildcard requests (RFC 2205 §3.4): beside others it is ignored.
+#[test]
+fn a_scope_of_explicit_requests_is_not_stored() {
+    let mut rig = crowd(2, true);
+    let flows = vec![(Some(load(B)), ports(2))];
+    let resv = Resv { flows, scope: vec![addr("10.7.7.7")], ..Resv::ff(&[]).from(3, 9, group()) };
+    rig.resv(&resv);
+    assert_eq!(rig.reservations(), 2);
+    assert_eq!(one(&rig.lose(3, LostWhy::Preempted), MessageType::RESV_ERR).scope(), None);
 }
