@@ -236,9 +236,13 @@ impl Rsvp {
             change.entries.sort_by_key(|entry| entry.hop);
         }
         if let Some(style) = self.sessions.get(session).and_then(|one| one.style).or(change.style) {
+            let mut confirmed = Vec::new();
             for (place, group) in change.entries.chunk_by(|a, b| a.hop == b.hop).enumerate() {
                 let tear_objects = (tears == Tears::Send).then_some(&*change.tear_objects);
-                self.update_hop(session, style, (group, place), tear_objects, confirm);
+                confirmed.extend(self.update_hop(session, style, (group, place), tear_objects, confirm));
+            }
+            if let Some(asked) = &confirm {
+                self.send_confirmations(session, style, asked, &confirmed);
             }
             if tears == Tears::Withhold || !self.withheld.is_empty() {
                 for entry in &change.entries {
@@ -251,7 +255,7 @@ impl Rsvp {
     }
 
     /// Sends one previous hop what differs for its senders. `place`: its number among those of the change. `tear_objects`: what ResvTears carry; `None`: no ResvTear may
-    /// be sent.
+    /// be sent. Returns the senders that this node confirms.
     fn update_hop(
         &mut self,
         session: Key,
@@ -259,8 +263,8 @@ impl Rsvp {
         (group, place): (&[SenderChange], usize),
         tear_objects: Option<&[u8]>,
         confirm: Option<Confirm>,
-    ) {
-        let Some(first) = group.first() else { return };
+    ) -> Vec<Key> {
+        let Some(first) = group.first() else { return Vec::new() };
         let confirmed = confirm.map(|confirm| self.split_confirm(&confirm, group));
         if first.hop == NONE {
             self.report_reservations(style, group);
@@ -271,11 +275,7 @@ impl Rsvp {
             let up = confirmed.as_ref().is_some_and(|(up, _)| !up.is_empty());
             self.update_hop_shared(session, style, (group, place), tear_objects, confirm.filter(|_| up));
         }
-        if let (Some(confirm), Some((_, here))) = (confirm, confirmed)
-            && !here.is_empty()
-        {
-            self.send_confirmation(session, style, &confirm, &here);
-        }
+        confirmed.map(|(_, here)| here).unwrap_or_default()
     }
 
     /// FF: sends the flow descriptors that differ. Those of the senders `up` go in a message of their own, with the

@@ -137,6 +137,7 @@ impl Rsvp {
     /// FF: each flow descriptor succeeds or fails by itself.
     fn take_each(&mut self, context: &mut ResvContext<'_>, wanted: &Wanted<'_>, resources: &mut Resources) {
         let confirm = wanted.confirmation();
+        let mut confirmed = Vec::new();
         for flow in context.message.flows() {
             let Some(filter) = flow.filter else { continue };
             let flowspec = match self.read_flowspec(&flow) {
@@ -163,17 +164,22 @@ impl Rsvp {
                     self.counters.resvs_taken += 1;
                     tracing::debug!(session = %context.session, sender = %filter, peer = %context.hop.addr, "reservation state changed");
                     context.accepted.branches.push(branch);
-                    match confirm {
-                        Some(asked) if !largest => {
-                            self.send_confirmation(wanted.session, wanted.style, &asked, &[sender]);
-                        }
-                        _ => context.upstream.confirm(sender),
+                    if confirm.is_some() && !largest {
+                        confirmed.push(sender);
+                    } else {
+                        context.upstream.confirm(sender);
                     }
                 }
                 Outcome::Failed(failure, in_place) => {
                     self.reject_flow(context, (failure, in_place), &flow, &[filter]);
                 }
             }
+        }
+        // A message may name a sender many times.
+        confirmed.sort_unstable();
+        confirmed.dedup();
+        if let Some(asked) = &confirm {
+            self.send_confirmations(wanted.session, wanted.style, asked, &confirmed);
         }
         let upstream = core::mem::take(&mut context.upstream);
         self.send_upstream(upstream, wanted.session, Tears::Send, confirm);

@@ -351,6 +351,19 @@ impl Rsvp {
         });
     }
 
+    /// Sends the receiver of a request ResvConfs for these senders: one, unless they are more than an IP datagram has room for.
+    pub(super) fn send_confirmations(
+        &mut self,
+        session: Key,
+        style: Style,
+        confirm: &Confirm,
+        senders: &[Key],
+    ) {
+        for part in senders.chunks(FF_AT_ONCE) {
+            self.send_confirmation(session, style, confirm, part);
+        }
+    }
+
     /// Sends a ResvConf to the receiver that requested it (RFC 2205 §3.1.9).
     pub(super) fn send_confirmation(
         &mut self,

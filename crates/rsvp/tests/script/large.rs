@@ -133,3 +133,18 @@ fn a_scope_of_explicit_requests_is_not_stored() {
     assert_eq!(rig.reservations(), 2);
     assert_eq!(one(&rig.lose(3, LostWhy::Preempted), MessageType::RESV_ERR).scope(), None);
 }
+
+/// RSVP-3.1.4-14: another next hop, at the same interface or another one, asks for more for all senders of a request, which names each
+/// of them twice. They are confirmed by one message.
+#[test]
+fn the_senders_of_a_request_are_confirmed_together() {
+    for other in [3, 4] {
+        let mut rig = crowd(10, true);
+        let flows = |rate: f32| vec![(Some(load(rate)), [ports(10), ports(10)].concat())];
+        rig.resv(&Resv { flows: flows(2.0 * B), ..Resv::ff(&[]).from(other, 8, group()) });
+        let resv = Resv { flows: flows(B), ..Resv::ff(&[]).from(3, 9, group()) };
+        let sent = rig.resv(&resv.confirmed(at(3, 77)));
+        let confirmation = one(&sent, MessageType::RESV_CONF);
+        assert_eq!((confirmation.dst, confirmation.flows().len()), (at(3, 77), 10));
+    }
+}
