@@ -20,8 +20,8 @@ use super::session::NONE;
 use super::staged::Stage;
 use crate::wire::{FlowSpec, Style};
 
-/// Previous hops that get a Resv at once after a change of a shared reservation. The others follow in parts, so that one
-/// message does not cause a burst of any size.
+/// Previous hops that get a Resv at once after a change. The others follow in parts, so that one message does not cause a burst of
+/// any size. A RESV_CONFIRM goes to the first ones only: no confirmation is guaranteed (RFC 2205 §2.6).
 pub(super) const AT_ONCE: usize = 64;
 /// Time between two parts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -270,7 +270,7 @@ impl Rsvp {
             self.report_reservations(style, group);
         } else if style == Style::Ff {
             let up = confirmed.as_ref().map_or(&[][..], |(up, _)| up);
-            self.update_hop_ff(session, group, tear_objects, up, confirm);
+            self.update_hop_ff(session, (group, place), tear_objects, up, confirm);
         } else {
             let up = confirmed.as_ref().is_some_and(|(up, _)| !up.is_empty());
             self.update_hop_shared(session, style, (group, place), tear_objects, confirm.filter(|_| up));
@@ -283,7 +283,7 @@ impl Rsvp {
     fn update_hop_ff(
         &mut self,
         session: Key,
-        group: &[SenderChange],
+        (group, place): (&[SenderChange], usize),
         tear_objects: Option<&[u8]>,
         up: &[Key],
         confirm: Option<Confirm>,
@@ -299,6 +299,11 @@ impl Rsvp {
         let plain = group.iter().filter(|entry| changed(entry) && !up.contains(&entry.sender));
         flows.clear();
         flows.extend(plain.filter_map(flow));
+        let one = flows.first().map(|(sender, _)| *sender).or(up.first().copied());
+        if let Some(sender) = one.filter(|_| place >= AT_ONCE) {
+            self.buffers.flows = flows;
+            return self.send_resv_soon(session, first.hop, sender, place);
+        }
         self.send_resv(session, first.hop, Style::Ff, &flows, None);
         if !up.is_empty() {
             flows.clear();
@@ -331,7 +336,7 @@ impl Rsvp {
         let joined = group.iter().any(|entry| entry.after.is_some() && entry.before.is_none());
         let forced = group.iter().any(|entry| entry.forced);
         if after.is_some() && (after != before || joined || forced || confirm.is_some()) {
-            if place >= AT_ONCE && confirm.is_none() {
+            if place >= AT_ONCE {
                 return self.send_resv_soon(session, first.hop, first.sender, place);
             }
             let flows = self.resv_contents(session, first.hop);

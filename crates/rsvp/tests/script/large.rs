@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use signalbox_resources::LostWhy;
 use signalbox_rsvp::engine::Config;
-use signalbox_rsvp::wire::{ErrorCode, Filter, ListedId, MessageType, RsvpHop, Selector};
+use signalbox_rsvp::wire::{ErrorCode, Filter, ListedId, MessageType, RsvpHop, Selector, Style};
 
 use crate::named::{EPOCH, named};
 use crate::rig::{B, Path, Resv, Rig, addr, all, at, compose, group, load, one, sender, session};
@@ -146,5 +146,28 @@ fn the_senders_of_a_request_are_confirmed_together() {
         let sent = rig.resv(&resv.confirmed(at(3, 77)));
         let confirmation = one(&sent, MessageType::RESV_CONF);
         assert_eq!((confirmation.dst, confirmation.flows().len()), (at(3, 77), 10));
+    }
+}
+
+/// A request for the senders of 300 previous hops, with and without a RESV_CONFIRM: 64 get it at once.
+#[test]
+fn a_confirmed_request_goes_upstream_in_parts() {
+    for (style, confirmed) in [(Style::Wf, true), (Style::Ff, true), (Style::Ff, false)] {
+        let mut rig = crowd(300, true);
+        let request = |rate: f32| {
+            let resv = match style {
+                Style::Wf => Resv::wf(load(rate)),
+                _ => Resv { flows: vec![(Some(load(rate)), ports(300))], ..Resv::ff(&[]) },
+            };
+            Resv { confirm: confirmed.then(|| at(3, 77)), ..resv.from(3, 9, group()) }
+        };
+        for rate in [B / 10.0, B / 5.0] {
+            let at_once = all(&rig.resv(&request(rate)), MessageType::RESV);
+            assert_eq!(at_once.len(), 64, "{style:?}");
+            assert!(at_once.iter().all(|one| one.message().confirm.is_some() == confirmed));
+            let later = all(&rig.wait(Duration::from_secs(1)), MessageType::RESV);
+            let hops = at_once.iter().chain(&later).map(|one| one.message().hop.unwrap().lih);
+            assert_eq!(hops.collect::<BTreeSet<u32>>().len(), 300, "{style:?}");
+        }
     }
 }
