@@ -30,7 +30,9 @@ impl Qos {
     /// Stores the BOUND-SESSION-IDs of a message (RFC 5974 §5.3.3).
     pub(super) fn bind(&mut self, key: Key, bound: &Carried<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if Carried::bound_sessions(&session.seldom.bound) == *bound {
+        let same = Carried::bound_sessions(&session.seldom.bound) == *bound;
+        // Those of a QUERY are stored before the session is bound to any.
+        if same && bound.sessions().all(|to| self.bound_to.contains(&(to.session, key.to_u64()))) {
             return;
         }
         self.unbind(key);

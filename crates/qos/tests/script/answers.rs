@@ -13,7 +13,7 @@ use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Info, Message, Mes
 use signalbox_resources::config::{Action, RuleConfig};
 use signalbox_wire::Writer;
 
-use crate::rig::{BEFORE, BEHIND, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
+use crate::rig::{BEFORE, BEHIND, Rig, SESSION, Sent, addr, flow, octets, qspec, query_qspec, reserve};
 
 fn response(info: Info) -> Message<'static> {
     Message { info: Some(info.into()), ..Message::new(MessageType::RESPONSE) }
@@ -195,6 +195,32 @@ fn a_session_that_is_bound_to_one_that_ended_is_informed_if_so_configured() {
             assert_eq!((informed, rig.held()), (notify_bound, 10_000), "{code:?}");
         }
     }
+}
+
+/// QOS-3.2.8-01, QOS-3.2.8-02: the BOUND-SESSION-ID came with a QUERY first, and with the RESERVE again.
+#[test]
+fn a_session_that_was_asked_for_ends_with_the_one_it_depends_on() {
+    let mut rig = Rig::new();
+    let (some, asked) = (qspec(10_000), query_qspec(10_000));
+    let other = SessionId([9; 16]);
+    rig.receive_octets(BEFORE, flow(), other, &octets(&reserve(0, &some)));
+    let mut bound = Vec::new();
+    let binding = BoundSession { code: BindingCode::DEPENDENT, session: other };
+    binding.write(&mut Writer::new(&mut bound)).unwrap();
+    let reserve_bound = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(0, &some) };
+    let query = Message {
+        rii: Some(5),
+        qspec: Some(&asked),
+        bound_sessions: reserve_bound.bound_sessions,
+        ..Message::new(MessageType::QUERY)
+    };
+    for message in [query, reserve_bound] {
+        rig.receive_octets(BEFORE, second_flow(), SESSION, &octets(&message));
+    }
+    assert_eq!((rig.held(), rig.qos.sessions()), (20_000, 2));
+    let tear = octets(&Message { flags: MessageFlags::TEAR, ..reserve(1, &[]) });
+    rig.receive_octets(BEFORE, flow(), other, &tear);
+    assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
 }
 
 fn begin(rig: &mut Rig) -> Sent {
