@@ -149,7 +149,13 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
          `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
          a host inside does not want.",
     );
-    keys.key("from", &mut rule.from, list(network()), "Prefixes of the requester's address.");
+    keys.key(
+        "from",
+        &mut rule.from,
+        list(network()),
+        "Prefixes of the requester's address. Without `source` and `destination`, the packets of a reservation have to \
+         come from one of them or go to one of them, or to a group.",
+    );
     keys.key(
         "peer",
         &mut rule.peer,

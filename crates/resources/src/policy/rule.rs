@@ -86,7 +86,9 @@ impl Matcher {
             && any_or_empty(&rule.interface, |name| name == interface)
             && self.is_now(wall_us)
             && match rule.action {
-                Action::Allow => ask.filters.iter().all(|filter| self.covers(filter)),
+                Action::Allow => {
+                    ask.filters.iter().all(|filter| self.covers(filter) && self.is_of_requesters(filter))
+                }
                 Action::Deny => ask.filters.iter().any(|filter| self.touches(filter)),
             }
     }
@@ -154,6 +156,16 @@ impl Matcher {
             && any_or_empty(&rule.destination, |net: &Net| net.covers(&filter.dst))
             && any_or_empty(&rule.protocol, |protocol| filter.protocol == Some(*protocol))
             && any_or_empty(&rule.ports, |ports| filter.dst_port.is_some_and(|port| is_in(ports, port)))
+    }
+
+    /// Whether all packets of the filter come from requesters of the rule, or go to them. A requester chooses the filter: one for all
+    /// packets of a link would take those of everybody. Rules that name the packets by `source` or `destination` decide by that; a
+    /// group has the members that it has.
+    fn is_of_requesters(&self, filter: &FlowFilter) -> bool {
+        let rule = &self.config;
+        !(rule.source.is_empty() && rule.destination.is_empty())
+            || filter.dst.addr.is_multicast()
+            || any_or_empty(&rule.from, |net: &Net| net.covers(&filter.src) || net.covers(&filter.dst))
     }
 
     /// Whether any packet of the filter matches.

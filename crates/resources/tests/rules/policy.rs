@@ -28,8 +28,12 @@ fn only(rules: Vec<RuleConfig>) -> Resources {
     start(Config { rules, default: Action::Deny, ..config() })
 }
 
+/// The same for a flow from this address, to one of the same IP version.
 fn from(address: &str, ask: GrantRequest) -> GrantRequest {
-    GrantRequest { requester: Requester::at(address.parse().unwrap()), ..ask }
+    let address: IpAddr = address.parse().unwrap();
+    let to = if address.is_ipv4() { ask.filters[0].dst } else { Prefix::host("fd00::2".parse().unwrap()) };
+    let filters = ask.filters.iter().map(|one| FlowFilter { src: Prefix::host(address), dst: to, ..*one });
+    GrantRequest { requester: Requester::at(address), filters: filters.collect(), ..ask.clone() }
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
@@ -43,6 +47,39 @@ fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, Str
 }
 
 const DEFAULT: &str = "policy: no rule applies, and the default is to deny";
+
+/// A rule for requesters by their address is for packets that they send or receive. One for all packets of a link would take those
+/// of everybody: they would share the rate that one requester asked for.
+#[test]
+fn a_requester_reserves_for_its_own_packets() {
+    let staff = RuleConfig { from: parse("10.1.0.0/16"), ..allow("staff") };
+    let anything = RuleConfig { source: parse("0.0.0.0/0"), ..staff.clone() };
+    let own = from("10.1.2.3", ask(1, 1));
+    let all = Prefix::all_like(own.filters[0].src.addr);
+    let net = |text: &str, len| Prefix { addr: text.parse().unwrap(), len };
+    let of =
+        |src, dst| GrantRequest { filters: vec![FlowFilter { src, dst, ..own.filters[0] }], ..own.clone() };
+    let host = Prefix::host("10.9.9.9".parse().unwrap());
+    for (ask, allowed) in [
+        (own.clone(), true),
+        (of(net("10.1.2.0", 24), all), true),
+        (of(all, net("10.1.0.0", 16)), true),
+        (of(all, net("239.1.1.1", 32)), true),
+        (of(all, all), false),
+        (of(all, host), false),
+        (of(host, host), false),
+        (of(net("10.0.0.0", 8), host), false),
+        (
+            GrantRequest { filters: [own.filters.clone(), of(all, all).filters].concat(), ..own.clone() },
+            false,
+        ),
+    ] {
+        let expected = if allowed { Ok(Some(1)) } else { Err(DEFAULT.to_owned()) };
+        assert_eq!(decided(&only(vec![staff.clone()]), &ask), expected, "{:?}", ask.filters);
+        assert_eq!(decided(&only(vec![anything.clone()]), &ask), Ok(Some(1)), "`source` says so");
+        assert_eq!(decided(&only(vec![allow("all")]), &ask), Ok(Some(1)), "it is for everybody");
+    }
+}
 
 #[test]
 fn without_rules_the_default_decides() {
