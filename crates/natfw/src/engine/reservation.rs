@@ -33,16 +33,20 @@ impl Reserved {
             && (self.second || !second)
     }
 
-    /// Whether a flow has packets of those that are meant, if not only such.
-    fn touches(&self, flow: &PathCoupled) -> bool {
+    /// Whether a flow has packets of those that are meant, if not only such. `second`: it is for the port behind its own, too.
+    fn touches(&self, flow: &PathCoupled, second: bool) -> bool {
         let meets = |wanted: Option<u16>, port: Option<u16>| {
             wanted.is_none_or(|wanted| port.is_none_or(|port| port == wanted))
+        };
+        let last = |port: u16, second: bool| u32::from(port) + u32::from(second);
+        let ports_meet = |wanted: u16, port: u16| {
+            u32::from(wanted) <= last(port, second) && u32::from(port) <= last(wanted, self.second)
         };
         let src = signalbox_core::node::Prefix { addr: flow.src, len: flow.src_prefix };
         self.address == flow.dst
             && self.protocol.is_none_or(|protocol| flow.protocol.is_none_or(|given| given == protocol))
             && (self.senders.contains(flow.src) || src.contains(self.senders.addr))
-            && meets(self.port, flow.dst_port)
+            && self.port.is_none_or(|wanted| flow.dst_port.is_none_or(|port| ports_meet(wanted, port)))
             && meets(self.sender_port, flow.src_port)
     }
 }
@@ -90,15 +94,19 @@ impl Natfw {
     /// What the reservations say about a flow. A block counts more than a reservation, and counts for a part of the flow.
     pub(super) fn invitation(&self, flow: &PathCoupled, second: bool) -> Invitation {
         let (protocol, port) = (flow.protocol.unwrap_or(0), flow.dst_port.unwrap_or(0));
+        // A block may be for the port before and this one, and the flow for this one and the next.
+        let (before, next) = (port.checked_sub(1), port.checked_add(1).filter(|_| second));
+        let by_port = [Some(port), before, next].into_iter().flatten().filter(|port| *port != 0);
+        let places = by_port.map(|port| (flow.dst, protocol, port));
         let mut found = Invitation::None;
-        for place in [(flow.dst, protocol, port), (flow.dst, protocol, 0), (flow.dst, 0, 0)] {
+        for place in places.chain([(flow.dst, protocol, 0), (flow.dst, 0, 0)]) {
             for index in self.reservations.candidates(self.hasher.hash_one(&place)) {
                 let Some((key, session)) = self.sessions.entry(index) else { continue };
                 let Some(reserved) = session.plan.reserved() else { continue };
                 if session.state == State::Pending {
                     continue;
                 }
-                if reserved.blocks && reserved.touches(flow) {
+                if reserved.blocks && reserved.touches(flow, second) {
                     return Invitation::Blocked;
                 }
                 if !reserved.blocks && reserved.matches(flow, second) {

@@ -41,6 +41,27 @@ fn an_edge_firewall_blocks_at_once() {
     assert_eq!((rig.kernel.last(), rig.natfw.session_count()), (Some(&Kernel::Close), 0));
 }
 
+/// NATFW-3.7.1-06: a pair of ports is blocked, and one port: so is a request for a pair that has one of them.
+#[test]
+fn a_block_counts_for_each_port_of_a_pair() {
+    let pair = |efi: FlowInfo| FlowInfo { sub_ports: 1, ..efi };
+    for (deny, asked, efi, blocked) in [
+        (pair(FlowInfo::DENY), 5001, FlowInfo::ALLOW, true),
+        (pair(FlowInfo::DENY), 5001, pair(FlowInfo::ALLOW), true),
+        (FlowInfo::DENY, 4999, pair(FlowInfo::ALLOW), true),
+        (pair(FlowInfo::DENY), 5002, FlowInfo::ALLOW, false),
+        (FlowInfo::DENY, 5001, pair(FlowInfo::ALLOW), false),
+        (FlowInfo::DENY, 4999, FlowInfo::ALLOW, false),
+    ] {
+        let mut rig = Rig::edge_firewall();
+        only(rig.by_inside(loose(HOST, FAR), &Message { efi: Some(deny), ..external(1, 100, 5000) }));
+        let flow = Mri::PathCoupled(udp(FAR, 6000, HOST, asked));
+        let request = Message { efi: Some(efi), ..create(7, 100) };
+        let answer = only(rig.in_session(CALL, OTHER, OUTSIDE, flow, &request));
+        assert_eq!(answer.message() == error(7, Info::POLICY_CONFLICT), blocked, "{deny:?} {asked} {efi:?}");
+    }
+}
+
 /// NATFW-4.2.4-02: who announced itself is reached without a rule of the operator; others are not.
 #[test]
 fn an_announced_receiver_is_reached() {
