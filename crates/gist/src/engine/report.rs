@@ -15,7 +15,8 @@ impl Gist {
     /// about. An Error that matches no state is discarded (GIST-4.4.6-04, GIST-4.4.6-07, GIST-6.1-09). An Error without
     /// flow and session is only counted. The reaction depends on the error, not on its class (GIST-A.4.3-02).
     ///
-    /// "No Routing State" ends established state, so it must come from the peer.
+    /// Errors can end established state. Those about messages to the peer, and "No Routing State", must come from the peer. Each
+    /// router on the path can refuse a Query, as long as this node waits for the Response.
     pub(super) fn rx_error(
         &mut self,
         a: &Arrival<'_>,
@@ -31,11 +32,19 @@ impl Gist {
             tracing::debug!(error = ?error.error, reason = "no such session", "Error dropped");
             return;
         };
+        let counts = match header.kind {
+            MessageType::QUERY => matches!(
+                self.state(key, mri.direction()),
+                State::Resolving | State::AwaitingResponse | State::AwaitingRefresh
+            ),
+            _ => self.is_of_peer(a, key, mri.direction()),
+        };
         let handled = match error.error.code {
             ErrorCode::NO_ROUTING_STATE if !self.is_of_peer(a, key, mri.direction()) => {
                 self.er_of_former_peer(a, key, mri.direction())
             }
             ErrorCode::NO_ROUTING_STATE => self.er_no_routing_state(key, mri.direction()),
+            _ if !counts => false,
             // The peer has the association but not the session over it: its routing state is lost as well.
             ErrorCode::INCORRECTLY_DELIVERED
                 if header.kind == MessageType::DATA && self.state(key, mri.direction()).is_querying() =>

@@ -139,3 +139,24 @@ fn a_forged_error_changes_nothing() {
     let query = rig.sent().is(MessageType::QUERY);
     assert_eq!((query.src, query.message().mri.unwrap().mri), (at_port(RIGHT), own()));
 }
+
+/// No other Error of another address does either, whatever message it names; one about a Query that was answered changes nothing.
+#[test]
+fn no_error_of_a_stranger_ends_a_session() {
+    let errors = [GistError::INCORRECTLY_DELIVERED, GistError::ENDPOINT_FOUND, GistError::HOP_LIMIT_EXCEEDED];
+    for error in errors {
+        let mut rig = Rig::new();
+        let (query, data) = rig.established();
+        for (from, about) in [(UP, &data), (UP, &query), (DOWN, &query)] {
+            rig.error(from, error, about);
+            rig.quiet();
+        }
+        assert_eq!(rig.states().0, Some(RoutingState::Established));
+        assert_eq!(rig.gist.counters().errors_stray, 3);
+        let mut rig = Rig::new();
+        let response = rig.responding();
+        rig.error(DOWN, error, &response);
+        rig.quiet();
+        assert_eq!(rig.states().1, Some(RoutingState::Established));
+    }
+}
