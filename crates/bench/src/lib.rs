@@ -23,6 +23,7 @@ use forward::{
     boomerang as boomerang_forward, casp as casp_forward, gateway as gateway_forward, gist as gist_forward,
     natfw as natfw_forward, qos as qos_forward, rsvp as rsvp_forward,
 };
+use rsvp::refresh as rsvp_refresh;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ pub use natfw::NatfwArgs;
 pub use profile::ProfileArgs;
 pub use qos::QosArgs;
 pub use rsvp::RsvpArgs;
+pub use rsvp::refresh::RsvpRefreshArgs;
 pub use runs::Repeats;
 
 /// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
@@ -98,6 +100,8 @@ benchmarks! {
         Gist => gist::GistArgs,
         /// An RSVP router: time per new, refreshed and torn Path and Resv, memory per session.
         Rsvp => rsvp::RsvpArgs,
+        /// The same router with refresh reduction: time per state that a MESSAGE_ID refreshes.
+        RsvpRefresh => rsvp_refresh::RsvpRefreshArgs,
         /// A Boomerang router: time per new, refreshed, changed and released reservation, memory of each.
         Boomerang => boomerang::BoomerangArgs,
         /// A NAT that runs the NATFW application: time per CREATE, RESPONSE and refresh, memory per session.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_core::rng::Random;
 
 use super::figures::{Column, Row, table};
 use super::{Goal, machine, print};
@@ -19,6 +20,17 @@ const ONE_MESSAGE_EACH: Duration = Duration::from_secs(10);
 /// Returns the virtual time between two batches of `batch` messages with `sessions` sessions: at most `most`.
 pub(super) fn batch_time(sessions: u32, batch: u32, most: Duration) -> Duration {
     most.min(ONE_MESSAGE_EACH / sessions.div_ceil(batch.max(1)).max(1))
+}
+
+/// Returns the numbers below `count` in an order that no cache can predict, the same each time.
+pub(super) fn shuffled(count: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count).collect();
+    let mut random = Random::from_number(1);
+    for last in (1..order.len()).rev() {
+        let other = random.range(0..u64::try_from(last + 1).unwrap_or(1));
+        order.swap(last, usize::try_from(other).unwrap_or(last));
+    }
+    order
 }
 
 /// Options of every benchmark of an engine.

@@ -5,12 +5,11 @@ mod world;
 
 use anyhow::Result;
 use clap::Args;
-use signalbox_core::rng::Random;
 use signalbox_linux::memory;
 
 use super::figures::Column;
 use super::machine::Meter;
-use super::runs::{Bench, Limit, Repeats};
+use super::runs::{Bench, Limit, Repeats, shuffled};
 use world::{Flow, SetUp, World};
 
 pub(super) use post::Kind;
@@ -122,15 +121,4 @@ fn measure(sessions: u32, messages: u32) -> Result<Vec<f64>> {
 
 fn grown(before: u64, after: u64) -> f64 {
     after.saturating_sub(before) as f64
-}
-
-/// Returns the numbers below `count` in an order that no cache can predict, the same each time.
-fn shuffled(count: u32) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..count).collect();
-    let mut random = Random::from_number(1);
-    for last in (1..order.len()).rev() {
-        let other = random.range(0..u64::try_from(last + 1).unwrap_or(1));
-        order.swap(last, usize::try_from(other).unwrap_or(last));
-    }
-    order
 }

@@ -1,5 +1,6 @@
 //! `bench engine rsvp`: an RSVP router in memory.
 
+pub(super) mod refresh;
 mod world;
 
 use std::time::Duration;
@@ -65,7 +66,7 @@ fn measure(sessions: u32) -> Result<Vec<f64>> {
     let bare = memory::resident()?;
     let admission = world::admission(sessions)?;
     let admission_bytes = memory::resident()?.saturating_sub(bare);
-    let mut world = World::new(sessions)?;
+    let mut world = World::new(sessions, false)?;
     // One session is made and removed first: what is allocated once does not count for a session.
     for (kind, sent) in [(Kind::Path, 1), (Kind::Resv, 1), (Kind::ResvTear, 1), (Kind::PathTear, 1)] {
         world.take(kind, 0, 1, sent)?;

@@ -13,11 +13,12 @@ use signalbox_resources::{self as resources, GrantRequest, Owner, Requester, Res
 use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
 use signalbox_rsvp::wire::{
-    Filter, FlowSpec, HeaderFlags, Message, MessageType, RsvpHop, Selector, Session, SessionKind, Style,
-    Writer,
+    Filter, FlowSpec, HeaderFlags, ListedId, Message, MessageId, MessageType, RsvpHop, Selector, Session,
+    SessionKind, Style, Writer,
 };
 
-use super::super::machine::timed;
+use super::super::forward::rsvp::neighbour::messages;
+use super::super::machine::{Meter, timed};
 use super::super::runs::batch_time;
 
 const UPSTREAM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
@@ -36,6 +37,15 @@ const REFRESH_MS: u32 = 30_000;
 const ENGINE_MOST: u32 = 1 << 23;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
+/// The refresh period R of the router and of its neighbours.
+pub(super) const REFRESH: Duration = Duration::from_millis(REFRESH_MS as u64);
+/// The epoch of both neighbours.
+const EPOCH: u32 = 1;
+/// MESSAGE_IDs in one Srefresh of a neighbour at most, and acknowledgments in one message.
+pub(super) const MOST_LISTED: usize = 300;
+const MOST_ACKS: usize = 64;
+/// TTL of all messages.
+const TTL: u8 = 60;
 /// The most virtual time that a batch takes.
 const BATCH_TIME: Duration = Duration::from_millis(5);
 
@@ -71,6 +81,10 @@ pub(super) struct World {
     batch_time: Duration,
     /// Messages that left since the count began, of the kind that is measured.
     sent: u64,
+    /// The neighbours have refresh reduction (RFC 2961).
+    reduction: bool,
+    /// MESSAGE_IDs of the router that its neighbours did not acknowledge yet: those of Resvs upstream, those of Paths downstream.
+    acks: [Vec<MessageId>; 2],
 }
 
 /// Messages of one batch, one after the other, all of one length.
@@ -135,7 +149,8 @@ fn install(resources: &mut Resources) {
 }
 
 impl World {
-    pub(super) fn new(sessions: u32) -> Result<Self> {
+    /// A router whose neighbours have refresh reduction, or are plain ones of RFC 2205.
+    pub(super) fn new(sessions: u32, reduction: bool) -> Result<Self> {
         let mut config = Config {
             // The last quarter of a table is for sources that hold little; all is of one source here.
             max_sessions: sessions.saturating_mul(2).min(ENGINE_MOST),
@@ -143,19 +158,21 @@ impl World {
             max_reservations: sessions.saturating_mul(2),
             ..Config::default()
         };
-        // The neighbours are plain ones of RFC 2205.
-        config.neighbours.interface.reduction.reliable = false;
+        config.neighbours.interface.reduction.reliable = reduction;
+        // A session has two of each kind: those of its Path and of its Resv.
+        config.neighbours.max_names = sessions.saturating_mul(4);
         let mut resources = resources(sessions)?;
         let mut rsvp = Rsvp::new(config, [9; 32])?;
         rsvp.handle(Time::ZERO, Input::Interfaces(&interfaces()), &mut resources);
         let batch_time = batch_time(sessions, BATCH, BATCH_TIME);
-        Ok(Self { rsvp, resources, now: Time::ZERO, batch_time, sent: 0 })
+        let acks = [Vec::new(), Vec::new()];
+        Ok(Self { rsvp, resources, now: Time::ZERO, batch_time, sent: 0, reduction, acks })
     }
 
     /// Gives the router one message of this kind for each session from `first` on; returns the processor time.
     pub(super) fn take(&mut self, kind: Kind, first: u32, count: u32, wanted: u64) -> Result<Duration> {
         let handle = self.rsvp.handle_of(DOWN).context("an interface is not known")?;
-        let made = Self::made(kind, handle, first, count)?;
+        let made = self.made(kind, handle, first, count)?;
         self.idle();
         self.sent = 0;
         let meter = timed(kind.part(wanted), || {
@@ -176,10 +193,79 @@ impl World {
     /// Does what is due until the next batch, which is not measured.
     fn idle(&mut self) {
         self.now = self.now + self.batch_time;
+        self.run_timers();
+    }
+
+    fn run_timers(&mut self) {
         while self.rsvp.next_deadline().is_some_and(|at| at <= self.now) {
             self.rsvp.handle(self.now, Input::Timer, &mut self.resources);
             self.drain();
         }
+    }
+
+    /// Sets sessions up, with acknowledgments of what the router sends.
+    pub(super) fn set_up(&mut self, first: u32, count: u32) -> Result<()> {
+        let handle = self.rsvp.handle_of(DOWN).context("an interface is not known")?;
+        self.idle();
+        for kind in [Kind::Path, Kind::Resv] {
+            let made = self.made(kind, handle, first, count)?;
+            for (number, payload) in (first..).zip(made.octets.chunks_exact(made.length)) {
+                self.packet(kind, number, payload);
+            }
+            self.acknowledge()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the router the acknowledgments of its neighbours.
+    fn acknowledge(&mut self) -> Result<()> {
+        let mut octets = Vec::new();
+        for (side, acks) in std::mem::take(&mut self.acks).iter().enumerate() {
+            for acks in acks.chunks(MOST_ACKS) {
+                octets.clear();
+                let mut w = Writer::new(&mut octets, MessageType::ACK, HeaderFlags::REFRESH_REDUCTION, TTL);
+                for id in acks {
+                    w.ack(id, false);
+                }
+                w.finish()?;
+                self.direct(side == 0, &octets);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the router Srefreshes of both neighbours for these sessions (RFC 2961 §5), and measures them. The meter counts
+    /// states.
+    pub(super) fn summaries(&mut self, sessions: &[u32]) -> Result<Meter> {
+        let listed = |number: &u32| ListedId { id: number + 1, source: None, group: None };
+        let ids: Vec<ListedId> = sessions.iter().map(listed).collect();
+        let mut octets = Vec::new();
+        let mut w = Writer::new(&mut octets, MessageType::SREFRESH, HeaderFlags::REFRESH_REDUCTION, TTL);
+        w.id_list(EPOCH, &ids);
+        w.finish()?;
+        let before = self.rsvp.neighbours().counters().states_refreshed;
+        let meter = timed("state refreshed by a neighbor", || {
+            self.direct(true, &octets);
+            self.direct(false, &octets);
+            Ok(2 * u64::try_from(ids.len())?)
+        })?;
+        let known = self.rsvp.neighbours().counters().states_refreshed - before;
+        ensure!(known == meter.messages, "the router knows {known} of {} MESSAGE_IDs", meter.messages);
+        Ok(meter)
+    }
+
+    /// Lets the router do what is due after this virtual time, and measures it. The meter counts the states that the router
+    /// refreshed by Srefreshes.
+    pub(super) fn refreshes(&mut self, step: Duration) -> Result<Meter> {
+        self.now = self.now + step;
+        let summarised = |world: &Self| world.rsvp.neighbours().counters().states_summarised;
+        let before = summarised(self);
+        let meter = timed("state refreshed by the router", || {
+            self.run_timers();
+            Ok(summarised(self) - before)
+        })?;
+        self.acknowledge()?;
+        Ok(meter)
     }
 
     pub(super) fn state(&self) -> (u32, u32, u32) {
@@ -191,7 +277,17 @@ impl World {
             Kind::Path | Kind::PathTear => (UP, SENDER, session(number).dest),
             Kind::Resv | Kind::ResvTear => (DOWN, DOWNSTREAM, ROUTER_DOWN),
         };
-        let packet = IpReceived { src, dst, ifindex, ttl: 60, tos: 0, router_alert: true, payload };
+        self.take_packet(IpReceived { src, dst, ifindex, ttl: TTL, tos: 0, router_alert: true, payload });
+    }
+
+    /// Gives the router a message of its upstream or downstream neighbour that is addressed to it.
+    fn direct(&mut self, upstream: bool, payload: &[u8]) {
+        let (ifindex, src, dst) =
+            if upstream { (UP, UPSTREAM, ROUTER_UP) } else { (DOWN, DOWNSTREAM, ROUTER_DOWN) };
+        self.take_packet(IpReceived { src, dst, ifindex, ttl: TTL, tos: 0, router_alert: false, payload });
+    }
+
+    fn take_packet(&mut self, packet: IpReceived<'_>) {
         self.rsvp.handle(self.now, Input::Packet(packet), &mut self.resources);
         self.drain();
     }
@@ -200,8 +296,11 @@ impl World {
     fn drain(&mut self) {
         loop {
             let lookup = match self.rsvp.poll() {
-                Some(Output::Send(_)) => {
+                Some(Output::Send(packet)) => {
                     self.sent += 1;
+                    if self.reduction {
+                        note(&mut self.acks, packet.payload);
+                    }
                     continue;
                 }
                 Some(Output::RouteLookup { id, .. }) => id,
@@ -216,7 +315,8 @@ impl World {
         install(&mut self.resources);
     }
 
-    fn made(kind: Kind, handle: u32, first: u32, count: u32) -> Result<Made> {
+    fn made(&self, kind: Kind, handle: u32, first: u32, count: u32) -> Result<Made> {
+        let flags = if self.reduction { HeaderFlags::REFRESH_REDUCTION } else { HeaderFlags::default() };
         let mut octets = Vec::new();
         let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?;
         for number in first..first + count {
@@ -227,7 +327,10 @@ impl World {
                 Kind::PathTear => MessageType::PATH_TEAR,
             };
             let filter = Filter { src: SENDER, selector: Selector::Port(4000) };
-            let mut w = Writer::new(&mut octets, of, HeaderFlags::default(), 60);
+            let mut w = Writer::new(&mut octets, of, flags, TTL);
+            if self.reduction {
+                w.message_id(&MessageId { ack_desired: true, epoch: EPOCH, id: number + 1 });
+            }
             w.session(&session(number), false);
             match kind {
                 Kind::Path | Kind::PathTear => {
@@ -251,5 +354,23 @@ impl World {
         let whole = octets.get(..length).context("no messages were made")?;
         Message::parse(whole).context("the messages made are none")?;
         Ok(Made { octets, length })
+    }
+}
+
+/// Notes the MESSAGE_IDs in a packet of the router that its neighbours acknowledge.
+fn note(acks: &mut [Vec<MessageId>; 2], packet: &[u8]) {
+    // Srefreshes have none. They are not parsed, because that would be measured.
+    if packet.get(1) == Some(&MessageType::SREFRESH.0) {
+        return;
+    }
+    let [up, down] = acks;
+    for message in messages(packet) {
+        let to = match message.kind {
+            MessageType::PATH => &mut *down,
+            MessageType::RESV => &mut *up,
+            _ => continue,
+        };
+        let wanted = message.message_id.filter(|id| id.ack_desired);
+        to.extend(wanted.map(|id| MessageId { ack_desired: false, ..id }));
     }
 }

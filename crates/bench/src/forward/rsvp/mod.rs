@@ -2,7 +2,7 @@
 //! its place.
 
 pub(in super::super) mod ends;
-mod neighbour;
+pub(in super::super) mod neighbour;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -150,7 +150,7 @@ impl Neighbour {
 }
 
 /// The messages of a packet, those of a Bundle one by one (RFC 2961 §3).
-pub(super) fn messages(packet: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub(in super::super::super) fn messages(packet: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let whole = Message::parse(packet).ok();
     let bundled = whole.as_ref().map(Message::sub_messages).into_iter().flatten();
     let alone = whole.filter(|message| message.kind != MessageType::BUNDLE);
