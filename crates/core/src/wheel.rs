@@ -223,6 +223,22 @@ impl Wheel {
         }
     }
 
+    /// Lists timers that [`Wheel::pop_due`] returns next, as long as none is armed or cancelled: those of the tick of the last one
+    /// that it returned, in order, as many as there is room. Returns their number.
+    pub fn list_next(&self, links: &mut impl Links, room: &mut [u32]) -> usize {
+        let mut next = self.slots[digit(self.now, 0)].head;
+        let mut count = 0;
+        for place in room {
+            if next == NONE {
+                break;
+            }
+            *place = next;
+            count += 1;
+            next = links.link(next).next;
+        }
+        count
+    }
+
     /// When to call [`Wheel::pop_due`] next; `None` if no timer is armed.
     ///
     /// The time is exact for timers within the current 256 ticks. For later ones it may be earlier than the
@@ -411,8 +427,12 @@ mod tests {
         assert_eq!(wheel.pop_due(&mut links, Time::from_millis(69_990)), None);
         wheel.arm(&mut links, 3, at);
         wheel.arm(&mut links, 1, at);
+        assert_eq!(wheel.pop_due(&mut links, at), Some(2));
+        let mut next = [0; 2];
+        assert_eq!((wheel.list_next(&mut links, &mut next), next), (2, [0, 3]));
         let order: Vec<_> = core::iter::from_fn(|| wheel.pop_due(&mut links, at)).collect();
-        assert_eq!(order, [2, 0, 3, 1]);
+        assert_eq!(order, [0, 3, 1]);
+        assert_eq!(wheel.list_next(&mut links, &mut next), 0);
     }
 
     proptest! {
@@ -451,8 +471,14 @@ mod tests {
                         let due = model.partition_point(|m| m.0 * tick_us <= now);
                         let expected: Vec<u32> = model.drain(..due).map(|m| m.2).collect();
                         let at = Time::from_micros(now);
-                        let fired: Vec<u32> =
-                            core::iter::from_fn(|| wheel.pop_due(&mut links, at)).collect();
+                        let mut fired = Vec::new();
+                        while let Some(index) = wheel.pop_due(&mut links, at) {
+                            fired.push(index);
+                            let mut next = [0; 3];
+                            let count = wheel.list_next(&mut links, &mut next);
+                            let left = expected.get(fired.len()..).unwrap_or_default();
+                            prop_assert!(left.starts_with(&next[..count]), "{left:?} {next:?}");
+                        }
                         prop_assert_eq!(fired, expected);
                         let first = model.first().map(|m| m.0 * tick_us);
                         let next = wheel.next_deadline().map(Time::as_micros);

@@ -250,6 +250,11 @@ impl Branch {
         }
     }
 
+    /// Reads a field of each part of the record that a refresh needs.
+    pub(crate) fn is_read(&self, now: Time) -> bool {
+        self.link.is_armed() ^ self.first.expires.is_due(now)
+    }
+
     /// The first time when a request or a part of one ends.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         if self.extra.is_none() {

@@ -9,6 +9,7 @@ use signalbox_core::slab::Slab;
 use signalbox_core::{IfIndex, Key, Time};
 
 use super::Rsvp;
+use super::ahead::Group;
 use super::interfaces::Iface;
 use super::neighbour::{Outgoing, SendReason, SentHandle, SummaryTo, Unknown, Upcall};
 use super::outbox::Envelope;
@@ -153,6 +154,20 @@ impl MessageIds {
 }
 
 impl Rsvp {
+    /// Reads the records of sent state, so that they wait for memory at the same time.
+    pub(super) fn read_sent(&self, states: &[SentState]) {
+        let ids = &self.message_ids;
+        if ids.by_state.is_empty() {
+            return;
+        }
+        let hashes: Group<u64> = states.iter().map(|about| ids.hash(about)).collect();
+        let rows: Group<u32> =
+            hashes.iter().filter_map(|hash| ids.by_state.candidates(*hash).next()).collect();
+        let sent: Group<SentHandle> =
+            rows.iter().filter_map(|at| Some(ids.sent.entry(*at)?.1.state)).collect();
+        self.neighbours.read_sent(&sent);
+    }
+
     /// Sends a composed message: with a new MESSAGE_ID if it differs from the last one about the state, else as a
     /// refresh, which may be a MESSAGE_ID in an Srefresh (RFC 2961 §4, §5). Returns whether the message itself is sent.
     pub(super) fn dispatch(

@@ -24,11 +24,13 @@
 //! * `traffic` asks admission control and handles grants that were lost, `police` computes where traffic is policed.
 //! * `route` looks up routes, `trees` keeps those of groups, `timers` does what is due, `local` is the interface to applications.
 //! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
+//! * `ahead` reads records of many sessions before they are used.
 //! * `packet` is a packet of IP protocol 46.
 //! * `handover` brings path state back after a planned restart.
 //! * `message_ids` connects state that was sent with its MESSAGE_IDs (RFC 2961), `received` that of neighbours; `neighbour` is
 //!   the layer below.
 
+mod ahead;
 mod announced;
 mod branch;
 mod carried;

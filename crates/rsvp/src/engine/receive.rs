@@ -51,11 +51,7 @@ impl Rsvp {
         while let Some(arrival) = self.neighbours.next(arrivals) {
             match arrival {
                 Arrival::Message => self.on_message(arrivals.message(), iface, resources),
-                Arrival::Refreshed { tag } => {
-                    if self.message_ids.received.is_due(tag) {
-                        self.refresh_by_id(tag);
-                    }
-                }
+                Arrival::Refreshed { tags } => self.refresh_by_ids(&tags),
                 Arrival::Unknown(unknown) => self.on_unknown_id(&unknown),
                 Arrival::Malformed(error) => self.count(packet, &error),
             }

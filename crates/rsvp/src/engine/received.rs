@@ -1,5 +1,6 @@
 //! MESSAGE_IDs of state that neighbours sent (RFC 2961): an Srefresh refreshes the state by them.
 
+use core::hint::black_box;
 use core::time::Duration;
 use std::collections::HashMap;
 
@@ -10,6 +11,7 @@ use signalbox_core::stamp::{Span, Stamp};
 use smallvec::SmallVec;
 
 use super::Rsvp;
+use super::ahead::{Group, MANY};
 use super::neighbour::{Incoming, ReceivedHandle};
 use super::session::NONE;
 
@@ -286,8 +288,35 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour refreshed a MESSAGE_ID by an Srefresh (RFC 2961 §5).
-    pub(super) fn refresh_by_id(&mut self, tag: u32) {
+    /// A neighbour refreshed MESSAGE_IDs by an Srefresh (RFC 2961 §5).
+    pub(super) fn refresh_by_ids(&mut self, tags: &[u32]) {
+        if self.message_ids.received.slab.len() >= MANY {
+            self.read_received(tags);
+        }
+        for tag in tags {
+            if self.message_ids.received.is_due(*tag) {
+                self.refresh_by_id(*tag);
+            }
+        }
+    }
+
+    /// Reads the records of received state, so that they wait for memory at the same time.
+    fn read_received(&self, tags: &[u32]) {
+        let entries = tags.iter().filter_map(|tag| self.message_ids.received.slab.get_index(*tag));
+        let places: Group<Place> = entries.map(|entry| entry.state.first()).collect();
+        let mut read = false;
+        for (key, hop) in places {
+            read ^= if hop == NONE {
+                self.senders.get(key).is_some_and(|sender| sender.is_read(self.now))
+            } else {
+                self.branches.get(key).is_some_and(|branch| branch.is_read(self.now))
+            };
+        }
+        black_box(read);
+    }
+
+    /// Refreshes the state of a MESSAGE_ID.
+    fn refresh_by_id(&mut self, tag: u32) {
         let Some(received) = self.message_ids.received.slab.get_index(tag) else { return };
         let (what, life) = (received.state.what(), received.life.duration());
         tracing::trace!(?what, "state refreshed by its MESSAGE_ID");

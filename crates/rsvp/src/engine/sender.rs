@@ -279,6 +279,11 @@ impl Sender {
         first
     }
 
+    /// Reads a field of each part of the record that a refresh needs.
+    pub(crate) fn is_read(&self, now: Time) -> bool {
+        self.link.is_armed() ^ self.expires.is_due(now) ^ self.has(LOCAL)
+    }
+
     /// Whether the state expired.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         !self.has(LOCAL) && self.expires.is_due(now)

@@ -21,9 +21,12 @@ impl Rsvp {
     /// Handles what is due, up to a limit; the rest stays due.
     pub(super) fn run_timers(&mut self, resources: &mut Resources) {
         let mut left = STEPS;
+        // Senders whose records were read ahead.
+        let mut ahead = 0;
         while left > 0
             && let Some(index) = self.sender_wheel.pop_due(&mut self.senders, self.now)
         {
+            ahead = if ahead == 0 { self.read_ahead(index) } else { ahead - 1 };
             let cost = self.senders.key_of(index).map_or(0, |key| self.step_sender(key, resources));
             left = left.saturating_sub(cost.saturating_add(1));
         }

@@ -199,17 +199,17 @@ impl Node {
         let mut got = Vec::new();
         self.layer.advance(now);
         while let Some(arrival) = self.layer.next(&mut arrivals) {
-            got.push(match arrival {
-                Arrival::Malformed(_) => Got::Malformed,
-                Arrival::Refreshed { tag } => Got::Refreshed(tag),
+            match arrival {
+                Arrival::Malformed(_) => got.push(Got::Malformed),
+                Arrival::Refreshed { tags } => got.extend(tags.into_iter().map(Got::Refreshed)),
                 Arrival::Unknown(unknown) => {
                     if self.on_tree {
                         self.layer.nack(&unknown);
                     }
-                    Got::Unknown
+                    got.push(Got::Unknown);
                 }
-                Arrival::Message => self.work(arrivals.message()),
-            });
+                Arrival::Message => got.push(self.work(arrivals.message())),
+            }
         }
         got
     }

@@ -224,6 +224,36 @@ fn identifiers_of_another_epoch_are_unknown() {
     assert_eq!(b.layer.counters().names_unknown, 1);
 }
 
+/// Proves RSVPRR-2961-5.3-05 and RSVPRR-2961-5.3-06: of one list the known states are refreshed, in its order, and each unknown
+/// identifier gets a NACK, however they are mixed.
+#[test]
+fn known_and_unknown_identifiers_of_one_list() {
+    let (mut a, mut b) = acquainted(5000..5040);
+    for port in 5000..5040 {
+        assert!(a.summarise(ms(1000), port, 2));
+    }
+    let right = &a.packets_until(ms(1050))[0];
+    let list = right.message().lists().next().unwrap();
+    let unknown = |listed: ListedId| ListedId { id: listed.id + 1_000_000, ..listed };
+    let known: Vec<ListedId> = list.ids().collect();
+    let mixed =
+        known.chunks(7).flat_map(|some| some.iter().copied().chain(some.first().copied().map(unknown)));
+    let mut payload = Vec::new();
+    let mut w = Writer::new(&mut payload, SREFRESH, HeaderFlags::REFRESH_REDUCTION, 255);
+    w.id_list(list.epoch, &mixed.collect::<Vec<_>>());
+    w.finish().unwrap();
+    let got = b.take(ms(1050), &Packet { payload, ..right.clone() });
+    assert_eq!(got, (5000..5040).map(Got::Refreshed).collect::<Vec<_>>());
+    assert_eq!((b.layer.counters().states_refreshed, b.layer.counters().names_unknown), (40, 6));
+    let packets = b.packets_until(ms(1100));
+    let nacks: Vec<u32> = packets
+        .iter()
+        .flat_map(|packet| packet.message().acks().map(|(name, _)| name.id).collect::<Vec<_>>())
+        .collect();
+    let expected: Vec<u32> = known.chunks(7).map(|some| unknown(some[0]).id).collect();
+    assert_eq!(nacks, expected);
+}
+
 /// State that ended is not refreshed by its MESSAGE_ID any more.
 #[test]
 fn state_that_ended_is_not_refreshed() {

@@ -5,13 +5,14 @@ use core::net::IpAddr;
 use signalbox_core::IfIndex;
 use signalbox_core::slab::Key;
 
-use super::message_ids::{ReceivedHandle, ReceivedId, SentHandle};
+use super::message_ids::{NeighbourId, ReceivedHandle, ReceivedId, SentHandle};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
+use crate::engine::ahead::{AT_ONCE, Group};
 use crate::engine::packet::IpReceived;
 use crate::wire::{
-    Class, DecodeError, ErrorCode, HEADER_OCTETS, IdList, Message, MessageId, MessageType, ObjectType,
-    Objects, Refusal, SubMessages,
+    Class, DecodeError, ErrorCode, HEADER_OCTETS, IdList, ListedId, Message, MessageId, MessageType,
+    ObjectType, Objects, Refusal, SubMessages,
 };
 
 /// Number of MESSAGE_ID_NACKs that have at most one and a half times the octets of a message, IP headers included.
@@ -79,10 +80,10 @@ pub enum Arrival {
     /// A message for the engine: Path, Resv, their errors, tears and confirmation, diagnostics. [`Arrivals::message`]
     /// has it.
     Message,
-    /// A summary refresh has the MESSAGE_ID of this state: it is refreshed as by a whole message (RFC 2961 §5.3).
+    /// A summary refresh has the MESSAGE_IDs of these states: they are refreshed as by whole messages (RFC 2961 §5.3).
     Refreshed {
-        /// The tag that [`Neighbours::store_received`] got.
-        tag: u32,
+        /// The tags that [`Neighbours::store_received`] got, in the order of the list.
+        tags: Group<u32>,
     },
     /// A summary refresh has an unknown MESSAGE_ID of a multicast session. If this node would forward packets of the
     /// source to the group from that interface, it calls [`Neighbours::nack`] (RFC 2961 §5.3).
@@ -452,7 +453,7 @@ impl Neighbours {
         }
     }
 
-    /// The next identifier of an Srefresh (RFC 2961 §5.3).
+    /// The next identifiers of an Srefresh (RFC 2961 §5.3).
     fn listed(&mut self, packet: &IpReceived<'_>, lists: &mut Lists<'_>) -> Option<Arrival> {
         loop {
             let Some((list, at)) = &mut lists.list else {
@@ -462,32 +463,57 @@ impl Neighbours {
                 lists.list = IdList::parse(&object).ok().map(|list| (list, 0));
                 continue;
             };
-            let Some(listed) = list.get(*at) else {
+            // One of a multicast source is an item of its own if it is unknown.
+            let count = if list.get(*at).is_some_and(|listed| listed.source.is_some()) { 1 } else { AT_ONCE };
+            let listed: Group<ListedId> = (*at..).map_while(|at| list.get(at)).take(count).collect();
+            let epoch = list.epoch;
+            *at += listed.len();
+            if listed.is_empty() {
                 lists.list = None;
                 continue;
-            };
-            *at += 1;
-            if let Some(received) = self.received.find((lists.peer.index(), list.epoch, listed.id)) {
-                self.counters.states_refreshed += 1;
-                return Some(Arrival::Refreshed { tag: received.tag() });
             }
-            self.counters.names_unknown += 1;
-            tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
-            let Some(left) = lists.nacks.checked_sub(1) else {
-                self.counters.nacks_limited += 1;
-                continue;
-            };
-            lists.nacks = left;
-            let message_id = MessageId { ack_desired: false, epoch: list.epoch, id: listed.id };
-            match listed.source {
-                None => self.acknowledge(lists.peer, packet, message_id, true),
-                Some(source) => {
-                    let group = listed.group.unwrap_or(packet.dst);
-                    let (ifindex, peer) = (packet.ifindex, lists.peer);
-                    return Some(Arrival::Unknown(Unknown { source, group, ifindex, peer, message_id }));
+            let peer = lists.peer;
+            let ids: Group<NeighbourId> = listed.iter().map(|one| (peer.index(), epoch, one.id)).collect();
+            let (mut tags, mut unknown) = (Group::new(), Group::<ListedId>::new());
+            let mut all = listed.into_iter();
+            self.received.find_all(&ids, |found| match (found, all.next()) {
+                (Some(tag), _) => tags.push(tag),
+                (None, listed) => unknown.extend(listed),
+            });
+            self.counters.states_refreshed += tags.len() as u64;
+            for listed in unknown {
+                if let Some(unknown) = self.unknown(packet, lists, epoch, listed) {
+                    return Some(Arrival::Unknown(unknown));
                 }
             }
+            if !tags.is_empty() {
+                return Some(Arrival::Refreshed { tags });
+            }
         }
+    }
+
+    /// Answers an unknown identifier of an Srefresh. Returns one of a multicast source, about which the engine decides.
+    fn unknown(
+        &mut self,
+        packet: &IpReceived<'_>,
+        lists: &mut Lists<'_>,
+        epoch: u32,
+        listed: ListedId,
+    ) -> Option<Unknown> {
+        self.counters.names_unknown += 1;
+        tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
+        let Some(left) = lists.nacks.checked_sub(1) else {
+            self.counters.nacks_limited += 1;
+            return None;
+        };
+        lists.nacks = left;
+        let message_id = MessageId { ack_desired: false, epoch, id: listed.id };
+        let Some(source) = listed.source else {
+            self.acknowledge(lists.peer, packet, message_id, true);
+            return None;
+        };
+        let group = listed.group.unwrap_or(packet.dst);
+        Some(Unknown { source, group, ifindex: packet.ifindex, peer: lists.peer, message_id })
     }
 
     /// Sends a MESSAGE_ID_NACK for an unknown MESSAGE_ID of a multicast source, because this node is on the tree (RFC

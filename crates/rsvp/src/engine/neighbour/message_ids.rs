@@ -1,5 +1,6 @@
 //! MESSAGE_IDs of state: received from neighbours and sent to them (RFC 2961 §4.5, §5).
 
+use core::hint::black_box;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -11,6 +12,7 @@ use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, Time};
 
 use super::outbox::Envelope;
+use crate::engine::ahead::{Group, MANY};
 
 /// Handle of a received MESSAGE_ID. The owner of the state stores it and passes it with each message about the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +70,23 @@ impl ReceivedIds {
     pub(crate) fn find(&self, id: NeighbourId) -> Option<&ReceivedId> {
         let is = |at| self.slab.get_index(at).is_some_and(|received| received.id == id);
         self.slab.get_index(self.index.find(hash_of(&self.hasher, id), is)?)
+    }
+
+    /// Finds several at a time, in order, and gives `found` the tag of each; `None`: it is unknown. Where the tables are larger than
+    /// the caches, the rows and then the records of all are read first, so that these reads wait for memory at the same time.
+    pub(crate) fn find_all(&self, ids: &[NeighbourId], mut found: impl FnMut(Option<u32>)) {
+        let hashes: Group<u64> = ids.iter().map(|id| hash_of(&self.hasher, *id)).collect();
+        if self.slab.len() >= MANY {
+            let rows = hashes.iter().filter_map(|hash| self.index.candidates(*hash).next());
+            let rows: Group<u32> = rows.collect();
+            let records = rows.iter().filter_map(|at| self.slab.get_index(*at));
+            black_box(records.fold(0, |read, received| read ^ received.tag()));
+        }
+        for (id, hash) in ids.iter().zip(&hashes) {
+            let is = |at| self.slab.get_index(at).is_some_and(|received| received.id == *id);
+            let received = self.index.find(*hash, is).and_then(|at| self.slab.get_index(at));
+            found(received.map(ReceivedId::tag));
+        }
     }
 
     pub(crate) fn insert(&mut self, id: NeighbourId, tag: u32) -> Option<ReceivedHandle> {

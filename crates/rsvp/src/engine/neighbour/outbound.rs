@@ -1,5 +1,6 @@
 //! Packets of composed messages.
 
+use core::hint::black_box;
 use core::net::IpAddr;
 
 use signalbox_core::IfIndex;
@@ -465,6 +466,12 @@ impl Neighbours {
             self.flush_summary(key);
         }
         true
+    }
+
+    /// Reads the records of MESSAGE_IDs, so that they wait for memory at the same time.
+    pub(in crate::engine) fn read_sent(&self, states: &[SentHandle]) {
+        let records = states.iter().filter_map(|state| self.sent.get(state.0));
+        black_box(records.fold(0, |read, sent| read ^ sent.id));
     }
 
     /// The neighbour that acknowledged a state.
