@@ -23,6 +23,9 @@ use crate::streams::Streams;
 /// [`Node::next_deadline`] asks for at once: protocols that exchange messages without end cannot hold their driver.
 const EXCHANGES: u32 = 10_000;
 
+/// Packets that are prepared together.
+const PREPARED: usize = 16;
+
 /// A node: the protocols of the suite behind the contract of [`signalbox_core::node`].
 #[derive(Debug)]
 pub struct Node {
@@ -174,6 +177,25 @@ impl Node {
                 tracing::debug!(entry = ?packet.entry, reason = "no protocol needs the entry", "packet discarded")
             }
         }
+    }
+
+    /// Takes some of the packets that the driver gives next, and lets the protocols read the state that these will need. Nothing
+    /// changes but the time of what follows. Returns for how many packets there is nothing more to prepare.
+    ///
+    /// The octets are those of a UDP payload, or of a packet of IP as the driver received it.
+    pub fn prepare<'a>(&self, packets: &mut impl Iterator<Item = (Entry, &'a [u8])>) -> usize {
+        if !self.protocols.iter().any(Protocol::is_large) {
+            return usize::MAX;
+        }
+        let mut group = [(Entry::Udp(0), [].as_slice()); PREPARED];
+        let mut count = 0;
+        for (place, packet) in group.iter_mut().zip(packets) {
+            *place = packet;
+            count += 1;
+        }
+        let group = group.get(..count).unwrap_or_default();
+        self.protocols.iter().filter(|one| one.is_large()).for_each(|one| one.prepare(group));
+        count.max(1)
     }
 
     /// Gives a protocol what happened to its stream, with its own number of the stream.

@@ -110,6 +110,15 @@ pub(crate) trait Protocol: fmt::Debug {
         true
     }
 
+    /// Whether [`Protocol::prepare`] is worth its time: the protocol has more state than the caches hold.
+    fn is_large(&self) -> bool {
+        false
+    }
+
+    /// Reads the state that packets will need which the node gives it next, so that they wait for memory at the same time. It
+    /// changes nothing. Each has its port of entry and its octets, as the driver has them.
+    fn prepare(&self, _: &[(Entry, &[u8])]) {}
+
     /// A packet arrived by a port of entry of this protocol.
     fn packet(&mut self, _: &mut Context<'_>, _: Received<'_>) {}
 

@@ -347,19 +347,28 @@ impl Driver {
                     return packets;
                 }
             }
-            let now = self.clock.now();
-            for packet in self.batch.iter() {
-                self.turn.packet(packet.entry);
-                let mut clients =
-                    Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
-                feed(&mut self.engine, &mut clients, now, Input::Packet(packet));
-            }
+            self.take_batch();
             self.flush();
             if self.batch.len() < self.batch.capacity() {
                 return packets;
             }
         }
         packets
+    }
+
+    /// Gives the node the packets that were received together.
+    fn take_batch(&mut self) {
+        let now = self.clock.now();
+        let (mut ahead, mut prepared) = (self.batch.octets(), 0);
+        for packet in self.batch.iter() {
+            if prepared == 0 {
+                prepared = self.engine.node.prepare(&mut ahead);
+            }
+            prepared -= 1;
+            self.turn.packet(packet.entry);
+            let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
+            feed(&mut self.engine, &mut clients, now, Input::Packet(packet));
+        }
     }
 
     /// Reports to the node what routers and hosts could not deliver. Returns the number of reports.

@@ -44,6 +44,7 @@ mod nat;
 mod node_sm;
 mod outbox;
 mod peers;
+mod prepare;
 mod querying;
 mod receive;
 mod record;

@@ -314,6 +314,16 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Reads a field of each part of the record that a message needs.
+    pub(crate) fn is_read(&self) -> bool {
+        let [down, up] = &self.halves;
+        self.link.is_armed()
+            ^ (self.nslp.0 == 0)
+            ^ self.pending.is_some()
+            ^ (down.peer == up.peer)
+            ^ (self.downstream.query == 0)
+    }
+
     /// A record without state in either direction.
     pub(crate) fn new(flow: Flow, session: SessionId, nslp: NslpId) -> Self {
         Self {

@@ -202,6 +202,7 @@ impl Node {
         // A node without state has no messages that wait for this one.
         let queued = if self.gist.session_count() == 0 { 0 } else { self.gist.config().max_queued };
         self.sent = 0;
+        self.gist.prepare([payload].into_iter());
         self.input(Input::Datagram(Received {
             entry: Entry::Udp(PORT),
             src,

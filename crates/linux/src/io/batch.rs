@@ -81,6 +81,17 @@ impl Batch {
         })
     }
 
+    /// The octets of the same packets as the kernel gave them, each with its entry: the payload of UDP, or a packet of IP with
+    /// the header that its socket shows. Those that did not fit are among them.
+    pub fn octets(&self) -> impl Iterator<Item = (Entry, &[u8])> {
+        let mut start = 0;
+        self.runs.iter().flat_map(move |run| {
+            let slots = start..run.end;
+            start = run.end;
+            slots.filter_map(|slot| Some((run.entry, self.buffers.get(slot)?.payload)))
+        })
+    }
+
     pub(super) fn clear(&mut self) {
         self.count = 0;
         self.runs.clear();

@@ -126,6 +126,14 @@ impl Protocol for Instance {
         self.engine.slowest_link(cx.now, slowest.unwrap_or(0));
     }
 
+    fn is_large(&self) -> bool {
+        self.engine.is_large()
+    }
+
+    fn prepare(&self, packets: &[(Entry, &[u8])]) {
+        self.engine.prepare(packets.iter().filter(|(entry, _)| *entry == ENTRY).map(|(_, octets)| *octets));
+    }
+
     fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
         if packet.entry == ENTRY {
             self.engine.handle(cx.now, Input::Datagram(packet));
