@@ -9,6 +9,8 @@ say "the engine in memory"
 "$bin/signalbox" bench engine gist
 say "RSVP in memory"
 "$bin/signalbox" bench engine rsvp
+say "RSVP in memory: refreshes by MESSAGE_IDs"
+"$bin/signalbox" bench engine rsvp-refresh
 say "the share of each routine"
 "$bin/signalbox" bench profile
 say "a node on the wire, and a bare forwarder"
