@@ -10,6 +10,10 @@ use super::{BenchCommand, print};
 
 /// Options of `bench list`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench list
+  signalbox bench list --json | jq -r '.benchmarks[].name'")]
 pub struct ListArgs {
     /// Print one JSON object instead of a table
     #[arg(long)]

@@ -1,188 +1,28 @@
-//! `signalbox lab`: list, steps, checks, up, exec, down, run, soak.
+//! `signalbox lab`: list, steps, checks, up, exec, check, expect, soak, down, run.
+
+mod arguments;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, Subcommand};
 use serde_json::json;
 use signalbox_linux::netns;
-use signalbox_units::Span;
 
 use crate::lab::Lab;
-use crate::plan::{NAMESPACE_PREFIX, Plan, namespace};
+use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
 use crate::report::Report;
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
 use crate::{checks, junit, kernel, kinds, net, plot, requires, soak, state, steps, wait};
 
+pub(crate) use arguments::Set;
+pub use arguments::{LabArgs, LabCommand};
+
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
-
-/// Arguments of `signalbox lab`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct LabArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: LabCommand,
-}
-
-/// What the lab can do.
-#[derive(Debug, Subcommand)]
-pub enum LabCommand {
-    /// List the scenarios that are built in, and the labs that stand.
-    List {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Print only the names of the scenarios, one a line.
-        #[arg(long, conflicts_with = "json")]
-        names: bool,
-    },
-    /// Explain the steps that the workload of a scenario can have, with their keys.
-    Steps {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Explain the checks that a scenario can have, with their keys.
-    Checks {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Make the network of a scenario and start its daemons, to look around by hand.
-    Up {
-        /// A scenario's name, or the path of a TOML file.
-        name: String,
-    },
-    /// Run a command inside a node of a standing lab.
-    Exec {
-        /// The node: NODE, or LAB/NODE where several labs stand.
-        node: String,
-        /// The command and its arguments.
-        #[arg(last = true, required = true)]
-        command: Vec<String>,
-    },
-    /// Report all mistakes of a scenario file; nothing is made, and no right is needed.
-    Check {
-        /// Scenarios' names, or paths of TOML files.
-        #[arg(required = true)]
-        names: Vec<String>,
-        /// Values of parameters.
-        #[command(flatten)]
-        set: Set,
-    },
-    /// Judge the `show` checks of a scenario on its lab, which stands.
-    Expect {
-        /// A scenario's name, or the path of a TOML file.
-        name: String,
-        /// End with one JSON object on standard output.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Repeat the steps of a scenario on one network, and watch memory and descriptors of its daemons. Nothing else is
-    /// judged.
-    Soak {
-        /// A scenario's name, or the path of a TOML file.
-        name: String,
-        /// How long; the last round is finished.
-        #[arg(long = "for", value_name = "TIME", default_value = "30m", value_parser = span)]
-        time: Duration,
-        /// End with one JSON object on standard output.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Take a lab down, also what a crash left of it.
-    Down {
-        /// The lab's name.
-        #[arg(required_unless_present = "all")]
-        name: Option<String>,
-        /// Take down all labs of this machine, also those of other people.
-        #[arg(long, conflicts_with = "name")]
-        all: bool,
-    },
-    /// Run scenarios: make the network, take the steps, judge the checks, take down.
-    Run {
-        /// Scenarios' names, or paths of TOML files.
-        #[arg(required = true)]
-        names: Vec<String>,
-        /// Run each so many times.
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        repeat: u32,
-        /// The seed of what the lab draws at random, instead of the file's.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// Write the results into this file, as JUnit.
-        #[arg(long, value_name = "FILE")]
-        junit: Option<PathBuf>,
-        /// Values of parameters.
-        #[command(flatten)]
-        set: Set,
-        /// End with one JSON object on standard output.
-        #[arg(long)]
-        json: bool,
-        /// Write the packets of each link into this directory, as LINK.pcap.
-        #[arg(long, value_name = "DIR")]
-        pcap: Option<PathBuf>,
-        /// Draw loss, delay and goodput of the flows of the scenario into this file, as SVG.
-        #[arg(long, value_name = "FILE")]
-        plot: Option<PathBuf>,
-        /// Leave the network and the daemons standing.
-        #[arg(long)]
-        keep: bool,
-    },
-}
-
-/// Values of a scenario's parameters.
-#[derive(Debug, Default, Args)]
-pub struct Set {
-    /// A parameter of the scenario and its value.
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
-    set: Vec<(String, String)>,
-}
-
-impl Set {
-    /// Returns the parameters with their values.
-    pub(crate) fn values(&self) -> &[(String, String)] {
-        &self.set
-    }
-}
-
-/// Splits a parameter and its value.
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("write a parameter and its value, like rate=5mbit".to_owned()),
-    }
-}
-
-/// Reads a time.
-fn span(text: &str) -> Result<Duration, String> {
-    text.parse::<Span>().map(|span| span.0).map_err(|error| error.to_string())
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  signalbox lab list
-  signalbox lab steps
-  signalbox lab check ./mine.toml
-  signalbox lab run quickstart
-  signalbox lab run ./mine.toml --json --pcap captures
-  signalbox lab run ./mine.toml --set rate=5mbit --repeat 10 --junit result.xml
-  signalbox lab soak soak --for 30m
-  signalbox lab up quickstart
-  signalbox lab exec h1 -- signalbox ping 10.0.3.2 --count 3
-  signalbox lab down quickstart
-
-Needs root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks`, `check` and `run`, and nothing \
-outlives the run).
-
-Exit status: 0 all checks hold, 1 a check fails, 2 the command line is wrong, 3 a missing right, tool or program, or a \
-mistake in a scenario.";
 
 /// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
@@ -202,15 +42,15 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             let text = kinds::describe(checks.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
             explain(json, &json!({ "checks": checks }), &text)
         }
-        LabCommand::Up { name } => {
+        LabCommand::Up { name, json } => {
             need_root("up")?;
-            up(&find(&name, &[])?)
+            up(&find(&name, &[])?, json)
         }
         LabCommand::Exec { node, command } => {
             need_root("exec")?;
             exec(&node, &command)
         }
-        LabCommand::Check { names, set } => check(&names, &set.set),
+        LabCommand::Check { names, set, json } => check(&names, set.values(), json),
         LabCommand::Expect { name, json } => {
             need_root("expect")?;
             expect(&find(&name, &[])?, json)
@@ -226,7 +66,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         LabCommand::Run { names, repeat, seed, junit, set, json, pcap, plot, keep } => {
             // Mistakes in the files are reported before anything is made.
             let mut scenarios =
-                names.iter().map(|name| find(name, &set.set)).collect::<Result<Vec<_>, _>>()?;
+                names.iter().map(|name| find(name, set.values())).collect::<Result<Vec<_>, _>>()?;
             if let Some(seed) = seed {
                 scenarios.iter_mut().for_each(|scenario| scenario.seed = seed);
             }
@@ -285,18 +125,28 @@ fn skip(scenario: &Scenario, why: String, json: bool) -> Result<Report> {
     Ok(report)
 }
 
-fn check(names: &[String], set: &[(String, String)]) -> Result<ExitCode> {
+fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     let mut sound = true;
     for name in names {
         match find(name, set) {
             Ok(scenario) => {
                 let (steps, checks) = (scenario.workload.len(), scenario.checks.len());
-                writeln!(out, "{name}: sound, {steps} steps, {checks} checks")?;
+                if json {
+                    let line = json!({"scenario": name, "ok": true, "steps": steps, "checks": checks});
+                    writeln!(out, "{line}")?;
+                } else {
+                    writeln!(out, "{name}: sound, {steps} steps, {checks} checks")?;
+                }
             }
             Err(mistakes) => {
                 sound = false;
-                writeln!(out, "{mistakes}")?;
+                if json {
+                    let mistakes: Vec<_> = mistakes.to_string().lines().map(str::to_owned).collect();
+                    writeln!(out, "{}", json!({"scenario": name, "ok": false, "mistakes": mistakes}))?;
+                } else {
+                    writeln!(out, "{mistakes}")?;
+                }
             }
         }
     }
@@ -398,13 +248,17 @@ fn list(json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn up(scenario: &Scenario) -> Result<ExitCode> {
+fn up(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     wait::catch_signals()?;
     let mut lab = Lab::make(Plan::new(scenario))?;
     if let Err(error) = lab.start_all() {
         return Err(lab.abandon(error));
     }
     let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", nodes(&lab.plan))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for node in &lab.plan.nodes {
         let addresses: Vec<_> = node
             .interfaces
@@ -420,6 +274,26 @@ fn up(scenario: &Scenario) -> Result<ExitCode> {
         scenario.name
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a lab and its nodes as JSON.
+fn nodes(plan: &Plan) -> serde_json::Value {
+    let interface = |one: &PlannedInterface| json!({"name": one.name, "address": one.address.to_string()});
+    let nodes: Vec<_> = plan
+        .nodes
+        .iter()
+        .map(|node| {
+            let interfaces: Vec<_> = node.interfaces.iter().map(interface).collect();
+            json!({
+                "name": node.name,
+                "namespace": node.namespace,
+                "daemon": node.daemon,
+                "socket": state::socket(&plan.name, &node.name),
+                "interfaces": interfaces,
+            })
+        })
+        .collect();
+    json!({"lab": plan.name, "nodes": nodes})
 }
 
 fn exec(node: &str, command: &[String]) -> Result<ExitCode> {

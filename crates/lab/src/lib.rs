@@ -39,6 +39,7 @@ mod daemon;
 pub mod drawing;
 mod evidence;
 mod expectation;
+mod help;
 mod junit;
 mod kernel;
 mod kinds;

@@ -21,7 +21,7 @@ const BROKEN: u8 = 1;
 
 /// Arguments of `signalbox replay`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub struct ReplayArgs {
     /// The recording, as the daemon writes it (`record.file` in its configuration); `-` is standard input.
     #[arg(value_name = "FILE")]
@@ -34,8 +34,14 @@ pub struct ReplayArgs {
     pub keys: Vec<PathBuf>,
 }
 
-const EXAMPLES: &str = "\
-Examples:
+const HELP: &str = "\
+EXIT STATUS:
+  0  the whole recording was replayed
+  1  it breaks off, or is wrong from some line on; what is before it was replayed
+  2  the command line is wrong
+  3  no recording that a node can be made from
+
+EXAMPLES:
   signalbox replay /var/lib/signalbox/inputs.jsonl
   signalbox replay inputs.jsonl --json | grep '\"type\":\"transmit\"'
 
@@ -58,10 +64,7 @@ With --json, \"type\" names the kind of a line; t is in microseconds on the node
   reserve, release
                 t, id, reservation: what is reserved in the kernel
   summary       t, inputs, outputs, transmits, route_lookups, streams, events, sessions, peers, pings, counters (those
-                that are not 0), reached_limit, fault
-
-Exit status: 0 the whole recording was replayed, 1 it breaks off or is wrong from some line on (what is before
-it was replayed), 2 wrong arguments, or no recording that a node can be made from.";
+                that are not 0), reached_limit, fault";
 
 /// Replays a recording and prints what the node does.
 ///

@@ -81,48 +81,4 @@ fn command_line() -> clap::Command {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    fn run_words(line: &str) -> Exit {
-        run(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn the_socket_is_an_option_of_commands_that_ask_the_daemon_only() {
-        for line in ["signalbox show gist peers --socket /s", "signalbox show --socket /s gist peers"] {
-            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
-        }
-        for line in ["signalbox lab list --socket /s", "signalbox decode --socket /s"] {
-            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn the_status_shows_wrong_arguments_and_a_missing_daemon() {
-        assert_eq!(run_words("signalbox --version"), Exit::Yes);
-        assert_eq!(run_words("signalbox reserve"), Exit::Usage);
-        assert_eq!(run_words("signalbox --json show status"), Exit::Usage);
-        assert_eq!(run_words("signalbox show status --socket /none/such"), Exit::Environment);
-        assert_eq!(run_words("signalbox show status --json --socket /none/such"), Exit::Environment);
-    }
-
-    #[test]
-    fn every_command_explains_its_exit_status_with_examples() {
-        fn check(command: &clap::Command, path: &str, inherited: bool) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let own = help.to_uppercase().contains("EXIT STATUS") && help.to_uppercase().contains("EXAMPLES");
-            assert!(own || inherited, "{path}");
-            for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
-                // The parts of `lab`, `bench` and the like are explained by these commands.
-                check(sub, &format!("{path} {}", sub.get_name()), (own || inherited) && path != "signalbox");
-            }
-        }
-        check(&Cli::command(), "signalbox", false);
-    }
-}
+mod tests;

@@ -64,7 +64,7 @@ const WRONG_CONFIG: u8 = 2;
 
 /// The daemon of a Signalbox node: GIST with its signaling applications, RSVP, Boomerang and CASP.
 #[derive(Debug, Parser)]
-#[command(name = "signalboxd", version, after_help = EXAMPLES)]
+#[command(name = "signalboxd", version, after_help = HELP)]
 struct Arguments {
     /// Configuration file.
     #[arg(long, value_name = "FILE", default_value = "/etc/signalbox/signalboxd.toml")]
@@ -77,8 +77,13 @@ struct Arguments {
     helper: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
+const HELP: &str = "\
+EXIT STATUS:
+  0  it was stopped, or the configuration is fine
+  1  it could not run
+  2  the command line or the configuration is wrong
+
+EXAMPLES:
   signalboxd --config /etc/signalbox/signalboxd.toml
   signalboxd --config r1.toml --check
   ip netns exec r1 signalboxd --config r1.toml
@@ -86,9 +91,7 @@ Examples:
 
 It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and gives up at its start what it does not need later
 ([privileges]); or its helper has them. It logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its
-configuration again on SIGHUP.
-
-Exit status: 0 stopped or the configuration is fine, 1 it could not run, 2 wrong arguments or configuration.";
+configuration again on SIGHUP.";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

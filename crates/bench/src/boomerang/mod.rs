@@ -19,6 +19,10 @@ const ADMISSION: u32 = 1_000_000;
 
 /// Options of `bench engine boomerang`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine boomerang --sessions 60000
+  signalbox bench engine boomerang --sessions 10000,1000000 --runs 5 --json")]
 pub struct BoomerangArgs {
     /// Reservations that the router holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 60_000, 1_000_000, 10_000_000],

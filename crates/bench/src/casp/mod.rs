@@ -18,6 +18,10 @@ const MAX_SESSIONS: u32 = 10_000_000;
 
 /// Options of `bench engine casp`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine casp
+  signalbox bench engine casp --sessions 10000 --runs 5 --json")]
 pub struct CaspArgs {
     /// Sessions that the router holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],

@@ -16,6 +16,10 @@ const MAX_RESERVATIONS: u32 = 1_000_000;
 
 /// Options of `bench engine casp-qos`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine casp-qos
+  signalbox bench engine casp-qos --sessions 10000 --runs 5 --json")]
 pub struct CaspQosArgs {
     /// Reservations that the router holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000],

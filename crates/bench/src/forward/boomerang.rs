@@ -37,6 +37,10 @@ const SETTINGS: &str = "node.protocols = [\"boomerang\"]\n[boomerang]\nsource_ra
 
 /// Options of `bench forward boomerang`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench forward boomerang
+  signalbox bench forward boomerang --flows 1000 --rates 100000,200000 --seconds 5 --json")]
 pub struct BoomerangForwardArgs {
     /// Reservations whose refreshes are sent, in turn
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=20_000))]

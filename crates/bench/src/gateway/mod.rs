@@ -15,6 +15,10 @@ use world::{BATCH, Kind, MOST_FLOWS, World};
 
 /// Options of `bench engine gateway`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine gateway
+  signalbox bench engine gateway --sessions 100000 --runs 5 --json")]
 pub struct GatewayArgs {
     /// Sessions that the gateway translates, each with a flow of its own; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000],

@@ -22,6 +22,10 @@ const MAX_SESSIONS: u32 = 100_000_000;
 
 /// Options of `bench engine gist`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine gist --sessions 100000
+  signalbox bench engine gist --sessions 10000,1000000 --runs 5 --json")]
 pub struct GistArgs {
     /// Sessions that the node holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],

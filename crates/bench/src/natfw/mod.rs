@@ -16,6 +16,10 @@ const MAX_SESSIONS: u32 = 10_000_000;
 
 /// Options of `bench engine natfw`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine natfw --sessions 100000
+  signalbox bench engine natfw --sessions 10000,1000000 --runs 5 --json")]
 pub struct NatfwArgs {
     /// Sessions that the NAT holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],

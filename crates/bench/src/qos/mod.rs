@@ -16,6 +16,10 @@ const MAX_SESSIONS: u32 = 10_000_000;
 
 /// Options of `bench engine qos`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine qos --sessions 100000
+  signalbox bench engine qos --sessions 10000,1000000 --runs 5 --json")]
 pub struct QosArgs {
     /// Sessions that the router holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],

@@ -18,6 +18,10 @@ pub(super) const MAX_SESSIONS: u32 = 6_000_000;
 
 /// Options of `bench engine rsvp`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench engine rsvp --sessions 100000
+  signalbox bench engine rsvp --sessions 10000,1000000 --runs 5 --json")]
 pub struct RsvpArgs {
     /// Sessions that the router holds; several values are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000, 1_000_000],

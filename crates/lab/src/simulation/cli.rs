@@ -13,6 +13,7 @@ use serde_json::json;
 use super::fault::{self, Fault};
 use super::{LeftOut, Order, Simulated, shrink, simulate, step_name, unsupported};
 use crate::cli::Set;
+use crate::help::help;
 use crate::plan::Plan;
 use crate::scenario::{Scenario, find};
 
@@ -23,7 +24,7 @@ const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Arguments of `signalbox sim`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub struct SimArgs {
     /// What to do.
     #[command(subcommand)]
@@ -34,6 +35,16 @@ pub struct SimArgs {
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
     /// Run a scenario once.
+    #[command(after_help = help!(
+        [
+            "all checks hold",
+            "a check fails",
+            "a mistake in a scenario, or a step that the simulator cannot take",
+        ],
+        "sim run gist-loss --seed 7",
+        "sim run quickstart --leave-out --pcap packets",
+        "sim run ./mine.toml --fault crash:r1@2s+500ms --json",
+    ))]
     Run {
         /// What to run.
         #[command(flatten)]
@@ -55,6 +66,15 @@ pub enum SimCommand {
         pcap: Option<PathBuf>,
     },
     /// Run a scenario with many seeds, until one fails.
+    #[command(after_help = help!(
+        [
+            "all checks hold with every seed",
+            "a check fails",
+            "a mistake in a scenario, or a step that the simulator cannot take",
+        ],
+        "sim campaign gist-loss",
+        "sim campaign ./mine.toml --seeds 0..1000 --faults 3 --all --json",
+    ))]
     Campaign {
         /// What to run.
         #[command(flatten)]
@@ -73,6 +93,15 @@ pub enum SimCommand {
         json: bool,
     },
     /// Find the fewest faults and steps with which a run fails as before.
+    #[command(after_help = help!(
+        [
+            "a smaller run was found that fails",
+            "the run does not fail",
+            "a mistake in a scenario, or a step that the simulator cannot take",
+        ],
+        "sim shrink ./mine.toml --seed 412 --faults 3",
+        "sim shrink ./mine.toml --seed 412 --fault cut:a-b@1s+1s --fault crash:r1@2s+500ms",
+    ))]
     Shrink {
         /// What to run.
         #[command(flatten)]
@@ -129,19 +158,21 @@ fn seeds(text: &str) -> Result<Seeds, String> {
     if first < end { Ok(Seeds(first..end)) } else { Err(wrong()) }
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  signalbox sim run gist-loss --seed 7
-  signalbox sim run quickstart --leave-out --pcap packets
-  signalbox sim run ./mine.toml --fault crash:r1@2s+500ms --json
-  signalbox sim campaign ./mine.toml --seeds 0..1000 --faults 3
-  signalbox sim shrink ./mine.toml --seed 412 --faults 3
-
-A scenario is that of `signalbox lab`: docs/lab.md. Nodes run the real engines, links and kernels are simulated, and time is \
-virtual. The same scenario, seed and faults give the same run. No right is needed.
-
-Exit status: 0 all checks hold (shrink: a smaller run was found that fails), 1 a check fails (shrink: the run does not fail), \
-2 the command line is wrong, 3 a mistake in a scenario, or a step that the simulator cannot take.";
+const HELP: &str = concat!(
+    help!(
+        [
+            "all checks hold; shrink: a smaller run was found that fails",
+            "a check fails; shrink: the run does not fail",
+            "a mistake in a scenario, or a step that the simulator cannot take",
+        ],
+        "sim run gist-loss --seed 7",
+        "sim run quickstart --leave-out --pcap packets",
+        "sim campaign ./mine.toml --seeds 0..1000 --faults 3",
+        "sim shrink ./mine.toml --seed 412 --faults 3"
+    ),
+    "\n\nA scenario is that of `signalbox lab`: docs/lab.md. Nodes run the real engines, links and kernels are simulated, and time is\n",
+    "virtual. The same scenario, seed and faults give the same run. No right is needed.",
+);
 
 impl What {
     /// Reads the scenario. All of it can be simulated, or may be left out.

@@ -31,6 +31,10 @@ const GAPS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 
 /// Options of `bench forward rsvp`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  signalbox bench forward rsvp
+  signalbox bench forward rsvp --sessions 100000 --refresh-reduction --runs 1 --json")]
 pub struct RsvpForwardArgs {
     /// Sessions to set up
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use signalbox_api::boomerang::v1;
 use signalbox_api::boomerang::v1::boomerang_client::BoomerangClient;
 
-use super::ListArgs;
+use super::{ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::exit::Exit;
@@ -16,6 +16,11 @@ use crate::print::{duration, enum_text, flow, or_dash, rate, service, table};
 #[derive(Debug, Subcommand)]
 pub(crate) enum BoomerangView {
     /// Flows that this node holds a reservation for, each in one direction.
+    #[command(after_help = view_help!(
+        "boomerang_flow",
+        "boomerang flows",
+        "boomerang flows --address 192.0.2.9 --json",
+    ))]
     Flows(ListArgs),
 }
 

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use signalbox_api::casp::v1;
 use signalbox_api::casp::v1::casp_client::CaspClient;
 
-use super::ListArgs;
+use super::{ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::exit::Exit;
@@ -16,8 +16,14 @@ use crate::print::{duration, enum_text, flow, hex, or_dash, table};
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaspView {
     /// Sessions of which this node has state.
+    #[command(after_help = view_help!(
+        "casp_session",
+        "casp sessions",
+        "casp sessions --address 192.0.2.9 --json",
+    ))]
     Sessions(ListArgs),
     /// Nodes that this node exchanges messages with, and the connections.
+    #[command(after_help = view_help!("casp_peer", "casp peers", "casp peers --json"))]
     Peers(ListArgs),
 }
 

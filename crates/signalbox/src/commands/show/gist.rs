@@ -8,7 +8,7 @@ use signalbox_api::gist::v1;
 use signalbox_api::gist::v1::gist_client::GistClient;
 use signalbox_api::v1::Endpoint;
 
-use super::ListArgs;
+use super::{ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::exit::Exit;
@@ -17,10 +17,22 @@ use crate::print::{duration, enum_text, flow, identifier, or_dash, table};
 #[derive(Debug, Subcommand)]
 pub(crate) enum GistView {
     /// Message routing state: which peer comes next, per session and direction.
+    #[command(after_help = view_help!(
+        "gist_session",
+        "gist sessions --address 192.0.2.9",
+        "gist sessions --session 5d41 --json",
+        "gist sessions --nslp 1 --limit 20",
+    ))]
     Sessions(SessionsArgs),
     /// GIST nodes that the routing state points to.
+    #[command(after_help = view_help!("gist_peer", "gist peers", "gist peers --json"))]
     Peers(PeersArgs),
     /// Messaging associations: the connections to peers, and what they carry.
+    #[command(after_help = view_help!(
+        "gist_association",
+        "gist associations",
+        "gist associations --address 192.0.2.9 --json",
+    ))]
     Associations(PeersArgs),
 }
 

@@ -43,6 +43,21 @@ pub(crate) struct ShowArgs {
     json: bool,
 }
 
+/// The help text of a view: the type of its rows, and examples of what stands behind `signalbox show`.
+macro_rules! view_help {
+    ($row:literal, $($example:literal),+ $(,)?) => {
+        concat!(
+            $crate::exit::exit_status!("shown"),
+            "EXAMPLES:\n",
+            $("  signalbox show ", $example, "\n",)+
+            "\nJSON: a row a line, of the type ",
+            $row,
+            "."
+        )
+    };
+}
+use view_help;
+
 const HELP: &str = concat!(
     exit_status!("shown"),
     "EXAMPLES:\n",
@@ -69,20 +84,43 @@ macro_rules! views {
 
 views! {
     /// Version, time since the start, and the protocols that run.
+    #[command(after_help = view_help!("node", "status", "status --json | jq -r .version"))]
     Status(NoArgs) => status::show,
     /// Interfaces, and how much of them is reserved.
+    #[command(after_help = view_help!(
+        "interface",
+        "interfaces",
+        "interfaces --interface eth1",
+        "interfaces --json | jq .reserved_octets_per_s",
+    ))]
     Interfaces(interfaces::InterfacesArgs) => interfaces::show,
     /// Counters and other metrics of the node.
+    #[command(after_help = view_help!(
+        "metric",
+        "counters --nonzero",
+        "counters --name signalbox_gist --name signalbox_table",
+        "counters --openmetrics > signalbox.prom",
+    ))]
     Counters(counters::CountersArgs) => counters::show,
     /// The configuration in force, with all defaults and without secrets.
+    #[command(after_help = view_help!("config", "config", "config --json | jq -r .digest"))]
     Config(NoArgs) => config::show,
     /// The part of the configuration in force that decides about requests.
+    #[command(after_help = view_help!("config", "policy", "policy --socket /run/signalbox/r1.sock"))]
     Policy(NoArgs) => config::show_policy,
     /// What admission control holds, of all protocols.
+    #[command(after_help = view_help!(
+        "reservation",
+        "reservations --interface eth1",
+        "reservations --signaling rsvp --json | jq -s length",
+        "reservations --address 192.0.2.9 --limit 20",
+    ))]
     Reservations(reservations::ReservationsArgs) => reservations::show,
     /// Passages through firewalls and NATs, and what this node opened for them.
+    #[command(after_help = view_help!("pinhole", "pinholes", "pinholes --address 192.0.2.9 --json"))]
     Pinholes(pinholes::PinholesArgs) => pinholes::show,
     /// What a GIST-aware NAT gateway translates: flows, and the signaling for them.
+    #[command(after_help = view_help!("gist_binding", "bindings", "bindings --address 192.0.2.9 --json"))]
     Bindings(bindings::BindingsArgs) => bindings::show,
     /// State of GIST: routing state, peers, messaging associations.
     #[command(subcommand)]

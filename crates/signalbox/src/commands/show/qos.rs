@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use signalbox_api::qos::v1;
 use signalbox_api::qos::v1::qos_client::QosClient;
 
-use super::ListArgs;
+use super::{ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::exit::Exit;
@@ -16,6 +16,11 @@ use crate::print::{duration, enum_text, flow, identifier, or_dash, rate, service
 #[derive(Debug, Subcommand)]
 pub(crate) enum QosView {
     /// Sessions, with this node's part in each and what it holds.
+    #[command(after_help = view_help!(
+        "qos_session",
+        "qos sessions --address 192.0.2.9",
+        "qos sessions --session 5d41 --json",
+    ))]
     Sessions(SessionsArgs),
 }
 

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use signalbox_api::rsvp::v1;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 
-use super::ListArgs;
+use super::{ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::commands::rsvp::print::{adspec, filter, policy, style};
@@ -17,8 +17,18 @@ use crate::print::{duration, or_dash, rate, service, table};
 #[derive(Debug, Subcommand)]
 pub(crate) enum RsvpView {
     /// Sessions with their senders and reservations.
+    #[command(after_help = view_help!(
+        "rsvp_session",
+        "rsvp sessions",
+        "rsvp sessions --address 192.0.2.9 --json",
+    ))]
     Sessions(ListArgs),
     /// Neighbors, the protocol features in use with them, and why their messages were dropped.
+    #[command(after_help = view_help!(
+        "rsvp_neighbor",
+        "rsvp neighbors",
+        "rsvp neighbors --json | jq .authentication_failures",
+    ))]
     Neighbors(LimitArgs),
 }
 
