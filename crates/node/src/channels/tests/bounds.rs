@@ -3,7 +3,7 @@
 use signalbox_core::node::StreamKind;
 
 use super::super::*;
-use super::rig::{CLIENT, Heard, Rig, SERVER, Said, TLS};
+use super::rig::{CLIENT, Command, Reported, Rig, SERVER, TLS};
 
 fn knock(rig: &mut Rig, number: u64) {
     knock_from(rig, number, CLIENT);
@@ -12,7 +12,13 @@ fn knock(rig: &mut Rig, number: u64) {
 fn knock_from(rig: &mut Rig, number: u64, from: IpAddr) {
     let (local, peer) = (SocketAddr::new(SERVER, TLS), SocketAddr::new(from, 40_000));
     let server = &mut rig.server;
-    server.channels.accepted(rig.now, (StreamId(2 * number), StreamKind::Tcp), local, peer, &mut server.ear);
+    server.channels.accepted(
+        rig.now,
+        (StreamId(2 * number), StreamKind::Tcp),
+        local,
+        peer,
+        &mut server.reports,
+    );
 }
 
 #[test]
@@ -25,7 +31,7 @@ fn handshakes_without_a_peer_are_few_and_end_in_time() {
     // A quarter is left for other sources.
     assert_eq!((server.channels.len(), server.channels.counters.handshakes_refused), (192, 808));
     let downs = server.downs();
-    let resets = downs.iter().filter(|down| matches!(down, Said::Close(_, true))).count();
+    let resets = downs.iter().filter(|down| matches!(down, Command::Close(_, true))).count();
     assert_eq!((resets, downs.len()), (808, 808));
     for number in 0..64 {
         let from = IpAddr::from([198, 51, 100, u8::try_from(number).unwrap()]);
@@ -35,14 +41,14 @@ fn handshakes_without_a_peer_are_few_and_end_in_time() {
     assert_eq!((server.channels.len(), server.downs().len()), (256, 0));
     let deadline = server.channels.next_deadline().unwrap();
     assert_eq!(deadline, rig.now + Duration::from_secs(10));
-    server.channels.timer(deadline, &mut server.ear);
+    server.channels.timer(deadline, &mut server.reports);
     assert_eq!((server.channels.len(), server.channels.handshakes.total()), (0, 0));
     assert_eq!((server.channels.next_deadline(), server.channels.counters.handshakes_failed), (None, 256));
-    assert!(server.heard().is_empty(), "the user receives no event of them");
+    assert!(server.reported().is_empty(), "the user receives no event of them");
     let _ = server.downs();
     // And now there is room again.
     rig.open(Transport::TlsTcp, TLS);
-    assert!(matches!(rig.server.heard()[..], [Heard::Accepted(..)]));
+    assert!(matches!(rig.server.reported()[..], [Reported::Accepted(..)]));
 }
 
 #[test]
@@ -52,13 +58,13 @@ fn a_peer_without_tls_or_that_leaves_has_no_state() {
         knock(&mut rig, number);
         let (now, server, stream) = (rig.now, &mut rig.server, StreamId(2 * number));
         match number % 3 {
-            0 => server.channels.octets(now, stream, b"GET / HTTP/1.1\r\n\r\n", &mut server.ear),
-            1 => server.channels.closed(now, stream, Some(StreamError::Reset), false, &mut server.ear),
-            _ => server.channels.closed(now, stream, None, false, &mut server.ear),
+            0 => server.channels.octets(now, stream, b"GET / HTTP/1.1\r\n\r\n", &mut server.reports),
+            1 => server.channels.closed(now, stream, Some(StreamError::Reset), false, &mut server.reports),
+            _ => server.channels.closed(now, stream, None, false, &mut server.reports),
         }
         assert_eq!((server.channels.len(), server.channels.handshakes.total()), (0, 0));
         let _ = server.downs();
     }
     assert_eq!(rig.server.channels.counters.handshakes_failed, 1000);
-    assert!(rig.server.heard().is_empty());
+    assert!(rig.server.reported().is_empty());
 }

@@ -3,7 +3,7 @@
 use signalbox_core::node::StreamKind;
 
 use super::super::*;
-use super::rig::{CHANNEL, Heard, Rig, SCTP, Said, TCP, TLS};
+use super::rig::{CHANNEL, Command, Reported, Rig, SCTP, TCP, TLS};
 
 fn rig() -> Rig {
     let config = || ChannelConfig { kernel_sctp: true, ..ChannelConfig::default() };
@@ -14,21 +14,21 @@ fn rig() -> Rig {
 fn an_association_is_a_stream_whose_messages_keep_their_sctp_streams() {
     let mut rig = rig();
     rig.client_opens(Transport::Sctp, SCTP);
-    let said = rig.client.downs();
-    assert_eq!(said, [Said::Open(StreamId(CHANNEL.0), StreamKind::Sctp)]);
-    said.into_iter().for_each(|said| rig.carry(true, said, SCTP));
-    assert_eq!(rig.client.heard(), [Heard::Connected(CHANNEL, None)]);
-    let [Heard::Accepted(theirs, Transport::Sctp, None)] = rig.server.heard()[..] else { panic!() };
+    let commands = rig.client.downs();
+    assert_eq!(commands, [Command::Open(StreamId(CHANNEL.0), StreamKind::Sctp)]);
+    commands.into_iter().for_each(|command| rig.carry(true, command, SCTP));
+    assert_eq!(rig.client.reported(), [Reported::Connected(CHANNEL, None)]);
+    let [Reported::Accepted(theirs, Transport::Sctp, None)] = rig.server.reported()[..] else { panic!() };
     for (sctp_stream, message) in [(7, b"one".as_slice()), (300, b"two")] {
         rig.client_sends_how((sctp_stream, Some(Duration::from_secs(1))), message);
-        let said = rig.client.downs();
-        assert_eq!(said, [Said::Message(StreamId(CHANNEL.0), sctp_stream, message.to_vec())]);
-        said.into_iter().for_each(|said| rig.carry(true, said, SCTP));
-        assert_eq!(rig.server.heard(), [Heard::Octets(theirs, message.to_vec())]);
+        let commands = rig.client.downs();
+        assert_eq!(commands, [Command::Message(StreamId(CHANNEL.0), sctp_stream, message.to_vec())]);
+        commands.into_iter().for_each(|command| rig.carry(true, command, SCTP));
+        assert_eq!(rig.server.reported(), [Reported::Octets(theirs, message.to_vec())]);
     }
     rig.client.channels.close(rig.now, CHANNEL, false);
     rig.run();
-    assert_eq!(rig.server.heard(), [Heard::Closed(theirs, Closed::Orderly, false)]);
+    assert_eq!(rig.server.reported(), [Reported::Closed(theirs, Closed::Orderly, false)]);
     assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
     let mut counters = Vec::new();
     rig.client.channels.count_sctp(&mut counters);
@@ -41,16 +41,16 @@ fn kinds_that_share_a_port_number_are_distinguished() {
     let (now, side) = (rig.now, &mut rig.server);
     side.channels.listen();
     let ports = [(StreamKind::Tcp, TCP), (StreamKind::Tcp, TLS), (StreamKind::Sctp, SCTP)];
-    assert_eq!(side.downs(), ports.map(|(kind, port)| Said::Listen(kind, port)));
+    assert_eq!(side.downs(), ports.map(|(kind, port)| Command::Listen(kind, port)));
     // TCP at SCTP's port, and the other way round: there was no request for either.
     for (number, kind, port) in [(2, StreamKind::Tcp, SCTP), (4, StreamKind::Sctp, TCP)] {
         let (local, peer) =
             (SocketAddr::new(super::rig::SERVER, port), SocketAddr::new(super::rig::CLIENT, 9));
-        side.channels.accepted(now, (StreamId(number), kind), local, peer, &mut side.ear);
-        assert_eq!(side.downs(), [Said::Close(StreamId(number), true)]);
+        side.channels.accepted(now, (StreamId(number), kind), local, peer, &mut side.reports);
+        assert_eq!(side.downs(), [Command::Close(StreamId(number), true)]);
     }
-    side.channels.listen_failed(now, (StreamKind::Tcp, SCTP), &mut side.ear);
-    assert!(side.heard().is_empty());
-    side.channels.listen_failed(now, (StreamKind::Sctp, SCTP), &mut side.ear);
-    assert_eq!(side.heard(), [Heard::Listening(Transport::Sctp, false)]);
+    side.channels.listen_failed(now, (StreamKind::Tcp, SCTP), &mut side.reports);
+    assert!(side.reported().is_empty());
+    side.channels.listen_failed(now, (StreamKind::Sctp, SCTP), &mut side.reports);
+    assert_eq!(side.reported(), [Reported::Listening(Transport::Sctp, false)]);
 }

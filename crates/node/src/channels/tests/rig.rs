@@ -28,7 +28,7 @@ pub(super) fn of_sctp([src, dst]: [IpAddr; 2], payload: &[u8]) -> Received<'_> {
 
 /// An event that the user received.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum Reported {
     Accepted(StreamId, Transport, Option<Identity>),
     Connected(StreamId, Option<Identity>),
     Octets(StreamId, Vec<u8>),
@@ -38,21 +38,21 @@ pub(super) enum Heard {
 }
 
 #[derive(Default)]
-pub(super) struct Ear(Vec<Heard>);
+pub(super) struct Reports(Vec<Reported>);
 
-impl Upper for Ear {
+impl Upper for Reports {
     fn take(&mut self, _: Time, what: Report<'_>) {
         self.0.push(match what {
             Report::Accepted { channel, transport, identity, .. } => {
-                Heard::Accepted(channel, transport, identity.cloned())
+                Reported::Accepted(channel, transport, identity.cloned())
             }
-            Report::Connected { channel, identity } => Heard::Connected(channel, identity.cloned()),
-            Report::Octets { channel, octets } => Heard::Octets(channel, octets.to_vec()),
-            Report::Drained { channel, unsent } => Heard::Drained(channel, unsent),
+            Report::Connected { channel, identity } => Reported::Connected(channel, identity.cloned()),
+            Report::Octets { channel, octets } => Reported::Octets(channel, octets.to_vec()),
+            Report::Drained { channel, unsent } => Reported::Drained(channel, unsent),
             Report::Closed { channel, reason, unacknowledged } => {
-                Heard::Closed(channel, reason, unacknowledged)
+                Reported::Closed(channel, reason, unacknowledged)
             }
-            Report::Listening { transport, on } => Heard::Listening(transport, on),
+            Report::Listening { transport, on } => Reported::Listening(transport, on),
         });
     }
 
@@ -63,7 +63,7 @@ impl Upper for Ear {
 
 /// A command to the driver, except writes and the like.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Command {
     Listen(StreamKind, u16),
     Open(StreamId, StreamKind),
     Write(StreamId, Vec<u8>),
@@ -75,40 +75,40 @@ pub(super) enum Said {
 
 pub(super) struct Side {
     pub(super) channels: Channels,
-    pub(super) ear: Ear,
+    pub(super) reports: Reports,
 }
 
 impl Side {
     pub(super) fn new(config: ChannelConfig, seed: u8) -> Self {
         let tls = config.tls.as_ref().map(|tls| tls.load(WALL_US).unwrap());
-        Self { channels: Channels::new(config, tls, PORTS, &[], 0, [seed; 32]), ear: Ear::default() }
+        Self { channels: Channels::new(config, tls, PORTS, &[], 0, [seed; 32]), reports: Reports::default() }
     }
 
     /// The events that the user received since the last call.
-    pub(super) fn heard(&mut self) -> Vec<Heard> {
-        core::mem::take(&mut self.ear.0)
+    pub(super) fn reported(&mut self) -> Vec<Reported> {
+        core::mem::take(&mut self.reports.0)
     }
 
     /// The commands to the driver.
-    pub(super) fn downs(&mut self) -> Vec<Said> {
-        let mut said = Vec::new();
+    pub(super) fn downs(&mut self) -> Vec<Command> {
+        let mut commands = Vec::new();
         loop {
             let Some(down) = self.channels.out.pop() else {
                 if self.channels.flush() {
                     continue;
                 }
-                return said;
+                return commands;
             };
-            said.push(match self.channels.out.output::<()>(down) {
-                Output::StreamListen { kind, port } => Said::Listen(kind, port),
-                Output::StreamOpen { stream, kind, .. } => Said::Open(stream, kind),
-                Output::StreamWrite { stream, octets } => Said::Write(stream, octets.to_vec()),
+            commands.push(match self.channels.out.output::<()>(down) {
+                Output::StreamListen { kind, port } => Command::Listen(kind, port),
+                Output::StreamOpen { stream, kind, .. } => Command::Open(stream, kind),
+                Output::StreamWrite { stream, octets } => Command::Write(stream, octets.to_vec()),
                 Output::StreamMessage { stream, sctp_stream, octets, .. } => {
-                    Said::Message(stream, sctp_stream, octets.to_vec())
+                    Command::Message(stream, sctp_stream, octets.to_vec())
                 }
-                Output::StreamRead { stream, on } => Said::Read(stream, on),
-                Output::StreamClose { stream, abort } => Said::Close(stream, abort),
-                Output::Transmit(t) => Said::Sctp(t.payload.to_vec()),
+                Output::StreamRead { stream, on } => Command::Read(stream, on),
+                Output::StreamClose { stream, abort } => Command::Close(stream, abort),
+                Output::Transmit(t) => Command::Sctp(t.payload.to_vec()),
                 other => panic!("{other:?}"),
             });
         }
@@ -151,13 +151,13 @@ impl Rig {
 
     pub(super) fn client_opens(&mut self, transport: Transport, port: u16) {
         let client = &mut self.client;
-        client.channels.open(self.now, CHANNEL, transport, [CLIENT, SERVER], port, &mut client.ear);
+        client.channels.open(self.now, CHANNEL, transport, [CLIENT, SERVER], port, &mut client.reports);
     }
 
     /// Opens the client's channel.
     pub(super) fn open(&mut self, transport: Transport, port: u16) {
         let client = &mut self.client;
-        client.channels.open(self.now, CHANNEL, transport, [CLIENT, SERVER], port, &mut client.ear);
+        client.channels.open(self.now, CHANNEL, transport, [CLIENT, SERVER], port, &mut client.reports);
         self.run_to(port);
     }
 
@@ -168,10 +168,10 @@ impl Rig {
     pub(super) fn client_sends_how(&mut self, how: (u16, Option<Duration>), octets: &[u8]) {
         let client = &mut self.client;
         if client.channels.is_plain(CHANNEL) {
-            return self.carry(true, Said::Write(StreamId(CHANNEL.0), octets.to_vec()), TCP);
+            return self.carry(true, Command::Write(StreamId(CHANNEL.0), octets.to_vec()), TCP);
         }
         let sent = client.channels.send(self.now, CHANNEL, how, octets);
-        client.channels.after_send(self.now, CHANNEL, sent, &mut client.ear);
+        client.channels.after_send(self.now, CHANNEL, sent, &mut client.reports);
     }
 
     pub(super) fn run(&mut self) {
@@ -185,44 +185,44 @@ impl Rig {
             if from_client.is_empty() && from_server.is_empty() {
                 return;
             }
-            from_client.into_iter().for_each(|said| self.carry(true, said, port));
-            from_server.into_iter().for_each(|said| self.carry(false, said, port));
+            from_client.into_iter().for_each(|command| self.carry(true, command, port));
+            from_server.into_iter().for_each(|command| self.carry(false, command, port));
         }
         panic!("the ends send for ever");
     }
 
-    pub(super) fn carry(&mut self, from_client: bool, said: Said, port: u16) {
+    pub(super) fn carry(&mut self, from_client: bool, command: Command, port: u16) {
         let now = self.now;
         let other = |stream: StreamId, streams: &[(StreamId, StreamId)]| {
             let names = streams.iter().map(|(c, s)| if from_client { (*c, *s) } else { (*s, *c) });
             names.filter(|(own, _)| *own == stream).map(|(_, theirs)| theirs).next()
         };
         let to = if from_client { &mut self.server } else { &mut self.client };
-        match said {
-            Said::Listen(..) | Said::Read(..) => {}
-            Said::Open(stream, kind) => {
+        match command {
+            Command::Listen(..) | Command::Read(..) => {}
+            Command::Open(stream, kind) => {
                 let theirs = StreamId(2 * self.made);
                 self.made += 1;
                 self.streams.push((stream, theirs));
                 let (local, peer) = (SocketAddr::new(SERVER, port), SocketAddr::new(CLIENT, 40_000));
-                to.channels.accepted(now, (theirs, kind), local, peer, &mut to.ear);
-                self.client.channels.connected(now, stream, CLIENT, &mut self.client.ear);
+                to.channels.accepted(now, (theirs, kind), local, peer, &mut to.reports);
+                self.client.channels.connected(now, stream, CLIENT, &mut self.client.reports);
             }
-            Said::Write(stream, octets) | Said::Message(stream, _, octets) => {
+            Command::Write(stream, octets) | Command::Message(stream, _, octets) => {
                 if let Some(theirs) = other(stream, &self.streams) {
-                    to.channels.octets(now, theirs, &octets, &mut to.ear);
+                    to.channels.octets(now, theirs, &octets, &mut to.reports);
                 }
             }
-            Said::Close(stream, abort) => {
+            Command::Close(stream, abort) => {
                 if let Some(theirs) = other(stream, &self.streams) {
                     let error = abort.then_some(StreamError::Reset);
-                    to.channels.closed(now, theirs, error, false, &mut to.ear);
+                    to.channels.closed(now, theirs, error, false, &mut to.reports);
                     self.streams.retain(|(c, s)| *c != stream && *s != stream);
                 }
             }
-            Said::Sctp(packet) => {
+            Command::Sctp(packet) => {
                 let ends = if from_client { [CLIENT, SERVER] } else { [SERVER, CLIENT] };
-                to.channels.sctp_packet(now, of_sctp(ends, &packet), &mut to.ear);
+                to.channels.sctp_packet(now, of_sctp(ends, &packet), &mut to.reports);
             }
         }
     }

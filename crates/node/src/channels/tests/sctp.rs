@@ -1,13 +1,13 @@
 //! Channels over SCTP.
 
 use super::super::*;
-use super::rig::{CHANNEL, CLIENT, Heard, KNOWN, Rig, SCTP, SERVER, Said, of_sctp};
+use super::rig::{CHANNEL, CLIENT, Command, KNOWN, Reported, Rig, SCTP, SERVER, of_sctp};
 
 fn up() -> (Rig, StreamId) {
     let mut rig = Rig::plain();
     rig.open(Transport::Sctp, SCTP);
-    assert_eq!(rig.client.heard(), [Heard::Connected(CHANNEL, None)]);
-    let [Heard::Accepted(theirs, Transport::Sctp, None)] = rig.server.heard()[..] else { panic!() };
+    assert_eq!(rig.client.reported(), [Reported::Connected(CHANNEL, None)]);
+    let [Reported::Accepted(theirs, Transport::Sctp, None)] = rig.server.reported()[..] else { panic!() };
     assert_eq!(theirs.0 % 2, 0);
     (rig, theirs)
 }
@@ -22,7 +22,7 @@ fn pass(rig: &mut Rig, time: Duration) {
         let Some(next) = next.filter(|at| *at <= end) else { break };
         rig.now = rig.now.max(next);
         for side in [&mut rig.client, &mut rig.server] {
-            side.channels.timer(rig.now, &mut side.ear);
+            side.channels.timer(rig.now, &mut side.reports);
         }
     }
     rig.now = end;
@@ -36,8 +36,8 @@ fn messages_arrive_whole_and_in_order() {
         rig.client_sends(message);
     }
     pass(&mut rig, Duration::from_secs(10));
-    let whole = messages.into_iter().map(|message| Heard::Octets(theirs, message));
-    assert_eq!(rig.server.heard(), whole.collect::<Vec<_>>());
+    let whole = messages.into_iter().map(|message| Reported::Octets(theirs, message));
+    assert_eq!(rig.server.reported(), whole.collect::<Vec<_>>());
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn what_cannot_leave_is_reported_until_it_does() {
     for _ in 0..5 {
         rig.client_sends(&[1; 60_000]);
     }
-    let held = rig.client.heard();
-    assert!(matches!(held.last(), Some(Heard::Drained(CHANNEL, 1..))), "{held:?}");
+    let held = rig.client.reported();
+    assert!(matches!(held.last(), Some(Reported::Drained(CHANNEL, 1..))), "{held:?}");
     pass(&mut rig, Duration::from_secs(10));
-    assert_eq!(rig.client.heard().last(), Some(&Heard::Drained(CHANNEL, 0)));
+    assert_eq!(rig.client.reported().last(), Some(&Reported::Drained(CHANNEL, 0)));
 }
 
 /// A peer that goes on sending fills the window and then has to wait; nothing is lost.
@@ -57,30 +57,30 @@ fn what_cannot_leave_is_reported_until_it_does() {
 fn a_reader_that_pauses_gets_everything_later() {
     let (mut rig, theirs) = up();
     let server = &mut rig.server;
-    server.channels.read(rig.now, theirs, false, &mut server.ear);
+    server.channels.read(rig.now, theirs, false, &mut server.reports);
     let mut sent = 0;
     for _ in 0..200 {
         rig.client_sends(&[7; 10_000]);
         sent += 1;
         pass(&mut rig, Duration::from_millis(50));
-        if rig.client.heard().iter().any(|heard| matches!(heard, Heard::Drained(_, 100_000..))) {
+        if rig.client.reported().iter().any(|reported| matches!(reported, Reported::Drained(_, 100_000..))) {
             break;
         }
     }
     assert!((100..200).contains(&sent), "the window is 1 MiB: {sent} messages of 10,000 octets");
-    assert!(rig.server.heard().is_empty());
+    assert!(rig.server.reported().is_empty());
     let server = &mut rig.server;
-    server.channels.read(rig.now, theirs, true, &mut server.ear);
+    server.channels.read(rig.now, theirs, true, &mut server.reports);
     pass(&mut rig, Duration::from_secs(60));
-    assert_eq!(rig.server.heard().len(), sent);
-    assert_eq!(rig.client.heard().last(), Some(&Heard::Drained(CHANNEL, 0)));
+    assert_eq!(rig.server.reported().len(), sent);
+    assert_eq!(rig.client.reported().last(), Some(&Reported::Drained(CHANNEL, 0)));
 }
 
 /// The streams of the DATA chunks that the client's packets hold (RFC 9260 §3.3.1).
 fn streams(rig: &mut Rig) -> Vec<u16> {
     let mut found = Vec::new();
-    for said in rig.client.downs() {
-        let Said::Sctp(packet) = &said else { continue };
+    for command in rig.client.downs() {
+        let Command::Sctp(packet) = &command else { continue };
         let mut rest = &packet[12..];
         while let [kind, _, high, low, ..] = *rest {
             let length = usize::from(u16::from_be_bytes([high, low]));
@@ -89,7 +89,7 @@ fn streams(rig: &mut Rig) -> Vec<u16> {
             }
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
         }
-        rig.carry(true, said, SCTP);
+        rig.carry(true, command, SCTP);
     }
     found
 }
@@ -105,15 +105,15 @@ fn messages_of_one_number_keep_their_stream() {
         pass(&mut rig, Duration::from_secs(1));
         let server = &mut rig.server;
         let sent = server.channels.send(rig.now, theirs, (number, None), b"back");
-        server.channels.after_send(rig.now, theirs, sent, &mut server.ear);
-        let (said, mut back) = (rig.server.downs(), None);
-        for said in said {
-            if let Said::Sctp(packet) = &said
+        server.channels.after_send(rig.now, theirs, sent, &mut server.reports);
+        let (commands, mut back) = (rig.server.downs(), None);
+        for command in commands {
+            if let Command::Sctp(packet) = &command
                 && packet[12] == 0
             {
                 back = Some(u16::from_be_bytes([packet[20], packet[21]]));
             }
-            rig.carry(false, said, SCTP);
+            rig.carry(false, command, SCTP);
         }
         assert_eq!(back, Some(stream));
         pass(&mut rig, Duration::from_secs(1));
@@ -136,12 +136,12 @@ fn a_message_that_is_too_late_is_given_up() {
     while let Some(next) = rig.client.channels.next_deadline().filter(|at| *at < end) {
         rig.now = rig.now.max(next);
         let late = rig.now > Time::from_secs(3);
-        rig.client.channels.timer(rig.now, &mut rig.client.ear);
-        for said in rig.client.downs() {
-            let Said::Sctp(packet) = &said else { continue };
+        rig.client.channels.timer(rig.now, &mut rig.client.reports);
+        for command in rig.client.downs() {
+            let Command::Sctp(packet) = &command else { continue };
             forward |= packet[12] == 192;
             if late {
-                rig.carry(true, said, SCTP);
+                rig.carry(true, command, SCTP);
             }
         }
         if late {
@@ -151,7 +151,7 @@ fn a_message_that_is_too_late_is_given_up() {
     assert!(forward);
     rig.client_sends_how((1, None), b"whenever");
     pass(&mut rig, Duration::from_secs(120));
-    assert_eq!(rig.server.heard(), [Heard::Octets(theirs, b"whenever".to_vec())]);
+    assert_eq!(rig.server.reported(), [Reported::Octets(theirs, b"whenever".to_vec())]);
 }
 
 #[test]
@@ -160,20 +160,20 @@ fn ends_have_their_reason() {
     rig.client_sends(b"last");
     rig.client.channels.close(rig.now, CHANNEL, false);
     pass(&mut rig, Duration::from_secs(60));
-    let end = Heard::Closed(theirs, Closed::Orderly, false);
-    assert_eq!(rig.server.heard(), [Heard::Octets(theirs, b"last".to_vec()), end]);
+    let end = Reported::Closed(theirs, Closed::Orderly, false);
+    assert_eq!(rig.server.reported(), [Reported::Octets(theirs, b"last".to_vec()), end]);
     assert_eq!((rig.client.channels.len(), rig.server.channels.len()), (0, 0));
 
     let (mut rig, theirs) = up();
     rig.client.channels.close(rig.now, CHANNEL, true);
     pass(&mut rig, Duration::from_secs(60));
-    assert!(matches!(rig.server.heard()[..], [Heard::Closed(t, Closed::Reset, _)] if t == theirs));
-    assert!(rig.client.heard().is_empty(), "the side that closes receives no further event");
+    assert!(matches!(rig.server.reported()[..], [Reported::Closed(t, Closed::Reset, _)] if t == theirs));
+    assert!(rig.client.reported().is_empty(), "the side that closes receives no further event");
 
     let mut rig = Rig::plain();
     rig.open(Transport::Sctp, SCTP + 1);
     pass(&mut rig, Duration::from_secs(60));
-    assert_eq!(rig.client.heard(), [Heard::Closed(CHANNEL, Closed::Refused, false)]);
+    assert_eq!(rig.client.reported(), [Reported::Closed(CHANNEL, Closed::Refused, false)]);
     assert_eq!(rig.client.channels.len(), 0);
 }
 
@@ -183,10 +183,10 @@ fn a_peer_that_does_not_answer_is_given_up() {
     rig.client_opens(Transport::Sctp, SCTP);
     let client = &mut rig.client;
     while let Some(deadline) = client.channels.next_deadline() {
-        client.channels.timer(deadline, &mut client.ear);
+        client.channels.timer(deadline, &mut client.reports);
         let _ = client.downs();
     }
-    assert_eq!(client.heard(), [Heard::Closed(CHANNEL, Closed::TimedOut, false)]);
+    assert_eq!(client.reported(), [Reported::Closed(CHANNEL, Closed::TimedOut, false)]);
     assert_eq!(client.channels.len(), 0);
 }
 
@@ -196,11 +196,11 @@ fn a_peer_that_does_not_answer_is_given_up() {
 fn known_nodes_get_associations_beside_forged_inits() {
     let mut rig = Rig::plain();
     rig.client_opens(Transport::Sctp, SCTP);
-    let [Said::Sctp(init)] = &rig.client.downs()[..] else { panic!("an INIT") };
+    let [Command::Sctp(init)] = &rig.client.downs()[..] else { panic!("an INIT") };
     let now = rig.now;
     let side = &mut rig.server;
     let mut answers = |source| {
-        side.channels.sctp_packet(now, of_sctp([source, SERVER], init), &mut side.ear);
+        side.channels.sctp_packet(now, of_sctp([source, SERVER], init), &mut side.reports);
         side.downs().len()
     };
     let answered: usize = (0..5000u32).map(|n| answers(IpAddr::from((0x0a00_0000 + n).to_be_bytes()))).sum();
