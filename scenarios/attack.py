@@ -208,7 +208,7 @@ def queries(target, dst):
         yield packet(src, ip(dst), UDP, udp(query(src, ip(dst))), alert=True)
 
 
-def nobody(target, dst, network):
+def absent(target, dst, network):
     """Queries whose NLI has an address of the /24 NETWORK that no host has (T12)."""
     net = ip(network)[:3]
     while True:
@@ -451,7 +451,7 @@ def scouts(target, dst):
 
 def redirections(target, source, dst, *routers):
     """What would move the sessions of SOURCE to this host, or end them: Scout Responses and tear-downs in the name of the
-    routers, and messages with cookies that nobody gave."""
+    routers, and messages with cookies that no node gave."""
     for _ in itertools.count():
         answer = casp_object(5, rng.randbytes(8)) + casp_object(6, rng.randbytes(8))
         flow = casp_flow(source, dst)

@@ -137,7 +137,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A number with a decimal point, as OpenMetrics wants it for bounds.
+/// A number with a decimal point, the form of bounds in OpenMetrics.
 fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { format!("{value:?}") }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every key is declared once (module `keys`). From the declarations follow the parser with its ranges, the list of all keys
 //! with their values (`signalbox config show`), and `docs/config.md`. All mistakes of a configuration are reported at
-//! once, each with its place and with a right value; nothing falls back to a default silently.
+//! once, each with its place and with a right value; nothing falls back to a default without a report.
 
 mod access;
 mod document;

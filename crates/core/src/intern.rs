@@ -170,7 +170,7 @@ mod tests {
         let b = interner.intern("b").unwrap();
         assert_eq!((interner.get(a), interner.get(b), interner.len()), (&"a", &"b", 2));
         assert_eq!(interner.intern("c"), Err(Full));
-        assert_eq!(interner.intern("b"), Ok(b), "a full table still knows its values");
+        assert_eq!(interner.intern("b"), Ok(b), "a full table still has its values");
         assert_eq!(interner.release(a), None);
         assert_eq!(interner.release(a), Some("a"));
         assert_eq!((interner.lookup(a), interner.find(&"a")), (None, None));

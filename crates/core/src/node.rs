@@ -310,7 +310,7 @@ pub enum Output<'a, E> {
         source: IpAddr,
     },
     /// Do not report changes of this multicast route any more.
-    MulticastForget {
+    MulticastRelease {
         /// The group.
         group: IpAddr,
         /// Address of the sender.

@@ -219,7 +219,7 @@ pub struct AddressValidation {
     pub unchecked_route: bool,
 }
 
-/// Whether an application wants to peer with a Querying node (RFC 5971 §4.3.2).
+/// Whether an application peers with a Querying node (RFC 5971 §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]

@@ -78,7 +78,7 @@ impl Ordered {
         true
     }
 
-    /// Forgets the first octets.
+    /// Removes the first octets.
     fn discard(&mut self, octets: usize) {
         self.octets.drain(..octets.min(self.octets.len()));
     }

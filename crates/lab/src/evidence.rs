@@ -111,7 +111,7 @@ impl Evidence {
 
     /// Removes all records of a kind.
     #[cfg(test)]
-    pub(crate) fn forget<T: Record>(&mut self) {
+    pub(crate) fn remove<T: Record>(&mut self) {
         self.records.retain(|record| {
             let record: &dyn Any = &**record;
             !record.is::<T>()

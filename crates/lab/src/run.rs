@@ -106,9 +106,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads what checks want to compare at the end of a step.
+    /// Reads what checks compare at the end of a step.
     fn read(&mut self, id: &str) -> Result<()> {
-        let wanted: Vec<Wanted> = self.scenario.checks.iter().flat_map(|check| check.check.wants()).collect();
+        let wanted: Vec<Wanted> = self.scenario.checks.iter().flat_map(|check| check.check.needs()).collect();
         for wanted in wanted {
             let (at, name) = wanted.place();
             if at != id {

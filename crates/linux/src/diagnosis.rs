@@ -19,7 +19,7 @@ const PROBE_PORT: u16 = 33434;
 /// Origins of errors in the kernel's error queue: ICMP and ICMPv6.
 const ICMP: [u8; 2] = [2, 3];
 /// Number of successive nodes without an answer after which a traceroute gives up.
-const MOST_SILENT: u8 = 4;
+const MOST_UNANSWERED: u8 = 4;
 /// Octets of an error report (`sock_extended_err`), which the address of the reporting node follows.
 const ERROR: usize = 16;
 
@@ -135,7 +135,7 @@ impl Requester {
             (libc::IPPROTO_IP, libc::IP_RECVERR, libc::IP_TTL)
         };
         set_option(&socket, level, errors, 1)?;
-        let (mut nodes, mut silent) = (Vec::new(), 0);
+        let (mut nodes, mut unanswered) = (Vec::new(), 0);
         for ttl in 1..=most {
             set_option(&socket, level, hops, i32::from(ttl))?;
             // The kernel may report an error of an earlier probe here.
@@ -143,9 +143,9 @@ impl Requester {
             if socket.send_to(&[ttl], (to, port)).is_err() {
                 socket.send_to(&[ttl], (to, port))?;
             }
-            match complaint(&socket, patience)? {
+            match reporting_node(&socket, patience)? {
                 Some(node) => {
-                    silent = 0;
+                    unanswered = 0;
                     if !nodes.contains(&node) {
                         nodes.push(node);
                     }
@@ -153,9 +153,9 @@ impl Requester {
                         break;
                     }
                 }
-                None => silent += 1,
+                None => unanswered += 1,
             }
-            if silent >= MOST_SILENT {
+            if unanswered >= MOST_UNANSWERED {
                 break;
             }
         }
@@ -164,7 +164,7 @@ impl Requester {
 }
 
 /// The node that first reports an error about a packet of this socket, if one does in time.
-fn complaint(socket: &UdpSocket, patience: Duration) -> io::Result<Option<IpAddr>> {
+fn reporting_node(socket: &UdpSocket, patience: Duration) -> io::Result<Option<IpAddr>> {
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -180,9 +180,9 @@ fn complaint(socket: &UdpSocket, patience: Duration) -> io::Result<Option<IpAddr
             continue;
         };
         for (_, kind, data) in Messages(&error.control) {
-            let told = kind == libc::IP_RECVERR || kind == libc::IPV6_RECVERR;
+            let reports = kind == libc::IP_RECVERR || kind == libc::IPV6_RECVERR;
             let icmp = data.get(4).is_some_and(|origin| ICMP.contains(origin));
-            if let Some(node) = data.get(ERROR..).filter(|_| told && icmp).and_then(sockaddr::decode) {
+            if let Some(node) = data.get(ERROR..).filter(|_| reports && icmp).and_then(sockaddr::decode) {
                 return Ok(Some(node.ip()));
             }
         }
@@ -195,7 +195,7 @@ mod tests {
     use crate::sys::cmsg;
 
     #[test]
-    fn who_complains_is_read() {
+    fn the_node_that_reports_an_error_is_read() {
         let mut error = [0; ERROR + 16];
         error[4] = 2;
         let (name, length) = sockaddr::encode("10.0.0.7:0".parse().unwrap());

@@ -3,7 +3,7 @@
 //! An nftables table of our own redirects them (tproxy) to the UDP socket; addresses, TTL and options stay unchanged.
 //! The kernel compares everything that the rule of an entry names, so that the rule matches only packets of that entry.
 //! The redirection precedes the mark: without a listening socket the rule ends there, and the packet is forwarded as if
-//! there were no rule. A dead daemon therefore stops no packet.
+//! there were no rule. A daemon that has ended therefore stops no packet.
 //!
 //! The table belongs to a netlink socket of this process where the kernel supports that (Linux 5.12): then no other
 //! program can remove it, and `nft flush ruleset` leaves it. [`Interception::restore`] installs again what was removed
@@ -41,7 +41,7 @@ pub(crate) struct Interception {
     laid: bool,
 }
 
-/// Installs the rules, and replaces those that a dead predecessor may have left.
+/// Installs the rules, and replaces those that a predecessor without an orderly end may have left.
 pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     // From here on, a failure removes what is installed.
     let requests = open()?;
@@ -69,7 +69,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     Ok(interception)
 }
 
-/// Removes what a dead predecessor may have left, where this process must not intercept. The predecessor's policy rule
+/// Removes what such a predecessor may have left, where this process must not intercept. The predecessor's policy rule
 /// and route show whether there is anything to remove.
 pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
     let mut found = false;

@@ -21,7 +21,7 @@ impl Followers {
             if !followers.contains(&protocol) {
                 followers.push(protocol);
             }
-        } else if let Output::MulticastForget { group, source } = *output {
+        } else if let Output::MulticastRelease { group, source } = *output {
             let Some(followers) = self.0.get_mut(&(group, source)) else { return };
             followers.retain(|one| *one != protocol);
             if followers.is_empty() {
@@ -43,12 +43,12 @@ mod tests {
         let mut followers = Followers::default();
         let mut give = |protocol, ends: bool| {
             let mut output = if ends {
-                Output::MulticastForget { group, source }
+                Output::MulticastRelease { group, source }
             } else {
                 Output::MulticastLookup { group, source }
             };
             followers.note(protocol, &mut output);
-            matches!(output, Output::MulticastForget { .. })
+            matches!(output, Output::MulticastRelease { .. })
         };
         for protocol in [ProtocolId::Rsvp, ProtocolId::Boomerang, ProtocolId::Boomerang] {
             assert!(!give(protocol, false));

@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// What admission control wants of the kernel. What it has for the protocols is given to them.
+    /// What admission control requests of the kernel. What it has for the protocols is given to them.
     fn kernel_output(&mut self) -> Option<Kernel> {
         loop {
             let (owner, input) = match self.resources.poll()? {

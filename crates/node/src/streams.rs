@@ -42,7 +42,7 @@ impl Streams {
             Output::Transmit(_)
             | Output::RouteLookup { .. }
             | Output::MulticastLookup { .. }
-            | Output::MulticastForget { .. }
+            | Output::MulticastRelease { .. }
             | Output::Reserve { .. }
             | Output::Release { .. }
             | Output::OpenPinhole { .. }

@@ -96,13 +96,13 @@ fn look(message: &Message<'_>) {
         }
     }
     for list in message.lists() {
-        assert!(list.ids().next().is_some(), "an empty list is none");
+        assert!(list.ids().next().is_some(), "an empty list cannot be parsed");
     }
     if let Some(scope) = message.scope {
         scope.senders().for_each(drop);
     }
     if let Some(select) = message.select() {
-        assert!(select.kinds().all(|kind| select.wants(kind)));
+        assert!(select.kinds().all(|kind| select.selects(kind)));
     }
     for response in message.responses() {
         response.objects().for_each(|object| _ = object.read());

@@ -91,7 +91,7 @@ impl fmt::Debug for dyn Client {
 pub(crate) enum Delivery {
     /// It waits for the client; further ones may follow.
     Queued,
-    /// It was the last one: the client is forgotten, and the node has nothing left of it.
+    /// It was the last one: the client is removed, and the node has nothing left of it.
     Last,
     /// The client is gone: what it began is closed.
     Gone,
@@ -231,7 +231,7 @@ impl Clients {
         true
     }
 
-    /// Forgets a client; gives the command that ends what it began.
+    /// Removes a client; gives the command that ends what it began.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Command> {
         self.all.remove(&id).map(|open| open.client.close(id))
     }

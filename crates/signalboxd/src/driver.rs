@@ -62,7 +62,7 @@ pub(crate) struct Driver {
     turn: Turn,
     notifier: Notifier,
     /// When the service manager gets the next sign of life.
-    alive: Time,
+    watchdog_due: Time,
     mending: Mending,
     wall: Wall,
     reporter: Reporter,
@@ -93,7 +93,7 @@ impl Driver {
             measurements: Measurements::default(),
             turn: Turn::default(),
             notifier,
-            alive: Time::ZERO,
+            watchdog_due: Time::ZERO,
             mending: Mending::default(),
             wall: Wall::new(clock.start_unix_us()),
             reporter: Reporter::default(),
@@ -174,10 +174,10 @@ impl Driver {
             tracing::warn!(ms = took.as_millis(), "a long turn of the event loop: {line}");
         }
         if let Some(period) = self.notifier.watchdog
-            && self.alive <= now
+            && self.watchdog_due <= now
         {
             self.notifier.send("WATCHDOG=1");
-            self.alive = now + period / 2;
+            self.watchdog_due = now + period / 2;
         }
     }
 
@@ -187,8 +187,8 @@ impl Driver {
             return Some(Duration::ZERO);
         }
         let report = self.unreported.then(|| self.reporter.next());
-        let alive = self.notifier.watchdog.map(|_| self.alive);
-        let next = [self.engine.next_deadline(), report, alive, self.mending.due()];
+        let watchdog_due = self.notifier.watchdog.map(|_| self.watchdog_due);
+        let next = [self.engine.next_deadline(), report, watchdog_due, self.mending.due()];
         let next = next.into_iter().flatten().min();
         let wait = next.map(|next| next.since(self.clock.now()));
         let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);

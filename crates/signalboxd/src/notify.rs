@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notifier {
     socket: Option<Arc<UnixDatagram>>,
-    /// How often the service manager wants a sign of life.
+    /// How often the service manager expects a watchdog notification.
     pub(crate) watchdog: Option<Duration>,
 }
 

@@ -212,12 +212,12 @@ pub(crate) struct Lease {
     pub(crate) id: u64,
     handle: LoopHandle,
     /// The other end closes the client when this one is dropped; it does nothing when it gets a message.
-    alive: oneshot::Sender<()>,
+    held: oneshot::Sender<()>,
 }
 
 impl Lease {
     fn new(handle: LoopHandle, id: u64) -> Self {
-        let (alive, gone) = oneshot::channel();
+        let (held, gone) = oneshot::channel();
         let closing = handle.clone();
         tokio::spawn(async move {
             if gone.await.is_err() {
@@ -225,15 +225,15 @@ impl Lease {
                 let _ = closing.send(LoopRequest::Close(id)).await;
             }
         });
-        Self { id, handle, alive }
+        Self { id, handle, held }
     }
 
     /// Closes the client. Requests to the event loop that follow come after it.
     pub(crate) async fn close(self) {
-        let Self { id, handle, alive } = self;
+        let Self { id, handle, held } = self;
         // An error means that the event loop has ended, and the client with it.
         let _ = handle.send(LoopRequest::Close(id)).await;
-        let _ = alive.send(());
+        let _ = held.send(());
     }
 }
 

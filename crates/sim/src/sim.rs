@@ -49,7 +49,7 @@ signalbox_core::counters! {
         /// Echo Requests that a node answered as any host does, because no engine of it receives them.
         echoed: u64,
         /// Other packets at a destination that does not receive their entry.
-        unheard: u64,
+        unreceived: u64,
         /// Packets dropped because their TTL had run out.
         ttl_expired: u64,
         /// Packets dropped in transit because no route existed.
@@ -296,7 +296,7 @@ impl<N: NodeEngine> Sim<N> {
         self.network.ifindex(link, self.network.end_of(link, node))
     }
 
-    /// The node's interfaces, as its engine knows them.
+    /// The node's interfaces, as its engine has them.
     #[must_use]
     pub fn interfaces(&self, node: NodeId) -> Vec<Interface> {
         self.network.interfaces(node)

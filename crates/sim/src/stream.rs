@@ -265,7 +265,7 @@ impl Streams {
     }
 
     /// Removes the id of an end that its node has closed. The end lives on until it has sent everything.
-    pub(crate) fn forget_name(&mut self, connection: u64, end: usize) -> Option<(NodeId, StreamId)> {
+    pub(crate) fn remove_name(&mut self, connection: u64, end: usize) -> Option<(NodeId, StreamId)> {
         let end = self.connections.get_mut(&connection)?.ends[end].as_mut()?;
         let name = (end.node, end.name.take()?);
         self.names.remove(&name);

@@ -143,8 +143,8 @@ fn parse<'a>(args: &[&'a str]) -> Result<Options<'a>> {
             "--check" => options.check = true,
             "--json" => options.json = true,
             "--open" => options.open = true,
-            "--table" => options.table = Some(args.next().context("--table wants a name")?),
-            "--why" => options.why = Some(args.next().context("--why wants an id")?),
+            "--table" => options.table = Some(args.next().context("--table needs a name")?),
+            "--why" => options.why = Some(args.next().context("--why needs an id")?),
             other => bail!("conformance has no option `{other}` (cargo xtask help)"),
         }
     }

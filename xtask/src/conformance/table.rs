@@ -84,7 +84,7 @@ pub(crate) fn rules(path: &Path, tables: &[Table]) -> Result<Rules> {
         let place = format!("{}:{}", path.file_name().unwrap_or_default().to_string_lossy(), number + 1);
         let Some((pattern, reason)) = line.split_once('\t').filter(|(_, reason)| !reason.trim().is_empty())
         else {
-            bail!("{place}: want id, tab, reason");
+            bail!("{place}: a line is an id, a tab and a reason");
         };
         let hits: Vec<&Row> =
             tables.iter().flat_map(|table| &table.rows).filter(|row| covers(pattern, &row.id)).collect();

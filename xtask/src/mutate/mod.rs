@@ -42,7 +42,7 @@ struct Options<'a> {
 }
 
 impl Options<'_> {
-    fn wants(&self, mutation: &Mutation) -> bool {
+    fn selects(&self, mutation: &Mutation) -> bool {
         let named = |id: &String| {
             self.ids
                 .iter()
@@ -69,7 +69,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     if options.check {
         return table::check(root, &mutations);
     }
-    let chosen = |mutation: &Mutation| options.wants(mutation);
+    let chosen = |mutation: &Mutation| options.selects(mutation);
     if !mutations.iter().any(chosen) {
         bail!("no mutation in conformance/mutations/ is for {}", options.ids.join(", "));
     }
@@ -89,7 +89,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
         let jobs: Vec<(&Mutation, Vec<&Test>)> = tree
             .mutations
             .iter()
-            .filter(|mutation| options.wants(mutation))
+            .filter(|mutation| options.selects(mutation))
             .map(|mutation| (*mutation, named(mutation)))
             .collect();
         let crates: BTreeSet<&str> =
@@ -100,13 +100,13 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
         let programs = tree.build(&crates)?;
         let outcomes = run::all(&jobs, &programs)?;
         for ((mutation, _), outcome) in jobs.iter().zip(&outcomes) {
-            let alive = alive(mutation, outcome, &tests);
+            let passing = passing(mutation, outcome, &tests);
             ran += 1;
-            survivors += usize::from(!alive.is_empty());
+            survivors += usize::from(!passing.is_empty());
             if options.json {
-                reports.push(in_json(mutation, outcome, &alive));
+                reports.push(in_json(mutation, outcome, &passing));
             } else {
-                print(mutation, outcome, &alive);
+                print(mutation, outcome, &passing);
             }
             let results = outcome.failed.iter().map(|test| (test, true));
             for (test, failed) in results.chain(outcome.passed.iter().map(|test| (test, false))) {
@@ -156,20 +156,20 @@ fn parse<'a>(args: &[&'a str]) -> Result<Options<'a>> {
             "--check" => options.check = true,
             "--tests-of" => match args.next() {
                 Some(krate) => options.crates.push(krate),
-                None => bail!("--tests-of wants a crate, such as `gist`"),
+                None => bail!("--tests-of needs a crate, such as `gist`"),
             },
             other if other.starts_with('-') => bail!("mutate has no option `{other}` (cargo xtask help)"),
             id => options.ids.push(id),
         }
     }
     if !(options.all || options.audit || options.list || options.check) && options.ids.is_empty() {
-        bail!("mutate wants ids, --all, --audit, --list or --check (cargo xtask help)");
+        bail!("mutate needs ids, --all, --audit, --list or --check (cargo xtask help)");
     }
     Ok(options)
 }
 
 /// The ids of a mutation that no failing test names.
-fn alive<'a>(
+fn passing<'a>(
     mutation: &'a Mutation,
     outcome: &Outcome,
     tests: &BTreeMap<Test, BTreeSet<String>>,
@@ -179,12 +179,12 @@ fn alive<'a>(
     mutation.ids.iter().map(String::as_str).filter(|id| !killed(id)).collect()
 }
 
-fn print(mutation: &Mutation, outcome: &Outcome, alive: &[&str]) {
+fn print(mutation: &Mutation, outcome: &Outcome, passing: &[&str]) {
     let ids = mutation.ids.join(", ");
-    if alive.is_empty() {
+    if passing.is_empty() {
         println!("{ids}: killed");
     } else {
-        println!("{ids}: SURVIVED for {} ({}: {})", alive.join(", "), mutation.file, mutation.find.trim());
+        println!("{ids}: SURVIVED for {} ({}: {})", passing.join(", "), mutation.file, mutation.find.trim());
     }
     for test in &outcome.failed {
         println!("  fails: {}", test.shown());
@@ -194,9 +194,9 @@ fn print(mutation: &Mutation, outcome: &Outcome, alive: &[&str]) {
     }
 }
 
-fn in_json(mutation: &Mutation, outcome: &Outcome, alive: &[&str]) -> Value {
+fn in_json(mutation: &Mutation, outcome: &Outcome, passing: &[&str]) -> Value {
     let shown = |tests: &[Test]| tests.iter().map(Test::shown).collect::<Vec<_>>();
-    let word = if alive.is_empty() { "killed" } else { "survived" };
+    let word = if passing.is_empty() { "killed" } else { "survived" };
     json!({
         "ids": mutation.ids,
         "file": mutation.file,

@@ -176,7 +176,7 @@ impl World {
                 Some(Output::RouteLookup { id, .. }) => id,
                 // No message here is for a group.
                 Some(
-                    Output::Event { .. } | Output::MulticastLookup { .. } | Output::MulticastForget { .. },
+                    Output::Event { .. } | Output::MulticastLookup { .. } | Output::MulticastRelease { .. },
                 ) => continue,
                 None => break,
             };
@@ -221,6 +221,6 @@ fn made(kind: Kind, first: u32, count: u32) -> Result<(Vec<u8>, usize)> {
     }
     let length = octets.len() / usize::try_from(count)?.max(1);
     let whole = octets.get(..length).context("no messages were made")?;
-    Message::parse(whole, false).context("the messages made are none")?;
+    Message::parse(whole, false).context("a message cannot be parsed")?;
     Ok((octets, length))
 }

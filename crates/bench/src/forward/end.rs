@@ -187,7 +187,7 @@ impl End {
                 }
                 Output::Event(event) => see(Seen::Event(event)),
                 Output::MulticastLookup { .. }
-                | Output::MulticastForget { .. }
+                | Output::MulticastRelease { .. }
                 | Output::Release { .. }
                 | Output::OpenPinhole { .. }
                 | Output::ClosePinhole { .. }

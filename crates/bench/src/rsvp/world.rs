@@ -352,7 +352,7 @@ impl World {
         }
         let length = octets.len() / usize::try_from(count)?.max(1);
         let whole = octets.get(..length).context("no messages were made")?;
-        Message::parse(whole).context("the messages made are none")?;
+        Message::parse(whole).context("a message cannot be parsed")?;
         Ok(Made { octets, length })
     }
 }

@@ -196,7 +196,7 @@ impl Aggregates {
     }
 
     /// Takes a member out of the count of its aggregate, which is the result.
-    fn forget(&mut self, hash: u64) -> Option<Key> {
+    fn remove(&mut self, hash: u64) -> Option<Key> {
         let mut from = None;
         for (members, at) in self.members.iter_mut().zip(0..) {
             let Some(member) = members.remove(&hash) else { continue };
@@ -212,7 +212,7 @@ impl Aggregates {
 
     /// Counts a member that sent now.
     fn note(&mut self, hash: u64, member: Member, refresh: u8) {
-        self.forget(hash);
+        self.remove(hash);
         let [members, _] = &mut self.members;
         members.insert(hash, member);
         let [longest, _] = &mut self.longest;
@@ -351,7 +351,7 @@ impl Boomerang {
         if let Some(found) = found {
             self.remove(found, Some(resources));
         }
-        let left = self.aggregates.forget(hash).filter(|left| *left != key);
+        let left = self.aggregates.remove(hash).filter(|left| *left != key);
         self.aggregates.note(hash, Member { rate, aggregate: key }, asked.refresh);
         if let Some(left) = left {
             self.fit(left, resources);
@@ -434,7 +434,7 @@ impl Boomerang {
 
     /// Removes a member, because it gets a reservation of its own or was released. Whether it was a member.
     pub(super) fn leave_aggregate(&mut self, hash: u64, resources: &mut Resources) -> bool {
-        let left = self.aggregates.forget(hash);
+        let left = self.aggregates.remove(hash);
         if let Some(key) = left {
             self.fit(key, resources);
         }

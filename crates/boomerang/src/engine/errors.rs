@@ -84,7 +84,7 @@ impl Boomerang {
         if session.state == State::Closing {
             // The release went as far as it could.
             self.finish(key, Event::Closed { confirmed: false });
-            self.forget(key);
+            self.drop_session(key);
         } else if session.granted.is_none() && session.id.is_some() {
             self.finish(key, Event::Unreachable(report));
             self.release(key, resources);

@@ -26,7 +26,7 @@ use crate::wire::{Ends, Message, Pass, checksum_is_valid, edit};
 const MOST: u32 = 1024;
 /// Most copies of one request; the kernel knows 32 interfaces for multicast.
 const BRANCHES: usize = 32;
-/// A route that no message used for so long is forgotten.
+/// A route that no message used for so long is removed.
 const UNUSED: Duration = Duration::from_secs(240);
 /// How often the table is searched for such routes.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -168,7 +168,7 @@ impl Boomerang {
         tree.expected = expected;
         if tree.oifs.is_empty() {
             self.groups.remove(&pair);
-            self.out.forget_group(pair.0, pair.1);
+            self.out.release_group(pair.0, pair.1);
             for packet in self.groups.ready(pair) {
                 self.end_here(&packet.as_received());
             }
@@ -179,7 +179,7 @@ impl Boomerang {
         }
     }
 
-    /// Forgets the routes that no message used for [`UNUSED`].
+    /// Removes the routes that no message used for [`UNUSED`].
     pub(super) fn run_groups(&mut self) {
         if self.groups.sweep.is_none_or(|due| due > self.now) {
             return;
@@ -189,7 +189,7 @@ impl Boomerang {
         let unused: Vec<Pair> = unused.map(|(pair, _)| *pair).collect();
         for pair in unused {
             self.groups.remove(&pair);
-            self.out.forget_group(pair.0, pair.1);
+            self.out.release_group(pair.0, pair.1);
         }
         self.groups.sweep = (!self.groups.trees.is_empty()).then_some(now + SWEEP);
     }

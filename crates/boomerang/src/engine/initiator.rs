@@ -33,7 +33,7 @@ const GROUP_REFRESH: u8 = 3;
 enum Due {
     Send,
     Lost,
-    Forget,
+    Drop,
 }
 
 impl Boomerang {
@@ -130,7 +130,7 @@ impl Boomerang {
             if let Some(id) = session.id {
                 self.reject(id, Rejected::NoRoute);
             }
-            return self.forget(key);
+            return self.drop_session(key);
         };
         session.oif = oif;
         session.ends.src = source;
@@ -169,7 +169,7 @@ impl Boomerang {
         self.send(key, resources);
     }
 
-    /// Forgets the transactions of a session.
+    /// Removes the transactions of a session.
     fn settle(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         for transaction in session.settle().into_iter().flatten() {
@@ -301,7 +301,7 @@ impl Boomerang {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.state == State::Closing {
             self.finish(key, Event::Closed { confirmed: false });
-            return self.forget(key);
+            return self.drop_session(key);
         }
         if let Some(refusal) = refused {
             return self.on_refusal(key, refusal, resources);
@@ -352,11 +352,11 @@ impl Boomerang {
         let offer = offered(&body.qos, &self.hasher);
         if session.state == State::Closing {
             self.finish(key, Event::Closed { confirmed: true });
-            return self.forget(key);
+            return self.drop_session(key);
         }
         if session.query {
             self.finish(key, Event::Available(offer));
-            return self.forget(key);
+            return self.drop_session(key);
         }
         let sent = session.key;
         session.refresh = message.refresh.max(1);
@@ -422,7 +422,7 @@ impl Boomerang {
             let Some(session) = self.sessions.get(key) else { continue };
             let due = match session.state {
                 State::Route => continue,
-                State::Closing if session.is_given_up() => Due::Forget,
+                State::Closing if session.is_given_up() => Due::Drop,
                 State::Setup | State::Established if session.is_given_up() => Due::Lost,
                 State::Setup | State::Established | State::Closing => Due::Send,
             };
@@ -435,9 +435,9 @@ impl Boomerang {
                     self.finish(key, Event::Unanswered);
                     self.release(key, resources);
                 }
-                Due::Forget => {
+                Due::Drop => {
                     self.finish(key, Event::Closed { confirmed: false });
-                    self.forget(key);
+                    self.drop_session(key);
                 }
             }
         }
@@ -457,14 +457,14 @@ impl Boomerang {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.state == State::Route || session.query {
             self.finish(key, Event::Closed { confirmed: false });
-            return self.forget(key);
+            return self.drop_session(key);
         }
         session.state = State::Closing;
         self.settle(key);
         self.send(key, resources);
     }
 
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(super) fn drop_session(&mut self, key: Key) {
         self.settle(key);
         self.wheel_of_sessions.cancel(&mut self.sessions, key.index());
         let Some(session) = self.sessions.remove(key) else { return };

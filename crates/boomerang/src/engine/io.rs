@@ -79,7 +79,7 @@ pub enum Output<'a> {
         source: IpAddr,
     },
     /// Do not report changes of this multicast route any more.
-    MulticastForget {
+    MulticastRelease {
         /// The group.
         group: IpAddr,
         /// Source of the packets.

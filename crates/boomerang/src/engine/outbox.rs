@@ -28,7 +28,7 @@ enum Queued {
     Send { envelope: Envelope, options: Range<usize>, payload: Range<usize> },
     Lookup(u64, IpAddr),
     LookupGroup(IpAddr, IpAddr),
-    ForgetGroup(IpAddr, IpAddr),
+    ReleaseGroup(IpAddr, IpAddr),
     Event(u64, BoomerangEvent),
 }
 
@@ -67,8 +67,8 @@ impl Outbox {
     }
 
     /// Ends the reports about a multicast route.
-    pub(super) fn forget_group(&mut self, group: IpAddr, source: IpAddr) {
-        self.queue.push_back(Queued::ForgetGroup(group, source));
+    pub(super) fn release_group(&mut self, group: IpAddr, source: IpAddr) {
+        self.queue.push_back(Queued::ReleaseGroup(group, source));
     }
 
     pub(super) fn event(&mut self, id: u64, event: BoomerangEvent) {
@@ -101,7 +101,7 @@ impl Outbox {
             }
             Queued::Lookup(id, dst) => Output::RouteLookup { id, query: RouteQuery::to(dst) },
             Queued::LookupGroup(group, source) => Output::MulticastLookup { group, source },
-            Queued::ForgetGroup(group, source) => Output::MulticastForget { group, source },
+            Queued::ReleaseGroup(group, source) => Output::MulticastRelease { group, source },
             Queued::Event(id, event) => Output::Event { id, event },
         })
     }

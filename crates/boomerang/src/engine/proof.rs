@@ -53,7 +53,7 @@ impl Primes {
         }
     }
 
-    /// Whether the request of a flow got a prime lately. It is forgotten.
+    /// Whether the request of a flow got a prime lately. The entry is removed.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         self.place(hash)
             .is_some_and(|place| core::mem::replace(place, if *place == hash { 0 } else { *place }) == hash)

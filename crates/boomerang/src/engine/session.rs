@@ -102,7 +102,7 @@ impl Session {
         self.ends.dst.is_multicast()
     }
 
-    /// Forgets the sends so far: a reply came, or another message is sent from now on. The result is their transactions.
+    /// Removes the sends so far: a reply came, or another message is sent from now on. The result is their transactions.
     pub(super) fn settle(&mut self) -> [Option<u32>; 3] {
         self.sends = 0;
         core::mem::take(&mut self.outstanding)

@@ -100,7 +100,7 @@ impl Node {
                     }
                     Output::RouteLookup { id, query } => routes.push((id, query.dst)),
                     Output::MulticastLookup { group, source } => groups.push((group, source)),
-                    Output::MulticastForget { .. } | Output::Event { .. } => {}
+                    Output::MulticastRelease { .. } | Output::Event { .. } => {}
                 }
             }
             while let Some(output) = self.resources.poll() {

@@ -166,7 +166,7 @@ fn a_request_ends_where_no_route_leads_on() {
 }
 
 /// Requests that wait for a route, and routes, are limited: forged sources leave places to others, and what is not used is
-/// forgotten.
+/// removed.
 #[test]
 fn routes_of_groups_are_limited() {
     let mut rig = Rig::with(Config { max_waiting: 16, ..Config::default() });

@@ -260,7 +260,7 @@ impl Rig {
                         self.followed.insert((group, source));
                         groups.push((group, source));
                     }
-                    Output::MulticastForget { group, source } => {
+                    Output::MulticastRelease { group, source } => {
                         assert!(self.followed.remove(&(group, source)));
                     }
                     Output::Event { id, event } => self.events.push((id, event)),

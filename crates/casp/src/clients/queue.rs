@@ -1,4 +1,4 @@
-//! What a client wants next: requests to the messaging layer with octets of their own, and outputs of its own kind.
+//! The next outputs of a client: requests to the messaging layer with octets of their own, and outputs of its own kind.
 
 use std::collections::VecDeque;
 

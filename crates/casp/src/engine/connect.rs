@@ -351,7 +351,7 @@ impl Casp {
         }
     }
 
-    /// Forgets a connection. What waits for it tries something else.
+    /// Removes a connection. What waits for it tries something else.
     fn lost(&mut self, key: Key) {
         self.drop_tear_downs(key);
         if let Some((address, waiting)) = self.peers.remove(key)

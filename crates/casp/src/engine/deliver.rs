@@ -61,9 +61,9 @@ impl Casp {
     fn down(&mut self, key: Key, octets: &[u8], kind: Kind) {
         let Some(session) = self.sessions.get(key) else { return };
         let next = session.next.last().map(|branch| branch.peer);
-        let wants = kind.discover || session.is(Mark::Rediscover);
+        let search = kind.discover || session.is(Mark::Rediscover);
         let waits = session.waiting.as_ref().is_some_and(|waiting| match next {
-            Some(peer) if !wants => {
+            Some(peer) if !search => {
                 waiting.candidate.is_some() && waiting.candidate == self.peers.address(peer)
             }
             Some(_) | None => waiting.searching || waiting.candidate.is_some(),
@@ -73,9 +73,9 @@ impl Casp {
         if waits {
             return self.queue_down(key, octets, kind);
         }
-        if wants && early && next.is_some() {
+        if search && early && next.is_some() {
             self.counters.discovery_limited += 1;
-        } else if wants || next.is_none() {
+        } else if search || next.is_none() {
             // A search that found no node is not repeated before the next refresh.
             if (next.is_some() || !early || discover_at == Time::ZERO) && self.search(key) {
                 return self.queue_down(key, octets, kind);
@@ -250,7 +250,7 @@ impl Casp {
 
     /// Keeps the first message to a node that scout found, in case it refuses the cookie.
     fn keep_until_proved(&mut self, key: Key, octets: &[u8], kind: Kind) {
-        self.forget_unproved(key);
+        self.remove_unproved(key);
         let fits = self.sessions.get_mut(key).is_some_and(|session| session.waiting().fits(0, octets.len()));
         if !fits || !self.take_octets(key, octets.len()) {
             return;
@@ -261,7 +261,7 @@ impl Casp {
         waiting.unproved = Some(Queued { octets: octets.into(), client: kind.client, refresh: kind.refresh });
     }
 
-    pub(super) fn forget_unproved(&mut self, key: Key) {
+    pub(super) fn remove_unproved(&mut self, key: Key) {
         let kept = self.sessions.get_mut(key).and_then(|session| session.waiting.as_mut()?.unproved.take());
         if let Some(kept) = kept {
             self.dequeued(key, kept.octets.len());
@@ -270,7 +270,7 @@ impl Casp {
 
     /// The next hop accepted the first message.
     pub(super) fn accepted(&mut self, key: Key) {
-        self.forget_unproved(key);
+        self.remove_unproved(key);
         if let Some(session) = self.sessions.get_mut(key) {
             if let Some(waiting) = session.waiting.as_mut() {
                 waiting.retried = false;

@@ -317,7 +317,7 @@ impl Peers {
         }
     }
 
-    /// Forgets a connection. The result is the address of its node, and what waited for it.
+    /// Removes a connection. The result is the address of its node, and what waited for it.
     pub(super) fn remove(&mut self, key: Key) -> Option<(IpAddr, VecDeque<Waiter>)> {
         let connection = self.connections.get_mut(key)?;
         (connection.unsent, connection.written) = (0, 0);

@@ -84,7 +84,7 @@ impl Casp {
         slab.insert(Unsent { octets: kept, owner, client, dst, answer: None, retried: false }).ok()
     }
 
-    /// Forgets a message that waits.
+    /// Removes a message that waits.
     pub(super) fn drop_pending(&mut self, key: Key) -> Option<Unsent> {
         let unsent = self.pending.slab.remove(key)?;
         self.pending.by_owner.release(unsent.owner);

@@ -20,7 +20,7 @@ use crate::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Message, Proof, Si
 #[derive(Debug)]
 pub(super) struct From {
     pub(super) name: Name,
-    /// The node, if this node knows it already.
+    /// The node, if this node has state of it already.
     pub(super) peer: Option<Key>,
     /// `None`: a datagram.
     pub(super) connection: Option<Key>,

@@ -142,7 +142,7 @@ impl Searches {
         self.by_cookie.get(cookie).copied()
     }
 
-    /// Stores a new discovery; one for the same destination that is over is forgotten. `None`: there are too many.
+    /// Stores a new discovery; one for the same destination that is over is removed. `None`: there are too many.
     pub(super) fn insert(
         &mut self,
         dst: IpAddr,

@@ -74,7 +74,7 @@ impl Casp {
 
     /// Nothing was sent to the next hop for an interval: this node makes a refresh of its own.
     fn refresh(&mut self, key: Key) {
-        self.forget_unproved(key);
+        self.remove_unproved(key);
         let Some(session) = self.sessions.get(key) else { return };
         let (own, held, interval) = (session.is_own(), session.is(Mark::Held), session.interval());
         let rediscover = session.is(Mark::Rediscover) || (own && self.config.rediscover);
@@ -107,7 +107,7 @@ impl Casp {
         })
     }
 
-    /// Forgets a session. Its clients are informed.
+    /// Removes a session. Its clients are informed.
     pub(super) fn end(&mut self, key: Key, torn_down: bool) {
         self.indicate_all(key, |session, flow| Indication::Ended { session, flow, torn_down });
         if self.sessions.get(key).is_none() {

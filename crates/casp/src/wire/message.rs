@@ -287,7 +287,7 @@ impl<'a> Signaling<'a> {
         })
     }
 
-    /// The objects that this node does not use and sends on behind those that it knows: unknown classes, and a
+    /// The objects that this node does not use and sends on behind those that it uses: unknown classes, and a
     /// CASP_TIMEOUT of unknown C-Type.
     pub fn kept(&self) -> impl Iterator<Item = Object<'a>> + use<'a> {
         let mut has_route = self.route.is_some();

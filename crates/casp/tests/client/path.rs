@@ -278,7 +278,7 @@ fn answers_name_the_kind_of_resource() {
     assert_eq!(rig.given(1), 1.0);
 }
 
-/// A receiver that does not speak CASP is answered for by the last node, if that is configured.
+/// A receiver without CASP is answered for by the last node, if that is configured.
 #[test]
 fn the_last_node_answers_for_a_plain_receiver() {
     for proxy in [false, true] {

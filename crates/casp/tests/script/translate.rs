@@ -31,7 +31,7 @@ fn natted(rig: &mut Rig) -> (signalbox_core::node::StreamId, signalbox_core::nod
     (up, rig.stream_to(DOWN), said)
 }
 
-/// CASP-G-20, CASP-00-09: FLOW_ID is rewritten along the flow and back; the session is the same. The client knows the flow of
+/// CASP-G-20, CASP-00-09: FLOW_ID is rewritten along the flow and back; the session is the same. The client has the flow of
 /// the inner side.
 #[test]
 fn flow_id_is_rewritten_in_both_directions() {
@@ -57,7 +57,7 @@ fn flow_id_is_rewritten_in_both_directions() {
     assert_eq!((view.flow, view.outer), (flow(), Some(outer(40000))));
 }
 
-/// CASP-G-20: the next hop knows the outer flow only, and the previous hop the inner flow only.
+/// CASP-G-20: the next hop has the outer flow only, and the previous hop the inner flow only.
 #[test]
 fn each_side_knows_its_own_flow_only() {
     let mut rig = Rig::new();
@@ -71,7 +71,7 @@ fn each_side_knows_its_own_flow_only() {
     assert_eq!((rig.node.counters().loops, rig.node.session_count()), (2, 1));
 }
 
-/// CASP-G-20: tear-down in each direction reaches the other side with the flow that it knows, and leaves nothing.
+/// CASP-G-20: tear-down in each direction reaches the other side with the flow that it has, and leaves nothing.
 #[test]
 fn a_tear_down_passes_a_nat() {
     for reverse in [false, true] {

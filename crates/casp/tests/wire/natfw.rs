@@ -153,7 +153,7 @@ fn a_token_field_by_field() {
     let covered = token.authenticated();
     let differing: Vec<usize> = (0..contents.len()).filter(|at| contents[*at] != covered[*at]).collect();
     assert!(differing.iter().all(|at| (57..77).contains(at)) && covered[57..77] == [0; 20], "{differing:?}");
-    // Without a filter, and with an object that is none.
+    // Without a filter, and with an object that is not a filter.
     let mut short = hex(V5);
     short.truncate(short.len() - 28);
     short[3] -= 7;
@@ -164,7 +164,7 @@ fn a_token_field_by_field() {
     assert_eq!(value(&signalbox_wire::hex(&other)), None);
 }
 
-/// CASPMID-A-08: identities of each kind, and values that are none of their kind.
+/// CASPMID-A-08: identities of each kind, and values that are not valid for their kind.
 #[test]
 fn identities_have_kinds() {
     for good in ["001e0003 00040100 c0000201", "001e0003 00030600 c3a46200", "001e0002 00000000"] {

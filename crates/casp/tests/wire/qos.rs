@@ -291,7 +291,7 @@ fn a_release_has_no_version() {
     assert_eq!(composed(&message), with(0x40, 3, &[OWN]));
 }
 
-/// CASPQOS-5.1-07, CASPQOS-5.1-08: BANDWIDTH, and values that are none.
+/// CASPQOS-5.1-07, CASPQOS-5.1-08: BANDWIDTH, and values that are not valid.
 #[test]
 fn bandwidth_is_two_rates_in_order() {
     let bandwidth = Bandwidth { upper: 200_000.0, lower: 100_000.0 };

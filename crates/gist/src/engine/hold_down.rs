@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(holds.pop_due(at(now + length)), None);
             now += length;
         }
-        // Quiet for as long again: forgotten.
+        // Quiet for as long again: removed.
         assert_eq!(holds.pop_due(at(now + 4000)), None);
         assert_eq!((holds.deadline(), holds.holds.len()), (None, 0));
     }

@@ -64,7 +64,7 @@ impl Translations {
     }
 
     /// Removes the entry of one direction of a session.
-    pub(super) fn forget(&mut self, key: Key, direction: Direction) {
+    pub(super) fn remove(&mut self, key: Key, direction: Direction) {
         let Some(old) = self.entries.remove(&(key.to_u64(), side(direction))) else { return };
         let triple = (old.mri, old.session, old.nslp);
         if self.sessions.get(&triple) == Some(&key) {
@@ -83,7 +83,7 @@ impl Gist {
         foreign: Option<Foreign>,
         sent_by_us: bool,
     ) {
-        self.nat.forget(key, direction);
+        self.nat.remove(key, direction);
         let (Some(record), Some(foreign)) = (self.records.get(key), foreign) else { return };
         let mri = foreign.mri.with_direction(direction.inverted());
         let entry = Entry { mri, session: record.session, nslp: record.nslp, sent_by_us };

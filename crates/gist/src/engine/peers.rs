@@ -226,7 +226,7 @@ impl Peers {
 
     /// Releases a reference.
     pub(crate) fn release(&mut self, id: u32) {
-        self.forget_source(id);
+        self.remove_source(id);
         self.release_peer(id);
     }
 
@@ -242,7 +242,7 @@ impl Peers {
         self.peers.release(id);
     }
 
-    fn forget_source(&mut self, id: u32) {
+    fn remove_source(&mut self, id: u32) {
         if let Some(source) = self.source_of.get(id as usize) {
             self.sources.release(*source);
         }
@@ -253,7 +253,7 @@ impl Peers {
         if id == NONE {
             return;
         }
-        self.forget_source(id);
+        self.remove_source(id);
         if self.peers.references(id) > 1 {
             self.release_peer(id);
             return;

@@ -133,7 +133,7 @@ impl Gist {
         }
     }
 
-    /// `rx_Response` in all states: a Response to no Query of this node is discarded silently, Node-SM rule 2 (GIST-6.1-04,
+    /// `rx_Response` in all states: a Response to no Query of this node is discarded without an answer, Node-SM rule 2 (GIST-6.1-04,
     /// GIST-4.4.6-01, GIST-5.3.3-18); otherwise it is rule 4.
     pub(super) fn rx_response(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         // The Response's MRI is that of the Query, inverted.

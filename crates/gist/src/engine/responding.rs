@@ -334,7 +334,7 @@ impl Gist {
         self.settle(key);
     }
 
-    /// `rx_Confirm` with a state machine. Established: rule 10, a duplicate, ignored silently (GIST-6.3-14).
+    /// `rx_Confirm` with a state machine. Established: rule 10, a duplicate, ignored without an answer (GIST-6.3-14).
     /// Awaiting Confirm or Awaiting Refresh: rule 8 (GIST-6.3-09, GIST-6.3-22); a Confirm that fails the
     /// cookie check removes the state (GIST-5.7.1-16).
     pub(super) fn rx_confirm_of(

@@ -52,7 +52,7 @@ impl Gist {
     pub(super) fn remove_half(&mut self, key: Key, direction: Direction, error: SendError) {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
-        self.nat.forget(key, direction);
+        self.nat.remove(key, direction);
         self.route_index.unlink(&mut self.records, place(key.index(), direction));
         let Some(record) = self.records.get_mut(key) else { return };
         let half = core::mem::take(record.half_mut(direction));

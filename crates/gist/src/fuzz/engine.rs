@@ -99,7 +99,7 @@ struct Node {
     /// The newest Query and the newest Response that the node sent, from the magic number on.
     query: Vec<u8>,
     response: Vec<u8>,
-    /// Channels that the node knows.
+    /// Channels of which the node has state.
     channels: BTreeSet<ChannelId>,
     /// Octets of IP packets that left since the last look.
     sent: usize,

@@ -91,7 +91,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Forgets the octets that were polled, if no output waits.
+    /// Removes the octets that were polled, if no output waits.
     pub(super) fn sweep(&mut self) {
         if self.queue.is_empty() {
             self.octets.clear();

@@ -1,4 +1,4 @@
-//! Forged objects, and hosts that want everything.
+//! Forged objects, and hosts that ask for everything.
 
 use signalbox_gist::gateway::{Config, Input};
 use signalbox_gist::wire::{GistError, List, Message, NatTraversal, Replaced};

@@ -388,7 +388,7 @@ impl Rig {
         packet
     }
 
-    /// Forgets what the gateway has sent.
+    /// Removes what the gateway has sent.
     pub(crate) fn unwatched(&mut self) {
         self.sent.clear();
     }

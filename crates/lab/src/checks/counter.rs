@@ -45,7 +45,7 @@ impl Check for Counter {
         scope.ids([&self.at].into_iter().chain(&self.since))
     }
 
-    fn wants(&self) -> Vec<Wanted> {
+    fn needs(&self) -> Vec<Wanted> {
         let at = || [&self.at].into_iter().chain(&self.since);
         let of = |node: &Spanned<String>| {
             let node = node.as_ref().clone();

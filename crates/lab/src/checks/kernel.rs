@@ -41,7 +41,7 @@ impl Check for Kernel {
         Ok(())
     }
 
-    fn wants(&self) -> Vec<Wanted> {
+    fn needs(&self) -> Vec<Wanted> {
         let at = [&self.at].into_iter().chain(&self.same_as).chain(&self.differs_from);
         at.map(|at| Wanted::Kernel { at: at.as_ref().clone(), node: self.node.as_ref().clone() }).collect()
     }

@@ -94,7 +94,7 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
     }
 
     /// Returns what the check compares, to be read in the course of the run.
-    fn wants(&self) -> Vec<Wanted> {
+    fn needs(&self) -> Vec<Wanted> {
         Vec::new()
     }
 
@@ -141,7 +141,7 @@ pub(crate) trait AnyCheck: Debug {
     fn reads_captures(&self) -> bool;
     fn simulated(&self) -> bool;
     fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict>;
-    fn wants(&self) -> Vec<Wanted>;
+    fn needs(&self) -> Vec<Wanted>;
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>>;
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake>;
     fn collect(&self, captures: &Captures, evidence: &mut Evidence, progress: &Progress<'_>);
@@ -163,8 +163,8 @@ impl<C: Check> AnyCheck for C {
         Check::simulate(self, run)
     }
 
-    fn wants(&self) -> Vec<Wanted> {
-        Check::wants(self)
+    fn needs(&self) -> Vec<Wanted> {
+        Check::needs(self)
     }
 
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {

@@ -296,7 +296,7 @@ fn what_a_packet_costs_is_compared() {
     for (least, runs, why) in
         [(3.0, 50, None), (3.1, 50, Some("1.55 times")), (2.0, 49, Some("49 runs were undisturbed"))]
     {
-        evidence.forget::<CostRun>();
+        evidence.remove::<CostRun>();
         evidence.record(run("few", 2.0, 50));
         evidence.record(run("many", least, runs));
         match why {
@@ -328,7 +328,7 @@ fn a_flood_is_judged_by_what_it_took() {
         (FloodRun { memory: [0, 1 << 20], ..run() }, false),
     ];
     for (run, good) in outcomes {
-        evidence.forget::<FloodRun>();
+        evidence.remove::<FloodRun>();
         evidence.record(run.clone());
         assert_eq!(judge(&check, &evidence).ok, good, "{run:?}");
     }

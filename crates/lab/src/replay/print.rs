@@ -48,11 +48,11 @@ impl<'a, W: Write> Printer<'a, W> {
                     json!({ "type": "multicast-lookup", "group": group, "source": source }),
                 ),
             ),
-            Output::MulticastForget { group, source } => (
+            Output::MulticastRelease { group, source } => (
                 &mut self.lookups,
                 (
-                    format!("forget multicast route from {source} to {group}"),
-                    json!({ "type": "multicast-forget", "group": group, "source": source }),
+                    format!("release multicast route from {source} to {group}"),
+                    json!({ "type": "multicast-release", "group": group, "source": source }),
                 ),
             ),
             Output::Event(event) => (&mut self.events, events::line(event)),

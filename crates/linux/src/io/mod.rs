@@ -254,8 +254,8 @@ impl Io {
     }
 
     /// Ends the reports of changes of a route that [`Io::multicast_route`] began.
-    pub fn forget_multicast_route(&mut self, group: IpAddr, source: IpAddr) {
-        self.events.forget(group, source);
+    pub fn release_multicast_route(&mut self, group: IpAddr, source: IpAddr) {
+        self.events.remove(group, source);
     }
 
     /// Sends the queued packets and the written octets of streams. Returns the packets that could not be sent since the
@@ -268,7 +268,7 @@ impl Io {
         let mut failures = std::mem::take(&mut self.failures);
         if failures.iter().any(|failure| failure.error == TransmitError::TooBig(None)) {
             // The kernel has just learned the MTU of a path, which it does not report.
-            self.routes.forget();
+            self.routes.clear();
         }
         for Failure { dst, error, .. } in &mut failures {
             if *error == TransmitError::TooBig(None) {

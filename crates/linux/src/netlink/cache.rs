@@ -87,7 +87,7 @@ impl Cache {
         })
     }
 
-    /// Forgets every answer.
+    /// Removes every answer.
     pub(super) const fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.known_until = None;

@@ -67,7 +67,7 @@ impl Events {
     }
 
     /// Ends the reports of changes of this multicast route.
-    pub(crate) fn forget(&mut self, group: IpAddr, source: IpAddr) {
+    pub(crate) fn remove(&mut self, group: IpAddr, source: IpAddr) {
         if let Some(watched) = &mut self.watched {
             watched.remove(group, source);
         }
@@ -89,14 +89,14 @@ impl Events {
         loop {
             match self.socket.recv(&mut &mut self.buffer[..], 0) {
                 Ok(length) => {
-                    routes.forget();
+                    routes.clear();
                     for message in Messages(self.buffer.get(..length).unwrap_or(&[])) {
                         news.take(&message);
                     }
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     // Events were lost, so anything may have changed.
-                    routes.forget();
+                    routes.clear();
                     (news.interfaces, news.removed) = (true, true);
                     EVERYWHERE.into_iter().for_each(|prefix| news.route(prefix));
                     news.watched.iter().flat_map(Watched::all).for_each(|route| news.multicast(route));

@@ -70,8 +70,8 @@ impl Routes {
         Ok(std::mem::replace(&mut self.interfaces, new))
     }
 
-    /// Forgets the kernel's former answers.
-    pub(crate) const fn forget(&mut self) {
+    /// Removes the kernel's former answers.
+    pub(crate) const fn clear(&mut self) {
         self.cache.clear();
     }
 

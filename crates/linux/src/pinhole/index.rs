@@ -146,8 +146,8 @@ impl Index {
         self.inherited.map(flow).remove(flow);
     }
 
-    /// Forgets what a former process left and the kernel has closed by now.
-    pub(super) fn forget_expired(&mut self, now: Instant) {
+    /// Removes what a former process left and the kernel has closed by now.
+    pub(super) fn remove_expired(&mut self, now: Instant) {
         for map in [&mut self.inherited.exact, &mut self.inherited.ranges] {
             map.retain(|_, until| *until > now);
         }
@@ -214,7 +214,7 @@ mod tests {
                 .map(|dst| index.lets_in(&packet(dst)))
         };
         assert_eq!(seen(&index), [true, false, true, true, true]);
-        index.forget_expired(now);
+        index.remove_expired(now);
         assert_eq!(seen(&index), [true, false, false, true, true]);
         index.put(OpenerId::NATFW.pinhole(2), None);
         index.disinherit(&parts("10.2.0.0", 16)[0].0);

@@ -434,7 +434,7 @@ impl Pinholes {
         if self.walk && due && !self.flows.is_walking() {
             self.walk = false;
             self.last_walk = Some(now);
-            self.index.forget_expired(now);
+            self.index.remove_expired(now);
             self.flows.begin_walk()?;
         }
         for _ in 0..PORTIONS {

@@ -124,7 +124,7 @@ impl Map {
             numa: 0,
             name: name(text),
         };
-        // SAFETY: laid out as the kernel wants it, without addresses.
+        // SAFETY: laid out as the kernel reads it, without addresses.
         let fd = unsafe { bpf(BPF_MAP_CREATE, &mut attributes) }?;
         Ok(Self { fd: owned(fd), key, value })
     }

@@ -52,7 +52,7 @@ pub(crate) fn receive_rights(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Re
         .filter(|(level, kind, _)| (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
         .flat_map(|(_, _, data)| data.chunks_exact(EACH));
     let numbers = rights.filter_map(|fd| fd.first_chunk().copied().map(RawFd::from_ne_bytes));
-    // SAFETY: the kernel has just made these descriptors for this message, and nothing else knows them.
+    // SAFETY: the kernel has just made these descriptors for this message, and nothing else has them.
     let descriptors = numbers.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
     if header.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message that is too long"));

@@ -224,7 +224,7 @@ fn nothing_is_lost_while_a_node_starts() {
         let r = start_under_way(&net);
         net.r.run(|| r.close()).unwrap().unwrap();
     }
-    // The rules of a dead node redirect as soon as there is a socket.
+    // The rules of a node that has crashed redirect as soon as there is a socket.
     let mut victim = net.r.spawn(&mut helper("daemon")).unwrap();
     until("the rules are laid", || footprint(&net.r).contains("table ip6 signalbox"));
     victim.kill().unwrap();
@@ -297,7 +297,7 @@ fn start_under_way(net: &Network) -> Io {
 
 #[test]
 fn a_dead_daemon_leaves_traffic_to_the_kernel() {
-    let net = Network::new("dead");
+    let net = Network::new("crashed");
     let before = footprint(&net.r);
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     let mut victim = net.r.spawn(&mut helper("daemon")).unwrap();

@@ -23,7 +23,7 @@ fn ends(net: &Network) -> (End<'_>, End<'_>) {
 fn skipped() -> bool {
     let skipped = !kernel_speaks_sctp();
     if skipped {
-        eprintln!("skipped: this kernel does not speak SCTP");
+        eprintln!("skipped: this kernel has no SCTP");
     }
     skipped
 }

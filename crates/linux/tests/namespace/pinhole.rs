@@ -145,7 +145,7 @@ pub(crate) fn tracked(net: &Network) -> String {
 }
 
 /// NATFW-3.1-02, NATFW-3.7.4-02: the flow passes with its answers. Another port, address, protocol or direction does not;
-/// nothing passes before the pinhole is open and after it is closed, and the kernel forgets the flow.
+/// nothing passes before the pinhole is open and after it is closed, and the kernel removes the flow.
 #[test]
 fn exactly_this_flow_passes() {
     let Some((net, mut pinholes)) = firewall("hole") else { return };

@@ -49,7 +49,7 @@ fn to_any_sender(dst: SocketAddr) -> FlowFilter {
 
 /// NATFW-3.1-01, NATFW-3.7.1-08, NATFW-D.3-01, NATFW-4.2.4-05: a host outside reaches a host inside at the external address and port of the
 /// binding, with the next port beside it, and at no other port. The answer comes from the external address. At the end
-/// nothing passes, and the kernel forgets the flow.
+/// nothing passes, and the kernel removes the flow.
 #[test]
 fn a_binding_leads_inside() {
     let Some((net, mut pinholes)) = nat("dnat") else { return };

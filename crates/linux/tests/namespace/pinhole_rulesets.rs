@@ -184,7 +184,7 @@ fn pinholes_survive_a_reload() {
 /// takes them over: one that is wanted again goes on with its flow, and can be closed.
 #[test]
 fn a_dead_daemon_leaves_pinholes_until_their_time() {
-    let net = Network::new("dead");
+    let net = Network::new("crashed");
     topology::nft(&net.r, DEFAULT_DROP).unwrap();
     let before = footprint(&net.r);
     let Some(pinholes) = enforcer(&net, &PinholeConfig::default()) else { return };

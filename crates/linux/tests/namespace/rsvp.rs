@@ -283,7 +283,7 @@ fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
     until("the rules are laid", || laid() == [true; 2]);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    until("the kernel has removed the tables of the dead", || laid() == [false; 2]);
+    until("the kernel has removed the tables of the closed sockets", || laid() == [false; 2]);
     for Addresses { a: from, b: to } in families() {
         send(&mut a, &path(from, to, b"Path"));
         let got = receive_one(&mut b);

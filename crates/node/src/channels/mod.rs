@@ -323,7 +323,7 @@ impl Channels {
             Some(Record::Sctp(_)) => return self.close_sctp(now, channel.0, abort),
             None => {}
         }
-        self.forget(channel.0);
+        self.remove(channel.0);
     }
 
     /// Flushes the TLS channels, and makes the packets of SCTP. True if there was something to send.
@@ -415,7 +415,7 @@ impl Channels {
     ) {
         match self.records.get_mut(&stream.0) {
             Some(Record::Tcp | Record::KernelSctp) => {
-                self.forget(stream.0);
+                self.remove(stream.0);
                 let reason = error.map_or(Closed::Orderly, reason);
                 tracing::debug!(channel = stream.0, ?reason, unacknowledged, "channel closed");
                 upper.take(now, Report::Closed { channel: stream, reason, unacknowledged });
@@ -483,7 +483,7 @@ impl Channels {
         self.deadlines.extend(deadline.map(|at| (at, number)));
     }
 
-    fn forget(&mut self, number: u64) -> Option<Record> {
+    fn remove(&mut self, number: u64) -> Option<Record> {
         self.set_deadline(number, None);
         self.locals.remove(&number);
         let record = self.records.remove(&number)?;

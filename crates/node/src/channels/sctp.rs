@@ -132,7 +132,7 @@ impl Channels {
     }
 
     pub(super) fn close_sctp(&mut self, now: Time, number: u64, abort: bool) {
-        let Some(Record::Sctp(record)) = self.forget_sctp(number) else { return };
+        let Some(Record::Sctp(record)) = self.remove_sctp(number) else { return };
         let Some(side) = &mut self.sctp else { return };
         if abort {
             side.sctp.abort(record.association);
@@ -252,13 +252,13 @@ impl Channels {
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
-        if self.forget_sctp(number).is_some() {
+        if self.remove_sctp(number).is_some() {
             upper.take(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }
     }
 
-    fn forget_sctp(&mut self, number: u64) -> Option<Record> {
-        let record = self.forget(number)?;
+    fn remove_sctp(&mut self, number: u64) -> Option<Record> {
+        let record = self.remove(number)?;
         if let (Record::Sctp(record), Some(side)) = (&record, &mut self.sctp) {
             side.channels.remove(&record.association.to_u64());
             side.holding.remove(&(record.peer.ip(), number));

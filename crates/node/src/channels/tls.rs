@@ -300,7 +300,7 @@ impl Channels {
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
-        let Some(Record::Tls(tls)) = self.forget(number) else { return };
+        let Some(Record::Tls(tls)) = self.remove(number) else { return };
         if tls.is_known() {
             upper.take(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }

@@ -77,7 +77,7 @@ impl Protocol for Instance {
             Out::Send(packet) => Output::Transmit(packet),
             Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
             Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
-            Out::MulticastForget { group, source } => Output::MulticastForget { group, source },
+            Out::MulticastRelease { group, source } => Output::MulticastRelease { group, source },
             Out::Event { id, event } => Output::Event(super::Event::Boomerang { id, event }),
         })
     }

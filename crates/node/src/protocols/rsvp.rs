@@ -101,7 +101,7 @@ impl Protocol for Instance {
             }),
             Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
             Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
-            Out::MulticastForget { group, source } => Output::MulticastForget { group, source },
+            Out::MulticastRelease { group, source } => Output::MulticastRelease { group, source },
             Out::Event { id, event } => Output::Event(super::Event::Rsvp { id, event: Box::new(event) }),
         })
     }

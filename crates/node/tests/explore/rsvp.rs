@@ -118,7 +118,7 @@ fn left(sim: &Sim<Host>) -> Option<String> {
             return Some(format!("{node} holds reservations"));
         }
         let counts = (rsvp.sessions(), rsvp.senders(), rsvp.reservations());
-        (counts != (0, 0, 0) || !rsvp.is_forgotten()).then(|| format!("{node} holds {counts:?}"))
+        (counts != (0, 0, 0) || !rsvp.holds_nothing()).then(|| format!("{node} holds {counts:?}"))
     })
 }
 

@@ -51,7 +51,7 @@ fn a_dead_node_is_passed_by() {
         net.sim.crash(net.nodes[1]);
         let since = net.sim.now();
         let expected: Vec<_> = (2..4).map(|n| net.towards_first(n, family)).collect();
-        net.sim.expect("a reply past the dead node", Duration::from_secs(30), |sim| {
+        net.sim.expect("a reply past the node that has crashed", Duration::from_secs(30), |sim| {
             answered(sim, since, &expected)
         });
     }

@@ -132,7 +132,7 @@ impl World {
 /// Some time after the end of all faults every message is answered along the present path from the end of its flow.
 /// When the pings stop, all state ends.
 #[test]
-fn every_network_recovers_and_forgets() {
+fn every_network_recovers_and_removes_its_state() {
     for seed in 0..SEEDS {
         let mut world = World::new(seed);
         let started = world.start();

@@ -189,7 +189,7 @@ pub enum Refusal {
     Ports,
     /// Padding that is not a multiple of 4 octets, or too long.
     Padding,
-    /// The node does not run the format that the ping wants.
+    /// The node does not run the format of the ping.
     Format,
     /// Count is zero, or interval or timeout is shorter than [`MIN_INTERVAL`].
     Timing,

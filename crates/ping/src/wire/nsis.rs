@@ -1,5 +1,5 @@
 //! The message of the NSIS Ping tool (draft-juchem-nsis-ping-tool-02 §2.1). `docs/wire/nsis-ping.md` has a drawing, test
-//! vectors, and what this implementation decides where the draft is silent.
+//! vectors, and what this implementation decides where the draft says nothing.
 //!
 //! Requests and replies are the same message: GIST gives the direction. The initiator says once, in front, which objects
 //! each node writes. So each record has the same number of octets, and records have no headers.

@@ -159,7 +159,7 @@ impl Qos {
     /// Starts the reverse direction of a bidirectional reservation that ends here (RFC 5974 §4.4).
     ///
     /// The two directions look alike. A node that restarted could take the reverse direction for the forward one and
-    /// start the other direction for it: each would keep the other alive without a user. Therefore the forward
+    /// start the other direction for it: each would refresh the other without a user. Therefore the forward
     /// direction has the lower session identifier.
     pub(super) fn start_reverse_direction(&mut self, key: Key) {
         if self.config.way_back == ReverseDirection::None {

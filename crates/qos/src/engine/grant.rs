@@ -201,7 +201,7 @@ impl Qos {
         }
         let restarted = session.rsn_in.get().map(|rsn| rsn.epoch) != message.rsn.map(|rsn| rsn.epoch);
         let other_flow = !session.has_mri(&arrival.mri);
-        // §5.2.5.2: after a route change that was none, the RESERVE comes from the same peer with RSN + 2 and the same
+        // §5.2.5.2: after a change of the peer without a change of the route, the RESERVE comes from the same peer with RSN + 2 and the same
         // contents.
         let number = message.rsn.unwrap_or_default().number;
         let distance = number.wrapping_sub(session.rsn_in.get().unwrap_or_default().number);

@@ -392,7 +392,7 @@ impl Qos {
         if let Some(id) = command {
             self.out.event(id, QosEvent::Released);
         }
-        self.forget_route(key);
+        self.release_route(key);
         self.close(key, resources);
     }
 

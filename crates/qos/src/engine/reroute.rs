@@ -356,7 +356,7 @@ impl Qos {
     fn leave_path(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.marks.set(Marks::OFF_PATH, true);
-        self.forget_direction(key, Direction::Downstream);
+        self.release_direction(key, Direction::Downstream);
     }
 
     /// Makes GIST verify the next peer after that peer reported a route change (RFC 5974 §5.2.5.3). This waits until

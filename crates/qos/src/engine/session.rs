@@ -247,7 +247,7 @@ pub(super) struct Session {
     pub(super) nslp_previous: NslpId,
     pub(super) nslp_next: NslpId,
     /// Remaining GIST hop count of the last RESERVE of the previous peer; `None`: they begin here. All RESERVEs of this
-    /// node have it, refreshes too: nodes whose routes form a circle do not keep the session alive by each other.
+    /// node have it, refreshes too: nodes whose routes form a circle do not refresh the session by each other.
     pub(super) hops: Option<u8>,
     /// The same of the last QUERY.
     pub(super) query_hops: Option<u8>,
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_many_forwarded_requests_is_forgotten() {
+    fn the_oldest_of_many_forwarded_requests_is_removed() {
         let (mut session, now) = (session(), Time::from_secs(1));
         let until = Time::from_secs(2);
         session.remember(1, until, 9);

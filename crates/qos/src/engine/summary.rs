@@ -154,7 +154,7 @@ impl Qos {
             }
         }
         for key in keys {
-            self.forget_route(*key);
+            self.release_route(*key);
             self.close(*key, resources);
         }
     }

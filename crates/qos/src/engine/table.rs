@@ -165,20 +165,20 @@ impl Qos {
                 return;
             }
         }
-        self.forget_route(key);
+        self.release_route(key);
         self.close(key, resources);
     }
 
     /// Lets GIST remove the routing state of a session (RFC 5974 §5.4.1). If the path returns to this node, GIST then
     /// finds the next peer by a new handshake, and that peer learns of the change.
-    pub(super) fn forget_route(&mut self, key: Key) {
+    pub(super) fn release_route(&mut self, key: Key) {
         for direction in [Direction::Downstream, Direction::Upstream] {
-            self.forget_direction(key, direction);
+            self.release_direction(key, direction);
         }
     }
 
     /// Lets GIST remove the routing state of one direction.
-    pub(super) fn forget_direction(&mut self, key: Key, direction: Direction) {
+    pub(super) fn release_direction(&mut self, key: Key, direction: Direction) {
         let Some(session) = self.sessions.get(key) else { return };
         let onward = session.direction == direction;
         let nslp = if onward { session.nslp_next } else { session.nslp_previous };

@@ -103,7 +103,7 @@ impl Qos {
                 }
             }
             None => {
-                self.forget_route(key);
+                self.release_route(key);
                 self.close(key, resources);
             }
         }

@@ -207,7 +207,7 @@ impl<'a> Message<'a> {
             _ => {}
         }
         // "Bad flags value: an undefined … combination of flags": the one that §5.1.1 forbids. Bits that are not
-        // defined are ignored, as §5.1.1 demands, although 3/0x03 and 3/0x04 speak of them too.
+        // defined are ignored, as §5.1.1 demands, although 3/0x03 and 3/0x04 name them too.
         if self.generic.contains(GenericFlags::ACK_REQ) && self.rii.is_some() {
             return Err(DecodeError::message(Info::GENERIC_FLAGS, "ACK-REQ with RII", 2));
         }

@@ -37,7 +37,7 @@ fn flows_enter_an_aggregate_and_pass_its_interior_unseen() {
     assert_eq!(granted, 3);
     // Two flows fit the first step, the third needs another.
     assert_eq!(net.all_held(), [300_000, 300_000, 400_000, 300_000, 0]);
-    assert_eq!(net.nodes[2].qos.sessions(), 1, "the interior knows the aggregate alone");
+    assert_eq!(net.nodes[2].qos.sessions(), 1, "the interior has the aggregate alone");
     assert!(
         net.log
             .iter()
@@ -106,7 +106,7 @@ fn an_aggregate_shrinks_as_its_members_leave() {
     assert_eq!(net.all_held(), [0; 5]);
     // Operation state is kept for a RESPONSE, at most one refresh period.
     net.seconds(40);
-    assert_eq!(net.nodes[2].qos.sessions(), 0, "the region forgot it");
+    assert_eq!(net.nodes[2].qos.sessions(), 0, "the region has removed it");
     // It starts again.
     net.reserve(0, 9, request(4, 100_000));
     net.seconds(2);

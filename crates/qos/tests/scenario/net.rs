@@ -55,7 +55,7 @@ pub(crate) struct Node {
     pub(crate) resources: Resources,
     pub(crate) events: Vec<(u64, QosEvent)>,
     /// It is switched off.
-    pub(crate) dead: bool,
+    pub(crate) down: bool,
 }
 
 pub(crate) struct Net {
@@ -138,7 +138,7 @@ impl Net {
             let mut qos = Qos::new(config, [u8::try_from(n).unwrap(); 32]);
             let mut resources = resources(capacity);
             qos.handle(Time::ZERO, Input::Interfaces(&interfaces(n)), &mut resources);
-            Node { qos, resources, events: Vec::new(), dead: false }
+            Node { qos, resources, events: Vec::new(), down: false }
         });
         Self {
             nodes: nodes.collect(),
@@ -163,7 +163,7 @@ impl Net {
         let mut qos = Qos::new(config, [100 + u8::try_from(node).unwrap(); 32]);
         let mut fresh = resources(capacity);
         qos.handle(self.now, Input::Interfaces(&interfaces(node)), &mut fresh);
-        self.nodes[node] = Node { qos, resources: fresh, events: Vec::new(), dead: false };
+        self.nodes[node] = Node { qos, resources: fresh, events: Vec::new(), down: false };
         self.came_from.retain(|(at, _), _| *at != node);
     }
 
@@ -187,7 +187,7 @@ impl Net {
         path[at + 1..]
             .iter()
             .copied()
-            .find(|n| !self.nodes[*n].dead && self.hosts.get(n).is_none_or(|numbers| numbers.contains(&nslp)))
+            .find(|n| !self.nodes[*n].down && self.hosts.get(n).is_none_or(|numbers| numbers.contains(&nslp)))
     }
 
     fn route(&self, node: usize, dst: IpAddr, src: Option<IpAddr>) -> Result<Route, NoRoute> {
@@ -268,11 +268,11 @@ impl Net {
     ) {
         assert!(octets.len().is_multiple_of(4));
         let to = match (explicit, mri.direction()) {
-            (Some(handle), _) => usize::try_from(handle.0 - 1000).ok().filter(|n| !self.nodes[*n].dead),
+            (Some(handle), _) => usize::try_from(handle.0 - 1000).ok().filter(|n| !self.nodes[*n].down),
             (None, Direction::Downstream) if self.path(&mri).contains(&node) => self.next(node, &mri, nslp),
             (None, Direction::Downstream) => self.went_to.get(&(node, session)).copied(),
             (None, Direction::Upstream) => {
-                self.came_from.get(&(node, session)).copied().filter(|n| !self.nodes[*n].dead)
+                self.came_from.get(&(node, session)).copied().filter(|n| !self.nodes[*n].down)
             }
         };
         let lost = self.rng.chance(self.loss) || to.is_some_and(|to| self.cut.contains(&(node, to)));
@@ -319,7 +319,7 @@ impl Net {
     fn happen(&mut self, what: Happens) {
         match what {
             Happens::Arrives { to, from, octets, session, mri, nslp, hops } => {
-                if self.nodes[to].dead {
+                if self.nodes[to].down {
                     return;
                 }
                 let end = match mri.direction() {
@@ -374,7 +374,7 @@ impl Net {
                 .nodes
                 .iter()
                 .enumerate()
-                .filter(|(_, n)| !n.dead)
+                .filter(|(_, n)| !n.down)
                 .filter_map(|(n, node)| Some((node.qos.next_deadline()?, n)))
                 .min();
             let next = [message, timer.map(|(at, _)| at)].into_iter().flatten().min();

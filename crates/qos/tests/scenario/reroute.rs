@@ -112,15 +112,15 @@ fn the_old_peer_is_informed_of_a_route_that_changed_before_a_node() {
 #[test]
 fn the_last_node_answers_and_goes_on_looking() {
     let mut net = Net::chain(4);
-    net.nodes[3].dead = true;
-    net.nodes[2].dead = true;
+    net.nodes[3].down = true;
+    net.nodes[2].down = true;
     net.reserve(0, 1, request(3, 100_000));
     net.seconds(3);
     assert!(matches!(net.events(0).last(), Some(QosEvent::Granted(_))));
     assert_eq!(net.all_held(), [100_000, 100_000, 0, 0]);
     // The node works again: the next refresh finds it.
-    net.nodes[2].dead = false;
-    net.nodes[3].dead = false;
+    net.nodes[2].down = false;
+    net.nodes[3].down = false;
     net.seconds(60);
     assert_eq!(net.all_held(), [100_000, 100_000, 100_000, 0]);
 }

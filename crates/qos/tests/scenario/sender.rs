@@ -68,7 +68,7 @@ fn a_refusal_names_the_node_and_its_rule_and_leaves_nothing() {
 #[test]
 fn what_a_silent_initiator_reserved_expires_along_the_path() {
     let mut net = reserved(4);
-    net.nodes[0].dead = true;
+    net.nodes[0].down = true;
     net.seconds(150);
     assert_eq!(net.all_held()[1..], [125_000, 125_000, 0]);
     // The first node that detects the loss notifies the others.

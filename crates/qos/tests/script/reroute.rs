@@ -167,9 +167,9 @@ fn gist_gets_the_lifetime_of_the_routing_state() {
     rig.network(flow(), NetworkEvent::Good(BEHIND));
     rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
     assert_eq!(rig.kept, [Direction::Downstream], "only who asked can be informed");
-    rig.forgotten.clear();
+    rig.released.clear();
     rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) });
-    assert_eq!(rig.forgotten, [Direction::Downstream, Direction::Upstream]);
+    assert_eq!(rig.released, [Direction::Downstream, Direction::Upstream]);
 }
 
 /// A node that is off the path sends no message until it is refreshed.
@@ -177,7 +177,7 @@ fn gist_gets_the_lifetime_of_the_routing_state() {
 fn a_node_whose_route_leads_back_is_off_the_path() {
     let mut rig = confirmed();
     assert_eq!(rig.network(flow(), NetworkEvent::Good(BEFORE)), []);
-    assert_eq!(rig.forgotten, [Direction::Downstream]);
+    assert_eq!(rig.released, [Direction::Downstream]);
     assert_eq!(rig.until(rig.now + Duration::from_secs(100)), []);
     let sent = rig.receive(&reserve(3, &[]));
     let [onward] = &sent[..] else { panic!("{sent:?}") };

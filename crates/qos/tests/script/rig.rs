@@ -61,7 +61,7 @@ pub(crate) struct Rig {
     pub(crate) peer_address: Option<IpAddr>,
     /// Directions of the flow that GIST was requested to check, to remove, or to keep, since the last look.
     pub(crate) checked: Vec<Direction>,
-    pub(crate) forgotten: Vec<Direction>,
+    pub(crate) released: Vec<Direction>,
     pub(crate) kept: Vec<Direction>,
     /// The reservations requested of the kernel.
     pub(crate) installed: Vec<Reservation>,
@@ -152,7 +152,7 @@ impl Rig {
             peer: None,
             peer_address: None,
             checked: Vec::new(),
-            forgotten: Vec::new(),
+            released: Vec::new(),
             kept: Vec::new(),
             installed: Vec::new(),
         }
@@ -179,7 +179,7 @@ impl Rig {
                         self.checked.push(mri.direction());
                     }
                     Output::Request(Request::SetStateLifetime { mri, lifetime, .. }) => {
-                        let to = if lifetime.is_zero() { &mut self.forgotten } else { &mut self.kept };
+                        let to = if lifetime.is_zero() { &mut self.released } else { &mut self.kept };
                         to.push(mri.direction());
                     }
                     Output::Request(Request::Peering { .. }) => {}

@@ -38,7 +38,7 @@ pub(crate) struct Branch {
 pub(crate) struct BranchExtra {
     /// Requests of the other next hops.
     pub(crate) more: Vec<Request>,
-    /// Rate and slack that traffic control wants forwarded instead of those requested (Fwd_Flowspec of RFC 2205
+    /// Rate and slack that traffic control has forwarded instead of those requested (Fwd_Flowspec of RFC 2205
     /// §3.11.2).
     pub(crate) forward: Option<RSpec>,
     /// The rate that is left after a reduction, octets a second (RFC 4495).

@@ -134,7 +134,7 @@ pub struct Staged {
     pub first: Duration,
     /// 1 + *Delta*: growth from one interval to the next, more than 1.
     pub factor: f64,
-    /// PathTears and ResvTears without a MESSAGE_ID are sent again too, up to the refresh period. RFC 2205 wants one.
+    /// PathTears and ResvTears without a MESSAGE_ID are sent again too, up to the refresh period. RFC 2205 demands one.
     pub tears: bool,
     /// State that all next hops acknowledge by RFC 2961 is refreshed less often, down to once in [`Self::slow`].
     pub slow_refresh: bool,

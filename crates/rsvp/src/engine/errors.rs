@@ -28,7 +28,7 @@ const MOST: u32 = 65_536;
 /// Where an error came from: the address of the neighbour, and the interface.
 pub(super) type Origin = (IpAddr, Iface);
 
-/// Two generations of what was noted by hash: the one before the present one is forgotten after an interval.
+/// Two generations of what was noted by hash: the one before the present one is removed after an interval.
 #[derive(Debug)]
 struct Noted<T> {
     present: HashMap<u64, T, KeyedHasher>,

@@ -160,8 +160,8 @@ impl Rsvp {
 
     /// Writes path state, then the reservation (RFC 2745 §3.4).
     fn write_state(&self, found: &Found, select: Option<&DiagSelect<'_>>, w: &mut Writer<'_>) {
-        let wants = |class: Class, c_type: u8| match select {
-            Some(select) => select.wants(ObjectType::new(class, c_type)),
+        let selects = |class: Class, c_type: u8| match select {
+            Some(select) => select.selects(ObjectType::new(class, c_type)),
             None => {
                 matches!(class, Class::SENDER_TSPEC | Class::STYLE | Class::FLOWSPEC | Class::FILTER_SPEC)
             }
@@ -169,28 +169,28 @@ impl Rsvp {
         let Some(sender) = found.sender.and_then(|key| self.senders.get(key)) else { return };
         let own = self.filter_of(sender);
         let by_family = if own.src.is_ipv4() { 1 } else { 2 };
-        if let Some(hop) = self.previous_hop(sender).filter(|_| wants(Class::RSVP_HOP, by_family)) {
+        if let Some(hop) = self.previous_hop(sender).filter(|_| selects(Class::RSVP_HOP, by_family)) {
             w.hop(&hop);
         }
-        if wants(Class::SENDER_TEMPLATE, own.c_type()) {
+        if selects(Class::SENDER_TEMPLATE, own.c_type()) {
             w.sender_template(&own);
         }
-        if wants(Class::SENDER_TSPEC, 2) {
+        if selects(Class::SENDER_TSPEC, 2) {
             w.sender_tspec(&sender.tspec);
         }
         let adspec = self.adspecs.lookup(sender.adspec);
-        if let Some(adspec) = adspec.filter(|_| wants(Class::ADSPEC, 2)) {
+        if let Some(adspec) = adspec.filter(|_| selects(Class::ADSPEC, 2)) {
             w.raw(adspec);
         }
         let branch = found.branch.and_then(|key| self.branches.get(key));
         let (Some(branch), Some(style)) = (branch, found.style) else { return };
-        if wants(Class::STYLE, 1) {
+        if selects(Class::STYLE, 1) {
             w.style(style);
         }
-        if wants(Class::FLOWSPEC, 2) {
+        if selects(Class::FLOWSPEC, 2) {
             w.flowspec(&branch.flowspec());
         }
-        if style.is_explicit() && wants(Class::FILTER_SPEC, own.c_type()) {
+        if style.is_explicit() && selects(Class::FILTER_SPEC, own.c_type()) {
             w.filter_spec(&own);
             let mut others: Vec<Key> =
                 branch.requests().flat_map(|one| one.senders()).map(|(key, _)| *key).collect();
@@ -202,7 +202,7 @@ impl Rsvp {
                 }
             }
         }
-        if style == Style::Wf && wants(Class::SCOPE, by_family) {
+        if style == Style::Wf && selects(Class::SCOPE, by_family) {
             let scopes = branch.requests().filter_map(|one| one.scope()).flatten();
             let ipv6 = own.src.is_ipv6();
             w.scope(&mut scopes.map(|src| self.addresses.unpack(*src, ipv6)).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 //! It leaves the last Path of each sender, as its previous hop sent it. The successor handles it like a Path that arrives
 //! now. Its own Paths then have another handle in their RSVP_HOP, so that each next hop sends a Resv at once (RFC 2205 §3.7:
 //! state changes are sent at once; RFC 2209, PATH MESSAGE ARRIVES). That needs no extension of RSVP at any neighbour.
-//! Reservations are not handed over: only the next hop knows whether it still wants them. State that the neighbours have
+//! Reservations are not handed over: only the next hop can refresh them. State that the neighbours have
 //! torn down meanwhile expires at the time when it would have expired without the restart.
 
 use signalbox_core::handover::Entries;

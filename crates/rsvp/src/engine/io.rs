@@ -110,7 +110,7 @@ pub enum Output<'a> {
         source: IpAddr,
     },
     /// Do not report changes of this multicast route any more.
-    MulticastForget {
+    MulticastRelease {
         /// The group.
         group: IpAddr,
         /// The source.
@@ -142,7 +142,7 @@ pub enum Command {
     ReleaseSender,
     /// Withdraws the reservation: ResvTear.
     ReleaseReservation,
-    /// Withdraws everything and forgets the session.
+    /// Withdraws everything and removes the session.
     Close,
 }
 
@@ -310,7 +310,7 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotRunning => "this node does not speak RSVP",
+            Self::NotRunning => "this node does not run RSVP",
             Self::NoSession => "no such session",
             Self::NameTaken => "another session has this name",
             Self::BadSession => "no such session can be",

@@ -315,14 +315,14 @@ impl Rsvp {
         !self.message_ids.by_state.is_empty()
     }
 
-    /// Forgets the MESSAGE_ID of sent state.
-    pub(super) fn forget_sent(&mut self, about: SentState) {
+    /// Removes the MESSAGE_ID of sent state.
+    pub(super) fn remove_sent(&mut self, about: SentState) {
         if self.message_ids.by_state.is_empty() {
             return;
         }
         let sent = self.message_ids.remove_state(&about);
         if let Some(state) = sent.and_then(|sent| sent.handle()) {
-            self.neighbours.forget(state);
+            self.neighbours.remove_sent(state);
         }
     }
 
@@ -399,9 +399,9 @@ impl Rsvp {
         }
         for _ in 0..AT_ONCE {
             let Some(about) = self.message_ids.lost.pop_front() else { return };
-            // State that ended meanwhile was forgotten.
+            // State that ended meanwhile was removed.
             if self.message_ids.of_state(&about).is_some() {
-                self.forget_sent(about);
+                self.remove_sent(about);
                 self.send_again(about);
             }
         }

@@ -399,7 +399,7 @@ impl Rsvp {
     /// Whether all tables are empty: shared neighbours, addresses, ADSPECs, MESSAGE_IDs, tears, indexes. For tests.
     #[doc(hidden)]
     #[must_use]
-    pub fn is_forgotten(&self) -> bool {
+    pub fn holds_nothing(&self) -> bool {
         self.hops.is_empty()
             && self.adspecs.is_empty()
             && self.addresses.is_empty()

@@ -40,7 +40,7 @@ enum Entry {
     Reply { src: SocketAddr, dst: SocketAddr, tos: u8, start: u32, end: u32 },
     Lookup { id: u64, query: RouteQuery },
     Multicast { group: IpAddr, source: IpAddr },
-    ForgetMulticast { group: IpAddr, source: IpAddr },
+    ReleaseMulticast { group: IpAddr, source: IpAddr },
     Event { id: u64, event: Box<RsvpEvent> },
 }
 
@@ -102,8 +102,8 @@ impl Outbox {
         self.queue.push_back(Entry::Lookup { id, query });
     }
 
-    pub(crate) fn forget_multicast(&mut self, group: IpAddr, source: IpAddr) {
-        self.queue.push_back(Entry::ForgetMulticast { group, source });
+    pub(crate) fn release_multicast(&mut self, group: IpAddr, source: IpAddr) {
+        self.queue.push_back(Entry::ReleaseMulticast { group, source });
     }
 
     pub(crate) fn multicast(&mut self, group: IpAddr, source: IpAddr) {
@@ -142,7 +142,7 @@ impl Outbox {
             }
             Entry::Lookup { id, query } => Output::RouteLookup { id, query },
             Entry::Multicast { group, source } => Output::MulticastLookup { group, source },
-            Entry::ForgetMulticast { group, source } => Output::MulticastForget { group, source },
+            Entry::ReleaseMulticast { group, source } => Output::MulticastRelease { group, source },
             Entry::Event { id, event } => Output::Event { id, event: *event },
         })
     }

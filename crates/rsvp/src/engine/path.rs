@@ -313,8 +313,8 @@ impl Rsvp {
         self.counters.hop_changes += 1;
         tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "previous hop changed");
         // The MESSAGE_ID of the former hop must not refresh state of the new one.
-        self.forget_path_id(key);
-        self.withheld.forget(key);
+        self.remove_path_id(key);
+        self.withheld.remove(key);
         let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
         let former = sender.as_stored();
         let old = former.hop;

@@ -241,12 +241,12 @@ impl Rsvp {
                 let handle = known.and_then(|key| self.message_ids.received.remove(key)?.handle());
                 for place in core::iter::once(state.first()).chain(state.others()) {
                     let other = self.message_ids.received.find(place);
-                    self.forget_received_key(other);
+                    self.remove_received_key(other);
                 }
                 let entry = Entry { state, handle: handle.unwrap_or(NO_HANDLE), life };
                 let Ok(key) = self.message_ids.received.insert(entry) else {
                     self.counters.overload += 1;
-                    return handle.into_iter().for_each(|handle| self.neighbours.forget_received(handle));
+                    return handle.into_iter().for_each(|handle| self.neighbours.remove_received(handle));
                 };
                 (handle, key)
             }
@@ -257,26 +257,26 @@ impl Rsvp {
         }
     }
 
-    /// Forgets the MESSAGE_ID of path state that ended.
-    pub(super) fn forget_path_id(&mut self, sender: Key) {
+    /// Removes the MESSAGE_ID of path state that ended.
+    pub(super) fn remove_path_id(&mut self, sender: Key) {
         if !self.message_ids.received.is_empty() {
             let key = self.message_ids.received.find((sender, NONE));
-            self.forget_received_key(key);
+            self.remove_received_key(key);
         }
     }
 
-    /// Forgets the MESSAGE_ID of a message of which a request ended: it does not stand for all of it any more.
-    pub(super) fn forget_request_id(&mut self, branch: Key, hop: u32) {
+    /// Removes the MESSAGE_ID of a message of which a request ended: it does not stand for all of it any more.
+    pub(super) fn remove_request_id(&mut self, branch: Key, hop: u32) {
         if !self.message_ids.received.is_empty() {
             let key = self.message_ids.received.find((branch, hop));
-            self.forget_received_key(key);
+            self.remove_received_key(key);
         }
     }
 
-    fn forget_received_key(&mut self, key: Option<Key>) {
+    fn remove_received_key(&mut self, key: Option<Key>) {
         let entry = key.and_then(|key| self.message_ids.received.remove(key));
         if let Some(handle) = entry.and_then(|entry| entry.handle()) {
-            self.neighbours.forget_received(handle);
+            self.neighbours.remove_received(handle);
         }
     }
 

@@ -98,7 +98,7 @@ impl Rsvp {
         let about = if whole { SentState::Resv(session, hop) } else { SentState::Nothing };
         let resv = OutgoingResv { session, hop, style, confirm, about, by_id };
         if !whole {
-            self.forget_sent(SentState::Resv(session, hop));
+            self.remove_sent(SentState::Resv(session, hop));
         }
         let iif =
             flows.first().and_then(|(key, _)| self.senders.get(*key)).map_or(Iface::NONE, |one| one.iif);
@@ -320,7 +320,7 @@ impl Rsvp {
         let Some(sender) = senders.iter().find_map(|key| self.senders.get(*key)) else { return };
         let back =
             Back { lih: before.lih, iif: sender.iif, envelope: self.envelope_before(before.addr, sender) };
-        self.forget_sent(SentState::Resv(session, hop));
+        self.remove_sent(SentState::Resv(session, hop));
         self.tear_back(session, back, style, &senders, objects);
         for (hop, back) in self.standby_hops(senders.iter().copied()) {
             let of_hop = |key: &Key| self.senders.get(*key).is_some_and(|one| self.has_standby(one, hop));

@@ -98,7 +98,7 @@ impl Rsvp {
             self.remove_request(branch, hop, resources);
         } else {
             // The MESSAGE_ID stands for the whole message, of which a part ended.
-            self.forget_request_id(branch, hop);
+            self.remove_request_id(branch, hop);
         }
         self.reinstall(branch, resources);
         true
@@ -106,7 +106,7 @@ impl Rsvp {
 
     /// Removes the request of a next hop. A reservation ends with its last request.
     pub(super) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
-        self.forget_request_id(key, hop);
+        self.remove_request_id(key, hop);
         let Some(branch) = self.branches.get_mut(key) else { return };
         match branch.remove(hop) {
             Some(request) => self.release_hop(request.hop),
@@ -170,7 +170,7 @@ impl Rsvp {
             .map(|one| one.requests().map(|request| request.hop).collect())
             .unwrap_or_default();
         for hop in hops {
-            self.forget_request_id(key, hop);
+            self.remove_request_id(key, hop);
         }
         for hop in ended {
             self.remove_request(key, hop, resources);

@@ -136,7 +136,7 @@ impl Rsvp {
         }
         if turned {
             // Another router at the same interface does not have the MESSAGE_IDs that the former one acknowledged.
-            self.forget_sent(SentState::Path(key, iface));
+            self.remove_sent(SentState::Path(key, iface));
             self.repair(key, &[iface], &[]);
         }
     }
@@ -180,7 +180,7 @@ impl Rsvp {
         if self.trees.leave(pair, key.index()) {
             let address = |packed| self.addresses.unpack(packed, pair.v6);
             let (group, source) = (address(pair.group), address(pair.source));
-            self.out.forget_multicast(group, source);
+            self.out.release_multicast(group, source);
         }
     }
 

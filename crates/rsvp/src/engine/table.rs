@@ -333,9 +333,9 @@ impl Rsvp {
     /// Removes a sender that has no reservations of its own and leaves by no interface; the session stays.
     pub(super) fn remove_sender(&mut self, key: Key) {
         self.set_egress(key, &[]);
-        self.forget_path_id(key);
+        self.remove_path_id(key);
         self.leave_tree(key);
-        self.withheld.forget(key);
+        self.withheld.remove(key);
         self.sender_wheel.cancel(&mut self.senders, key.index());
         let Some(sender) = self.senders.get(key) else { return };
         let ([before, after], session) = (sender.siblings, sender.session);
@@ -385,10 +385,10 @@ impl Rsvp {
         }
     }
 
-    /// A sender left a previous hop. If it was the last one there, the MESSAGE_ID of the Resv is forgotten.
+    /// A sender left a previous hop. If it was the last one there, the MESSAGE_ID of the Resv is removed.
     pub(super) fn hop_left(&mut self, session: Key, hop: u32) {
         if hop != NONE && !self.senders_of(session).any(|(_, sender)| sender.hop == hop) {
-            self.forget_sent(SentState::Resv(session, hop));
+            self.remove_sent(SentState::Resv(session, hop));
         }
     }
 
@@ -488,7 +488,7 @@ impl Rsvp {
         }
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
-            self.forget_request_id(key, hop);
+            self.remove_request_id(key, hop);
             self.release_hop(hop);
         }
         let head = if sender == NONE {
@@ -532,7 +532,7 @@ impl Rsvp {
                 None => return,
             };
             for iface in left {
-                self.forget_sent(SentState::Path(key, iface));
+                self.remove_sent(SentState::Path(key, iface));
             }
         }
         let Some(sender) = self.senders.get_mut(key) else { return };

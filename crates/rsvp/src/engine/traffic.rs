@@ -200,7 +200,7 @@ impl Rsvp {
         let flags = if branch.grant().is_some() { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
         for hop in hops {
-            self.forget_request_id(key, hop); // a refresh by MESSAGE_ID would not ask again
+            self.remove_request_id(key, hop); // a refresh by MESSAGE_ID would not ask again
             self.report_failure(key, hop, failure, flags);
         }
     }

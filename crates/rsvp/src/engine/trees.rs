@@ -120,7 +120,7 @@ mod tests {
     const OTHER: Pair = Pair { v6: false, group: 7, source: 2 };
 
     #[test]
-    fn a_pair_is_asked_for_once_and_forgotten_with_its_last_sender() {
+    fn a_pair_is_asked_for_once_and_released_with_its_last_sender() {
         let mut trees = Trees::default();
         assert!(trees.enter(ONE, 3) && !trees.enter(ONE, 5) && trees.enter(OTHER, 4));
         assert!(!trees.leave(ONE, 3) && trees.leave(ONE, 5) && !trees.leave(ONE, 5));

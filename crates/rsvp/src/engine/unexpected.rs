@@ -55,7 +55,7 @@ impl Rsvp {
 
     /// Exchanges the path state in use with stored state.
     fn swap_unexpected(&mut self, key: Key, new: UnexpectedPath) {
-        self.withheld.forget(key);
+        self.withheld.remove(key);
         let Some(sender) = self.senders.get_mut(key) else { return };
         let old = sender.as_stored();
         sender.extra().unexpected.push(old);
@@ -74,7 +74,7 @@ impl Rsvp {
         }
         self.counters.hop_changes += 1;
         // The MESSAGE_ID of the former state must not refresh the new one.
-        self.forget_path_id(key);
+        self.remove_path_id(key);
         self.arm_sender(key);
     }
 
@@ -170,7 +170,7 @@ impl Rsvp {
     /// Stored path state takes the place of the state that ended.
     fn adopt_unexpected(&mut self, session: Key, key: Key, new: UnexpectedPath, resources: &mut Resources) {
         self.set_egress(key, &[]);
-        self.forget_path_id(key);
+        self.remove_path_id(key);
         if let Some(record) = self.sessions.get_mut(session) {
             record.unblock(Blocked::Sender(key));
         }

@@ -23,11 +23,11 @@ impl Withheld {
         self.0.get(&sender).copied()
     }
 
-    pub(super) fn forget(&mut self, sender: Key) {
+    pub(super) fn remove(&mut self, sender: Key) {
         self.0.remove(&sender);
     }
 
-    /// Forgets all: a neighbour may have lost its state.
+    /// Removes all: a neighbour may have lost its state.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -56,7 +56,7 @@ impl Rsvp {
             Some(flowspec) => {
                 self.withheld.0.insert(key, flowspec);
             }
-            None => self.withheld.forget(key),
+            None => self.withheld.remove(key),
         }
     }
 
@@ -74,6 +74,6 @@ impl Rsvp {
         }
         let gone: Vec<Key> =
             self.senders_of(session).filter(|(_, sender)| sender.hop == hop).map(|(key, _)| key).collect();
-        gone.into_iter().for_each(|key| self.withheld.forget(key));
+        gone.into_iter().for_each(|key| self.withheld.remove(key));
     }
 }

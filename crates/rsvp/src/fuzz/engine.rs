@@ -172,7 +172,7 @@ impl Node {
                     Output::Reply { payload, .. } => assert!(checksum_is_valid(payload), "a whole message"),
                     Output::RouteLookup { id, query } => routes.push((id, query.dst)),
                     Output::MulticastLookup { group, source } => groups.push((group, source)),
-                    Output::MulticastForget { .. } => {}
+                    Output::MulticastRelease { .. } => {}
                     Output::Event { .. } => {}
                 }
             }

@@ -311,7 +311,7 @@ impl Services {
     }
 }
 
-/// The next fragment. Each service comes once. RFC 2210 §3.3 wants them in ascending order, but not all nodes keep it.
+/// The next fragment. Each service comes once. RFC 2210 §3.3 demands ascending order, but not all nodes keep it.
 fn next_fragment<'a>(rest: &mut Reader<'a>, seen: &mut Services) -> Result<Fragment<'a>, SpecFault> {
     let fragment = fragment(rest).ok_or(bad("length of a service"))?;
     if seen.enter(fragment.number) { Ok(fragment) } else { Err(bad("a service comes twice")) }

@@ -41,7 +41,7 @@ impl Diagnostic {
         let mut inside = Objects::at(rest, object.offset + object.octets.len() - rest.len());
         let mut embedded = |class| -> Result<Filter, DecodeError> {
             let one = inside.next().ok_or(short)??;
-            if one.kind.class != class || !super::values::knows(one.kind) {
+            if one.kind.class != class || !super::values::is_known(one.kind) {
                 return Err(object.error(Fault::Value));
             }
             Filter::parse(&one)
@@ -92,7 +92,7 @@ impl<'a> DiagSelect<'a> {
 
     /// Whether an object of this type is selected.
     #[must_use]
-    pub fn wants(&self, kind: ObjectType) -> bool {
+    pub fn selects(&self, kind: ObjectType) -> bool {
         self.kinds().any(|one| one.class == kind.class && (one.c_type == 0 || one.c_type == kind.c_type))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::code_points::{Class, MessageType};
 use super::object::ObjectType;
-use super::values::knows;
+use super::values::is_known;
 
 /// The place of the next object in a message, where order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ impl Rules {
     }
 
     /// Whether the C-Type is known.
-    pub(crate) const fn knows(&self, c_type: u8) -> bool {
+    pub(crate) const fn is_known(&self, c_type: u8) -> bool {
         self.any || c_type < 8 && self.c_types >> c_type & 1 != 0
     }
 
@@ -78,7 +78,7 @@ const fn rules_of(class: Class) -> Rules {
         if may_stand(MessageType(number), class) {
             messages |= 1 << number;
         }
-        if number < 8 && knows(ObjectType::new(class, number)) {
+        if number < 8 && is_known(ObjectType::new(class, number)) {
             c_types |= 1 << number;
         }
         number += 1;
@@ -91,7 +91,7 @@ const fn rules_of(class: Class) -> Rules {
         Class::STYLE => (P::Start as u8 | P::Acks as u8 | P::Body as u8, P::Flows),
         _ => (P::Start as u8 | P::Acks as u8 | P::Body as u8, P::Body),
     };
-    let any = knows(ObjectType::new(class, u8::MAX));
+    let any = is_known(ObjectType::new(class, u8::MAX));
     Rules { messages, c_types, places, then, known: class.name().is_some(), list: is_list(class), any }
 }
 

@@ -190,7 +190,7 @@ impl<'a> Message<'a> {
         if again && !rules.list {
             return Err(object.error(Fault::Duplicate));
         }
-        if !rules.knows(object.kind.c_type) {
+        if !rules.is_known(object.kind.c_type) {
             if is_opaque(class) && !matches!(self.kind, MessageType::PATH | MessageType::RESV) {
                 // Traffic control checks these C-Types in Path and Resv (§3.10); in other messages nothing does.
                 if class == Class::FLOWSPEC {

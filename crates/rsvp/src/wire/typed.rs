@@ -68,7 +68,7 @@ impl<'a> RawObject<'a> {
     /// # Errors
     /// The faults that [`Message::parse`](super::Message::parse) finds in the object alone.
     pub fn read(&self) -> Result<Object<'a>, DecodeError> {
-        if !values::knows(self.kind) {
+        if !values::is_known(self.kind) {
             return Ok(Object::Other);
         }
         Ok(match self.kind.class {

@@ -322,7 +322,7 @@ pub(crate) fn confirm(object: &RawObject<'_>) -> Result<IpAddr, DecodeError> {
 
 /// Whether the C-Type of a known class is known. That of POLICY_DATA is for policy control: the object is forwarded in
 /// any case (RFC 2750 §4).
-pub(crate) const fn knows(kind: ObjectType) -> bool {
+pub(crate) const fn is_known(kind: ObjectType) -> bool {
     let c_type = kind.c_type;
     match kind.class {
         Class::NULL | Class::POLICY_DATA => true,

@@ -205,7 +205,7 @@ fn overtaken_messages_change_nothing() {
     assert_eq!(b.take(ms(20), &new), [took(PATH, 5000, Verdict::Process)]);
     b.packets_until(ms(20));
     assert_eq!(b.take(ms(21), &old[0]), [took(PATH, 5000, Verdict::OutOfOrder)]);
-    assert_eq!(b.packets_until(ms(100)).len(), 0, "silently");
+    assert_eq!(b.packets_until(ms(100)).len(), 0, "no message leaves");
     assert_eq!(b.take(ms(22), &old[1]), [took(PATH, 5001, Verdict::Process)], "another state");
     assert_eq!(b.layer.counters().out_of_order, 1);
 }
@@ -413,7 +413,7 @@ fn a_full_table_costs_reliability_and_no_message() {
     let asks = sent.iter().filter(|packet| packet.message().message_id.is_some_and(|name| name.ack_desired));
     assert_eq!(asks.count(), 2);
     assert_eq!(a.until(ms(600)).len(), 2);
-    a.layer.forget(a.handles[&5000]);
+    a.layer.remove_sent(a.handles[&5000]);
     assert_eq!(a.until(ms(10_000)).len(), 1, "the other one");
     assert!(a.layer.counters().overload >= 8);
     let (mut b, mut c) = (Node::plain(2), Node::plain(3));

@@ -225,12 +225,12 @@ impl Node {
         if verdict == Verdict::Process {
             match message.kind {
                 MessageType::PATH | MessageType::RESV => {
-                    let heard = self.layer.store_received(incoming, stored.flatten(), u32::from(port));
-                    self.states.insert(port, heard);
+                    let received = self.layer.store_received(incoming, stored.flatten(), u32::from(port));
+                    self.states.insert(port, received);
                 }
                 MessageType::PATH_TEAR | MessageType::RESV_TEAR => {
-                    if let Some(heard) = self.states.remove(&port).flatten() {
-                        self.layer.forget_received(heard);
+                    if let Some(received) = self.states.remove(&port).flatten() {
+                        self.layer.remove_received(received);
                     }
                 }
                 _ => {}
@@ -334,7 +334,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum To {
-    /// Routing knows the next node.
+    /// Routing has the next node.
     Next(u8),
     /// The next node is unknown, or does not support RSVP.
     Unknown,

@@ -89,7 +89,7 @@ fn lost_state_is_restored() {
     assert!(restarted.states[&5000].is_some());
     assert!(a.summarise(ms(2000), 5000, 2));
     // A state that ended.
-    a.layer.forget(a.handles[&5001]);
+    a.layer.remove_sent(a.handles[&5001]);
     a.upcalls.clear();
     assert_eq!(a.take(ms(2000), &nacks[0]), []);
     a.drain();

@@ -205,6 +205,6 @@ proptest! {
         rig.wait(Duration::from_secs(400));
         let left = (rig.rsvp.sessions(), rig.rsvp.senders(), rig.rsvp.reservations(), rig.reservations());
         prop_assert_eq!(left, (0, 0, 0, 0));
-        prop_assert!(rig.rsvp.is_forgotten(), "neighbours, addresses or names are still there");
+        prop_assert!(rig.rsvp.holds_nothing(), "neighbours, addresses or names are still there");
     }
 }

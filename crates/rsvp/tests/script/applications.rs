@@ -66,7 +66,7 @@ fn requests_of_applications_are_merged() {
     for n in [1, 2] {
         rig.path_tear(&Path::of(here(), n, 1));
     }
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }
 
 #[test]

@@ -154,6 +154,6 @@ fn a_confirmation_does_not_turn_round() {
     for (iif, oif) in ways {
         let sent = rig.packet(iif, at(iif, 9), receiver, 60, &octets);
         assert_eq!(kinds(&sent), [(MessageType::RESV_CONF, receiver)]);
-        assert_eq!((sent[0].oif, sent[0].ttl), (oif, 59), "0: routing knows the way");
+        assert_eq!((sent[0].oif, sent[0].ttl), (oif, 59), "0: routing has a route");
     }
 }

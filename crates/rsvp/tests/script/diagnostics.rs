@@ -157,7 +157,7 @@ fn reservations_by_interface_and_style() {
         ..Resv::se(load(3.0 * B), &[2])
     };
     rig.resv(&other);
-    assert!(!last(&ask(&mut rig, 2).message()).merged, "eth3 does not want sender 1");
+    assert!(!last(&ask(&mut rig, 2).message()).merged, "eth3 does not select sender 1");
     rig.resv(&Resv { flows: resv.flows.clone(), ..other });
     for lih in [2, 3] {
         assert!(last(&ask(&mut rig, lih).message()).merged, "eth{lih}");

@@ -254,7 +254,7 @@ fn requests_that_cannot_be_are_refused() {
         ("m > M", with(3, 1501)),
         ("M is 0", with(4, 0)),
         ("R < r", with(5, (B / 2.0).to_bits())),
-        ("R is none", with(5, f32::NAN.to_bits())),
+        ("R is no number", with(5, f32::NAN.to_bits())),
     ];
     for (what, words) in cases {
         assert_eq!(answer(words), bad, "{what}");

@@ -68,7 +68,7 @@ fn a_sender_of_this_node_is_announced() {
     let sent = rig.command(1, Command::Close);
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, session().dest)]);
     assert_eq!(rig.reservations(), 0);
-    // The neighbour is forgotten after a time of silence.
+    // The neighbour is removed after a time of silence.
     rig.wait(Duration::from_secs(120));
     assert_eq!(rig.rsvp.next_deadline(), None);
 }

@@ -113,7 +113,7 @@ fn local_only_path_state_is_for_the_application() {
         assert_eq!(one(&tear, MessageType::PATH_TEAR).oif, 3);
         assert_eq!((rig.rsvp.senders(), rig.reservations()), (0, 0));
         rig.command(1, Command::Close);
-        assert!(rig.rsvp.is_forgotten());
+        assert!(rig.rsvp.holds_nothing());
     }
 }
 
@@ -136,7 +136,7 @@ fn a_resv_follows_the_data_into_the_router() {
     for iif in [1, 2] {
         rig.path_tear(&Path::of(group(), 1, iif));
     }
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }
 
 /// An application that closes leaves no state.
@@ -152,5 +152,5 @@ fn local_only_state_ends_with_its_application() {
     assert_eq!(kinds(&sent), [(MessageType::RESV_TEAR, at(2, 9))]);
     assert_eq!(rig.rsvp.senders(), 1);
     rig.wait(Duration::from_secs(200));
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }

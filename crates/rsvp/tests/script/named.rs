@@ -108,7 +108,7 @@ fn what_was_torn_in_part_is_not_refreshed_by_name() {
     assert!(is_asked_for(&mut rig));
 }
 
-/// MESSAGE_IDs are forgotten with their state, in whatever way it ends.
+/// MESSAGE_IDs are removed with their state, in whatever way it ends.
 #[test]
 fn no_name_is_left_of_what_is_gone() {
     for resv in [Resv::se(load(B), &[1, 2]), Resv::ff(&[(load(B), 1), (load(B), 2)]), Resv::wf(load(B))] {
@@ -117,6 +117,6 @@ fn no_name_is_left_of_what_is_gone() {
             rig.path_tear(&Path::of(session(), n, 1));
         }
         assert_eq!((rig.rsvp.sessions(), rig.rsvp.reservations()), (0, 0));
-        assert!(rig.rsvp.is_forgotten(), "{resv:?}");
+        assert!(rig.rsvp.holds_nothing(), "{resv:?}");
     }
 }

@@ -134,7 +134,7 @@ fn a_standby_copy_ends_alone() {
         // The Path ends with everything.
         rig.path(&standby());
         rig.path_tear(&protected());
-        assert!(rig.rsvp.is_forgotten() || rig.rsvp.senders() == 0);
+        assert!(rig.rsvp.holds_nothing() || rig.rsvp.senders() == 0);
     }
 }
 

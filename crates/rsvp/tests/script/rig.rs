@@ -291,8 +291,8 @@ pub(crate) struct Rig {
     pub(crate) lookups: u32,
     /// The last unicast and multicast lookups.
     pub(crate) asked: (Option<RouteQuery>, Option<(IpAddr, IpAddr)>),
-    /// Multicast routes that the node forgot.
-    pub(crate) forgotten: Vec<(IpAddr, IpAddr)>,
+    /// Multicast routes that the node released.
+    pub(crate) released: Vec<(IpAddr, IpAddr)>,
 }
 
 impl Rig {
@@ -363,7 +363,7 @@ impl Rig {
             installed: BTreeMap::new(),
             lookups: 0,
             asked: (None, None),
-            forgotten: Vec::new(),
+            released: Vec::new(),
         };
         rig.input(Input::Interfaces(&rig.interfaces.clone()));
         rig
@@ -414,7 +414,7 @@ impl Rig {
                         self.asked.1 = Some((group, source));
                         groups.push((group, source));
                     }
-                    Output::MulticastForget { group, source } => self.forgotten.push((group, source)),
+                    Output::MulticastRelease { group, source } => self.released.push((group, source)),
                     Output::Event { id, event } => self.events.push((id, event)),
                 }
             }

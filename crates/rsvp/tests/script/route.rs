@@ -96,7 +96,7 @@ fn two_previous_hops_in_turn() {
     assert_eq!(rig.rsvp.counters().hop_changes, 9);
     rig.wait(Duration::from_secs(160));
     assert_eq!((rig.rsvp.senders(), rig.reservations(), rig.rsvp.sessions()), (0, 0, 0));
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }
 
 /// The reservation follows the route with the receiver's next request; upstream nothing is torn meanwhile.
@@ -121,7 +121,7 @@ fn a_reservation_moves_with_its_route() {
 
 /// RSVP-3.1.3-13, RSVP-3.1.3-14, RSVP-2209-PATH-07, RSVP-2209-1-02, RSVP-3.1.5-06
 #[test]
-fn multicast_path_state_that_routing_does_not_expect_waits_aside() {
+fn multicast_path_state_that_routing_does_not_expect_is_not_forwarded() {
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
     assert_eq!(all(&rig.path(&Path::of(group(), 1, 1)), MessageType::PATH).len(), 1);

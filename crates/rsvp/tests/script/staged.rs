@@ -299,7 +299,7 @@ fn tears_are_repeated_up_to_the_refresh_period() {
     let path_tears = times(&sent, MessageType::PATH_TEAR, 2, start);
     begin(&path_tears, &DEFAULT[..10]);
     assert_eq!((path_tears.len(), sent.len()), (10, 10));
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }
 
 /// RSVPST-X-08, RSVPST-X-09: a new Path or Resv ends the repetition of its tear at once, and of no other tear. A second
@@ -356,7 +356,7 @@ fn acknowledged_tears_have_no_stages() {
     pair.wait(SECOND);
     assert_eq!(pair.down.rsvp.senders(), 0);
     assert_eq!(all(&pair.up.wait(10 * SECOND), MessageType::PATH_TEAR), []);
-    assert!(pair.up.rsvp.is_forgotten());
+    assert!(pair.up.rsvp.holds_nothing());
 }
 
 /// RSVPST-X-10: a tear is acknowledged again when the state is gone.

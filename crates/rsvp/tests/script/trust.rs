@@ -300,7 +300,7 @@ fn crowded() -> Rig {
 }
 
 #[test]
-fn a_multicast_route_is_asked_for_once_and_forgotten_with_its_last_sender() {
+fn a_multicast_route_is_asked_for_once_and_released_with_its_last_sender() {
     let mut rig = crowded();
     assert_eq!(rig.asked.1.take(), Some((group().dest, sender(1).src)));
     rig.path(&Path { session: Session { port: 400, ..group() }, ..Path::of(group(), 1, 1) });
@@ -311,11 +311,11 @@ fn a_multicast_route_is_asked_for_once_and_forgotten_with_its_last_sender() {
     let by_3 = sent.iter().chain(&later).filter(|one| one.kind() == MessageType::PATH && one.oif == 3);
     assert!(by_3.count() >= 301);
     for port in (1..=300).chain([400]) {
-        assert!(rig.forgotten.is_empty());
+        assert!(rig.released.is_empty());
         rig.path_tear(&Path { session: Session { port, ..group() }, ..Path::of(group(), 1, 1) });
     }
-    assert_eq!(rig.forgotten, [(group().dest, sender(1).src)]);
-    assert!(rig.rsvp.is_forgotten());
+    assert_eq!(rig.released, [(group().dest, sender(1).src)]);
+    assert!(rig.rsvp.holds_nothing());
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn previous_hops_of_one_link_leave_places_to_other_links() {
     rig.path(&Path::of(Session { port: 1, ..to("10.9.4.1") }, 1, 3));
     assert_eq!(rig.rsvp.tables()[3].size, 49);
     rig.wait(Duration::from_secs(900));
-    assert!(rig.rsvp.is_forgotten() && rig.rsvp.tables()[3].size == 0);
+    assert!(rig.rsvp.holds_nothing() && rig.rsvp.tables()[3].size == 0);
 }
 
 /// Records share hops and ADSPECs. One source that has new ones in each Path uses up its share of senders, and no other table.
@@ -425,7 +425,7 @@ fn contents_that_differ_in_each_path_use_up_nothing_of_others() {
 fn places_that_were_given_back_are_free_again() {
     let mut rig = flooded(|_| addr("10.8.0.66"));
     rig.wait(Duration::from_secs(300));
-    assert!(rig.rsvp.is_forgotten() && rig.rsvp.sessions() == 0);
+    assert!(rig.rsvp.holds_nothing() && rig.rsvp.sessions() == 0);
 }
 
 /// Other limits while the node runs: what stands stays, and what is new finds the limits of its time.

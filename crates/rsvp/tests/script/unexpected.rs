@@ -21,7 +21,7 @@ fn both() -> Rig {
 
 /// The tear of the state in use is forwarded and does not end the stored state, which is used when routing changes.
 #[test]
-fn what_waits_aside_outlives_the_tear_of_what_counts() {
+fn unexpected_state_outlives_the_tear_of_the_state_in_use() {
     let mut rig = both();
     let sent = rig.path_tear(&Path::of(group(), 1, 1));
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, group().dest)]);
@@ -38,12 +38,12 @@ fn what_waits_aside_outlives_the_tear_of_what_counts() {
     assert_eq!(rig.rsvp.senders(), 1);
     let sent = rig.path_tear(&Path::of(group(), 1, 2));
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, group().dest)]);
-    assert!(rig.rsvp.senders() == 0 && rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.senders() == 0 && rig.rsvp.holds_nothing());
 }
 
 /// The same by expiry.
 #[test]
-fn what_waits_aside_outlives_the_end_of_what_counts() {
+fn unexpected_state_outlives_the_end_of_the_state_in_use() {
     let mut rig = both();
     for _ in 0..5 {
         rig.wait(Duration::from_secs(30));
@@ -54,12 +54,12 @@ fn what_waits_aside_outlives_the_end_of_what_counts() {
     assert_eq!((rig.rsvp.senders(), rig.reservations()), (1, 0));
     let sent = rig.wait(Duration::from_secs(200));
     assert!(all(&sent, MessageType::PATH_TEAR).is_empty(), "it went nowhere");
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }
 
 /// RSVP-3.1.5-02, RSVP-3.1.5-03: only its own previous hop can tear stored state.
 #[test]
-fn a_tear_of_what_waits_aside_names_its_previous_hop() {
+fn a_tear_of_unexpected_state_names_its_previous_hop() {
     let mut rig = both();
     let other = Path { hop: RsvpHop { addr: at(2, 8), lih: 72 }, ..Path::of(group(), 1, 2) };
     let unmatched = rig.rsvp.counters().unmatched;
@@ -127,7 +127,7 @@ fn what_is_for_an_application_alone_outlives_the_tear_of_what_is_forwarded() {
     assert_eq!(rig.rsvp.senders(), 0);
     assert_eq!(rig.take_events(1).last(), Some(&RsvpEvent::PathGone { sender: sender(1) }));
     rig.command(1, Command::Close);
-    assert!(rig.rsvp.is_forgotten());
+    assert!(rig.rsvp.holds_nothing());
 }
 
 /// The MESSAGE_ID of the former previous hop does not refresh the state of the new one.

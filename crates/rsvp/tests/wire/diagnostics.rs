@@ -132,10 +132,10 @@ fn diag_select() {
     let octets = message(8, &[SESSION, HOP, DIAGNOSTIC, SELECT]);
     let select = Message::parse(&octets).unwrap().select().unwrap();
     assert!(select.kinds().eq(kinds));
-    assert!(select.wants(ObjectType::new(Class::FLOWSPEC, 2)), "any C-Type");
-    assert!(select.wants(ObjectType::new(Class::SENDER_TSPEC, 2)));
-    assert!(!select.wants(ObjectType::new(Class::SENDER_TSPEC, 1)), "that C-Type alone");
-    assert!(!select.wants(ObjectType::new(Class::NULL, 0)), "padding asks for nothing");
+    assert!(select.selects(ObjectType::new(Class::FLOWSPEC, 2)), "any C-Type");
+    assert!(select.selects(ObjectType::new(Class::SENDER_TSPEC, 2)));
+    assert!(!select.selects(ObjectType::new(Class::SENDER_TSPEC, 1)), "that C-Type alone");
+    assert!(!select.selects(ObjectType::new(Class::NULL, 0)), "padding asks for nothing");
     assert_eq!(written(MessageType::DREQ, |w| _ = w.diag_select(kinds.into_iter()))[8..], hex(SELECT));
     let even = "000c2101 09000c02 08010d00";
     let octets = message(8, &[SESSION, HOP, DIAGNOSTIC, even]);

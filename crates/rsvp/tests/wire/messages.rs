@@ -233,7 +233,7 @@ fn common_header() {
 #[test]
 fn what_the_header_may_be() {
     let good = message(1, &[SESSION, HOP, TIME, TEMPLATE, TSPEC]);
-    assert!(Message::parse(&good).is_ok(), "a checksum of zero is none");
+    assert!(Message::parse(&good).is_ok(), "a checksum of zero is not checked");
     let with = |at: usize, value: u8| {
         let mut octets = good.clone();
         octets[at] = value;

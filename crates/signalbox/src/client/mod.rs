@@ -39,11 +39,11 @@ pub(crate) async fn channel(path: &Path) -> Result<Channel> {
         let stream = stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset));
         async move { stream }
     });
-    // HTTP/2 wants an authority; the connector ignores it.
+    // HTTP/2 needs an authority; the connector ignores it.
     Endpoint::from_static("http://localhost")
         .connect_with_connector(connector)
         .await
-        .with_context(|| format!("what listens at {} does not speak the control protocol", path.display()))
+        .with_context(|| format!("what listens at {} does not use the control protocol", path.display()))
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> NoDaemon {

@@ -46,7 +46,7 @@ pub(crate) trait Opened: Send {
     /// Closes it. The event `released` follows.
     async fn release(&mut self) -> Result<(), Status>;
 
-    /// Closes it, and waits until the event loop knows.
+    /// Closes it, and waits until the event loop has taken the request.
     async fn close(self: Box<Self>);
 }
 

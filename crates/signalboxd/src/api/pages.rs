@@ -96,7 +96,7 @@ impl Cursor for Option<(IpAddr, IfIndex)> {
 /// One portion of a table: the rows, and the place where the next portion begins; `None` after the last.
 pub(crate) type Portion<R, C> = (Vec<R>, Option<C>);
 
-/// What a client wants of a list.
+/// The part of a list that a client asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range<'a> {
     /// Most rows; `None`: all.

@@ -37,7 +37,7 @@ pub(crate) trait Standing: Send {
     /// Tears it down. The event `released` follows.
     async fn release(&mut self) -> Result<(), Status>;
 
-    /// Tears it down, and waits until the event loop knows.
+    /// Tears it down, and waits until the event loop has taken the request.
     async fn close(self: Box<Self>);
 }
 

@@ -87,9 +87,9 @@ impl Engine {
                     Output::StreamRead { stream, on } => self.io.streams().read(stream, on),
                     Output::StreamClose { stream, abort } => self.io.streams().close(stream, abort),
                     Output::MulticastLookup { group, source } => self.groups.push((group, source)),
-                    Output::MulticastForget { group, source } => {
+                    Output::MulticastRelease { group, source } => {
                         self.groups.retain(|asked| *asked != (group, source));
-                        self.io.forget_multicast_route(group, source);
+                        self.io.release_multicast_route(group, source);
                     }
                     // Only noted: the driver passes many to the kernel at once.
                     Output::Reserve { id, reservation } => match &mut self.enforcer {
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// When the node wants [`Input::Timer`].
+    /// When the node needs [`Input::Timer`].
     pub(super) fn next_deadline(&mut self) -> Option<Time> {
         *self.deadline.get_or_insert_with(|| self.node.next_deadline())
     }

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(events.try_recv().unwrap().lost, 2);
         drop(events);
         assert!(!watchers.serve(&mut node, &[]));
-        assert!(watchers.is_empty(), "a client that is gone is forgotten");
+        assert!(watchers.is_empty(), "a client that is gone is removed");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The daemon as it is, two of them on the real kernel, and signaling applications that speak to them over their
+//! The daemon as it is, two of them on the real kernel, and signaling applications that use them over their
 //! sockets. Needs root; run with `cargo test -p signalboxd --features namespace-tests`.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, reason = "tests")]

@@ -31,11 +31,11 @@ impl Multicast {
         self.asked.insert((group, source));
     }
 
-    pub(super) fn forget(&mut self, group: IpAddr, source: IpAddr) {
+    pub(super) fn remove(&mut self, group: IpAddr, source: IpAddr) {
         self.asked.remove(&(group, source));
     }
 
-    pub(super) fn forget_asked(&mut self) {
+    pub(super) fn clear_asked(&mut self) {
         self.asked.clear();
     }
 }

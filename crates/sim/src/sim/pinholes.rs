@@ -35,7 +35,7 @@ pub(super) struct Pinholes {
 
 impl Pinholes {
     /// Another engine starts: the ids of the former one mean nothing.
-    pub(super) fn forget_ids(&mut self) {
+    pub(super) fn clear_ids(&mut self) {
         self.standing.iter_mut().for_each(|standing| standing.id = None);
     }
 
@@ -43,17 +43,17 @@ impl Pinholes {
         if let Some(error) = self.refusal {
             return Err(error);
         }
-        let alive = |standing: &Standing| standing.until > now;
+        let open = |standing: &Standing| standing.until > now;
         let same = |of: &Pinhole| {
             let key = |of: &Pinhole| (of.packets, of.second_port, of.icmp_types.clone());
             key(of) == key(&pinhole)
         };
         let other = |one: &Standing| one.id.is_some_and(|of| of != id) && one.pinhole != pinhole;
-        if self.standing.iter().any(|one| alive(one) && same(&one.pinhole) && other(one)) {
+        if self.standing.iter().any(|one| open(one) && same(&one.pinhole) && other(one)) {
             return Err(PinholeError::Conflict);
         }
         let replaced = |one: &Standing| one.id == Some(id) || (one.id.is_none() && same(&one.pinhole));
-        self.standing.retain(|one| alive(one) && !replaced(one));
+        self.standing.retain(|one| open(one) && !replaced(one));
         self.standing.push(Standing { id: Some(id), pinhole, until });
         Ok(())
     }
@@ -63,11 +63,11 @@ impl Pinholes {
         if !self.drops {
             return true;
         }
-        let alive = || self.standing.iter().filter(|standing| standing.until > now).map(|one| &one.pinhole);
-        if alive().any(|one| one.verdict == Verdict::Deny && offset(one, packet).is_some()) {
+        let open = || self.standing.iter().filter(|standing| standing.until > now).map(|one| &one.pinhole);
+        if open().any(|one| one.verdict == Verdict::Deny && offset(one, packet).is_some()) {
             return false;
         }
-        let allowed = || alive().filter(|one| one.verdict == Verdict::Allow);
+        let allowed = || open().filter(|one| one.verdict == Verdict::Allow);
         // Connection tracking: the answers go the same way back. What a pinhole is for itself comes first.
         for pinhole in allowed().cloned().chain(allowed().filter_map(answers)) {
             if let Some(offset) = offset(&pinhole, packet) {

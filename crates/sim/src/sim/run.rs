@@ -32,8 +32,8 @@ impl<N: NodeEngine> Sim<N> {
         let seed = stream(self.seed, Purpose::Engine, node.0, state.incarnation).array();
         // A driver that starts removes the reservations of its predecessor. Pinholes end at their time.
         state.reservations.clear();
-        state.pinholes.forget_ids();
-        state.multicast.forget_asked();
+        state.pinholes.clear_ids();
+        state.multicast.clear_asked();
         let Some(factory) = &mut state.factory else { return };
         let engine = factory(Boot { node, seed, now: self.now });
         state.entries = engine.entries();
@@ -122,7 +122,7 @@ impl<N: NodeEngine> Sim<N> {
         let mut pinholes = Vec::new();
         let mut sought = Vec::new();
         let mut groups = Vec::new();
-        let mut forgotten = Vec::new();
+        let mut removed = Vec::new();
         let mut outputs = 0;
         while let Some(output) = engine.poll() {
             match output {
@@ -131,9 +131,9 @@ impl<N: NodeEngine> Sim<N> {
                 }
                 Output::RouteLookup { id, query } => asked.push((id, query)),
                 Output::MulticastLookup { group, source } => groups.push((group, source)),
-                Output::MulticastForget { group, source } => {
+                Output::MulticastRelease { group, source } => {
                     groups.retain(|asked| *asked != (group, source));
-                    forgotten.push((group, source));
+                    removed.push((group, source));
                 }
                 Output::Reserve { id, reservation } => reserved.push((id, Some(reservation.clone()))),
                 Output::Release { id } => reserved.push((id, None)),
@@ -173,8 +173,8 @@ impl<N: NodeEngine> Sim<N> {
         for (id, query) in asked {
             self.enqueue(self.now + self.lookup_delay, What::Lookup { node, incarnation, id, query });
         }
-        for (group, source) in forgotten {
-            self.nodes[node.at()].multicast.forget(group, source);
+        for (group, source) in removed {
+            self.nodes[node.at()].multicast.remove(group, source);
         }
         for (group, source) in groups {
             self.nodes[node.at()].multicast.ask(group, source);
@@ -361,7 +361,7 @@ impl<N: NodeEngine> Sim<N> {
                 // As in the kernel, an answer without a route is lost.
                 let _ = self.originate(node, reply, None);
             } else {
-                self.counters.unheard += 1;
+                self.counters.unreceived += 1;
             }
             return;
         }

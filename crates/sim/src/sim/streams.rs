@@ -94,7 +94,7 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     fn close(&mut self, connection: u64, at: usize, abort: bool) {
-        self.streams.forget_name(connection, at);
+        self.streams.remove_name(connection, at);
         let Some(end) = self.streams.end(connection, at) else { return };
         if abort || end.phase == Phase::Opening {
             self.streams.remove(connection, at);

@@ -172,11 +172,11 @@ fn a_protocol_that_counts_twice_is_found() {
     assert!(broken.to_string().contains("DOUBLED message 1 of n0 to n1"), "{broken}");
 }
 
-/// A node that restarts forgets, and counts again; a message that is late arrives after it.
+/// A node that restarts has lost its state, and counts again; a message that is late arrives after it.
 #[test]
 fn restarts_and_delays_are_faults() {
-    struct Forgetful(Star);
-    impl Model for Forgetful {
+    struct Restarting(Star);
+    impl Model for Restarting {
         type Engine = Counter;
         fn network(&self) -> Sim<Counter> {
             self.0.network()
@@ -192,7 +192,7 @@ fn restarts_and_delays_are_faults() {
             self.0.finally(sim)
         }
     }
-    let model = Forgetful(star(1, true, AGAIN * 2));
+    let model = Restarting(star(1, true, AGAIN * 2));
     let broken = explore(&model, Bounds { faults: 1, restarts: 1 }).unwrap_err();
     assert_eq!(broken.promise, "a number is missing");
     assert!(broken.run.iter().any(|line| line.contains("RESTART of n")), "{broken}");

@@ -88,7 +88,7 @@ fn what_is_not_gist_passes_by() {
     sim.send(nodes[0], packet(270, b"abcd")).unwrap();
     sim.run_for(SECOND);
     let counters = *sim.counters();
-    assert_eq!((counters.intercepted, counters.delivered, counters.unheard), (0, 1, 1));
+    assert_eq!((counters.intercepted, counters.delivered, counters.unreceived), (0, 1, 1));
 }
 
 #[test]

@@ -206,7 +206,7 @@ impl Sctp {
                     let cumulative = chunk.value.get(..4).unwrap_or_default();
                     let sack = [cumulative, &peer.window.to_be_bytes(), &[0; 4]].concat();
                     link.packet(at, clean.chunk(kind::SACK, 0, &sack).finish());
-                    // sctp-proto sends nothing more that waits for the congestion window, and forgets it.
+                    // sctp-proto sends nothing more that waits for the congestion window, and removes it.
                     link.overtaken = link.buffered();
                     clean = Composer::new(Header { tag: record.mine.tag, ..packet.header });
                 }

@@ -115,7 +115,7 @@ fn orderly_end() {
 #[test]
 fn abrupt_ends() {
     let mut pair = Pair::ready();
-    pair.server.send(b"unheard").unwrap();
+    pair.server.send(b"unread!").unwrap();
     pair.server.end();
     assert_eq!(pair.server.poll_event(), Some(Event::Failed { error: ChannelError::Truncated, unsent: 7 }));
     for mut pair in [Pair::plain(), Pair::ready()] {

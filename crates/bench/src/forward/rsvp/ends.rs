@@ -49,7 +49,7 @@ pub(in super::super::super) struct Ends {
     tspec: TSpec,
     /// The interface handle that the last Path at the sink had in its RSVP_HOP, which Resvs carry.
     lih: Option<u32>,
-    /// Sessions that were sent, in groups, and when their Paths are due again. Without refreshes the router forgets the first of
+    /// Sessions that were sent, in groups, and when their Paths are due again. Without refreshes the router removes the first of
     /// a million sessions before it has the last.
     sent: VecDeque<(Instant, Range<u32>)>,
 }

@@ -29,8 +29,8 @@ const WINDOW: Duration = Duration::from_secs(300);
 const MOST_TOKENS: usize = 4;
 /// Most tokens of which the node remembers that they were used. Each creator finds 64 while another one issues any number.
 const MOST_USED: u32 = 16_384;
-/// Tokens whose time is over that one request forgets: more than it adds.
-const FORGOTTEN_AT_ONCE: usize = 4;
+/// Tokens whose time is over that one request removes: more than it adds.
+const REMOVED_AT_ONCE: usize = 4;
 
 /// A token: its creator, its stamp and its name.
 type TokenName = (String, u64, u32);
@@ -41,7 +41,7 @@ type TokenName = (String, u64, u32);
 #[derive(Debug)]
 pub(super) struct Used {
     sessions: BTreeMap<TokenName, SessionId>,
-    /// When they are forgotten; that is the order in which they came.
+    /// When they are removed; that is the order in which they came.
     order: VecDeque<(Time, TokenName)>,
     by_creator: Shares<String>,
 }
@@ -53,7 +53,7 @@ impl Used {
 
     /// Takes note of a token. A token is of one session only.
     fn take(&mut self, now: Time, token: TokenName, session: SessionId) -> Result<(), Failure> {
-        for _ in 0..FORGOTTEN_AT_ONCE {
+        for _ in 0..REMOVED_AT_ONCE {
             if self.order.front().is_none_or(|(until, _)| *until > now) {
                 break;
             }
@@ -201,7 +201,7 @@ mod tests {
         // A token of another creator with the same stamp and name is another token.
         assert_eq!(used.take(at, token("one", 3), SessionId([2; 16])), Err(NatfwStatus::TOKEN));
         assert_eq!(used.take(at, token("three", 3), SessionId([2; 16])), Ok(()));
-        // Requests forget a few at a time.
+        // Requests remove a few at a time.
         let later = at + WINDOW * 2;
         for id in 0..4000 {
             assert_eq!(used.take(later, token("four", id), SESSION), Ok(()), "{id}");

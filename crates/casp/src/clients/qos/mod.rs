@@ -116,7 +116,7 @@ pub struct Config {
     pub segments: Vec<Segment>,
     /// Nodes whose packets are protected by IPsec: they count as authenticated for LOCAL. The node sets it.
     pub protected: Vec<Prefix>,
-    /// The last node answers for a receiver that does not speak CASP.
+    /// The last node answers for a receiver without CASP.
     pub proxy: bool,
     /// This node answers the Reserve of a source by a Reserve for the opposite flow, as large as its own.
     pub reserve_opposite: bool,
@@ -171,7 +171,7 @@ pub struct QosRequest {
     /// Start and end of a reservation in advance, microseconds since 1970; start 0: now. A start is at most a day ahead.
     /// `None`: from now on until the release.
     pub time: Option<(u64, u64)>,
-    /// Nodes without a reservation are acceptable: how many that fail, and how many that do not speak CASP-QoS.
+    /// Nodes without a reservation are acceptable: how many that fail, and how many without CASP-QoS.
     pub partial: Option<(u16, u16)>,
 }
 

@@ -15,7 +15,7 @@ use super::segment::Marks;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosFlags, QosType};
 
-/// Most branches of a session that are kept on each side. The oldest one is forgotten first.
+/// Most branches of a session that are kept on each side. The oldest one is removed first.
 const BRANCHES: usize = 8;
 
 /// The grants of one amount, for the directions of [`Record::data`].

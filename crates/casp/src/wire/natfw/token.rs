@@ -22,7 +22,7 @@ impl<'a> NatfwIdentity<'a> {
     /// An identity that is left out.
     pub const OMITTED: Self = Self { kind: IdentityKind::OMITTED, value: &[] };
 
-    /// Reads an identity with its padding; `None`: octets are missing, or the value is none of its kind.
+    /// Reads an identity with its padding; `None`: octets are missing, or the value is not valid for its kind.
     pub fn parse(r: &mut Reader<'a>) -> Option<Self> {
         let length = usize::from(r.u16().ok()?);
         let [kind, _] = r.array().ok()?;

@@ -115,10 +115,10 @@ impl Gist {
         peer(one).zip(peer(other)).is_some_and(|(one, other)| one.identity != other.identity)
     }
 
-    /// Unbinds a direction of a session from its association; with `forget` it leaves connection mode.
-    pub(in crate::engine) fn unbind(&mut self, key: Key, direction: Direction, forget: bool) {
+    /// Unbinds a direction of a session from its association; with `leave` it leaves connection mode.
+    pub(in crate::engine) fn unbind(&mut self, key: Key, direction: Direction, leave: bool) {
         self.detach(key, direction);
-        if forget && let Some(record) = self.records.get_mut(key) {
+        if leave && let Some(record) = self.records.get_mut(key) {
             record.half_mut(direction).set(ASSOCIATED, false);
         }
     }

@@ -76,7 +76,7 @@ impl Associations {
         self.config.probe.then_some(now + self.config.hold_time)
     }
 
-    /// Any message of the peer shows that it is alive, and defers the diagnostic MA-Hello. If sessions wait for an answer to
+    /// Any message of the peer shows that it runs, and defers the diagnostic MA-Hello. If sessions wait for an answer to
     /// one, it is not deferred.
     /// GIST-4.2.2-02.
     pub(super) fn message_received(&mut self, index: u32, now: Time) {
@@ -193,7 +193,7 @@ impl Gist {
         }
     }
 
-    /// Sends a diagnostic MA-Hello on `stream`, behind the messages sent before. The reply shows that the peer is alive and
+    /// Sends a diagnostic MA-Hello on `stream`, behind the messages sent before. The reply shows that the peer runs and
     /// has received these messages. An earlier MA-Hello without reply is no longer checked. GIST-5.1-23, GIST-4.4.5-08,
     /// GIST-6.4-15.
     pub(super) fn request_hello(&mut self, index: u32, stream: u16) -> u32 {

@@ -156,7 +156,7 @@ mod tests {
         let mut waits = waits();
         assert!(waits.failed(at(0), at(0), &name(1)) && waits.failed(at(0), at(0), &name(2)));
         assert!(!waits.failed(at(0), at(0), &name(3)));
-        assert!(waits.failed(at(2000), at(2000), &name(3)), "the others are forgotten");
+        assert!(waits.failed(at(2000), at(2000), &name(3)), "the others are removed");
         assert_eq!(waits.waits.len(), waits.quiet.len());
         let mut off = RetryDelays::new(Duration::ZERO, Duration::ZERO, 2);
         assert!(off.failed(at(0), at(0), &name(1)) && off.until(at(0), &name(1)).is_none());

@@ -170,7 +170,7 @@ fn pings_pass() {
     assert_eq!((counters.intercepted, counters.delivered, counters.echoed), (0, 0, 1));
 }
 
-/// BOOM-F3.6.1-01, BOOM-F6.1-02: a router whose daemon is dead forwards the messages. When it is back, it reserves with the next refresh.
+/// BOOM-F3.6.1-01, BOOM-F6.1-02: a router whose daemon has crashed forwards the messages. When it is back, it reserves with the next refresh.
 #[test]
 fn a_dead_daemon_is_no_obstacle() {
     let mut net = Net::new(None);

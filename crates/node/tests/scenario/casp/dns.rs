@@ -230,7 +230,7 @@ fn a_session_passes_the_server_that_dns_names() {
     assert_eq!(net.ping(2), path);
 }
 
-/// Without a server, scout has its turn; so it has when the resolver is dead.
+/// Without a server, scout has its turn; so it has when the resolver does not answer.
 #[test]
 fn without_a_server_the_next_mechanism_has_its_turn() {
     let mut net = Net::new(22);

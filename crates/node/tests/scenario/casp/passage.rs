@@ -70,7 +70,7 @@ fn open_at(sim: &Sim<Node>, nodes: &[NodeId; 4]) -> [usize; 4] {
 }
 
 /// The receiver accepts, PATH and CREATE open both firewalls without a rule of their policies, refreshes keep them, and they
-/// close when the user ends it. The same again ends by itself when the requester is dead.
+/// close when the user ends it. The same again ends by itself when the requester has crashed.
 #[test]
 fn a_receiver_opens_two_firewalls() {
     let (mut sim, nodes) = net(5);
@@ -94,26 +94,26 @@ fn a_receiver_opens_two_firewalls() {
     sim.expect("the path grants it", SECOND * 30, |sim| granted(sim, 2) == 1);
     sim.crash(nodes[0]);
     sim.run_for(SECOND * 100);
-    assert_eq!(open_at(&sim, &nodes), [0; 4], "nothing is left of a dead requester");
+    assert_eq!(open_at(&sim, &nodes), [0; 4], "nothing is left of a requester that has crashed");
 }
 
-/// The receiver ends: both firewalls close at once, and the sender learns why. It ends even if the sender is dead.
+/// The receiver ends: both firewalls close at once, and the sender learns why. It ends even if the sender has crashed.
 #[test]
 fn a_receiver_that_leaves_closes_the_firewalls() {
-    for dead in [false, true] {
+    for crashed in [false, true] {
         let (mut sim, nodes) = net(11);
         let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
         casp(&mut sim, nodes[3], 9, CaspCommand::Accept(FlowFilter::between(any, any)));
         open(&mut sim, &nodes, 1, true);
         sim.expect("the path grants it", SECOND * 30, |sim| open_at(sim, &nodes) == [0, 1, 1, 0]);
         sim.run_for(SECOND);
-        if dead {
+        if crashed {
             sim.crash(nodes[0]);
         }
         casp(&mut sim, nodes[3], 9, CaspCommand::Close);
         sim.expect("both firewalls close", SECOND, |sim| open_at(sim, &nodes) == [0; 4]);
         assert_eq!(events(&sim, 9).last(), Some(&&PassageEvent::Closed));
-        if !dead {
+        if !crashed {
             sim.expect(
                 "the sender is informed",
                 SECOND,
@@ -169,7 +169,7 @@ fn a_sender_outside_is_refused() {
 }
 
 /// CASPMID-10.3-06, CASP-G-20: two NATs in a row and a firewall. The sender learns the outermost binding, refreshes keep everything,
-/// and nothing stays when it is closed, or when the sender is dead.
+/// and nothing stays when it is closed, or when the sender has crashed.
 #[test]
 fn a_flow_passes_two_nats() {
     let mut sim = Sim::new(9);

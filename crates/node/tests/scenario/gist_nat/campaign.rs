@@ -81,7 +81,7 @@ fn run(seed: u64) {
                 starts += 1;
             }
             1 => {
-                // A reboot: the kernel forgets its bindings too.
+                // A reboot: the kernel removes its bindings too.
                 net.sim.lose_pinholes(gateway);
                 net.sim.restart(gateway);
                 starts += 1;

@@ -170,7 +170,7 @@ fn associations(always: bool) -> Config {
     config
 }
 
-/// No node keeps a session alive by itself: messages have a hop count that refreshes do not renew, those that come back are
+/// No node keeps a session by itself: messages have a hop count that refreshes do not renew, those that come back are
 /// refused, and handshakes that follow one another soon become less frequent.
 #[test]
 fn a_session_in_a_circle_comes_to_rest() {

@@ -209,13 +209,13 @@ impl Net {
     pub(crate) fn sends(&mut self, from: usize, packet: Packet) -> Option<(usize, SocketAddr, SocketAddr)> {
         self.sent += 1;
         let content = self.sent.to_be_bytes().to_vec();
-        let unheard = self.sim.counters().unheard;
+        let unreceived = self.sim.counters().unreceived;
         self.sim.send(self.nodes[from], Packet { payload: content.clone(), ..packet }).unwrap();
         self.sim.run_for(Duration::from_millis(200));
         let last = self.sim.captured().filter(|seen| seen.packet.payload == content).last()?;
         let node = self.nodes.iter().position(|node| *node == last.to).unwrap();
         // It arrived if its last node is its destination, where no program receives it.
-        (self.sim.counters().unheard > unheard).then_some((node, last.packet.src, last.packet.dst))
+        (self.sim.counters().unreceived > unreceived).then_some((node, last.packet.src, last.packet.dst))
     }
 
     /// Whether a UDP packet arrives as it was sent.

@@ -57,7 +57,7 @@ fn queries_have_the_values_of_the_application() {
     }
 }
 
-/// A dead sender's pinholes end with their lifetime, in the kernel and in the engines.
+/// The pinholes of a sender that has crashed end with their lifetime, in the kernel and in the engines.
 #[test]
 fn a_dead_senders_path_closes_by_itself() {
     let mut net = Net::row(3, &[Kind::Host, Kind::Left(Firewall), Kind::Right(Firewall), Kind::Host]);

@@ -162,7 +162,7 @@ impl Diamond {
         self.sim.expect("no session", SECOND * 300, |sim| known(sim) == 0);
     }
 
-    fn last_heard(&self) -> Option<&QosEvent> {
+    fn last_event(&self) -> Option<&QosEvent> {
         events_of(&self.sim, self.nodes[0], 1).last().copied()
     }
 }
@@ -210,7 +210,7 @@ fn a_moved_reservation_stays_where_it_is() {
                 net.sim.set_cost(net.decides, DEAR);
                 net.moves(&format!("{mode:?} {receiver_initiated} {seed}"), by_r2, by_r3, 10);
                 net.stays(by_r3, by_r2);
-                let last = net.last_heard();
+                let last = net.last_event();
                 assert!(matches!(last, Some(QosEvent::Granted(_))), "{last:?}");
                 assert_eq!(net.expired(), 0);
                 net.ends();
@@ -381,7 +381,7 @@ fn a_release_while_the_route_changes_leaves_nothing() {
                         nodes.iter().all(|node| sim.reservations(*node).next().is_none())
                             && matches!(events_of(sim, nodes[0], 1).last(), Some(QosEvent::Released))
                     });
-                    assert!(over, "{what}: {:?}, {:?}", net.state(), net.last_heard());
+                    assert!(over, "{what}: {:?}, {:?}", net.state(), net.last_event());
                     assert_eq!(net.expired(), 0, "{what}");
                 }
             }

@@ -206,7 +206,7 @@ impl World {
                 return Some(format!("{node} holds reservations"));
             }
             let counts = (rsvp.sessions(), rsvp.senders(), rsvp.reservations());
-            (counts != (0, 0, 0) || !rsvp.is_forgotten()).then(|| format!("{node} holds {counts:?}"))
+            (counts != (0, 0, 0) || !rsvp.holds_nothing()).then(|| format!("{node} holds {counts:?}"))
         })
     }
 }
@@ -309,7 +309,7 @@ fn campaign(part: u64, storm: Storm) {
     if let Some(seeds) = seeds {
         let Met { reservations, refused, blockades, by_name, repairs, sure, lost } = met;
         assert!(reservations > 100 && refused > 10 && blockades > 10 && by_name > 100, "{seeds} idle seeds");
-        assert!(sure > 20, "{seeds} seeds without want");
+        assert!(sure > 20, "{seeds} seeds without a shortage");
         assert!(storm != Storm::Routes || repairs > 10 && lost > 10, "no path was repaired");
     }
 }

@@ -16,7 +16,7 @@ use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 /// The delay of a link is 1 ms. A neighbour is two of them away, there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// What the neighbours of the router speak.
+/// The protocol features of the neighbours of the router.
 #[derive(Debug, Clone, Copy)]
 enum Neighbours {
     /// RFC 2205 alone.
@@ -98,7 +98,7 @@ impl Net {
 
 const WHOLE: [usize; 4] = [1, 1, 1, 0];
 
-/// The reservation is whole again after one round trip to the next hop, whatever the neighbours speak, and it stays.
+/// The reservation is whole again after one round trip to the next hop, whatever the neighbours support, and it stays.
 #[test]
 fn a_reservation_is_back_after_one_round_trip() {
     for neighbours in [Neighbours::Plain, Neighbours::Reduction, Neighbours::Hello] {

@@ -297,7 +297,7 @@ impl World {
         let first = pick(random, &others);
         for _ in 0..1 + random.range(0..3) {
             // Where paths form circles, the reservations for several senders together form circles too, and the values
-            // would keep each other alive. Therefore all senders are at one node.
+            // would refresh each other for ever. Therefore all senders are at one node.
             let circles = self.storm == Storm::Routes && multicast && style != Style::Ff;
             let node = if circles { first } else { pick(random, &others) };
             cast.insert(Actor { node, port: 4000 + u16::try_from(random.range(0..2)).unwrap() });

@@ -562,7 +562,7 @@ impl Neighbours {
         tag: u32,
     ) -> Option<ReceivedHandle> {
         if let Some(stored) = stored {
-            self.forget_received(stored);
+            self.remove_received(stored);
         }
         let (message_id, peer) = (incoming.message.message_id?, incoming.peer?.index());
         // One message may be about several states of the engine; the last one has the MESSAGE_ID.
@@ -583,8 +583,8 @@ impl Neighbours {
         self.received.get(stored).map(ReceivedId::tag)
     }
 
-    /// Forgets the MESSAGE_ID of a state that ended.
-    pub fn forget_received(&mut self, stored: ReceivedHandle) {
+    /// Removes the MESSAGE_ID of a state that ended.
+    pub fn remove_received(&mut self, stored: ReceivedHandle) {
         if let Some(received) = self.received.remove(stored) {
             self.count_refs(Some(received.id.0), None);
         }

@@ -196,7 +196,7 @@ impl SentId {
         (None, Some(peer))
     }
 
-    /// Forgets who acknowledged it.
+    /// Removes the addresses that acknowledged it.
     pub(crate) fn take_peers(&mut self) -> impl Iterator<Item = u32> + use<> {
         let others = self.others.take().unwrap_or_default();
         slot(core::mem::replace(&mut self.peer, NONE)).into_iter().chain(others.0)

@@ -132,7 +132,7 @@ impl Neighbours {
             SendReason::Once if reliable && !plain => self.sent.give(None, None),
             SendReason::Refresh { state } if reliable => state.map(|state| state.0),
             SendReason::Trigger { state, .. } | SendReason::Refresh { state } => {
-                state.iter().for_each(|state| self.forget(*state));
+                state.iter().for_each(|state| self.remove_sent(*state));
                 None
             }
             SendReason::Once => None,
@@ -507,8 +507,8 @@ impl Neighbours {
         self.summaries.recycle(ids);
     }
 
-    /// Forgets the MESSAGE_ID of a state: nothing about it is sent again.
-    pub fn forget(&mut self, state: SentHandle) {
+    /// Removes the MESSAGE_ID of a state: nothing about it is sent again.
+    pub fn remove_sent(&mut self, state: SentHandle) {
         if let Some(sent) = self.sent.remove(state.0) {
             sent.peers().for_each(|peer| self.count_refs(Some(peer), None));
         }

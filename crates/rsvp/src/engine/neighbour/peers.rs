@@ -15,7 +15,7 @@ use super::outbox::Envelope;
 use crate::engine::recent::Recent;
 use crate::wire::{HeaderFlags, MessageId};
 
-/// A neighbour without state is forgotten after this silence.
+/// A neighbour without state is removed after this silence.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A neighbour.

@@ -16,7 +16,7 @@ pub struct View {
     pub address: IpAddr,
     /// Interface of its last message.
     pub ifindex: IfIndex,
-    /// Time of its last message; `None`: none was accepted, or the neighbour was forgotten.
+    /// Time of its last message; `None`: none was accepted, or the neighbour was removed.
     pub last_message: Option<Time>,
     /// Settings of the interface: MESSAGE_IDs, and with them Bundles and Srefreshes.
     pub reduction: (bool, bool),

@@ -387,7 +387,7 @@ async fn hold(open: v1::PinholeOpen, common: &CommonArgs, one_sender: bool) -> R
                 v1::OpenPinholeResponse { time_unix_us: now_unix_us(), event }
             }
         };
-        // An event of a newer daemon is none for this command.
+        // This command ignores events of a newer daemon.
         let Some(event) = &response.event else { continue };
         if common.output.json {
             json_event(&mut out, &response)?;

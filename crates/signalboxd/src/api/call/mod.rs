@@ -55,7 +55,7 @@ pub(crate) trait Held: Sized + Send + 'static {
     /// Takes a request. The result is an event if the answer is known at once.
     async fn ask(&mut self, request: Self::Request) -> Result<Option<Self::Event>, Status>;
 
-    /// Ends it, and waits until the event loop knows.
+    /// Ends it, and waits until the event loop has taken the request.
     async fn close(self);
 }
 

@@ -15,7 +15,7 @@ use crate::api::{held, types};
 use crate::driver::{QUEUE, Watched};
 use crate::requests::{LoopHandle, LoopRequest, Replies};
 
-/// Which events a client wants; a condition that is empty always holds.
+/// Which events a client asked for; a condition that is empty always holds.
 #[derive(Debug)]
 struct Filter {
     protocols: Vec<i32>,
@@ -23,7 +23,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn wants(&self, event: &Event) -> bool {
+    fn matches(&self, event: &Event) -> bool {
         let (kind, protocol) = match event {
             Event::Synced(_) => return true,
             Event::ReservationChanged(changed) => {
@@ -158,7 +158,7 @@ async fn gist_state(handle: &LoopHandle, filter: &Filter, out: &Out) -> Result<(
 }
 
 async fn send(filter: &Filter, out: &Out, event: Event) -> Result<(), Option<Status>> {
-    if !filter.wants(&event) {
+    if !filter.matches(&event) {
         return Ok(());
     }
     let event = Watched { time_unix_us: types::unix_us(), lost: 0, event: Some(event) };
@@ -170,7 +170,7 @@ async fn follow(filter: &Filter, mut changes: mpsc::Receiver<Watched>, out: &Out
     if send(filter, out, Event::Synced(v1::Synced {})).await.is_err() {
         return;
     }
-    // Losses before an event that this client does not want are reported with the next that it wants.
+    // Losses before an event that this client did not ask for are reported with the next that it asked for.
     let mut lost = 0;
     loop {
         let change = tokio::select! {
@@ -179,7 +179,7 @@ async fn follow(filter: &Filter, mut changes: mpsc::Receiver<Watched>, out: &Out
         };
         let Some(mut change) = change else { return };
         lost += change.lost;
-        if !change.event.as_ref().is_some_and(|event| filter.wants(event)) {
+        if !change.event.as_ref().is_some_and(|event| filter.matches(event)) {
             continue;
         }
         change.lost = std::mem::take(&mut lost);

@@ -127,7 +127,7 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
     assert!(matches!(grant, Some(Report::Granted(_))), "what stands is read again");
     assert!(rig.requests.try_recv().is_err(), "the event loop did not notice");
 
-    // Another request cannot have the same octets, and octets of another number are none.
+    // Another request cannot have the same octets, and octets of another number are refused.
     for (other, code, why) in [
         (v1::PinholeOpen { second_port: true, ..with_id() }, Code::AlreadyExists, "REQUEST_ID_TAKEN"),
         (v1::PinholeOpen { request_id: Some(vec![1]), ..open() }, Code::InvalidArgument, "INVALID_FIELD"),
@@ -213,7 +213,7 @@ async fn what_cannot_be_asked_names_its_field() {
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "NO_ROUTE"));
 }
 
-/// An administrator names a session of the list; what cannot be a session, and what is none, is refused.
+/// An administrator names a session of the list; what cannot be a session, or is not in the list, is refused.
 #[tokio::test]
 async fn an_administrator_ends_a_session() {
     let mut rig = Rig::new(NATFW).await;

@@ -151,7 +151,7 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
     let Event::Started(start) = client.event().await else { panic!("it has started") };
     assert!(start.taken_over);
     assert!(matches!(client.event().await, Event::Granted(_)), "what stands is read again");
-    assert!(rig.requests.try_recv().is_err(), "the event loop knows nothing of it");
+    assert!(rig.requests.try_recv().is_err(), "the event loop receives nothing of it");
 
     // Another request cannot have the same octets.
     let other = v1::ReserveOpen { bidirectional: true, ..with_id() };

@@ -64,7 +64,7 @@ pub(super) enum Data {
 pub(super) enum Fault {
     /// The server answers another query, or its message does not have the form of an answer.
     Malformed,
-    /// The server could not answer, or does not want to.
+    /// The server could not answer, or refuses.
     Refused,
 }
 
