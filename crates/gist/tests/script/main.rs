@@ -7,6 +7,7 @@ mod encapsulation;
 mod errors;
 mod explicit;
 mod forward;
+mod legacy_nat;
 mod limits;
 mod loose_end;
 mod nat;

@@ -1,13 +1,13 @@
-//! Peers behind a GIST-aware NAT (RFC 5971 §7.2.2, §7.2.3), and behind a legacy NAT (§7.2.1).
+//! Peers behind a GIST-aware NAT (RFC 5971 §7.2.2, §7.2.3).
 
 use core::time::Duration;
 
-use signalbox_core::service::{NetworkEvent, SendError, SiiHandle, TransferAttributes};
+use signalbox_core::service::{NetworkEvent, SendError, SiiHandle};
 use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_gist::engine::{Config, Installation};
 use signalbox_gist::wire::{
     ErrorObject, GistError, Info, Infos, List, Message, MessageType, NatTraversal, Nli, ObjectType, Objects,
-    PORT, Replaced, StackConfiguration, StackProposal, Translated, mri_encode,
+    Replaced, StackConfiguration, StackProposal, Translated, mri_encode,
 };
 use signalbox_wire::Writer;
 
@@ -19,12 +19,12 @@ const INSIDE: &str = "192.168.0.8";
 const LEFT_PEER: &str = "10.1.0.9";
 const INNER: &str = "192.168.0.2";
 /// UDP port of the NAT towards this node.
-const NAT_PORT: u16 = 4711;
+pub(crate) const NAT_PORT: u16 = 4711;
 
 static BOTH: [Translated; 2] = [Translated(2), Translated(4)];
 static OPAQUE: [Replaced<'static>; 1] = [Replaced(b"secret")];
 
-fn inside() -> Mri {
+pub(crate) fn inside() -> Mri {
     flow(INSIDE, DST)
 }
 
@@ -470,72 +470,6 @@ fn explicit_routing_across_a_nat() {
     let delivered = rig.delivered();
     assert!(delivered.validation.unchecked_route);
     assert_eq!(delivered.mri, through());
-}
-
-/// GISTNAT-X-23: the Query of a gateway crosses a NAT without GIST behind it. The Error goes to the source of the packet, from the
-/// address that the packet was sent to, and begins with the object, so that the gateway can give it to the Querying node.
-#[test]
-fn a_legacy_nat_behind_a_gateway_is_noticed() {
-    let original = value(&inside());
-    let mut rig = Rig::new();
-    let mut message = query(through(), &[1; 8]);
-    message.header.s = true;
-    message.nat_traversal = Some(translation(&original));
-    let mut via = Via::intercepted("10.1.0.77", DST);
-    via.src.set_port(NAT_PORT);
-    rig.inject(&via, &message);
-    let error = rig.sent().error_is(GistError::UNTRANSLATED_OBJECT);
-    assert_eq!((error.src, error.dst), (at_port(DST), (ip("10.1.0.77"), NAT_PORT).into()));
-    assert_eq!(error.message().nat_traversal, message.nat_traversal);
-    rig.no_state();
-}
-
-/// GIST-7.2.1-05: a Query from outside a legacy NAT has no sign of the NAT: the Response is a usual one, S=1, to the
-/// address in the NLI.
-#[test]
-fn the_querying_node_is_outside() {
-    let mut rig = Rig::new();
-    for s in [false, true] {
-        let mut message = query(through(), &[1; 8]);
-        message.header.s = s;
-        rig.inject(&Via::intercepted(if s { UP } else { SRC }, DST), &message);
-        let response = rig.sent().is(MessageType::RESPONSE);
-        assert!(response.message().header.s);
-        assert_eq!((response.dst, response.src.ip()), ((ip(UP), PORT).into(), response.nli().interface));
-    }
-}
-
-/// GISTNAT-R7.2.1-01: a legacy NAT with a static rule forwards a Query to this node, so its packet has another destination than its
-/// flow. The Response is a usual one with S=1, and the handshake completes.
-#[test]
-fn a_legacy_nat_forwards_a_query_inwards() {
-    let mut rig = Rig::new();
-    let mut message = query(through(), &[1; 8]);
-    message.header.s = true;
-    rig.inject(&Via { dst: at_port(LEFT), ..Via::intercepted(UP, DST) }, &message);
-    let response = rig.sent().is(MessageType::RESPONSE);
-    assert!(response.message().header.s);
-    assert_eq!((response.src, response.dst), (at_port(LEFT), at_port(UP)));
-    rig.confirm(&response);
-    assert!(matches!(rig.notified(), (Direction::Upstream, NetworkEvent::Good(_))));
-}
-
-/// GIST-7.2.1-08: with that configuration messages of an application use associations only: no message is sent as a
-/// datagram.
-#[test]
-fn no_data_outside_associations_if_so_configured() {
-    let mut config = Config::default();
-    config.associations.tcp_port = Some(4000);
-    config.associations.always = true;
-    let mut rig = Rig::with(config);
-    rig.send_with(b"data", own(), |m| m.attributes = TransferAttributes::default());
-    let query = rig.sent().is(MessageType::QUERY);
-    assert!(query.message().stack_proposal.is_some() && query.message().nslp_data.is_none());
-    rig.until(30_000);
-    while let Some((_, out)) = rig.out.pop_front() {
-        let Out::Sent(packet) = out else { panic!("{out:?}") };
-        assert!(packet.is(MessageType::QUERY).message().nslp_data.is_none());
-    }
 }
 
 /// Messages from beyond a NAT, with every octet changed and truncated at every length: no panic, and no state is left.

@@ -3,10 +3,12 @@
 mod admission;
 mod campaign;
 #[cfg(feature = "serde")]
+mod changes;
 mod config;
 mod delay;
 mod guaranteed;
 mod held;
+mod installation;
 mod order;
 mod passage;
 mod path;
