@@ -2,21 +2,19 @@
 //! duplication, nodes that restart or fail, route changes. `SIGNALBOX_SEEDS` in the environment is the number of networks;
 //! `SIGNALBOX_SEED` runs one of them alone.
 //!
-//! After the faults, state of each live session stands at every node of its present path within [`REFRESHED`], and each
+//! After the faults, state of each live session stands at every node of its present path within [`Users::refreshed`], and each
 //! node's most recent hops are the next and the previous node of the path. After [`HOLD`] more, no node keeps state of a
 //! session that ended, of an address that its initiator left, or beside the path. When all users have left, no state is left.
 //! Pings without state go on all the time. After the faults one is answered by the nodes of its path, and none of them leaves state.
 
 use core::time::Duration;
 
-use super::world::{REFRESH, Storm, World};
+use super::field::{REFRESH, Storm, Users};
+use super::world::World;
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 300;
-/// Time from the end of the faults until every session has been refreshed: TCP tries again after a pause that doubles, a
-/// minute at most, and a discovery takes up to 15.5 s.
-const REFRESHED: Duration = Duration::from_secs(80);
 /// Time until state without refreshes has expired at all nodes of a path, one lifetime after the other.
 const HOLD: Duration = Duration::from_secs(6 * 3 * REFRESH.as_secs() + 20);
 
@@ -37,44 +35,23 @@ struct Met {
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
     let mut world = World::new(seed, storm);
-    for _ in 0..3 {
-        world.open();
-    }
-    for _ in 0..10 {
-        world.pause();
-        world.trouble();
-        world.whim();
-    }
-    world.pause();
-    world.heal();
-    let mut missing = Some("nothing was judged".to_owned());
-    for _ in 0..REFRESHED.as_secs() {
-        world.sim.run_for(Duration::from_secs(1));
-        missing = world.missing();
-        if missing.is_none() {
-            break;
-        }
-    }
-    if let Some(fault) = missing {
-        panic!("{}", world.says(&fault));
-    }
+    world.storm(3);
+    world.ask_again();
+    world.refreshed();
     let (id, nodes) = world.ping(PINGS);
     let answered = (0..PINGS).any(|_| {
-        world.sim.run_for(Duration::from_secs(1));
+        world.field.sim.run_for(Duration::from_secs(1));
         world.replied(id) == Some(nodes)
     });
     if !answered {
         let fault = format!("ping {id} reached {:?} of {nodes} nodes", world.replied(id));
         panic!("{}", world.says(&fault));
     }
-    world.sim.run_for(HOLD);
-    if let Some(fault) = world.missing().or_else(|| world.surplus()) {
-        panic!("{}", world.says(&fault));
-    }
+    world.stands(HOLD);
     met.sessions += world.live() as u64;
-    met.moved += world.moved;
-    for node in &world.hosts {
-        let counters = world.sim.engine(*node).and_then(signalbox_node::Node::casp).unwrap().counters();
+    met.moved += world.field.moved;
+    for node in &world.field.hosts {
+        let counters = world.field.sim.engine(*node).and_then(signalbox_node::Node::casp).unwrap().counters();
         met.expired += counters.expired;
         met.torn_down += counters.torn_down;
         met.branches += counters.next_branches + counters.previous_branches;
@@ -82,10 +59,9 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
         met.stateless += counters.stateless_returned;
     }
     world.close();
-    world.sim.run_for(HOLD);
-    if let Some(fault) = world.surplus() {
-        panic!("{}", world.says(&fault));
-    }
+    world.field.sim.run_for(HOLD);
+    let fault = world.surplus();
+    world.passes(fault);
 }
 
 /// Every third seed, so that tests share the work.

@@ -5,16 +5,15 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use signalbox_core::node::{Input, NodeEngine, Output};
-use signalbox_core::rng::Random;
 use signalbox_core::{EntryRequest, IfIndex, Time};
 use signalbox_node::casp::{
     self, Command as CaspCommand, Event as CaspEvent, QosConfig, ReservationEvent, ReserveRequest, Reserved,
 };
 use signalbox_node::{Command, Config, Event, Node};
-use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
+use signalbox_sim::{Family, NodeId, Sim};
 
+use super::field::{Field, REFRESH, Storm, Users, links, pick};
 use super::reserve::{SHARE, config, traffic};
-use super::world::{BAD, REFRESH, Storm, fault, links, pick};
 use crate::kernel::Kernel;
 use crate::net::{WALL_US, make};
 
@@ -90,14 +89,8 @@ struct Wish {
 type Holdings = BTreeMap<(NodeId, IfIndex, u64, bool), u64>;
 
 pub(crate) struct Held {
-    pub(crate) sim: Sim<Host>,
-    storm: Storm,
-    pub(crate) hosts: Vec<NodeId>,
-    /// The links with the nodes at their ends.
-    links: Vec<(LinkId, [NodeId; 2])>,
+    pub(crate) field: Field<Host>,
     wishes: Vec<Wish>,
-    random: Random,
-    pub(crate) moved: u64,
 }
 
 impl Held {
@@ -125,47 +118,22 @@ impl Held {
                 })
             })
             .collect();
-        let links = pairs
-            .iter()
-            .map(|(a, b)| {
-                let ends = [hosts[*a], hosts[*b]];
-                (sim.link(ends[0], ends[1], &LinkConfig::impaired(BAD)), ends)
-            })
-            .collect();
-        // What flows go to does not move.
-        for node in &hosts {
-            sim.add_address(*node, format!("198.51.100.{}", node.0 + 1).parse().unwrap());
-        }
-        sim.run_for(Duration::ZERO);
-        Self { sim, storm, hosts, links, wishes: Vec::new(), random, moved: 0 }
+        let mut field = Field::new(sim, random, storm, (&hosts, &pairs), hosts.clone());
+        field.add_lasting_addresses();
+        field.sim.run_for(Duration::ZERO);
+        Self { field, wishes: Vec::new() }
     }
 
     fn command(&mut self, at: usize, command: CaspCommand) {
         let node = self.wishes[at].from;
-        if self.sim.engine(node).is_some() {
-            self.sim.command(node, Command::Casp { id: at as u64, command });
+        if self.field.sim.engine(node).is_some() {
+            self.field.sim.command(node, Command::Casp { id: at as u64, command });
         }
-    }
-
-    /// A new user asks for a reservation.
-    pub(crate) fn open(&mut self) {
-        let from = pick(&mut self.random, &self.hosts);
-        let others: Vec<NodeId> = self.hosts.iter().copied().filter(|node| *node != from).collect();
-        let to = pick(&mut self.random, &others);
-        let rate = STEP * (1 + self.random.range(0..3));
-        let both = self.random.range(0..3) == 0;
-        let now = self.sim.now().as_micros() / 1_000_000;
-        let time = (self.random.range(0..4) == 0).then(|| {
-            let start = now + self.random.range(0..30);
-            (start, start + pick(&mut self.random, &[10, 100_000]))
-        });
-        self.wishes.push(Wish { from, to, rate, both, time, closed: false });
-        self.ask(self.wishes.len() - 1);
     }
 
     fn ask(&mut self, at: usize) {
         let wish = self.wishes[at].clone();
-        let dst = self.sim.address(wish.to, Family::V4);
+        let dst = self.field.sim.address(wish.to, Family::V4);
         let request = ReserveRequest {
             protocol: Some(17),
             dst_port: u16::try_from(at + 1).ok(),
@@ -177,7 +145,7 @@ impl Held {
     }
 
     fn known(&self, at: usize) -> Option<u64> {
-        self.sim.engine(self.wishes[at].from)?.known.get(&(at as u64)).copied()
+        self.field.sim.engine(self.wishes[at].from)?.known.get(&(at as u64)).copied()
     }
 
     fn close_one(&mut self, at: usize) {
@@ -185,72 +153,9 @@ impl Held {
         self.command(at, CaspCommand::Close);
     }
 
-    /// Does a random action of a user.
-    pub(crate) fn whim(&mut self) {
-        let at = usize::try_from(self.random.range(0..self.wishes.len() as u64)).unwrap();
-        match self.random.range(0..6) {
-            0 => self.close_one(at),
-            1 if !self.wishes[at].closed => {
-                let rate = STEP * (1 + self.random.range(0..3));
-                let wanted = Reserved { traffic: traffic(rate), guaranteed: None };
-                self.command(at, CaspCommand::Change(wanted));
-            }
-            2 | 3 => self.change_address(self.wishes[at].from),
-            4 if self.wishes.len() < 10 => self.open(),
-            _ => {}
-        }
-    }
-
-    /// A node gets another address on one of its links.
-    fn change_address(&mut self, node: NodeId) {
-        let own: Vec<LinkId> =
-            self.links.iter().filter(|(_, ends)| ends.contains(&node)).map(|(link, _)| *link).collect();
-        let link = pick(&mut self.random, &own);
-        self.moved += 1;
-        let address = format!("10.99.{}.{}", self.moved, node.0 + 1);
-        self.sim.set_address_on(node, link, address.parse().unwrap());
-    }
-
     /// All users leave.
     pub(crate) fn close(&mut self) {
         (0..self.wishes.len()).for_each(|at| self.close_one(at));
-    }
-
-    /// Restarts a node; its users ask again.
-    fn restart(&mut self, node: NodeId) {
-        self.sim.restart(node);
-        for at in 0..self.wishes.len() {
-            if self.wishes[at].from == node && !self.wishes[at].closed {
-                self.ask(at);
-            }
-        }
-    }
-
-    /// Injects one fault.
-    pub(crate) fn trouble(&mut self) {
-        let node = pick(&mut self.random, &self.hosts);
-        let (link, _) = pick(&mut self.random, &self.links);
-        if fault(&mut self.sim, &mut self.random, self.storm, node, link) {
-            self.restart(node);
-        }
-    }
-
-    pub(crate) fn pause(&mut self) {
-        let pause = Duration::from_millis(200 + self.random.range(0..2500));
-        self.sim.run_for(pause);
-    }
-
-    /// Ends all faults. Routes and addresses stay as they are.
-    pub(crate) fn heal(&mut self) {
-        for (link, _) in self.links.clone() {
-            self.sim.set_link_up(link, true);
-            self.sim.set_impairment(link, Impairment::default());
-        }
-        for node in self.hosts.clone() {
-            if self.sim.engine(node).is_none() {
-                self.restart(node);
-            }
-        }
     }
 
     /// What the live reservations hold on their present paths.
@@ -259,21 +164,22 @@ impl Held {
         for at in 0..self.wishes.len() {
             let Some(rate) = self.known(at) else { continue };
             let Wish { from, to, both, .. } = self.wishes[at];
-            let dst = self.sim.address(to, Family::V4);
-            let both = both || to == self.hosts[0];
-            let src = self.sim.engine(from).and_then(|host| host.sources.get(&(at as u64)).copied());
-            let path = self.sim.path(from, dst).unwrap();
+            let dst = self.field.sim.address(to, Family::V4);
+            let both = both || to == self.field.hosts[0];
+            let src = self.field.sim.engine(from).and_then(|host| host.sources.get(&(at as u64)).copied());
+            let path = self.field.sim.path(from, dst).unwrap();
             // The opposite flow is reserved at the nodes of the path, whatever way its packets take.
             let nodes = path.iter().skip(1).map(|(node, _)| *node).chain([to]);
             for node in nodes.filter(|_| both) {
-                let back =
-                    src.and_then(|src| self.sim.path(node, src).ok()).and_then(|back| back.first().copied());
+                let back = src
+                    .and_then(|src| self.field.sim.path(node, src).ok())
+                    .and_then(|back| back.first().copied());
                 if let Some((node, link)) = back {
-                    expected.insert((node, self.sim.ifindex(node, link), at as u64, true), rate);
+                    expected.insert((node, self.field.sim.ifindex(node, link), at as u64, true), rate);
                 }
             }
             for (node, link) in path {
-                expected.insert((node, self.sim.ifindex(node, link), at as u64, false), rate);
+                expected.insert((node, self.field.sim.ifindex(node, link), at as u64, false), rate);
             }
         }
         expected
@@ -281,8 +187,8 @@ impl Held {
 
     fn present(&self) -> Holdings {
         let mut present = Holdings::new();
-        for node in &self.hosts {
-            for (_, one) in self.sim.reservations(*node) {
+        for node in &self.field.hosts {
+            for (_, one) in self.field.sim.reservations(*node) {
                 let filter = &one.filters[0];
                 let back = filter.dst_port.is_none();
                 let user = u64::from(filter.dst_port.or(filter.src_port).unwrap_or(1)) - 1;
@@ -290,36 +196,6 @@ impl Held {
             }
         }
         present
-    }
-
-    /// What a live reservation lacks on its path.
-    pub(crate) fn missing(&mut self) -> Option<String> {
-        let (expected, present) = (self.expected(), self.present());
-        let lacks = |(place, rate): (&_, &u64)| present.get(place).is_none_or(|there| there < rate);
-        let (place, rate) = expected.iter().find(|one| lacks(*one))?;
-        Some(format!("{place:?} has {:?}, not {rate}", present.get(place)))
-    }
-
-    /// What is held for no live reservation, or beside its path, or too much.
-    pub(crate) fn surplus(&mut self) -> Option<String> {
-        let (expected, present) = (self.expected(), self.present());
-        let (place, rate) = present.iter().find(|(place, rate)| expected.get(place) != Some(rate))?;
-        Some(format!("{place:?} has {rate}, not {:?}", expected.get(place)))
-    }
-
-    pub(crate) fn says(&self, fault: &str) -> String {
-        let mut text = format!("{fault}\nrun again with SIGNALBOX_SEED={}\n", self.sim.seed());
-        for (at, wish) in self.wishes.iter().enumerate() {
-            text += &format!("{at}: {wish:?} holds {:?}\n", self.known(at));
-        }
-        for node in &self.hosts {
-            let Some(casp) = self.sim.engine(*node).and_then(|host| host.node.casp()) else { continue };
-            casp.sessions().for_each(|one| text += &format!("{node}: {one:?}\n"));
-        }
-        for one in self.sim.events() {
-            text += &format!("{} {} {:?}\n", one.at, one.node, one.event);
-        }
-        text
     }
 
     pub(crate) fn live(&self) -> u64 {
@@ -337,6 +213,79 @@ impl Held {
                 }
             )
         };
-        self.sim.events().iter().filter(|one| is(&one.event)).count() as u64
+        self.field.sim.events().iter().filter(|one| is(&one.event)).count() as u64
+    }
+}
+
+impl Users for Held {
+    type Engine = Host;
+
+    fn field(&mut self) -> &mut Field<Host> {
+        &mut self.field
+    }
+
+    fn open(&mut self) {
+        let (from, to) = self.field.pair();
+        let rate = STEP * (1 + self.field.random.range(0..3));
+        let both = self.field.random.range(0..3) == 0;
+        let now = self.field.sim.now().as_micros() / 1_000_000;
+        let time = (self.field.random.range(0..4) == 0).then(|| {
+            let start = now + self.field.random.range(0..30);
+            (start, start + pick(&mut self.field.random, &[10, 100_000]))
+        });
+        self.wishes.push(Wish { from, to, rate, both, time, closed: false });
+        self.ask(self.wishes.len() - 1);
+    }
+
+    fn whim(&mut self) {
+        let at = usize::try_from(self.field.random.range(0..self.wishes.len() as u64)).unwrap();
+        match self.field.random.range(0..6) {
+            0 => self.close_one(at),
+            1 if !self.wishes[at].closed => {
+                let rate = STEP * (1 + self.field.random.range(0..3));
+                let wanted = Reserved { traffic: traffic(rate), guaranteed: None };
+                self.command(at, CaspCommand::Change(wanted));
+            }
+            2 | 3 => self.field.change_address(self.wishes[at].from),
+            4 if self.wishes.len() < 10 => self.open(),
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self, node: NodeId) {
+        self.field.sim.restart(node);
+        for at in 0..self.wishes.len() {
+            if self.wishes[at].from == node && !self.wishes[at].closed {
+                self.ask(at);
+            }
+        }
+    }
+
+    fn missing(&mut self) -> Option<String> {
+        let (expected, present) = (self.expected(), self.present());
+        let lacks = |(place, rate): (&_, &u64)| present.get(place).is_none_or(|there| there < rate);
+        let (place, rate) = expected.iter().find(|one| lacks(*one))?;
+        Some(format!("{place:?} has {:?}, not {rate}", present.get(place)))
+    }
+
+    fn surplus(&mut self) -> Option<String> {
+        let (expected, present) = (self.expected(), self.present());
+        let (place, rate) = present.iter().find(|(place, rate)| expected.get(place) != Some(rate))?;
+        Some(format!("{place:?} has {rate}, not {:?}", expected.get(place)))
+    }
+
+    fn says(&self, fault: &str) -> String {
+        let mut text = format!("{fault}\nrun again with SIGNALBOX_SEED={}\n", self.field.sim.seed());
+        for (at, wish) in self.wishes.iter().enumerate() {
+            text += &format!("{at}: {wish:?} holds {:?}\n", self.known(at));
+        }
+        for node in &self.field.hosts {
+            let Some(casp) = self.field.sim.engine(*node).and_then(|host| host.node.casp()) else { continue };
+            casp.sessions().for_each(|one| text += &format!("{node}: {one:?}\n"));
+        }
+        for one in self.field.sim.events() {
+            text += &format!("{} {} {:?}\n", one.at, one.node, one.event);
+        }
+        text
     }
 }

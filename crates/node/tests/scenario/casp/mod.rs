@@ -2,6 +2,7 @@
 
 mod campaign;
 mod dns;
+mod field;
 mod held;
 mod moved;
 mod opened;

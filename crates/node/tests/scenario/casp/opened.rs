@@ -5,7 +5,6 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::node::{Input, NodeEngine, Output, Prefix};
-use signalbox_core::rng::Random;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{EntryRequest, SessionId, Time};
 use signalbox_node::casp::{
@@ -15,9 +14,9 @@ use signalbox_node::casp::{
 use signalbox_node::resources::Config as Resources;
 use signalbox_node::resources::config::{Action, Opening, RuleConfig};
 use signalbox_node::{Command, Config, Event, Node};
-use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
+use signalbox_sim::{Family, NodeId, Sim};
 
-use super::world::{BAD, REFRESH, Storm, fault, links, pick};
+use super::field::{Field, REFRESH, Storm, Users, links, pick};
 use crate::net::{WALL_US, make};
 
 /// The user at each node who accepts the packets of all senders.
@@ -95,15 +94,9 @@ struct Wish {
 type Openings = BTreeMap<(NodeId, u64), Vec<IpAddr>>;
 
 pub(crate) struct World {
-    pub(crate) sim: Sim<Host>,
-    storm: Storm,
-    hosts: Vec<NodeId>,
+    pub(crate) field: Field<Host>,
     walls: BTreeSet<NodeId>,
-    /// The links with the nodes at their ends.
-    links: Vec<(LinkId, [NodeId; 2])>,
     wishes: Vec<Wish>,
-    random: Random,
-    pub(crate) moved: u64,
 }
 
 /// A host or a firewall. Anyone opens each firewall: who may do so is not the matter here.
@@ -145,50 +138,31 @@ impl World {
                 node
             })
             .collect();
-        let links = pairs
-            .iter()
-            .map(|(a, b)| {
-                let ends = [hosts[*a], hosts[*b]];
-                (sim.link(ends[0], ends[1], &LinkConfig::impaired(BAD)), ends)
-            })
-            .collect();
-        // What flows go to does not move.
-        for node in &hosts {
-            sim.add_address(*node, format!("198.51.100.{}", node.0 + 1).parse().unwrap());
-        }
-        sim.run_for(Duration::ZERO);
-        let mut world = Self { sim, storm, hosts, walls, links, wishes: Vec::new(), random, moved: 0 };
-        world.hosts.clone().into_iter().for_each(|node| world.accept(node));
+        let mut field = Field::new(sim, random, storm, (&hosts, &pairs), hosts.clone());
+        field.add_lasting_addresses();
+        field.sim.run_for(Duration::ZERO);
+        let mut world = Self { field, walls, wishes: Vec::new() };
+        world.field.hosts.clone().into_iter().for_each(|node| world.accept(node));
         world
     }
 
     fn accept(&mut self, node: NodeId) {
         let any = Prefix { addr: "0.0.0.0".parse().unwrap(), len: 0 };
         let command = CaspCommand::Accept(FlowFilter::between(any, any));
-        self.sim.command(node, Command::Casp { id: RECEIVER, command });
+        self.field.sim.command(node, Command::Casp { id: RECEIVER, command });
     }
 
     fn command(&mut self, at: usize, command: CaspCommand) {
         let node = self.wishes[at].from;
-        if self.sim.engine(node).is_some() {
-            self.sim.command(node, Command::Casp { id: at as u64, command });
+        if self.field.sim.engine(node).is_some() {
+            self.field.sim.command(node, Command::Casp { id: at as u64, command });
         }
-    }
-
-    /// A new user asks for a passage.
-    pub(crate) fn open(&mut self) {
-        let from = pick(&mut self.random, &self.hosts);
-        let others: Vec<NodeId> = self.hosts.iter().copied().filter(|node| *node != from).collect();
-        let to = pick(&mut self.random, &others);
-        let by_receiver = self.random.chance(0.5);
-        self.wishes.push(Wish { from, to, by_receiver, closed: false });
-        self.ask(self.wishes.len() - 1);
     }
 
     fn ask(&mut self, at: usize) {
         let Wish { to, by_receiver, .. } = self.wishes[at];
         let request = OpenRequest {
-            dst: self.sim.address(to, Family::V4),
+            dst: self.field.sim.address(to, Family::V4),
             src: None,
             protocol: Some(17),
             src_port: Some(4000),
@@ -202,7 +176,7 @@ impl World {
 
     /// The passage of a user that stands.
     fn known(&self, at: usize) -> Option<Passage> {
-        let (passage, stands) = self.sim.engine(self.wishes[at].from)?.asked.get(&(at as u64))?;
+        let (passage, stands) = self.field.sim.engine(self.wishes[at].from)?.asked.get(&(at as u64))?;
         stands.then_some(*passage)
     }
 
@@ -211,61 +185,15 @@ impl World {
         self.command(at, CaspCommand::Close);
     }
 
-    /// Does a random action of a user.
-    pub(crate) fn whim(&mut self) {
-        let at = usize::try_from(self.random.range(0..self.wishes.len() as u64)).unwrap();
-        match self.random.range(0..7) {
-            0 => self.close_one(at),
-            1 | 2 => self.change_address(self.wishes[at].from),
-            3 => {
-                // The administrator of a firewall ends it.
-                let walls: Vec<NodeId> = self
-                    .present()
-                    .into_keys()
-                    .filter(|(_, user)| *user == at as u64)
-                    .map(|(node, _)| node)
-                    .collect();
-                if let (Some((session, _)), false) = (self.known(at), walls.is_empty()) {
-                    let node = pick(&mut self.random, &walls);
-                    if self.sim.engine(node).is_some() {
-                        let command = CaspCommand::Delete(session);
-                        self.sim.command(node, Command::Casp { id: 0, command });
-                    }
-                }
-            }
-            4 if self.wishes.len() < 10 => self.open(),
-            5 => self.ask_again(),
-            6 => {
-                // The receiver leaves, and another one comes.
-                let node = self.wishes[at].to;
-                if self.sim.engine(node).is_some() {
-                    self.sim.command(node, Command::Casp { id: RECEIVER, command: CaspCommand::Close });
-                    self.accept(node);
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// Users whose passage was refused or lost ask again.
     pub(crate) fn ask_again(&mut self) {
         for at in 0..self.wishes.len() {
             let Wish { from, closed, .. } = self.wishes[at];
-            let asks = self.sim.engine(from).is_some_and(|host| host.asked.contains_key(&(at as u64)));
+            let asks = self.field.sim.engine(from).is_some_and(|host| host.asked.contains_key(&(at as u64)));
             if !closed && !asks {
                 self.ask(at);
             }
         }
-    }
-
-    /// A node gets another address on one of its links.
-    fn change_address(&mut self, node: NodeId) {
-        let own: Vec<LinkId> =
-            self.links.iter().filter(|(_, ends)| ends.contains(&node)).map(|(link, _)| *link).collect();
-        let link = pick(&mut self.random, &own);
-        self.moved += 1;
-        let address = format!("10.99.{}.{}", self.moved, node.0 + 1);
-        self.sim.set_address_on(node, link, address.parse().unwrap());
     }
 
     /// All users leave.
@@ -273,50 +201,12 @@ impl World {
         (0..self.wishes.len()).for_each(|at| self.close_one(at));
     }
 
-    /// Restarts a node; its users ask again.
-    fn restart(&mut self, node: NodeId) {
-        self.sim.restart(node);
-        self.accept(node);
-        for at in 0..self.wishes.len() {
-            if self.wishes[at].from == node && !self.wishes[at].closed {
-                self.ask(at);
-            }
-        }
-    }
-
-    /// Injects one fault.
-    pub(crate) fn trouble(&mut self) {
-        let node = pick(&mut self.random, &self.hosts);
-        let (link, _) = pick(&mut self.random, &self.links);
-        if fault(&mut self.sim, &mut self.random, self.storm, node, link) {
-            self.restart(node);
-        }
-    }
-
-    pub(crate) fn pause(&mut self) {
-        let pause = Duration::from_millis(200 + self.random.range(0..2500));
-        self.sim.run_for(pause);
-    }
-
-    /// Ends all faults. Routes and addresses stay as they are.
-    pub(crate) fn heal(&mut self) {
-        for (link, _) in self.links.clone() {
-            self.sim.set_link_up(link, true);
-            self.sim.set_impairment(link, Impairment::default());
-        }
-        for node in self.hosts.clone() {
-            if self.sim.engine(node).is_none() {
-                self.restart(node);
-            }
-        }
-    }
-
     /// What the firewalls of the present paths let pass for the live passages.
     fn expected(&mut self) -> Openings {
         let mut expected = Openings::new();
         for at in 0..self.wishes.len() {
             let Some((_, flow)) = self.known(at) else { continue };
-            let path = self.sim.path(self.wishes[at].from, flow.dst()).unwrap();
+            let path = self.field.sim.path(self.wishes[at].from, flow.dst()).unwrap();
             for (node, _) in path.into_iter().skip(1).filter(|(node, _)| self.walls.contains(node)) {
                 expected.insert((node, at as u64), vec![flow.src()]);
             }
@@ -326,8 +216,8 @@ impl World {
 
     fn present(&self) -> Openings {
         let mut present = Openings::new();
-        for node in &self.hosts {
-            for (_, one) in self.sim.pinholes(*node) {
+        for node in &self.field.hosts {
+            for (_, one) in self.field.sim.pinholes(*node) {
                 let user = one.packets.dst_port.unwrap_or_default().into();
                 present.entry((*node, user)).or_default().push(one.packets.src.addr);
             }
@@ -335,8 +225,86 @@ impl World {
         present
     }
 
-    /// What is not open for a live passage on its path.
-    pub(crate) fn missing(&mut self) -> Option<String> {
+    /// Sessions of all nodes together.
+    pub(crate) fn sessions(&self) -> u32 {
+        let of = |node: &NodeId| {
+            let node = &self.field.sim.engine(*node)?.node;
+            Some(node.casp()?.session_count() + node.casp_firewall()?.sessions())
+        };
+        self.field.hosts.iter().filter_map(of).sum()
+    }
+
+    pub(crate) fn live(&self) -> u64 {
+        (0..self.wishes.len()).filter(|at| self.known(*at).is_some()).count() as u64
+    }
+
+    /// Events that fit.
+    pub(crate) fn count(&self, fits: impl Fn(&PassageEvent) -> bool) -> u64 {
+        let is = |event: &Event| matches!(event, Event::Casp { event: CaspEvent::Passage(event), .. } if fits(event));
+        self.field.sim.events().iter().filter(|one| is(&one.event)).count() as u64
+    }
+}
+
+impl Users for World {
+    type Engine = Host;
+
+    fn field(&mut self) -> &mut Field<Host> {
+        &mut self.field
+    }
+
+    fn open(&mut self) {
+        let (from, to) = self.field.pair();
+        let by_receiver = self.field.random.chance(0.5);
+        self.wishes.push(Wish { from, to, by_receiver, closed: false });
+        self.ask(self.wishes.len() - 1);
+    }
+
+    fn whim(&mut self) {
+        let at = usize::try_from(self.field.random.range(0..self.wishes.len() as u64)).unwrap();
+        match self.field.random.range(0..7) {
+            0 => self.close_one(at),
+            1 | 2 => self.field.change_address(self.wishes[at].from),
+            3 => {
+                // The administrator of a firewall ends it.
+                let walls: Vec<NodeId> = self
+                    .present()
+                    .into_keys()
+                    .filter(|(_, user)| *user == at as u64)
+                    .map(|(node, _)| node)
+                    .collect();
+                if let (Some((session, _)), false) = (self.known(at), walls.is_empty()) {
+                    let node = pick(&mut self.field.random, &walls);
+                    if self.field.sim.engine(node).is_some() {
+                        let command = CaspCommand::Delete(session);
+                        self.field.sim.command(node, Command::Casp { id: 0, command });
+                    }
+                }
+            }
+            4 if self.wishes.len() < 10 => self.open(),
+            5 => self.ask_again(),
+            6 => {
+                // The receiver leaves, and another one comes.
+                let node = self.wishes[at].to;
+                if self.field.sim.engine(node).is_some() {
+                    self.field.sim.command(node, Command::Casp { id: RECEIVER, command: CaspCommand::Close });
+                    self.accept(node);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self, node: NodeId) {
+        self.field.sim.restart(node);
+        self.accept(node);
+        for at in 0..self.wishes.len() {
+            if self.wishes[at].from == node && !self.wishes[at].closed {
+                self.ask(at);
+            }
+        }
+    }
+
+    fn missing(&mut self) -> Option<String> {
         let (expected, present) = (self.expected(), self.present());
         let lacks = |(place, sources): &(&_, &Vec<IpAddr>)| {
             !present.get(*place).is_some_and(|there| there.contains(&sources[0]))
@@ -345,8 +313,7 @@ impl World {
         Some(format!("{place:?} lets {:?} pass, not {sources:?}", present.get(place)))
     }
 
-    /// What is open for no live passage, or beside its path, and what a receiver has not seen the end of.
-    pub(crate) fn surplus(&mut self) -> Option<String> {
+    fn surplus(&mut self) -> Option<String> {
         let (expected, present) = (self.expected(), self.present());
         if let Some((place, sources)) =
             present.iter().find(|(place, there)| expected.get(place) != Some(there))
@@ -358,29 +325,20 @@ impl World {
             .filter_map(|at| Some((self.wishes[at].to, self.known(at)?)))
             .collect();
         let mut seen = BTreeSet::new();
-        for node in &self.hosts {
-            let accepted = self.sim.engine(*node).into_iter().flat_map(|host| &host.accepted);
+        for node in &self.field.hosts {
+            let accepted = self.field.sim.engine(*node).into_iter().flat_map(|host| &host.accepted);
             seen.extend(accepted.map(|passage| (*node, *passage)));
         }
         (seen != live).then(|| format!("receivers have {seen:?}, not {live:?}"))
     }
 
-    /// Sessions of all nodes together.
-    pub(crate) fn sessions(&self) -> u32 {
-        let of = |node: &NodeId| {
-            let node = &self.sim.engine(*node)?.node;
-            Some(node.casp()?.session_count() + node.casp_firewall()?.sessions())
-        };
-        self.hosts.iter().filter_map(of).sum()
-    }
-
-    pub(crate) fn says(&self, fault: &str) -> String {
-        let mut text = format!("{fault}\nrun again with SIGNALBOX_SEED={}\n", self.sim.seed());
+    fn says(&self, fault: &str) -> String {
+        let mut text = format!("{fault}\nrun again with SIGNALBOX_SEED={}\n", self.field.sim.seed());
         for (at, wish) in self.wishes.iter().enumerate() {
             text += &format!("{at}: {wish:?} has {:?}\n", self.known(at));
         }
-        for node in &self.hosts {
-            let Some(host) = self.sim.engine(*node) else { continue };
+        for node in &self.field.hosts {
+            let Some(host) = self.field.sim.engine(*node) else { continue };
             let wall = if self.walls.contains(node) { "firewall" } else { "host" };
             text += &format!("{node}: {wall}\n");
             host.node
@@ -394,19 +352,9 @@ impl World {
                 });
             }
         }
-        for one in self.sim.events() {
+        for one in self.field.sim.events() {
             text += &format!("{} {} {:?}\n", one.at, one.node, one.event);
         }
         text
-    }
-
-    pub(crate) fn live(&self) -> u64 {
-        (0..self.wishes.len()).filter(|at| self.known(*at).is_some()).count() as u64
-    }
-
-    /// Events that fit.
-    pub(crate) fn count(&self, fits: impl Fn(&PassageEvent) -> bool) -> u64 {
-        let is = |event: &Event| matches!(event, Event::Casp { event: CaspEvent::Passage(event), .. } if fits(event));
-        self.sim.events().iter().filter(|one| is(&one.event)).count() as u64
     }
 }

@@ -3,7 +3,7 @@
 //! or fail, route changes. `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED` runs one of them
 //! alone.
 //!
-//! After the faults, and [`REFRESHED`], each firewall on the present path of a passage that its user holds lets its packets pass.
+//! After the faults, and [`Users::refreshed`], each firewall on the present path of a passage that its user holds lets its packets pass.
 //! After [`HOLD`] more, nothing else passes a firewall, and each receiver has been informed of the end of all other passages.
 //! When all users have left, no pinhole and no session is left.
 
@@ -11,15 +11,12 @@ use core::time::Duration;
 
 use signalbox_node::casp::{PassageEnd, PassageEvent};
 
+use super::field::{REFRESH, Storm, Users};
 use super::opened::World;
-use super::world::{REFRESH, Storm};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 300;
-/// Time from the end of the faults until every session has been refreshed: TCP tries again after a pause that doubles, a
-/// minute at most, and a discovery takes up to 15.5 s.
-const REFRESHED: Duration = Duration::from_secs(80);
 /// Time until state without refreshes has expired at all nodes of a path, one lifetime after the other.
 const HOLD: Duration = Duration::from_secs(7 * 3 * REFRESH.as_secs() + 20);
 
@@ -37,52 +34,29 @@ struct Met {
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
     let mut world = World::new(seed, storm);
-    for _ in 0..4 {
-        world.open();
-    }
-    for _ in 0..10 {
-        world.pause();
-        world.trouble();
-        world.whim();
-    }
-    world.pause();
-    world.heal();
+    world.storm(4);
     // What was lost is noticed one lifetime later, and who asks again waits until the former request is closed.
     for _ in 0..3 {
-        world.sim.run_for(3 * REFRESH + Duration::from_secs(1));
+        world.field.sim.run_for(3 * REFRESH + Duration::from_secs(1));
         world.ask_again();
     }
-    let mut missing = Some("nothing was judged".to_owned());
-    for _ in 0..REFRESHED.as_secs() {
-        world.sim.run_for(Duration::from_secs(1));
-        missing = world.missing();
-        if missing.is_none() {
-            break;
-        }
-    }
-    if let Some(fault) = missing {
-        panic!("{}", world.says(&fault));
-    }
-    world.sim.run_for(HOLD);
-    if let Some(fault) = world.missing().or_else(|| world.surplus()) {
-        panic!("{}", world.says(&fault));
-    }
+    world.refreshed();
+    world.stands(HOLD);
     let ended = |why: fn(&PassageEnd) -> bool| {
         world.count(|event| matches!(event, PassageEvent::Ended { why: found, .. } if why(found)))
     };
     met.passages += world.live();
-    met.moved += world.moved;
+    met.moved += world.field.moved;
     met.failed += world.count(|event| matches!(event, PassageEvent::Failed(_)));
     met.closed += ended(|why| *why == PassageEnd::Closed);
     met.expired += ended(|why| *why == PassageEnd::Expired);
     met.left += world.count(|event| matches!(event, PassageEvent::Failed(why) if why.code == 22));
     met.removed += ended(|why| matches!(why, PassageEnd::Removed(_)));
     world.close();
-    world.sim.run_for(HOLD);
+    world.field.sim.run_for(HOLD);
     let left = (world.sessions() > 0).then(|| format!("{} sessions are left", world.sessions()));
-    if let Some(fault) = world.surplus().or(left) {
-        panic!("{}", world.says(&fault));
-    }
+    let fault = world.surplus().or(left);
+    world.passes(fault);
 }
 
 /// Every third seed, so that tests share the work.

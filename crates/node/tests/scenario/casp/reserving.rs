@@ -3,22 +3,19 @@
 //! `SIGNALBOX_SEEDS` in the environment is the number of networks; `SIGNALBOX_SEED` runs one of them alone.
 //!
 //! At every moment the reservations that a node requests of its kernel stay within each link's share: [`Host`] checks each
-//! request. After the faults, and [`REFRESHED`], what each user holds stands on the present path of its flow. After
+//! request. After the faults, and [`Users::refreshed`], what each user holds stands on the present path of its flow. After
 //! [`HOLD`] more, nothing else stands. When all users have left, no reservation and no session is left.
 //!
 //! [`Host`]: super::held::Host
 
 use core::time::Duration;
 
+use super::field::{REFRESH, Storm, Users};
 use super::held::Held;
-use super::world::{REFRESH, Storm};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
 const SEEDS: u64 = 300;
-/// Time from the end of the faults until every session has been refreshed: TCP tries again after a pause that doubles, a
-/// minute at most, and a discovery takes up to 15.5 s.
-const REFRESHED: Duration = Duration::from_secs(80);
 /// Time until state without refreshes has expired at all nodes of a path, one lifetime after the other.
 const HOLD: Duration = Duration::from_secs(6 * 3 * REFRESH.as_secs() + 20);
 
@@ -32,43 +29,21 @@ struct Met {
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
     let mut held = Held::new(seed, storm);
-    for _ in 0..4 {
-        held.open();
-    }
-    for _ in 0..10 {
-        held.pause();
-        held.trouble();
-        held.whim();
-    }
-    held.pause();
-    held.heal();
-    let mut missing = Some("nothing was judged".to_owned());
-    for _ in 0..REFRESHED.as_secs() {
-        held.sim.run_for(Duration::from_secs(1));
-        missing = held.missing();
-        if missing.is_none() {
-            break;
-        }
-    }
-    if let Some(fault) = missing {
-        panic!("{}", held.says(&fault));
-    }
-    held.sim.run_for(HOLD);
-    if let Some(fault) = held.missing().or_else(|| held.surplus()) {
-        panic!("{}", held.says(&fault));
-    }
+    held.storm(4);
+    held.refreshed();
+    held.stands(HOLD);
     met.reservations += held.live();
-    met.moved += held.moved;
+    met.moved += held.field.moved;
     met.failed += held.failed();
     held.close();
-    held.sim.run_for(HOLD);
+    held.field.sim.run_for(HOLD);
     let left = held
+        .field
         .hosts
         .iter()
-        .any(|node| held.sim.engine(*node).unwrap().node.casp().unwrap().session_count() > 0);
-    if let Some(fault) = held.surplus().or_else(|| left.then(|| "sessions are left".to_owned())) {
-        panic!("{}", held.says(&fault));
-    }
+        .any(|node| held.field.sim.engine(*node).unwrap().node.casp().unwrap().session_count() > 0);
+    let fault = held.surplus().or_else(|| left.then(|| "sessions are left".to_owned()));
+    held.passes(fault);
 }
 
 /// Every third seed, so that tests share the work.
