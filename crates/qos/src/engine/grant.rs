@@ -10,7 +10,7 @@ use signalbox_wire::Writer;
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
 use super::event::{Granted, HopGrant, QosEvent};
-use super::holders::Holders;
+use super::holders::{Holder, Holders};
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::table::shared_qspec;
@@ -50,29 +50,9 @@ impl Qos {
                 Some("no route to the flow's destination"),
             );
         };
-        if let Some(classifier) = message.classifier
-            && !classifier.fits(&arrival.mri)
-        {
-            self.counters.malformed += 1;
-            tracing::debug!(
-                session = %arrival.session,
-                reason = "classifier does not fit the flow",
-                "RESERVE refused"
-            );
-            return self.answer(arrival, message, Info::BAD_VALUE, None);
-        }
-        if message.bound_sessions.len() > usize::from(self.config.max_bound) {
-            return self.answer(
-                arrival,
-                message,
-                Info::RESERVATION_FAILURE,
-                Some("max_bound: too many sessions"),
-            );
-        }
         let holder = Holders::of(arrival.peer_address);
-        if !self.has_room(key, holder, message) {
-            let note = Some("max_contents_size: in use");
-            return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
+        if let Some((info, note)) = self.unacceptable(key, message, arrival, holder) {
+            return self.answer(arrival, message, info, note);
         }
         let (key, opened) = match key {
             Some(key) => (key, false),
@@ -87,22 +67,13 @@ impl Qos {
         let period = message.refresh_period.unwrap_or(DEFAULT_PERIOD_MS);
         let number = self.aggregate_for(arrival, &route);
         let flow = Flow {
-            key,
-            session: arrival.session,
-            mri: arrival.mri,
-            classifier: message.classifier,
-            ifindex: (!route.local).then_some(route.ifindex),
-            mtu: route.mtu,
-            initiator: arrival.initiator(),
-            peer: arrival.peer.clone(),
             requested_by: match self.sessions.get(key) {
                 // The answer of the other end to what a user of this host asked for.
                 Some(session) if session.is_of_this_host() => RequestedBy::LocalUser,
                 _ => arrival.requested_by(),
             },
-            auth: message.auth,
-            lifetime: self.config.lifetime(period),
             mark_dscp: number.and_then(|number| self.config.aggregates.get(number)).map(|a| a.dscp),
+            ..self.flow_of(key, message, arrival, &route, period)
         };
         let keep = !message.flags.contains(MessageFlags::REPLACE);
         let old = self.sessions.get(key).and_then(|s| s.grant.get());
@@ -158,6 +129,56 @@ impl Qos {
                 self.trigger(message, arrival, true);
                 self.stands(key, message);
             }
+        }
+    }
+
+    /// Why a RESERVE is refused whatever admission control has; `None`: it is not.
+    fn unacceptable(
+        &mut self,
+        key: Option<Key>,
+        message: &Message<'_>,
+        arrival: &Arrival,
+        holder: Holder,
+    ) -> Option<(Info, Option<&'static str>)> {
+        if message.classifier.is_some_and(|classifier| !classifier.fits(&arrival.mri)) {
+            self.counters.malformed += 1;
+            tracing::debug!(
+                session = %arrival.session,
+                reason = "classifier does not fit the flow",
+                "RESERVE refused"
+            );
+            return Some((Info::BAD_VALUE, None));
+        }
+        if message.bound_sessions.len() > usize::from(self.config.max_bound) {
+            return Some((Info::RESERVATION_FAILURE, Some("max_bound: too many sessions")));
+        }
+        let room = self.has_room(key, holder, message);
+        (!room).then_some((Info::RESERVATION_FAILURE, Some("max_contents_size: in use")))
+    }
+
+    /// The flow of a RESERVE or QUERY, for admission control. The lifetime follows from the refresh period, in milliseconds.
+    #[inline]
+    pub(super) fn flow_of<'m>(
+        &self,
+        key: Key,
+        message: &Message<'m>,
+        arrival: &Arrival,
+        route: &Route,
+        period: u32,
+    ) -> Flow<'m> {
+        Flow {
+            key,
+            session: arrival.session,
+            mri: arrival.mri,
+            classifier: message.classifier,
+            ifindex: (!route.local).then_some(route.ifindex),
+            mtu: route.mtu,
+            initiator: arrival.initiator(),
+            peer: arrival.peer.clone(),
+            requested_by: arrival.requested_by(),
+            auth: message.auth,
+            lifetime: self.config.lifetime(period),
+            mark_dscp: None,
         }
     }
 

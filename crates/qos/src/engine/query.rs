@@ -149,20 +149,7 @@ impl Qos {
                 }
             },
         };
-        let flow = Flow {
-            key,
-            session: arrival.session,
-            mri: arrival.mri,
-            classifier: message.classifier,
-            ifindex: (!route.local).then_some(route.ifindex),
-            mtu: route.mtu,
-            initiator: arrival.initiator(),
-            peer: arrival.peer.clone(),
-            requested_by: arrival.requested_by(),
-            auth: message.auth,
-            lifetime: self.config.lifetime(self.config.period_ms()),
-            mark_dscp: None,
-        };
+        let flow = self.flow_of(key, message, arrival, route, self.config.period_ms());
         let (qspec, available) =
             match rmf::query(resources, self.now, &flow, message.qspec.unwrap_or_default(), !init) {
                 Ok(passed) => passed,
@@ -176,38 +163,7 @@ impl Qos {
             };
         let hops = self.hops_with_own(message.hops, arrival, available);
         let hops = hops.as_deref().and_then(Hops::from_octets);
-        let nslp =
-            if Some(arrival.nslp) == self.config.bypass_nslp { self.config.nslp } else { arrival.nslp };
-        let until = self.now + self.config.retry_max;
-        let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
-        let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let qspec = shared_qspec(&mut self.qspecs, &qspec);
-        session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
-        session.query_hops = Some(arrival.hops);
-        session.state = arrival.state.into();
-        session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
-        // A QUERY with RESERVE-INIT comes from where the RESERVEs go.
-        let side = if init { Marks::BREAK_BEHIND } else { Marks::BREAK };
-        session.marks.set(side, message.generic.contains(GenericFlags::BREAK) || gap);
-        if bare {
-            session.marks.set(Marks::RECEIVER_INITIATED, init);
-            session.expires = until.into();
-            session.classifier = message.classifier;
-            if init {
-                session.nslp_next = arrival.nslp;
-                session.nslp_previous = nslp;
-            } else {
-                session.nslp_previous = arrival.nslp;
-                session.nslp_next = nslp;
-            }
-            session.seldom.change(|seldom| {
-                copy_objects(&mut seldom.bound, &message.bound_sessions);
-                copy_objects(&mut seldom.auth, &message.auth);
-                copy_objects(&mut seldom.refreshed, &message.refreshed);
-            });
-            self.set_source(key, &arrival.peer, arrival.peer_address);
-        }
+        self.store_query(key, message, arrival, &qspec);
         self.acknowledge(arrival, message, None);
         if end {
             if let Some(rii) = message.rii {
@@ -227,6 +183,49 @@ impl Qos {
             );
             return;
         }
+        self.forward_query(key, message, arrival, hops);
+    }
+
+    /// Stores the contents of a QUERY, and QSPEC as this node sends it on.
+    fn store_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, qspec: &[u8]) {
+        let init = message.is_reserve_init();
+        let nslp =
+            if Some(arrival.nslp) == self.config.bypass_nslp { self.config.nslp } else { arrival.nslp };
+        let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
+        let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let qspec = shared_qspec(&mut self.qspecs, qspec);
+        session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
+        session.query_hops = Some(arrival.hops);
+        session.state = arrival.state.into();
+        session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
+        // A QUERY with RESERVE-INIT comes from where the RESERVEs go.
+        let side = if init { Marks::BREAK_BEHIND } else { Marks::BREAK };
+        session.marks.set(side, message.generic.contains(GenericFlags::BREAK) || gap);
+        if bare {
+            session.marks.set(Marks::RECEIVER_INITIATED, init);
+            session.expires = (self.now + self.config.retry_max).into();
+            session.classifier = message.classifier;
+            if init {
+                session.nslp_next = arrival.nslp;
+                session.nslp_previous = nslp;
+            } else {
+                session.nslp_previous = arrival.nslp;
+                session.nslp_next = nslp;
+            }
+            session.seldom.change(|seldom| {
+                copy_objects(&mut seldom.bound, &message.bound_sessions);
+                copy_objects(&mut seldom.auth, &message.auth);
+                copy_objects(&mut seldom.refreshed, &message.refreshed);
+            });
+            self.set_source(key, &arrival.peer, arrival.peer_address);
+        }
+    }
+
+    /// Sends a QUERY to the next node, with this node's row in `hops`.
+    fn forward_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, hops: Option<Hops<'_>>) {
+        let init = message.is_reserve_init();
+        let until = self.now + self.config.retry_max;
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let Some(rii) = message.rii {
             session.remember(rii, until, arrival.hops);
