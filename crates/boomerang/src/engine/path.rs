@@ -132,14 +132,7 @@ impl Boomerang {
             return self.refuse(octets, message, &origin, Reason::Unsupported);
         }
         // 3. The interval is lowered on every message. An interval of 0 is not valid.
-        let refresh = match message.refresh {
-            0 => self.config.max_refresh,
-            asked => asked.min(self.config.max_refresh),
-        };
-        let shortened = refresh != message.refresh;
-        if shortened {
-            edit::set_refresh(octets, refresh);
-        }
+        let (refresh, shortened) = self.shorten(octets, message);
         if message.refresh == 0 {
             return self.refuse(octets, message, &origin, Reason::BadRequest);
         }
@@ -182,34 +175,9 @@ impl Boomerang {
         let claim = Claim { rate, proven, member: proposal.is_some() };
         let proof = match self.proof(lookup, &key, message, &origin, claim) {
             Ok(proof) => proof,
-            Err(Unproved::Member) => {
-                self.counters.unauthenticated += 1;
-                if rate == 0 && found.is_none() {
-                    return shortened;
-                }
-                return self.refuse(octets, message, &origin, Reason::Unauthenticated);
-            }
-            Err(Unproved::Stale) => {
-                self.counters.stale += 1;
-                return shortened;
-            }
-            Err(Unproved::Pending) => {
-                self.counters.unproved += 1;
-                return shortened;
-            }
-            Err(Unproved::Prime(prime)) => {
-                self.counters.unproved += 1;
-                if rate == 0 && found.is_none() {
-                    return shortened;
-                }
-                let Some(product) = multiplied(message.key, prime) else {
-                    return self.refuse(octets, message, &origin, Reason::KeyFull);
-                };
-                if message.pass == Pass::Request {
-                    self.primes.note(hash);
-                }
-                edit::set_key(octets, product);
-                return true;
+            Err(unproved) => {
+                let nothing = rate == 0 && found.is_none();
+                return self.unproved(octets, message, &origin, unproved, (hash, nothing)) || shortened;
             }
         };
         let marked = demanded_dscp(&body.flow.classifier, &body.flow.mask).is_some();
@@ -231,6 +199,59 @@ impl Boomerang {
                 );
                 self.refuse(octets, message, &origin, refused.reason);
                 self.lower(octets, message, refused.available);
+                true
+            }
+        }
+    }
+
+    /// Lowers the interval of a message to what is valid here. The result is the interval, and whether it was lowered.
+    fn shorten(&self, octets: &mut [u8], message: &Message<'_>) -> (u8, bool) {
+        let refresh = match message.refresh {
+            0 => self.config.max_refresh,
+            asked => asked.min(self.config.max_refresh),
+        };
+        let shortened = refresh != message.refresh;
+        if shortened {
+            edit::set_refresh(octets, refresh);
+        }
+        (refresh, shortened)
+    }
+
+    /// Handles a message without the proof that it needs, of the flow with a hash. `nothing`: it asks for nothing, and nothing is
+    /// held. Whether the octets changed.
+    fn unproved(
+        &mut self,
+        octets: &mut Vec<u8>,
+        message: &Message<'_>,
+        origin: &Origin,
+        unproved: Unproved,
+        (hash, nothing): (u64, bool),
+    ) -> bool {
+        match unproved {
+            Unproved::Member => {
+                self.counters.unauthenticated += 1;
+                !nothing && self.refuse(octets, message, origin, Reason::Unauthenticated)
+            }
+            Unproved::Stale => {
+                self.counters.stale += 1;
+                false
+            }
+            Unproved::Pending => {
+                self.counters.unproved += 1;
+                false
+            }
+            Unproved::Prime(prime) => {
+                self.counters.unproved += 1;
+                if nothing {
+                    return false;
+                }
+                let Some(product) = multiplied(message.key, prime) else {
+                    return self.refuse(octets, message, origin, Reason::KeyFull);
+                };
+                if message.pass == Pass::Request {
+                    self.primes.note(hash);
+                }
+                edit::set_key(octets, product);
                 true
             }
         }
