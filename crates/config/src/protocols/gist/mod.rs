@@ -54,6 +54,15 @@ impl Gist {
 
     /// GIST's own keys.
     fn own(&mut self, keys: &mut Keys<'_>) {
+        self.state(keys);
+        self.datagrams(keys);
+        self.queries(keys);
+        self.routes(keys);
+        self.limits(keys);
+    }
+
+    /// Identity, routing state and cookies.
+    fn state(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         let mut identity = String::from_utf8_lossy(&config.identity).into_owned();
         keys.key(
@@ -117,6 +126,11 @@ impl Gist {
             "Answer a Confirm with an invalid cookie by an Error. It helps to find a fault of a peer, and lets forged Confirms \
              cause Errors to addresses of their sender's choice [8.5].",
         );
+    }
+
+    /// The headers and the size of the messages that this node sends.
+    fn datagrams(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
         keys.key(
             "hop_count",
             &mut config.hops,
@@ -142,6 +156,11 @@ impl Gist {
             size(128..=1472),
             "Largest GIST message where the path MTU is not known [4.3.3].",
         );
+    }
+
+    /// Upstream state, interception and forwarding of Queries.
+    fn queries(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
         keys.key(
             "upstream_tentative",
             &mut config.upstream_tentative,
@@ -179,6 +198,11 @@ impl Gist {
             keys.key("ipv4", &mut config.min_dst_prefix_v4, number(0..=32), meaning);
             keys.key("ipv6", &mut config.min_dst_prefix_v6, number(0..=128), "The same for IPv6.");
         });
+    }
+
+    /// Changes of routes, and decisions of applications.
+    fn routes(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
         keys.group("route_damping", |keys| {
             let meaning = "A changed route is followed at once. The next change for the same destination is followed \
                            after this time, which doubles with each further change until the destination was stable for \
@@ -197,7 +221,6 @@ impl Gist {
             "How long GIST waits for the decision of an application about a peering. After it the node \
              acts as if the application had declined [4.3.2].",
         );
-        self.limits(keys);
     }
 
     fn limits(&mut self, keys: &mut Keys<'_>) {
