@@ -362,7 +362,7 @@ pub trait NodeEngine {
 
     /// Handles one input at `now`.
     fn handle(&mut self, now: Time, input: Input<'_, Self::Command>);
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     fn poll(&mut self) -> Option<Output<'_, Self::Event>>;
     /// Time at which [`Input::Timer`] is due next; `None` if no deadline is set.
     fn next_deadline(&self) -> Option<Time>;

@@ -3,7 +3,7 @@
 //! The daemon connects to the helper's Unix socket. The helper opens the sockets of the ports of entry, gives them to the
 //! daemon (SCM_RIGHTS), and installs the interception. From then on the daemon receives and sends by itself: no packet
 //! passes the helper. The helper puts the interception back if another program removes it, and removes it when the
-//! connection ends, so that passing packets are forwarded without a daemon. If the helper dies, the kernel removes its
+//! connection ends, so that passing packets are forwarded without a daemon. If the helper ends, the kernel removes its
 //! tables; the daemon keeps its sockets, and connects again.
 //!
 //! The helper takes ports, mark and table from its own configuration file, not from the daemon. The daemon sends one

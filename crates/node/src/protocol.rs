@@ -179,7 +179,7 @@ pub(crate) trait Protocol: fmt::Debug {
     /// [`Protocol::poll`], [`Protocol::pass`] or the next input.
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next>;
 
-    /// The next output, which is the driver's. Its octets live until the next call. The identifier of a route lookup is
+    /// The next output, which is the driver's. Its octets are valid until the next call. The identifier of a route lookup is
     /// one that `lookups` gave.
     fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, Event>>;
 

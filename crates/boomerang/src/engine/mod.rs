@@ -241,7 +241,7 @@ impl Boomerang {
         Ok(())
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
     }

@@ -285,7 +285,7 @@ impl PingClient {
         self.waiting.first_key_value().map(|(_, waiting)| waiting.since + WAIT)
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<PingOutput<'_>> {
         let Some(queued) = self.requests.pop_front() else {
             let (id, event) = self.events.pop_front()?;

@@ -261,7 +261,7 @@ impl Casp {
         self.config.stateless_clients.remove(&client.0);
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
     }

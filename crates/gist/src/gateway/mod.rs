@@ -177,7 +177,7 @@ impl Gateway {
         !self.out.is_empty()
     }
 
-    /// The next output. Its octets live until the next call.
+    /// The next output. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
     }

@@ -10,7 +10,7 @@
 //! IPv4: the kernel gives this node the packets that pass by, but forwards those to a group all the same where a
 //! process of this host is a member. A rule drops the forwarded copies at the output.
 //!
-//! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon dies. Rules
+//! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon ends. Rules
 //! without a listening socket would lose the packets.
 
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! Packet sockets receive them, with a filter in the kernel, so that other pings never reach this process. A rule of
 //! nftables drops the same packets after the sockets got their copies: the kernel neither answers nor forwards them. The
-//! table belongs to a netlink socket of this process. When the daemon dies, the kernel removes it, and forwards and answers
+//! table belongs to a netlink socket of this process. When the daemon ends, the kernel removes it, and forwards and answers
 //! these messages as any others.
 //!
 //! Destination Unreachables about such requests are received as well, and the kernel handles them as always.

@@ -124,7 +124,7 @@ pub struct Pinholes {
 }
 
 impl Pinholes {
-    /// Makes our table in this thread's network namespace. Pinholes of a former process that died stay open until their
+    /// Makes our table in this thread's network namespace. Pinholes of a former process that ended stay open until their
     /// time, or until a pinhole for the same packets replaces them.
     ///
     /// # Errors

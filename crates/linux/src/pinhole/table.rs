@@ -1,6 +1,6 @@
 //! Our table in the kernel: it is made or taken over, changed in batches, and removed.
 //!
-//! The table stays when its process dies, and its elements have timeouts: then pinholes close at their time, and a successor
+//! The table stays when its process ends, and its elements have timeouts: then pinholes close at their time, and a successor
 //! takes the others over. Where the kernel supports it, the table belongs to this process as well, so that a reload of the
 //! operator's ruleset (`flush ruleset`) does not remove it.
 

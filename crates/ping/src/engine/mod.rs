@@ -110,7 +110,7 @@ impl Ping {
         }
     }
 
-    /// The next output, if any. Its octets live until the next call.
+    /// The next output, if any. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll(&self.config)
     }

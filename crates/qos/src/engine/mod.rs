@@ -204,7 +204,7 @@ impl Qos {
         self.step_aggregates(resources);
     }
 
-    /// The next output, if any. Its octets live until the next call.
+    /// The next output, if any. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
     }

@@ -339,7 +339,7 @@ impl Rsvp {
         self.run_policing_checks(resources);
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         if self.out.is_empty() { self.neighbours.poll().map(Output::Send) } else { self.out.poll() }
     }

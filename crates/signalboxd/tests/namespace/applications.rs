@@ -189,7 +189,7 @@ async fn misuse_is_refused_with_what_to_do() {
     assert_eq!((failure.error(), failure.max_octets), (SendError::TooLarge, Some(16_380)));
 }
 
-/// The connection of an application breaks, as when its process dies: its number is free, its state gone, and its
+/// The connection of an application breaks, as when its process ends: its number is free, its state gone, and its
 /// peer gets an error. Another application can take the number.
 #[tokio::test]
 async fn an_application_that_dies_leaves_nothing() {

@@ -355,7 +355,7 @@ impl NatfwClient {
         [self.wheel.next_deadline(), at_work.then_some(self.now)].into_iter().flatten().min()
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<NatfwOutput<'_>> {
         self.out.poll()
     }

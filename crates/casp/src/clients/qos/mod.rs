@@ -333,7 +333,7 @@ impl QosClient {
         self.wheel.next_deadline()
     }
 
-    /// The next output, if any; its octets live until the next call.
+    /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<QosOutput<'_>> {
         self.out.poll()
     }

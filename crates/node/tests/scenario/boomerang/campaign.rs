@@ -103,7 +103,7 @@ fn nodes_that_start_anew_leave_what_sessions_hold() {
 }
 
 #[test]
-fn nodes_that_die_leave_what_sessions_hold() {
+fn nodes_that_crash_leave_what_sessions_hold() {
     campaign(1, Storm::Crashes);
 }
 

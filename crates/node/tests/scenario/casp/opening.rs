@@ -77,7 +77,7 @@ fn nodes_that_start_anew_leave_what_users_opened() {
 }
 
 #[test]
-fn nodes_that_die_leave_what_users_opened() {
+fn nodes_that_crash_leave_what_users_opened() {
     campaign(1, Storm::Crashes);
 }
 

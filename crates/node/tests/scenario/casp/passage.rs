@@ -196,7 +196,7 @@ fn a_flow_passes_two_nats() {
         assert_eq!(all.len(), 1, "{all:?}");
         all[0]
     };
-    for (id, dies) in [(1, false), (2, true)] {
+    for (id, fails) in [(1, false), (2, true)] {
         open(&mut sim, &[s, n1, n2, d], id, true);
         sim.expect("the path grants it", SECOND * 30, |sim| granted(sim, id).is_some());
         for _ in 0..2 {
@@ -213,7 +213,7 @@ fn a_flow_passes_two_nats() {
         let ports =
             |sim: &Sim<Node>| [n1, n2].map(|node| sim.engine(node).unwrap().casp_firewall().unwrap().ports());
         assert_eq!(ports(&sim), [1, 1]);
-        if dies {
+        if fails {
             sim.crash(s);
         } else {
             casp(&mut sim, s, id, CaspCommand::Close);

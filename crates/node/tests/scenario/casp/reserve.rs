@@ -122,7 +122,7 @@ fn a_path_reserves_and_releases() {
 }
 
 /// The receiver reserves because the source asks for it, refreshes what stands, and releases it with the source. The source
-/// cannot change the amount. If it dies, no node keeps anything.
+/// cannot change the amount. If it fails, no node keeps anything.
 #[test]
 fn a_receiver_reserves_for_its_source() {
     for family in FAMILIES {
@@ -185,7 +185,7 @@ fn both_directions_are_reserved_and_released() {
     }
 }
 
-/// CASPQOS-1-06: a receiver that is configured so reserves the opposite flow over the same nodes. If the source dies, both
+/// CASPQOS-1-06: a receiver that is configured so reserves the opposite flow over the same nodes. If the source fails, both
 /// directions end everywhere.
 #[test]
 fn a_receiver_reserves_the_opposite_flow() {

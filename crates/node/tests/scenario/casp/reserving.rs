@@ -63,7 +63,7 @@ fn nodes_that_start_anew_leave_what_users_hold() {
 }
 
 #[test]
-fn nodes_that_die_leave_what_users_hold() {
+fn nodes_that_crash_leave_what_users_hold() {
     campaign(1, Storm::Crashes);
 }
 

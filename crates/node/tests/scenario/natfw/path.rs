@@ -78,7 +78,7 @@ fn a_dead_senders_path_closes_by_itself() {
     assert_eq!((net.counter(1, "expired"), net.counter(2, "expired")), (1, 1));
 }
 
-/// A firewall whose daemon dies keeps its pinholes until their time. One refresh after it is back, they are its own again,
+/// A firewall whose daemon crashes keeps its pinholes until their time. One refresh after it is back, they are its own again,
 /// and they end when the sender says so.
 #[test]
 fn a_firewall_that_starts_anew_serves_who_refreshes() {

@@ -320,7 +320,7 @@ fn nodes_that_start_anew_leave_what_receivers_hold() {
 }
 
 #[test]
-fn nodes_that_die_leave_what_receivers_hold() {
+fn nodes_that_crash_leave_what_receivers_hold() {
     campaign(1, Storm::Crashes);
 }
 

@@ -301,7 +301,7 @@ impl Neighbours {
         self.upcalls.pop_front()
     }
 
-    /// The next packet to be sent; its octets live until the next call.
+    /// The next packet to be sent; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<IpTransmit<'_>> {
         self.flush_ready();
         let unproved = self.out.next().is_some_and(|envelope| !self.is_reached(envelope));

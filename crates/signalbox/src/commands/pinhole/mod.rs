@@ -99,7 +99,7 @@ struct CommonArgs {
     /// With --proxy, the edge also sends the request on.
     #[arg(long, requires = "proxy")]
     extend: bool,
-    /// 16 octets in hexadecimal digits that identify the request. If this command dies, the passage stands 10 s more, and the
+    /// 16 octets in hexadecimal digits that identify the request. If this command is killed, the passage stands 10 s more, and the
     /// same command takes it over.
     #[arg(long, value_name = "HEX", value_parser = request_id)]
     request_id: Option<RequestId>,
@@ -156,8 +156,8 @@ const OPEN_HELP: &str = concat!(
     "  signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp --token @token.bin --start-in 10m\n",
     "  signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004 --signaling casp --scope local --bidirectional\n\n",
     "A NAT on the path needs a source port. The passage is held until Ctrl-C, SIGTERM or the end of --hold, and then closed.\n",
-    "If this command dies, the daemon closes it, with --request-id after 10 s unless the same command takes it over; if the\n",
-    "daemon dies, each node closes it at the end of its lifetime.\n\n",
+    "If this command is killed, the daemon closes it, with --request-id after 10 s unless the same command takes it over; if the\n",
+    "daemon crashes, each node closes it at the end of its lifetime.\n\n",
     "JSON: docs/schema/open.json.",
 );
 

@@ -61,7 +61,7 @@ pub(crate) struct ReserveArgs {
     /// and for the time of --hold.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "hold", conflicts_with_all = ["flows", "request_id"])]
     start_in: Option<Duration>,
-    /// 16 octets in hexadecimal digits that identify the request. If this command dies, the reservation stands 10 s more, and
+    /// 16 octets in hexadecimal digits that identify the request. If this command is killed, the reservation stands 10 s more, and
     /// the same command takes it over. With another --rate or --burst it also changes it.
     #[arg(long, value_name = "HEX", value_parser = request_id, conflicts_with = "flows")]
     request_id: Option<RequestId>,
@@ -102,7 +102,7 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 2mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592 &\n",
     "  signalbox reserve 192.0.2.9 --rate 4mbit --proto udp --dport 5004 --request-id 5d41402abc4b2a76b9719d911017c592\n\n",
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
-    "The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command dies, the\n",
+    "The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command is killed, the\n",
     "daemon releases it. With rsvp this host announces a sender, and a receiver reserves; see signalbox rsvp --help.\n\n",
     "With --pinhole the reservation is requested when the whole path is open. Both end together.\n\n",
     "JSON: docs/schema/reserve.json. With --pinhole, the events up to the first granted, and the one after the last of\n",
