@@ -96,6 +96,20 @@ impl Cursor for Option<(IpAddr, IfIndex)> {
 /// One portion of a table: the rows, and the place where the next portion begins; `None` after the last.
 pub(crate) type Portion<R, C> = (Vec<R>, Option<C>);
 
+/// Makes a portion from a walk through a table, of `most` rows at most. `walk` gives each row to its argument, or `None` for a
+/// row that the client did not ask for, and goes on while the answer is true. It returns the place where it stopped.
+pub(crate) fn walked<R, C>(
+    most: usize,
+    walk: impl FnOnce(&mut dyn FnMut(Option<R>) -> bool) -> Option<C>,
+) -> Portion<R, C> {
+    let mut rows = Vec::new();
+    let next = walk(&mut |row| {
+        rows.extend(row);
+        rows.len() < most
+    });
+    (rows, next)
+}
+
 /// The part of a list that a client asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range<'a> {

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::call::{Attached, Place, Takeovers, run, user};
 use super::errors::{Reason, must_open, not_running};
-use super::pages::{Portion, Range, page, pages};
+use super::pages::{Portion, Range, page, pages, walked};
 use super::reserver::Reserver;
 use super::{Api, held as grants, types};
 use crate::protocols::RESERVERS;
@@ -150,15 +150,11 @@ impl Filter {
 }
 
 fn portion(view: &mut View<'_>, from: u32, most: usize, filter: &Filter) -> Portion<v1::Reservation, u32> {
-    let mut rows = Vec::new();
     let (node, kernel) = (view.node, &mut *view.kernel);
-    let next = node.resources().walk(from, |row| {
-        if filter.fits(&row) {
-            rows.push(grants::reservation(node, &row, &mut *kernel));
-        }
-        rows.len() < most.min(ROWS)
-    });
-    (rows, next)
+    walked(most.min(ROWS), |take| {
+        node.resources()
+            .walk(from, |row| take(filter.fits(&row).then(|| grants::reservation(node, &row, &mut *kernel))))
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use signalbox_node::ProtocolId;
 use signalbox_node::boomerang::{FlowView, Pass};
 use tonic::{Request, Response, Status};
 
-use crate::api::pages::{Range, page, pages};
+use crate::api::pages::{Range, page, pages, walked};
 use crate::api::{Api, held, types};
 use crate::requests::Replies;
 
@@ -36,13 +36,10 @@ impl Boomerang for BoomerangService {
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut found = Vec::new();
-            let next = view.node.boomerang().and_then(|boomerang| {
-                boomerang.walk(from, |row| {
-                    if types::has_end(address, [row.filter.src.addr, row.filter.dst.addr]) {
-                        found.push(row);
-                    }
-                    found.len() < most
+            let (found, next) = walked(most, |take| {
+                view.node.boomerang()?.walk(from, |row| {
+                    let fits = types::has_end(address, [row.filter.src.addr, row.filter.dst.addr]);
+                    take(fits.then_some(row))
                 })
             });
             let now = view.now;

@@ -17,6 +17,7 @@ use tonic::Status;
 use super::Passages;
 use crate::api::errors::{Reason, Wrong};
 use crate::api::opener::{self, Opened, Opener};
+use crate::api::pages::walked;
 use crate::api::reserver::only_with;
 use crate::api::{Api, types};
 use crate::view::View;
@@ -44,13 +45,10 @@ impl Opener for Casp {
         most: usize,
         address: Option<IpAddr>,
     ) -> (Vec<v1::Pinhole>, Option<u32>) {
-        let mut found = Vec::new();
-        let next = view.node.casp_firewall().and_then(|firewall| {
-            firewall.walk(from, |passage| {
-                if types::has_end(address, [passage.flow.src(), passage.flow.dst()]) {
-                    found.push(passage);
-                }
-                found.len() < most
+        let (found, next) = walked(most, |take| {
+            view.node.casp_firewall()?.walk(from, |passage| {
+                let fits = types::has_end(address, [passage.flow.src(), passage.flow.dst()]);
+                take(fits.then_some(passage))
             })
         });
         let ids: Vec<_> =

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::client::Clients;
 use super::{Pings, convert};
-use crate::api::pages::{Range, page, pages};
+use crate::api::pages::{Range, page, pages, walked};
 use crate::api::{Api, types};
 use crate::protocols::applications;
 use crate::requests::Replies;
@@ -64,16 +64,12 @@ impl Casp for CaspService {
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut rows = Vec::new();
-            let next = view.node.casp().and_then(|casp| {
-                casp.walk(from, |row| {
-                    if address.is_none_or(|address| [row.flow.src(), row.flow.dst()].contains(&address)) {
-                        rows.push(show::session(&row, view.now));
-                    }
-                    rows.len() < most
+            walked(most, |take| {
+                view.node.casp()?.walk(from, |row| {
+                    let fits = types::has_end(address, [row.flow.src(), row.flow.dst()]);
+                    take(fits.then(|| show::session(&row, view.now)))
                 })
-            });
-            (rows, next)
+            })
         });
         list.map(Response::new)
     }
@@ -89,16 +85,12 @@ impl Casp for CaspService {
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut rows = Vec::new();
-            let next = view.node.casp().and_then(|casp| {
-                casp.walk_peers(from, |row| {
-                    if address.is_none_or(|address| row.address == address) {
-                        rows.push(show::peer(&row, view.now));
-                    }
-                    rows.len() < most
+            walked(most, |take| {
+                view.node.casp()?.walk_peers(from, |row| {
+                    let fits = address.is_none_or(|address| row.address == address);
+                    take(fits.then(|| show::peer(&row, view.now)))
                 })
-            });
-            (rows, next)
+            })
         });
         list.map(Response::new)
     }

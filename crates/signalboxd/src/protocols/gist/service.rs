@@ -12,7 +12,7 @@ use signalbox_node::gist::SessionView;
 use signalbox_show::gist as show;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::api::pages::{Portion, Range, page, pages};
+use crate::api::pages::{Portion, Range, page, pages, walked};
 use crate::api::{Api, types};
 use crate::protocols::applications;
 use crate::requests::Replies;
@@ -66,16 +66,12 @@ impl Gist for GistService {
         };
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut rows = Vec::new();
-            let next = view.node.gist().and_then(|gist| {
-                gist.walk_sessions(from, |row| {
-                    if filter.fits(&row) {
-                        rows.push(show::session(&row, view.kernel.interfaces()));
-                    }
-                    rows.len() < most
+            walked(most, |take| {
+                view.node.gist()?.walk_sessions(from, |row| {
+                    let fits = filter.fits(&row);
+                    take(fits.then(|| show::session(&row, view.kernel.interfaces())))
                 })
-            });
-            (rows, next)
+            })
         });
         list.map(Response::new)
     }
@@ -91,16 +87,12 @@ impl Gist for GistService {
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut rows = Vec::new();
-            let next = view.node.gist().and_then(|gist| {
-                gist.walk_peers(from, |row| {
-                    if address.is_none_or(|address| row.address.ip() == address) {
-                        rows.push(show::peer(&row, view.kernel.interfaces()));
-                    }
-                    rows.len() < most
+            walked(most, |take| {
+                view.node.gist()?.walk_peers(from, |row| {
+                    let fits = address.is_none_or(|address| row.address.ip() == address);
+                    take(fits.then(|| show::peer(&row, view.kernel.interfaces())))
                 })
-            });
-            (rows, next)
+            })
         });
         list.map(Response::new)
     }
@@ -116,16 +108,12 @@ impl Gist for GistService {
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut rows = Vec::new();
-            let next = view.node.gist().and_then(|gist| {
-                gist.walk_associations(from, |row| {
-                    if address.is_none_or(|address| row.address == address) {
-                        rows.push(show::association(&row));
-                    }
-                    rows.len() < most
+            walked(most, |take| {
+                view.node.gist()?.walk_associations(from, |row| {
+                    let fits = address.is_none_or(|address| row.address == address);
+                    take(fits.then(|| show::association(&row)))
                 })
-            });
-            (rows, next)
+            })
         });
         list.map(Response::new)
     }
@@ -153,18 +141,15 @@ fn bindings(
     most: usize,
     address: Option<IpAddr>,
 ) -> Portion<v1::Binding, u32> {
-    let mut found = Vec::new();
-    let next = view.node.gist_nat().and_then(|gateway| {
-        gateway.bindings(from, |binding| {
+    let (found, next) = walked(most.min(BINDINGS), |take| {
+        view.node.gist_nat()?.bindings(from, |binding| {
             let Pinhole { packets, source, destination, .. } = &binding.pinhole;
             let translated = [source, destination].map(|end| end.map(|end| end.address));
-            if address.is_none_or(|address| {
+            let fits = address.is_none_or(|address| {
                 [packets.src, packets.dst].contains(&Prefix::host(address))
                     || translated.contains(&Some(address))
-            }) {
-                found.push(binding);
-            }
-            found.len() < most.min(BINDINGS)
+            });
+            take(fits.then_some(binding))
         })
     });
     let ids: Vec<_> = found.iter().map(|binding| binding.id).collect();

@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::{Passages, convert};
 use crate::api::opener::{self, Opened, Opener};
+use crate::api::pages::walked;
 use crate::api::{Api, types};
 use crate::view::View;
 
@@ -34,13 +35,10 @@ impl Opener for Natfw {
         most: usize,
         address: Option<IpAddr>,
     ) -> (Vec<v1::Pinhole>, Option<u32>) {
-        let mut found = Vec::new();
-        let next = view.node.natfw().and_then(|natfw| {
-            natfw.walk(view.now, from, |session| {
-                if types::has_end(address, [session.mri.src(), session.mri.dst()]) {
-                    found.push(session);
-                }
-                found.len() < most
+        let (found, next) = walked(most, |take| {
+            view.node.natfw()?.walk(view.now, from, |session| {
+                let fits = types::has_end(address, [session.mri.src(), session.mri.dst()]);
+                take(fits.then_some(session))
             })
         });
         let ids: Vec<_> = found.iter().map(|session| session.pinhole).collect();

@@ -6,7 +6,7 @@ use signalbox_node::ProtocolId;
 use signalbox_show::qos as show;
 use tonic::{Request, Response, Status};
 
-use crate::api::pages::{Range, page, pages};
+use crate::api::pages::{Range, page, pages, walked};
 use crate::api::{Api, held, types};
 use crate::requests::Replies;
 
@@ -37,15 +37,11 @@ impl Qos for QosService {
         let address = types::address_in("address", request.address.as_deref())?;
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from: u32, most| {
-            let mut found = Vec::new();
-            let next = view.node.qos().and_then(|qos| {
-                qos.walk(view.now, from, |row| {
+            let (found, next) = walked(most, |take| {
+                view.node.qos()?.walk(view.now, from, |row| {
                     let fits = types::has_end(address, [row.mri.src(), row.mri.dst()])
                         && (prefix.is_empty() || row.session.to_string().starts_with(&prefix));
-                    if fits {
-                        found.push(row);
-                    }
-                    found.len() < most
+                    take(fits.then_some(row))
                 })
             });
             let rows = found.iter().map(|row| {

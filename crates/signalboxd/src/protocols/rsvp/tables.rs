@@ -12,7 +12,7 @@ use signalbox_node::rsvp::{SessionKind, SessionView};
 use super::convert::{
     adspec_to_api, filter_to_api, flowspec_to_api, policy_to_api, style_to_api, traffic_to_api,
 };
-use crate::api::pages::{Portion, page};
+use crate::api::pages::{Portion, page, walked};
 use crate::api::types::{interface, micros};
 use crate::view::View;
 
@@ -26,16 +26,12 @@ pub(super) fn sessions(
     most: usize,
     address: Option<IpAddr>,
 ) -> Portion<v1::Session, u32> {
-    let mut found = Vec::new();
-    let next = view.node.rsvp().and_then(|rsvp| {
-        rsvp.walk(from, |row| {
+    let (found, next) = walked(most, |take| {
+        view.node.rsvp()?.walk(from, |row| {
             let fits = address.is_none_or(|address| {
                 row.session.dest == address || row.senders.iter().any(|sender| sender.sender.src == address)
             });
-            if fits {
-                found.push(row);
-            }
-            found.len() < most
+            take(fits.then_some(row))
         })
     });
     let interfaces = view.kernel.interfaces().to_vec();
