@@ -101,7 +101,7 @@ pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
     Some(svg)
 }
 
-/// Returns what happened, in the order of time: what steps mark, and the moments that they remember.
+/// Returns what happened, in the order of time: what steps mark, and the moments that they note.
 fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
     let mut marks: Vec<(Duration, String)> = STEPS.iter().flat_map(|step| (step.marks)(evidence)).collect();
     marks.extend(evidence.marks.iter().cloned());

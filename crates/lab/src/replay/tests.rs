@@ -16,7 +16,7 @@ use signalbox_sim::{Boot, Family, Impairment, LinkConfig, Sim, topology};
 
 use super::*;
 
-/// A node whose inputs are written to a file, and whose datagrams are remembered.
+/// A node whose inputs are written to a file, and whose datagrams are kept.
 struct Taped {
     node: Node,
     tape: Writer<File>,

@@ -1,7 +1,7 @@
 //! The system calls that the daemon can make after its start (seccomp).
 //!
 //! The crate `seccompiler` turns the list into a program of the kernel; Firecracker uses it for the same purpose. The kernel
-//! remembers which calls are allowed without conditions, so that these cost nothing.
+//! stores which calls are allowed without conditions, so that these cost nothing.
 
 use std::collections::BTreeMap;
 use std::io;

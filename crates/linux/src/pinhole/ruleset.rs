@@ -1,7 +1,7 @@
 //! Our table: its sets, maps, chains and rules, and the elements that make a pinhole.
 //!
 //! A packet is classified before routing, behind connection tracking and before any translation. One lookup serves both
-//! directions of a flow, because the key is the flow's first packet as connection tracking remembers it. The first packet of
+//! directions of a flow, because the key is the flow's first packet as connection tracking stores it. The first packet of
 //! a flow that a pinhole lets in gives the flow our bit of its mark. A flow that has the bit and no pinhole any more is
 //! dropped here, so that it ends with its pinhole even where another ruleset accepts all established flows.
 

@@ -192,7 +192,7 @@ impl World {
     }
 
     /// Injects one fault. A node that started a ping is not stopped.
-    fn trouble(&mut self, started: &[Started]) {
+    fn inject_fault(&mut self, started: &[Started]) {
         let node = pick(&mut self.random, &self.engines);
         let spared = started.iter().any(|ping| ping.from == node);
         let link = pick(&mut self.random, &self.links);
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// Ends all faults.
-    fn heal(&mut self) {
+    fn end_faults(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
             self.sim.set_impairment(link, Impairment::default());
@@ -315,10 +315,10 @@ fn run(seed: u64) {
     for _ in 0..6 {
         let pause = Duration::from_millis(500 + world.random.range(0..2500));
         world.sim.run_for(pause);
-        world.trouble(&started);
+        world.inject_fault(&started);
     }
     world.sim.run_for(Duration::from_secs(1));
-    world.heal();
+    world.end_faults();
     world.sim.run_for(RECOVERY);
     let associations = |node| world.sim.engine(node).is_some_and(|node| node.associations().next().is_some());
     let any = world.sim.nodes().any(associations);

@@ -88,7 +88,7 @@ impl World {
     }
 
     /// Injects one fault.
-    fn trouble(&mut self, starters: &[NodeId]) {
+    fn inject_fault(&mut self, starters: &[NodeId]) {
         match self.random.range(0..4) {
             0 => {
                 let node = Self::pick(&mut self.random, &self.engines);
@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Ends all faults.
-    fn heal(&mut self) {
+    fn end_faults(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
             self.sim.set_impairment(link, Impairment::default());
@@ -139,9 +139,9 @@ fn every_network_recovers_and_removes_its_state() {
         let starters: Vec<_> = started.iter().map(|(node, _)| *node).collect();
         for _ in 0..8 {
             world.sim.run_for(Duration::from_secs(5));
-            world.trouble(&starters);
+            world.inject_fault(&starters);
         }
-        world.heal();
+        world.end_faults();
         world.sim.run_for(RECOVERY);
         let healed = world.sim.now();
         world.sim.run_for(Duration::from_secs(30));
@@ -188,7 +188,7 @@ fn a_seed_is_a_run() {
             let starters: Vec<_> = started.iter().map(|(node, _)| *node).collect();
             for _ in 0..8 {
                 world.sim.run_for(Duration::from_secs(5));
-                world.trouble(&starters);
+                world.inject_fault(&starters);
             }
             let packets: Vec<_> = world.sim.captured().cloned().collect();
             (packets, world.sim.take_events())

@@ -357,7 +357,7 @@ impl Qos {
         // A node without a next peer has answered. It still looks for one.
         let rii = message.rii.filter(|_| !session.marks.has(Marks::LAST_NODE));
         if let Some(rii) = rii {
-            session.remember(rii, until, arrival.hops);
+            session.note(rii, until, arrival.hops);
         }
         let extra = Extra {
             rii,

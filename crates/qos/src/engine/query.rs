@@ -228,7 +228,7 @@ impl Qos {
         let until = self.now + self.config.retry_max;
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let Some(rii) = message.rii {
-            session.remember(rii, until, arrival.hops);
+            session.note(rii, until, arrival.hops);
         }
         let extra = Extra {
             rii: message.rii,

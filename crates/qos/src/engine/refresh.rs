@@ -83,7 +83,7 @@ impl Qos {
             return;
         }
         session.forced_after = forced.into();
-        session.remember(rii, until, arrival.hops);
+        session.note(rii, until, arrival.hops);
         let extra = Extra {
             rii: Some(rii),
             hops,

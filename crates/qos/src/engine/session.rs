@@ -469,7 +469,7 @@ impl Session {
     }
 
     /// Stores the RII of a request that is forwarded. A session keeps few of them; the oldest is removed first.
-    pub(super) fn remember(&mut self, rii: u32, until: Time, hops: u8) {
+    pub(super) fn note(&mut self, rii: u32, until: Time, hops: u8) {
         const MOST: usize = 8;
         let (rsn, numbered) = (self.rsn_out.unwrap_or_default(), self.rsn_out.is_some());
         let last = self.passed.replace(Passed { rii, until: until.into(), rsn, numbered, hops });
@@ -583,13 +583,13 @@ mod tests {
     fn the_oldest_of_many_forwarded_requests_is_removed() {
         let (mut session, now) = (session(), Time::from_secs(1));
         let until = Time::from_secs(2);
-        session.remember(1, until, 9);
-        session.remember(1, until, 9);
+        session.note(1, until, 9);
+        session.note(1, until, 9);
         assert!(session.passed_before.is_empty(), "a single one is in the record");
-        (2..=9).for_each(|rii| session.remember(rii, until, 9));
+        (2..=9).for_each(|rii| session.note(rii, until, 9));
         let known = |session: &Session| (1..=9).filter(|rii| session.passed(now, *rii)).collect::<Vec<_>>();
         assert_eq!((known(&session), session.last_forwarded()), ((2..=9).collect(), Some(9)));
-        session.remember(4, until, 9);
+        session.note(4, until, 9);
         assert_eq!((known(&session), session.last_forwarded()), ((2..=9).collect(), Some(4)));
         assert!(session.has_rii(2) && !session.has_rii(1) && !session.passed(until, 4));
     }

@@ -74,7 +74,7 @@ impl Qos {
             && !ends
             && !last
         {
-            session.remember(rii, until, hops);
+            session.note(rii, until, hops);
         }
         let mut octets = None;
         if !ends && message.is_none_or(|_| hops > 0) {

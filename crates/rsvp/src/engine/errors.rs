@@ -22,7 +22,7 @@ use super::interfaces::Iface;
 const ERRORS: u8 = 4;
 /// Time in which errors are counted, and the first pause of an error that is repeated.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of states that pass on errors within the interval at most, and of errors that are remembered.
+/// Number of states that pass on errors within the interval at most, and of errors that are stored.
 const MOST: u32 = 65_536;
 
 /// Where an error came from: the address of the neighbour, and the interface.

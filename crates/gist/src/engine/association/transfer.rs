@@ -28,7 +28,7 @@ pub(in crate::engine) const MAX_DATA: usize = 0xfff * 4;
 /// The least number of octets that a channel may buffer before messages wait for its report.
 pub(super) const LEAST_WINDOW: usize = 2 * REPORT_EVERY;
 
-/// Sessions of an association whose explicitly routed messages are remembered, at most.
+/// Sessions of an association of which explicitly routed messages are noted, at most.
 const MOST_EXPLICIT: usize = 256;
 
 /// The transport that a message needs.

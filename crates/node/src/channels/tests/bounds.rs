@@ -5,11 +5,11 @@ use signalbox_core::node::StreamKind;
 use super::super::*;
 use super::rig::{CLIENT, Command, Reported, Rig, SERVER, TLS};
 
-fn knock(rig: &mut Rig, number: u64) {
-    knock_from(rig, number, CLIENT);
+fn connect(rig: &mut Rig, number: u64) {
+    connect_from(rig, number, CLIENT);
 }
 
-fn knock_from(rig: &mut Rig, number: u64, from: IpAddr) {
+fn connect_from(rig: &mut Rig, number: u64, from: IpAddr) {
     let (local, peer) = (SocketAddr::new(SERVER, TLS), SocketAddr::new(from, 40_000));
     let server = &mut rig.server;
     server.channels.accepted(
@@ -25,7 +25,7 @@ fn knock_from(rig: &mut Rig, number: u64, from: IpAddr) {
 fn handshakes_without_a_peer_are_few_and_end_in_time() {
     let mut rig = Rig::tls();
     for number in 0..1000 {
-        knock(&mut rig, number);
+        connect(&mut rig, number);
     }
     let server = &mut rig.server;
     // A quarter is left for other sources.
@@ -35,7 +35,7 @@ fn handshakes_without_a_peer_are_few_and_end_in_time() {
     assert_eq!((resets, downs.len()), (808, 808));
     for number in 0..64 {
         let from = IpAddr::from([198, 51, 100, u8::try_from(number).unwrap()]);
-        knock_from(&mut rig, 2000 + number, from);
+        connect_from(&mut rig, 2000 + number, from);
     }
     let server = &mut rig.server;
     assert_eq!((server.channels.len(), server.downs().len()), (256, 0));
@@ -55,7 +55,7 @@ fn handshakes_without_a_peer_are_few_and_end_in_time() {
 fn a_peer_without_tls_or_that_leaves_has_no_state() {
     let mut rig = Rig::tls();
     for number in 0..1000 {
-        knock(&mut rig, number);
+        connect(&mut rig, number);
         let (now, server, stream) = (rig.now, &mut rig.server, StreamId(2 * number));
         match number % 3 {
             0 => server.channels.octets(now, stream, b"GET / HTTP/1.1\r\n\r\n", &mut server.reports),

@@ -45,11 +45,11 @@ fn storm_over(world: &mut World) {
     }
     for _ in 0..10 {
         world.pause();
-        world.trouble();
-        world.whim();
+        world.inject_fault();
+        world.act();
     }
     world.pause();
-    world.heal();
+    world.end_faults();
 }
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {

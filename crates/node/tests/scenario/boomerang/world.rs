@@ -190,7 +190,7 @@ impl World {
     }
 
     /// Does a random action of a user.
-    pub(crate) fn whim(&mut self) {
+    pub(crate) fn act(&mut self) {
         let at = usize::try_from(self.random.range(0..self.wishes.len() as u64)).unwrap();
         let (id, from) = (self.wishes[at].id, self.wishes[at].from);
         match self.random.range(0..6) {
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// Injects one fault.
-    pub(crate) fn trouble(&mut self) {
+    pub(crate) fn inject_fault(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
         let link = pick(&mut self.random, &self.links);
         match self.random.range(0..8) {
@@ -289,7 +289,7 @@ impl World {
     }
 
     /// Ends all faults. Routes stay as they are.
-    pub(crate) fn heal(&mut self) {
+    pub(crate) fn end_faults(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
             self.sim.set_impairment(link, Impairment::default());

@@ -219,7 +219,7 @@ fn zone(net: &Net) -> Vec<Record> {
     ]
 }
 
-/// The first resolver does not exist. The second one names the server, and the next lookup is remembered.
+/// The first resolver does not exist. The second one names the server, and the result is stored for the next lookup.
 #[test]
 fn a_session_passes_the_server_that_dns_names() {
     let mut net = Net::new(21);

@@ -132,7 +132,7 @@ impl<E: NodeEngine> Field<E> {
     }
 
     /// Ends the faults of links. Routes and addresses stay as they are. The result are the nodes that are off.
-    fn heal(&mut self) -> Vec<NodeId> {
+    fn end_faults(&mut self) -> Vec<NodeId> {
         for (link, _) in &self.links {
             self.sim.set_link_up(*link, true);
             self.sim.set_impairment(*link, Impairment::default());
@@ -151,7 +151,7 @@ pub(crate) trait Users {
     fn open(&mut self);
 
     /// Does a random action of a user.
-    fn whim(&mut self);
+    fn act(&mut self);
 
     /// Restarts a node; its users ask again.
     fn restart(&mut self, node: NodeId);
@@ -175,10 +175,10 @@ pub(crate) trait Users {
             if let Some(node) = self.field().fault() {
                 self.restart(node);
             }
-            self.whim();
+            self.act();
         }
         self.field().pause();
-        for node in self.field().heal() {
+        for node in self.field().end_faults() {
             self.restart(node);
         }
     }

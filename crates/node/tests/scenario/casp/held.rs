@@ -237,7 +237,7 @@ impl Users for Held {
         self.ask(self.wishes.len() - 1);
     }
 
-    fn whim(&mut self) {
+    fn act(&mut self) {
         let at = usize::try_from(self.field.random.range(0..self.wishes.len() as u64)).unwrap();
         match self.field.random.range(0..6) {
             0 => self.close_one(at),

@@ -218,7 +218,7 @@ impl Users for World {
         self.ask(self.wishes.len() - 1);
     }
 
-    fn whim(&mut self) {
+    fn act(&mut self) {
         let at = usize::try_from(self.field.random.range(0..self.wishes.len() as u64)).unwrap();
         let wish = self.wishes[at].clone();
         match self.field.random.range(0..5) {

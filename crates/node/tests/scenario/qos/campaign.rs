@@ -215,7 +215,7 @@ impl World {
     }
 
     /// Does a random action of a user.
-    fn whim(&mut self) {
+    fn act(&mut self) {
         let one = pick(&mut self.random, &(0..self.wanted.len()).collect::<Vec<_>>());
         let wanted = self.wanted[one];
         match self.random.range(0..6) {
@@ -242,7 +242,7 @@ impl World {
     }
 
     /// Injects one fault.
-    fn trouble(&mut self) {
+    fn inject_fault(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
         let link = pick(&mut self.random, &self.links);
         match self.random.range(0..7) {
@@ -264,7 +264,7 @@ impl World {
     }
 
     /// Ends all faults.
-    fn heal(&mut self) {
+    fn end_faults(&mut self) {
         for link in self.links.clone() {
             self.sim.set_link_up(link, true);
             self.sim.set_impairment(link, Impairment::default());
@@ -405,11 +405,11 @@ fn run(seed: u64, storm: Storm) {
     for _ in 0..8 {
         let pause = Duration::from_millis(300 + world.random.range(0..2500));
         world.sim.run_for(pause);
-        world.trouble();
-        world.whim();
+        world.inject_fault();
+        world.act();
     }
     world.sim.run_for(Duration::from_secs(1));
-    world.heal();
+    world.end_faults();
     world.sim.run_for(RECOVERY);
     if let Some(fault) = world.missing() {
         panic!("{}", world.says(&fault));

@@ -285,20 +285,20 @@ fn storm_over(world: &mut World) {
         world.open();
     }
     for _ in 0..8 {
-        world.whim();
+        world.act();
     }
     for step in 0..8 {
         world.pause();
-        world.trouble();
+        world.inject_fault();
         if step % 3 == 0 {
             world.open();
         }
         for _ in 0..2 {
-            world.whim();
+            world.act();
         }
     }
     world.pause();
-    world.heal();
+    world.end_faults();
 }
 
 /// Every third seed, so that tests share the work.

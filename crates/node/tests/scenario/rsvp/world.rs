@@ -373,7 +373,7 @@ impl World {
     }
 
     /// Does a random action of a user of a session.
-    pub(crate) fn whim(&mut self) {
+    pub(crate) fn act(&mut self) {
         let at = usize::try_from(self.random.range(0..self.plays.len() as u64)).unwrap();
         let Play { dest, cast, senders, sinks, .. } = self.plays[at].clone();
         match self.random.range(0..10) {
@@ -443,7 +443,7 @@ impl World {
     }
 
     /// Injects one fault.
-    pub(crate) fn trouble(&mut self) {
+    pub(crate) fn inject_fault(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
         let link = pick(&mut self.random, &self.links);
         match self.random.range(0..7) {
@@ -481,7 +481,7 @@ impl World {
     }
 
     /// Ends all faults; some links that paths do not need stay lost.
-    pub(crate) fn heal(&mut self) {
+    pub(crate) fn end_faults(&mut self) {
         for link in self.links.clone() {
             let mut lost = self.lost.clone();
             lost.insert(link);

@@ -276,7 +276,7 @@ impl Neighbours {
         incoming.peer = peer;
         if peer.is_none() {
             self.counters.overload += 1;
-            tracing::debug!(peer = %neighbour, reason = "table of neighbors full", "neighbor not remembered");
+            tracing::debug!(peer = %neighbour, reason = "table of neighbors full", "neighbor not stored");
         }
         if let Some(peer) = peer {
             self.start_hello(peer);

@@ -468,8 +468,8 @@ mod tests {
                     [(ETH, peer()), (IfIndex(9), peer()), (ETH, IpAddr::from([10, 0, 0, 9]))]
                 {
                     let place = keys.place(interface, neighbour);
-                    let remembered = keys.sending(now, interface, neighbour).map(|(at, _)| at);
-                    assert_eq!(remembered, walked(&keys, now, place), "at {now:?} of {configs:?}");
+                    let kept = keys.sending(now, interface, neighbour).map(|(at, _)| at);
+                    assert_eq!(kept, walked(&keys, now, place), "at {now:?} of {configs:?}");
                     for id in 0..7 {
                         let fitting = || keys.fitting(false, place);
                         let valid = fitting().any(|(_, key)| key.valid(now));

@@ -154,7 +154,7 @@ pub(crate) struct SentId {
 #[derive(Debug, Default)]
 struct Others(Vec<u32>);
 
-/// Neighbours of a group that are remembered for a message at most.
+/// Neighbours of a group that are stored for a message at most.
 const MOST_OTHERS: usize = 64;
 
 /// A slot, unless it is [`NONE`].

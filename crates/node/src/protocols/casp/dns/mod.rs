@@ -34,9 +34,9 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const SERVERS: usize = 8;
 /// Addresses of one server and one IP version that are used.
 const ADDRESSES: usize = 4;
-/// How long a domain without servers is remembered, and one that could not be looked up.
+/// How long a domain without servers is stored, and one that could not be looked up.
 const NEGATIVE: Duration = Duration::from_secs(10);
-/// The limits of how long servers are remembered, whatever their records say, in seconds.
+/// The limits of how long servers are stored, whatever their records say, in seconds.
 const TTL: core::ops::RangeInclusive<u32> = 1..=86_400;
 /// How long a server that could not be reached is avoided.
 const AVOIDED: Duration = Duration::from_secs(60);

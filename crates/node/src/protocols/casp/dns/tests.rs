@@ -162,7 +162,7 @@ fn the_server_of_lowest_priority_that_can_be_reached_is_the_next_node() {
     // If none can be reached, the first one is tried again.
     rig.dns.unreachable(at(3), ip(FAR));
     assert_eq!(rig.discover(at(4)), Some(ip(NEAR)));
-    assert_eq!(rig.dns.counters.found, 1, "the result is remembered");
+    assert_eq!(rig.dns.counters.found, 1, "the result is stored");
     assert_eq!(rig.discover(at(70_000)), Some(ip(NEAR)), "a server is not avoided for ever");
 }
 
@@ -245,7 +245,7 @@ fn what_is_not_a_server_for_this_node_is_not_used() {
         let mut rig = Rig::new(&["10.0.0.53"], zone);
         assert_eq!(rig.discover(at(0)), None, "{why}");
         rig.zone = self::zone();
-        assert_eq!(rig.discover(at(9_999)), None, "{why} is remembered");
+        assert_eq!(rig.discover(at(9_999)), None, "{why} is stored");
         assert_eq!(rig.discover(at(10_000)), Some(ip(NEAR)), "but not for long");
     }
     let mut rig = Rig::new(&["10.0.0.53"], zone());

@@ -163,7 +163,7 @@ impl Edge {
         }
     }
 
-    fn whim(&mut self) {
+    fn act(&mut self) {
         let one = self.world.below(self.wanted.len());
         let (wanted, last) = (self.wanted[one], self.world.net.last());
         let (node, id) = match self.world.random.range(0..6) {
@@ -272,12 +272,12 @@ fn run(seed: u64) {
     for _ in 0..10 {
         let pause = Duration::from_millis(300 + edge.world.random.range(0..2500));
         edge.pass(pause);
-        edge.world.trouble();
+        edge.world.inject_fault();
         edge.follow();
-        edge.whim();
+        edge.act();
     }
     edge.pass(Duration::from_secs(1));
-    edge.world.heal();
+    edge.world.end_faults();
     edge.pass(RECOVERY);
     edge.pass(LIFETIME.max(HOLD));
     if let Some(fault) = edge.fault() {

@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Injects one fault.
-    fn trouble(&mut self) {
+    fn inject_fault(&mut self) {
         let at = self.below(self.net.nodes.len());
         let node = self.net.nodes[at];
         match self.random.range(0..7) {
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// Ends all faults.
-    fn heal(&mut self) {
+    fn end_faults(&mut self) {
         for link in self.net.links.clone() {
             self.net.sim.set_impairment(link, Impairment::default());
             self.net.sim.set_link_up(link, true);

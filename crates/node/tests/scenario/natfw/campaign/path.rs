@@ -59,7 +59,7 @@ impl Paths {
     }
 
     /// Does a random action of a user.
-    pub(super) fn whim(&mut self) {
+    pub(super) fn act(&mut self) {
         let one = self.world.below(self.wanted.len());
         match self.world.random.range(0..4) {
             0 => {
@@ -113,7 +113,7 @@ impl Paths {
 
     /// After the faults: what stands works, and ends when its user says so.
     pub(super) fn settle(&mut self, on_path: &[NodeId]) {
-        self.world.heal();
+        self.world.end_faults();
         self.pass(RECOVERY);
         // Sessions that ended behind a node without their state live for a lifetime, or for the hold time after a NOTIFY.
         self.pass(LIFETIME.max(HOLD));
@@ -156,8 +156,8 @@ fn run(seed: u64) {
     for _ in 0..8 {
         let pause = Duration::from_millis(300 + paths.world.random.range(0..2500));
         paths.pass(pause);
-        paths.world.trouble();
-        paths.whim();
+        paths.world.inject_fault();
+        paths.act();
     }
     paths.pass(Duration::from_secs(1));
     let boxes = paths.world.boxes.clone();

@@ -50,9 +50,9 @@ fn run(seed: u64) {
                     paths.world.net.sim.set_cost(link, cost);
                 });
             }
-            _ => paths.world.trouble(),
+            _ => paths.world.inject_fault(),
         }
-        paths.whim();
+        paths.act();
     }
     paths.pass(Duration::from_secs(1));
     // In the end the second way is the shorter one, or the first one.
