@@ -6,6 +6,7 @@
 
 pub(crate) mod boomerang;
 pub(crate) mod casp;
+mod counts;
 pub(crate) mod gist;
 mod gist_nat;
 pub(crate) mod natfw;

@@ -3,15 +3,23 @@
 mod fields;
 mod message;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::counts::Counts;
 use super::{Observer, Protocol};
 use crate::evidence::Evidence;
 use crate::observe::fields::Message;
 use crate::observe::packet::Ip;
-use crate::observe::trace::{Frame, LinkTrace};
+use crate::observe::trace::Frame;
 use crate::report::Section;
 use message::BoomerangMessage;
+
+/// The kinds that the report counts.
+const KINDS: [(&str, &str); 3] = [("requests", "requests"), ("replies", "replies"), ("refused", "refused")];
+
+fn counts(evidence: &Evidence) -> Counts<3> {
+    Counts::new(evidence, KINDS, |link| link.seen::<Seen>().counts())
+}
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -39,32 +47,11 @@ impl Protocol for Boomerang {
     }
 
     fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        let links = || evidence.trace.links.iter().map(Seen::on);
-        if links().all(|link| link.messages.is_empty()) {
-            return Vec::new();
-        }
-        let rows = links().zip(&evidence.plan.links).map(|(link, planned)| {
-            let counts = link.counts().map(|count| count.to_string());
-            [planned.name.clone()].into_iter().chain(counts).collect()
-        });
-        let header = ["link", "requests", "replies", "refused"];
-        vec![Section::table("Boomerang messages on the links", &header, rows.collect())]
+        counts(evidence).report("Boomerang messages on the links")
     }
 
     fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        let links = || evidence.trace.links.iter().map(Seen::on);
-        if links().all(|link| link.messages.is_empty()) {
-            return Vec::new();
-        }
-        let counts: Map<_, _> = links()
-            .zip(&evidence.plan.links)
-            .map(|(link, planned)| {
-                let [requests, replies, refused] = link.counts();
-                let counts = json!({ "requests": requests, "replies": replies, "refused": refused });
-                (planned.name.clone(), counts)
-            })
-            .collect();
-        vec![("messages", counts.into())]
+        counts(evidence).measure()
     }
 }
 
@@ -89,11 +76,6 @@ impl Observer for Seen {
 }
 
 impl Seen {
-    /// Returns what passed a link.
-    fn on(link: &LinkTrace) -> &Self {
-        link.seen()
-    }
-
     /// Returns the numbers of requests, replies and refused ones of both.
     fn counts(&self) -> [usize; 3] {
         let count =

@@ -6,18 +6,27 @@ mod message;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::counts::Counts;
 use super::{Observer, Protocol};
 use crate::evidence::Evidence;
 use crate::observe::fields::Message;
 use crate::observe::packet::{Datagram, Ip, Segment};
-use crate::observe::trace::{Frame, LinkTrace};
+use crate::observe::trace::Frame;
 use crate::report::Section;
 use message::{CaspMessage, MESSAGES, SCOUT, Way};
 
 /// Longest message that is read from a stream.
 const LONGEST: usize = 1 << 20;
+
+/// The kinds that the report counts.
+const KINDS: [(&str, &str); 3] =
+    [("scout requests", "scout_requests"), ("scout responses", "scout_responses"), ("messages", "messages")];
+
+fn counts(evidence: &Evidence) -> Counts<3> {
+    Counts::new(evidence, KINDS, |link| link.seen::<Seen>().counts())
+}
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -51,33 +60,11 @@ impl Protocol for Casp {
     }
 
     fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        let links = || evidence.trace.links.iter().map(Seen::on);
-        if links().all(|link| link.messages.is_empty()) {
-            return Vec::new();
-        }
-        let rows = links().zip(&evidence.plan.links).map(|(link, planned)| {
-            let counts = link.counts().map(|count| count.to_string());
-            [planned.name.clone()].into_iter().chain(counts).collect()
-        });
-        let header = ["link", "scout requests", "scout responses", "messages"];
-        vec![Section::table("CASP messages on the links", &header, rows.collect())]
+        counts(evidence).report("CASP messages on the links")
     }
 
     fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        let links = || evidence.trace.links.iter().map(Seen::on);
-        if links().all(|link| link.messages.is_empty()) {
-            return Vec::new();
-        }
-        let counts: Map<_, _> = links()
-            .zip(&evidence.plan.links)
-            .map(|(link, planned)| {
-                let [requests, responses, signaling] = link.counts();
-                let counts =
-                    json!({ "scout_requests": requests, "scout_responses": responses, "messages": signaling });
-                (planned.name.clone(), counts)
-            })
-            .collect();
-        vec![("messages", counts.into())]
+        counts(evidence).measure()
     }
 }
 
@@ -96,11 +83,6 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns what passed a link.
-    fn on(link: &LinkTrace) -> &Self {
-        link.seen()
-    }
-
     /// Returns the numbers of Scout Requests, Scout Responses and signaling messages.
     fn counts(&self) -> [usize; 3] {
         [2, 3, 1].map(|kind| self.messages.iter().filter(|one| one.kind == kind).count())

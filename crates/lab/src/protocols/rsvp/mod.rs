@@ -3,14 +3,14 @@
 mod fields;
 pub(crate) mod message;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::counts::Counts;
 use super::{Observer, Protocol};
 use crate::evidence::Evidence;
 use crate::observe::fields::Message;
 use crate::observe::packet::Ip;
-use crate::observe::trace::{Frame, LinkTrace};
-use crate::plan::PlannedLink;
+use crate::observe::trace::Frame;
 use crate::report::Section;
 use message::{RsvpMessage, RsvpType};
 
@@ -27,6 +27,14 @@ const TYPES: [(RsvpType, &str); 10] = [
     (RsvpType::Drep, "DREP"),
     (RsvpType::Other, "others"),
 ];
+
+fn counts(evidence: &Evidence) -> Counts<{ TYPES.len() }> {
+    let kinds = TYPES.map(|(kind, name)| (name, fields::kind(kind)));
+    Counts::new(evidence, kinds, |link| {
+        let messages = &link.seen::<Seen>().messages;
+        TYPES.map(|(kind, _)| messages.iter().filter(|message| message.kind == kind).count())
+    })
+}
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -62,32 +70,11 @@ impl Protocol for Rsvp {
     }
 
     fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        let links = || evidence.trace.links.iter().map(Seen::on);
-        if links().all(|link| link.messages.is_empty()) {
-            return Vec::new();
-        }
-        let header: Vec<_> = ["link"].into_iter().chain(TYPES.map(|(_, name)| name)).collect();
-        let rows = links().zip(&evidence.plan.links).map(|(link, planned)| {
-            let count = |kind| link.messages.iter().filter(|message| message.kind == kind).count();
-            let mut row = vec![planned.name.clone()];
-            row.extend(TYPES.map(|(kind, _)| count(kind).to_string()));
-            row
-        });
-        vec![Section::table("RSVP messages on the links", &header, rows.collect())]
+        counts(evidence).report("RSVP messages on the links")
     }
 
     fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        let link = |(link, planned): (&Seen, &PlannedLink)| {
-            let count = |kind| link.messages.iter().filter(|message| message.kind == kind).count();
-            let counts: Map<_, _> =
-                TYPES.iter().map(|(kind, _)| (fields::kind(*kind).to_owned(), count(*kind).into())).collect();
-            (planned.name.clone(), Value::Object(counts))
-        };
-        let links = || evidence.trace.links.iter().map(Seen::on);
-        if links().all(|link| link.messages.is_empty()) {
-            return Vec::new();
-        }
-        vec![("messages", Value::Object(links().zip(&evidence.plan.links).map(link).collect()))]
+        counts(evidence).measure()
     }
 }
 
@@ -108,12 +95,5 @@ impl Observer for Seen {
 
     fn messages(&self) -> Vec<&dyn Message> {
         self.messages.iter().map(|message| message as &dyn Message).collect()
-    }
-}
-
-impl Seen {
-    /// Returns what passed a link.
-    fn on(link: &LinkTrace) -> &Self {
-        link.seen()
     }
 }
