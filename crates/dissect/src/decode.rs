@@ -196,6 +196,13 @@ fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Resu
     Ok(())
 }
 
+/// What a protocol other than GIST does with a message: encodes it again, and makes JSON and text of it.
+struct Functions<R, J, T> {
+    reencode: R,
+    json: J,
+    text: T,
+}
+
 struct Printer<'a, W> {
     out: &'a mut W,
     options: &'a Options,
@@ -252,70 +259,56 @@ impl<W: Write> Printer<'_, W> {
 
     /// Prints one RSVP message.
     fn rsvp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
-        self.summary.messages += 1;
         let read = rsvp::Message::parse(octets).map_err(|error| error.to_string());
-        let read = read.and_then(|message| match self.options.reencode {
-            true => rsvp::reencode(&message).map(|again| (message, Some(again))),
-            false => Ok((message, None)),
-        });
-        let (message, reencoded) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                return self.not_understood(source, &Failure::Other("RSVP", error), None, octets, true);
-            }
-        };
-        let text = || rsvp::describe(&message);
-        self.other(source, "rsvp", reencoded, || rsvp::json(&message), text)
+        let functions = Functions { reencode: rsvp::reencode, json: rsvp::json, text: rsvp::describe };
+        self.other(source, octets, ("RSVP", "rsvp"), read, functions)
     }
 
     /// Prints one Boomerang message.
     fn boomerang(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        let functions = Functions {
+            reencode: |message: &_| boomerang::reencode(message, octets),
+            json: boomerang::json,
+            text: boomerang::describe,
+        };
+        self.other(source, octets, ("Boomerang", "boomerang"), boomerang::parse(octets), functions)
+    }
+
+    /// Prints one CASP message.
+    fn casp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        let functions = Functions { reencode: casp::reencode, json: casp::json, text: casp::describe };
+        self.other(source, octets, ("CASP", "casp"), casp::parse(octets), functions)
+    }
+
+    /// Prints a message of another protocol than GIST. The names of the protocol are those in errors and in JSON.
+    fn other<M>(
+        &mut self,
+        source: &Source<'_>,
+        octets: &[u8],
+        (title, name): (&'static str, &str),
+        read: Result<M, String>,
+        functions: Functions<
+            impl FnOnce(&M) -> Result<String, String>,
+            impl FnOnce(&M) -> Value,
+            impl FnOnce(&M) -> String,
+        >,
+    ) -> Result<(), Error> {
         self.summary.messages += 1;
-        let read = boomerang::parse(octets);
         let read = read.and_then(|message| match self.options.reencode {
-            true => boomerang::reencode(&message, octets).map(|again| (message, Some(again))),
+            true => (functions.reencode)(&message).map(|again| (message, Some(again))),
             false => Ok((message, None)),
         });
         let (message, reencoded) = match read {
             Ok(read) => read,
             Err(error) => {
-                return self.not_understood(source, &Failure::Other("Boomerang", error), None, octets, true);
+                return self.not_understood(source, &Failure::Other(title, error), None, octets, true);
             }
         };
-        let text = || boomerang::describe(&message);
-        self.other(source, "boomerang", reencoded, || boomerang::json(&message), text)
-    }
-
-    /// Prints one CASP message.
-    fn casp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
-        self.summary.messages += 1;
-        let read = casp::parse(octets).and_then(|read| match self.options.reencode {
-            true => casp::reencode(&read).map(|again| (read, Some(again))),
-            false => Ok((read, None)),
-        });
-        let (read, reencoded) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                return self.not_understood(source, &Failure::Other("CASP", error), None, octets, true);
-            }
-        };
-        self.other(source, "casp", reencoded, || casp::json(&read), || casp::describe(&read))
-    }
-
-    /// Prints a message of another protocol than GIST, under its name in JSON.
-    fn other(
-        &mut self,
-        source: &Source<'_>,
-        name: &str,
-        reencoded: Option<String>,
-        json: impl FnOnce() -> Value,
-        text: impl FnOnce() -> String,
-    ) -> Result<(), Error> {
         let out = &mut *self.out;
         if self.options.json {
             let mut value = place_json(source);
             value["ok"] = true.into();
-            value[name] = json();
+            value[name] = (functions.json)(&message);
             if let Some(octets) = reencoded {
                 value["reencoded"] = octets.into();
             }
@@ -323,7 +316,7 @@ impl<W: Write> Printer<'_, W> {
         } else if let Some(octets) = reencoded {
             writeln!(out, "{octets}")
         } else {
-            writeln!(out, "{}: {}\n", place(source), text())
+            writeln!(out, "{}: {}\n", place(source), (functions.text)(&message))
         }
         .map_err(Error::Write)
     }
