@@ -55,12 +55,9 @@ impl Natfw {
     }
 }
 
-impl Protocol for Natfw {
-    fn reload(&mut self, new: &Self) {
-        self.engine.take_limits(&new.engine);
-    }
-
-    fn declare(&mut self, keys: &mut Keys<'_>) {
+impl Natfw {
+    /// What the node is on the path of data, and its addresses.
+    fn role(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         keys.key(
             "nslp_id",
@@ -106,6 +103,10 @@ impl Protocol for Natfw {
             let meaning = "The address by which hosts outside know it.";
             keys.needed("outside", &mut mapping.outside, address(), meaning);
         });
+    }
+
+    /// Refreshes and lifetimes.
+    fn times(&mut self, keys: &mut Keys<'_>) {
         let config = &mut self.engine;
         keys.key(
             "refresh",
@@ -145,6 +146,11 @@ impl Protocol for Natfw {
             duration(Duration::from_secs(30)..=DAY),
             "How long a session stays after a NOTIFY without a request that confirms it [3.2.8].",
         );
+    }
+
+    /// What requests may ask for, and how many there may be.
+    fn requests(&mut self, keys: &mut Keys<'_>) {
+        let config = &mut self.engine;
         keys.group("firewall", |keys| {
             let meaning = "Most low-order bits of the flow's source address that a request for a firewall may leave open.";
             keys.key("source_open_bits", &mut config.open_bits.source, number(0..=128), meaning);
@@ -182,6 +188,18 @@ impl Protocol for Natfw {
             number(1..=u32::MAX),
             "Most requests at one time whose delivery by GIST is watched.",
         );
+    }
+}
+
+impl Protocol for Natfw {
+    fn reload(&mut self, new: &Self) {
+        self.engine.take_limits(&new.engine);
+    }
+
+    fn declare(&mut self, keys: &mut Keys<'_>) {
+        self.role(keys);
+        self.times(keys);
+        self.requests(keys);
     }
 
     fn has_parts(&self) -> bool {
