@@ -4,6 +4,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::reserve_response::Event;
 use signalbox_core::ReserverId;
 use signalbox_node::ProtocolId;
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::Api;
@@ -39,6 +40,14 @@ pub(crate) trait Standing: Send {
 
     /// Tears it down, and waits until the event loop has taken the request.
     async fn close(self: Box<Self>);
+}
+
+/// Waits until a time; without one, for ever.
+pub(crate) async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// A change that was not granted, with a cause that this node found.

@@ -12,6 +12,7 @@ use tonic::transport::server::UdsConnectInfo;
 use tonic::{Extensions, Status, Streaming};
 
 use super::errors::Reason;
+use super::reserver::reached;
 use crate::requests::Replies;
 pub(crate) use takeover::{Place, Takeovers};
 use takeover::{STANDS, Seat};
@@ -220,17 +221,11 @@ async fn step<H: Held>(
         // is full.
         if ended || (has_client && !waiting.is_empty()) { pending().await } else { held.next().await }
     };
-    let expired = async {
-        match expires {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => pending().await,
-        }
-    };
     let Some(call) = attached else {
         return tokio::select! {
             call = taken => Step::Taken(Box::new(call)),
             event = event => Step::Event(event),
-            () = expired => Step::Expired,
+            () = reached(expires) => Step::Expired,
         };
     };
     let out = call.out.clone();

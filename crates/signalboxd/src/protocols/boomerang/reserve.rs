@@ -1,6 +1,5 @@
 //! Reservations of clients by Boomerang.
 
-use std::future::pending;
 use std::time::Duration;
 
 use signalbox_api::v1;
@@ -16,7 +15,7 @@ use tonic::Status;
 use super::{Reservations, convert};
 use crate::api::Api;
 use crate::api::errors::stopping;
-use crate::api::reserver::{Reserver, Standing, change_refused};
+use crate::api::reserver::{Reserver, Standing, change_refused, reached};
 use crate::requests::{LoopHandle, Opened};
 
 /// Boomerang.
@@ -133,16 +132,9 @@ impl Standing for Reservation {
             return self.event(first);
         }
         loop {
-            let ends = self.ends;
-            let end = async {
-                match ends {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
             let event = tokio::select! {
                 event = self.opened.events.next() => event.ok_or_else(stopping)??,
-                () = end => {
+                () = reached(self.ends) => {
                     self.release().await?;
                     continue;
                 }

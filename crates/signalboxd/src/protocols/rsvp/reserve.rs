@@ -2,7 +2,6 @@
 //! reserves as much.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::time::Duration;
 
 use signalbox_api::rsvp::v1 as rsvp;
@@ -21,7 +20,7 @@ use super::{Sessions, convert};
 use crate::api::Api;
 use crate::api::errors::{Reason, Wrong, stopping};
 use crate::api::held::whole;
-use crate::api::reserver::{Reserver, Standing, change_refused, only_with};
+use crate::api::reserver::{Reserver, Standing, change_refused, only_with, reached};
 use crate::api::types::Flow;
 use crate::requests::{LoopHandle, Opened};
 
@@ -254,16 +253,9 @@ impl Standing for Announced {
                 }
                 continue;
             }
-            let ends = self.ends;
-            let end = async {
-                match ends {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
             let event = tokio::select! {
                 event = self.opened.events.next() => event.ok_or_else(stopping)??,
-                () = end => {
+                () = reached(self.ends) => {
                     self.release().await?;
                     continue;
                 }
