@@ -13,6 +13,18 @@ use core::time::Duration;
 use crate::slab::Slab;
 use crate::time::Time;
 
+/// Timers that an engine handles for one timer input. Who makes sessions chooses when they end, and may let thousands of them end at one
+/// moment. The rest stays due, and the driver serves messages in between.
+pub const AT_ONCE: u32 = 256;
+/// The same for each other input, of which a driver gives hundreds between two timer inputs.
+const BESIDE: u32 = 16;
+
+/// Timers that an engine handles for one input. `timer`: it is the timer input.
+#[must_use]
+pub const fn portion(timer: bool) -> u32 {
+    if timer { AT_ONCE } else { BESIDE }
+}
+
 const LEVELS: usize = 6;
 const SLOTS: usize = 256;
 /// Ticks that a [`Link`] can hold.

@@ -504,8 +504,8 @@ impl Boomerang {
     }
 
     /// Aggregates that expired, some of them at a time.
-    pub(super) fn run_aggregates(&mut self, resources: &mut Resources) {
-        for _ in 0..super::AT_ONCE {
+    pub(super) fn run_aggregates(&mut self, most: u32, resources: &mut Resources) {
+        for _ in 0..most {
             let Some(index) = self.aggregates.wheel.pop_due(&mut self.aggregates.table, self.now) else {
                 return;
             };

@@ -415,9 +415,10 @@ impl Boomerang {
         tracing::debug!(%dst, reason = "the kernel did not send it", "request lost");
     }
 
-    /// The timers of sessions that are due.
-    pub(super) fn run_sessions(&mut self, resources: &mut Resources) {
-        while let Some(index) = self.wheel_of_sessions.pop_due(&mut self.sessions, self.now) {
+    /// The timers of sessions that are due, `most` of them.
+    pub(super) fn run_sessions(&mut self, most: u32, resources: &mut Resources) {
+        for _ in 0..most {
+            let Some(index) = self.wheel_of_sessions.pop_due(&mut self.sessions, self.now) else { return };
             let Some(key) = self.sessions.key_of(index) else { continue };
             let Some(session) = self.sessions.get(key) else { continue };
             let due = match session.state {

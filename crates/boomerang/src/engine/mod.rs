@@ -40,7 +40,7 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{Changes, Entry, Key, Match, Random, ReserverId, SessionChange, Time, TokenBucket};
 use signalbox_resources::Resources;
 
@@ -75,9 +75,6 @@ pub const INTERPRETED: [Match; 2] = [
     Match { offset: 16, mask: 0xff00_0000, value: (MessageType::RESERVATION.0 as u32) << 24 },
     Match { offset: 20, mask: 0x00ff_0000, value: (VERSION as u32) << 16 },
 ];
-
-/// Reservations, and aggregates, that one call ends because their time is over.
-const AT_ONCE: usize = 256;
 
 /// One Boomerang node.
 #[derive(Debug)]
@@ -170,8 +167,9 @@ impl Boomerang {
         self.now = self.now.max(now);
         self.out.recycle();
         // State that is over is not refreshed by a message that arrives at the same time.
-        self.run_flows(resources);
-        self.run_aggregates(resources);
+        let most = wheel::portion(matches!(input, Input::Timer));
+        self.run_flows(most, resources);
+        self.run_aggregates(most, resources);
         self.run_groups();
         match input {
             Input::Timer => {}
@@ -189,7 +187,7 @@ impl Boomerang {
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why),
         }
-        self.run_sessions(resources);
+        self.run_sessions(most, resources);
     }
 
     fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {

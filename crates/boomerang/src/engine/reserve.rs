@@ -378,8 +378,8 @@ impl Boomerang {
     }
 
     /// Reservations that expired, some of them at a time: who makes them chooses when they end.
-    pub(super) fn run_flows(&mut self, resources: &mut Resources) {
-        for _ in 0..super::AT_ONCE {
+    pub(super) fn run_flows(&mut self, most: u32, resources: &mut Resources) {
+        for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };
             if let Some(key) = self.flows.key_of(index) {
                 self.counters.expired += 1;

@@ -416,3 +416,21 @@ fn a_release_is_confirmed() {
     rig.command(1, Command::Close);
     assert_eq!(rig.last_event(), &Event::Closed { confirmed: false });
 }
+
+/// Many requests have no answer at one moment. One input handles a part of them, and the rest stays due.
+#[test]
+fn timers_that_are_due_together_are_handled_in_parts() {
+    let mut rig = Rig::new();
+    for n in 0..600_u16 {
+        rig.command(n.into(), Command::Open(Request { src_port: Some(5000 + n), ..wish() }));
+    }
+    rig.now = rig.now + seconds(1.5);
+    let mut repeated = Vec::new();
+    while rig.node.next_deadline().is_some_and(|next| next <= rig.now) {
+        rig.sent.clear();
+        rig.input(Input::Timer);
+        repeated.push(rig.sent.len());
+    }
+    repeated.retain(|sent| *sent > 0);
+    assert_eq!(repeated, [256, 256, 88]);
+}

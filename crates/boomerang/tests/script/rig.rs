@@ -149,7 +149,7 @@ pub(crate) struct Rig {
     /// The answer for destinations whose interface is 0.
     pub(crate) no_route: NoRoute,
     pub(crate) open: Vec<(u64, IpAddr)>,
-    sent: Vec<Sent>,
+    pub(crate) sent: Vec<Sent>,
 }
 
 fn interface(n: u32, addresses: &[&str]) -> Interface {

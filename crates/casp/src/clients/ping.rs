@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::node::Interface;
+use signalbox_core::wheel::AT_ONCE;
 use signalbox_core::{Random, SessionId, Time};
 
 use crate::engine::{Arrival, Indication, Request, SendRequest, Verdict};
@@ -267,10 +268,11 @@ impl PingClient {
         }
     }
 
-    /// Ends the pings that were not answered in time.
+    /// Ends pings that were not answered in time, a part of them at a time.
     pub fn timer(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some(tag) = self.waiting.first_key_value().map(|(tag, _)| *tag) {
+        for _ in 0..AT_ONCE {
+            let Some(tag) = self.waiting.first_key_value().map(|(tag, _)| *tag) else { return };
             if self.waiting.get(&tag).is_none_or(|waiting| waiting.since + WAIT > self.now) {
                 return;
             }

@@ -362,8 +362,8 @@ impl Casp {
     }
 
     /// Runs the timers of connections: it closes those that are not established in time, and those that no session uses.
-    pub(super) fn run_connections(&mut self) {
-        for _ in 0..super::BUDGET {
+    pub(super) fn run_connections(&mut self, most: u32) {
+        for _ in 0..most {
             let Some(index) = self.peers.wheel.pop_due(&mut self.peers.connections, self.now) else { return };
             let Some((key, connection)) = self.peers.connections.entry(index) else { continue };
             let idle_until = connection.used + self.config.idle;

@@ -193,8 +193,8 @@ impl Casp {
     }
 
     /// Runs the timers of discoveries.
-    pub(super) fn run_searches(&mut self) {
-        for _ in 0..super::BUDGET {
+    pub(super) fn run_searches(&mut self, most: u32) {
+        for _ in 0..most {
             let Some(index) = self.searches.wheel.pop_due(&mut self.searches.slab, self.now) else { return };
             let Some(key) = self.searches.slab.key_of(index) else { continue };
             let Some(search) = self.searches.slab.get(key) else { continue };

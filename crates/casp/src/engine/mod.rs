@@ -52,7 +52,7 @@ use signalbox_core::entry::{AlertRule, Intercept, Match};
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::shares::{RateShares, Shares};
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{
     Changes, Entry, EntryRequest, IfIndex, Key, Random, SessionChange, SharedRate, Slab, Time,
 };
@@ -217,7 +217,8 @@ impl Casp {
         self.now = self.now.max(now);
         self.out.recycle();
         // State that is over is not refreshed by a message that arrives at the same time.
-        self.run_sessions();
+        let most = wheel::portion(matches!(input, Input::Timer));
+        self.run_sessions(most);
         match input {
             Input::Timer => {}
             Input::Packet(packet) if packet.entry == Entry::Udp(self.config.scout_port) => {
@@ -239,9 +240,9 @@ impl Casp {
             Input::Closed { stream } => self.on_closed(stream),
             Input::Request { client, request } => self.on_request_of(client, &request),
         }
-        self.run_searches();
-        self.run_connections();
-        self.run_held();
+        self.run_searches(most);
+        self.run_connections(most);
+        self.run_held(most);
         self.run_ready();
         self.run_sweeps();
         self.flush();

@@ -18,8 +18,8 @@ impl Casp {
     }
 
     /// Runs the timers of sessions.
-    pub(super) fn run_sessions(&mut self) {
-        for _ in 0..super::BUDGET {
+    pub(super) fn run_sessions(&mut self, most: u32) {
+        for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.sessions.slab, self.now) else { return };
             if let Some(key) = self.sessions.slab.key_of(index) {
                 self.on_due(key);

@@ -211,3 +211,30 @@ fn one_flow_has_one_after_another() {
     assert_eq!(given, [2.0, 0.0, 2.0, 0.0].map(|mbit| [mbit; 2]));
     assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0));
 }
+
+/// Who reserves in advance chooses when the reservations end. If many end together, one call ends a part of them.
+#[test]
+fn periods_that_end_together_end_in_parts() {
+    const SESSIONS: u16 = 1000;
+    let mut rig = Rig::new(3);
+    for n in 0..SESSIONS {
+        let FlowId::V4Ports { src, dst, src_port, protocol, .. } = flow(3) else { panic!("a flow of IPv4") };
+        let flow = FlowId::V4Ports { src, dst, src_port, dst_port: 7000 + n, protocol };
+        let range = Range::only(mbit(0.001));
+        let asked = QosRequest { flow, range, ..request(&rig, 0, 20) };
+        rig.reserve(0, u64::from(n) + 1, &asked);
+    }
+    let end = rig.now + SECOND * 21;
+    let node = &mut rig.nodes[1];
+    let mut left = vec![node.client.sessions()];
+    while node.client.sessions() > 0 {
+        assert!(node.client.next_deadline().is_some_and(|next| next <= end), "the rest stays due");
+        node.client.timer(end, &mut node.resources);
+        while node.client.poll().is_some() {}
+        left.push(node.client.sessions());
+    }
+    let most = left.windows(2).map(|pair| pair[0] - pair[1]).max();
+    // The ends of periods, and the other timers of sessions.
+    assert!(most.is_some_and(|most| most <= 2 * 256), "{left:?}");
+    assert_eq!(left[0], u32::from(SESSIONS));
+}

@@ -127,7 +127,7 @@ pub(crate) struct Rig {
     pub(crate) last_tag: u64,
     queue: VecDeque<Packet>,
     next_id: u64,
-    next_session: u8,
+    next_session: u16,
 }
 
 impl Rig {
@@ -353,7 +353,10 @@ impl Rig {
                 self.last_tag = tag;
                 let session = named.unwrap_or_else(|| {
                     self.next_session += 1;
-                    SessionId([self.next_session; 16])
+                    let number = self.next_session;
+                    SessionId(
+                        u8::try_from(number).map_or(u128::from(number).to_be_bytes(), |octet| [octet; 16]),
+                    )
                 });
                 if named.is_none() {
                     let opened = Indication::Opened { tag, session, flow, hold: true };

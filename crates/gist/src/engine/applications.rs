@@ -1,6 +1,7 @@
 //! Registration of signaling applications, and removal of the routing state of one that is unregistered.
 
 use signalbox_core::service::SendError;
+use signalbox_core::wheel;
 use signalbox_core::{Direction, NslpId, Time};
 
 use super::Gist;
@@ -47,7 +48,7 @@ impl Gist {
         self.departed.push_back(Departed { nslp, next: 0 });
         self.block(nslp, false);
         self.abandon_checks(nslp);
-        self.run_timers();
+        self.run_timers(wheel::portion(false));
     }
 
     /// The registration of an application, if this node has it.

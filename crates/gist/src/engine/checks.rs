@@ -189,8 +189,11 @@ impl Gist {
     }
 
     /// The timeout of a decision means that the application declines.
-    pub(super) fn expire_checks(&mut self) {
-        while self.checks.is_due(self.now) {
+    pub(super) fn expire_checks(&mut self, most: u32) {
+        for _ in 0..most {
+            if !self.checks.is_due(self.now) {
+                return;
+            }
             if let Some(check) = self.checks.remove(0) {
                 self.carry_out(&check, Peering::Decline(None));
             }

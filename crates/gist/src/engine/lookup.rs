@@ -185,8 +185,11 @@ impl Gist {
         self.lookups.front().map(|lookup| lookup.until)
     }
 
-    pub(super) fn expire_lookups(&mut self) {
-        while self.lookups.front().is_some_and(|lookup| lookup.until <= self.now) {
+    pub(super) fn expire_lookups(&mut self, most: u32) {
+        for _ in 0..most {
+            if self.lookups.front().is_none_or(|lookup| lookup.until > self.now) {
+                return;
+            }
             match self.lookups.pop_front().map(|lookup| lookup.waiting) {
                 Some(Waiting::Stateless(stateless)) => {
                     self.send_stateless_along(stateless, Err(NoRoute::Failed))

@@ -67,7 +67,7 @@ use signalbox_core::secret::RotatingSecret;
 use signalbox_core::service::Request;
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{Changes, IfIndex, NslpId, SessionChange, SharedRate, Time};
 
 use core::net::IpAddr;
@@ -215,6 +215,7 @@ impl Gist {
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         self.now = self.now.max(now);
         self.out.recycle();
+        let most = wheel::portion(matches!(input, Input::Timer));
         match input {
             Input::Datagram(ref received) => self.receive(received),
             Input::Timer => self.run_walks(),
@@ -248,7 +249,7 @@ impl Gist {
                 self.channel_closed(channel, reason, unacknowledged);
             }
         }
-        self.run_timers();
+        self.run_timers(most);
     }
 
     /// The next output, if any. Its octets are valid until the next call.
@@ -327,20 +328,25 @@ impl Gist {
         self.strangers.set_limits(now, limit.div_ceil(2), self.config.dmode_burst.div_ceil(2));
     }
 
-    /// Handles everything that is due.
-    fn run_timers(&mut self) {
-        while let Some(index) = self.wheel.pop_due(&mut self.records, self.now) {
+    /// Handles what is due, at most so much of each kind. The rest stays due.
+    fn run_timers(&mut self, most: u32) {
+        self.run_record_timers(most);
+        self.run_association_timers(most);
+        self.run_sweeps();
+        self.run_departures();
+        self.run_inherited();
+        self.expire_checks(most);
+        self.expire_lookups(most);
+        self.peers.expire(self.now, most);
+    }
+
+    fn run_record_timers(&mut self, most: u32) {
+        for _ in 0..most {
+            let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
             if let Some(key) = self.records.key_of(index) {
                 self.deadline(key);
             }
         }
-        self.run_association_timers();
-        self.run_sweeps();
-        self.run_departures();
-        self.run_inherited();
-        self.expire_checks();
-        self.expire_lookups();
-        self.peers.expire(self.now);
     }
 
     /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.

@@ -273,10 +273,10 @@ impl Peers {
     }
 
     /// Removes former peers whose SII handle is not valid any more.
-    pub(crate) fn expire(&mut self, now: Time) {
-        while let Some((until, id)) = self.retired.front().copied()
-            && until.is_due(now)
-        {
+    pub(crate) fn expire(&mut self, now: Time, most: u32) {
+        for _ in 0..most {
+            let due = self.retired.front().filter(|(until, _)| until.is_due(now)).copied();
+            let Some((_, id)) = due else { return };
             self.retired.pop_front();
             self.release_peer(id);
         }

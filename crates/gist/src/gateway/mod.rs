@@ -48,6 +48,7 @@ use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
+use signalbox_core::wheel;
 use signalbox_core::{AlertRule, EntryRequest, Intercept, Match, NslpId, Random, Reach, Time};
 
 pub use bindings::{Purpose, State};
@@ -67,8 +68,6 @@ use crate::wire::{HEADER_LENGTH, MAGIC, strip_magic};
 
 /// Shortest lifetime of a binding after a Response (RFC 4787 REQ-5). GISTNAT-X-10.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(120);
-/// Bindings that one call removes because their time is over. Who asks for them chooses when they end.
-const AT_ONCE: usize = 256;
 /// How long a key of the entries is used. A handshake ends long before.
 const KEY_PERIOD: Duration = Duration::from_secs(300);
 
@@ -277,7 +276,7 @@ impl Gateway {
     }
 
     fn on_timer(&mut self) {
-        for _ in 0..AT_ONCE {
+        for _ in 0..wheel::AT_ONCE {
             let Some(key) = self.bindings.expired(self.now) else { return };
             self.counters.expired += 1;
             self.remove(key);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_core::service::{MessageStatus, SendError};
 use signalbox_core::{IfIndex, SessionId};
-use signalbox_gist::engine::{Config, Installation};
+use signalbox_gist::engine::{Config, Input, Installation, Output};
 use signalbox_gist::wire::MessageType;
 
 use crate::rig::*;
@@ -468,4 +468,36 @@ fn forged_messages_leave_answers_to_other_interfaces_and_peers() {
     assert!(!stray(&mut rig, 300, "198.51.100.222", 1), "another stranger on the link");
     assert!(stray(&mut rig, 301, UP, 1), "a peer on the link");
     assert!(stray(&mut rig, 302, "198.51.100.223", 2), "a stranger behind another interface");
+}
+
+/// Many sessions have their timers at one moment. A timer input handles a part of them, another input fewer, and the rest stays due.
+#[test]
+fn timers_that_are_due_together_are_handled_in_parts() {
+    const SESSIONS: u16 = 1000;
+    let mut rig = Rig::with(Config { dmode_rate: 0, ..Config::default() });
+    for n in 0..SESSIONS {
+        rig.send_with(b"data", own(), |m| (m.session, m.handle) = (number(n), None));
+    }
+    rig.out.clear();
+    let later = rig.now + Duration::from_secs(1);
+    let mut sent_because_of = |input: Input<'_>| {
+        rig.gist.handle(later, input);
+        let mut sent = 0;
+        while let Some(output) = rig.gist.poll() {
+            sent += usize::from(matches!(output, Output::Transmit(_)));
+        }
+        (sent, rig.gist.next_deadline().is_some_and(|next| next <= later))
+    };
+    let (sent, more) = sent_because_of(Input::Blocked { nslp: NSLP, blocked: false });
+    assert!((1..=16).contains(&sent) && more, "{sent} Queries beside another input");
+    let mut all = sent;
+    for turn in 0.. {
+        let (sent, more) = sent_because_of(Input::Timer);
+        assert!(sent <= 256, "{sent} Queries in turn {turn}");
+        all += sent;
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(all, usize::from(SESSIONS));
 }

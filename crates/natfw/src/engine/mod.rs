@@ -54,7 +54,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::shares::Shares;
 use signalbox_core::slab::{Key, Slab};
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{Changes, SessionChange, Time};
 use signalbox_resources::Resources;
 
@@ -72,9 +72,6 @@ use interfaces::Interfaces;
 use outbox::{Outbox, Purpose};
 use session::Session;
 use sweep::Sweep;
-
-/// Sessions whose timers one call handles. Who makes sessions chooses when they end.
-const AT_ONCE: usize = 256;
 
 /// The NATFW application of one node.
 #[derive(Debug)]

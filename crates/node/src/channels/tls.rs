@@ -6,6 +6,7 @@ use core::time::Duration;
 use signalbox_core::Time;
 use signalbox_core::node::{StreamError, StreamId};
 use signalbox_core::shares::source;
+use signalbox_core::wheel::AT_ONCE;
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event};
 
@@ -224,7 +225,10 @@ impl Channels {
     /// Serves the deadlines of TLS channels, and judges the peers of some. Few channels that stand end at a time.
     pub(super) fn timer_tls(&mut self, now: Time, upper: &mut impl Upper) {
         let before = self.counters.tls_distrusted;
-        while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+        for _ in 0..AT_ONCE {
+            let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) else {
+                break;
+            };
             let few = now >= self.pause_until && self.counters.tls_distrusted - before < JUDGED_AT_ONCE;
             if few || !self.stands(number) {
                 self.set_deadline(number, None);

@@ -4,6 +4,7 @@ use signalbox_core::SessionId;
 use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
+use signalbox_core::wheel::AT_ONCE;
 
 use super::Ping;
 use super::event::{Format, Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
@@ -56,7 +57,8 @@ impl Ping {
     }
 
     pub(super) fn run_timers(&mut self) {
-        while let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) {
+        for _ in 0..AT_ONCE {
+            let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) else { return };
             if let Some(key) = self.sessions.key_of(index) {
                 self.step(key);
             }

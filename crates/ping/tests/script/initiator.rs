@@ -306,3 +306,19 @@ fn a_nat_on_the_path_is_named() {
     assert!(text(9, 4).starts_with("a NAT on the path does not translate GIST messages"), "{}", text(9, 4));
     assert_eq!(text(10, 1), "the next node refused it with GIST error 10/1");
 }
+
+/// Many pings have their timers at one moment. One input handles a part of them, and the rest stays due.
+#[test]
+fn timers_that_are_due_together_are_handled_in_parts() {
+    let mut rig = Rig::new();
+    for id in 0..1000 {
+        rig.input(Input::Command { id, command: Command::Start(request(1)) });
+    }
+    rig.now = Time::from_secs(3600);
+    let mut ended = Vec::new();
+    while rig.ping.next_deadline().is_some_and(|next| next <= rig.now) {
+        let outputs = rig.input(Input::Timer);
+        ended.push(outputs.iter().filter(|out| matches!(out, Out::Event(_, PingEvent::Done { .. }))).count());
+    }
+    assert_eq!(ended, [256, 256, 256, 232]);
+}

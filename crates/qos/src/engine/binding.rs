@@ -5,7 +5,7 @@ use std::sync::Arc;
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
-use signalbox_core::wheel::Link;
+use signalbox_core::wheel::{AT_ONCE, Link};
 use signalbox_core::{Direction, Mri, SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
@@ -375,9 +375,10 @@ impl Qos {
         Some(place)
     }
 
-    /// Discards messages that waited too long. The QNI may get a RESPONSE (RFC 5974 §4.6).
+    /// Discards messages that waited too long, a part of them at a time. The QNI may get a RESPONSE (RFC 5974 §4.6).
     pub(super) fn step_waiting(&mut self) {
-        while let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) {
+        for _ in 0..AT_ONCE {
+            let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) else { return };
             let Some(place) = self.waiting.key_of(index).and_then(|key| self.unpark(key)) else { continue };
             match place.what {
                 Waiting::Processed { id, .. } => {

@@ -64,7 +64,7 @@ use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::slab::{Key, Slab};
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{Changes, Recent, ReserverId, SessionChange, SessionId, Time};
 use signalbox_resources::Resources;
 
@@ -86,9 +86,6 @@ use waiting::{Arrival, Slot, Waiting};
 
 /// The owner of the grants of this protocol.
 pub const PROTOCOL: ReserverId = ReserverId::QOS;
-
-/// Sessions whose timers one call handles. Who makes sessions chooses when they end.
-const AT_ONCE: usize = 256;
 
 /// The QoS NSLP application of one node.
 #[derive(Debug)]

@@ -95,7 +95,7 @@ use signalbox_core::intern::Interner;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{Changes, IfIndex, Key, Random, ReserverId, SessionChange, Time};
 use signalbox_resources::Resources;
 
@@ -293,6 +293,7 @@ impl Rsvp {
             self.advertise(resources);
             self.advertised_until = self.now + ADVERTISE;
         }
+        let most = wheel::portion(matches!(input, Input::Timer));
         match input {
             Input::Packet(packet) => self.receive(&packet, resources),
             // Not with each input: the answers to the lookups of one part are inputs too, and would bring the next part into the
@@ -329,8 +330,8 @@ impl Rsvp {
             self.apply_reserve(id, resources);
         }
         self.follow_trees(resources);
-        self.neighbours.tick();
-        self.run_timers(resources);
+        self.neighbours.tick(most);
+        self.run_timers(most, resources);
         self.serve_neighbours();
         self.send_to_lost();
         while let Some(id) = self.pending.pop() {

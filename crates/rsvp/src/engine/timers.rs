@@ -14,13 +14,10 @@ use super::sender::{LOCAL, LOCAL_ONLY, PATH, PathTime, REPAIR, RESV, Sender, UNS
 use super::session::is_application;
 use super::staged::Stage;
 
-/// Records that one call handles at most. The driver gets control in between.
-const STEPS: u32 = 4096;
-
 impl Rsvp {
-    /// Handles what is due, up to a limit; the rest stays due.
-    pub(super) fn run_timers(&mut self, resources: &mut Resources) {
-        let mut left = STEPS;
+    /// Handles `most` of the records that are due; the rest stays due.
+    pub(super) fn run_timers(&mut self, most: u32, resources: &mut Resources) {
+        let mut left = most;
         // Senders whose records were read ahead.
         let mut ahead = 0;
         while left > 0

@@ -21,9 +21,9 @@ fn with_hello(last: u8, seed: u64) -> Node {
 fn live(from: u64, to: u64, a: &mut Node, b: &mut Node) {
     for now in (from..=to).map(ms) {
         a.layer.advance(now);
-        a.layer.tick();
+        a.layer.tick(u32::MAX);
         b.layer.advance(now);
-        b.layer.tick();
+        b.layer.tick(u32::MAX);
         exchange(now, a, b);
     }
 }
@@ -35,7 +35,7 @@ fn requests_are_answered() {
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
     a.layer.advance(ms(1));
-    a.layer.tick();
+    a.layer.tick(u32::MAX);
     let sent = a.drain();
     let hello = sent.iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap().clone();
     // The acknowledgment of its Path makes the neighbour known.
@@ -72,7 +72,7 @@ fn a_restarted_or_silent_neighbour_is_reported_once() {
     assert_eq!(a.upcalls, [lost], "it is up again");
     for now in (201..300).map(ms) {
         a.layer.advance(now);
-        a.layer.tick();
+        a.layer.tick(u32::MAX);
         a.drain();
     }
     assert_eq!(a.upcalls, [lost, lost], "silence");
@@ -86,7 +86,7 @@ fn hellos_of_strangers_are_not_answered() {
     b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
     a.layer.advance(ms(1));
-    a.layer.tick();
+    a.layer.tick(u32::MAX);
     let hello = a.drain().into_iter().find(|packet| packet.kind() == MessageType::HELLO).unwrap();
     for node in [&mut with_hello(2, 2), &mut Node::plain(2)] {
         node.take(ms(1), &hello);
@@ -111,7 +111,7 @@ fn a_neighbour_that_never_answered_is_not_lost() {
     b.drain().iter().for_each(|packet| _ = a.take(ms(0), packet));
     for now in (0..500).map(ms) {
         a.layer.advance(now);
-        a.layer.tick();
+        a.layer.tick(u32::MAX);
         a.drain();
     }
     assert!(a.layer.counters().hellos_sent >= 99);
@@ -145,7 +145,7 @@ fn parallel_links_have_hellos_of_their_own() {
     a.layer.advance(ms(0));
     while a.layer.next(&mut arrivals).is_some() {}
     a.layer.advance(ms(1));
-    a.layer.tick();
+    a.layer.tick(u32::MAX);
     let mut asked = Vec::new();
     while let Some(out) = a.layer.poll() {
         let message = signalbox_rsvp::wire::Message::parse(out.payload).unwrap();

@@ -425,3 +425,23 @@ fn a_full_table_costs_reliability_and_no_message() {
     let no_upcall: &[Upcall] = &[];
     assert_eq!(a.upcalls, no_upcall);
 }
+
+/// A neighbour that acknowledges nothing: its messages are repeated in parts, and the rest stays due.
+#[test]
+fn repetitions_that_are_due_together_are_sent_in_parts() {
+    const MESSAGES: usize = 1000;
+    let mut node = Node::plain(1);
+    for port in (5000..).take(MESSAGES) {
+        node.path(ms(0), Kind::Trigger, port, To::Unknown);
+    }
+    assert_eq!(node.drain().len(), MESSAGES);
+    let repeated = |node: &Node| usize::try_from(node.layer.counters().retransmissions).unwrap();
+    node.layer.advance(ms(600));
+    while node.layer.next_deadline().is_some_and(|due| due <= ms(600)) {
+        let before = repeated(&node);
+        node.layer.tick(256);
+        node.drain();
+        assert!(repeated(&node) <= before + 256);
+    }
+    assert_eq!(repeated(&node), MESSAGES);
+}

@@ -168,7 +168,7 @@ impl Node {
         let mut packets = Vec::new();
         while let Some(due) = self.layer.next_deadline().filter(|due| *due <= to) {
             self.layer.advance(due);
-            self.layer.tick();
+            self.layer.tick(u32::MAX);
             packets.extend(self.drain().into_iter().map(|packet| (due, packet)));
         }
         packets
@@ -348,7 +348,7 @@ pub(crate) fn exchange(now: Time, a: &mut Node, b: &mut Node) -> Vec<Got> {
     loop {
         for node in [&mut *a, &mut *b] {
             node.layer.advance(now);
-            node.layer.tick();
+            node.layer.tick(u32::MAX);
         }
         let (from_a, from_b) = (a.drain(), b.drain());
         if from_a.is_empty() && from_b.is_empty() {

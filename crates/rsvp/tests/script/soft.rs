@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::wire::{ErrorCode, MessageType};
+use signalbox_rsvp::engine::Input;
+use signalbox_rsvp::wire::{ErrorCode, MessageType, Session};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, group, kinds, load, one, one_to, sender, session, tspec};
 
@@ -300,4 +301,25 @@ fn a_change_makes_no_burst() {
     let paths: Vec<u32> = all(&sent, MessageType::PATH).iter().map(|one| one.oif).collect();
     assert_eq!(paths, [3, 4]);
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(1, 9)), "the answer to its own hop");
+}
+
+/// Many senders expire at one moment. A timer input ends a part of them, another input fewer, and the rest stays due.
+#[test]
+fn senders_that_expire_together_end_in_parts() {
+    const SESSIONS: u16 = 1000;
+    let mut rig = Rig::new();
+    for n in 0..SESSIONS {
+        rig.path(&Path::of(Session { port: 1000 + n, ..session() }, 1, 1));
+    }
+    assert_eq!(rig.rsvp.sessions(), u32::from(SESSIONS));
+    rig.now = rig.now + Duration::from_secs(3600);
+    rig.path(&Path::of(Session { port: 1, ..session() }, 1, 1));
+    assert!(rig.rsvp.sessions() >= u32::from(SESSIONS) - 16);
+    let mut left = rig.rsvp.sessions();
+    while rig.rsvp.next_deadline().is_some_and(|next| next <= rig.now) {
+        rig.input(Input::Timer);
+        assert!(rig.rsvp.sessions() + 256 >= left, "{left} sessions, then {}", rig.rsvp.sessions());
+        left = rig.rsvp.sessions();
+    }
+    assert_eq!(left, 1, "the new one");
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use core::time::Duration;
 
-use signalbox_core::wheel::Timed;
+use signalbox_core::wheel::{AT_ONCE, Timed};
 use signalbox_core::{Index, KeyedHasher, Link as TimerLink, Random, Slab, Time, Wheel};
 
 use super::answers::Answers;
@@ -273,9 +273,10 @@ impl Sctp {
         self.wheel.next_deadline()
     }
 
-    /// Handles all timers that are due.
+    /// Handles timers that are due, a part of them at a time. The rest stays due.
     pub fn handle_timer(&mut self, now: Time) {
-        while let Some(index) = self.wheel.pop_due(&mut self.table, now) {
+        for _ in 0..AT_ONCE {
+            let Some(index) = self.wheel.pop_due(&mut self.table, now) else { return };
             let Some(key) = self.table.key_of(index) else { continue };
             let at = self.instant(now);
             let Some(record) = self.table.get_mut(key) else { continue };

@@ -42,7 +42,7 @@ use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::ports::{Ports, external_address};
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time};
 use signalbox_resources::Resources;
 
@@ -61,8 +61,6 @@ use token::Used;
 
 /// Messages that wait for the route to their hop at most.
 const MAX_WAITING: usize = 1024;
-/// Records whose timers one call handles. Who makes sessions chooses when they end.
-const AT_ONCE: usize = 256;
 /// Errors about sessions without a record in a second, for each source.
 const ERRORS: u32 = 10;
 /// Most flows of one session with state.

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::shares::{RateShares, Shares};
-use signalbox_core::wheel::Wheel;
+use signalbox_core::wheel::{AT_ONCE, Wheel, portion};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time};
 use signalbox_resources::Resources;
 
@@ -56,8 +56,6 @@ pub const PROTOCOL: ReserverId = ReserverId::CASP;
 
 /// Messages and requests that wait for the interfaces of their data at most.
 const MAX_WAITING: usize = 1024;
-/// Records whose timers one call handles. Who makes sessions chooses when they end.
-const AT_ONCE: usize = 256;
 /// The identifier of what this node reserves because the other end asks for it: no user has it.
 const NO_USER: u64 = u64::MAX;
 /// Errors about sessions without a record in a second, for each source.
@@ -262,7 +260,7 @@ impl QosClient {
     /// Takes an indication of the messaging layer.
     pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
-        self.end_periods(resources);
+        self.end_periods(portion(false), resources);
         match indication {
             Indication::Opened { tag, session, .. } => self.opened(*tag, *session),
             Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
@@ -298,7 +296,7 @@ impl QosClient {
     /// Takes the answer to [`QosOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
-        self.end_periods(resources);
+        self.end_periods(portion(false), resources);
         let place = result.ok().map(|route| if route.local { IfIndex::NONE } else { route.ifindex });
         self.place_found(id, place, resources);
     }
@@ -318,7 +316,7 @@ impl QosClient {
     /// Handles what is due, a part of it at a time.
     pub fn timer(&mut self, now: Time, resources: &mut Resources) {
         self.now = self.now.max(now);
-        self.end_periods(resources);
+        self.end_periods(AT_ONCE, resources);
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
             if let Some(key) = self.records.key_of(index) {
@@ -330,7 +328,8 @@ impl QosClient {
     /// When [`QosClient::timer`] is due; `None`: nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.wheel.next_deadline()
+        let period = self.periods.first().map(|(end, _)| *end);
+        [self.wheel.next_deadline(), period].into_iter().flatten().min()
     }
 
     /// The next output, if any; its octets are valid until the next call.

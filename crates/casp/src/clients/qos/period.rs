@@ -70,11 +70,14 @@ impl QosClient {
         }
     }
 
-    /// Ends the reservations whose time is over, before anything else is done: another one may begin at that moment.
-    pub(super) fn end_periods(&mut self, resources: &mut Resources) {
-        while let Some((end, key)) = self.periods.first().copied()
-            && end <= self.now
-        {
+    /// Ends reservations whose time is over, `most` of them, before anything else is done: another one may begin at that moment. Many that
+    /// end together keep their resources for some turns of the driver.
+    pub(super) fn end_periods(&mut self, most: u32, resources: &mut Resources) {
+        for _ in 0..most {
+            let due = self.periods.first().filter(|(end, _)| *end <= self.now);
+            let Some((_, key)) = due.copied() else {
+                return;
+            };
             self.periods.pop_first();
             self.period_due(key, resources);
             self.arm(key);

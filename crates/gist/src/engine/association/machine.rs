@@ -324,14 +324,12 @@ impl Gist {
         self.associations.remove(key);
     }
 
-    /// Handles every association whose timer is due.
-    pub(in crate::engine) fn run_association_timers(&mut self) {
-        let Associations { wheel, slab, .. } = &mut self.associations;
-        let mut due = wheel.pop_due(slab, self.now);
-        while let Some(index) = due {
-            self.association_deadline(index);
+    /// Handles associations whose timers are due, `most` of them.
+    pub(in crate::engine) fn run_association_timers(&mut self, most: u32) {
+        for _ in 0..most {
             let Associations { wheel, slab, .. } = &mut self.associations;
-            due = wheel.pop_due(slab, self.now);
+            let Some(index) = wheel.pop_due(slab, self.now) else { return };
+            self.association_deadline(index);
         }
     }
 

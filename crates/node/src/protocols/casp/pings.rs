@@ -8,6 +8,7 @@ use signalbox_casp::clients::ping::{PingClient, PingEvent};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::ping::Entry;
 use signalbox_core::Time;
+use signalbox_core::wheel::AT_ONCE;
 
 use super::flow;
 
@@ -303,7 +304,10 @@ impl Pings {
     }
 
     pub(super) fn timer(&mut self, now: Time, client: &mut PingClient) {
-        while let Some((at, is_probe, id)) = self.due.first().copied().filter(|(at, ..)| *at <= now) {
+        for _ in 0..AT_ONCE {
+            let Some((at, is_probe, id)) = self.due.first().copied().filter(|(at, ..)| *at <= now) else {
+                return;
+            };
             self.due.remove(&(at, is_probe, id));
             if is_probe {
                 self.end(id, Err(Lost::Timeout));

@@ -11,25 +11,25 @@ use super::{Neighbours, hello};
 const LONGEST: Duration = Duration::from_secs(600);
 
 impl Neighbours {
-    /// Handles what is due now.
-    pub fn tick(&mut self) {
+    /// Handles what is due now, `most` of each kind. The rest stays due.
+    pub fn tick(&mut self, most: u32) {
         self.out.recycle();
-        while let Some(waiting) = self.sent.pop_due(self.now) {
+        for _ in 0..most {
+            let Some(waiting) = self.sent.pop_due(self.now) else { break };
             self.overdue(waiting);
         }
-        while let Some(summary) = self.summaries.pop_due(self.now) {
+        for _ in 0..most {
+            let Some(summary) = self.summaries.pop_due(self.now) else { break };
             self.flush_summary(summary);
         }
-        while let Some(peer) = self.peers.pop_due(self.now) {
+        for _ in 0..most {
+            let Some(peer) = self.peers.pop_due(self.now) else { break };
             self.serve(peer);
         }
-        loop {
+        for _ in 0..most {
             let config = &self.config;
-            let Some(ask) =
-                self.associations.next_challenge(self.now, |ifindex| config.of(ifindex).integrity)
-            else {
-                break;
-            };
+            let ask = self.associations.next_challenge(self.now, |ifindex| config.of(ifindex).integrity);
+            let Some(ask) = ask else { break };
             self.challenge(&ask);
         }
     }
