@@ -267,8 +267,8 @@ impl Gist {
     /// When [`Input::Timer`] is due, or an earlier time; `None` while no timer runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let busy = !self.sweeps.is_empty() || !self.departed.is_empty() || self.route_index.is_walking();
-        let sweep = busy.then_some(self.now);
+        let sweeping = !self.sweeps.is_empty() || !self.departed.is_empty() || self.route_index.is_walking();
+        let sweep = (sweeping || self.associations.is_ending()).then_some(self.now);
         [
             self.wheel.next_deadline(),
             sweep,
@@ -332,6 +332,7 @@ impl Gist {
     fn run_timers(&mut self, most: u32) {
         self.run_record_timers(most);
         self.run_association_timers(most);
+        self.run_ending(most);
         self.run_sweeps();
         self.run_departures();
         self.run_inherited();

@@ -86,7 +86,7 @@ impl Gist {
         self.associations.filtered.clear_all();
         let all: Vec<Key> = self.associations.slab.iter().map(|(key, _)| key).collect();
         for key in all {
-            if self.associations.slab.get(key).is_some_and(super::Association::is_up) {
+            if self.associations.live(key).is_some_and(super::Association::is_up) {
                 self.authorise(key);
             }
         }

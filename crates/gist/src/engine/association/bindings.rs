@@ -47,7 +47,8 @@ impl Gist {
     /// The association that a direction of a session uses.
     pub(in crate::engine) fn association_of(&self, key: Key, direction: Direction) -> Option<u32> {
         let binding = self.binding(key, direction)?;
-        Some(binding.association).filter(|association| *association != NONE)
+        Some(binding.association)
+            .filter(|association| *association != NONE && !self.associations.has_ended(*association))
     }
 
     /// Whether messages of a session may arrive over an association: its current or its previous one.
@@ -80,6 +81,9 @@ impl Gist {
             return;
         }
         let former = old.and_then(|old| self.channel(old.association));
+        if let Some(old) = old.filter(|old| self.associations.has_ended(old.association)) {
+            self.notify_of_loss(key, direction, old.association);
+        }
         self.detach(key, direction);
         let secure = self.associations.is_secure(index);
         let Some(record) = self.records.get_mut(key) else { return };
@@ -144,7 +148,7 @@ impl Gist {
             association.first = next;
         }
         association.sessions -= 1;
-        if association.sessions == 0 {
+        if association.sessions == 0 && association.ended.is_none() {
             association.unused = Some(now + idle_after);
             table.arm(index);
         }

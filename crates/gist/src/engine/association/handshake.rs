@@ -321,7 +321,7 @@ impl Gist {
             return;
         }
         self.rx_confirm(a, message, subject);
-        if !first || self.associations.slab.get(key).is_none() {
+        if !first || self.associations.live(key).is_none() {
             return;
         }
         let direction = subject.mri.direction().inverted();
@@ -381,8 +381,9 @@ impl Gist {
     /// Handles the end of the association of a session (RFC 5971 §6.4, RFC 5972). GIST-6.4-16, GIST-5972-03, GIST-5972-05.
     pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
         let queries = self.state(key, direction).is_querying();
-        let index = self.association_of(key, direction).and_then(|index| self.associations.get(index));
-        let refused = index.filter(|association| association.opened && !association.answered);
+        let former =
+            self.binding(key, direction).and_then(|binding| self.associations.get(binding.association));
+        let refused = former.filter(|association| association.opened && !association.answered);
         let is_avoided = |association: &Association| {
             let name = association.peer.clone().map(|name| (name, association.transport));
             name.is_some_and(|name| self.associations.avoided.until(self.now, &name).is_some())
@@ -538,6 +539,7 @@ impl Association {
             reported: 0,
             written: 0,
             reply: None,
+            ended: None,
         }
     }
 }

@@ -8,10 +8,11 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
-use signalbox_core::{NslpId, Time};
+use signalbox_core::wheel::AT_ONCE;
+use signalbox_core::{Direction, NslpId, Time};
 
 use super::transfer::Waiting;
-use super::{Association, Associations, State};
+use super::{Association, Associations, Ended, State};
 use crate::engine::counters::Counters;
 use crate::engine::outbox::Outbox;
 use crate::engine::{Gist, Transport};
@@ -250,7 +251,9 @@ impl Gist {
     /// have arrived.
     pub(super) fn end_association(&mut self, key: Key, end: End, lost: bool) {
         let index = key.index();
-        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        let Some(association) = self.associations.slab.get_mut(key).filter(|one| one.ended.is_none()) else {
+            return;
+        };
         tracing::debug!(
             channel = association.channel.0,
             peer = %association.remote,
@@ -262,7 +265,6 @@ impl Gist {
         );
         let unsent = core::mem::take(&mut association.queue);
         let queued = core::mem::take(&mut association.queued);
-        let mut explicit = core::mem::take(&mut association.explicit);
         let refused = association.opened && !association.answered && end != End::Unused;
         let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
         let (transport, alternative, unproved) =
@@ -308,20 +310,56 @@ impl Gist {
             self.held_lost(index);
         }
         self.drained(index, |_| true);
-        while let Some((session, direction)) = self.first_user(index) {
-            // GIST-6.4-17, GIST-4.1.2-03, GIST-5.7.2-08: reliable messages may be lost.
-            let reliable = self.binding(session, direction).is_some_and(|b| b.reliable);
-            if reliable && lost {
-                self.notify_always(session, direction, NetworkEvent::CommunicationFailure);
-                let of = self.records.get(session).map(|record| (record.nslp, record.session));
-                explicit.retain(|(nslp, session, _)| Some((*nslp, *session)) != of);
-            }
-            self.association_lost(session, direction, end);
+        self.associations.withdraw(key, Ended { end, lost });
+        // A peer chooses how many sessions use an association. Those of a peer that is not authorised any more end at once.
+        let most = if end == End::Unauthorised { u32::MAX } else { AT_ONCE };
+        self.inform_users(key, most);
+    }
+
+    /// Informs sessions of the end of their association, `most` of them. The rest follows with the next timer input.
+    fn inform_users(&mut self, key: Key, most: u32) {
+        let index = key.index();
+        let Some(ended) = self.associations.get(index).and_then(|association| association.ended) else {
+            return;
+        };
+        for _ in 0..most {
+            let Some((session, direction)) = self.first_user(index) else { break };
+            self.notify_of_loss(session, direction, index);
+            self.association_lost(session, direction, ended.end);
         }
-        for (nslp, session, mri) in explicit.into_iter().filter(|_| lost) {
+        if self.first_user(index).is_some() {
+            return self.associations.ending.push_back(key);
+        }
+        let explicit = self.associations.remove(key).map(|association| association.explicit);
+        for (nslp, session, mri) in explicit.into_iter().flatten().filter(|_| ended.lost) {
             self.out.notify(nslp, mri, session, NetworkEvent::CommunicationFailure);
         }
-        self.associations.remove(key);
+    }
+
+    /// Goes on with the first association whose sessions are being informed of its end.
+    pub(in crate::engine) fn run_ending(&mut self, most: u32) {
+        if let Some(key) = self.associations.ending.pop_front() {
+            self.inform_users(key, most);
+        }
+    }
+
+    /// Reports to the application that reliable messages of a session may be lost with its association. GIST-6.4-17, GIST-4.1.2-03,
+    /// GIST-5.7.2-08.
+    pub(super) fn notify_of_loss(&mut self, session: Key, direction: Direction, index: u32) {
+        let lost = self
+            .associations
+            .get(index)
+            .and_then(|association| association.ended)
+            .is_some_and(|ended| ended.lost);
+        let reliable = self.binding(session, direction).is_some_and(|b| b.reliable);
+        if !(reliable && lost) {
+            return;
+        }
+        self.notify_always(session, direction, NetworkEvent::CommunicationFailure);
+        let of = self.records.get(session).map(|record| (record.nslp, record.session));
+        if let Some(association) = self.associations.get_mut(index) {
+            association.explicit.retain(|(nslp, session, _)| Some((*nslp, *session)) != of);
+        }
     }
 
     /// Handles associations whose timers are due, `most` of them.

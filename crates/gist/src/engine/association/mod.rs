@@ -145,6 +145,16 @@ pub(super) struct Association {
     written: usize,
     /// The MA-Hello of the peer whose reply waits until the channel takes messages again.
     reply: Option<u32>,
+    /// Its channel ended. It is found no more, and stays until all sessions that used it are informed.
+    ended: Option<Ended>,
+}
+
+/// The end of an association.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    end: machine::End,
+    /// Messages of this node may not have arrived.
+    lost: bool,
 }
 
 impl Association {
@@ -207,6 +217,8 @@ pub(super) struct Associations {
     unread: Shares<IpAddr>,
     /// Octets in all channels.
     unsent: usize,
+    /// Associations that ended and have sessions that are not informed yet.
+    ending: VecDeque<Key>,
     next_channel: u64,
     next_hello_id: u32,
     /// Channels of associations that appeared, changed their state or disappeared, while somebody watches.
@@ -245,6 +257,7 @@ impl Associations {
             queued: Shares::new(octets(config.max_queued_total), hasher),
             unread: Shares::new(octets(config.max_buffered), KeyedHasher::new(rng)),
             unsent: 0,
+            ending: VecDeque::new(),
             next_channel: 1,
             next_hello_id: rng.u32(),
             changes: Changes::default(),
@@ -357,10 +370,29 @@ impl Associations {
         }
     }
 
-    /// Removes an association without sessions.
-    fn remove(&mut self, key: Key) -> Option<Association> {
-        let association = self.slab.get(key)?;
-        debug_assert_eq!(association.first, NONE);
+    /// An association that has not ended.
+    fn live(&self, key: Key) -> Option<&Association> {
+        self.slab.get(key).filter(|association| association.ended.is_none())
+    }
+
+    /// The same to change it.
+    fn live_mut(&mut self, key: Key) -> Option<&mut Association> {
+        self.slab.get_mut(key).filter(|association| association.ended.is_none())
+    }
+
+    /// Whether an association has ended, and its sessions are being informed.
+    fn has_ended(&self, index: u32) -> bool {
+        !self.ending.is_empty() && self.get(index).is_some_and(|association| association.ended.is_some())
+    }
+
+    /// Whether sessions have to be informed of the end of their association.
+    pub(super) fn is_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// An association ends: it is found no more. [`Associations::remove`] follows when no session uses it.
+    fn withdraw(&mut self, key: Key, ended: Ended) {
+        let Some(association) = self.slab.get(key) else { return };
         let channel = association.channel;
         self.changes.note(|| channel);
         let index = key.index();
@@ -379,7 +411,19 @@ impl Associations {
             *count -= 1;
         }
         self.wheel.cancel(&mut self.slab, index);
-        self.slab.remove(key)
+        let Some(association) = self.slab.get_mut(key) else { return };
+        association.ended = Some(ended);
+        association.incoming = Vec::new();
+        association.reading = true;
+        (association.setup, association.send_hello, association.no_hello) = (None, None, None);
+        (association.unused, association.silence, association.expires) = (None, None, None);
+    }
+
+    /// Removes an association that was withdrawn, and that no session uses.
+    fn remove(&mut self, key: Key) -> Option<Association> {
+        let association = self.slab.remove(key)?;
+        debug_assert_eq!(association.first, NONE);
+        Some(association)
     }
 
     /// The association for a peer (RFC 5971 §4.4.3), among those that `fits` accepts. An established one is preferred. If both

@@ -40,7 +40,7 @@ impl Gist {
     /// Takes octets of a channel (RFC 5971 §5.4). GIST-4.3.1-01, GIST-5.4-01, GIST-5.4-04.
     pub(in crate::engine) fn channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
         let Some(key) = self.associations.of_channel(channel) else { return };
-        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        let Some(association) = self.associations.live_mut(key) else { return };
         if !association.is_up() {
             return; // a channel is connected before it has octets
         }
@@ -61,7 +61,7 @@ impl Gist {
         let remote = association.remote;
         self.associations.release_unread(remote, incoming.len());
         incoming.extend_from_slice(octets);
-        let stopped = self.associations.slab.get(key).is_some_and(|a| !a.reading);
+        let stopped = self.associations.live(key).is_some_and(|a| !a.reading);
         let (used, flow) =
             if stopped { (0, Reading::Stopped) } else { self.read_messages(key, &incoming, Blocked::Wait) };
         incoming.drain(..used);
@@ -87,7 +87,7 @@ impl Gist {
             }
             used += message.len();
             self.rx_associated(key, message);
-            if self.associations.slab.get(key).is_none() {
+            if self.associations.live(key).is_none() {
                 return (octets.len(), Reading::Ended);
             }
         }
@@ -108,20 +108,20 @@ impl Gist {
 
     /// Stores octets that were not processed, within the share of their source in the limit for all associations.
     fn put_back(&mut self, key: Key, rest: Vec<u8>, flow: Reading) {
-        let Some(association) = self.associations.slab.get_mut(key) else { return };
+        let Some(association) = self.associations.live_mut(key) else { return };
         if flow == Reading::Stopped && association.reading {
             association.reading = false;
             self.out.read_channel(association.channel, false);
         }
         let (remote, length) = (association.remote, super::octets(rest.len()));
         if self.associations.unread.take_many(source(remote), length).is_err() {
-            let Some(association) = self.associations.slab.get(key) else { return };
+            let Some(association) = self.associations.live(key) else { return };
             self.counters.associations_overrun += 1;
             tracing::debug!(channel = association.channel.0, peer = %association.remote, reason = "limit of incomplete messages", "messaging association given up");
             self.close_channel(key.index(), true);
             return self.end_association(key, End::Failure, true);
         }
-        if let Some(association) = self.associations.slab.get_mut(key) {
+        if let Some(association) = self.associations.live_mut(key) {
             association.incoming = rest;
         }
     }
@@ -138,7 +138,7 @@ impl Gist {
         }
         let stopped = self.associations.slab.iter().filter(|(_, a)| !a.reading);
         for key in stopped.map(|(key, _)| key).collect::<Vec<_>>() {
-            let Some(association) = self.associations.slab.get_mut(key) else { continue };
+            let Some(association) = self.associations.live_mut(key) else { continue };
             association.reading = true;
             let incoming = core::mem::take(&mut association.incoming);
             let (channel, remote) = (association.channel, association.remote);
@@ -146,7 +146,7 @@ impl Gist {
             let (used, flow) = self.read_messages(key, &incoming, Blocked::Wait);
             if flow == Reading::On {
                 self.out.read_channel(channel, true);
-            } else if let Some(association) = self.associations.slab.get_mut(key) {
+            } else if let Some(association) = self.associations.live_mut(key) {
                 association.reading = false;
             }
             self.keep_unread(key, incoming.get(used..).unwrap_or_default(), flow);
@@ -155,7 +155,7 @@ impl Gist {
 
     /// Delivers messages that wait for a blocked application, before their association is removed.
     pub(super) fn deliver_waiting(&mut self, key: Key) {
-        let Some(association) = self.associations.slab.get_mut(key).filter(|a| !a.reading) else { return };
+        let Some(association) = self.associations.live_mut(key).filter(|a| !a.reading) else { return };
         let incoming = core::mem::take(&mut association.incoming);
         let remote = association.remote;
         self.associations.release_unread(remote, incoming.len());
@@ -166,7 +166,7 @@ impl Gist {
     /// its type. GIST-6.4-06, GIST-5.5-03.
     pub(super) fn rx_associated(&mut self, key: Key, octets: &[u8]) {
         let index = key.index();
-        let Some(association) = self.associations.slab.get(key) else { return };
+        let Some(association) = self.associations.live(key) else { return };
         let a = Arrival {
             src: SocketAddr::new(association.remote, PORT),
             dst: SocketAddr::new(association.local, PORT),

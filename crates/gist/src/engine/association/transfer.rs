@@ -17,7 +17,7 @@ use crate::engine::Gist;
 use crate::engine::counters::Counters;
 use crate::engine::io::ChannelId;
 use crate::engine::outbox::Outbox;
-use crate::engine::record::{ASSOCIATED, NONE, Record, State};
+use crate::engine::record::{ASSOCIATED, Record, State};
 use crate::engine::send::Outgoing;
 use crate::wire::{Encapsulation, Message, MessageType};
 
@@ -251,7 +251,7 @@ impl Gist {
             if self.waits_for_drain(key, direction) || self.waits_behind(key, direction) {
                 return self.store(key, direction, m, need);
             }
-            lost = self.binding(key, direction).is_some_and(|b| b.association == NONE);
+            lost = self.binding(key, direction).is_some() && self.association_of(key, direction).is_none();
             if lost && self.retry_at(key, direction).is_some() {
                 return Err(SendError::NoNextNode);
             }
@@ -430,7 +430,8 @@ impl Gist {
     /// A session with reliable messages over association `old` has moved to another one. Its messages wait until the peer
     /// has answered an MA-Hello behind them (RFC 5971 §4.4.5). GIST-4.4.5-07.
     pub(super) fn hold_until_drained(&mut self, key: Key, direction: Direction, old: u32) {
-        let Some(association) = self.associations.get_mut(old).filter(|a| a.is_up()) else { return };
+        let stands = |association: &&mut Association| association.is_up() && association.ended.is_none();
+        let Some(association) = self.associations.get_mut(old).filter(stands) else { return };
         let held = association.held.len();
         association.held.push((key, direction, 0));
         if let Some(binding) = self.binding_mut(key, direction) {

@@ -65,7 +65,8 @@ impl Gist {
 
     /// All messaging associations, by their place in the table.
     pub fn associations(&self) -> impl Iterator<Item = AssociationView<'_>> {
-        self.associations.slab.iter().map(|(_, association)| self.association_view(association))
+        let all = self.associations.slab.iter().filter(|(_, association)| association.ended.is_none());
+        all.map(|(_, association)| self.association_view(association))
     }
 
     /// Visits messaging associations from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
@@ -74,7 +75,9 @@ impl Gist {
         from: u32,
         mut visit: impl FnMut(AssociationView<'_>) -> bool,
     ) -> Option<u32> {
-        self.associations.slab.walk(from, |_, association| visit(self.association_view(association)))
+        self.associations.slab.walk(from, |_, association| {
+            association.ended.is_some() || visit(self.association_view(association))
+        })
     }
 
     /// The association of a channel.

@@ -242,6 +242,54 @@ fn a_thousand_sessions_share_one_association() {
     assert_eq!(pair.received[0].len(), 1000);
 }
 
+/// GIST-6.4-17: a peer chooses how many sessions use an association. When it ends, they are informed in parts. A session that sends before its
+/// turn gets another association.
+#[test]
+fn sessions_are_informed_of_the_end_of_their_association_in_parts() {
+    const SESSIONS: u32 = 1000;
+    let mut config = tcp_only();
+    config.dmode_rate = 0;
+    let mut pair = Pair::new(&config);
+    let mri = flow(ADDRESSES[0], ADDRESSES[1]);
+    let send = |pair: &mut Pair, numbers: core::ops::Range<u32>| {
+        for number in numbers {
+            pair.send(0, mri, numbered(number), b"data");
+            pair.settle();
+        }
+    };
+    send(&mut pair, 0..SESSIONS);
+    let channel = pair.nodes[0].associations().next().unwrap().channel;
+    let there = ChannelId(pair.ends[&(0, channel.0)]);
+    pair.events.clear();
+    let (reason, unacknowledged) = (ChannelClosed::Reset, true);
+    pair.handle(0, Input::ChannelClosed { channel, reason, unacknowledged });
+    let informed = |pair: &Pair| {
+        pair.events.iter().filter(|event| **event == NetworkEvent::CommunicationFailure).count()
+    };
+    // A part by the end itself, and a smaller one by the work beside each input.
+    assert_eq!((informed(&pair), pair.nodes[0].associations().count()), (256 + 16, 0));
+    pair.handle(1, Input::ChannelClosed { channel: there, reason, unacknowledged: false });
+    // The sessions that were bound first are informed last.
+    pair.received[1].clear();
+    send(&mut pair, 0..1);
+    for turn in 0.. {
+        let before = informed(&pair);
+        if pair.nodes[0].next_deadline().is_none_or(|due| due > pair.now) {
+            break;
+        }
+        pair.handle(0, Input::Timer);
+        assert!(informed(&pair) <= before + 256, "turn {turn}");
+    }
+    assert_eq!(informed(&pair), SESSIONS as usize);
+    pair.until(60_000);
+    send(&mut pair, 1..SESSIONS);
+    pair.until(120_000);
+    let arrived: std::collections::BTreeSet<_> =
+        pair.received[1].iter().map(|(session, _)| *session).collect();
+    assert_eq!(arrived.len(), SESSIONS as usize);
+    assert_eq!(pair.nodes[0].associations().count(), 1);
+}
+
 /// GIST-5.1-05, GIST-5.1-10: sessions in use are refreshed over the association, except for their Queries, which are in
 /// Q-mode. The association is closed when no session uses it.
 #[test]
