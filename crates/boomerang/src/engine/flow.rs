@@ -21,7 +21,7 @@ const IPV6: u8 = 16;
 /// Direction, 5-tuple and mask of a reservation. Neither tos nor flags nor the source of the message belong to it.
 ///
 /// It is packed: an octet each for the lengths of the prefixes, the protocol and the bits above, two ports, two addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FlowKey([u8; 40]);
 
 /// A mask that no packet filter of the kernel can express.

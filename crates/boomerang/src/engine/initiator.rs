@@ -137,10 +137,32 @@ impl Boomerang {
         if session.flow.classifier.src.is_unspecified() {
             session.flow.classifier.src = source;
         }
+        let (flow, query) = (session.flow, session.query);
+        if !query && !self.take_flow(key, &flow) {
+            if let Some(id) = self.sessions.get(key).and_then(|session| session.id) {
+                self.reject(id, Rejected::FlowTaken);
+            }
+            return self.drop_session(key);
+        }
+        let Some(session) = self.sessions.get_mut(key) else { return };
         session.state = State::Setup;
-        let flow = session.flow;
         self.changes.note(|| SessionChange::opened(name(&flow)));
         self.transmit(key, Some(oif), resources);
+    }
+
+    /// Makes a session the one that reserves for its flow. False: another user has a session for it, which its messages would change and
+    /// end. A session that only waits for the answer to its release ends.
+    fn take_flow(&mut self, key: Key, flow: &FlowSpec) -> bool {
+        let Ok(name) = FlowKey::of(flow, Pass::Request) else { return true };
+        if let Some(other) = self.by_data.get(&name).copied() {
+            if self.sessions.get(other).is_some_and(|session| session.state != State::Closing) {
+                return false;
+            }
+            self.finish(other, Event::Closed { confirmed: false });
+            self.drop_session(other);
+        }
+        self.by_data.insert(name, key);
+        true
     }
 
     fn change(&mut self, id: u64, key: Key, rates: Rates, resources: &mut Resources) {
@@ -471,6 +493,11 @@ impl Boomerang {
         let Some(session) = self.sessions.remove(key) else { return };
         if let Some(id) = session.id {
             self.by_id.remove(&id);
+        }
+        if let Ok(name) = FlowKey::of(&session.flow, Pass::Request)
+            && self.by_data.get(&name) == Some(&key)
+        {
+            self.by_data.remove(&name);
         }
         self.changes.note(|| SessionChange::closed(name(&session.flow)));
     }

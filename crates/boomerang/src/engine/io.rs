@@ -338,6 +338,8 @@ pub enum Rejected {
     Group,
     /// There is no route to the far end.
     NoRoute,
+    /// Another session of this node has the flow.
+    FlowTaken,
     /// The table of sessions is full.
     Full,
 }
@@ -358,6 +360,7 @@ impl fmt::Display for Rejected {
                 "nothing comes back from a group: ask for one direction, and reserve instead of a query"
             }
             Self::NoRoute => "no route to the far end",
+            Self::FlowTaken => "another session of this node reserves for the flow: change that one",
             Self::Full => "the table of sessions is full",
         })
     }

@@ -57,7 +57,7 @@ pub use view::{AggregateView, FlowView, SessionView};
 use crate::wire::{MAGIC, Message, MessageType, VERSION};
 use adopt::Aggregates;
 use domain::Domain;
-use flow::Flow;
+use flow::{Flow, FlowKey};
 use groups::Groups;
 use interfaces::{Iface, Interfaces};
 use outbox::Outbox;
@@ -108,6 +108,8 @@ pub struct Boomerang {
     domain: Domain,
     sessions: Slab<Session>,
     by_id: BTreeMap<u64, Key>,
+    /// The sessions that reserve, by their flow: on the path the flow alone is the name of a reservation.
+    by_data: BTreeMap<FlowKey, Key>,
     by_transaction: ByTransaction,
     wheel_of_sessions: Wheel,
     /// Identifier of all ICMP messages of this node, and the sequence number of the last one.
@@ -150,6 +152,7 @@ impl Boomerang {
             domain: Domain::new(&config.integrity, config.wall_clock_us),
             sessions: Slab::new(config.max_sessions),
             by_id: BTreeMap::new(),
+            by_data: BTreeMap::new(),
             by_transaction: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             wheel_of_sessions: Wheel::default(),
             identifier: u16::from_be_bytes([i1, i0]),

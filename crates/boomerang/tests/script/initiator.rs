@@ -434,3 +434,24 @@ fn timers_that_are_due_together_are_handled_in_parts() {
     repeated.retain(|sent| *sent > 0);
     assert_eq!(repeated, [256, 256, 88]);
 }
+
+/// On the path a reservation has the name of its flow: a second user with the same flow would change it, and end it when he leaves.
+#[test]
+fn a_flow_belongs_to_the_first_user_who_asks_for_it() {
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    rig.echo(&first, |_| {});
+    assert_eq!(rig.command(2, Command::Open(Request { rates: vec![rates(1000, 0)], ..wish() })), []);
+    assert_eq!(rig.events.pop(), Some((2, Event::Rejected(Rejected::FlowTaken))));
+    // A query reserves nothing.
+    assert_eq!(rig.command(2, Command::Query(wish())).len(), 1);
+    rig.command(2, Command::Close);
+    // The flow is free when its user leaves, although the release has no answer yet.
+    assert_eq!(rig.command(1, Command::Close).len(), 1);
+    let third = rig.command(3, Command::Open(wish()));
+    assert_eq!(third.len(), 1, "{:?}", rig.events);
+    rig.echo(&third[0], |_| {});
+    assert!(matches!(rig.last_event(), Event::Reserved { .. }));
+    assert_eq!(rig.wait(seconds(8.0)).iter().filter(|sent| sent.rates() == rates(0, 0)).count(), 0);
+    assert_eq!(rig.node.session_count(), 1);
+}

@@ -7,7 +7,7 @@ use super::connect::Delivery;
 use super::discovery::{News, Ready};
 use super::io::Indication;
 use super::search::Waiter;
-use super::session::{Mark, Queued, Users};
+use super::session::{Mark, Queued};
 use crate::wire::{ClientType, ErrorCode, Flags, Signaling};
 
 /// What is known of a composed message.
@@ -349,14 +349,10 @@ impl Casp {
         indication: impl Fn(signalbox_core::SessionId, crate::wire::FlowId) -> Indication<'static>,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
-        let (id, flow, users) = (session.id, session.flow, session.users.get());
-        match users {
-            Users::None => {}
-            Users::One(client) => self.out.indicate(client, indication(id, flow)),
-            Users::Many => {
-                for client in self.config.clients.iter().copied().map(ClientType) {
-                    self.out.indicate(client, indication(id, flow));
-                }
+        let (id, flow) = (session.id, session.flow);
+        for client in self.config.clients.iter().copied().map(ClientType) {
+            if self.sessions.takes_part(key, client) {
+                self.out.indicate(client, indication(id, flow));
             }
         }
     }

@@ -401,9 +401,7 @@ impl Casp {
     fn go_on(&mut self, key: Key, from: &From, branch: u16, message: &Signaling<'_>) {
         match message.body {
             Body::Client { client, data } if self.config.has(client) => {
-                if let Some(session) = self.sessions.get_mut(key) {
-                    session.users.add(client);
-                }
+                self.sessions.join(key, client);
                 let owner = self.owner(key);
                 let held = owner.and_then(|owner| self.hold_message(Some(key), owner, client, message));
                 let Some(id) = held else {

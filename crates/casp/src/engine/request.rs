@@ -32,12 +32,18 @@ impl Casp {
                 }
             }
             Request::KeepBranches { session, flow } => {
-                let found = self.sessions.find(*session, flow);
+                let found = self.find_of(client, *session, flow).ok();
                 if let Some(session) = found.and_then(|key| self.sessions.get_mut(key)) {
                     session.note(Mark::Kept, true);
                 }
             }
         }
+    }
+
+    /// The session of this name, if the client took part in it. For others there is no such session: many users see its name.
+    fn find_of(&self, client: ClientType, id: SessionId, flow: &FlowId) -> Result<Key, Refused> {
+        let found = self.sessions.find(id, flow).filter(|key| self.sessions.takes_part(*key, client));
+        found.ok_or(Refused::NoSession)
     }
 
     pub(super) fn check_flow(&self, flow: &FlowId) -> Result<(), Refused> {
@@ -56,6 +62,9 @@ impl Casp {
             return Err(Refused::TooLong);
         }
         let found = send.session.and_then(|id| self.sessions.find(id, &send.flow));
+        if found.is_some_and(|key| !self.sessions.takes_part(key, client)) {
+            return Err(Refused::NoSession);
+        }
         if send.record_route || send.route.is_some() {
             self.check_stateless(client, send, found.is_some())?;
             if found.is_none() {
@@ -85,7 +94,6 @@ impl Casp {
         if no_hop {
             return Err(Refused::NoHop);
         }
-        session.users.add(client);
         if send.hold {
             session.note(Mark::Held, true);
         }
@@ -156,6 +164,7 @@ impl Casp {
             self.counters.sessions_full += 1;
             return Err(Refused::Full);
         };
+        self.sessions.join(key, client);
         self.counters.opened += 1;
         self.changes.note(|| SessionChange::opened(super::receive::name(id, &flow)));
         self.arm(key);
@@ -179,13 +188,9 @@ impl Casp {
     }
 
     fn on_hold(&mut self, client: ClientType, id: SessionId, flow: &FlowId, on: bool) {
-        let Some(key) = self.sessions.find(id, flow) else { return };
+        let Ok(key) = self.find_of(client, id, flow) else { return };
         if let Some(session) = self.sessions.get_mut(key) {
             session.note(Mark::Held, on);
-            if on {
-                // It learns of the end of the session.
-                session.users.add(client);
-            }
         }
         self.extend_own(key);
     }
@@ -199,19 +204,19 @@ impl Casp {
         to: FlowId,
     ) -> Result<(), Refused> {
         self.check_flow(&to)?;
-        let former = self.sessions.find(id, from).ok_or(Refused::NoSession)?;
+        let former = self.find_of(client, id, from)?;
         let session =
             self.sessions.get_mut(former).filter(|session| session.is_own()).ok_or(Refused::NoSession)?;
-        let (held, users) = (session.is(Mark::Held), session.users);
+        let held = session.is(Mark::Held);
         if self.sessions.has(id, &to) || *from == to {
             return Err(Refused::Flow);
         }
         let key = self.open_session(client, id, to)?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.note(Mark::Held, held);
-            session.users = users;
             session.waiting().replaces = Some(former);
         }
+        self.sessions.join_all_of(key, former);
         self.extend_own(key);
         if let Some(session) = self.sessions.get_mut(former) {
             // It is refreshed no more.

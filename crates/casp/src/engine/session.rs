@@ -19,32 +19,30 @@ pub(super) const DEFAULT_TIMEOUT: u32 = 30;
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_OCTETS: usize = 64 << 10;
 
-/// The clients of this node that took part in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Users {
-    /// None of them.
-    None,
-    /// One of them.
-    One(ClientType),
-    /// Several: each client of this node is informed.
-    Many,
+/// The client of this node that took part in a session, in one octet: no client has the number 0 or 255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct User(u8);
+
+impl User {
+    /// No client took part.
+    const NONE: Self = Self(0);
+    /// Several clients took part: [`Sessions::several`] has them.
+    const SEVERAL: Self = Self(u8::MAX);
 }
 
-/// [`Users`] in one octet: no client has the number 0 or 255.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct UserSet(u8);
+/// A set of clients.
+#[derive(Debug, Clone, Copy, Default)]
+struct Clients([u128; 2]);
 
-impl UserSet {
-    pub(super) fn add(&mut self, client: ClientType) {
-        self.0 = if self.0 == 0 || self.0 == client.0 { client.0 } else { u8::MAX };
+impl Clients {
+    const fn add(&mut self, ClientType(number): ClientType) {
+        let [low, high] = &mut self.0;
+        *(if number < 128 { low } else { high }) |= 1 << (number % 128);
     }
 
-    pub(super) const fn get(self) -> Users {
-        match self.0 {
-            0 => Users::None,
-            u8::MAX => Users::Many,
-            one => Users::One(ClientType(one)),
-        }
+    const fn has(&self, ClientType(number): ClientType) -> bool {
+        let [low, high] = self.0;
+        (if number < 128 { low } else { high }) >> (number % 128) & 1 == 1
     }
 }
 
@@ -135,7 +133,7 @@ pub(super) struct Session {
     /// No error before this time.
     pub(super) error_at: Moment,
     marks: u8,
-    pub(super) users: UserSet,
+    user: User,
     pub(super) waiting: Option<Box<Waiting>>,
 }
 
@@ -159,7 +157,7 @@ impl Session {
             discover_at: Moment::default(),
             error_at: Moment::default(),
             marks: 0,
-            users: UserSet::default(),
+            user: User::NONE,
             waiting: None,
         }
     }
@@ -224,13 +222,52 @@ pub(super) struct Sessions {
     /// The flows that the next hops of translated sessions see, by the place of the session, and the index of them.
     outer: BTreeMap<u32, FlowId>,
     translated: Index,
+    /// The clients of sessions in which several took part, by the place of the session.
+    several: BTreeMap<u32, Clients>,
     hasher: KeyedHasher,
 }
 
 impl Sessions {
     pub(super) fn new(limit: u32, hasher: KeyedHasher) -> Self {
         let (index, translated) = (Index::new(), Index::new());
-        Self { slab: Slab::new(limit), index, outer: BTreeMap::new(), translated, hasher }
+        let (outer, several) = (BTreeMap::new(), BTreeMap::new());
+        Self { slab: Slab::new(limit), index, outer, translated, several, hasher }
+    }
+
+    /// A client of this node takes part in a session: it opened it, or got a message of it.
+    pub(super) fn join(&mut self, key: Key, client: ClientType) {
+        let Some(session) = self.slab.get_mut(key) else { return };
+        match session.user {
+            User::NONE => session.user = User(client.0),
+            User(one) if one == client.0 => {}
+            user => {
+                let several = self.several.entry(key.index()).or_default();
+                if user != User::SEVERAL {
+                    several.add(ClientType(user.0));
+                }
+                several.add(client);
+                session.user = User::SEVERAL;
+            }
+        }
+    }
+
+    /// Whether a client of this node took part in a session.
+    pub(super) fn takes_part(&self, key: Key, client: ClientType) -> bool {
+        self.slab.get(key).is_some_and(|session| match session.user {
+            User::NONE => false,
+            User::SEVERAL => self.several.get(&key.index()).is_some_and(|several| several.has(client)),
+            User(one) => one == client.0,
+        })
+    }
+
+    /// The clients that took part in one session take part in another one.
+    pub(super) fn join_all_of(&mut self, key: Key, former: Key) {
+        let user = self.slab.get(former).map(|session| session.user);
+        let (Some(user), Some(session)) = (user, self.slab.get_mut(key)) else { return };
+        session.user = user;
+        if let Some(several) = self.several.get(&former.index()).copied() {
+            self.several.insert(key.index(), several);
+        }
     }
 
     fn hash(hasher: &KeyedHasher, id: SessionId, flow: &FlowId) -> u64 {
@@ -342,6 +379,9 @@ impl Sessions {
     pub(super) fn remove(&mut self, key: Key) -> Option<Session> {
         self.translate(key, None);
         let session = self.slab.remove(key)?;
+        if session.user == User::SEVERAL {
+            self.several.remove(&key.index());
+        }
         let hash = Self::hash(&self.hasher, session.id, &session.flow);
         self.index.remove(hash, |index| index == key.index());
         Some(session)

@@ -12,7 +12,7 @@ use super::branch::{Branch, Side};
 use super::io::Transport;
 use super::peers::{Connection, Peer};
 use super::session::{Mark, Session};
-use crate::wire::FlowId;
+use crate::wire::{ClientType, FlowId};
 
 /// A hop of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,13 +137,11 @@ impl Casp {
         self.peers.peers.walk(from, |_, peer| visit(self.peer_view(peer)))
     }
 
-    /// Whether a client of this node holds a session.
+    /// Whether a session is held in which this client took part.
     #[must_use]
-    pub fn holds(&self, id: SessionId, flow: &FlowId) -> bool {
-        self.sessions
-            .find(id, flow)
-            .and_then(|key| self.sessions.get(key))
-            .is_some_and(|one| one.is(Mark::Held))
+    pub fn holds(&self, client: ClientType, id: SessionId, flow: &FlowId) -> bool {
+        let found = self.sessions.find(id, flow).filter(|key| self.sessions.takes_part(*key, client));
+        found.and_then(|key| self.sessions.get(key)).is_some_and(|one| one.is(Mark::Held))
     }
 
     /// Number of sessions; one with two flows counts twice.

@@ -118,7 +118,7 @@ fn a_dead_branch_is_torn_down_by_the_merge_point() {
 fn a_client_keeps_the_old_branch() {
     let mut rig = Rig::new();
     let old = rig.accept_by(UP, Transport::Tls, identity(1));
-    rig.say(old, &message());
+    rig.say(old, &data(CLIENT));
     rig.request(CLIENT, Request::KeepBranches { session: session(1), flow: flow() });
     let new = rig.accept_by(OTHER, Transport::Tls, identity(2));
     rig.say(new, &message());
@@ -409,7 +409,7 @@ fn a_client_sends_over_an_old_branch() {
     let mut rig = Rig::new();
     let (up, _) = rig.chain();
     let other = rig.accept(OTHER);
-    rig.say(other, &message());
+    rig.say(other, &data(CLIENT));
     let send = SendRequest {
         reverse: true,
         branch: Some(0),

@@ -252,3 +252,48 @@ fn a_client_may_set_the_ttd() {
     let said = rig.request(CLIENT, Request::Send(send));
     assert_eq!(only(&said, rig.stream_to(DOWN)).message().ttd, 3);
 }
+
+/// Each user of the node sees the identifiers of all sessions. A client uses a session only if it opened it, or got a message of it.
+#[test]
+fn a_client_uses_its_own_sessions_only() {
+    const STRANGER: ClientType = ClientType(79);
+    let mut rig = Rig::new();
+    let session = rig.open(true);
+    let before = rig.state();
+    let send = SendRequest { tag: 5, ..SendRequest::new(Some(session), flow(), b"x") };
+    let moved = flow_to(DST, 9);
+    for request in [
+        Request::Send(SendRequest { tear_down: true, ..send }),
+        Request::Send(send),
+        Request::Hold { session, flow: flow(), on: false },
+        Request::Move { session, from: flow(), to: moved },
+        Request::KeepBranches { session, flow: flow() },
+    ] {
+        rig.indicated.clear();
+        assert_eq!(rig.request(STRANGER, request), []);
+        assert!(
+            rig.indicated.iter().all(|(client, indicated)| *client == STRANGER
+                && matches!(indicated, Indicated::Refused(_, Refused::NoSession))),
+            "{:?}",
+            rig.indicated
+        );
+    }
+    assert_eq!(rig.state().next.len(), before.next.len());
+    rig.wait(seconds(300.0));
+    assert_eq!(rig.state().session, session, "its client holds it");
+    // With a message of the session the client takes part in it.
+    let down = rig.stream_to(DOWN);
+    rig.say(down, &Signaling { session, ..flags(data(STRANGER), Flags::REVERSE) });
+    rig.request(STRANGER, Request::Send(SendRequest { tear_down: true, ..send }));
+    assert_eq!(rig.node.session_count(), 0);
+}
+
+/// A session that passes by belongs to no client of this node.
+#[test]
+fn no_client_ends_a_session_that_passes_by() {
+    let mut rig = Rig::new();
+    rig.chain();
+    let send = SendRequest { tag: 5, tear_down: true, ..SendRequest::new(Some(session(1)), flow(), b"x") };
+    assert_eq!(refused(&mut rig, send), Refused::NoSession);
+    assert_eq!(rig.node.session_count(), 1);
+}

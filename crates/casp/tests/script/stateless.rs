@@ -406,7 +406,7 @@ fn a_client_sends_without_state() {
 fn requests_that_need_state_are_refused() {
     let mut rig = rig();
     let up = rig.accept(UP);
-    rig.say(up, &message());
+    rig.say(up, &data(CLIENT));
     let (own, unread) = (entries(&[UP]), [4, 6]);
     let answer = SendRequest { reverse: true, ..SendRequest::new(Some(session(7)), flow(), &b""[..]) };
     for send in [

@@ -83,7 +83,7 @@ fn a_client_tears_its_session_down() {
     // A responder does it against the flow.
     let up = rig.accept(UP);
     let own = flow_to(NEAR, 1);
-    rig.say(up, &Signaling { flow: own, ..message() });
+    rig.say(up, &Signaling { flow: own, ..data(CLIENT) });
     let send =
         SendRequest { tear_down: true, reverse: true, ..SendRequest::new(Some(session(1)), own, b"bye") };
     let said = rig.request(CLIENT, Request::Send(send));

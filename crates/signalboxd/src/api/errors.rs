@@ -53,6 +53,8 @@ reasons! {
     NslpIdTaken, "NSLP_ID_TAKEN", AlreadyExists;
     /// Another client of this node has the number.
     ClientTypeTaken, "CLIENT_TYPE_TAKEN", AlreadyExists;
+    /// Another call of this node reserves for the flow, with a protocol that names reservations by their flow.
+    FlowTaken, "FLOW_TAKEN", AlreadyExists;
     /// Another reservation or passage of the user has the `request_id`.
     RequestIdTaken, "REQUEST_ID_TAKEN", AlreadyExists;
     /// Another call took the reservation or passage over.

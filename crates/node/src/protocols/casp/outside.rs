@@ -102,12 +102,12 @@ impl Outside {
         match request {
             RequestOf::Send(SendRequestOf { session: Some(session), flow, hold: true, .. })
             | RequestOf::Hold { session, flow, on: true }
-                if engine.holds(*session, flow) =>
+                if engine.holds(one.client, *session, flow) =>
             {
                 one.held.insert((*session, *flow));
             }
             RequestOf::Move { session, from, to }
-                if !engine.holds(*session, from) && one.held.remove(&(*session, *from)) =>
+                if !engine.holds(one.client, *session, from) && one.held.remove(&(*session, *from)) =>
             {
                 one.held.insert((*session, *to));
             }

@@ -336,10 +336,10 @@ fn a_client_outside_of_the_node_takes_part() {
     sim.expect("the session ends everywhere", Duration::from_secs(400), gone);
 }
 
-/// Two clients of other processes hold one session: it goes on until both have given it up. What the engine refuses changes nothing
-/// of what is held.
+/// A session belongs to the client that opened it: another one, which knows its identifier, neither gives it up nor holds it. What the
+/// engine refuses changes nothing of what is held.
 #[test]
-fn a_session_that_two_clients_hold_goes_on_without_one() {
+fn a_client_neither_ends_nor_holds_the_session_of_another() {
     let (mut sim, nodes, _) = row(6, &vec![Some(casp::Config::default()); 3]);
     let [first, second] = [(9, CLIENT), (10, CLIENT + 1)];
     for (id, client) in [first, second] {
@@ -366,18 +366,15 @@ fn a_session_that_two_clients_hold_goes_on_without_one() {
     sim.expect("a session", Duration::from_secs(1), |sim| opened(sim).is_some());
     let session = opened(&sim).unwrap();
     ask(&mut sim, second, hold(session, true));
-    ask(&mut sim, second, RequestOf::Move { session, from: flow(2), to: flow(2) });
-    ask(&mut sim, first, hold(session, false));
+    ask(&mut sim, second, RequestOf::Move { session, from: flow(2), to: flow(3) });
+    ask(&mut sim, second, hold(session, false));
     sim.run_for(Duration::from_secs(200));
     let sessions = |sim: &Sim<Node>| {
         let count = |node: &NodeId| sim.engine(*node).unwrap().casp().unwrap().session_count();
         nodes.iter().map(count).collect::<Vec<_>>()
     };
-    assert_eq!(sessions(&sim), [1, 1, 1], "the second client holds it");
-    // A client cannot give up what another one holds.
+    assert_eq!(sessions(&sim), [1, 1, 1], "the first client holds it");
+    ask(&mut sim, second, hold(session, true));
     ask(&mut sim, first, hold(session, false));
-    sim.run_for(Duration::from_secs(200));
-    assert_eq!(sessions(&sim), [1, 1, 1]);
-    sim.command(nodes[0], Command::Casp { id: 10, command: CaspCommand::Close });
     sim.expect("the session ends", Duration::from_secs(400), |sim| sessions(sim) == [0, 0, 0]);
 }

@@ -250,6 +250,7 @@ pub(super) fn rejected(why: Rejected) -> Status {
         Rejected::Rates | Rejected::Parameters => Wrong::new("open.traffic", why).into(),
         Rejected::Refresh | Rejected::Dscp => Wrong::new("open", why).into(),
         Rejected::NoRoute => Reason::NoRoute.status(why),
+        Rejected::FlowTaken => Reason::FlowTaken.status(why),
         Rejected::Full => Reason::TableFull.status(why),
         Rejected::NoSession | Rejected::NameTaken => Reason::Internal.status(why),
     }
