@@ -88,13 +88,24 @@ pub struct Control {
     pub mode: u32,
     /// The group that owns it, by name or number; `None`: the group of the daemon.
     pub group: Option<String>,
+    /// Connections at one time, at most.
+    pub max_connections: u32,
+    /// Calls at one time that hold or ask for something, at most.
+    pub max_calls: u32,
     /// The roles of users and groups. If it is empty, every process that may open the socket may make every call.
     pub access: Vec<Access>,
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { socket: DEFAULT_SOCKET.into(), mode: 0o660, group: None, access: Vec::new() }
+        Self {
+            socket: DEFAULT_SOCKET.into(),
+            mode: 0o660,
+            group: None,
+            max_connections: 4096,
+            max_calls: 16_384,
+            access: Vec::new(),
+        }
     }
 }
 
@@ -118,6 +129,21 @@ impl Control {
         keys.key("mode", &mut self.mode, file_mode(), "File permissions of the socket, in octal.");
         let meaning = "Group that owns the socket, by name or number, so that its members may open it with `mode = \"0660\"`.";
         keys.option("group", &mut self.group, text(64), "the group of the daemon", meaning);
+        keys.key(
+            "max_connections",
+            &mut self.max_connections,
+            number(16..=65_536),
+            "Connections of all users at one time. While three quarters are not in use, a user takes as many as he wants; the \
+             last quarter is for users that have few. Root, the user of the daemon and administrators find 16 more. The calls of \
+             a connection beyond the limit are refused with the reason `TOO_MANY`. Each takes a descriptor.",
+        );
+        keys.key(
+            "max_calls",
+            &mut self.max_calls,
+            number(16..=1_000_000),
+            "Calls at one time that hold or ask for something (reservations, passages, pings, RSVP sessions), shared as \
+             connections are. Each takes some 20 kB.",
+        );
         access::declare(&mut self.access, keys);
         // The kernel's limit is 108 octets with the closing zero.
         let short = self.socket.as_os_str().len() <= 107;

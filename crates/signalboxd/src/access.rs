@@ -7,9 +7,9 @@ use signalbox_config::{Access, Role};
 use signalbox_linux::accounts;
 use tonic::Status;
 use tonic::codegen::http;
-use tonic::transport::server::UdsConnectInfo;
 
 use crate::api::errors::Reason;
+use crate::connection::Peer;
 
 /// The roles of users; cheap to clone, and replaced by a reload.
 #[derive(Debug, Clone, Default)]
@@ -31,9 +31,9 @@ struct Entry {
 
 /// The process at the other end of a connection.
 #[derive(Debug, Clone, Copy)]
-struct Caller {
-    user: u32,
-    group: u32,
+pub(crate) struct Caller {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
 }
 
 impl Roles {
@@ -52,28 +52,46 @@ impl Roles {
 
     /// Refuses a request whose sender has no role for it.
     pub(crate) fn check<B>(&self, request: &http::Request<B>) -> Result<(), Status> {
+        let caller = request.extensions().get::<Peer>().and_then(|peer| peer.caller);
+        self.table().check(request.uri().path(), caller)
+    }
+
+    /// Whether a user may do everything: root, the user of the daemon, and those with the role to administer.
+    pub(crate) fn is_privileged(&self, caller: Caller) -> bool {
+        caller.is_own() || self.table().has(caller, Role::Administer)
+    }
+
+    fn table(&self) -> Arc<Table> {
         // It is replaced as a whole, so that a poisoned one is as good as any.
-        let table = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
-        let caller = request
-            .extensions()
-            .get::<UdsConnectInfo>()
-            .and_then(|info| info.peer_cred)
-            .map(|cred| Caller { user: cred.uid(), group: cred.gid() });
-        table.check(request.uri().path(), caller)
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Table {
     fn check(&self, path: &str, caller: Option<Caller>) -> Result<(), Status> {
-        let Some(entries) = &self.entries else { return Ok(()) };
+        if self.entries.is_none() {
+            return Ok(());
+        }
         let (Some(needed), Some(caller)) = (needed(path), caller) else {
             return if needed(path).is_none() { Ok(()) } else { Err(refusal(path, Role::Administer, None)) };
         };
-        let own = caller.user == 0 || Some(caller.user) == accounts::own_user();
-        if own || entries.iter().any(|entry| entry.is_of(caller) && entry.role.includes(needed)) {
+        if caller.is_own() || self.has(caller, needed) {
             return Ok(());
         }
         Err(refusal(path, needed, Some(caller.user)))
+    }
+
+    /// Whether a table gives a user a role.
+    fn has(&self, caller: Caller, role: Role) -> bool {
+        let mut entries = self.entries.iter().flatten();
+        entries.any(|entry| entry.is_of(caller) && entry.role.includes(role))
+    }
+}
+
+impl Caller {
+    /// Whether it is root, or the user of the daemon.
+    fn is_own(self) -> bool {
+        self.user == 0 || Some(self.user) == accounts::own_user()
     }
 }
 
@@ -94,7 +112,7 @@ fn refusal(path: &str, needed: Role, user: Option<u32>) -> Status {
 }
 
 /// The role that a method needs, by its verb; `None`: everybody who may open the socket may call it.
-fn needed(path: &str) -> Option<Role> {
+pub(crate) fn needed(path: &str) -> Option<Role> {
     let mut parts = path.trim_start_matches('/').split('/');
     let (service, method) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if !service.starts_with("signalbox.") {

@@ -284,11 +284,14 @@ impl Clients {
 
     /// The daemon's counters with those of the clients and of the log.
     pub(crate) fn counted(&self, daemon: DaemonCounters) -> DaemonCounters {
+        let (connections_refused, calls_refused) = crate::limits::refused();
         DaemonCounters {
             clients_too_slow: self.too_slow,
             indications_lost: self.lost,
             applications_lagged: self.paused,
             log_lines_left_out: crate::log::left_out(),
+            connections_refused,
+            calls_refused,
             ..daemon
         }
     }

@@ -16,8 +16,10 @@
 mod access;
 mod api;
 mod clients;
+mod connection;
 mod driver;
 mod handover;
+mod limits;
 mod log;
 mod metrics;
 mod notify;
@@ -277,7 +279,7 @@ fn enforcer(config: &Config, predecessor: Option<&[u8]>) -> Result<Option<Enforc
     Ok(Some(enforcer))
 }
 
-/// Descriptors that accepted connections leave to everything else, at most half of all.
+/// Descriptors that accepted connections leave to everything else than clients, which have their own; at most half of all.
 const KEPT_BACK: u64 = 256;
 
 /// Opens sockets and interception. If that fails, the error names everything that is missing, not only the first.
@@ -286,7 +288,8 @@ fn open(config: &Config, node: &signalbox_node::Config) -> Result<Io> {
     match process::raise_file_limit() {
         Ok(files) => {
             // Peers never take the descriptors that the control socket and the own streams need.
-            let most = files.saturating_sub(KEPT_BACK).max(files / 2);
+            let clients = limits::descriptors(&config.control);
+            let most = files.saturating_sub(KEPT_BACK + u64::from(clients)).max(files / 2);
             io.streams.accept_limit = io.streams.accept_limit.min(u32::try_from(most).unwrap_or(u32::MAX));
         }
         Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),

@@ -11,10 +11,12 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 66] = [
+pub(crate) const TROUBLE: [(&str, &str); 68] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
+    ("daemon", "connections_refused"),
+    ("daemon", "calls_refused"),
     ("daemon", "log_lines_left_out"),
     ("gist_io", "receive_truncated"),
     ("gist_io", "send_overflow"),

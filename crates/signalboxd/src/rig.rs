@@ -10,12 +10,14 @@ use signalbox_node::{Command, Event, Node};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Endpoint};
 use tonic_types::StatusExt as _;
 
 use crate::access::Roles;
 use crate::api::{Api, Current, Facts, Names};
 use crate::clients::{Client, Delivery};
+use crate::connection::{Door, Patience};
+use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest, Query};
@@ -36,6 +38,7 @@ pub(crate) struct Rig {
     pub(crate) handle: LoopHandle,
     pub(crate) requests: mpsc::Receiver<LoopRequest>,
     pub(crate) woken: Arc<AtomicUsize>,
+    pub(crate) limits: Limits,
     node: Node,
 }
 
@@ -90,17 +93,20 @@ impl Rig {
         let handle = LoopHandle::new(sender, move || {
             counter.fetch_add(1, Ordering::SeqCst);
         });
-        let connections = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
         let api = Api {
             handle: handle.clone(),
             facts: Arc::new(Facts::new(&config)),
             names: Names::default(),
             roles: Roles::new(&config.control.access),
+            limits: Limits::new(&config.control),
             config: Current::new(path, config),
             log: LogLevel::default(),
         };
         let services = protocols::services(&api).unwrap();
-        tokio::spawn(Server::builder().serve_with_incoming(services, connections));
+        let (limits, roles) = (api.limits.clone(), api.roles.clone());
+        let door = Door { limits: limits.clone(), roles, patience: Patience::default() };
+        let connections = tokio_stream::once(Ok::<_, std::io::Error>(door.admit(theirs).unwrap()));
+        tokio::spawn(limits.server().serve_with_incoming(services, connections));
         let mut ours = Some(TokioIo::new(ours));
         let connector = tower::service_fn(move |_| {
             let stream = ours.take().ok_or(std::io::ErrorKind::NotConnected);
@@ -109,7 +115,7 @@ impl Rig {
         let endpoint = Endpoint::from_static("http://localhost");
         let channel = endpoint.connect_with_connector(connector).await.unwrap();
         let node = Node::new(signalbox_node::Config::default(), [1; 32]).unwrap();
-        Self { channel, handle, requests, woken, node }
+        Self { channel, handle, requests, woken, limits, node }
     }
 
     /// The next request, which must open a client.

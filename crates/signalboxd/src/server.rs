@@ -11,11 +11,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport;
 
 use crate::access::Roles;
 use crate::api::{Api, Current, Facts, Names, reload};
+use crate::connection::{Door, Incoming, Patience};
+use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::metrics::http;
 use crate::notify::Notifier;
@@ -81,7 +81,8 @@ impl Server {
         let handle = LoopHandle::new(sender, move || waker.wake());
         let facts = Arc::new(Facts::new(config));
         let roles = Roles::new(&config.control.access);
-        let api = Api { handle: handle.clone(), facts, names, config: current, log, roles };
+        let limits = Limits::new(&config.control);
+        let api = Api { handle: handle.clone(), facts, names, config: current, log, roles, limits };
         let services = protocols::services(&api)?;
         let thread = thread::Builder::new()
             .name("control".into())
@@ -153,6 +154,8 @@ async fn serve(
     (api, notifier): (Api, Notifier),
     stopping: oneshot::Receiver<()>,
 ) {
+    let limits = api.limits.clone();
+    let door = Door { limits: limits.clone(), roles: api.roles.clone(), patience: Patience::default() };
     tokio::spawn(async move {
         loop {
             match signals.wait().await {
@@ -170,14 +173,11 @@ async fn serve(
         }
     });
     let (end, ended) = oneshot::channel::<()>();
-    let server = transport::Server::builder().serve_with_incoming_shutdown(
-        services,
-        UnixListenerStream::new(listener),
-        async {
+    let server =
+        limits.server().serve_with_incoming_shutdown(services, Incoming::new(listener, door), async {
             // A dropped sender means the same.
             let _ = ended.await;
-        },
-    );
+        });
     tokio::pin!(server);
     let result = tokio::select! {
         result = &mut server => result,

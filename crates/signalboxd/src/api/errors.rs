@@ -59,6 +59,8 @@ reasons! {
     RequestIdTaken, "REQUEST_ID_TAKEN", AlreadyExists;
     /// Another call took the reservation or passage over.
     TakenOver, "TAKEN_OVER", Aborted;
+    /// Too many connections or calls are open.
+    TooMany, "TOO_MANY", ResourceExhausted;
     /// A table of the node has no room.
     TableFull, "TABLE_FULL", ResourceExhausted;
     /// The client did not read what the call gave it.

@@ -24,6 +24,7 @@ use signalbox_node::ProtocolId;
 use tonic::Status;
 
 use crate::access::Roles;
+use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::requests::LoopHandle;
 
@@ -42,6 +43,8 @@ pub(crate) struct Api {
     pub(crate) log: LogLevel,
     /// What users may do.
     pub(crate) roles: Roles,
+    /// How much of the service each user gets.
+    pub(crate) limits: Limits,
 }
 
 /// What does not change while the daemon runs.

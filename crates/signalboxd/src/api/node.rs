@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status};
 use super::errors::not_running;
 use super::pages::ROWS;
 use super::{Api, digest, held, reload, types};
+use crate::limits::CONFIG_REQUEST;
 use crate::metrics::{Snapshot, families};
 use crate::requests::Replies;
 use crate::view::View;
@@ -29,7 +30,7 @@ pub(crate) struct NodeService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> NodeServer<NodeService> {
-    NodeServer::new(NodeService { api: api.clone() })
+    NodeServer::new(NodeService { api: api.clone() }).max_decoding_message_size(CONFIG_REQUEST)
 }
 
 #[tonic::async_trait]

@@ -9,11 +9,12 @@ use signalbox_api::v1::pinholes_server::{Pinholes, PinholesServer};
 use signalbox_core::SessionId;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::call::{Attached, Held, Meaning, Place, Takeovers, run, user};
+use super::call::{Attached, Held, Meaning, Place, Takeovers, place, run, user};
 use super::errors::{Reason, Wrong, already_open, must_open, not_running};
 use super::opener::{Opened, Opener};
 use super::pages::{Cursor, Portion, Range, page, pages};
 use super::{Api, types};
+use crate::limits::REQUEST;
 use crate::protocols::OPENERS;
 use crate::requests::Replies;
 use crate::view::View;
@@ -33,6 +34,7 @@ pub(crate) struct PinholeService {
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> PinholesServer<PinholeService> {
     PinholesServer::new(PinholeService { api: api.clone(), takeovers: Takeovers::default() })
+        .max_decoding_message_size(REQUEST)
 }
 
 impl PinholeService {
@@ -56,7 +58,7 @@ impl Pinholes for PinholeService {
         &self,
         request: Request<Streaming<v1::OpenPinholeRequest>>,
     ) -> Result<Response<Self::OpenPinholeStream>, Status> {
-        let user = user(request.extensions());
+        let (user, call) = (user(request.extensions()), place(request.extensions()));
         let mut requests = request.into_inner();
         let Some(v1::OpenPinholeRequest { request: Some(OpenMessage::Open(open)) }) =
             requests.message().await?
@@ -74,7 +76,7 @@ impl Pinholes for PinholeService {
             None => None,
         };
         let (started, opened) = opener.open(&self.api, &open).await?;
-        tokio::spawn(run(started, Passage(opened), attached, seat));
+        tokio::spawn(run(started, Passage(opened), attached, seat, call));
         Ok(Response::new(replies))
     }
 

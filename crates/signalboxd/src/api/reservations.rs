@@ -11,11 +11,12 @@ use signalbox_api::v1::reserve_request::Request as ReserveMessage;
 use signalbox_node::resources::view::ReservationView;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::call::{Attached, Place, Takeovers, run, user};
+use super::call::{Attached, Place, Takeovers, place, run, user};
 use super::errors::{Reason, must_open, not_running};
 use super::pages::{Portion, Range, page, pages, walked};
 use super::reserver::Reserver;
 use super::{Api, held as grants, types};
+use crate::limits::REQUEST;
 use crate::protocols::RESERVERS;
 use crate::requests::Replies;
 use crate::view::View;
@@ -36,6 +37,7 @@ pub(crate) struct ReservationService {
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> ReservationsServer<ReservationService> {
     ReservationsServer::new(ReservationService { api: api.clone(), takeovers: Takeovers::default() })
+        .max_decoding_message_size(REQUEST)
 }
 
 impl ReservationService {
@@ -59,7 +61,7 @@ impl Reservations for ReservationService {
         &self,
         request: Request<Streaming<v1::ReserveRequest>>,
     ) -> Result<Response<Self::ReserveStream>, Status> {
-        let user = user(request.extensions());
+        let (user, call) = (user(request.extensions()), place(request.extensions()));
         let mut requests = request.into_inner();
         let Some(v1::ReserveRequest { request: Some(ReserveMessage::Open(open)) }) =
             requests.message().await?
@@ -77,7 +79,7 @@ impl Reservations for ReservationService {
             None => None,
         };
         let (started, standing) = reserver.open(&self.api, &open).await?;
-        tokio::spawn(run(started, Reservation(standing), attached, seat));
+        tokio::spawn(run(started, Reservation(standing), attached, seat, call));
         Ok(Response::new(replies))
     }
 

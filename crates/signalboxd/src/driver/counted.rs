@@ -23,6 +23,10 @@ signalbox_core::counters! {
         reservations_started: u64 => API_REQUESTS { kind: "reservation" },
         /// Passages through firewalls and NATs started over the control socket.
         passages_started: u64 => API_REQUESTS { kind: "passage" },
+        /// Connections of the control socket refused because too many were open.
+        connections_refused: u64,
+        /// Calls over the control socket refused because too many of their kind were open.
+        calls_refused: u64,
         /// Pings and reservations ended because their client did not read the events.
         clients_too_slow: u64,
         /// Times that an application of another process read so slowly that the node stopped sending to it for a time.

@@ -13,6 +13,8 @@ use crate::api::{held, node, types};
 
 /// Changes given to watchers in one turn of the event loop.
 const CHANGES: usize = 256;
+/// Events given to all watchers together in one turn: each gets a copy.
+const EVENTS: usize = 1024;
 /// Events that wait for a watcher before events are lost.
 pub(crate) const QUEUE: usize = 1024;
 
@@ -57,7 +59,7 @@ impl Watchers {
         }
         let lost = node.changes_lost();
         self.list.iter_mut().for_each(|watcher| watcher.lost += lost);
-        for _ in 0..CHANGES {
+        for _ in 0..(EVENTS / self.list.len()).clamp(1, CHANGES) {
             let Some(change) = node.next_change() else { return false };
             let event = event(node, interfaces, change);
             self.give(event);

@@ -42,5 +42,5 @@ pub(crate) fn services(api: &Api) -> Result<Services> {
         api::standard::health(),
         api::standard::reflection()?,
     ];
-    Ok(Services::new(routes, api.roles.clone()))
+    Ok(Services::new(routes, api.roles.clone(), api.limits.clone()))
 }

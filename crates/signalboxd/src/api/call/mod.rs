@@ -4,16 +4,18 @@ mod takeover;
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::UdsConnectInfo;
 use tonic::{Extensions, Status, Streaming};
 
 use super::errors::Reason;
 use super::reserver::reached;
+use crate::connection::Peer;
 use crate::requests::Replies;
+use crate::services::Call;
 pub(crate) use takeover::{Place, Takeovers};
 use takeover::{STANDS, Seat};
 
@@ -73,7 +75,12 @@ pub(crate) enum Meaning {
 
 /// The user of a call; `None` if the kernel does not give it.
 pub(crate) fn user(extensions: &Extensions) -> Option<u32> {
-    extensions.get::<UdsConnectInfo>()?.peer_cred.map(|peer| peer.uid())
+    extensions.get::<Peer>()?.caller.map(|caller| caller.user)
+}
+
+/// The place of a call.
+pub(crate) fn place(extensions: &Extensions) -> Option<Arc<Call>> {
+    extensions.get().cloned()
 }
 
 /// The client's end of a call.
@@ -129,12 +136,13 @@ enum Step<H: Held> {
     Expired,
 }
 
-/// Holds something until it ends. It ends with its call, unless it has a `seat`.
+/// Holds something until it ends. It ends with its call, unless it has a `seat`. It keeps the place of the call that began it.
 pub(crate) async fn run<H: Held>(
     started: H::Event,
     mut held: H,
     attached: Attached<H>,
     mut seat: Option<Seat<H>>,
+    _call: Option<Arc<Call>>,
 ) {
     let mut attached = Some(attached);
     let mut expires = None;

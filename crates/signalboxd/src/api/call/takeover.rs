@@ -16,13 +16,11 @@ use crate::api::errors::{Reason, Wrong};
 
 /// How long a reservation or passage stands whose call broke.
 pub(super) const STANDS: Duration = Duration::from_secs(10);
-/// Most of a kind with a `request_id`.
-const MOST: usize = 4096;
 
 type Key = (Option<u32>, [u8; 16]);
 type Table<H> = Arc<Mutex<HashMap<Key, Entry<H>>>>;
 
-/// All reservations, or all passages, with a `request_id`; cheap to clone.
+/// All reservations, or all passages, with a `request_id`; cheap to clone. Each has the place of a call, so that their number has a limit.
 pub(crate) struct Takeovers<H: Held>(Table<H>);
 
 impl<H: Held> Clone for Takeovers<H> {
@@ -99,9 +97,6 @@ impl<H: Held> Takeovers<H> {
             })?;
             entry.open = open.clone();
             return Ok(Some(Place::Taken(Earlier { calls: entry.calls.clone(), change })));
-        }
-        if table.len() >= MOST {
-            return Err(Reason::TableFull.status(format!("{MOST} {}s have a request_id already", H::NAME)));
         }
         let (calls, attach) = mpsc::channel(1);
         table.insert(key, Entry { open: open.clone(), calls });

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::pages::{Range, page, pages, walked};
 use crate::api::{Api, held, types};
+use crate::limits::REQUEST;
 use crate::requests::Replies;
 
 page!(9: v1::ListFlowsResponse, flows: v1::Flow);
@@ -20,7 +21,7 @@ pub(crate) struct BoomerangService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> BoomerangServer<BoomerangService> {
-    BoomerangServer::new(BoomerangService { api: api.clone() })
+    BoomerangServer::new(BoomerangService { api: api.clone() }).max_decoding_message_size(REQUEST)
 }
 
 #[tonic::async_trait]

@@ -12,6 +12,7 @@ use super::client::Clients;
 use super::{Pings, convert};
 use crate::api::pages::{Range, page, pages, walked};
 use crate::api::{Api, types};
+use crate::limits::APPLICATION_REQUEST;
 use crate::protocols::applications;
 use crate::requests::Replies;
 
@@ -26,7 +27,7 @@ pub(crate) struct CaspService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> CaspServer<CaspService> {
-    CaspServer::new(CaspService { api: api.clone() })
+    CaspServer::new(CaspService { api: api.clone() }).max_decoding_message_size(APPLICATION_REQUEST)
 }
 
 #[tonic::async_trait]

@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::api::pages::{Portion, Range, page, pages, walked};
 use crate::api::{Api, types};
+use crate::limits::APPLICATION_REQUEST;
 use crate::protocols::applications;
 use crate::requests::Replies;
 use crate::view::View;
@@ -34,7 +35,7 @@ pub(crate) struct GistService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> GistServer<GistService> {
-    GistServer::new(GistService { api: api.clone() })
+    GistServer::new(GistService { api: api.clone() }).max_decoding_message_size(APPLICATION_REQUEST)
 }
 
 #[tonic::async_trait]

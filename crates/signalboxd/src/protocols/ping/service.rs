@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Pings, convert};
 use crate::api::Api;
+use crate::limits::REQUEST;
 use crate::requests::Replies;
 
 /// The service; cheap to clone.
@@ -18,7 +19,7 @@ pub(crate) struct PingService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> PingServer<PingService> {
-    PingServer::new(PingService { api: api.clone() })
+    PingServer::new(PingService { api: api.clone() }).max_decoding_message_size(REQUEST)
 }
 
 #[tonic::async_trait]

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::pages::{Range, page, pages, walked};
 use crate::api::{Api, held, types};
+use crate::limits::REQUEST;
 use crate::requests::Replies;
 
 page!(4: v1::ListSessionsResponse, sessions: v1::Session);
@@ -20,7 +21,7 @@ pub(crate) struct QosService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> QosServer<QosService> {
-    QosServer::new(QosService { api: api.clone() })
+    QosServer::new(QosService { api: api.clone() }).max_decoding_message_size(REQUEST)
 }
 
 #[tonic::async_trait]

@@ -18,6 +18,7 @@ use crate::api::errors::{Reason, already_open, must_open};
 use crate::api::pages::{Range, pages};
 use crate::api::{Api, types};
 use crate::clients::EventReader;
+use crate::limits::REQUEST;
 use crate::requests::{LoopHandle, Opened, Replies};
 
 /// The service; cheap to clone.
@@ -28,7 +29,7 @@ pub(crate) struct RsvpService {
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> RsvpServer<RsvpService> {
-    RsvpServer::new(RsvpService { api: api.clone() })
+    RsvpServer::new(RsvpService { api: api.clone() }).max_decoding_message_size(REQUEST)
 }
 
 #[tonic::async_trait]
