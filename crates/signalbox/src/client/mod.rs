@@ -6,7 +6,7 @@ mod stop;
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
@@ -43,7 +43,15 @@ pub(crate) async fn channel(path: &Path) -> Result<Channel> {
     Endpoint::from_static("http://localhost")
         .connect_with_connector(connector)
         .await
-        .with_context(|| format!("what listens at {} does not use the control protocol", path.display()))
+        // Without its cause: a broken pipe would pass for the end of the reader of the output.
+        .map_err(|_| {
+            NoDaemon(format!(
+                "what listens at {} closed the connection: this user has too many (control.max_connections), or it does not use the \
+                 control protocol",
+                path.display()
+            ))
+            .into()
+        })
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> NoDaemon {
