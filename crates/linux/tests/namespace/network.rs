@@ -1,6 +1,6 @@
 //! The network that every test here makes for itself: `a` – `r` – `b`, with `r` forwarding.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -232,4 +232,14 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "in vain waited for: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A socket of a namespace. A tool that another test starts may hold the former socket of this address for a moment.
+pub(crate) fn bind(namespace: &Namespace, at: SocketAddr) -> UdpSocket {
+    let mut socket = None;
+    until(&format!("{at} is free"), || {
+        socket = namespace.run(|| UdpSocket::bind(at)).unwrap().ok();
+        socket.is_some()
+    });
+    socket.unwrap()
 }

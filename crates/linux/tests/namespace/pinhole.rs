@@ -10,7 +10,7 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
 use signalbox_linux::topology;
 
-use crate::network::{Addresses, Network, PATIENCE, families, ip, prefix, tool, until};
+use crate::network::{Addresses, Network, PATIENCE, bind, families, ip, prefix, tool, until};
 
 pub(crate) const UDP: u8 = 17;
 /// A port that the operator's ruleset lets pass. A packet to it shows that earlier packets have been handled.
@@ -88,16 +88,6 @@ pub(crate) struct Attempt<'a> {
     pub(crate) to: &'a Namespace,
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
-}
-
-/// A socket of a namespace. A tool that another test starts may hold the former socket of this address for a moment.
-pub(crate) fn bind(namespace: &Namespace, at: SocketAddr) -> UdpSocket {
-    let mut socket = None;
-    until(&format!("{at} is free"), || {
-        socket = namespace.run(|| UdpSocket::bind(at)).unwrap().ok();
-        socket.is_some()
-    });
-    socket.unwrap()
 }
 
 impl Attempt<'_> {

@@ -8,9 +8,9 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
 use signalbox_linux::topology;
 
-use crate::network::{Addresses, Network, PATIENCE, families, footprint, ip};
+use crate::network::{Addresses, Network, PATIENCE, bind, families, footprint, ip};
 use crate::pinhole::{
-    CONTROL, DEFAULT_DROP, LONG, UDP, at, bind, close, connect, enforcer, flow, open, received, tracked,
+    CONTROL, DEFAULT_DROP, LONG, UDP, at, close, connect, enforcer, flow, open, received, tracked,
 };
 
 /// The ruleset of a NAT: `a` is inside, `b` outside, and the operator translates what leaves.

@@ -1,7 +1,7 @@
 //! The effect of enforcement on packets.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::topology;
 use signalbox_linux::traffic::{Enforcer, TrafficConfig};
 
-use crate::network::{Network, PATIENCE, datagram, families, ip, prefix, receive_until, send, tool, until};
+use crate::network::{
+    Network, PATIENCE, bind, datagram, families, ip, prefix, receive_until, send, tool, until,
+};
 use crate::traffic::{config, ifindex, kernel_state, reservation};
 
 const PORT: u16 = 5004;
@@ -49,7 +51,7 @@ fn unsignaled() -> TrafficConfig {
 }
 
 pub(crate) fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
-    namespace.run(|| UdpSocket::bind(("0.0.0.0", port))).unwrap().unwrap()
+    bind(namespace, (Ipv4Addr::UNSPECIFIED, port).into())
 }
 
 /// The number of packets that arrive of a numbered flow, sent every 5 ms while `flood` sends as much as it can.
