@@ -5,14 +5,15 @@ use core::net::IpAddr;
 use signalbox_core::IfIndex;
 use signalbox_core::slab::Key;
 
-use super::message_ids::{NeighbourId, ReceivedHandle, ReceivedId, SentHandle};
+use super::lists::{Lists, Unknown};
+use super::message_ids::{ReceivedHandle, ReceivedId, SentHandle};
 use super::peers::Age;
 use super::{Neighbours, Upcall, hello};
-use crate::engine::ahead::{AT_ONCE, Group};
+use crate::engine::ahead::Group;
 use crate::engine::packet::IpReceived;
 use crate::wire::{
-    Class, DecodeError, ErrorCode, HEADER_OCTETS, IdList, ListedId, Message, MessageId, MessageType,
-    ObjectType, Objects, Refusal, SubMessages,
+    Class, DecodeError, ErrorCode, HEADER_OCTETS, Message, MessageId, MessageType, ObjectType, Objects,
+    Refusal, SubMessages,
 };
 
 /// Number of MESSAGE_ID_NACKs that have at most one and a half times the octets of a message, IP headers included.
@@ -63,15 +64,6 @@ enum Stage<'p> {
     /// The lists of an Srefresh.
     Lists(Lists<'p>),
     Done,
-}
-
-#[derive(Debug, Clone)]
-struct Lists<'p> {
-    peer: Key,
-    objects: Objects<'p>,
-    list: Option<(IdList<'p>, usize)>,
-    /// Number of MESSAGE_ID_NACKs that may answer.
-    nacks: usize,
 }
 
 /// An item of a packet.
@@ -134,19 +126,6 @@ impl<'p> Incoming<'p> {
         self.neighbour = hop.map_or(self.packet.src, |hop| hop.addr);
         Ok(())
     }
-}
-
-/// An unknown MESSAGE_ID of a multicast neighbour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unknown {
-    /// The source.
-    pub source: IpAddr,
-    /// The group.
-    pub group: IpAddr,
-    /// The incoming interface of the Srefresh.
-    pub ifindex: IfIndex,
-    peer: Key,
-    message_id: MessageId,
 }
 
 /// How to handle a message, by its MESSAGE_ID.
@@ -451,75 +430,6 @@ impl Neighbours {
         if let Some(peer) = less.and_then(|peer| self.peers.at_mut(peer)) {
             peer.refs = peer.refs.saturating_sub(1);
         }
-    }
-
-    /// The next identifiers of an Srefresh (RFC 2961 §5.3).
-    fn listed(&mut self, packet: &IpReceived<'_>, lists: &mut Lists<'_>) -> Option<Arrival> {
-        loop {
-            let Some((list, at)) = &mut lists.list else {
-                let object = lists.objects.find_map(|object| {
-                    object.ok().filter(|object| object.kind.class == Class::MESSAGE_ID_LIST)
-                })?;
-                lists.list = IdList::parse(&object).ok().map(|list| (list, 0));
-                continue;
-            };
-            // One of a multicast source is an item of its own if it is unknown.
-            let count = if list.get(*at).is_some_and(|listed| listed.source.is_some()) { 1 } else { AT_ONCE };
-            let listed: Group<ListedId> = (*at..).map_while(|at| list.get(at)).take(count).collect();
-            let epoch = list.epoch;
-            *at += listed.len();
-            if listed.is_empty() {
-                lists.list = None;
-                continue;
-            }
-            let peer = lists.peer;
-            let ids: Group<NeighbourId> = listed.iter().map(|one| (peer.index(), epoch, one.id)).collect();
-            let (mut tags, mut unknown) = (Group::new(), Group::<ListedId>::new());
-            let mut all = listed.into_iter();
-            self.received.find_all(&ids, |found| match (found, all.next()) {
-                (Some(tag), _) => tags.push(tag),
-                (None, listed) => unknown.extend(listed),
-            });
-            self.counters.states_refreshed += tags.len() as u64;
-            for listed in unknown {
-                if let Some(unknown) = self.unknown(packet, lists, epoch, listed) {
-                    return Some(Arrival::Unknown(unknown));
-                }
-            }
-            if !tags.is_empty() {
-                return Some(Arrival::Refreshed { tags });
-            }
-        }
-    }
-
-    /// Answers an unknown identifier of an Srefresh. Returns one of a multicast source, about which the engine decides.
-    fn unknown(
-        &mut self,
-        packet: &IpReceived<'_>,
-        lists: &mut Lists<'_>,
-        epoch: u32,
-        listed: ListedId,
-    ) -> Option<Unknown> {
-        self.counters.names_unknown += 1;
-        tracing::debug!(peer = %packet.src, id = listed.id, "Srefresh of an unknown MESSAGE_ID");
-        let Some(left) = lists.nacks.checked_sub(1) else {
-            self.counters.nacks_limited += 1;
-            return None;
-        };
-        lists.nacks = left;
-        let message_id = MessageId { ack_desired: false, epoch, id: listed.id };
-        let Some(source) = listed.source else {
-            self.acknowledge(lists.peer, packet, message_id, true);
-            return None;
-        };
-        let group = listed.group.unwrap_or(packet.dst);
-        Some(Unknown { source, group, ifindex: packet.ifindex, peer: lists.peer, message_id })
-    }
-
-    /// Sends a MESSAGE_ID_NACK for an unknown MESSAGE_ID of a multicast source, because this node is on the tree (RFC
-    /// 2961 §5.3).
-    pub fn nack(&mut self, unknown: &Unknown) {
-        self.queue_ack(unknown.peer, unknown.ifindex, unknown.message_id, true, unknown.group.is_multicast());
     }
 
     /// Compares the MESSAGE_ID of a message with the stored one (RFC 2961 §4.5); `stored`: the handle of the state, if

@@ -19,6 +19,7 @@ mod failures;
 mod hello;
 mod inbound;
 mod keys;
+mod lists;
 mod message_ids;
 mod outbound;
 mod outbox;
@@ -56,8 +57,9 @@ pub use config::{
     Trust,
 };
 pub use failures::{AuthenticationFailure, AuthenticationFailures};
-pub use inbound::{Arrival, Arrivals, Incoming, Unknown, Verdict};
+pub use inbound::{Arrival, Arrivals, Incoming, Verdict};
 pub use keys::KeyError;
+pub use lists::Unknown;
 pub use message_ids::{ReceivedHandle, SentHandle};
 pub use outbound::{Outgoing, SendReason, SummaryTo};
 pub use outbox::Envelope;
