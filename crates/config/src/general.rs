@@ -133,7 +133,7 @@ impl Control {
             "max_connections",
             &mut self.max_connections,
             number(16..=65_536),
-            "Connections of all users at one time. While three quarters are not in use, a user takes as many as he wants; the \
+            "Connections of all users at one time. While three quarters are not in use, one user may take all of these; the \
              last quarter is for users that have few. Root, the user of the daemon and administrators find 16 more. The calls of \
              a connection beyond the limit are refused with the reason `TOO_MANY`. Each takes a descriptor.",
         );

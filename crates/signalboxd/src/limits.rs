@@ -1,6 +1,6 @@
 //! How much of the control service one user gets: connections and calls.
 //!
-//! Each kind of call has places. While three quarters are not in use, a user takes as many as he wants. The last quarter is for
+//! Each kind of call has places. While three quarters are not in use, one user may take all of these. The last quarter is for
 //! users that have few ([`signalbox_core::shares`]). Root, the user of the daemon and administrators need no share, and find some
 //! places more than all others: the operator can look at a daemon that users flood.
 
@@ -121,7 +121,7 @@ impl Limits {
             .http2_max_header_list_size(HEADERS)
     }
 
-    /// Takes a place for a connection; `None`: there is none.
+    /// Takes a place for a connection. Returns `None` if all places are in use.
     pub(crate) fn connection(&self, kind: Kind, caller: Option<Caller>, privileged: bool) -> Option<Place> {
         let place = self.take(kind, caller, privileged);
         if kind == Kind::Connection && place.is_none() {

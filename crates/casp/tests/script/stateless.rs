@@ -295,7 +295,7 @@ fn what_cannot_be_sent_on_is_reported() {
 }
 
 /// An ERROR about a message without state passes nodes as an answer does, is never answered, and goes to the clients that send such
-/// messages. It is none about a session with state.
+/// messages. It changes no session with state.
 #[test]
 fn an_error_goes_back_without_state() {
     let mut rig = Rig::with(Config { private_errors: true, ..stateless() });

@@ -165,7 +165,7 @@ pub enum LabCommand {
         /// Scenarios' names, or paths of TOML files.
         #[arg(required = true)]
         names: Vec<String>,
-        /// Run each so many times.
+        /// How often each scenario is run.
         #[arg(long, value_name = "N", default_value_t = 1)]
         repeat: u32,
         /// The seed of what the lab draws at random, instead of the file's.

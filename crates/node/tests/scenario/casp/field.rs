@@ -165,7 +165,7 @@ pub(crate) trait Users {
     /// The fault, the seed, and the state of all nodes.
     fn says(&self, fault: &str) -> String;
 
-    /// So many users begin, and act under faults. Then the faults end.
+    /// Begins `users` sessions, and lets users act under faults. Then the faults end.
     fn storm(&mut self, users: u32) {
         for _ in 0..users {
             self.open();
