@@ -345,13 +345,7 @@ impl Qos {
             }
             return;
         }
-        if arrival.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(
-                session = %arrival.session,
-                reason = "GIST hop count is used up",
-                "message dropped"
-            );
+        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         // A node without a next peer has answered. It still looks for one.

@@ -71,9 +71,7 @@ impl Qos {
     /// too.
     fn pass_notify(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, onward: bool) {
         let Some(session) = self.sessions.get(key) else { return };
-        if arrival.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(session = %session.id, reason = "GIST hop count is used up", "NOTIFY dropped");
+        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         let notify = Message {

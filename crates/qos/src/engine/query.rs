@@ -174,13 +174,7 @@ impl Qos {
             }
             return;
         }
-        if arrival.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(
-                session = %arrival.session,
-                reason = "GIST hop count is used up",
-                "QUERY dropped"
-            );
+        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         self.forward_query(key, message, arrival, hops);

@@ -73,13 +73,7 @@ impl Qos {
             );
             return;
         }
-        if arrival.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(
-                session = %session.id,
-                reason = "GIST hop count is used up",
-                "refresh not forwarded"
-            );
+        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         session.forced_after = forced.into();

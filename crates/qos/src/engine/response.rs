@@ -312,9 +312,7 @@ impl Qos {
         with_rii: bool,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
-        if arrival.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(session = %session.id, reason = "GIST hop count is used up", "RESPONSE dropped");
+        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         let about_reserve = arrival.mri.direction() != session.direction;

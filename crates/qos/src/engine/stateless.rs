@@ -62,18 +62,8 @@ impl Qos {
         };
         let Ok(route) = route else { return self.forward_octets(octets, arrival) };
         let flow = Flow {
-            key: Key::default(),
-            session: arrival.session,
-            mri: arrival.mri,
-            classifier: message.classifier,
-            ifindex: (!route.local).then_some(route.ifindex),
-            mtu: route.mtu,
-            initiator: arrival.initiator(),
-            peer: arrival.peer.clone(),
-            requested_by: arrival.requested_by(),
             auth: Carried::auth(&[]),
-            lifetime: self.config.lifetime(self.config.period_ms()),
-            mark_dscp: None,
+            ..self.flow_of(Key::default(), &message, arrival, &route, self.config.period_ms())
         };
         let query = message.kind == MessageType::QUERY;
         let rate = rmf::rate(qspec).unwrap_or(0);
@@ -104,13 +94,7 @@ impl Qos {
     }
 
     fn forward(&mut self, octets: Vec<u8>, arrival: &Arrival) {
-        if arrival.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(
-                session = %arrival.session,
-                reason = "GIST hop count is used up",
-                "message dropped"
-            );
+        if !arrival.may_pass(&mut self.counters) {
             return self.out.reuse(octets);
         }
         // GIST keeps no state either.

@@ -12,6 +12,7 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 use signalbox_resources::{Neighbour, RequestedBy};
 
 use super::command::Command;
+use super::counters::Counters;
 use super::holders::Holder;
 
 /// The circumstances in which a message arrived: [`RecvMessage`] without the octets.
@@ -35,6 +36,15 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
+    /// Whether the message may pass a further node, by its GIST hop count. One that may not is counted.
+    pub(super) fn may_pass(&self, counters: &mut Counters) -> bool {
+        if self.hops == 0 {
+            counters.hop_limit += 1;
+            tracing::debug!(session = %self.session, reason = "GIST hop count is used up", "message dropped");
+        }
+        self.hops > 0
+    }
+
     pub(super) fn of(message: &RecvMessage<'_>) -> Self {
         Self {
             nslp: message.nslp,
