@@ -50,7 +50,7 @@ impl Privileges {
             &mut self.capabilities,
             flag(),
             "Keep only the capabilities that this configuration needs: CAP_NET_ADMIN; CAP_NET_RAW with IPv6; \
-             CAP_NET_BIND_SERVICE for ports below 1024; CAP_BPF and CAP_PERFMON for enforcement by eBPF.",
+             CAP_NET_BIND_SERVICE for ports below 1024; CAP_BPF for enforcement by eBPF on kernels before 6.0.",
         );
         keys.key(
             "system_calls",

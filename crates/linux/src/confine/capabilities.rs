@@ -16,8 +16,16 @@ pub struct Needs {
     pub raw: bool,
     /// CAP_NET_BIND_SERVICE: it listens at ports below 1024.
     pub low_ports: bool,
-    /// CAP_BPF and CAP_PERFMON: it loads the classifier of a link that appears.
+    /// CAP_BPF on kernels before 6.0: it changes maps of the classifier. No program is loaded any more, so CAP_PERFMON, with
+    /// which a program can read the memory of the kernel, is never kept.
     pub ebpf: bool,
+}
+
+/// Whether bpf(2) needs CAP_BPF for elements of maps too: kernels before 6.0 do, where `kernel.unprivileged_bpf_disabled` is set.
+fn elements_need_rights() -> bool {
+    // Where the version cannot be read, the older rule is the safe one.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major < 6)
 }
 
 impl Needs {
@@ -26,8 +34,7 @@ impl Needs {
         set.set_state(Cap::NET_ADMIN, self.admin);
         set.set_state(Cap::NET_RAW, self.raw);
         set.set_state(Cap::NET_BIND_SERVICE, self.low_ports);
-        set.set_state(Cap::BPF, self.ebpf);
-        set.set_state(Cap::PERFMON, self.ebpf);
+        set.set_state(Cap::BPF, self.ebpf && elements_need_rights());
         set
     }
 }
@@ -64,7 +71,6 @@ pub(super) fn kept() -> Vec<&'static str> {
         (Cap::NET_RAW, "net_raw"),
         (Cap::NET_BIND_SERVICE, "net_bind_service"),
         (Cap::BPF, "bpf"),
-        (Cap::PERFMON, "perfmon"),
     ];
     let Ok(state) = state else { return Vec::new() };
     let known = names.iter().filter(|(cap, _)| state.permitted.has(*cap)).map(|(_, name)| *name);

@@ -1,6 +1,6 @@
 //! The few bpf(2) commands that a packet classifier and its maps need.
 //!
-//! The crate uses no library: its program needs neither BTF nor a skeleton, and four commands suffice. The available
+//! The crate uses no library: its program needs neither BTF nor a skeleton, and six commands suffice. The available
 //! libraries are an order of magnitude longer than this crate.
 
 #![allow(unsafe_code)]
@@ -12,7 +12,11 @@ const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
+const BPF_MAP_GET_NEXT_KEY: libc::c_int = 4;
 const BPF_PROG_LOAD: libc::c_int = 5;
+/// The commands on elements of maps. They need no capability (since Linux 6.0), and are what a confined process uses.
+pub(crate) const ELEMENTS: [libc::c_int; 4] =
+    [BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM, BPF_MAP_GET_NEXT_KEY];
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 /// Octets of one instruction.
 pub(crate) const INSTRUCTION: usize = 8;
@@ -174,6 +178,28 @@ impl Map {
         // SAFETY: the kernel reads `key` and writes `value`, which have the sizes that the map was made with
         // (values of arrays are multiples of eight octets, so that nothing is rounded up).
         unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut element) }.map(drop)
+    }
+
+    /// Removes all elements of a map that has `most` at most.
+    pub(crate) fn clear(&self, most: u32) -> io::Result<()> {
+        let mut first = vec![0; self.key];
+        for _ in 0..=most {
+            // Without a key the kernel gives the first one.
+            let mut element =
+                Element { map: self.number(), pad: 0, key: 0, value: address(first.as_mut_ptr()), flags: 0 };
+            // SAFETY: the kernel writes a key into `first`, which has the size that the map was made with.
+            match unsafe { bpf(BPF_MAP_GET_NEXT_KEY, &mut element) } {
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
+                result => result?,
+            };
+            self.delete(&first)?;
+        }
+        Ok(())
+    }
+
+    /// Another descriptor of the same map.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, key: self.key, value: self.value })
     }
 
     /// The descriptor by which instructions refer to the map.

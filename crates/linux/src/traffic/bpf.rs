@@ -1,4 +1,7 @@
 //! The classifier in the kernel: `bpf/traffic.c`, its maps, and the owner of each filter.
+//!
+//! [`Loaded`] is made at the start, for each configured link whether it exists or not. So the process needs no right to load
+//! programs later, when a link appears.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -41,14 +44,20 @@ struct Used {
     filters: u32,
 }
 
-/// The classifier of one link, with its maps.
+/// A classifier that the kernel has accepted, with its maps, for one link after the other.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct Loaded {
     fd: OwnedFd,
     shapes: Map,
     flows: Map,
     policies: Map,
     states: Map,
+}
+
+/// The classifier of one link.
+#[derive(Debug)]
+pub(super) struct Program {
+    kernel: Loaded,
     link_header: u32,
     /// `struct signaling`.
     signaling: [u8; 12],
@@ -61,6 +70,11 @@ pub(super) struct Program {
     owners: HashMap<[u8; KEY], Vec<u32>>,
 }
 
+/// The filters that a link can have: some reservations have several.
+const fn most_flows(config: &LinkConfig) -> u32 {
+    config.max_reservations + config.max_reservations / 2
+}
+
 /// Writes the token buckets of signaling.
 fn limit_signaling(policies: &Map, config: &LinkConfig) -> io::Result<()> {
     for kind in Kind::ALL {
@@ -71,12 +85,12 @@ fn limit_signaling(policies: &Map, config: &LinkConfig) -> io::Result<()> {
     Ok(())
 }
 
-impl Program {
+impl Loaded {
     /// Loads the classifier, with maps of the configured size.
-    pub(super) fn load(config: &LinkConfig, link_header: u32, signaling: Signaling) -> io::Result<Self> {
+    pub(super) fn load(config: &LinkConfig) -> io::Result<Self> {
         let broken = || io::Error::new(io::ErrorKind::InvalidData, "the object in this program is broken");
         let most = config.max_reservations;
-        let most_flows = most + most / 2;
+        let most_flows = most_flows(config);
         let shapes = Map::create("sbx_shapes", MapKind::Array, 4, SHAPES_SIZE, 2)?;
         let flows = Map::create("sbx_flows", MapKind::Hash, KEY, 4, most_flows)?;
         // The last slots are those of signaling.
@@ -94,22 +108,42 @@ impl Program {
         let code = object.program("classifier", fd_of).ok_or_else(broken)?;
         let license = object.section("license").ok_or_else(broken)?;
         let fd = load_classifier("signalbox", &code, license)?;
-        let (used, owners) = ([Vec::new(), Vec::new()], HashMap::new());
-        let most_flows = usize::try_from(most_flows).unwrap_or(usize::MAX);
-        limit_signaling(&policies, config)?;
-        let signaling = if config.signaling == 0 { [0; 12] } else { signaling_of(signaling, most) };
+        Ok(Self { fd, shapes, flows, policies, states })
+    }
+
+    /// The same program and maps, for another user of them.
+    fn again(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            shapes: self.shapes.again()?,
+            flows: self.flows.again()?,
+            policies: self.policies.again()?,
+            states: self.states.again()?,
+        })
+    }
+}
+
+impl Program {
+    /// Uses the classifier at a link. What it knew of a link before is removed.
+    pub(super) fn new(
+        loaded: &Loaded,
+        config: &LinkConfig,
+        link_header: u32,
+        signaling: Signaling,
+    ) -> io::Result<Self> {
+        let kernel = loaded.again()?;
+        kernel.flows.clear(most_flows(config))?;
+        limit_signaling(&kernel.policies, config)?;
+        let signaling =
+            if config.signaling == 0 { [0; 12] } else { signaling_of(signaling, config.max_reservations) };
         let program = Self {
-            fd,
-            shapes,
-            flows,
-            policies,
-            states,
+            kernel,
             link_header,
             signaling,
             until: 0,
-            most_flows,
-            used,
-            owners,
+            most_flows: usize::try_from(most_flows(config)).unwrap_or(usize::MAX),
+            used: [Vec::new(), Vec::new()],
+            owners: HashMap::new(),
         };
         program.write_shapes(false)?;
         program.write_shapes(true)?;
@@ -118,7 +152,7 @@ impl Program {
 
     /// Polices signaling at the rate of other settings.
     pub(super) fn set_rates(&self, config: &LinkConfig) -> io::Result<()> {
-        limit_signaling(&self.policies, config)
+        limit_signaling(&self.kernel.policies, config)
     }
 
     /// Ends the effect of the program at a time of CLOCK_MONOTONIC, whether this process runs or not: packets are best effort
@@ -131,7 +165,7 @@ impl Program {
 
     /// The descriptor of the program.
     pub(super) fn raw(&self) -> i32 {
-        self.fd.as_raw_fd()
+        self.kernel.fd.as_raw_fd()
     }
 
     /// Encodes the filters that will replace `old`, or returns why they cannot be installed.
@@ -182,9 +216,9 @@ impl Program {
     ) -> io::Result<()> {
         let policy = policy(flow);
         if old.is_empty() {
-            self.states.update(&slot.to_ne_bytes(), &full(&policy))?;
+            self.kernel.states.update(&slot.to_ne_bytes(), &full(&policy))?;
         }
-        self.policies.update(&slot.to_ne_bytes(), &policy)?;
+        self.kernel.policies.update(&slot.to_ne_bytes(), &policy)?;
         for (at, one) in new.iter().enumerate() {
             if !old.contains(one)
                 && let Err(error) = self.add(slot, one)
@@ -207,7 +241,7 @@ impl Program {
     /// The packets and octets that `slot` has counted.
     pub(super) fn statistics(&self, slot: u32) -> io::Result<Statistics> {
         let mut state = [0; STATE];
-        self.states.lookup(&slot.to_ne_bytes(), &mut state)?;
+        self.kernel.states.lookup(&slot.to_ne_bytes(), &mut state)?;
         let number =
             |at: usize| state.get(at..).and_then(|s| s.first_chunk()).map_or(0, |v| u64::from_ne_bytes(*v));
         Ok(Statistics {
@@ -238,7 +272,7 @@ impl Program {
         let key = one.key.numbered(number);
         let owners = self.owners.entry(key).or_default();
         owners.push(slot);
-        self.flows.update(&key, &slot.to_ne_bytes()).inspect_err(|_| {
+        self.kernel.flows.update(&key, &slot.to_ne_bytes()).inspect_err(|_| {
             // This restores the previous state. An error here would be the same one.
             let _ = self.take(slot, one);
         })
@@ -252,10 +286,10 @@ impl Program {
         let owners = self.owners.entry(key).or_default();
         owners.retain(|owner| *owner != slot);
         let result = match owners.last() {
-            Some(last) => self.flows.update(&key, &last.to_ne_bytes()),
+            Some(last) => self.kernel.flows.update(&key, &last.to_ne_bytes()),
             None => {
                 self.owners.remove(&key);
-                self.flows.delete(&key)
+                self.kernel.flows.delete(&key)
             }
         };
         used[at].filters = used[at].filters.saturating_sub(1);
@@ -280,7 +314,7 @@ impl Program {
         value.extend_from_slice(&self.until.to_ne_bytes());
         used.iter().take(SHAPES).for_each(|used| value.extend_from_slice(&used.shape.numbered(used.number)));
         value.resize(SHAPES_SIZE, 0);
-        self.shapes.update(&u32::from(ipv6).to_ne_bytes(), &value)
+        self.kernel.shapes.update(&u32::from(ipv6).to_ne_bytes(), &value)
     }
 }
 

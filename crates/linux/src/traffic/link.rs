@@ -1,12 +1,13 @@
 //! One outgoing interface: its queues, its classifier, and the places of its reservations.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use signalbox_core::IfIndex;
 use signalbox_core::traffic::{Excess, Reservation, ReserveError, ServiceClass, Treatment};
 
-use super::bpf::{Encoded, Program};
+use super::bpf::{Encoded, Loaded, Program};
 use super::config::{Capabilities, Enforcement, LinkConfig, Policing};
 use super::htb::{self, Queues, Root};
 use super::nft::{Elements, Maps};
@@ -15,6 +16,24 @@ use super::{Flow, Statistics};
 use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::codec::Connection;
+
+/// The reason why a link has no classifier in eBPF.
+#[derive(Debug, Clone)]
+pub(super) enum Missing {
+    /// The configuration does not want it.
+    Off,
+    /// The kernel did not accept it.
+    Refused(String),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("switched off in the configuration"),
+            Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
 
 /// The method by which packets find their class.
 #[derive(Debug)]
@@ -63,20 +82,23 @@ pub(super) struct Link {
 
 impl Link {
     /// Makes the queues of an interface, after the removal of those that an earlier process of ours left. If it left them in
-    /// force with the reservations `left`, and all are there, the link adopts them instead, and returns these reservations.
+    /// force with the reservations `left`, and all are there, the link adopts them instead, and returns these reservations. `loaded`
+    /// is the classifier of the link, or the reason why there is none.
     pub(super) fn open(
         connection: &mut Connection,
         config: &LinkConfig,
         interface: (u32, u32),
-        (enforcement, ebpf): (Enforcement, bool),
+        enforcement: Enforcement,
+        loaded: Result<&Loaded, &Missing>,
         signaling: Signaling,
         left: Vec<(u16, Reservation)>,
     ) -> Result<(Self, Vec<(Reservation, Place)>), OpenError> {
         let (ifindex, link_header) = interface;
         let queues = Queues::new(ifindex, config.rate);
         let reading = |error| system("reading the queueing disciplines", error);
-        let adopts =
-            !left.is_empty() && ebpf && queues.are_whole(connection, config.classes).map_err(reading)?;
+        let adopts = !left.is_empty()
+            && loaded.is_ok()
+            && queues.are_whole(connection, config.classes).map_err(reading)?;
         match htb::root(connection, ifindex).map_err(reading)? {
             Root::Default => {}
             Root::Ours if adopts => {}
@@ -86,16 +108,17 @@ impl Link {
             Root::Foreign(qdisc) => return Err(foreign(&config.name, &qdisc)),
         }
         let mut lacking = Vec::new();
-        let program = if ebpf {
-            Program::load(config, link_header, signaling).map_err(|error| error.to_string())
-        } else {
-            Err("switched off in the configuration".to_owned())
+        let program = match loaded {
+            Ok(loaded) => Program::new(loaded, config, link_header, signaling)
+                .map_err(|error| Missing::Refused(error.to_string())),
+            Err(missing) => Err(missing.clone()),
         };
+        let refused = matches!(program, Err(Missing::Refused(_)));
         let missing = program.as_ref().err().map(|why| {
             format!("no eBPF ({why}): no strict policing, at most {} reservations", config.classes)
         });
         if let Some(missing) = missing {
-            if enforcement == Enforcement::Required && ebpf {
+            if enforcement == Enforcement::Required && refused {
                 return Err(OpenError::new(
                     "missing-ebpf",
                     missing,

@@ -32,10 +32,11 @@ use signalbox_core::IfIndex;
 use signalbox_core::metrics::Family;
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError, TrafficSpec};
 
+use bpf::Loaded;
 pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig};
 use kept::Adopted;
 pub use kept::{Kept, KeptLink};
-use link::{Link, Place};
+use link::{Link, Missing, Place};
 pub use signaling::Signaling;
 
 use crate::error::OpenError;
@@ -46,7 +47,7 @@ use crate::netlink::{Batch, interfaces};
 #[must_use]
 pub fn can_classify() -> bool {
     let config = LinkConfig { max_reservations: 1, ..LinkConfig::new("", 1_000_000) };
-    bpf::Program::load(&config, 0, Signaling::default()).is_ok()
+    Loaded::load(&config).is_ok()
 }
 
 /// The counters of one reservation.
@@ -103,6 +104,18 @@ signalbox_core::counters! {
     }
 }
 
+/// Loads the classifier of each link, as long as this process may.
+fn classifiers(config: &TrafficConfig) -> Vec<Result<Loaded, Missing>> {
+    let wanted = config.ebpf && config.enforcement != Enforcement::Off;
+    let load = |link: &LinkConfig| {
+        if !wanted {
+            return Err(Missing::Off);
+        }
+        Loaded::load(link).map_err(|error| Missing::Refused(error.to_string()))
+    };
+    config.links.iter().map(load).collect()
+}
+
 enum Operation {
     Reserve(ReservationId, Reservation),
     Release(ReservationId),
@@ -137,6 +150,8 @@ pub struct Enforcer {
     config: TrafficConfig,
     connection: Connection,
     requests: Batch,
+    /// The classifiers of all configured links, in the order of the configuration.
+    classifiers: Vec<Result<Loaded, Missing>>,
     /// The open links by interface number.
     links: BTreeMap<u32, Link>,
     /// The links that could not be opened, with the reason.
@@ -178,6 +193,7 @@ impl Enforcer {
             config: config.clone(),
             connection: Connection::open().map_err(system)?,
             requests: Batch::open(NETLINK_ROUTE).map_err(system)?,
+            classifiers: classifiers(config),
             links: BTreeMap::new(),
             closed: BTreeMap::new(),
             wanted: Vec::new(),
@@ -218,7 +234,7 @@ impl Enforcer {
         self.adopted.by_flow.retain(|(ifindex, _), _| self.links.contains_key(&ifindex.0));
         let mut failed = Vec::new();
         let mut adopted = Vec::new();
-        for config in &self.config.links {
+        for (config, classifier) in self.config.links.iter().zip(&self.classifiers) {
             let Some(found) = links.iter().find(|link| link.name == config.name) else {
                 self.closed.insert(config.name.clone(), "there is no such interface".to_owned());
                 continue;
@@ -227,12 +243,12 @@ impl Enforcer {
                 continue;
             }
             let interface = (found.ifindex, found.link_header);
-            let TrafficConfig { enforcement, ebpf, signaling, .. } = self.config;
+            let TrafficConfig { enforcement, signaling, .. } = self.config;
             let here = kept.links.iter().position(|link| link.ifindex.0 == found.ifindex);
             let here = here.map(|at| kept.links.swap_remove(at)).filter(|link| link.config == *config);
             let left = here.map_or_else(Vec::new, |link| link.reservations);
-            let modes = (enforcement, ebpf);
-            match Link::open(&mut self.connection, config, interface, modes, signaling, left) {
+            let loaded = classifier.as_ref();
+            match Link::open(&mut self.connection, config, interface, enforcement, loaded, signaling, left) {
                 Ok((link, reservations)) => {
                     adopted.extend(reservations);
                     self.closed.remove(&config.name);

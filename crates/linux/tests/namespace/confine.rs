@@ -29,12 +29,15 @@ pub(crate) fn confined(ebpf: bool) {
         runs_nft: !ebpf,
     })
     .unwrap();
-    let expected: &[&str] =
-        if ebpf { &["net_admin", "net_raw", "bpf", "perfmon"] } else { &["net_admin", "net_raw"] };
-    assert_eq!((confined.user, confined.capabilities.as_slice()), (65_534, expected));
+    // A kernel before 6.0 demands CAP_BPF for elements of maps.
+    let expected: [&[&str]; 2] = [&["net_admin", "net_raw"], &["net_admin", "net_raw", "bpf"]];
+    assert_eq!(confined.user, 65_534);
+    assert!(expected.contains(&confined.capabilities.as_slice()), "{:?}", confined.capabilities);
 
     // What it may not do, is refused, and the process goes on.
     assert_eq!(nix::unistd::chroot("/"), Err(nix::Error::EPERM));
+    // A program of the kernel could read all its memory.
+    assert!(!signalbox_linux::traffic::can_classify());
     if ebpf {
         let status = std::process::Command::new("true").status();
         assert!(!status.is_ok_and(|status| status.success()));
@@ -65,7 +68,7 @@ fn link(enforcer: &Enforcer) -> IfIndex {
     enforcer.capabilities().next().unwrap().ifindex
 }
 
-fn stays_able(label: &str, part: &str, capabilities: &str) {
+fn stays_able(label: &str, part: &str, capabilities: &[&str]) {
     let net = Network::new(label);
     let (before, queues) = (footprint(&net.r), kernel_state(&net.r));
     let mut command = helper(part);
@@ -78,7 +81,7 @@ fn stays_able(label: &str, part: &str, capabilities: &str) {
         assert!(status.contains(line), "{line}: {status}");
     }
     for set in ["CapPrm", "CapEff", "CapBnd"] {
-        assert!(status.contains(&format!("{set}:\t{capabilities}")), "{set}: {status}");
+        assert!(capabilities.iter().any(|one| status.contains(&format!("{set}:\t{one}"))), "{set}: {status}");
     }
     topology::delete_link(&net.r, "rb").unwrap();
     topology::create_veth(&net.r, "rb", &net.b, "b0").unwrap();
@@ -101,10 +104,10 @@ fn thread_of(pid: u32) -> u32 {
 
 #[test]
 fn with_ebpf_no_other_program_runs() {
-    stays_able("confine", "confined", "000000c000003000");
+    stays_able("confine", "confined", &["0000000000003000", "0000008000003000"]);
 }
 
 #[test]
 fn without_ebpf_the_nft_tool_runs() {
-    stays_able("confine-nft", "confined-nft", "0000000000003000");
+    stays_able("confine-nft", "confined-nft", &["0000000000003000"]);
 }
