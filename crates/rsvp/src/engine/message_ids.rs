@@ -10,6 +10,7 @@ use signalbox_core::{IfIndex, Key, Time};
 
 use super::Rsvp;
 use super::ahead::Group;
+use super::closing::Torn;
 use super::interfaces::Iface;
 use super::neighbour::{Outgoing, SendReason, SentHandle, SummaryTo, Unknown, Upcall};
 use super::outbox::Envelope;
@@ -31,8 +32,13 @@ pub(super) enum SentState {
     Path(Key, Iface),
     /// All requests of a session towards a previous hop.
     Resv(Key, u32),
+    /// Requests of a session towards a previous hop, in a message that does not contain all of them, or that is not repeated
+    /// as it is.
+    Part(Key, u32),
     /// Path state of a sender that ends, at one interface.
     PathTear(Key, Iface),
+    /// Requests that end, by the mark of what ends ([`Rsvp::torn_mark`]).
+    ResvTear(u64),
     /// No lasting state.
     Nothing,
 }
@@ -43,7 +49,8 @@ impl SentState {
             Self::Path(key, iface) => (0, key, iface.0.into()),
             Self::Resv(key, hop) => (1, key, hop),
             Self::PathTear(key, iface) => (2, key, iface.0.into()),
-            Self::Nothing => (3, Key::NONE, 0),
+            Self::Part(key, hop) => (3, key, hop),
+            Self::ResvTear(_) | Self::Nothing => (4, Key::NONE, 0),
         };
         hasher.hash_octets([kind, key.index(), key.generation(), at].map(u32::to_ne_bytes).as_flattened())
     }
@@ -185,12 +192,18 @@ impl Rsvp {
         let named = matches!(about, SentState::Path(..) | SentState::Resv(..))
             && self.neighbours.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.sent_key(about)).flatten() else {
-            let outgoing = Outgoing { envelope, next_hop: None, octets, reason: SendReason::Once };
+            let reason = SendReason::Once { about: self.mark_of(&about) };
+            let outgoing = Outgoing { envelope, next_hop: None, octets, reason };
             match about {
                 SentState::PathTear(key, iface) if envelope.dst.is_multicast() => {
                     self.neighbours.send_to_all(&outgoing, self.reserving_hops(key, iface));
                 }
-                SentState::PathTear(..) | SentState::Path(..) | SentState::Resv(..) | SentState::Nothing => {
+                SentState::Path(..)
+                | SentState::Resv(..)
+                | SentState::Part(..)
+                | SentState::PathTear(..)
+                | SentState::ResvTear(..)
+                | SentState::Nothing => {
                     self.neighbours.send(&outgoing);
                 }
             }
@@ -294,12 +307,12 @@ impl Rsvp {
                     if sender.gateway == 0 { dest.map_or(0, |dest| self.mark(dest)) } else { sender.gateway };
                 (*iface, towards)
             }
-            SentState::Resv(session, hop) => {
+            SentState::Resv(session, hop) | SentState::Part(session, hop) => {
                 let mut senders = self.senders_of(*session);
                 let iface = senders.find(|(_, one)| one.hop == *hop).map_or(Iface::NONE, |(_, one)| one.iif);
                 (iface, self.hops.lookup(*hop).map_or(0, |hop| self.mark(hop.addr)))
             }
-            SentState::Nothing => (Iface::NONE, 0),
+            SentState::ResvTear(_) | SentState::Nothing => (Iface::NONE, 0),
         }
     }
 
@@ -315,8 +328,41 @@ impl Rsvp {
         !self.message_ids.by_state.is_empty()
     }
 
-    /// Removes the MESSAGE_ID of sent state.
+    /// The mark of what a message without a stored MESSAGE_ID makes or ends, for the neighbour layer; 0: it does neither.
+    fn mark_of(&self, about: &SentState) -> u64 {
+        match *about {
+            SentState::Nothing => 0,
+            SentState::ResvTear(mark) => mark,
+            SentState::PathTear(key, _) => {
+                let Some(sender) = self.senders.get(key) else { return 0 };
+                let Some(session) = self.sessions.get_index(sender.session) else { return 0 };
+                self.torn_mark(&Torn::Path(self.session_of(session), self.filter_of(sender)))
+            }
+            SentState::Path(..) | SentState::Resv(..) | SentState::Part(..) => {
+                self.message_ids.hash(about) | 1
+            }
+        }
+    }
+
+    /// The mark of tears of a state.
+    pub(super) fn torn_mark(&self, torn: &Torn) -> u64 {
+        self.message_ids.hasher.hash_one(torn) | 1
+    }
+
+    /// Requests towards a previous hop end: messages with a part of them are not repeated any more. What is left of the
+    /// requests is sent as a whole message soon.
+    pub(super) fn end_parts(&mut self, session: Key, hop: u32) {
+        let part = SentState::Part(session, hop);
+        if self.neighbours.has_owned() && self.neighbours.end_waiting(self.mark_of(&part), |_| true) {
+            self.message_ids.lost.push_back(part);
+        }
+    }
+
+    /// Removes the MESSAGE_ID of sent state: nothing about the state is sent again.
     pub(super) fn remove_sent(&mut self, about: SentState) {
+        if self.neighbours.has_owned() {
+            self.neighbours.end_waiting(self.mark_of(&about), |_| true);
+        }
         if self.message_ids.by_state.is_empty() {
             return;
         }
@@ -367,12 +413,12 @@ impl Rsvp {
         self.withheld.clear();
         match about {
             SentState::Path(sender, iface) => self.send_path_again(sender, iface),
-            SentState::Resv(session, hop) => {
+            SentState::Resv(session, hop) | SentState::Part(session, hop) => {
                 let flows = self.resv_contents(session, hop);
                 self.repeat_resv(session, hop, &flows);
                 self.buffers.flows = flows;
             }
-            SentState::PathTear(..) | SentState::Nothing => {}
+            SentState::PathTear(..) | SentState::ResvTear(_) | SentState::Nothing => {}
         }
     }
 
@@ -382,8 +428,10 @@ impl Rsvp {
         self.withheld.clear();
         let concerned = |about: &SentState| match about {
             SentState::Path(_, at) => *at == iface,
-            SentState::Resv(_, hop) => self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour),
-            SentState::PathTear(..) | SentState::Nothing => false,
+            SentState::Resv(_, hop) | SentState::Part(_, hop) => {
+                self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour)
+            }
+            SentState::PathTear(..) | SentState::ResvTear(_) | SentState::Nothing => false,
         };
         // This walks all sent state; what is found is sent in parts.
         let all = self.message_ids.sent.iter().map(|(_, sent)| sent.about).filter(concerned);
@@ -399,8 +447,9 @@ impl Rsvp {
         }
         for _ in 0..AT_ONCE {
             let Some(about) = self.message_ids.lost.pop_front() else { return };
-            // State that ended meanwhile was removed.
-            if self.message_ids.of_state(&about).is_some() {
+            // State that ended meanwhile was removed; of requests only what is left is sent.
+            let part = matches!(about, SentState::Part(..));
+            if part || self.message_ids.of_state(&about).is_some() {
                 self.remove_sent(about);
                 self.send_again(about);
             }

@@ -244,7 +244,7 @@ impl Rsvp {
         if let Some(stored) = self.adspecs.lookup(sender.adspec) {
             self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
         }
-        if !self.closing.is_empty() {
+        if !self.closing.is_empty() || self.neighbours.has_owned() {
             self.path_again(key);
         }
         self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
@@ -272,7 +272,9 @@ impl Rsvp {
     fn path_again(&mut self, key: Key) {
         let Some(sender) = self.senders.get(key) else { return };
         let Some(session) = self.sessions.get_index(sender.session) else { return };
-        self.end_repetition(&Torn::Path(self.session_of(session), self.filter_of(sender)), None);
+        let torn = Torn::Path(self.session_of(session), self.filter_of(sender));
+        self.end_repetition(&torn, None);
+        self.neighbours.end_waiting(self.torn_mark(&torn), |_| true);
     }
 
     /// Advances an ADSPEC by this hop (TC_Advertise of RFC 2205 §3.11.2). An ADSPEC that cannot be composed goes no

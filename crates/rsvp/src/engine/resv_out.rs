@@ -95,7 +95,7 @@ impl Rsvp {
         let whole = confirm.is_none()
             && (style != Style::Ff
                 || flows.len() <= FF_AT_ONCE && flows.len() == self.count_flows(session, hop));
-        let about = if whole { SentState::Resv(session, hop) } else { SentState::Nothing };
+        let about = if whole { SentState::Resv(session, hop) } else { SentState::Part(session, hop) };
         let resv = OutgoingResv { session, hop, style, confirm, about, by_id };
         if !whole {
             self.remove_sent(SentState::Resv(session, hop));
@@ -145,8 +145,9 @@ impl Rsvp {
     /// Sends the previous hops of standby copies what goes to that of the Path in use. It is whole each time, because its
     /// MESSAGE_ID would stand for another message.
     fn compose_standby(&mut self, resv: &OutgoingResv, flows: &[(Key, FlowSpec)]) {
-        let resv = OutgoingResv { confirm: None, about: SentState::Nothing, by_id: false, ..*resv };
         for (hop, back) in self.standby_hops(flows.iter().map(|(key, _)| *key)) {
+            let about = SentState::Part(resv.session, hop);
+            let resv = OutgoingResv { confirm: None, about, by_id: false, ..*resv };
             let of_hop = |key: Key| self.senders.get(key).is_some_and(|one| self.has_standby(one, hop));
             let there: Vec<_> = flows.iter().filter(|(key, _)| of_hop(*key)).copied().collect();
             self.compose_back(&resv, back, &there, None);
@@ -157,7 +158,7 @@ impl Rsvp {
     pub(super) fn reserve_standby(&mut self, session: Key, key: Key) {
         let Some(hop) = self.senders.get(key).map(|sender| sender.hop) else { return };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
-        let about = SentState::Nothing;
+        let about = SentState::Part(session, hop);
         let resv = OutgoingResv { session, hop, style, confirm: None, about, by_id: false };
         let flows = self.resv_contents(session, hop);
         self.compose_standby(&resv, &flows);
@@ -202,6 +203,9 @@ impl Rsvp {
         if !self.closing.is_empty() {
             self.resv_again(session, RsvpHop { addr: envelope.dst, lih }, flows);
         }
+        if self.neighbours.has_owned() {
+            self.end_waiting_tears(session, RsvpHop { addr: envelope.dst, lih }, style, flows);
+        }
         self.transmit_state(envelope, MessageType::RESV, about, by_id, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih };
@@ -235,11 +239,32 @@ impl Rsvp {
         })
     }
 
+    /// A Resv goes out: ResvTears of what it requests that wait for their acknowledgment are not sent again. Those of another
+    /// style are, because they end what a Resv of this style does not replace.
+    fn end_waiting_tears(&mut self, session: Key, hop: RsvpHop, style: Style, flows: &[(Key, FlowSpec)]) {
+        let Some(record) = self.sessions.get(session) else { return };
+        let mark = self.torn_mark(&Torn::resv(self.session_of(record), hop));
+        if !self.neighbours.waits(mark) {
+            return;
+        }
+        let senders = self.filters_of(flows);
+        self.neighbours.end_waiting(mark, |octets| {
+            let Ok(tear) = Message::parse(octets) else { return false };
+            let mut named = tear.flows().filter_map(|flow| flow.filter).peekable();
+            tear.style == Some(style)
+                && (named.peek().is_none() || named.any(|sender| senders.contains(&sender)))
+        });
+    }
+
+    fn filters_of(&self, flows: &[(Key, FlowSpec)]) -> Vec<Filter> {
+        let filter = |(key, _): &(Key, FlowSpec)| Some(self.filter_of(self.senders.get(*key)?));
+        flows.iter().filter_map(filter).collect()
+    }
+
     /// A Resv goes out: tears of what it requests are not repeated any more.
     fn resv_again(&mut self, session: Key, hop: RsvpHop, flows: &[(Key, FlowSpec)]) {
         let Some(record) = self.sessions.get(session) else { return };
-        let filter = |(key, _): &(Key, FlowSpec)| Some(self.filter_of(self.senders.get(*key)?));
-        let senders: Vec<Filter> = flows.iter().filter_map(filter).collect();
+        let senders = self.filters_of(flows);
         self.end_repetition(&Torn::resv(self.session_of(record), hop), Some(&senders));
     }
 
@@ -321,10 +346,12 @@ impl Rsvp {
         let back =
             Back { lih: before.lih, iif: sender.iif, envelope: self.envelope_before(before.addr, sender) };
         self.remove_sent(SentState::Resv(session, hop));
+        self.end_parts(session, hop);
         self.tear_back(session, back, style, &senders, objects);
         for (hop, back) in self.standby_hops(senders.iter().copied()) {
             let of_hop = |key: &Key| self.senders.get(*key).is_some_and(|one| self.has_standby(one, hop));
             let there: Vec<Key> = senders.iter().copied().filter(of_hop).collect();
+            self.end_parts(session, hop);
             self.tear_back(session, back, style, &there, objects);
         }
     }
@@ -336,8 +363,9 @@ impl Rsvp {
         let torn = Torn::resv(self.session_of(record), RsvpHop { addr: envelope.dst, lih });
         let named = senders.iter().filter(|_| style.is_explicit());
         let named = named.filter_map(|key| Some(self.filter_of(self.senders.get(*key)?))).collect();
+        let about = SentState::ResvTear(self.torn_mark(&torn));
         let (way, torn) = ((iif, envelope), (torn, named));
-        self.send_tear(way, MessageType::RESV_TEAR, torn, SentState::Nothing, |node, w| {
+        self.send_tear(way, MessageType::RESV_TEAR, torn, about, |node, w| {
             let Some(record) = node.sessions.get(session) else { return };
             let own = RsvpHop { addr: envelope.src, lih };
             w.session(&node.session_of(record), false).hop(&own);

@@ -66,7 +66,9 @@ impl Rsvp {
         let (key, iface) = match about {
             SentState::Path(key, iface) => (*key, *iface),
             SentState::Resv(..) => return self.neighbours.acknowledged_by(state).is_some(),
-            SentState::PathTear(..) | SentState::Nothing => return false,
+            SentState::Part(..) | SentState::PathTear(..) | SentState::ResvTear(_) | SentState::Nothing => {
+                return false;
+            }
         };
         if !self.goes_to_group(key) {
             return self.neighbours.acknowledged_by(state).is_some();

@@ -389,6 +389,7 @@ impl Rsvp {
     pub(super) fn hop_left(&mut self, session: Key, hop: u32) {
         if hop != NONE && !self.senders_of(session).any(|(_, sender)| sender.hop == hop) {
             self.remove_sent(SentState::Resv(session, hop));
+            self.end_parts(session, hop);
         }
     }
 

@@ -300,7 +300,7 @@ impl Node {
         let reason = match what {
             Kind::Trigger => SendReason::Trigger { state, tag: u32::from(port) },
             Kind::Refresh => SendReason::Refresh { state },
-            Kind::Once => SendReason::Once,
+            Kind::Once => SendReason::Once { about: 0 },
         };
         let outgoing = Outgoing { envelope, next_hop, octets: &octets, reason };
         self.layer.advance(now);

@@ -175,3 +175,124 @@ fn unacknowledged_state_lives_its_time() {
     rig.wait(Duration::from_secs(3));
     assert_eq!((rig.rsvp.senders(), rig.reservations()), (0, 0));
 }
+
+/// Refreshes the Path of a pair until a whole one waits at the first node for others in a Bundle.
+fn waiting_path(pair: &mut Pair) {
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    pair.crossed.clear();
+    let composed = pair.up.rsvp.counters().paths_sent;
+    for step in 0..400_000 {
+        if step % 2_000 == 0 {
+            pair.path();
+            pair.resv();
+        }
+        pair.wait(Duration::from_millis(5));
+        if pair.up.rsvp.counters().paths_sent > composed {
+            assert_eq!(all(&pair.crossed, MessageType::PATH), [], "it waits for others");
+            return;
+        }
+    }
+    panic!("no Path was refreshed as a whole message");
+}
+
+/// A Path that waits for others in a Bundle is not sent after the PathTear: the next hop would hold a session of no sender.
+#[test]
+fn a_path_that_waits_is_not_sent_after_its_tear() {
+    let mut pair = Pair::new();
+    waiting_path(&mut pair);
+    let sent = pair.up.path_tear(&Path::new());
+    pair.carry(sent, Vec::new());
+    pair.wait(Duration::from_secs(60));
+    assert_eq!(all(&pair.crossed, MessageType::PATH_TEAR).len(), 1);
+    assert_eq!(all(&pair.crossed, MessageType::PATH), []);
+    assert_eq!((pair.up.rsvp.sessions(), pair.down.rsvp.sessions()), (0, 0));
+}
+
+/// A Path that waits for others is dropped when a newer one about the same state is sent: the newer one is the last.
+#[test]
+fn a_path_that_waits_is_not_sent_after_a_newer_one() {
+    let mut pair = Pair::new();
+    waiting_path(&mut pair);
+    let newer = Path { tspec: crate::rig::tspec(2.0 * B), ..Path::new() };
+    let sent = pair.up.path(&newer);
+    pair.carry(sent, Vec::new());
+    pair.wait(Duration::from_secs(2));
+    // Whether alone or in a Bundle.
+    let paths = pair.crossed.iter().map(|one| match one.kind() {
+        MessageType::PATH => 1,
+        MessageType::BUNDLE => {
+            let parts = one.message().sub_messages();
+            parts.filter(|part| part[1] == MessageType::PATH.0).count()
+        }
+        _ => 0,
+    });
+    assert_eq!(paths.sum::<usize>(), 1);
+}
+
+/// A MESSAGE_ID that waits for others in an Srefresh is not sent when its state ends.
+#[test]
+fn a_message_id_that_waits_is_not_sent_after_the_tear() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    let before = pair.up.rsvp.neighbours().counters().states_summarised;
+    for _ in 0..40_000 {
+        if pair.up.rsvp.neighbours().counters().states_summarised > before {
+            break;
+        }
+        pair.wait(Duration::from_millis(5));
+    }
+    pair.crossed.clear();
+    assert!(pair.up.rsvp.neighbours().counters().states_summarised > before);
+    let sent = pair.up.path_tear(&Path::new());
+    pair.carry(sent, Vec::new());
+    pair.wait(Duration::from_secs(60));
+    let from_up: Vec<_> = pair.crossed.iter().filter(|one| one.dst == at(12, 9) || one.oif == 2).collect();
+    assert!(from_up.iter().all(|one| one.kind() != MessageType::SREFRESH), "{:?}", kinds(&pair.crossed));
+}
+
+/// A Resv with a RESV_CONFIRM that was lost is not sent again after its ResvTear.
+#[test]
+fn a_lost_resv_is_not_sent_again_after_its_tear() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.wait(Duration::from_secs(2));
+    pair.crossed.clear();
+    let resv = Resv::ff(&[(load(B), 1)]).from(2, 9, session()).confirmed(addr("10.9.0.7"));
+    let resv = Resv { hop: signalbox_rsvp::wire::RsvpHop { addr: at(12, 9), lih: handle(2) }, ..resv };
+    let lost = pair.down.packet(2, at(12, 9), at(12, 1), 255, &resv.octets());
+    assert_eq!(all(&lost, MessageType::RESV).len(), 1);
+    let sent = pair.down.packet(2, at(12, 9), at(12, 1), 255, &resv.tear_octets());
+    assert_eq!(all(&sent, MessageType::RESV_TEAR).len(), 1);
+    pair.carry(Vec::new(), sent);
+    pair.wait(Duration::from_secs(60));
+    assert_eq!(all(&pair.crossed, MessageType::RESV), []);
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (0, 0));
+}
+
+/// A PathTear or ResvTear that was lost is not sent again when its state was made again: it would end the new state.
+#[test]
+fn a_lost_tear_is_not_sent_again_after_new_state() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    let resv = Resv::ff(&[(load(B), 1)]).from(2, 9, session());
+    let resv = Resv { hop: signalbox_rsvp::wire::RsvpHop { addr: at(12, 9), lih: handle(2) }, ..resv };
+    let lost = pair.down.packet(2, at(12, 9), at(12, 1), 255, &resv.tear_octets());
+    assert_eq!(all(&lost, MessageType::RESV_TEAR).len(), 1);
+    pair.resv();
+    pair.wait(Duration::from_secs(5));
+    assert_eq!(all(&pair.crossed, MessageType::RESV_TEAR), []);
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    let lost = pair.up.path_tear(&Path::new());
+    assert_eq!(all(&lost, MessageType::PATH_TEAR).len(), 1);
+    pair.path();
+    pair.wait(Duration::from_secs(5));
+    assert_eq!(all(&pair.crossed, MessageType::PATH_TEAR), []);
+    assert_eq!((pair.down.rsvp.senders(), pair.down.reservations()), (1, 1));
+}

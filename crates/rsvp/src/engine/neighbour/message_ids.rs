@@ -120,6 +120,8 @@ pub(crate) struct Pending {
     /// Number of transmissions.
     pub(crate) count: u8,
     pub(crate) interval: Duration,
+    /// The mark of the state that the message makes or ends, if it has no handle; 0: none.
+    owner: u64,
     link: Link,
 }
 
@@ -212,8 +214,12 @@ pub(crate) struct SentIds {
     index: Index,
     hasher: KeyedHasher,
     pending: Slab<Pending>,
+    /// The waiting messages by the mark of their state.
+    owners: Index,
     wheel: Wheel,
     next: u32,
+    /// MESSAGE_IDs that ended or were replaced since the start.
+    ended: u64,
     spare: Vec<Vec<u8>>,
 }
 
@@ -224,8 +230,10 @@ impl SentIds {
             index: Index::new(),
             hasher: KeyedHasher::new(rng),
             pending: Slab::new(pending),
+            owners: Index::new(),
             wheel: Wheel::new(Duration::from_millis(1)),
             next: 1,
+            ended: 0,
             spare: Vec::new(),
         }
     }
@@ -258,6 +266,7 @@ impl SentIds {
         let key = match old.filter(|old| self.slab.get(*old).is_some()) {
             Some(key) => {
                 self.settle(key);
+                self.ended += 1;
                 let before = self.slab.get(key).map_or(0, |entry| entry.id);
                 self.index.remove(self.hash(before), |at| at == key.index());
                 let entry = self.slab.get_mut(key)?;
@@ -288,14 +297,15 @@ impl SentIds {
         Some(key)
     }
 
-    /// Keeps a sent message until it is acknowledged or was sent often enough; `false`: the table is full.
+    /// Keeps a sent message until it is acknowledged, was sent often enough, or its state ends; `false`: the table is full.
+    /// `owner`: the mark of its state.
     pub(crate) fn keep(
         &mut self,
-        now: Time,
+        (now, first): (Time, Duration),
         key: Key,
         envelope: Envelope,
         octets: &[u8],
-        first: Duration,
+        owner: u64,
     ) -> bool {
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(octets);
@@ -307,9 +317,14 @@ impl SentIds {
             answered: false,
             count: 1,
             interval: first,
+            owner,
             link: Link::default(),
         };
         let Ok(waiting) = self.pending.insert(pending) else { return false };
+        if owner != 0 {
+            let pending = &self.pending;
+            self.owners.insert(owner, waiting.index(), |at| pending.get_index(at).map_or(0, |one| one.owner));
+        }
         self.wheel.arm(&mut self.pending, waiting.index(), now + first);
         match self.slab.get_mut(key) {
             Some(entry) => entry.pending = waiting.index(),
@@ -348,12 +363,36 @@ impl SentIds {
 
     fn drop_pending(&mut self, waiting: Key) {
         self.wheel.cancel(&mut self.pending, waiting.index());
-        if let Some(mut pending) = self.pending.remove(waiting)
-            && self.spare.len() < SPARE
-        {
+        let Some(mut pending) = self.pending.remove(waiting) else { return };
+        if pending.owner != 0 {
+            self.owners.remove(pending.owner, |at| at == waiting.index());
+        }
+        if self.spare.len() < SPARE {
             pending.octets.clear();
             self.spare.push(pending.octets);
         }
+    }
+
+    /// Whether any waiting message has the mark of a state.
+    pub(crate) fn has_owned(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    /// The MESSAGE_ID of a message that waits for its acknowledgment, has this mark and is concerned.
+    pub(crate) fn owned(&self, owner: u64, concerned: impl Fn(&[u8]) -> bool) -> Option<Key> {
+        let waiting = |at| self.pending.get_index(at).filter(|pending| pending.owner == owner);
+        let is = |at| waiting(at).is_some_and(|pending| concerned(&pending.octets));
+        self.pending.get_index(self.owners.find(owner, is)?).map(|pending| pending.entry)
+    }
+
+    /// Number of MESSAGE_IDs that ended or were replaced since the start.
+    pub(crate) const fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Whether a MESSAGE_ID still stands for its state.
+    pub(crate) fn stands(&self, key: Key, id: u32) -> bool {
+        self.slab.get(key).is_some_and(|entry| entry.id == id)
     }
 
     /// The message that waits for an acknowledgment of this MESSAGE_ID.
@@ -380,6 +419,7 @@ impl SentIds {
     pub(crate) fn remove(&mut self, key: Key) -> Option<SentId> {
         self.settle(key);
         let id = self.slab.get(key)?.id;
+        self.ended += 1;
         self.index.remove(self.hash(id), |at| at == key.index());
         self.slab.remove(key)
     }

@@ -14,6 +14,7 @@
 
 mod acks;
 mod association;
+mod bundle;
 mod config;
 mod failures;
 mod hello;

@@ -49,8 +49,11 @@ pub enum SendReason {
         /// Handle of the state.
         state: Option<SentHandle>,
     },
-    /// The message is about no lasting state: errors, tears, confirmations.
-    Once,
+    /// No handle stands for the message: errors, tears, confirmations, and what makes a part of a state.
+    Once {
+        /// The mark of the state that it makes or ends, for [`Neighbours::end_waiting`]; 0: it does neither.
+        about: u64,
+    },
 }
 
 /// Destination of a summary refresh.
@@ -129,13 +132,13 @@ impl Neighbours {
                 }
                 self.sent.give(state.map(|state| state.0), Some(tag))
             }
-            SendReason::Once if reliable && !plain => self.sent.give(None, None),
+            SendReason::Once { .. } if reliable && !plain => self.sent.give(None, None),
             SendReason::Refresh { state } if reliable => state.map(|state| state.0),
             SendReason::Trigger { state, .. } | SendReason::Refresh { state } => {
                 state.iter().for_each(|state| self.remove_sent(*state));
                 None
             }
-            SendReason::Once => None,
+            SendReason::Once { .. } => None,
         };
         if let Some(sent) = key.filter(|_| plain).and_then(|key| self.sent.get_mut(key)) {
             sent.plain = true;
@@ -144,6 +147,10 @@ impl Neighbours {
             self.counters.overload += 1;
         }
         let repeated = matches!(reason, SendReason::Refresh { .. });
+        let owner = match reason {
+            SendReason::Once { about } => about,
+            SendReason::Trigger { .. } | SendReason::Refresh { .. } => 0,
+        };
         let mut message_id = None;
         if let Some((key, sent)) = key.and_then(|key| Some((key, self.sent.get_mut(key)?)))
             && !sent.plain
@@ -152,7 +159,8 @@ impl Neighbours {
             sent.ifindex = envelope.ifindex;
             let (id, acknowledged) = (sent.id, sent.peer().is_some());
             // A refresh desires an acknowledgment only if there was none before.
-            let kept = !repeated && self.sent.keep(self.now, key, envelope, octets, settings.reduction.first);
+            let times = (self.now, settings.reduction.first);
+            let kept = !repeated && self.sent.keep(times, key, envelope, octets, owner);
             let waits = kept || self.sent.waiting(key).is_some();
             message_id = Some(MessageId {
                 ack_desired: if repeated { !acknowledged } else { waits },
@@ -163,7 +171,7 @@ impl Neighbours {
                 self.counters.overload += 1;
             }
         }
-        self.dispatch(outgoing, message_id, repeated);
+        self.dispatch(outgoing, key, message_id, repeated);
         key
     }
 
@@ -205,7 +213,7 @@ impl Neighbours {
     }
 
     /// The next RSVP node of a message, if it is known.
-    fn towards(envelope: &Envelope, next_hop: Option<IpAddr>, octets: &[u8]) -> Option<IpAddr> {
+    pub(super) fn towards(envelope: &Envelope, next_hop: Option<IpAddr>, octets: &[u8]) -> Option<IpAddr> {
         match octets.get(1).map(|kind| MessageType(*kind)) {
             Some(MessageType::PATH | MessageType::PATH_TEAR | MessageType::RESV_CONF) => {
                 next_hop.filter(|_| !envelope.dst.is_multicast())
@@ -214,115 +222,7 @@ impl Neighbours {
         }
     }
 
-    /// Composes and sends a message, in a Bundle if possible (RFC 2961 §3).
-    fn dispatch(&mut self, outgoing: &Outgoing<'_>, message_id: Option<MessageId>, patient: bool) {
-        let Outgoing { envelope, octets, next_hop, .. } = *outgoing;
-        let reduction = &self.config.of(envelope.ifindex).reduction;
-        let bundles = reduction.reliable && reduction.summary;
-        let towards = Self::towards(&envelope, next_hop, octets);
-        let key = towards.and_then(|addr| self.peers.find(addr, envelope.ifindex));
-        let own = towards.and_then(|addr| self.own(envelope.ifindex, addr));
-        let mut acks = Vec::new();
-        if let Some(peer) = key.and_then(|key| self.peers.get_mut(key))
-            && peer.addr == envelope.dst
-        {
-            // Waiting acknowledgments leave in this message.
-            acks = core::mem::take(&mut peer.acks);
-            peer.acks_due = None;
-        }
-        let preface = Preface { signed: Signed::AsConfigured, acks: &acks, message_id };
-        let to = towards.unwrap_or(envelope.dst);
-        let plain = self.reluctant.is_plain(self.now, (envelope.ifindex, envelope.towards));
-        let bundles = bundles && own.is_some() && !plain;
-        match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
-            Some(key) => self.bundle(key, (envelope, to), octets, preface, patient),
-            None => {
-                let mut out = core::mem::take(&mut self.out.octets);
-                let start = out.len();
-                self.compose(&mut out, (envelope.ifindex, to), octets, preface);
-                self.out.octets = out;
-                self.out.push(envelope, start);
-            }
-        }
-        self.count_acks(&acks);
-        // The list keeps its allocation.
-        if let Some(key) = key
-            && let Some(peer) = self.peers.get_mut(key)
-            && peer.acks.capacity() == 0
-        {
-            acks.clear();
-            peer.acks = acks;
-        }
-    }
-
-    /// Appends a message to the Bundle for a neighbour. One that is not patient sends the Bundle at once, which keeps
-    /// the order of messages.
-    fn bundle(
-        &mut self,
-        key: Key,
-        (envelope, to): (Envelope, IpAddr),
-        octets: &[u8],
-        preface: Preface<'_>,
-        patient: bool,
-    ) {
-        let settings = self.config.of(envelope.ifindex).reduction;
-        let mut message = core::mem::take(&mut self.scratch);
-        message.clear();
-        self.compose(&mut message, (envelope.ifindex, to), octets, preface);
-        let full = self.peers.get(key).is_some_and(|peer| {
-            HEADER_OCTETS + peer.bundle.len() + message.len() > usize::from(settings.largest)
-        });
-        if full {
-            self.flush_bundle(key);
-        }
-        if let Some(peer) = self.peers.get_mut(key)
-            && !message.is_empty()
-        {
-            if peer.bundled == 0 {
-                peer.envelope = Some(envelope);
-            }
-            peer.bundle.extend_from_slice(&message);
-            peer.bundled += 1;
-            if patient {
-                peer.bundle_due.get_or_insert(self.now + settings.bundle_delay);
-                self.peers.rearm(key);
-            } else {
-                self.ready.push(key);
-            }
-        }
-        self.scratch = message;
-    }
-
-    /// Sends the Bundle for a neighbour; a single message is sent without one (RFC 2961 §3).
-    pub(super) fn flush_bundle(&mut self, key: Key) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
-        let Some(envelope) = peer.envelope.take() else { return };
-        let mut bundle = core::mem::take(&mut peer.bundle);
-        let (count, addr, ifindex) = (core::mem::take(&mut peer.bundled), peer.addr, envelope.ifindex);
-        peer.bundle_due = None;
-        match self.own(ifindex, addr) {
-            Some(src) if count > 1 => {
-                let flags = self.flags(ifindex);
-                let start = self.out.octets.len();
-                let mut w = Writer::new(&mut self.out.octets, MessageType::BUNDLE, flags, TTL);
-                w.body(&bundle);
-                if w.finish().is_ok() {
-                    self.counters.bundles_sent += 1;
-                    let Envelope { routed, tos, .. } = envelope;
-                    let envelope = Envelope { routed, ..Envelope::direct(src, addr, ifindex, TTL, tos) };
-                    self.out.push(envelope, start);
-                }
-            }
-            _ => self.out.put(envelope, &bundle),
-        }
-        bundle.clear();
-        if let Some(peer) = self.peers.get_mut(key) {
-            peer.bundle = bundle;
-        }
-        self.peers.rearm(key);
-    }
-
-    fn flags(&self, ifindex: IfIndex) -> HeaderFlags {
+    pub(super) fn flags(&self, ifindex: IfIndex) -> HeaderFlags {
         let reduction = self.config.of(ifindex).reduction;
         if reduction.reliable && reduction.summary {
             HeaderFlags::REFRESH_REDUCTION
@@ -333,7 +233,7 @@ impl Neighbours {
 
     /// Appends a message as it leaves: with flags, INTEGRITY (RFC 2747 §4.1), acknowledgments and MESSAGE_ID before its
     /// objects, with lengths, digest and checksum. Appends nothing if there is no key.
-    fn compose(
+    pub(super) fn compose(
         &mut self,
         out: &mut Vec<u8>,
         (ifindex, to): (IfIndex, IpAddr),
@@ -448,16 +348,19 @@ impl Neighbours {
                 peer.filter(|peer| self.peers.get(*peer).is_some_and(|peer| peer.is_capable())).map(Some)
             }
         };
-        let (Some(peer), Some(sent)) = (capable, self.sent.get_mut(state.0)) else { return false };
+        let (Some(peer), Some(sent)) = (capable, self.sent.get(state.0)) else { return false };
         let acknowledged = sent.peer().is_some() && (peer.is_none() || sent.peer() == peer.map(Key::index));
         if sent.plain || !acknowledged || sent.summaries >= settings.summaries {
             return false;
         }
         let id = ListedId { id: sent.id, source, group: None };
-        let Some((key, count)) = self.summaries.add(envelope, id, self.now + settings.summary_delay) else {
+        let (due, since) = (self.now + settings.summary_delay, self.sent.ended());
+        let Some((key, count)) = self.summaries.add(envelope, (state.0, id), due, since) else {
             return false;
         };
-        sent.summaries = sent.summaries.saturating_add(1);
+        if let Some(sent) = self.sent.get_mut(state.0) {
+            sent.summaries = sent.summaries.saturating_add(1);
+        }
         self.counters.states_summarised += 1;
         // Common header, longest INTEGRITY, header of the list.
         let room = usize::from(settings.largest).saturating_sub(HEADER_OCTETS + 52 + 8);
@@ -489,14 +392,18 @@ impl Neighbours {
     }
 
     pub(super) fn flush_summary(&mut self, key: Key) {
-        let Some((envelope, ids)) = self.summaries.take(key) else { return };
+        let Some(summary) = self.summaries.take(key, &self.sent) else { return };
+        if summary.ids.is_empty() {
+            return self.summaries.recycle(summary);
+        }
+        let envelope = summary.envelope;
         let mut message = core::mem::take(&mut self.scratch);
         message.clear();
         let mut w = Writer::new(&mut message, MessageType::SREFRESH, HeaderFlags::default(), envelope.ttl);
-        w.id_list(self.epoch, &ids);
+        w.id_list(self.epoch, &summary.ids);
         if w.finish_without_checksum().is_ok() {
             self.counters.srefreshes_sent += 1;
-            tracing::trace!(dst = %envelope.dst, states = ids.len(), "Srefresh sent");
+            tracing::trace!(dst = %envelope.dst, states = summary.ids.len(), "Srefresh sent");
             let mut out = core::mem::take(&mut self.out.octets);
             let start = out.len();
             self.compose(&mut out, (envelope.ifindex, envelope.dst), &message, Self::PLAIN);
@@ -504,7 +411,7 @@ impl Neighbours {
             self.out.push(envelope, start);
         }
         self.scratch = message;
-        self.summaries.recycle(ids);
+        self.summaries.recycle(summary);
     }
 
     /// Removes the MESSAGE_ID of a state: nothing about it is sent again.
@@ -512,6 +419,29 @@ impl Neighbours {
         if let Some(sent) = self.sent.remove(state.0) {
             sent.peers().for_each(|peer| self.count_refs(Some(peer), None));
         }
+    }
+
+    /// Whether any message with the mark of a state waits for its acknowledgment.
+    #[must_use]
+    pub fn has_owned(&self) -> bool {
+        self.sent.has_owned()
+    }
+
+    /// Whether a message with this mark waits for its acknowledgment.
+    #[must_use]
+    pub fn waits(&self, about: u64) -> bool {
+        self.sent.owned(about, |_| true).is_some()
+    }
+
+    /// A state ends, or is made again: those messages with this mark that are `concerned` are not repeated any more. Whether
+    /// there were any.
+    pub fn end_waiting(&mut self, about: u64, concerned: impl Fn(&[u8]) -> bool) -> bool {
+        let mut any = false;
+        while let Some(key) = self.sent.owned(about, &concerned) {
+            self.remove_sent(SentHandle(key));
+            any = true;
+        }
+        any
     }
 
     /// A PathErr or ResvErr shows that the neighbour does not know MESSAGE_IDs (RFC 2961 §4.8): the state is sent
@@ -531,15 +461,20 @@ impl Neighbours {
         let (envelope, octets) = (waiting.envelope, waiting.octets.clone());
         self.sent.settle(state.0);
         let reason = SendReason::Refresh { state: None };
-        self.dispatch(&Outgoing { envelope, next_hop: None, octets: &octets, reason }, None, false);
+        self.dispatch(
+            &Outgoing { envelope, next_hop: None, octets: &octets, reason },
+            Some(state.0),
+            None,
+            false,
+        );
         true
     }
 
     /// Retransmits a message that was not acknowledged (RFC 2961 §6).
-    pub(super) fn retransmit(&mut self, envelope: Envelope, octets: &[u8], id: u32) {
+    pub(super) fn retransmit(&mut self, envelope: Envelope, octets: &[u8], (entry, id): (Key, u32)) {
         let message_id = Some(MessageId { ack_desired: true, epoch: self.epoch, id });
         let reason = SendReason::Refresh { state: None };
-        self.dispatch(&Outgoing { envelope, next_hop: None, octets, reason }, message_id, false);
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets, reason }, Some(entry), message_id, false);
     }
 
     /// Sends a Hello with TTL 1 (RFC 3209 §5.1).

@@ -10,8 +10,8 @@ use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, Time};
 
+use super::bundle::Bundle;
 use super::hello;
-use super::outbox::Envelope;
 use crate::engine::recent::Recent;
 use crate::wire::{HeaderFlags, MessageId};
 
@@ -42,10 +42,8 @@ pub(crate) struct Peer {
     /// Acknowledgments that wait for it.
     pub(crate) acks: Vec<(MessageId, bool)>,
     pub(crate) acks_due: Option<Time>,
-    /// Messages that wait for others in a Bundle, and the addressing of the first.
-    pub(crate) bundle: Vec<u8>,
-    pub(crate) bundled: u32,
-    pub(crate) envelope: Option<Envelope>,
+    /// Messages that wait for others in a Bundle.
+    pub(crate) bundle: Bundle,
     pub(crate) bundle_due: Option<Time>,
     pub(crate) hello: Option<hello::State>,
     last_received: Time,
@@ -128,7 +126,10 @@ impl Peer {
     }
 
     pub(crate) fn is_idle(&self, now: Time) -> bool {
-        self.refs == 0 && now.since(self.last_received) >= IDLE && self.acks.is_empty() && self.bundled == 0
+        self.refs == 0
+            && now.since(self.last_received) >= IDLE
+            && self.acks.is_empty()
+            && self.bundle.is_empty()
     }
 
     /// Notes that a silent neighbour still has state; it is checked again later.
@@ -228,9 +229,7 @@ impl Peers {
             refs: 0,
             acks: Vec::new(),
             acks_due: None,
-            bundle: Vec::new(),
-            bundled: 0,
-            envelope: None,
+            bundle: Bundle::default(),
             bundle_due: None,
             hello: None,
             last_received: now,

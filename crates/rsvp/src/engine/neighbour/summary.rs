@@ -9,6 +9,7 @@ use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{IfIndex, Time};
 
+use super::message_ids::SentIds;
 use super::outbox::Envelope;
 use crate::wire::ListedId;
 
@@ -17,6 +18,10 @@ use crate::wire::ListedId;
 pub(crate) struct Summary {
     pub(crate) envelope: Envelope,
     pub(crate) ids: Vec<ListedId>,
+    /// The handles of their states, in the same order.
+    states: Vec<Key>,
+    /// MESSAGE_IDs that had ended when the first was added.
+    since: u64,
     link: Link,
 }
 
@@ -35,7 +40,7 @@ pub(crate) struct Summaries {
     index: Index,
     hasher: KeyedHasher,
     wheel: Wheel,
-    spare: Vec<Vec<ListedId>>,
+    spare: Vec<(Vec<ListedId>, Vec<Key>)>,
 }
 
 fn place(envelope: &Envelope) -> (IpAddr, IpAddr, IfIndex) {
@@ -54,15 +59,22 @@ impl Summaries {
     }
 
     /// Adds a state to the Srefresh with this addressing, which is sent at `due` at the latest. Returns the number of
-    /// its states; `None`: the table is full.
-    pub(crate) fn add(&mut self, envelope: Envelope, id: ListedId, due: Time) -> Option<(Key, usize)> {
+    /// its states; `None`: the table is full. `since`: how many MESSAGE_IDs have ended by now.
+    pub(crate) fn add(
+        &mut self,
+        envelope: Envelope,
+        (state, id): (Key, ListedId),
+        due: Time,
+        since: u64,
+    ) -> Option<(Key, usize)> {
         let hash = self.hasher.hash_one(&place(&envelope));
         let is = |at| self.slab.get_index(at).is_some_and(|s| place(&s.envelope) == place(&envelope));
         let key = match self.index.find(hash, is).and_then(|at| self.slab.key_of(at)) {
             Some(key) => key,
             None => {
-                let ids = self.spare.pop().unwrap_or_default();
-                let key = self.slab.insert(Summary { envelope, ids, link: Link::default() }).ok()?;
+                let (ids, states) = self.spare.pop().unwrap_or_default();
+                let summary = Summary { envelope, ids, states, since, link: Link::default() };
+                let key = self.slab.insert(summary).ok()?;
                 let (slab, hasher) = (&self.slab, &self.hasher);
                 self.index.insert(hash, key.index(), |at| {
                     slab.get_index(at).map_or(0, |s| hasher.hash_one(&place(&s.envelope)))
@@ -73,22 +85,31 @@ impl Summaries {
         };
         let summary = self.slab.get_mut(key)?;
         summary.ids.push(id);
+        summary.states.push(state);
         Some((key, summary.ids.len()))
     }
 
-    /// Removes an Srefresh to send it; [`Self::recycle`] takes its list back.
-    pub(crate) fn take(&mut self, key: Key) -> Option<(Envelope, Vec<ListedId>)> {
+    /// Removes an Srefresh to send it, without the states that ended while it was filled. [`Self::recycle`] takes its lists
+    /// back.
+    pub(crate) fn take(&mut self, key: Key, sent: &SentIds) -> Option<Summary> {
         let envelope = self.slab.get(key)?.envelope;
         self.wheel.cancel(&mut self.slab, key.index());
         let hash = self.hasher.hash_one(&place(&envelope));
         self.index.remove(hash, |at| at == key.index());
-        self.slab.remove(key).map(|summary| (summary.envelope, summary.ids))
+        let mut summary = self.slab.remove(key)?;
+        if summary.since != sent.ended() {
+            let mut states = summary.states.iter();
+            summary.ids.retain(|one| states.next().is_some_and(|state| sent.stands(*state, one.id)));
+        }
+        Some(summary)
     }
 
-    pub(crate) fn recycle(&mut self, mut ids: Vec<ListedId>) {
+    pub(crate) fn recycle(&mut self, summary: Summary) {
+        let Summary { mut ids, mut states, .. } = summary;
         ids.clear();
+        states.clear();
         if self.spare.len() < 64 {
-            self.spare.push(ids);
+            self.spare.push((ids, states));
         }
     }
 

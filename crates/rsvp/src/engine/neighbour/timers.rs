@@ -72,7 +72,7 @@ impl Neighbours {
         self.sent.rearm(waiting, self.now + interval);
         self.counters.retransmissions += 1;
         tracing::debug!(dst = %envelope.dst, id, "message sent again");
-        self.retransmit(envelope, &octets, id);
+        self.retransmit(envelope, &octets, (entry, id));
         if let Some(pending) = self.sent.pending_mut(waiting) {
             pending.octets = octets;
         }
