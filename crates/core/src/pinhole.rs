@@ -5,6 +5,7 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
+use crate::node::Prefix;
 use crate::traffic::FlowFilter;
 
 /// What happens to the packets of a flow at this node, and to the packets that answer them.
@@ -42,6 +43,55 @@ impl Pinhole {
             source: None,
             destination: None,
         }
+    }
+
+    /// The flows that it is for: one, or two with [`Pinhole::second_port`], if there is a next port. Who judges a pinhole and who
+    /// makes the kernel's rules of it take the flows from here, so that nothing is open that was not judged.
+    pub fn flows(&self) -> impl Iterator<Item = PinholeFlow> {
+        let Self { packets, source, destination, .. } = *self;
+        let first = PinholeFlow { packets, source, destination };
+        let second = if self.second_port { first.next() } else { None };
+        core::iter::once(first).chain(second)
+    }
+}
+
+/// One flow of a pinhole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinholeFlow {
+    /// Its packets as they arrive.
+    pub packets: FlowFilter,
+    /// Their source after translation; `None`: it stays.
+    pub source: Option<Endpoint>,
+    /// Their destination after translation; `None`: it stays.
+    pub destination: Option<Endpoint>,
+}
+
+impl PinholeFlow {
+    /// The flow whose given ports are each higher by one; `None`: there is no such port.
+    fn next(self) -> Option<Self> {
+        let up = |port: Option<u16>| port.map_or(Some(None), |port| port.checked_add(1).map(Some));
+        let ported = |end: Option<Endpoint>| match end {
+            Some(end) => Some(Some(Endpoint { port: up(end.port)?, ..end })),
+            None => Some(None),
+        };
+        let (src_port, dst_port) = (up(self.packets.src_port)?, up(self.packets.dst_port)?);
+        let (source, destination) = (ported(self.source)?, ported(self.destination)?);
+        Some(Self { packets: FlowFilter { src_port, dst_port, ..self.packets }, source, destination })
+    }
+
+    /// Its packets as they leave.
+    #[must_use]
+    pub fn translated(&self) -> FlowFilter {
+        let mut packets = self.packets;
+        if let Some(Endpoint { address, port }) = self.source {
+            packets.src = Prefix::host(address);
+            packets.src_port = port.or(packets.src_port);
+        }
+        if let Some(Endpoint { address, port }) = self.destination {
+            packets.dst = Prefix::host(address);
+            packets.dst_port = port.or(packets.dst_port);
+        }
+        packets
     }
 }
 
@@ -177,7 +227,6 @@ impl core::error::Error for PinholeError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Prefix;
 
     #[test]
     fn a_pinhole_prints_what_it_does() {
@@ -193,5 +242,28 @@ mod tests {
             pinhole.to_string(),
             "allow 192.0.2.1 > 192.0.2.79 port 45000 proto 17 and next port to 192.168.5.100 port 20230"
         );
+    }
+
+    #[test]
+    fn a_second_port_is_a_second_flow_in_both_forms() {
+        let host = |text: &str| Prefix::host(text.parse().unwrap());
+        let packets = FlowFilter {
+            protocol: Some(17),
+            dst_port: Some(45000),
+            ..FlowFilter::between(host("192.0.2.1"), host("192.0.2.79"))
+        };
+        let end = |port| Some(Endpoint { address: "192.168.5.100".parse().unwrap(), port: Some(port) });
+        let pair = Pinhole { second_port: true, destination: end(20230), ..Pinhole::allow(packets) };
+        let flows: Vec<_> = pair.flows().collect();
+        let ports = |flow: &PinholeFlow| (flow.packets.dst_port, flow.translated().dst_port);
+        assert_eq!(
+            flows.iter().map(ports).collect::<Vec<_>>(),
+            [(Some(45000), Some(20230)), (Some(45001), Some(20231))]
+        );
+        assert_eq!(flows[1].translated().dst, host("192.168.5.100"));
+        assert_eq!(flows[1].translated().src, packets.src);
+        let one = Pinhole { second_port: false, ..pair.clone() };
+        let last = Pinhole { destination: end(u16::MAX), ..pair };
+        assert_eq!((one.flows().count(), last.flows().count()), (1, 1));
     }
 }

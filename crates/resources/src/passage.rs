@@ -2,12 +2,17 @@
 //!
 //! The rules are those of [`config`](crate::config). A rule that has `opens` decides about passages only, a rule without
 //! it about reservations only. So no rule that was written for reservations opens a firewall.
+//!
+//! What is judged is the pinhole that the kernel would get ([`Pinhole::flows`]): a rule that allows has to cover all flows of it,
+//! a rule that denies has to touch one. A flow that is translated has two forms. A rule may name its destination, with the port,
+//! before or after the translation, and a rule that denies also its source.
 
 use core::time::Duration;
 use std::sync::Arc;
 
+use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::Pinhole;
 use signalbox_core::shares::source;
-use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 
 use crate::admission::Resources;
@@ -23,8 +28,8 @@ pub struct PassageRequest<'a> {
     pub requester: &'a Requester,
     /// What is opened, and towards which side.
     pub opening: Opening,
-    /// The packets that pass.
-    pub packets: &'a FlowFilter,
+    /// What the kernel is to let pass, or to block.
+    pub pinhole: &'a Pinhole,
     /// Lifetime without a refresh.
     pub lifetime: Duration,
     /// A host inside has reserved this passage before ([`Opening::Reserve`]).
@@ -61,6 +66,12 @@ impl Passage {
         self.permission.as_ref().map(|permission| &permission.rule)
     }
 
+    /// Who asked for it.
+    #[must_use]
+    pub fn requester(&self) -> &Arc<Requester> {
+        &self.requester
+    }
+
     /// The longest lifetime that the rule allows; `None`: any.
     #[must_use]
     pub fn max_lifetime(&self) -> Option<Duration> {
@@ -72,8 +83,8 @@ impl Resources {
     /// Asks for a passage.
     ///
     /// Without a rule that applies, a request is allowed in three cases: the requester is trusted by `trusted`; it is the
-    /// node itself, or an adjacent node, and asks for its own address (outward the source, otherwise the destination of
-    /// the packets); or it asks for what a host inside has reserved.
+    /// node itself, or an adjacent node, and asks for its own address and no other (outward the source, otherwise the destination of
+    /// the packets, behind the translation); or it asks for what a host inside has reserved.
     ///
     /// # Errors
     /// The refusal, which names the rule; nothing has changed.
@@ -82,7 +93,7 @@ impl Resources {
         let requester = ask.requester.address;
         match &result {
             Ok(_) => {
-                tracing::debug!(%requester, opening = %ask.opening, packets = %ask.packets, "passage allowed")
+                tracing::debug!(%requester, opening = %ask.opening, pinhole = %ask.pinhole, "passage allowed")
             }
             Err(refusal) => {
                 let counters = self.counters_mut();
@@ -90,7 +101,7 @@ impl Resources {
                 tracing::debug!(
                     %requester,
                     opening = %ask.opening,
-                    packets = %ask.packets,
+                    pinhole = %ask.pinhole,
                     reason = %refusal,
                     "passage refused"
                 );
@@ -103,13 +114,7 @@ impl Resources {
         let refused = |rule| Refusal { rule, available: 0 };
         let wall_us = self.wall_us(now);
         let found = self.policy().passage(ask, wall_us).map_err(refused)?;
-        let own = match ask.opening {
-            Opening::Outward => ask.packets.src.addr,
-            Opening::Inward | Opening::Reserve | Opening::Block => ask.packets.dst.addr,
-        };
-        let adjacent = ask.requester.requested_by != RequestedBy::Unknown;
-        let own = ask.opening != Opening::Inward && adjacent && own == ask.requester.address;
-        if found.is_none() && !own && !ask.invited && !self.policy().trusts(ask.requester) {
+        if found.is_none() && !is_own(ask) && !ask.invited && !self.policy().trusts(ask.requester) {
             return Err(refused(Rule::Default));
         }
         let reloads = self.reloads();
@@ -133,7 +138,7 @@ impl Resources {
         })
     }
 
-    /// Judges a passage again, by the rules of now: its packets, and its lifetime without a refresh. The same requester asks for
+    /// Judges a passage again, by the rules of now: its pinhole, and its lifetime without a refresh. The same requester asks for
     /// the same as before. What is refused is given back.
     ///
     /// # Errors
@@ -142,14 +147,14 @@ impl Resources {
         &mut self,
         now: Time,
         passage: Passage,
-        packets: &FlowFilter,
+        pinhole: &Pinhole,
         lifetime: Duration,
     ) -> Result<Passage, Refusal> {
         let (requester, opening, invited) =
             (Arc::clone(&passage.requester), passage.opening, passage.invited);
         // It gives up its places first, so that it does not count twice.
         self.close_passage(passage);
-        self.open_passage(now, &PassageRequest { requester: &requester, opening, packets, lifetime, invited })
+        self.open_passage(now, &PassageRequest { requester: &requester, opening, pinhole, lifetime, invited })
     }
 
     /// Whether the rules have changed since the passage was allowed. Who holds it judges it again.
@@ -171,6 +176,18 @@ impl Resources {
     pub fn passage_count(&self) -> u32 {
         self.passages_held()
     }
+}
+
+/// Whether an adjacent node asks for packets of its own address, and of no other.
+fn is_own(ask: &PassageRequest<'_>) -> bool {
+    let own = Prefix::host(ask.requester.address);
+    let adjacent = ask.requester.requested_by != RequestedBy::Unknown;
+    adjacent
+        && match ask.opening {
+            Opening::Outward => ask.pinhole.flows().all(|flow| flow.packets.src == own),
+            Opening::Reserve | Opening::Block => ask.pinhole.flows().all(|flow| flow.translated().dst == own),
+            Opening::Inward => false,
+        }
 }
 
 #[cfg(test)]

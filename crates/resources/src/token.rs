@@ -259,7 +259,11 @@ fn matches(key: &hmac::Key, signed: &[u8], tag: &[u8]) -> bool {
 
 impl Token {
     /// The part of a request for these packets that the token does not cover, at `wall_us` microseconds since 1970.
-    pub(crate) fn uncovered(&self, filters: &[FlowFilter], wall_us: u64) -> Option<&'static str> {
+    pub(crate) fn uncovered(
+        &self,
+        mut filters: impl Iterator<Item = FlowFilter>,
+        wall_us: u64,
+    ) -> Option<&'static str> {
         if self.start_us.is_some_and(|start| wall_us < start) {
             return Some("its time has not come");
         }
@@ -275,7 +279,7 @@ impl Token {
                         && port.is_some_and(|port| (list.ports.from..=list.ports.to).contains(&port))
                 })
         };
-        filters.iter().find_map(|filter| {
+        filters.find_map(|filter| {
             if !within(&self.sources, &filter.src) {
                 Some("the flow's source is not among those that it names")
             } else if !within(&self.destinations, &filter.dst) {

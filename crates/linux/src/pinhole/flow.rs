@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, Verdict};
+use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeFlow, Verdict};
 use signalbox_core::traffic::FlowFilter;
 
 use crate::netlink::nftables::flow::Part;
@@ -111,28 +111,16 @@ impl Flow {
         {
             return Err(PinholeError::Unsupported);
         }
-        let action = match pinhole.verdict {
-            Verdict::Allow => {
-                Action { verdict: Verdict::Allow, source: pinhole.source, destination: pinhole.destination }
+        let mut flows: Vec<(Self, Action)> =
+            pinhole.flows().map(|flow| part(&flow, pinhole.verdict)).collect();
+        match flows.as_slice() {
+            [(flow, action), ..] if !pinhole.icmp_types.is_empty() => {
+                flows = with_types(*flow, pinhole, *action);
+                if flows.is_empty() { Err(PinholeError::Unsupported) } else { Ok(flows) }
             }
-            Verdict::Deny => Action { verdict: Verdict::Deny, source: None, destination: None },
-        };
-        let flow = Self {
-            src: masked(packets.src),
-            dst: masked(packets.dst),
-            protocol: packets.protocol,
-            src_port: packets.src_port,
-            dst_port: packets.dst_port.map(|port| (port, port)),
-        };
-        if !pinhole.icmp_types.is_empty() {
-            let flows = with_types(flow, pinhole, action);
-            return if flows.is_empty() { Err(PinholeError::Unsupported) } else { Ok(flows) };
+            [_] if pinhole.second_port => Err(PinholeError::Unsupported),
+            _ => Ok(flows),
         }
-        let mut flows = vec![(flow, action)];
-        if pinhole.second_port {
-            flows.push(next(flow, action).ok_or(PinholeError::Unsupported)?);
-        }
-        Ok(flows)
     }
 
     /// The flows of all pinholes to which this packet could belong, except those of ranges.
@@ -275,18 +263,21 @@ fn with_types(flow: Flow, pinhole: &Pinhole, action: Action) -> Vec<(Flow, Actio
     types.into_iter().map(|kind| (Flow { dst_port: Some(codes(kind)), ..flow }, action)).collect()
 }
 
-/// The flow whose given ports are each higher by one.
-fn next(flow: Flow, action: Action) -> Option<(Flow, Action)> {
-    let up = |port: Option<u16>| port.map_or(Some(None), |port| port.checked_add(1).map(Some));
-    let ported = |end: Option<Endpoint>| match end {
-        Some(end) => Some(Some(Endpoint { port: up(end.port)?, ..end })),
-        None => Some(None),
+/// The keys of one flow of a pinhole, and what is done with it.
+fn part(flow: &PinholeFlow, verdict: Verdict) -> (Flow, Action) {
+    let PinholeFlow { packets, source, destination } = flow;
+    let action = match verdict {
+        Verdict::Allow => Action { verdict, source: *source, destination: *destination },
+        Verdict::Deny => Action { verdict, source: None, destination: None },
     };
-    let src_port = up(flow.src_port)?;
-    let dst_port = up(flow.dst_port())?.map(|port| (port, port));
-    let action =
-        Action { source: ported(action.source)?, destination: ported(action.destination)?, ..action };
-    Some((Flow { src_port, dst_port, ..flow }, action))
+    let keys = Flow {
+        src: masked(packets.src),
+        dst: masked(packets.dst),
+        protocol: packets.protocol,
+        src_port: packets.src_port,
+        dst_port: packets.dst_port.map(|port| (port, port)),
+    };
+    (keys, action)
 }
 
 /// The prefix with its host bits cleared.

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::Endpoint;
+use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::ports::Inside;
 use signalbox_core::service::RecvMessage;
 use signalbox_core::traffic::FlowFilter;
@@ -18,6 +18,7 @@ use super::check::{self, Refused};
 use super::config::Middlebox;
 use super::interfaces::Side;
 use super::reservation::Invitation;
+use super::response::rule;
 use super::session::{Asked, Plan};
 use crate::wire::{Info, RuleAction};
 
@@ -84,9 +85,9 @@ impl Natfw {
             return Err(Info::POLICY_CONFLICT.into());
         }
         let invited = matches!(invitation, Invitation::Reserved(_));
-        let passage = self.passage(from, opening(side), &packets, invited, resources)?;
-        let plan = Plan::plain(&from.received.mri, None, false);
-        Ok(self.proxied(side, asked, Plan { installs: true, passage: Some(passage), ..plan }))
+        let plan = Plan { installs: true, ..Plan::plain(&from.received.mri, None, false) };
+        let plan = self.judged(from, asked, plan, (opening(side), invited), resources)?;
+        Ok(self.proxied(side, asked, plan))
     }
 
     fn through_nat(
@@ -137,13 +138,8 @@ impl Natfw {
         }
         let plan = Plan { lease, installs: true, ..Plan::plain(&Mri::PathCoupled(onward), None, false) };
         let opening = if reserved.is_some() { Opening::Inward } else { Opening::Outward };
-        match self.passage(from, opening, &packets, reserved.is_some(), resources) {
-            Ok(passage) => Ok(self.proxied(side, asked, Plan { passage: Some(passage), ..plan })),
-            Err(refused) => {
-                self.undo(plan, resources);
-                Err(refused)
-            }
-        }
+        let plan = self.judged(from, asked, plan, (opening, reserved.is_some()), resources)?;
+        Ok(self.proxied(side, asked, plan))
     }
 
     /// External port for the source of a flow from the inside.
@@ -197,13 +193,32 @@ impl Natfw {
         Ok(PathCoupled { src: map(flow.src)?, dst: map(flow.dst)?, ..flow })
     }
 
-    /// Asks the policy of the node (§3.6).
+    /// The plan with the passage of its rule, if the policy of the node allows it (§3.6). `opening`: what the rule opens, and whether a
+    /// host inside waits for it. If the policy refuses, what the plan takes is given back.
+    pub(super) fn judged(
+        &mut self,
+        from: &Arrived<'_, '_>,
+        asked: &Asked,
+        plan: Plan,
+        opening: (Opening, bool),
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
+        match asks.and_then(|pinhole| self.passage(from, opening, &pinhole, resources)) {
+            Ok(passage) => Ok(Plan { passage: Some(passage), ..plan }),
+            Err(refused) => {
+                self.undo(plan, resources);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Asks the policy of the node.
     pub(super) fn passage(
         &self,
         from: &Arrived<'_, '_>,
-        opening: Opening,
-        packets: &FlowFilter,
-        invited: bool,
+        (opening, invited): (Opening, bool),
+        pinhole: &Pinhole,
         resources: &mut Resources,
     ) -> Result<Passage, Refused> {
         let received = from.received;
@@ -217,13 +232,13 @@ impl Natfw {
             ..Requester::at(received.peer_address.unwrap_or_else(|| received.mri.src()))
         };
         let lifetime = core::time::Duration::from_secs(from.lifetime.into());
-        let ask = PassageRequest { requester: &requester, opening, packets, lifetime, invited };
+        let ask = PassageRequest { requester: &requester, opening, pinhole, lifetime, invited };
         resources.open_passage(self.now, &ask).map_err(|refusal| {
             tracing::info!(
                 session = %received.session,
                 requester = %requester.address,
                 %opening,
-                %packets,
+                %pinhole,
                 reason = %refusal,
                 "passage refused"
             );

@@ -14,6 +14,7 @@ use super::check::{self, Refused};
 use super::config::Middlebox;
 use super::create::{Arrived, towards};
 use super::interfaces::Side;
+use super::response::rule;
 use super::session::{Asked, External, Plan, Reserved};
 use crate::wire::{DataTerminal, ExternalAddress, Info, ObjectType, Ports, RuleAction, TerminalPorts};
 
@@ -111,7 +112,7 @@ impl Natfw {
         check::packets(&self.config, &packets, true, second).map_err(dtinfo)?;
         let opening = if blocks { Opening::Block } else { Opening::Reserve };
         let (mut lease, mut mri) = (None, from.received.mri);
-        let mut external = External { terminal: *terminal, address: None, binding: None, reserved: None };
+        let mut external = External::of(*terminal);
         let mut place = inside;
         if nat {
             let (held, given) = self.lease_receiver(inside, protocol, second).map_err(dtinfo)?;
@@ -154,13 +155,31 @@ impl Natfw {
             plan.forwards = asked.proxy && asked.extend;
             plan.installs = blocks;
         }
-        let allowed = if self.has_place(&reserved) {
-            self.passage(from, opening, &packets, false, resources)
-        } else {
-            Err(Info::NO_RESOURCES.into())
-        };
-        match allowed {
-            Ok(passage) => Ok(Plan { passage: Some(passage), ..plan }),
+        if !self.has_place(&reserved) {
+            self.undo(plan, resources);
+            return Err(Info::NO_RESOURCES.into());
+        }
+        let plan = self.judged(from, asked, plan, (opening, false), resources)?;
+        if edge && asked.proxy && !blocks { self.with_inward(from, asked, plan, resources) } else { Ok(plan) }
+    }
+
+    /// In proxy mode this edge opens a flow to the inside although no sender asks for it. It is judged as such a flow, for which a
+    /// host inside waits.
+    fn with_inward(
+        &mut self,
+        from: &Arrived<'_, '_>,
+        asked: &Asked,
+        mut plan: Plan,
+        resources: &mut Resources,
+    ) -> Result<Plan, Refused> {
+        let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
+        match asks.and_then(|pinhole| self.passage(from, (Opening::Inward, true), &pinhole, resources)) {
+            Ok(passage) => {
+                if let Some(external) = &mut plan.external {
+                    external.inward = Some(passage);
+                }
+                Ok(plan)
+            }
             Err(refused) => {
                 self.undo(plan, resources);
                 Err(refused)

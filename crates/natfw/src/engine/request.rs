@@ -180,6 +180,10 @@ impl Natfw {
         }
         self.unreserve(key);
         let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
+        // What an edge opened for the former request ends with it.
+        let secondary = core::mem::take(&mut session.secondary);
+        self.delete_secondary(secondary, resources);
+        let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
         let old = core::mem::replace(&mut session.plan, plan);
         session.asked = asked;
         session.msn = msn;

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::PathCoupled;
+use signalbox_core::node::Prefix;
 use signalbox_core::slab::Key;
 
 use super::Natfw;
@@ -23,7 +24,8 @@ impl Reserved {
     /// Whether a flow is one of those that are meant (RFC 5973 §3.8, table 1).
     fn matches(&self, flow: &PathCoupled, second: bool) -> bool {
         let same = |wanted: Option<u16>, port: Option<u16>| wanted.is_none_or(|wanted| port == Some(wanted));
-        self.address == flow.dst
+        flow.dst_prefix >= Prefix::host(flow.dst).len
+            && self.address == flow.dst
             && self.protocol.is_none_or(|protocol| flow.protocol == Some(protocol))
             && self.senders.len <= flow.src_prefix
             && self.senders.contains(flow.src)
@@ -42,8 +44,8 @@ impl Reserved {
         let ports_meet = |wanted: u16, port: u16| {
             u32::from(wanted) <= last(port, second) && u32::from(port) <= last(wanted, self.second)
         };
-        let src = signalbox_core::node::Prefix { addr: flow.src, len: flow.src_prefix };
-        self.address == flow.dst
+        let src = Prefix { addr: flow.src, len: flow.src_prefix };
+        Prefix { addr: flow.dst, len: flow.dst_prefix }.contains(self.address)
             && self.protocol.is_none_or(|protocol| flow.protocol.is_none_or(|given| given == protocol))
             && (self.senders.contains(flow.src) || src.contains(self.senders.addr))
             && self.port.is_none_or(|wanted| flow.dst_port.is_none_or(|port| ports_meet(wanted, port)))

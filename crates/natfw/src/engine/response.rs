@@ -12,7 +12,7 @@ use signalbox_resources::Resources;
 use super::Natfw;
 use super::check::seconds;
 use super::event::{Failure, NatfwEvent};
-use super::session::{Answer, Kind, Origin, Session, State, pinhole_id};
+use super::session::{Answer, Asked, Kind, Origin, Plan, State, pinhole_id};
 use crate::wire::{Info, InfoClass, Information, Message};
 
 impl Natfw {
@@ -82,7 +82,7 @@ impl Natfw {
             self.keep_route(key, answer.lifetime);
             return self.answer_success(key, &answer);
         }
-        let Some(pinhole) = rule(session) else { return };
+        let Some(pinhole) = rule(&session.asked, &session.plan) else { return };
         session.kernel = session.kernel.saturating_add(1);
         let seconds = answer.lifetime;
         session.waiting = Some(Box::new(answer));
@@ -188,33 +188,34 @@ impl Natfw {
     }
 }
 
-/// The rule of a session (RFC 5973 §3.1, Appendix D); `None`: it has none.
-pub(super) fn rule(session: &Session) -> Option<Pinhole> {
-    let second_port = session.asked.efi.sub_ports > 0;
-    if let Some(reserved) = session.plan.reserved() {
+/// The rule that a request asks for by its plan (RFC 5973 §3.1, Appendix D); `None`: it has none. The policy judges it, and the kernel
+/// gets it.
+pub(super) fn rule(asked: &Asked, plan: &Plan) -> Option<Pinhole> {
+    let second_port = asked.efi.sub_ports > 0;
+    let changed = |before: Endpoint, after: Endpoint| (before != after).then_some(after);
+    if let Some(reserved) = plan.reserved() {
         let at = Endpoint { address: reserved.address, port: reserved.port };
         let packets = super::create::towards(reserved.senders, at, reserved.protocol, reserved.sender_port);
         let verdict = if reserved.blocks { Verdict::Deny } else { Verdict::Allow };
         let packets = FlowFilter { spi: reserved.spi, ..packets };
         return Some(Pinhole {
             second_port,
-            icmp_types: session.asked.icmp_types().to_vec(),
+            icmp_types: asked.icmp_types().to_vec(),
             verdict,
+            destination: changed(at, reserved.inside),
             ..Pinhole::allow(packets)
         });
     }
-    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (session.asked.mri(), session.plan.mri())
-    else {
+    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (asked.mri(), plan.mri()) else {
         return None;
     };
     debug_assert_eq!(before.direction, Direction::Downstream);
-    let changed = |before: Endpoint, after: Endpoint| (before != after).then_some(after);
     let source = |flow: &signalbox_core::PathCoupled| Endpoint { address: flow.src, port: flow.src_port };
     let destination =
         |flow: &signalbox_core::PathCoupled| Endpoint { address: flow.dst, port: flow.dst_port };
     Some(Pinhole {
         second_port,
-        icmp_types: session.asked.icmp_types().to_vec(),
+        icmp_types: asked.icmp_types().to_vec(),
         source: changed(source(&before), source(&after)),
         destination: changed(destination(&before), destination(&after)),
         ..Pinhole::allow(FlowFilter::from(&before))

@@ -8,11 +8,10 @@ use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Direction, Flow, FlowFilter, Mri, SessionId, Time};
+use signalbox_core::{Direction, Flow, Mri, SessionId, Time};
 use signalbox_resources::Passage;
 
 use super::event::Granted;
-use super::external::Receiver;
 use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message};
 
 /// The message that made the session, and that refreshes and deletes it (RFC 5973 §3.7.3).
@@ -101,14 +100,6 @@ impl Asked {
     pub(super) fn nonce(&self) -> Option<u32> {
         self.objects.as_ref().and_then(|objects| objects.nonce)
     }
-
-    /// The packets whose passage a request asks for.
-    pub(super) fn packets(&self, kind: Kind) -> FlowFilter {
-        let mri = self.mri();
-        let terminal = self.terminal().filter(|_| kind == Kind::External);
-        let towards = terminal.and_then(|terminal| Some(Receiver::of(&mri, &terminal)?.packets(&terminal)));
-        towards.unwrap_or_else(|| FlowFilter::from(&mri))
-    }
 }
 
 fn icmp_types<'a>(message: &Message<'a>) -> &'a [u8] {
@@ -145,6 +136,15 @@ pub(super) struct External {
     pub(super) binding: Option<ExternalAddress>,
     /// What later CREATEs are matched with, if the request is for a host inside (RFC 5973 §3.8).
     pub(super) reserved: Option<Reserved>,
+    /// In proxy mode: the passage of the flow to the inside that this edge opens by itself, until its CREATE has it.
+    pub(super) inward: Option<Passage>,
+}
+
+impl External {
+    /// An EXTERNAL that is only sent on.
+    pub(super) const fn of(terminal: DataTerminal) -> Self {
+        Self { terminal, address: None, binding: None, reserved: None, inward: None }
+    }
 }
 
 /// A receiver inside that others may reach, or must not reach.
@@ -167,8 +167,7 @@ pub(super) struct Reserved {
 impl Plan {
     /// Requests are only sent on or, at the end, answered.
     pub(super) fn plain(mri: &Mri, terminal: Option<DataTerminal>, answers: bool) -> Self {
-        let external = terminal
-            .map(|terminal| Box::new(External { terminal, address: None, binding: None, reserved: None }));
+        let external = terminal.map(|terminal| Box::new(External::of(terminal)));
         Self {
             flow: Flow::of(mri),
             direction: mri.direction(),

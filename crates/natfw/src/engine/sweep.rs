@@ -12,6 +12,7 @@ use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
 use super::Natfw;
+use super::response::rule;
 use super::session::{Origin, Session};
 use crate::wire::{Info, Message};
 
@@ -98,12 +99,13 @@ impl Natfw {
     /// Judges the passage of a session again, if the rules changed since. What they refuse ends.
     fn judge(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(passage) = session.plan.passage.take_if(|passage| resources.is_outdated(passage)) else {
+        if session.plan.passage.as_ref().is_none_or(|passage| !resources.is_outdated(passage)) {
             return;
-        };
+        }
+        let Some(pinhole) = rule(&session.asked, &session.plan) else { return };
+        let Some(passage) = session.plan.passage.take() else { return };
         let lifetime = Duration::from_secs(session.accepted.into());
-        let packets = session.asked.packets(session.kind);
-        match resources.judge_passage(self.now, passage, &packets, lifetime) {
+        match resources.judge_passage(self.now, passage, &pinhole, lifetime) {
             Ok(passage) => session.plan.passage = Some(passage),
             Err(refusal) => {
                 tracing::info!(session = %session.id, reason = %refusal, "passage ended by the rules");

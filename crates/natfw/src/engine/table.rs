@@ -86,7 +86,8 @@ impl Natfw {
         if let Some(lease) = plan.lease {
             self.ports.release(lease);
         }
-        if let Some(passage) = plan.passage {
+        let inward = plan.external.and_then(|external| external.inward);
+        for passage in plan.passage.into_iter().chain(inward) {
             resources.close_passage(passage);
         }
     }

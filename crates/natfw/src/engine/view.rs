@@ -76,7 +76,7 @@ impl SessionView {
             role,
             state: session.state,
             mri: session.asked.mri(),
-            rule: if plan.installs { rule(session) } else { None },
+            rule: if plan.installs { rule(&session.asked, plan) } else { None },
             pinhole: pinhole_id(key),
             active: session.active,
             peer: (session.origin() == Origin::Peer).then_some(session.source),

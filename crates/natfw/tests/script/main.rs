@@ -5,6 +5,7 @@ mod ending;
 mod firewall;
 mod hostile;
 mod initiator;
+mod judged;
 mod nat;
 mod notify;
 mod proxy;

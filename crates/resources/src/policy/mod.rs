@@ -43,7 +43,11 @@ impl Policy {
 
     /// Applies the first rule that matches, `wall_us` microseconds after 1970.
     pub(crate) fn decide(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> Verdict {
-        let uncovered = ask.requester.token.as_ref().and_then(|token| token.uncovered(&ask.filters, wall_us));
+        let uncovered = ask
+            .requester
+            .token
+            .as_ref()
+            .and_then(|token| token.uncovered(ask.filters.iter().copied(), wall_us));
         if let Some(what) = uncovered {
             return Verdict { rule: None, result: Err(Rule::Token(what)) };
         }
@@ -60,7 +64,7 @@ impl Policy {
 
     /// The rule that allows a passage; `None`: no rule applies.
     pub(crate) fn passage(&self, ask: &PassageRequest<'_>, wall_us: u64) -> Result<Option<u32>, Rule> {
-        let packets = core::slice::from_ref(ask.packets);
+        let packets = ask.pinhole.flows().map(|flow| flow.packets);
         let token = ask.requester.token.as_ref();
         if let Some(what) = token.and_then(|token| token.uncovered(packets, wall_us)) {
             return Err(Rule::Token(what));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use signalbox_core::pinhole::PinholeFlow;
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
@@ -105,8 +106,8 @@ impl Matcher {
             && self.has_token(requester)
             && self.is_now(wall_us)
             && match rule.action {
-                Action::Allow => self.covers(ask.packets),
-                Action::Deny => self.touches(ask.packets),
+                Action::Allow => ask.pinhole.flows().all(|flow| self.covers_passage(&flow)),
+                Action::Deny => ask.pinhole.flows().any(|flow| self.touches_passage(&flow)),
             }
     }
 
@@ -175,6 +176,23 @@ impl Matcher {
             && any_or_empty(&rule.destination, |net: &Net| net.overlaps(&filter.dst))
             && any_or_empty(&rule.protocol, |protocol| filter.protocol.is_none_or(|p| p == *protocol))
             && any_or_empty(&rule.ports, |ports| filter.dst_port.is_none_or(|port| is_in(ports, port)))
+    }
+
+    /// Whether all packets of a flow match, with their destination as it is before a translation or behind it. Their source is that
+    /// of their sender: behind a translation all senders have one.
+    fn covers_passage(&self, flow: &PinholeFlow) -> bool {
+        let PinholeFlow { packets, destination, .. } = *flow;
+        self.covers(&packets) || self.covers(&PinholeFlow { packets, source: None, destination }.translated())
+    }
+
+    /// Whether any packet of a flow matches, before a translation of its source or destination or behind it.
+    fn touches_passage(&self, flow: &PinholeFlow) -> bool {
+        let PinholeFlow { packets, source, destination } = *flow;
+        [None, source].into_iter().any(|source| {
+            let touches =
+                |destination| self.touches(&PinholeFlow { packets, source, destination }.translated());
+            touches(None) || touches(destination)
+        })
     }
 
     fn is_now(&self, wall_us: u64) -> bool {

@@ -124,8 +124,9 @@ impl NatfwClient {
         let lifetime = super::seconds(job.timeout);
         let ask = Ask { asker: &asker, token: None, opening: Opening::Outward, lifetime };
         for packets in packets {
-            let passage = self.ask_policy(job, &ask, packets, resources)?;
-            resources.close_passage(passage);
+            for passage in self.ask_policy(job, &ask, packets, resources)? {
+                resources.close_passage(passage);
+            }
         }
         self.bind(key, job, message, packets)
     }

@@ -49,7 +49,8 @@ pub(super) struct Rule {
     pub(super) packets: FlowFilter,
     /// Their source after translation.
     pub(super) source: Option<Endpoint>,
-    pub(super) passage: Option<Passage>,
+    /// What the policy allowed: the packets, and, where a receiver inside asks for them without their sender, also that they come in.
+    pub(super) passages: Vec<Passage>,
     /// The kernel has not answered.
     pub(super) opening: bool,
 }

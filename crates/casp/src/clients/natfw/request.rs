@@ -292,11 +292,7 @@ impl NatfwClient {
             && record.rules.iter().all(|rule| rule.source == source)
             && !record.rules.is_empty()
             && record.is_of_asker(job)
-            && !record
-                .rules
-                .iter()
-                .filter_map(|rule| rule.passage.as_ref())
-                .any(|one| resources.is_outdated(one));
+            && !record.rules.iter().flat_map(|rule| &rule.passages).any(|one| resources.is_outdated(one));
         if current {
             self.prolong(key, lifetime);
             self.created(key, job, resources);

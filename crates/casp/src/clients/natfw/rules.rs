@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, Time};
 use signalbox_resources::config::Opening;
@@ -148,21 +148,22 @@ impl NatfwClient {
         let mut rules = Vec::new();
         let mut lifetime = ask.lifetime;
         for packets in &packets {
-            let passage = match self.ask_policy(job, ask, packets, resources) {
-                Ok(passage) => passage,
+            let passages = match self.ask_policy(job, ask, packets, resources) {
+                Ok(passages) => passages,
                 Err(status) => {
                     give_back(rules, resources);
                     return Err(status);
                 }
             };
-            lifetime = passage.max_lifetime().map_or(lifetime, |most| lifetime.min(most));
+            let most = passages.iter().filter_map(Passage::max_lifetime);
+            lifetime = most.fold(lifetime, Ord::min);
             let held = self.records.get(key).into_iter().flat_map(|record| &record.rules);
             let known = held.into_iter().find(|rule| rule.packets == *packets).map(|rule| rule.key);
             let key = known.unwrap_or_else(|| {
                 self.next_rule += 1;
                 self.next_rule
             });
-            rules.push(Rule { key, packets: *packets, source: None, passage: Some(passage), opening: false });
+            rules.push(Rule { key, packets: *packets, source: None, passages, opening: false });
         }
         // The message was parsed before.
         if self.translates(job, ask.asker.inside)
@@ -195,33 +196,47 @@ impl NatfwClient {
         Ok(())
     }
 
-    /// Asks policy for one passage of a request.
+    /// Asks policy for one pinhole of a request. A receiver inside who asks opens the way in without the sender, so that the rules about
+    /// flows to the inside count too.
     pub(super) fn ask_policy(
         &mut self,
         job: &OwnedArrival,
         ask: &Ask<'_>,
         packets: &FlowFilter,
         resources: &mut Resources,
-    ) -> Result<Passage, NatfwStatus> {
+    ) -> Result<Vec<Passage>, NatfwStatus> {
         let requested_by = RequestedBy::Neighbour(Neighbour {
             address: ask.asker.address,
             authenticated: ask.asker.identity.is_some(),
         });
         let (peer, token) = (ask.asker.identity.clone(), ask.token.clone());
         let requester = Requester { peer, requested_by, token, ..Requester::at(ask.asker.address) };
-        let request = PassageRequest {
-            requester: &requester,
-            opening: ask.opening,
-            packets,
-            lifetime: ask.lifetime,
-            invited: false,
-        };
-        resources.open_passage(self.now, &request).map_err(|refusal| {
-            self.counters.refused += 1;
-            tracing::info!(session = %job.session, requester = %requester.address, reason = %refusal, "passage refused");
-            let full = matches!(refusal.rule, Reason::TableFull { .. });
-            if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY }
-        })
+        // The external port follows: no rule names source ports.
+        let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
+        let source = external.map(|address| Endpoint { address: address.into(), port: None });
+        let pinhole = Pinhole { source, ..Pinhole::allow(*packets) };
+        let inward = (ask.opening == Opening::Reserve).then_some(Opening::Inward);
+        let mut passages = Vec::with_capacity(1);
+        for opening in [ask.opening].into_iter().chain(inward) {
+            let request = PassageRequest {
+                requester: &requester,
+                opening,
+                pinhole: &pinhole,
+                lifetime: ask.lifetime,
+                invited: opening != ask.opening,
+            };
+            match resources.open_passage(self.now, &request) {
+                Ok(passage) => passages.push(passage),
+                Err(refusal) => {
+                    self.counters.refused += 1;
+                    tracing::info!(session = %job.session, requester = %requester.address, reason = %refusal, "passage refused");
+                    passages.into_iter().for_each(|passage| resources.close_passage(passage));
+                    let full = matches!(refusal.rule, Reason::TableFull { .. });
+                    return Err(if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY });
+                }
+            }
+        }
+        Ok(passages)
     }
 
     /// Takes the kernel's answer to [`NatfwOutput::Open`](super::NatfwOutput::Open).
@@ -299,7 +314,8 @@ impl NatfwClient {
     pub(super) fn prolong(&mut self, key: Key, lifetime: Duration) {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
-        let most = record.rules.iter().filter_map(|rule| rule.passage.as_ref()?.max_lifetime()).min();
+        let most =
+            record.rules.iter().flat_map(|rule| &rule.passages).filter_map(Passage::max_lifetime).min();
         record.lifetime = most.map_or(lifetime, |most| lifetime.min(most));
         record.rules_until = record.start.unwrap_or(now) + record.lifetime;
         record.until = record.until.max(record.rules_until);
@@ -347,5 +363,5 @@ impl NatfwClient {
 }
 
 fn give_back(rules: Vec<Rule>, resources: &mut Resources) {
-    rules.into_iter().filter_map(|rule| rule.passage).for_each(|passage| resources.close_passage(passage));
+    rules.into_iter().flat_map(|rule| rule.passages).for_each(|passage| resources.close_passage(passage));
 }

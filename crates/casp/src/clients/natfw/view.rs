@@ -63,7 +63,7 @@ impl PassageView {
             packets: rule.packets,
             source: rule.source,
             active: record.start.is_none() && !rule.opening,
-            policy: rule.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
+            policy: rule.passages.first().and_then(Passage::rule).map(ToString::to_string),
         };
         let waiting = record.change.iter().flat_map(|change| &change.rules);
         let rules: Vec<RuleView> = if record.rules.is_empty() {

@@ -58,7 +58,7 @@ impl NatfwClient {
         let Some(from) = self.judging else { return };
         let mut found = Vec::new();
         self.judging = self.records.walk(from, |key, record| {
-            let mut passages = record.rules.iter().filter_map(|rule| rule.passage.as_ref());
+            let mut passages = record.rules.iter().flat_map(|rule| &rule.passages);
             if passages.any(|passage| resources.is_outdated(passage)) {
                 found.push(key);
             }
@@ -73,15 +73,19 @@ impl NatfwClient {
     fn judge(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
         for rule in &mut record.rules {
-            let Some(passage) = rule.passage.take_if(|passage| resources.is_outdated(passage)) else {
-                continue;
-            };
-            match resources.judge_passage(self.now, passage, &rule.packets, record.lifetime) {
-                Ok(passage) => rule.passage = Some(passage),
-                Err(refusal) => {
-                    tracing::info!(session = ?record.session, reason = %refusal, "passage ended by the rules");
-                    return self.withdraw(key, (NatfwStatus::POLICY, None), resources);
+            let pinhole = rule.pinhole();
+            let outdated = rule.passages.extract_if(.., |passage| resources.is_outdated(passage));
+            let outdated: Vec<_> = outdated.collect();
+            let mut refused = None;
+            for passage in outdated {
+                match resources.judge_passage(self.now, passage, &pinhole, record.lifetime) {
+                    Ok(passage) => rule.passages.push(passage),
+                    Err(refusal) => refused = Some(refusal),
                 }
+            }
+            if let Some(refusal) = refused {
+                tracing::info!(session = ?record.session, reason = %refusal, "passage ended by the rules");
+                return self.withdraw(key, (NatfwStatus::POLICY, None), resources);
             }
         }
     }
