@@ -12,6 +12,7 @@
 //! * [`diagnosis`] has the sockets of a program that requests a diagnosis from RSVP nodes.
 //! * [`traffic`] makes the kernel enforce reservations.
 //! * [`pinhole`] makes the kernel let flows pass a firewall, and translate them.
+//! * `simulated` (a feature, for tests) is a kernel that a test makes.
 //! * [`clock`] and [`memory`] measure this process and machine.
 //!
 //! Everything that this crate makes in the kernel has a fixed name or number, by which it is found and removed: the
@@ -35,6 +36,8 @@ pub mod netns;
 pub mod pinhole;
 pub mod process;
 pub mod relay;
+#[cfg(feature = "simulated-kernel")]
+pub mod simulated;
 pub mod stream;
 mod sys;
 pub mod topology;

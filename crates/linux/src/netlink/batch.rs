@@ -2,15 +2,10 @@
 
 use std::io;
 
-use netlink_sys::{Socket, SocketAddr};
-
 use super::codec::{Messages, NESTED, REPLY, put};
-use crate::sys;
+use super::socket::Socket;
 
 const HEADER: usize = 16;
-const SOL_NETLINK: i32 = 270;
-/// Socket option: answers to refused requests do not repeat the request.
-const NETLINK_CAP_ACK: i32 = 10;
 /// Most requests in one system call: if the kernel refuses each, the answers still fit the socket's buffer.
 const MOST: usize = 128;
 /// Most octets in one system call.
@@ -40,10 +35,8 @@ pub(crate) struct Batch {
 impl Batch {
     /// Opens an empty batch for the kernel's `protocol` in this thread's network namespace.
     pub(crate) fn open(protocol: isize) -> io::Result<Self> {
-        let mut socket = Socket::new(protocol)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        sys::set_option(&socket, SOL_NETLINK, NETLINK_CAP_ACK, 1)?;
+        let socket = Socket::open(protocol)?;
+        socket.shorten_refusals()?;
         Ok(Self { socket, octets: Vec::new(), starts: Vec::new(), sequence: 0, reply: vec![0; REPLY] })
     }
 
@@ -154,9 +147,9 @@ impl Batch {
                 header[6] |= libc::NLM_F_ACK as u8;
             }
         }
-        self.socket.send(self.octets.get(start..end).unwrap_or(&[]), 0)?;
+        self.socket.send(self.octets.get(start..end).unwrap_or(&[]))?;
         loop {
-            let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
+            let length = self.socket.receive(&mut self.reply)?;
             for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
                 let number = message.sequence.wrapping_sub(first) as usize;
                 if i32::from(message.kind) != libc::NLMSG_ERROR || number >= to - from {

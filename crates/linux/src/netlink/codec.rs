@@ -2,7 +2,9 @@
 
 use std::io;
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use super::socket::Socket;
 
 const HEADER: usize = 16;
 /// The kernel never sends more than this in one datagram.
@@ -24,9 +26,7 @@ impl Connection {
 
     /// Opens a connection for the kernel's `protocol` in this thread's network namespace.
     pub(crate) fn open_for(protocol: isize) -> io::Result<Self> {
-        let mut socket = Socket::new(protocol)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = Socket::open(protocol)?;
         Ok(Self { socket, request: Vec::with_capacity(256), reply: vec![0; REPLY], sequence: 0 })
     }
 
@@ -83,13 +83,13 @@ impl Connection {
     pub(crate) fn send(&mut self) -> io::Result<()> {
         let length = u32::try_from(self.request.len()).map_err(io::Error::other)?;
         self.request[..4].copy_from_slice(&length.to_ne_bytes());
-        self.socket.send(&self.request, 0).map(drop)
+        self.socket.send(&self.request)
     }
 
     /// Reads one datagram of the answer, calls `each` with its messages, and returns whether the answer is complete.
     pub(crate) fn receive(&mut self, each: &mut impl FnMut(&Message<'_>)) -> io::Result<bool> {
         let acknowledged = self.request[6] & libc::NLM_F_ACK as u8 != 0;
-        let length = self.socket.recv(&mut &mut self.reply[..], 0)?;
+        let length = self.socket.receive(&mut self.reply)?;
         for message in Messages(self.reply.get(..length).unwrap_or(&[])) {
             if message.sequence != self.sequence {
                 continue; // left over from an abandoned request

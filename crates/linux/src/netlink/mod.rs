@@ -13,6 +13,7 @@ mod multicast;
 pub(crate) mod nftables;
 mod removals;
 pub(crate) mod rules;
+mod socket;
 
 pub(crate) use batch::Batch;
 pub(crate) use events::Events;

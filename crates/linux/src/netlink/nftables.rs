@@ -89,10 +89,15 @@ pub(crate) fn end(requests: &mut Batch) {
     requests.begin(NFNL_MSG_BATCH_END, 0, &frame());
 }
 
-/// Sends one transaction, which `compose` fills.
+/// Sends one transaction, which `compose` fills. An empty one is not sent.
 pub(crate) fn transact(requests: &mut Batch, compose: impl FnOnce(&mut Batch)) -> io::Result<()> {
     begin(requests);
     compose(requests);
+    if requests.len() == 1 {
+        // A frame alone is acknowledged since Linux 6.10 only: the answer would be waited for in vain.
+        requests.clear();
+        return Ok(());
+    }
     end(requests);
     requests.send_transaction()?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }

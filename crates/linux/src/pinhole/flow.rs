@@ -162,6 +162,11 @@ impl Flow {
         }
     }
 
+    /// Whether the flow is one of an ICMP type, which [`Self::keys`] has in the place of the destination port.
+    pub(super) const fn has_icmp_type(&self) -> bool {
+        matches!(self.protocol, Some(ICMP | ICMPV6)) && self.dst_port.is_some()
+    }
+
     /// Whether the addresses are IPv6's.
     pub(super) const fn is_ipv6(&self) -> bool {
         self.src.addr.is_ipv6()
@@ -252,11 +257,12 @@ impl Flow {
     }
 }
 
-/// The flows of the ICMP types that begin an exchange.
+/// The flows of the ICMP types: with a passage, of those that begin an exchange.
 fn with_types(flow: Flow, pinhole: &Pinhole, action: Action) -> Vec<(Flow, Action)> {
     let beginnings = BEGINNINGS[usize::from(flow.is_ipv6())];
-    let mut types: Vec<u8> =
-        pinhole.icmp_types.iter().filter(|kind| beginnings.contains(kind)).copied().collect();
+    // Packets that are denied are compared one by one, not with the flow that they belong to.
+    let meant = |kind: &&u8| action.verdict == Verdict::Deny || beginnings.contains(kind);
+    let mut types: Vec<u8> = pinhole.icmp_types.iter().filter(meant).copied().collect();
     types.sort_unstable();
     types.dedup();
     let codes = |kind: u8| (u16::from_be_bytes([kind, 0]), u16::from_be_bytes([kind, u8::MAX]));
@@ -400,6 +406,8 @@ mod tests {
         assert_eq!(flows.len(), 1);
         assert_eq!(flows[0].0.dst_port, Some((0x0800, 0x08ff)));
         assert_eq!(Flow::of(&pinhole(&[3])), Err(PinholeError::Unsupported));
+        let deny = Pinhole { verdict: Verdict::Deny, ..pinhole(&[0, 3, 8]) };
+        assert_eq!(Flow::of(&deny).unwrap().len(), 3);
         assert_eq!(Flow::of(&pinhole(&[])).unwrap()[0].0.dst_port, None);
     }
 

@@ -114,7 +114,15 @@ pub(super) fn elsewhere(flow: &Flow, except: &[Entry]) -> Vec<Entry> {
 fn entry(flow: &Flow, purpose: Use, value: Option<Vec<u8>>) -> Entry {
     let shape = flow.shape();
     let shape = if SETS.contains(&(purpose, shape)) { shape } else { Shape::Ranges };
-    let [key, end] = flow.keys(shape);
+    let mut keys = flow.keys(shape);
+    if purpose == Use::Deny && flow.has_icmp_type() {
+        // Connection tracking has the type as a destination port. In the packet it is where other protocols have the source port.
+        for key in &mut keys {
+            let ports = key.len().saturating_sub(8);
+            key[ports..].rotate_left(4);
+        }
+    }
+    let [key, end] = keys;
     let end = (shape == Shape::Ranges).then_some(end);
     Entry {
         set: name(purpose, shape, flow.is_ipv6()),
@@ -291,6 +299,12 @@ mod tests {
         assert_eq!(places(&any_port), expected);
         let fixed = Pinhole { source: end(Some(600)), ..pinhole(None) };
         assert_eq!(places(&fixed)[1].0, "snat4_ranges");
+        let icmp = FlowFilter { protocol: Some(1), src_port: None, dst_port: None, ..both.packets };
+        let echo = Pinhole { icmp_types: vec![8], verdict: Verdict::Deny, ..Pinhole::allow(icmp) };
+        let (flow, action) = Flow::of(&echo).unwrap()[0];
+        let element = entries(&flow, &action).remove(0).element;
+        assert_eq!(element.key[12..], [8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(element.end.unwrap()[12..], [8, 0xff, 0, 0, 0xff, 0xff, 0, 0]);
         let deny = Pinhole { verdict: Verdict::Deny, ..both };
         assert_eq!(places(&deny), [place("deny4_flow", None)]);
     }
