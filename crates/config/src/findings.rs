@@ -47,14 +47,36 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Findings of one level that are listed; further ones are counted.
+const LISTED: usize = 100;
+
 /// Findings while files are read.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Files and their texts.
     sources: Vec<(PathBuf, String)>,
-    list: Vec<(Place, Finding)>,
+    errors: Listed,
+    warnings: Listed,
     /// Keys with a mistake.
     bad: BTreeSet<String>,
+}
+
+/// The findings of one level.
+#[derive(Debug, Default)]
+struct Listed {
+    list: Vec<(Place, Finding)>,
+    /// The place of the first one that is not listed, and the number of those.
+    more: Option<(Place, usize)>,
+}
+
+impl Listed {
+    fn is_full(&self) -> bool {
+        self.list.len() >= LISTED
+    }
+
+    fn count(&mut self, place: Place) {
+        self.more.get_or_insert((place, 0)).1 += 1;
+    }
 }
 
 impl Findings {
@@ -65,20 +87,39 @@ impl Findings {
     }
 
     pub(crate) fn error(&mut self, place: Place, key: &str, message: impl Into<String>) {
+        self.error_of(place, key, || message.into());
+    }
+
+    /// The same; `message` is made only if the error is listed.
+    pub(crate) fn error_of(&mut self, place: Place, key: &str, message: impl FnOnce() -> String) {
         self.bad.insert(key.to_owned());
-        self.add(Level::Error, place, key, message.into());
+        self.add(Level::Error, place, key, message);
     }
 
     pub(crate) fn warning(&mut self, place: Place, key: &str, message: impl Into<String>) {
-        self.add(Level::Warning, place, key, message.into());
+        self.add(Level::Warning, place, key, || message.into());
     }
 
-    fn add(&mut self, level: Level, place: Place, key: &str, message: String) {
-        let (file, text) = self.sources.get(place.file).cloned().unwrap_or_default();
-        let before = text.get(..place.at.min(text.len())).unwrap_or("");
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        self.list.push((place, Finding { level, file, line, column, key: key.to_owned(), message }));
+    fn add(&mut self, level: Level, place: Place, key: &str, message: impl FnOnce() -> String) {
+        let listed = match level {
+            Level::Error => &mut self.errors,
+            Level::Warning => &mut self.warnings,
+        };
+        if listed.is_full() {
+            return listed.count(place);
+        }
+        let finding = finding(&self.sources, level, place, key, message());
+        listed.list.push((place, finding));
+    }
+
+    /// Whether further errors are only counted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.is_full()
+    }
+
+    /// Counts an error that is not listed, without the work of composing it.
+    pub(crate) fn count(&mut self, place: Place) {
+        self.errors.count(place);
     }
 
     /// Whether a key has a mistake of its own.
@@ -91,9 +132,29 @@ impl Findings {
         !self.bad.is_empty()
     }
 
-    /// All findings in the order of their places.
-    pub(crate) fn sorted(mut self) -> Vec<Finding> {
-        self.list.sort_by_key(|(place, _)| *place);
-        self.list.into_iter().map(|(_, finding)| finding).collect()
+    /// The findings in the order of their places, and behind them, for each level, the number of those that are not listed.
+    pub(crate) fn sorted(self) -> Vec<Finding> {
+        let Self { sources, errors, warnings, .. } = self;
+        let rest = [(Level::Error, "mistakes", errors.more), (Level::Warning, "warnings", warnings.more)];
+        let mut list = errors.list;
+        list.extend(warnings.list);
+        list.sort_by_key(|(place, _)| *place);
+        let listed = list.into_iter().map(|(_, finding)| finding);
+        let rest = rest.into_iter().filter_map(|(level, what, more)| {
+            let (place, number) = more?;
+            let message =
+                format!("{number} more {what} are not listed: correct the first {LISTED}, then check again");
+            Some(finding(&sources, level, place, "", message))
+        });
+        listed.chain(rest).collect()
     }
+}
+
+fn finding(sources: &[(PathBuf, String)], level: Level, place: Place, key: &str, message: String) -> Finding {
+    let (file, text) =
+        sources.get(place.file).map_or_else(Default::default, |(file, text)| (file.clone(), text.as_str()));
+    let before = text.get(..place.at.min(text.len())).unwrap_or("");
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    Finding { level, file, line, column, key: key.to_owned(), message }
 }

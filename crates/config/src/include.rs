@@ -3,11 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use signalbox_linux::files as of_machine;
+
 use crate::findings::Findings;
 use crate::tree::{Place, Table, Value};
 
 /// Files that one configuration may include.
 const MOST: usize = 256;
+/// Octets of the largest one.
+const LARGEST: u64 = 1 << 20;
 
 /// Adds the text of the file at `path` and of the files that it includes to `findings`, and merges them. Unless `read`
 /// is set, files that it includes are not read.
@@ -33,7 +37,7 @@ pub(crate) fn load(path: &Path, text: String, read: bool, findings: &mut Finding
         return table;
     }
     for (place, file) in files {
-        match std::fs::read_to_string(&file) {
+        match of_machine::read_text(&file, LARGEST) {
             Ok(text) => {
                 let mut over = add(&file, text, findings);
                 if let Some((place, _)) = over.0.remove("include") {

@@ -5,7 +5,7 @@
 //! values, for `signalbox config show` and `docs/config.md`. The default of a key is the value that its place has
 //! before a file is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::findings::Findings;
 use crate::kind::{Kind, Wrong, quoted};
@@ -341,7 +341,12 @@ impl Keys<'_> {
             return;
         }
         self.inner(name, String::new(), |keys| {
-            for key in keys.names() {
+            let names = keys.names();
+            if names.len() > MOST_TABLES {
+                keys.known = names;
+                return keys.fault(&[""], &too_many(keys.known.len()));
+            }
+            for key in names {
                 let value = map.entry(key.clone()).or_insert_with(|| new(&key));
                 keys.inner(&key, String::new(), |keys| declare(keys, &key, value));
             }
@@ -395,6 +400,9 @@ impl Keys<'_> {
             let message = format!("{} is not a list of tables: write [[{}]]", tree.value, self.full(name));
             return self.error(tree.place, name, message);
         };
+        if elements.len() > MOST_TABLES {
+            return self.error(tree.place, name, too_many(elements.len()));
+        }
         for (number, element) in (1..).zip(elements) {
             let Value::Table(table) = &element.value else {
                 let message = format!("{} is not a table: write [[{}]]", element.value, self.full(name));
@@ -428,15 +436,20 @@ impl Keys<'_> {
     pub(crate) fn finish(self) {
         let Some(table) = self.table else { return };
         let Pass::Read(findings) = self.pass else { return };
+        let known: HashSet<&str> = self.known.iter().map(String::as_str).collect();
         for (name, (place, tree)) in &table.0 {
-            if self.known.iter().any(|known| known == name) {
+            if known.contains(name.as_str()) {
+                continue;
+            }
+            if findings.is_full() {
+                findings.count(*place);
                 continue;
             }
             let key = if self.path.is_empty() { part(name) } else { format!("{}.{}", self.path, part(name)) };
             if old::report(findings, &key, *place, tree) {
                 continue;
             }
-            findings.error(*place, &key, unknown(name, &self.known));
+            findings.error_of(*place, &key, || unknown(name, &self.known));
         }
     }
 }
@@ -452,11 +465,21 @@ fn step<'t>(table: &'t Table, part: &str) -> Option<&'t Tree> {
     }
 }
 
+/// Tables of one kind that a configuration may have. Each costs the time of all keys that it can have.
+const MOST_TABLES: usize = 4096;
+
+fn too_many(tables: usize) -> String {
+    format!("{tables} tables: at most {MOST_TABLES}")
+}
+
+/// Octets of the longest name for which a similar key is looked for. The time for it grows with the length.
+const LONGEST_NAME: usize = 64;
+
 /// What to write instead of an unknown key.
 fn unknown(name: &str, known: &[String]) -> String {
     let near = |known: &&String| strsim::damerau_levenshtein(name, known);
-    let nearest = known.iter().min_by_key(near).filter(|known| near(known) <= 2.max(name.len() / 3));
-    match nearest {
+    let similar = known.iter().filter(|_| name.len() <= LONGEST_NAME).min_by_key(near);
+    match similar.filter(|known| near(known) <= 2.max(name.len() / 3)) {
         Some(nearest) => format!("unknown key: is {nearest} meant?"),
         None => format!("unknown key: the keys here are {}", known.join(", ")),
     }

@@ -26,6 +26,7 @@ pub mod clock;
 pub mod confine;
 pub mod diagnosis;
 mod error;
+pub mod files;
 pub mod helper;
 mod intercept;
 mod io;

@@ -110,3 +110,19 @@ fn included_files_are_merged_in_the_order_of_their_names() {
     std::fs::remove_file(directory.0.join("last.toml")).unwrap();
     assert!(lines(load(&file).unwrap().findings).iter().any(|line| line.contains("last.toml: No such file")));
 }
+
+#[test]
+fn included_files_are_regular_and_of_limited_size() {
+    let directory = Directory::new("irregular");
+    let fault = |include: &str| {
+        let file = directory.write("node.toml", 0o644, &format!("version = 1\ninclude = [\"{include}\"]\n"));
+        let faults = errors(load(&file).unwrap().usable().unwrap_err());
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        faults[0].clone()
+    };
+    let irregular = fault("/dev/zero");
+    assert!(irregular.ends_with("include: cannot read /dev/zero: it is no regular file"), "{irregular}");
+    directory.write("large.toml", 0o644, &"#\n".repeat(600 << 10));
+    let large = fault("large.toml");
+    assert!(large.ends_with("large.toml: it has more than 1048576 octets"), "{large}");
+}

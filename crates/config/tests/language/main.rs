@@ -32,6 +32,21 @@ fn every_mistake_is_reported_with_place_range_and_example() {
     );
 }
 
+/// Who may send a configuration to be checked chooses how many mistakes it has.
+#[test]
+fn of_many_mistakes_the_first_hundred_are_listed() {
+    let keys: String = (0..30_000).map(|n| format!("unknown{n:05} = 1\n")).collect();
+    let mistakes = read(&keys).unwrap_err();
+    assert_eq!(mistakes.len(), 101);
+    assert!(mistakes[0].starts_with("node.toml:2:1: unknown00000: unknown key"), "{}", mistakes[0]);
+    let last = "node.toml:102:1: 29900 more mistakes are not listed: correct the first 100, then check again";
+    assert_eq!(mistakes[100], last);
+    let interfaces: String = (0..5000).map(|n| format!("[interfaces.e{n}]\ncapacity = 1\n")).collect();
+    assert_eq!(read(&interfaces).unwrap_err(), ["node.toml:2:2: interfaces: 5000 tables: at most 4096"]);
+    let rules: String = (0..5000).map(|n| format!("[[policy.rules]]\nname = \"r{n}\"\n")).collect();
+    assert_eq!(read(&rules).unwrap_err(), ["node.toml:2:1: policy.rules: 5000 tables: at most 4096"]);
+}
+
 #[test]
 fn mistakes_have_their_place() {
     for (text, place, part) in [

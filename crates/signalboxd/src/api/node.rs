@@ -4,13 +4,14 @@ pub(super) mod config;
 mod watch;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use signalbox_api::v1;
 use signalbox_api::v1::node_server::{Node, NodeServer};
 use signalbox_core::IfIndex;
 use signalbox_linux::traffic::{Capabilities, Policing};
 use signalbox_node::resources::view::LinkView;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
@@ -26,11 +27,14 @@ use crate::view::View;
 #[derive(Clone)]
 pub(crate) struct NodeService {
     api: Api,
+    /// The right to check a configuration.
+    checks: Arc<Semaphore>,
 }
 
 /// The generated server with this service.
 pub(crate) fn server(api: &Api) -> NodeServer<NodeService> {
-    NodeServer::new(NodeService { api: api.clone() }).max_decoding_message_size(CONFIG_REQUEST)
+    NodeServer::new(NodeService { api: api.clone(), checks: Arc::new(Semaphore::new(1)) })
+        .max_decoding_message_size(CONFIG_REQUEST)
 }
 
 #[tonic::async_trait]
@@ -82,7 +86,15 @@ impl Node for NodeService {
         request: Request<v1::CheckConfigRequest>,
     ) -> Result<Response<v1::CheckConfigResponse>, Status> {
         let toml = request.into_inner().toml;
-        Ok(Response::new(config::check(&toml, &self.api.config.get())))
+        let force = self.api.config.get();
+        // The client chooses how long a check takes: it runs beside the calls of others, one at a time.
+        let turn = Arc::clone(&self.checks).acquire_owned().await;
+        let check = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            config::check(&toml, &force)
+        });
+        let checked = check.await.map_err(|error| Status::internal(format!("the check failed: {error}")))?;
+        Ok(Response::new(checked))
     }
 
     async fn reload_config(
