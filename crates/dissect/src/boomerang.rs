@@ -85,6 +85,9 @@ fn options(options: &Options<'_>) -> Vec<Value> {
             let most = [one.most.forward, one.most.reverse];
             json!({ "key": one.key, "time_us": one.time_us, "most_bits_per_s": most, "digest": hex(&one.digest) })
         }
+        Known::ReturnProof(one) => {
+            json!({ "node": one.node, "number": hex(&one.number.to_be_bytes()) })
+        }
     };
     let placed = options.iter().map(|placed| {
         let mut all = Map::new();

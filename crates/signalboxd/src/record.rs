@@ -250,7 +250,7 @@ mod tests {
             router_alert_v6: Some(65_504),
             tos: 0x20,
             prove: true,
-            primes: 3,
+            provers: 3,
             same_source: true,
             aggregates: boomerang::Aggregation {
                 propose: true,

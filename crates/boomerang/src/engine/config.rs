@@ -29,10 +29,11 @@ pub struct Config {
     pub router_alert_v6: Option<u16>,
     /// TOS octet or traffic class of the messages of this node.
     pub tos: u8,
-    /// A reservation is only made for an initiating node that proved, by the KEY, that it received a reply.
+    /// A reservation is only made for an initiating node that proved, by a number of 64 bits, that it received a reply.
     pub prove: bool,
-    /// Routers on a path that can demand such a proof: 2 to 4. The more, the smaller are the primes.
-    pub primes: u8,
+    /// Routers on a path that can demand such a proof: 1 to 4. With 1 an initiating node without the option proves by the whole KEY; a part
+    /// of it could be guessed.
+    pub provers: u8,
     /// A request is refused whose flow has another source than the packet.
     pub same_source: bool,
     /// The HMAC with a key of the domain.
@@ -62,7 +63,7 @@ impl Default for Config {
             router_alert_v6: None,
             tos: 0,
             prove: false,
-            primes: 2,
+            provers: 1,
             same_source: false,
             integrity: Integrity::default(),
             aggregates: Aggregation::default(),
@@ -146,8 +147,8 @@ impl Config {
         if self.aggregates.ipv4_prefix > 32 || self.aggregates.ipv6_prefix > 128 {
             return fault("aggregates", "a prefix that is longer than an address");
         }
-        if !(2..=4).contains(&self.primes) {
-            return fault("primes", "not from 2 to 4");
+        if !(1..=4).contains(&self.provers) {
+            return fault("provers", "not from 1 to 4");
         }
         self.integrity.validated()
     }

@@ -61,6 +61,10 @@ signalbox_core::counters! {
         refused: u64 => UPDATES { effect: "refused" },
         /// Messages of initiating nodes that have to prove first that they receive the replies.
         unproved: u64 => UPDATES { effect: "unproved" },
+        /// Messages whose proof of return is wrong: outdated or guessed.
+        wrong_proofs: u64 => UPDATES { effect: "wrong_proof" },
+        /// Messages refused because too many wrong proofs came about their flow, of their source or by their interface.
+        guesses_limited: u64 => RATE_LIMITED { limit: "wrong_proof" },
         /// Messages without effect, because a newer one of the same reservation was received: duplicates and replays.
         stale: u64 => UPDATES { effect: "stale" },
         /// Messages refused because their authentication is missing or wrong, or their time is not near.

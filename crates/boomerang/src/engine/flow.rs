@@ -297,7 +297,7 @@ pub(super) struct Flow {
     /// [`IS_MARKED`], [`IS_INTSERV`], [`IS_MEMBER`].
     pub(super) marks: u8,
     /// `proof` is the stamp of the last message of the reservation, which must be authenticated and newer each time.
-    /// Otherwise it is a prime that divides the KEY, or 0 if any message is accepted.
+    /// Otherwise it is the first half of the number that its messages show, or 0 if any message is accepted.
     pub(super) signed: bool,
 }
 

@@ -15,6 +15,7 @@ use super::interfaces::Iface;
 use super::io::{BoomerangEvent as Event, Command, Reason, Refusal, Rejected, Request};
 use super::outbox::Envelope;
 use super::path::Origin;
+use super::proof::MOST;
 use super::routes::Waiting;
 use super::service::offered;
 use super::session::{MAX_LOOPS, Session, State};
@@ -258,7 +259,7 @@ impl Boomerang {
             flags: match session.query {
                 true => Flags::NACK,
                 false if session.is_for_group() => Flags::NO_ECHO,
-                false => Flags::default(),
+                false => Flags::RETURNS,
             },
             refresh: session.refresh,
             padding: 0,
@@ -279,6 +280,9 @@ impl Boomerang {
             let at = octets.len();
             edit::append(&mut octets, &Known::Authentication(option));
             self.domain.sign(&self.config.integrity, &mut octets, ends.is_ipv6(), at, option.key);
+        }
+        for (flags, proof) in &session.proofs {
+            edit::append_with(&mut octets, *flags, &Known::ReturnProof(*proof));
         }
         let for_group = session.is_for_group();
         if !for_group {
@@ -381,14 +385,16 @@ impl Boomerang {
             return self.drop_session(key);
         }
         let sent = session.key;
+        let proofs = || body.options.proofs().take(MOST).map(|(placed, proof)| (placed.flags, proof));
         session.refresh = message.refresh.max(1);
         self.settle(key);
         if message.is_refused() {
             return self.on_refusal(key, refusal_of(&body, offer), resources);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if message.key != sent {
+        if message.key != sent || !session.proofs.iter().copied().eq(proofs()) {
             session.key = message.key;
+            session.proofs = proofs().collect();
             if session.loops >= MAX_LOOPS {
                 self.finish(key, Event::Unanswered);
                 return self.release(key, resources);
@@ -406,11 +412,13 @@ impl Boomerang {
 
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        // The KEY is full: it has primes of nodes that left the path or were restarted, and no room for primes of the
-        // present nodes. The proof begins again.
-        let full = refusal.reason == Reason::KeyFull && session.key != KEY_FIRST;
-        if full && session.loops < MAX_LOOPS {
+        // The message is full of proofs for nodes that left the path or were restarted, or an outdated one was refused. The proof
+        // begins again.
+        let outdated = matches!(refusal.reason, Reason::KeyFull | Reason::WrongProof);
+        let shows = session.key != KEY_FIRST || !session.proofs.is_empty();
+        if outdated && shows && session.loops < MAX_LOOPS {
             session.key = KEY_FIRST;
+            session.proofs.clear();
             session.state = State::Setup;
             return self.send(key, resources);
         }

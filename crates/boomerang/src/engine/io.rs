@@ -241,12 +241,16 @@ pub enum Reason {
     BadRequest,
     /// The request has no authentication that holds here.
     Unauthenticated,
-    /// The KEY has no room for the prime of another node that demands a proof of return.
+    /// The message has no room for another proof of return.
     KeyFull,
+    /// The node demands a proof of return in an option that the initiating node does not have.
+    NoProof,
+    /// Too many wrong proofs of return came.
+    WrongProof,
 }
 
 impl Reason {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Unknown,
         Self::Resources,
         Self::Policy,
@@ -256,6 +260,8 @@ impl Reason {
         Self::BadRequest,
         Self::Unauthenticated,
         Self::KeyFull,
+        Self::NoProof,
+        Self::WrongProof,
     ];
 
     /// Its number in the refusal option.
@@ -271,6 +277,8 @@ impl Reason {
             Self::BadRequest => 6,
             Self::Unauthenticated => 7,
             Self::KeyFull => 8,
+            Self::NoProof => 9,
+            Self::WrongProof => 10,
         }
     }
 
@@ -305,8 +313,12 @@ impl fmt::Display for Reason {
             Self::BadRequest => "bad request",
             Self::Unauthenticated => "not authenticated by a key of the domain",
             Self::KeyFull => {
-                "too many routers of the path demand a proof of return: let fewer demand it, or give them all a larger boomerang.provers"
+                "too many routers of the path demand a proof of return: let fewer demand it (boomerang.prove_return)"
             }
+            Self::NoProof => {
+                "the router demands a proof of return by an option that the initiating node does not have: with boomerang.provers = 1 the KEY is enough"
+            }
+            Self::WrongProof => "too many wrong proofs of return came about this flow or from this side",
         })
     }
 }

@@ -9,7 +9,8 @@
 //! * `receive` decides what happens to a packet. `path` is the procedure of a node on the path. `initiator` is the state
 //!   machine of the sessions that this node opened.
 //!* State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
-//! * `routes` finds the interface by which a message leaves, `groups` those of a request to a multicast group. `proof` is the proof that replies are received.
+//! * `routes` finds the interface by which a message leaves, `groups` those of a request to a multicast group. `proof` is the proof that replies are received,
+//!   `guesses` counts wrong ones.
 
 mod adopt;
 mod answer;
@@ -19,6 +20,7 @@ mod domain;
 mod errors;
 mod flow;
 mod groups;
+mod guesses;
 mod initiator;
 mod interfaces;
 mod io;
@@ -47,6 +49,7 @@ use signalbox_resources::Resources;
 pub use config::{Aggregation, Config, ConfigError};
 pub use counters::Counters;
 pub use domain::{DomainKey, Integrity};
+pub use guesses::GuessView;
 pub use io::{
     BoomerangEvent, Command, Input, Output, Reason, Refusal, Rejected, Request, ServiceParameters,
     Unreachable,
@@ -59,9 +62,10 @@ use adopt::Aggregates;
 use domain::Domain;
 use flow::{Flow, FlowKey};
 use groups::Groups;
+use guesses::Guesses;
 use interfaces::{Iface, Interfaces};
 use outbox::Outbox;
-use proof::Primes;
+use proof::Proofs;
 use propose::Proposals;
 use routes::{Routes, Waiting};
 use session::{ByTransaction, Session};
@@ -102,7 +106,8 @@ pub struct Boomerang {
     /// ICMP errors to each source in a second, and to all.
     errors: RateShares,
     all_errors: TokenBucket,
-    primes: Primes,
+    proofs: Proofs,
+    guesses: Guesses,
     proposals: Proposals,
     aggregates: Aggregates,
     domain: Domain,
@@ -146,7 +151,8 @@ impl Boomerang {
             rates: RateShares::new(config.rate, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(errors::RATE, KeyedHasher::new(&mut rng)),
             all_errors: TokenBucket::new(errors::TOTAL_RATE, errors::TOTAL_RATE / 4),
-            primes: Primes::new(config.primes, &mut rng),
+            proofs: Proofs::new(&mut rng),
+            guesses: Guesses::new(&mut rng),
             proposals: Proposals::new(KeyedHasher::new(&mut rng)),
             aggregates: Aggregates::new(config.aggregates.max, config.max_flows, &mut rng),
             domain: Domain::new(&config.integrity, config.wall_clock_us),

@@ -13,11 +13,11 @@ use super::domain::{Proven, Stamp};
 use super::flow::{Flow, FlowKey, demanded_dscp};
 use super::interfaces::Iface;
 use super::io::Reason;
-use super::proof::{Primes, divides, multiplied};
+use super::proof::{Head, MOST, Number, Party};
 use super::propose::Offer;
 use super::reserve::{Asked, Effect, Lookup};
 use super::service::Demand;
-use crate::wire::{Ends, FlowSpec, Message, Pass, edit};
+use crate::wire::{Ends, Flags, FlowSpec, KEY_FIRST, Known, Message, OF_REPLY, Pass, ReturnProof, edit};
 
 /// Where a message comes from and where it goes.
 #[derive(Debug, Clone, Copy)]
@@ -67,21 +67,25 @@ impl Origin {
 pub(super) enum Proof {
     /// Nothing is demanded.
     Nothing,
-    /// It receives replies: this prime divides the KEY.
-    Prime(u32),
+    /// It receives replies: it returned the number that begins with this.
+    Returned(Head),
     /// It is a member of the domain.
     Member(Stamp),
 }
 
 /// A message that is not granted because of what it does not prove.
 enum Unproved {
-    /// It has to prove that it receives replies, by this prime.
-    Prime(u32),
+    /// It has to prove that it receives replies, by this number.
+    Return(Number),
+    /// It showed a wrong number, and many wrong ones came.
+    Guessed,
+    /// The reservation is that of another initiating node.
+    Taken,
     /// It is not authenticated.
     Member,
     /// A newer message of the reservation was received.
     Stale,
-    /// The request of the same loop has the prime of this node, and the next request will prove it.
+    /// The request of the same loop has the number of this node, and the next request will prove it.
     Pending,
 }
 
@@ -173,7 +177,7 @@ impl Boomerang {
         let may_be_member = demand.intserv.is_none() && !key.is_of_group();
         let proposal = may_be_member.then(|| self.proposal(message, &origin, &key, rate)).flatten();
         let claim = Claim { rate, proven, member: proposal.is_some() };
-        let proof = match self.proof(lookup, &key, message, &origin, claim) {
+        let proof = match self.proof(lookup, &key, message, &origin, claim, resources) {
             Ok(proof) => proof,
             Err(unproved) => {
                 let nothing = rate == 0 && found.is_none();
@@ -240,21 +244,62 @@ impl Boomerang {
                 self.counters.unproved += 1;
                 false
             }
-            Unproved::Prime(prime) => {
+            Unproved::Taken => {
                 self.counters.unproved += 1;
-                if nothing {
-                    return false;
-                }
-                let Some(product) = multiplied(message.key, prime) else {
-                    return self.refuse(octets, message, origin, Reason::KeyFull);
-                };
-                if message.pass == Pass::Request {
-                    self.primes.note(hash);
-                }
-                edit::set_key(octets, product);
-                true
+                self.refuse(octets, message, origin, Reason::Conflict)
+            }
+            Unproved::Guessed => {
+                self.counters.guesses_limited += 1;
+                self.refuse(octets, message, origin, Reason::WrongProof)
+            }
+            Unproved::Return(number) => {
+                self.counters.unproved += 1;
+                !nothing && self.demand_proof(octets, message, origin, hash, number)
             }
         }
+    }
+
+    /// Writes the number of a proof of return into a message of the flow with a hash. Whether the octets changed.
+    fn demand_proof(
+        &mut self,
+        octets: &mut Vec<u8>,
+        message: &Message<'_>,
+        origin: &Origin,
+        hash: u64,
+        number: Number,
+    ) -> bool {
+        let refused = match message.body.filter(|_| message.flags.contains(Flags::RETURNS)) {
+            Some(body) => {
+                if let Some((placed, _)) = self.proofs.placed(message, message.pass) {
+                    edit::set_octets(octets, placed.offset + ReturnProof::NUMBER, number.0.to_be_bytes());
+                    None
+                } else {
+                    let mtu = usize::try_from(self.interfaces.mtu(origin.oif)).unwrap_or(0);
+                    let fits = body.options.tail() == 0
+                        && body.options.proofs().count() < MOST
+                        && origin.has_room(octets.len() + ReturnProof::OCTETS, mtu, false);
+                    if fits {
+                        let flags = if message.pass == Pass::Reply { OF_REPLY } else { 0 };
+                        edit::append_with(octets, flags, &Known::ReturnProof(self.proofs.option(number)));
+                    }
+                    (!fits).then_some(Reason::KeyFull)
+                }
+            }
+            // A part of a KEY could be guessed.
+            None if self.config.provers > 1 => Some(Reason::NoProof),
+            None if message.key > KEY_FIRST => Some(Reason::KeyFull),
+            None => {
+                edit::set_key(octets, number.0);
+                None
+            }
+        };
+        if let Some(reason) = refused {
+            return self.refuse(octets, message, origin, reason);
+        }
+        if message.pass == Pass::Request {
+            self.proofs.note(hash);
+        }
+        true
     }
 
     const fn count(&mut self, effect: &Effect) {
@@ -284,6 +329,7 @@ impl Boomerang {
         message: &Message<'_>,
         origin: &Origin,
         claim: Claim,
+        resources: &Resources,
     ) -> Result<Proof, Unproved> {
         let standing = lookup.found.and_then(|found| self.flows.get(found));
         match claim.proven {
@@ -300,51 +346,87 @@ impl Boomerang {
             }
             Proven::Nothing => {}
         }
-        if origin.iif.is_none() {
-            return Ok(Proof::Nothing);
-        }
+        let Some(iif) = origin.iif else { return Ok(Proof::Nothing) };
         if self.config.integrity.require || standing.is_some_and(|flow| flow.signed) {
             return Err(Unproved::Member);
         }
-        match standing.map(|flow| flow.proof) {
-            Some(0) => return Ok(Proof::Nothing),
-            Some(prime) if divides(prime, message.key) => return Ok(Proof::Prime(prime)),
-            Some(prime) => return Err(Unproved::Prime(prime)),
-            None if !self.config.prove => return Ok(Proof::Nothing),
-            // The node that proposes the aggregate of the flow is known, and demands proofs where they are due.
-            None if claim.member => return Ok(Proof::Nothing),
-            // Nothing comes back from a group, so the KEY proves nothing.
-            None if flow.is_of_group() => return Err(Unproved::Member),
-            None => {}
+        // The flows of local users are not those of messages that come in.
+        if standing.is_some_and(|flow| flow.iif == Iface::LOCAL) {
+            return Err(Unproved::Taken);
         }
-        self.proof_of_return(flow, message, origin)
+        let head = standing.map_or(0, |flow| flow.proof);
+        if head == 0 {
+            // The node that proposes the aggregate of the flow is known, and demands proofs where they are due.
+            if !self.config.prove || claim.member {
+                return Ok(Proof::Nothing);
+            }
+            // Nothing comes back from a group, so nothing proves it.
+            if flow.is_of_group() {
+                return Err(Unproved::Member);
+            }
+        }
+        let standing = standing.filter(|_| head != 0).map(|flow| (Head(head), flow.grant));
+        let side = if message.pass == Pass::Request { iif } else { origin.oif };
+        let party = Party { flow: *flow, initiator: origin.initiator(message.pass), side };
+        let result =
+            self.proof_of_return(&party, message, (lookup.hash, iif), standing.map(|(head, _)| head));
+        // A number that another one was sent does not take the reservation of the first one over.
+        if let (Ok(Proof::Returned(new)), Some((old, grant))) = (&result, standing)
+            && *new != old
+            && resources.reservation(grant).is_none_or(|held| held.requester.address != party.initiator)
+        {
+            return Err(Unproved::Taken);
+        }
+        result
     }
 
-    /// What the KEY of the first message of a flow proves. On a symmetric path one prime proves both directions.
+    /// What the numbers in a message prove. On a symmetric path one number proves both directions.
     fn proof_of_return(
         &mut self,
-        flow: &FlowKey,
+        party: &Party,
         message: &Message<'_>,
-        origin: &Origin,
+        (hash, iif): (u64, Iface),
+        standing: Option<Head>,
     ) -> Result<Proof, Unproved> {
-        let initiator = origin.initiator(message.pass);
-        let confirmed =
-            |primes: &Primes, flow: &FlowKey| primes.confirmed(self.now, flow, initiator, message.key);
-        if message.pass == Pass::Reply {
-            let there = flow.of_pass(Pass::Request);
-            let hash = there.hash(origin.oif, &self.hasher);
-            let request = self.find(hash, &there, origin.oif);
-            let prime = request.and_then(|request| self.flows.get(request)).map_or(0, |flow| flow.proof);
-            if divides(prime, message.key) {
-                return Ok(Proof::Prime(prime));
+        let there = party.of_pass(Pass::Request);
+        let by_option = message.flags.contains(Flags::RETURNS);
+        let shown = self.proofs.shown(message);
+        let mut wrong = shown.any();
+        if by_option || self.config.provers == 1 {
+            let own = shown.of(message.pass);
+            if let Some(head) = standing
+                && (self.proofs.continues(party, own, head)
+                    || self.proofs.continues(&there, shown.of(Pass::Request), head))
+            {
+                return Ok(Proof::Returned(head));
             }
-            // This node put its prime into the request of this loop: the next one proves that its reply was received.
-            if confirmed(&self.primes, &there).is_some() && self.primes.take(hash) {
-                return Err(Unproved::Pending);
+            if message.pass == Pass::Reply {
+                let of_request = there.flow.hash(party.side, &self.hasher);
+                let request = self.find(of_request, &there.flow, party.side);
+                let head = request.and_then(|request| self.flows.get(request)).map_or(0, |flow| flow.proof);
+                if head != 0 && self.proofs.continues(&there, shown.of(Pass::Request), Head(head)) {
+                    return Ok(Proof::Returned(Head(head)));
+                }
+                // This node put its number into the request of this loop: the next one proves that its reply was received.
+                if self.proofs.is_fresh(self.now, &there, shown.of(Pass::Request)) {
+                    if self.proofs.take(of_request) {
+                        return Err(Unproved::Pending);
+                    }
+                    wrong = by_option && own.is_some();
+                }
+            }
+            if let Some(number) = own.filter(|_| self.proofs.is_fresh(self.now, party, own)) {
+                return Ok(Proof::Returned(number.head()));
             }
         }
-        let prime = || Unproved::Prime(self.primes.current(self.now, flow, initiator));
-        confirmed(&self.primes, flow).map(Proof::Prime).ok_or_else(prime)
+        if wrong {
+            self.counters.wrong_proofs += 1;
+            let ifindex = self.interfaces.ifindex(iif);
+            if !self.guesses.wrong(self.now, hash, party.initiator, ifindex) {
+                return Err(Unproved::Guessed);
+            }
+        }
+        Err(Unproved::Return(self.proofs.current(self.now, party)))
     }
 }
 

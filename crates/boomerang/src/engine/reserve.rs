@@ -19,6 +19,7 @@ use super::flow::{Flow, FlowKey, IS_INTSERV, IS_MARKED};
 use super::interfaces::Iface;
 use super::io::Reason;
 use super::path::{Origin, Proof};
+use super::proof::Head;
 use super::service::Demand;
 use super::{Boomerang, PROTOCOL};
 use crate::wire::{Body, Message, Pass, Qos};
@@ -269,7 +270,7 @@ impl Boomerang {
             let address = initiator;
             match asked.proof {
                 Proof::Member(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: true }),
-                Proof::Prime(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: false }),
+                Proof::Returned(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: false }),
                 Proof::Nothing => RequestedBy::Unknown,
             }
         };
@@ -353,7 +354,7 @@ impl Boomerang {
         let Some(flow) = self.flows.get_mut(key) else { return };
         (flow.proof, flow.signed) = match proof {
             Proof::Nothing => (0, false),
-            Proof::Prime(prime) => (prime, false),
+            Proof::Returned(Head(head)) => (head, false),
             Proof::Member(Stamp(stamp)) => (stamp, true),
         };
     }

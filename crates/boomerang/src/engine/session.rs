@@ -9,7 +9,7 @@ use signalbox_core::{Key, Random, Time};
 
 use super::interfaces::Iface;
 use super::io::ServiceParameters;
-use crate::wire::{Ends, FlowSpec, KEY_FIRST, Rates};
+use crate::wire::{Ends, FlowSpec, KEY_FIRST, Rates, ReturnProof};
 
 /// How long the replies to the first, second and third send are waited for.
 const REPLY_TIMERS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
@@ -48,6 +48,8 @@ pub(super) struct Session {
     pub(super) granted: Option<Rates>,
     pub(super) refresh: u8,
     pub(super) key: u64,
+    /// Proofs of return, with the flags of their options: what the last reply had, and the next request returns.
+    pub(super) proofs: Vec<(u16, ReturnProof)>,
     /// A route lookup is under way.
     pub(super) looks_up: bool,
     /// The user waits for the answer to a set-up or a change.
@@ -85,6 +87,7 @@ impl Session {
             granted: None,
             refresh,
             key: KEY_FIRST,
+            proofs: Vec::new(),
             looks_up: false,
             asked: true,
             user: None,

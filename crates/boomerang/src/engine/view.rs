@@ -160,6 +160,11 @@ impl Boomerang {
         flows.chain(self.aggregates.table.iter().map(|(_, aggregate)| self.view_of_aggregate(aggregate)))
     }
 
+    /// The interfaces by which wrong proofs of return came in the last seconds.
+    pub fn guesses(&self) -> impl Iterator<Item = super::GuessView> {
+        self.guesses.views(self.now)
+    }
+
     /// Visits the sessions of this node as initiating node, as [`Boomerang::walk`] does.
     pub fn walk_sessions(&self, from: u32, mut visit: impl FnMut(SessionView) -> bool) -> Option<u32> {
         self.sessions.walk(from, |_, session| visit(session.into()))

@@ -47,6 +47,8 @@ signalbox_wire::code_points! {
         REFUSAL = 0x8001, "refusal (extension)";
         /// HMAC with a key of the domain. An extension of this suite.
         AUTHENTICATION = 0x8002, "authentication (extension)";
+        /// What proves that the initiating node received the reply. An extension of this suite.
+        RETURN_PROOF = 0x8003, "proof of return (extension)";
     }
 }
 
@@ -87,6 +89,8 @@ signalbox_wire::flags! {
         NACK = 0x0001, "NACK";
         /// The message is not to be returned (the draft names no bit).
         NO_ECHO = 0x0002, "NO_ECHO";
+        /// The initiating node returns options of [`OptionType::RETURN_PROOF`]. An extension of this suite.
+        RETURNS = 0x0004, "RETURNS";
     }
 }
 

@@ -67,6 +67,22 @@ pub struct Authentication {
     pub digest: [u8; DIGEST_OCTETS],
 }
 
+/// A number that the initiating node returns in its next request (an extension of this suite).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReturnProof {
+    /// The node that wrote it: a random number of its own.
+    pub node: u32,
+    /// The number.
+    pub number: u64,
+}
+
+impl ReturnProof {
+    /// Octets of its option.
+    pub const OCTETS: usize = 16;
+    /// Offset of the number in its option.
+    pub const NUMBER: usize = 8;
+}
+
 /// An option of a known type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
@@ -78,6 +94,8 @@ pub enum Known {
     Refusal(Refusal),
     /// Authentication.
     Authentication(Authentication),
+    /// Proof of return.
+    ReturnProof(ReturnProof),
 }
 
 fn address(r: &mut Reader<'_>, ipv6: bool) -> Result<IpAddr, Short> {
@@ -108,6 +126,7 @@ impl Known {
             Self::Aggregation(_) => OptionType::AGGREGATION,
             Self::Refusal(_) => OptionType::REFUSAL,
             Self::Authentication(_) => OptionType::AUTHENTICATION,
+            Self::ReturnProof(_) => OptionType::RETURN_PROOF,
         }
     }
 
@@ -136,6 +155,10 @@ impl Known {
                 w.bytes(&authentication.most.octets());
                 w.bytes(&authentication.digest);
             }
+            Self::ReturnProof(proof) => {
+                w.u32(proof.node);
+                w.u64(proof.number);
+            }
         }
     }
 
@@ -160,6 +183,7 @@ impl Known {
                 most: Rates { forward: r.u32()?, reverse: r.u32()? },
                 digest: r.array()?,
             }),
+            OptionType::RETURN_PROOF => Self::ReturnProof(ReturnProof { node: r.u32()?, number: r.u64()? }),
             _ => return Ok(None),
         }))
     }
@@ -220,7 +244,9 @@ impl<'a> Options<'a> {
     pub fn user(&self) -> Option<UserId> {
         self.iter().find_map(|placed| match placed.option {
             Known::UserId(uid) => Some(uid),
-            Known::Aggregation(_) | Known::Refusal(_) | Known::Authentication(_) => None,
+            Known::Aggregation(_) | Known::Refusal(_) | Known::Authentication(_) | Known::ReturnProof(_) => {
+                None
+            }
         })
     }
 
@@ -229,7 +255,9 @@ impl<'a> Options<'a> {
     pub fn refusal(&self) -> Option<Refusal> {
         self.iter().find_map(|placed| match placed.option {
             Known::Refusal(refusal) => Some(refusal),
-            Known::Aggregation(_) | Known::UserId(_) | Known::Authentication(_) => None,
+            Known::Aggregation(_) | Known::UserId(_) | Known::Authentication(_) | Known::ReturnProof(_) => {
+                None
+            }
         })
     }
 
@@ -238,7 +266,7 @@ impl<'a> Options<'a> {
     pub fn authentication(&self) -> Option<(usize, Authentication)> {
         self.iter().find_map(|placed| match placed.option {
             Known::Authentication(one) => Some((placed.offset, one)),
-            Known::Aggregation(_) | Known::UserId(_) | Known::Refusal(_) => None,
+            Known::Aggregation(_) | Known::UserId(_) | Known::Refusal(_) | Known::ReturnProof(_) => None,
         })
     }
 
@@ -246,7 +274,15 @@ impl<'a> Options<'a> {
     pub fn aggregations(&self) -> impl Iterator<Item = (Placed, Aggregation)> + use<'a> {
         self.iter().filter_map(|placed| match placed.option {
             Known::Aggregation(one) => Some((placed, one)),
-            Known::UserId(_) | Known::Refusal(_) | Known::Authentication(_) => None,
+            Known::UserId(_) | Known::Refusal(_) | Known::Authentication(_) | Known::ReturnProof(_) => None,
+        })
+    }
+
+    /// The proofs of return, with their places.
+    pub fn proofs(&self) -> impl Iterator<Item = (Placed, ReturnProof)> + use<'a> {
+        self.iter().filter_map(|placed| match placed.option {
+            Known::ReturnProof(one) => Some((placed, one)),
+            Known::UserId(_) | Known::Refusal(_) | Known::Authentication(_) | Known::Aggregation(_) => None,
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use signalbox_boomerang::engine::{
     BoomerangEvent as Event, Command, Config, Input, Reason, Rejected, Request,
 };
-use signalbox_boomerang::wire::{Aggregation, Known, OptionType, Pass, Refusal, edit};
+use signalbox_boomerang::wire::{Aggregation, Known, OF_REPLY, OptionType, Pass, Refusal, ReturnProof, edit};
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -29,7 +29,7 @@ fn one_loop_sets_up() {
     let mut rig = Rig::new();
     let first = open(&mut rig, wish());
     let message = first.message();
-    assert_eq!((message.key, message.refresh, message.flags.0), (1, 30, 0));
+    assert_eq!((message.key, message.refresh, message.flags.0), (1, 30, RETURNS));
     assert_eq!((first.options.as_slice(), first.ttl, first.tos), (&[0x94, 4, 0, 0][..], 64, 0));
     assert_eq!(
         (first.ends.src, first.ends.dst, first.rates()),
@@ -313,7 +313,7 @@ fn a_refresh_follows_the_present_route() {
     assert_eq!(rig.last_event(), &Event::Unanswered);
 }
 
-/// A KEY without room for the primes of the present path is given up, and the proof begins again.
+/// A KEY without room for the numbers of the present path is given up, and the proof begins again.
 #[test]
 fn a_full_key_begins_again() {
     let mut rig = Rig::new();
@@ -330,7 +330,7 @@ fn a_full_key_begins_again() {
     let confirmed = rig.echo(&again[0], |octets| edit::set_key(octets, 55));
     rig.echo(&confirmed[0], |_| {});
     assert_eq!(rig.events.len(), 1, "nothing changed for the user");
-    // A KEY that holds no prime has room: then the refusal stands.
+    // A KEY that holds no number has room: then the refusal stands.
     let mut rig = Rig::new();
     let first = open(&mut rig, wish());
     rig.echo(&first, refuse);
@@ -454,4 +454,49 @@ fn a_flow_belongs_to_the_first_user_who_asks_for_it() {
     assert!(matches!(rig.last_event(), Event::Reserved { .. }));
     assert_eq!(rig.wait(seconds(8.0)).iter().filter(|sent| sent.rates() == rates(0, 0)).count(), 0);
     assert_eq!(rig.node.session_count(), 1);
+}
+
+/// What a reply proves by options is returned in each request that follows, also after the option of a node that left the path.
+#[test]
+fn proofs_of_return_are_returned() {
+    let proof = |node| Known::ReturnProof(ReturnProof { node, number: 7 });
+    let mut rig = Rig::new();
+    let first = open(&mut rig, wish());
+    assert!(first.proofs().is_empty());
+    let add = |octets: &mut Vec<u8>| {
+        edit::append(octets, &proof(1));
+        edit::append_with(octets, OF_REPLY, &proof(2));
+    };
+    let second = rig.echo(&first, add).remove(0);
+    let numbers = second.proofs();
+    assert_eq!(
+        numbers.iter().map(|(flags, proof)| (*flags, proof.node)).collect::<Vec<_>>(),
+        [(0, 1), (OF_REPLY, 2)]
+    );
+    assert!(rig.events.is_empty());
+    assert!(rig.echo(&second, |_| {}).is_empty());
+    assert!(matches!(rig.last_event(), Event::Reserved { loops: 2, .. }));
+    let refresh = rig.wait(seconds(30.0)).remove(0);
+    assert_eq!(refresh.proofs(), numbers);
+    // Another number is confirmed at once.
+    let confirmed = rig.echo(&refresh, |octets| {
+        let end = octets.len();
+        octets[end - 1] = 9;
+    });
+    assert_eq!(confirmed[0].proofs()[1].1.number, 9);
+    rig.echo(&confirmed[0], |_| {});
+    // A node that takes the number for a wrong one is shown none.
+    let refresh = rig.wait(seconds(30.0)).remove(0);
+    let again = rig.echo(&refresh, |octets| {
+        edit::refuse(octets, Default::default());
+        edit::append(
+            octets,
+            &Known::Refusal(Refusal { address: ip(NODE), cause: Reason::WrongProof.number() }),
+        );
+    });
+    assert!(again[0].proofs().is_empty() && !again[0].message().is_refused());
+    rig.echo(&again[0], add);
+    assert_eq!(rig.events.len(), 1, "nothing changed for the user");
+    let release = rig.command(1, Command::Close).remove(0);
+    assert_eq!(release.proofs(), numbers);
 }

@@ -5,6 +5,7 @@ mod domain;
 mod errors;
 mod grant;
 mod groups;
+mod guess;
 mod initiator;
 mod intserv;
 mod path;

@@ -8,7 +8,8 @@ use signalbox_boomerang::engine::{
     Boomerang, BoomerangEvent, Command, Config, ENTRY, Input, Output, PROTOCOL, Request,
 };
 use signalbox_boomerang::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, Message, Options, Pass, Qos, Rates, checksum_is_valid,
+    Body, Classifier, Ends, Flags, FlowSpec, Format, Known, Message, Options, Pass, Qos, Rates, ReturnProof,
+    checksum_is_valid,
 };
 use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::packet::Received;
@@ -36,6 +37,12 @@ impl Sent {
     pub(crate) fn message(&self) -> Message<'_> {
         assert!(checksum_is_valid(&self.ends, &self.octets));
         Message::parse(&self.octets, self.ends.is_ipv6()).unwrap()
+    }
+
+    /// The proofs of return in it, with the flags of their options.
+    pub(crate) fn proofs(&self) -> Vec<(u16, ReturnProof)> {
+        let proofs = self.message().body.unwrap().options.proofs();
+        proofs.map(|(placed, proof)| (placed.flags, proof)).collect()
     }
 
     pub(crate) fn rates(&self) -> Rates {
@@ -96,12 +103,35 @@ pub(crate) fn request(port: u16) -> Fields {
     }
 }
 
+/// The flag of an initiating node that returns proofs in options.
+pub(crate) const RETURNS: u16 = Flags::RETURNS.0;
+
+/// The same of an initiating node that returns proofs in options.
+pub(crate) fn returning(port: u16) -> Fields {
+    Fields { flags: RETURNS, ..request(port) }
+}
+
 /// The reply that an unaware far end would send to it.
 pub(crate) fn reply(port: u16) -> Fields {
     Fields { pass: Pass::Reply, ends: Ends { src: ip(FEN), dst: ip(IN) }, ..request(port) }
 }
 
 impl Fields {
+    /// Gives it another source, which its flow has as well.
+    pub(crate) fn be(&mut self, address: &str) {
+        self.ends.src = ip(address);
+        self.flow.classifier.src = ip(address);
+    }
+
+    /// The same with the proofs and the KEY of what a node sent.
+    pub(crate) fn confirming(&self, sent: &Sent) -> Self {
+        let mut options = Vec::new();
+        for (flags, proof) in sent.proofs() {
+            Known::ReturnProof(proof).encode(flags, &mut signalbox_wire::Writer::new(&mut options));
+        }
+        Self { key: sent.message().key, options, ..self.clone() }
+    }
+
     pub(crate) fn octets(&self) -> Vec<u8> {
         let pairs: Vec<[u8; 8]> = self.rates.iter().map(|pair| pair.octets()).collect();
         let qos = match &self.rates[..] {
@@ -175,7 +205,12 @@ impl Rig {
 
     /// Another node, which stands behind the first one towards the far ends.
     pub(crate) fn behind(config: Config) -> Self {
-        let mut rig = Self::seeded(config, Self::links(), 9);
+        Self::behind_others(config, 9)
+    }
+
+    /// The same with random numbers of its own.
+    pub(crate) fn behind_others(config: Config, seed: u8) -> Self {
+        let mut rig = Self::seeded(config, Self::links(), seed);
         rig.input(Input::Interfaces(&[interface(1, &["203.0.113.77"]), interface(2, &["203.0.113.78"])]));
         rig
     }

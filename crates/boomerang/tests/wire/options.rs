@@ -1,6 +1,8 @@
 //! Options: any order, unknown ones, padding, extensions.
 
-use signalbox_boomerang::wire::{Authentication, DecodeError, Known, OptionType, Rates, Refusal, edit};
+use signalbox_boomerang::wire::{
+    Authentication, DecodeError, Known, OptionType, Rates, Refusal, ReturnProof, edit,
+};
 
 use crate::support::*;
 
@@ -68,6 +70,11 @@ fn our_extensions_are_read_as_they_are_written() {
     assert_eq!(options.refusal(), Some(refusal));
     assert_eq!(options.authentication(), Some((104, proof)));
     assert_eq!(octets.len() - 104, 40);
+    let proof = ReturnProof { node: 0x0102_0304, number: 0x0506_0708_090a_0b0c };
+    edit::append_with(&mut octets, 1, &Known::ReturnProof(proof));
+    assert_eq!(octets[144..], hex("80030001 01020304 05060708 090a0b0c"));
+    let (placed, read) = parse(&octets).body.unwrap().options.proofs().next().unwrap();
+    assert_eq!((placed.offset, placed.length, placed.flags, read), (144, ReturnProof::OCTETS, 1, proof));
     // An implementation without the extensions stops at them, and passes them on.
     assert!(matches!(OptionType::REFUSAL.0, 0x8000..));
 }

@@ -111,15 +111,15 @@ impl Protocol for Boomerang {
             "prove_return",
             &mut config.prove,
             flag(),
-            "Reserve only for initiating nodes that proved, by the KEY, that they receive the replies. A router takes one proof of \
-             `provers`, or two if the way back is another one: for the routers where untrusted hosts are connected.",
+            "Reserve only for initiating nodes that proved, by a number of 64 bits, that they receive the replies: for the routers where \
+             untrusted hosts are connected.",
         );
         keys.key(
             "provers",
-            &mut config.primes,
-            number(2..=4),
-            "Proofs that a KEY has room for: routers on a path that demand one. The primes have 31 bits with 2, 21 with 3, and 16 with \
-             4: the smaller, the sooner a forger guesses one. All routers of a domain need the same value.",
+            &mut config.provers,
+            number(1..=4),
+            "Routers on a path that demand such a proof. Hosts of this suite have an option with room for four. With 1 other hosts prove by \
+             the whole KEY, for one router of the path. With 2 to 4 they are refused, because a part of the KEY can be guessed.",
         );
         keys.key(
             "own_source",

@@ -98,7 +98,7 @@ impl World {
         let count = 3 + usize::try_from(random.range(0..5)).unwrap();
         let pairs = pairs(&mut random, count, if storm == Storm::Restarts { 0 } else { 3 });
         let plain: Vec<bool> = (0..count).map(|n| n >= 2 && random.chance(0.2)).collect();
-        // A KEY has room for two primes, and a node on the path takes one for each direction.
+        // One node of the path demands proofs, in each direction.
         let prover = random.chance(0.4).then(|| usize::try_from(random.range(0..count as u64)).unwrap());
         let aggregates = random.chance(0.5);
         let (mut nodes, mut hosts) = (Vec::new(), Vec::new());

@@ -210,7 +210,9 @@ pub(super) fn path_grant(rates: Rates, service: ApiService, rerouted: bool) -> v
 pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
     let cause = match refusal.reason {
         Why::Resources | Why::Full => v1::Cause::Admission,
-        Why::Policy | Why::Unauthenticated | Why::KeyFull => v1::Cause::Policy,
+        Why::Policy | Why::Unauthenticated | Why::KeyFull | Why::NoProof | Why::WrongProof => {
+            v1::Cause::Policy
+        }
         Why::Conflict => v1::Cause::Conflict,
         Why::Unsupported | Why::BadRequest => v1::Cause::Protocol,
         // The drafts have one reason.
