@@ -267,9 +267,18 @@ pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
         let text = kernel::output(namespace, program, words)?;
         // The kernel's own routes come and go with its link-local addresses.
         let lines_of = text.lines().filter(|line| !line.contains("proto kernel"));
-        lines.extend(lines_of.map(|line| format!("{program}: {}", line.trim_end())));
+        lines.extend(lines_of.map(|line| format!("{program}: {}", without_comment(line).trim_end())));
     }
     Ok(lines)
+}
+
+/// Returns a line without its comment. nft names the thread that holds the socket of a table in one: that is no state of the
+/// kernel, and changes.
+fn without_comment(line: &str) -> &str {
+    match line.rfind('#') {
+        Some(at) if !line[at..].contains('"') => &line[..at],
+        _ => line,
+    }
 }
 
 /// Returns queueing disciplines, classes and filters of all interfaces, one a line.

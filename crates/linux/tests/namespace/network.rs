@@ -218,10 +218,20 @@ pub(crate) fn tool(namespace: &Namespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What a tool lists of the kernel's state, without comments. Those of nft name the thread that held a table's socket when it
+/// looked, or `<unknown>`: they are no state.
+pub(crate) fn without_comments(listed: &str) -> String {
+    let bare = |line: &str| match line.rfind('#') {
+        Some(at) if !line[at..].contains('"') => line[..at].trim_end().to_owned(),
+        _ => line.to_owned(),
+    };
+    listed.lines().map(|line| bare(line) + "\n").collect()
+}
+
 /// The state of the kernel that a node could leave behind in a namespace.
 pub(crate) fn footprint(namespace: &Namespace) -> String {
     ["nft list ruleset", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"]
-        .map(|line| tool(namespace, line))
+        .map(|line| without_comments(&tool(namespace, line)))
         .join("--\n")
 }
 

@@ -10,7 +10,9 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
 use signalbox_linux::topology;
 
-use crate::network::{Addresses, Network, PATIENCE, bind, families, ip, prefix, tool, until};
+use crate::network::{
+    Addresses, Network, PATIENCE, bind, families, ip, prefix, tool, until, without_comments,
+};
 
 pub(crate) const UDP: u8 = 17;
 /// A port that the operator's ruleset lets pass. A packet to it shows that earlier packets have been handled.
@@ -359,6 +361,7 @@ fn pinholes_for_the_same_packets() {
     let refused = |pinholes: &mut Pinholes, id, pinhole: &Pinhole, error| {
         let before = tool(&net.r, "nft list table inet signalbox_pinholes");
         let without_times = |text: String| -> String {
+            let text = without_comments(&text);
             text.lines().map(|line| line.split(" expires").next().unwrap().to_owned() + "\n").collect()
         };
         pinholes.request(OpenerId::NATFW.pinhole(id), pinhole.clone(), LONG);

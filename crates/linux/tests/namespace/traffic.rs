@@ -10,7 +10,7 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::traffic::{Enforcement, Enforcer, LinkConfig, Policing, TrafficConfig};
 
 use crate::helper::helper;
-use crate::network::{Network, prefix, tool, until};
+use crate::network::{Network, prefix, tool, until, without_comments};
 
 /// The rate of the link: 10 Mbit/s.
 pub(crate) const RATE: u64 = 1_250_000;
@@ -61,7 +61,7 @@ pub(crate) fn reserve_all(enforcer: &mut Enforcer, interface: &str, numbers: Ran
 /// The queues, filters and nftables rules of a namespace.
 pub(crate) fn kernel_state(namespace: &Namespace) -> String {
     ["tc qdisc show", "tc class show dev rb", "tc filter show dev rb", "nft list ruleset"]
-        .map(|line| tool(namespace, line))
+        .map(|line| without_comments(&tool(namespace, line)))
         .join("--\n")
 }
 
@@ -259,7 +259,7 @@ fn services_share_a_class_that_is_as_large_as_their_sum() {
 #[test]
 fn links_come_and_go() {
     let net = Network::new("links");
-    let before = tool(&net.r, "nft list ruleset");
+    let before = without_comments(&tool(&net.r, "nft list ruleset"));
     let (result, state) = net
         .r
         .run(|| {
@@ -284,7 +284,7 @@ fn links_come_and_go() {
         .unwrap();
     result.unwrap();
     assert!(!state.contains("5342:"), "{state}");
-    assert_eq!(tool(&net.r, "nft list ruleset"), before);
+    assert_eq!(without_comments(&tool(&net.r, "nft list ruleset")), before);
 }
 
 #[test]
@@ -371,6 +371,6 @@ fn tool_here(line: &str) -> String {
 
 fn kernel_state_here() -> String {
     ["tc qdisc show", "tc class show dev rb", "tc filter show dev rb", "nft list ruleset"]
-        .map(tool_here)
+        .map(|line| without_comments(&tool_here(line)))
         .join("--\n")
 }
