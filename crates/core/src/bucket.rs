@@ -19,8 +19,8 @@ impl TokenBucket {
     /// A full bucket that gains `rate` tokens a second and holds at most `burst`. With rate 0 it is never
     /// refilled; with burst 0 nothing passes.
     #[must_use]
-    pub fn new(rate: u32, burst: u32) -> Self {
-        Self { rate, burst, level: u64::from(burst) * TOKEN, filled: Time::ZERO }
+    pub const fn new(rate: u32, burst: u32) -> Self {
+        Self { rate, burst, level: burst as u64 * TOKEN, filled: Time::ZERO }
     }
 
     /// Gains `rate` tokens a second from now on. The tokens in the bucket stay.
@@ -48,6 +48,17 @@ impl TokenBucket {
     /// Takes one token if a quarter of the burst is left for others.
     pub fn allow_most(&mut self, now: Time) -> bool {
         self.take(now, 1, self.burst / 4)
+    }
+
+    /// Whether it gains nothing.
+    #[must_use]
+    pub const fn is_of_rate_0(&self) -> bool {
+        self.rate == 0
+    }
+
+    /// Takes one token if half of the burst is left.
+    pub fn allow_half(&mut self, now: Time) -> bool {
+        self.take(now, 1, self.burst / 2)
     }
 
     fn refill(&mut self, now: Time) {

@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 
 use signalbox_core::NslpId;
 
+use super::Gist;
 use super::association::Owner;
 use super::compose::{limit, nli, normal, room_for_answer};
 use super::interfaces::is_anycast;
@@ -11,7 +12,6 @@ use super::nat::nat_traversal_of;
 use super::outbox::Envelope;
 use super::receive::Arrival;
 use super::record::NONE;
-use super::{Gist, Receiver};
 use crate::wire::{ErrorObject, Header, Infos, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {
@@ -77,7 +77,8 @@ impl Gist {
             dropped!(a, "no address for the Error");
             return;
         };
-        if !self.may_send_error(a) || !self.may_send(Receiver::Stranger(a.src.ip(), a.ifindex)) {
+        let cause = self.cause_of_answer((a.src.ip(), a.ifindex), a.src.ip());
+        if !self.may_send_error(a) || !self.may_send(cause) {
             self.counters.errors_suppressed += 1;
             tracing::debug!(peer = %to, reason = "rate limit", "Error not sent");
             return;

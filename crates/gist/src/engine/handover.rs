@@ -15,7 +15,7 @@ use signalbox_wire::{Reader, Writer};
 use super::compose::{limit, nli, normal};
 use super::outbox::Envelope;
 use super::record::{PROVEN, Record};
-use super::{Gist, Receiver};
+use super::{Cause, Gist, of_user};
 use crate::wire::{
     ErrorObject, GistError, Header, Infos, Message, MessageType, address, mri_encode, mri_parse,
     write_address,
@@ -118,7 +118,7 @@ impl Gist {
                 return;
             }
             // They leave room for the handshakes that follow.
-            if !self.may_send(Receiver::OnPath) {
+            if !self.may_send(Cause::Known(of_user(None))) {
                 self.inherited.after = self.now + HELD_BACK;
                 return;
             }

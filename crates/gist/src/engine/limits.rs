@@ -35,7 +35,7 @@ impl Gist {
         self.records.set_limit(config.max_sessions);
         self.peers.set_limit(config.max_peers);
         let (rate, burst) = (config.dmode_limit(), config.dmode_burst);
-        limit(&mut self.dmode, now, rate, burst);
+        self.dmode.set_limits(now, rate, burst);
         self.strangers.set_limits(now, rate.div_ceil(2), burst.div_ceil(2));
         self.intercept.set_limits(now, config.intercept_rate, config.intercept_rate.div_ceil(4));
         self.errors.set_limits(now, config.error_rate, config.error_rate.div_ceil(4));

@@ -60,7 +60,6 @@ mod table;
 mod triple;
 mod view;
 
-use signalbox_core::bucket::TokenBucket;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::secret::RotatingSecret;
@@ -68,7 +67,9 @@ use signalbox_core::service::Request;
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::{self, Wheel};
-use signalbox_core::{Changes, IfIndex, NslpId, SessionChange, SharedRate, Time};
+use signalbox_core::{
+    Causer, Changes, Direction, FairRate, IfIndex, Key, NslpId, SessionChange, SharedRate, Time,
+};
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -130,8 +131,8 @@ pub struct Gist {
     query_secret: RotatingSecret,
     /// Secret of Responder-Cookies.
     responder_secret: RotatingSecret,
-    /// Rate limit of D-mode messages (RFC 5971 §5.3.3); `None`: no limit.
-    dmode: Option<TokenBucket>,
+    /// Rate limit of D-mode messages (RFC 5971 §5.3.3), with a share for each interface, peer and source of flows.
+    dmode: FairRate,
     /// The part of that limit that answers to senders without established state may take. They can be forged.
     strangers: SharedRate,
     errors: SharedRate,
@@ -145,13 +146,11 @@ pub struct Gist {
     out: Outbox,
 }
 
-/// The receiver of a D-mode message, for the rate limit.
+/// Who causes a D-mode message, for the rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Receiver {
-    /// A peer with established routing state.
-    Peer,
-    /// The next node on a path, which is not known yet.
-    OnPath,
+enum Cause {
+    /// The peer that began a session or was known before, or a user of this node.
+    Known(Causer),
     /// The sender of a message that has proved nothing: its source, and the interface by which it came in.
     Stranger(IpAddr, IfIndex),
 }
@@ -168,7 +167,6 @@ impl Gist {
             config.identity = rng.array::<16>().to_vec();
         }
         let hasher = KeyedHasher::new(&mut rng);
-        let limit = |rate: u32, burst: u32| (rate > 0).then(|| TokenBucket::new(rate, burst));
         Ok(Self {
             counters: Counters::default(),
             changes: Changes::default(),
@@ -192,7 +190,7 @@ impl Gist {
             hold_downs: HoldDowns::new(config.hold_down, config.hold_down_max, config.max_holds),
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
-            dmode: limit(config.dmode_limit(), config.dmode_burst),
+            dmode: FairRate::new(config.dmode_limit(), config.dmode_burst, hasher),
             strangers: SharedRate::new(
                 config.dmode_limit().div_ceil(2),
                 config.dmode_burst.div_ceil(2),
@@ -322,9 +320,7 @@ impl Gist {
     pub fn slowest_link(&mut self, now: Time, capacity: u64) {
         self.config.slowest_link = capacity;
         let limit = self.config.dmode_limit();
-        if let Some(bucket) = &mut self.dmode {
-            bucket.set_rate(now, limit);
-        }
+        self.dmode.set_limits(now, limit, self.config.dmode_burst);
         self.strangers.set_limits(now, limit.div_ceil(2), self.config.dmode_burst.div_ceil(2));
     }
 
@@ -350,23 +346,49 @@ impl Gist {
         }
     }
 
-    /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.
-    fn may_send(&mut self, to: Receiver) -> bool {
+    /// Whether the rate limit allows one more D-mode message now that somebody causes (RFC 5971 §5.3.3). GIST-5.3.3-19.
+    fn may_send(&mut self, cause: Cause) -> bool {
         let now = self.now;
-        // A flood of forged Queries leaves half of the rate to others, and own Queries leave a quarter of the burst to
-        // peers.
-        let part = match to {
-            Receiver::Stranger(src, ifindex) => self.strangers.allow(now, (src, ifindex), || false),
-            Receiver::Peer | Receiver::OnPath => true,
+        let allowed = match cause {
+            Cause::Known(causer) => self.dmode.allow(now, || causer),
+            // A flood of forged Queries leaves half of the rate to others.
+            Cause::Stranger(src, ifindex) => {
+                self.strangers.allow(now, (src, ifindex), || false) && self.dmode.allow_other(now)
+            }
         };
-        let allowed = part
-            && self.dmode.as_mut().is_none_or(|bucket| match to {
-                Receiver::Peer | Receiver::Stranger(..) => bucket.allow(now),
-                Receiver::OnPath => bucket.allow_most(now),
-            });
-        if !allowed {
-            self.counters.dmode_limited += 1;
-        }
+        self.counters.dmode_limited += u64::from(!allowed);
         allowed
     }
+
+    /// The same for a message of a record: the peer that began it causes it, or a user of this node.
+    fn may_send_for(&mut self, key: Key) -> bool {
+        let Self { records, peers, dmode, .. } = self;
+        let causer = || {
+            let Some(record) = records.get(key) else { return of_user(None) };
+            let party = record.flow.mri(Direction::Downstream).src();
+            let began = record.halves.iter().find(|half| half.state.is_responding());
+            match began.and_then(|half| peers.peer(half.peer)) {
+                Some(peer) => Causer { ifindex: peer.ifindex, neighbour: peer.address.ip(), party },
+                None => of_user(Some(party)),
+            }
+        };
+        let allowed = dmode.allow(self.now, causer);
+        self.counters.dmode_limited += u64::from(!allowed);
+        allowed
+    }
+
+    /// Who causes the answer to a message about a flow from this source: a known peer has its share beside that of strangers.
+    fn cause_of_answer(&self, (src, ifindex): (IpAddr, IfIndex), party: IpAddr) -> Cause {
+        if self.peers.is_known(src) {
+            Cause::Known(Causer { ifindex, neighbour: src, party })
+        } else {
+            Cause::Stranger(src, ifindex)
+        }
+    }
+}
+
+/// A user of this node, with the source of its flow.
+fn of_user(flow: Option<IpAddr>) -> Causer {
+    let none = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
+    Causer { ifindex: IfIndex::NONE, neighbour: none, party: flow.unwrap_or(none) }
 }

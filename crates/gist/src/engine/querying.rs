@@ -7,6 +7,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::{Span, Stamp};
 use signalbox_core::{Direction, SessionChange};
 
+use super::Gist;
 use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
@@ -15,7 +16,6 @@ use super::record::{
 };
 use super::route_index::place;
 use super::send::{q_mode, unsent};
-use super::{Gist, Receiver};
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
 /// IP TTL of upstream Queries. Receivers derive the distance from it (RFC 5971 §5.8.1.3).
@@ -64,7 +64,7 @@ impl Gist {
     /// (GIST-5.3.3-22).
     fn send_query(&mut self, key: Key, direction: Direction) {
         let now = self.now;
-        if !self.may_send(Receiver::OnPath) {
+        if !self.may_send_for(key) {
             let after = self.rng.jitter(HELD_BACK, 1.0, 2.0);
             if let Some(record) = self.records.get_mut(key) {
                 record.half_mut(direction).start_retry(now, after);
@@ -282,7 +282,7 @@ impl Gist {
     /// Sends the Confirm: the MRI of the Query, the Responder-Cookie of the Response (RFC 5971 §5.1). GIST-4.4.1-09,
     /// GIST-5.1-14.
     fn send_confirm(&mut self, key: Key, direction: Direction, cookie: Option<&[u8]>) {
-        if !self.may_send(Receiver::Peer) {
+        if !self.may_send_for(key) {
             return; // as if the Confirm was lost: the peer retransmits its Response, or refuses Data
         }
         let validity = self.validity();

@@ -8,6 +8,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, IfIndex};
 
+use super::Gist;
 use super::association::{Answer, Owner, Stacks, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
 use super::interfaces::is_anycast;
@@ -15,7 +16,6 @@ use super::outbox::Envelope;
 use super::peers::Egress;
 use super::receive::{Arrival, Subject};
 use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
-use super::{Gist, Receiver};
 use crate::wire::{MAGIC, Message, MessageType};
 
 impl Gist {
@@ -225,8 +225,14 @@ impl Gist {
         let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
         let validity = self.validity();
         let peer = key.is_some_and(|key| self.state(key, direction).is_established());
-        let receiver = if peer { Receiver::Peer } else { Receiver::Stranger(a.src.ip(), a.ifindex) };
-        let may_send = matches!(answer, Answer::Over(_)) || self.may_send(receiver);
+        let may_send = matches!(answer, Answer::Over(_))
+            || match key.filter(|_| peer) {
+                Some(key) => self.may_send_for(key),
+                None => {
+                    let cause = self.cause_of_answer((a.src.ip(), a.ifindex), subject.mri.src());
+                    self.may_send(cause)
+                }
+            };
         let ttl = self.config.ip_ttl;
         let stacks = Stacks::offered(&self.associations);
         let (options, count) = stacks.response_options();
@@ -395,8 +401,10 @@ impl Gist {
         let kept =
             self.records.get(key).and_then(|r| r.pending.as_ref()?.response.get(side(direction))?.as_ref());
         let to = kept.map(|kept| kept.dst.ip());
-        // Repeated Responses together have the part of one interface.
-        let may_send = to.is_some_and(|to| self.may_send(Receiver::Stranger(to, IfIndex::NONE)));
+        // Repeated Responses to strangers together have the part of one interface.
+        let party = self.records.get(key).map(|record| record.flow.mri(direction).src());
+        let cause = to.zip(party).map(|(to, party)| self.cause_of_answer((to, IfIndex::NONE), party));
+        let may_send = cause.is_some_and(|cause| self.may_send(cause));
         let backoff = self.config.t1.saturating_mul(1 << u32::from(attempts).min(31)).min(self.config.t2);
         let Some(record) = self.records.get_mut(key) else { return };
         let half = record.half_mut(direction);

@@ -9,7 +9,7 @@ use signalbox_core::service::{
 use signalbox_core::shares::{Refused, source};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time};
 
 use super::association::{MAX_DATA, Need, Outcome, octets};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
@@ -18,7 +18,7 @@ use super::lookup::{Waiting, route_query};
 use super::outbox::{Envelope, Unsent};
 use super::peers::Egress;
 use super::record::{Queued, State};
-use super::{Gist, Receiver};
+use super::{Cause, Gist, of_user};
 use crate::wire::{Message, MessageType, PORT};
 
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.
@@ -303,7 +303,7 @@ impl Gist {
         direction: Direction,
         outgoing: &Outgoing<'_>,
     ) -> Result<(), SendError> {
-        if !self.may_send(Receiver::Peer) {
+        if !self.may_send_for(key) {
             return Err(SendError::Overload); // GIST-5.3.3-22
         }
         let (now, validity) = (self.now, self.validity());
@@ -350,7 +350,13 @@ impl Gist {
         if need > Need::Preferred {
             return self.send_explicitly_over(peer, m, outgoing, need);
         }
-        if !self.may_send(Receiver::Peer) {
+        // What goes to a peer by its handle is mostly an answer to that peer.
+        let causer = self.peers.peer(peer).map(|peer| Causer {
+            ifindex: peer.ifindex,
+            neighbour: peer.address.ip(),
+            party: m.mri.src(),
+        });
+        if !self.may_send(Cause::Known(causer.unwrap_or_else(|| of_user(None)))) {
             return Err(SendError::Overload);
         }
         let validity = self.validity();
@@ -430,7 +436,7 @@ impl Gist {
     fn q_mode_data(&mut self, m: &Stateless, result: Result<Route, NoRoute>) -> Result<(), SendError> {
         let route = result.map_err(|_| SendError::NoRoute)?;
         let egress = self.egress_of(&route, &m.mri).ok_or(SendError::NoRoute)?;
-        if !self.may_send(Receiver::OnPath) {
+        if !self.may_send(Cause::Known(of_user(Some(m.mri.src())))) {
             return Err(SendError::Overload);
         }
         let ttl = m.ip_ttl.unwrap_or(self.config.ip_ttl);

@@ -279,7 +279,8 @@ fn a_flood_of_queries_leaves_half_of_the_rate_to_peers() {
     let answers = rig.out.iter().filter(|(_, out)| matches!(out, Out::Sent(_))).count();
     assert!((1..=51).contains(&answers), "{answers}");
     rig.out.clear();
-    for _ in 0..40 {
+    // A quarter of the burst is for peers behind other interfaces.
+    for _ in 0..20 {
         rig.send(b"data", own());
         rig.sent().is(MessageType::DATA);
         rig.status();

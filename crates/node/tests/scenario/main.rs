@@ -27,6 +27,7 @@ mod parts;
 mod qos;
 mod rsvp;
 mod seeds;
+mod shares;
 mod spoofed;
 mod subset;
 mod transit;
