@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use signalbox_core::ReserverId;
 use signalbox_core::traffic::{Excess, ServiceClass};
 
+use crate::request::Proof;
 use crate::token::KeyConfig;
 use crate::units::{Hours, Identity, Net, Ports, Rate, Services, Share, Span, Trusted};
 
@@ -27,8 +28,11 @@ pub struct Config {
     pub rules: Vec<RuleConfig>,
     /// Action for requests to which no rule applies.
     pub default: Action,
-    /// Requesters that are allowed where the default is to deny.
+    /// Requesters that are allowed where the default is to deny. Neighbours among them speak for the requesters that their
+    /// messages name.
     pub trusted: Vec<Trusted>,
+    /// The least proof of an address in `trusted`, and in `from` and `via` of rules that do not say; not `None`.
+    pub proof: Proof,
     /// Whether a request may preempt reservations whose defending priority is below its setup priority.
     pub preemption: bool,
     /// Most reservations that one request may preempt; 1 to 1024.
@@ -52,6 +56,7 @@ impl Default for Config {
             rules: Vec::new(),
             default: Action::Allow,
             trusted: Vec::new(),
+            proof: Proof::Link,
             preemption: false,
             max_victims: 16,
             max_reservations: 100_000,
@@ -298,9 +303,15 @@ pub struct RuleConfig {
     /// Request: the signaling protocols.
     #[cfg_attr(feature = "serde", serde(default))]
     pub signaling: Vec<ReserverId>,
-    /// Requester: source addresses of the request.
+    /// Requester: its address, as far as it is proved: that of the neighbour or, if the neighbour is trusted, the claimed one.
     #[cfg_attr(feature = "serde", serde(default))]
     pub from: Vec<Net>,
+    /// Requester: the address of the neighbour.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub via: Vec<Net>,
+    /// Requester: the least proof that an allowing rule needs; none: that of the configuration for addresses, else nothing.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub proof: Option<Proof>,
     /// Requester: authenticated peers, by the identity that they proved.
     #[cfg_attr(feature = "serde", serde(default))]
     pub peer: Vec<Identity>,
@@ -371,6 +382,8 @@ impl RuleConfig {
             opens: Vec::new(),
             signaling: Vec::new(),
             from: Vec::new(),
+            via: Vec::new(),
+            proof: None,
             peer: Vec::new(),
             token: Vec::new(),
             user: Vec::new(),
@@ -483,6 +496,9 @@ impl Config {
         if self.max_pinholes == 0 {
             return Err(ConfigError::new("max_pinholes", "out of range: from 1"));
         }
+        if self.proof == Proof::None {
+            return Err(ConfigError::new("proof", "\"none\": link, handshake or identity"));
+        }
         let mut names = BTreeSet::new();
         for (number, link) in (1..).zip(&self.links) {
             let at = format!("link[{number}] '{}'", link.interface);
@@ -564,6 +580,13 @@ impl RuleConfig {
             // Ports have a meaning only with a protocol that has them.
         } else {
             return fault("ports", "needs ip_protocol, for instance ip_protocol = [\"udp\"]".to_owned());
+        }
+        if self.action == Action::Deny && self.proof.is_some() {
+            let problem = "\"deny\" matches whatever is proved: leave it out, or \"allow\"";
+            return fault("proof", problem.to_owned());
+        }
+        if self.proof == Some(Proof::None) {
+            return fault("proof", "\"none\": link, handshake or identity".to_owned());
         }
         if self.action == Action::Deny && self.has_limits() {
             return fault("action", "\"deny\" takes no limits: leave them out, or \"allow\"".to_owned());

@@ -51,6 +51,7 @@ pub mod passage;
 mod policy;
 pub mod refusal;
 pub mod request;
+pub mod requester;
 mod secret;
 pub mod token;
 pub mod units;
@@ -63,7 +64,7 @@ pub use passage::{Passage, PassageRequest};
 pub use refusal::{Cause, Refusal};
 pub use request::{
     Admitted, Available, DryRun, During, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing,
-    Priority, RequestedBy, Requester, ResourceOutput,
+    Priority, Proof, RequestedBy, Requester, ResourceOutput,
 };
 pub use secret::Secret;
 pub use units::Rate;

@@ -19,12 +19,12 @@ use crate::admission::Resources;
 use crate::config::Opening;
 use crate::policy::{AccountId, AccountKey};
 use crate::refusal::{Refusal, Rule, RuleName};
-use crate::request::{RequestedBy, Requester};
+use crate::request::Requester;
 
 /// A request for the passage of a flow.
 #[derive(Debug)]
 pub struct PassageRequest<'a> {
-    /// The requester. A rule's `from` is compared with its address.
+    /// The requester.
     pub requester: &'a Requester,
     /// What is opened, and towards which side.
     pub opening: Opening,
@@ -83,14 +83,14 @@ impl Resources {
     /// Asks for a passage.
     ///
     /// Without a rule that applies, a request is allowed in three cases: the requester is trusted by `trusted`; it is the
-    /// node itself, or an adjacent node, and asks for its own address and no other (outward the source, otherwise the destination of
-    /// the packets, behind the translation); or it asks for what a host inside has reserved.
+    /// node itself, or a neighbour with a proof, and asks for its own address and no other (outward the source, otherwise the
+    /// destination of the packets, behind the translation); or it asks for what a host inside has reserved.
     ///
     /// # Errors
     /// The refusal, which names the rule; nothing has changed.
     pub fn open_passage(&mut self, now: Time, ask: &PassageRequest<'_>) -> Result<Passage, Refusal> {
         let result = self.decide_passage(now, ask);
-        let requester = ask.requester.address;
+        let requester = ask.requester;
         match &result {
             Ok(_) => {
                 tracing::debug!(%requester, opening = %ask.opening, pinhole = %ask.pinhole, "passage allowed")
@@ -114,7 +114,7 @@ impl Resources {
         let refused = |rule| Refusal { rule, available: 0 };
         let wall_us = self.wall_us(now);
         let found = self.policy().passage(ask, wall_us).map_err(refused)?;
-        if found.is_none() && !is_own(ask) && !ask.invited && !self.policy().trusts(ask.requester) {
+        if found.is_none() && !self.is_own(ask) && !ask.invited && !self.policy().trusts(ask.requester) {
             return Err(refused(Rule::Default));
         }
         let reloads = self.reloads();
@@ -125,7 +125,7 @@ impl Resources {
             policy.totals(rule, 0, 0, held.saturating_add(1)).map_err(refused)?;
         }
         shares
-            .take(source(ask.requester.address))
+            .take(source(ask.requester.holder()))
             .map_err(|_| refused(Rule::TableFull { setting: "max_pinholes", limit: shares.limit() }))?;
         let account = key.and_then(|key: AccountKey| accounts.open(key, 0)).unwrap_or_default();
         Ok(Passage {
@@ -168,7 +168,7 @@ impl Resources {
         let (accounts, _, shares) = self.passages();
         // Nothing happens without an account.
         accounts.close(passage.account, 0);
-        shares.release(source(passage.requester.address));
+        shares.release(source(passage.requester.holder()));
     }
 
     /// The number of passages.
@@ -176,18 +176,16 @@ impl Resources {
     pub fn passage_count(&self) -> u32 {
         self.passages_held()
     }
-}
 
-/// Whether an adjacent node asks for packets of its own address, and of no other.
-fn is_own(ask: &PassageRequest<'_>) -> bool {
-    let own = Prefix::host(ask.requester.address);
-    let adjacent = ask.requester.requested_by != RequestedBy::Unknown;
-    adjacent
-        && match ask.opening {
+    /// Whether the requester asks for packets of its own address, and of no other.
+    fn is_own(&self, ask: &PassageRequest<'_>) -> bool {
+        let Some(own) = self.policy().own_address(ask.requester).map(Prefix::host) else { return false };
+        match ask.opening {
             Opening::Outward => ask.pinhole.flows().all(|flow| flow.packets.src == own),
             Opening::Reserve | Opening::Block => ask.pinhole.flows().all(|flow| flow.translated().dst == own),
             Opening::Inward => false,
         }
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! Requests to [`Resources`](crate::Resources), and its results.
 
 use core::fmt;
-use core::net::IpAddr;
 use core::num::NonZeroU64;
 use core::time::Duration;
-use std::sync::Arc;
 
-use signalbox_core::security::Identity;
 use signalbox_core::traffic::{
     Excess, FlowFilter, Reservation, ReservationId, ReserveError, ServiceClass, TrafficSpec, Treatment,
 };
@@ -14,7 +11,7 @@ use signalbox_core::{IfIndex, Key, ReserverId, Time};
 
 use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
-use crate::token::Token;
+pub use crate::requester::{Neighbour, Proof, RequestedBy, Requester};
 
 /// The owner of a reservation: a protocol, and the protocol's own key of the reservation. It is given back with
 /// [`ResourceOutput::Lost`] and [`ResourceOutput::Reduced`].
@@ -24,65 +21,6 @@ pub struct Owner {
     pub protocol: ReserverId,
     /// The key that the protocol chose.
     pub key: u64,
-}
-
-/// The requester, as policy rules see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requester {
-    /// Source address of the request: the signaling initiator or the last hop. The engine decides which.
-    pub address: IpAddr,
-    /// Where the request comes from, as far as the protocol has proof of it.
-    pub requested_by: RequestedBy,
-    /// The authenticated peer, if any.
-    pub peer: Option<Arc<Identity>>,
-    /// The verified token, if any.
-    pub token: Option<Arc<Token>>,
-    /// Names of users and applications, and distinguished names, that the request contains (RFC 3182). They are not
-    /// authenticated.
-    pub names: Option<Arc<Vec<String>>>,
-}
-
-impl Requester {
-    /// A requester of whom only the address is known.
-    #[must_use]
-    pub const fn at(address: IpAddr) -> Self {
-        Self { address, requested_by: RequestedBy::Unknown, peer: None, token: None, names: None }
-    }
-}
-
-/// Where a request comes from, as far as the protocol has proof of it. The default of the rules distinguishes it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum RequestedBy {
-    /// The protocol has no proof.
-    #[default]
-    Unknown,
-    /// A user of this host asked for it, or it is for a flow that a user of this host announced.
-    LocalUser,
-    /// An adjacent node that can be reached at this address, by the rules of its protocol.
-    Neighbour(Neighbour),
-    /// Several of them: their requests are merged into one.
-    Neighbours(Vec<Neighbour>),
-}
-
-impl RequestedBy {
-    /// The neighbours.
-    #[must_use]
-    pub fn neighbours(&self) -> &[Neighbour] {
-        match self {
-            Self::Unknown | Self::LocalUser => &[],
-            Self::Neighbour(one) => core::slice::from_ref(one),
-            Self::Neighbours(all) => all,
-        }
-    }
-}
-
-/// An adjacent node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Its address.
-    pub address: IpAddr,
-    /// Whether its protocol authenticated the message, with a key that both share or by a certificate.
-    pub authenticated: bool,
 }
 
 /// Priorities of RFC 3181: higher is stronger.

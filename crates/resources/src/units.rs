@@ -37,7 +37,7 @@ pub struct BadText {
     wanted: &'static str,
 }
 
-fn bad(text: &str, wanted: &'static str) -> BadText {
+pub(crate) fn bad(text: &str, wanted: &'static str) -> BadText {
     // A very long text is cut, because it becomes part of one line.
     BadText { text: text.chars().take(80).collect(), wanted }
 }

@@ -2,7 +2,6 @@
 
 use signalbox_api::v1;
 use signalbox_core::ReserverId;
-use signalbox_core::node::Interface;
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_node::Node;
 use signalbox_node::resources::GrantId;
@@ -48,10 +47,9 @@ pub fn guaranteed(rspec: Option<RSpec>) -> v1::Guaranteed {
 
 /// A reservation without what the kernel has counted of it. `enforced` means that the kernel confirmed it.
 #[must_use]
-pub fn row(node: &Node, held: &ReservationView<'_>, interfaces: &[Interface]) -> v1::Reservation {
+pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
     let session = node.qos().filter(|_| held.owner.protocol == ReserverId::QOS);
     let session = session.and_then(|qos| qos.session_of(held.owner.key));
-    let here = interfaces.iter().any(|one| one.addresses.contains(&held.requester.address));
     v1::Reservation {
         id: id(held.grant),
         protocol: types::owner(held.owner.protocol).into(),
@@ -61,7 +59,7 @@ pub fn row(node: &Node, held: &ReservationView<'_>, interfaces: &[Interface]) ->
         traffic: Some(traffic(&held.traffic)),
         service: Some(types::service(held.service, || guaranteed(held.rspec))),
         rule: held.rule.as_ref().map(ToString::to_string),
-        peer: (!here).then(|| held.requester.address.to_string()),
+        peer: held.requester.first_neighbour().map(|neighbour| neighbour.address.to_string()),
         enforced: held.in_kernel,
         statistics: None,
         priority: Some(v1::Priority {

@@ -15,9 +15,7 @@ use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Key, Random, Time};
-use signalbox_resources::{
-    Admitted, Cause, GrantId, GrantRequest, Neighbour, RequestedBy, Requester, Resources,
-};
+use signalbox_resources::{Admitted, Cause, GrantId, GrantRequest, Neighbour, Proof, Requester, Resources};
 
 use super::Boomerang;
 use super::flow::{FlowKey, IS_INTSERV, demanded_dscp};
@@ -370,7 +368,7 @@ impl Boomerang {
         let needed = at_most(counted, sum);
         if needed != aggregate.held || packets != aggregate.packets {
             let longest = aggregate.refresh.max(refresh);
-            let ask = self.ask_for(key, &name, &packets, needed, longest);
+            let ask = self.ask_for(key, (&name, aggregate.iif), &packets, needed, longest);
             resources.modify(self.now, aggregate.grant, &ask).map_err(|refusal| refusal.cause())?;
         }
         if let Some(aggregate) = self.aggregates.table.get_mut(key) {
@@ -402,7 +400,7 @@ impl Boomerang {
             self.counters.aggregates_full += 1;
             return Err(Cause::Full);
         };
-        let ask = self.ask_for(key, &name, &packets, rate, refresh);
+        let ask = self.ask_for(key, (&name, iif), &packets, rate, refresh);
         match resources.admit(self.now, &ask) {
             Ok(Admitted { grant, .. }) => {
                 if let Some(aggregate) = self.aggregates.table.get_mut(key) {
@@ -422,10 +420,16 @@ impl Boomerang {
 
     /// The request to admission control for an aggregate. The node that proposes it is the requester: the configuration of the
     /// interface makes it a neighbour.
-    fn ask_for(&self, key: Key, name: &Name, packets: &Packets, rate: u32, refresh: u8) -> GrantRequest {
-        let proposer = Neighbour { address: name.address, authenticated: false };
-        let requester =
-            Requester { requested_by: RequestedBy::Neighbour(proposer), ..Requester::at(name.address) };
+    fn ask_for(
+        &self,
+        key: Key,
+        (name, iif): (&Name, Iface),
+        packets: &Packets,
+        rate: u32,
+        refresh: u8,
+    ) -> GrantRequest {
+        let (ifindex, proof) = (self.interfaces.ifindex(iif), Proof::Link);
+        let requester = Requester::neighbour(Neighbour { address: name.address, ifindex, proof });
         let dscp = packets.tos >> 2;
         let filter = packets.key.filter(packets.marked.then_some(dscp));
         let wanted = Wanted { rate, dscp, filter, oif: name.oif, refresh };
@@ -451,7 +455,8 @@ impl Boomerang {
         if needed >= aggregate.held {
             return;
         }
-        let ask = self.ask_for(key, &aggregate.name, &aggregate.packets, needed, aggregate.refresh);
+        let from = (&aggregate.name, aggregate.iif);
+        let ask = self.ask_for(key, from, &aggregate.packets, needed, aggregate.refresh);
         // A request for less is never refused.
         if resources.modify(self.now, aggregate.grant, &ask).is_ok()
             && let Some(aggregate) = self.aggregates.table.get_mut(key)

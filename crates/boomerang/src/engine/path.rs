@@ -373,7 +373,7 @@ impl Boomerang {
         // A number that another one was sent does not take the reservation of the first one over.
         if let (Ok(Proof::Returned(new)), Some((old, grant))) = (&result, standing)
             && *new != old
-            && resources.reservation(grant).is_none_or(|held| held.requester.address != party.initiator)
+            && resources.reservation(grant).is_none_or(|held| held.requester.holder() != party.initiator)
         {
             return Err(Unproved::Taken);
         }

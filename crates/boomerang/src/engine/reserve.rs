@@ -9,7 +9,7 @@ use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::wheel::Link;
 use signalbox_resources::{
-    Admitted, Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Refusal, RequestedBy, Requester,
+    Admitted, Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof as Proved, Refusal, Requester,
     Resources,
 };
 
@@ -264,19 +264,21 @@ impl Boomerang {
         origin: &Origin,
     ) -> GrantRequest {
         let initiator = origin.initiator(message.pass);
-        let requested_by = if origin.iif.is_none() {
-            RequestedBy::LocalUser
-        } else {
-            let address = initiator;
-            match asked.proof {
-                Proof::Member(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: true }),
-                Proof::Returned(_) => RequestedBy::Neighbour(Neighbour { address, authenticated: false }),
-                Proof::Nothing => RequestedBy::Unknown,
-            }
+        let requester = match origin.iif {
+            None => Requester::local(initiator),
+            Some(iif) => Requester::neighbour(Neighbour {
+                address: initiator,
+                ifindex: self.interfaces.ifindex(iif),
+                proof: match asked.proof {
+                    Proof::Member(_) => Proved::Identity,
+                    Proof::Returned(_) => Proved::Handshake,
+                    Proof::Nothing => Proved::None,
+                },
+            }),
         };
         let user = asked.body.options.user();
         let names = user.and_then(|uid| Some(Arc::new(vec![uid.name()?.to_owned()])));
-        let requester = Requester { requested_by, names, ..Requester::at(initiator) };
+        let requester = Requester { names, ..requester };
         let dscp = asked.tos >> 2;
         let filter = asked.key.filter(asked.marked.then_some(dscp));
         let wanted = Wanted { rate, dscp, filter, oif: origin.oif, refresh: asked.refresh };

@@ -41,11 +41,9 @@ pub(super) fn table(node: &Node, interfaces: &[Interface], words: &str) -> Resul
         }
         "qos sessions" => all(node.qos_sessions().map(|row| {
             let held = row.grant.and_then(|grant| node.resources().reservation(grant));
-            show::qos::session(&row, held.map(|held| show::held::row(node, &held, interfaces)))
+            show::qos::session(&row, held.map(|held| show::held::row(node, &held)))
         })),
-        "reservations" => {
-            all(node.resources().reservations().map(|held| show::held::row(node, &held, interfaces)))
-        }
+        "reservations" => all(node.resources().reservations().map(|held| show::held::row(node, &held))),
         "interfaces" => all(node.resources().links().map(|link| show::held::interface(&link))),
         _ => bail!("a simulated node shows no {words}"),
     }

@@ -11,7 +11,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Mri, PathCoupled};
 use signalbox_resources::config::Opening;
 use signalbox_resources::token::Token;
-use signalbox_resources::{Neighbour, Passage, PassageRequest, RequestedBy, Requester, Resources};
+use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
 
 use super::Natfw;
 use super::check::{self, Refused};
@@ -222,21 +222,20 @@ impl Natfw {
         resources: &mut Resources,
     ) -> Result<Passage, Refused> {
         let received = from.received;
-        let authenticated = received.peer.is_some();
+        let proof = if received.peer.is_some() { Proof::Identity } else { Proof::Handshake };
+        let requested_by = received.peer_address.map_or(RequestedBy::Unknown, |address| {
+            RequestedBy::Neighbour(Neighbour { address, ifindex: received.ifindex, proof })
+        });
         let requester = Requester {
-            peer: received.peer.clone(),
-            requested_by: received.peer_address.map_or(RequestedBy::Unknown, |address| {
-                RequestedBy::Neighbour(Neighbour { address, authenticated })
-            }),
             token: from.token.clone(),
-            ..Requester::at(received.peer_address.unwrap_or_else(|| received.mri.src()))
+            ..Requester::new(requested_by, received.peer.clone(), Some(received.mri.src()))
         };
         let lifetime = core::time::Duration::from_secs(from.lifetime.into());
         let ask = PassageRequest { requester: &requester, opening, pinhole, lifetime, invited };
         resources.open_passage(self.now, &ask).map_err(|refusal| {
             tracing::info!(
                 session = %received.session,
-                requester = %requester.address,
+                %requester,
                 %opening,
                 %pinhole,
                 reason = %refusal,

@@ -268,7 +268,7 @@ impl Qos {
             session.refresh_at = (self.now + jitter).into();
         }
         session.pending.retain(|p| p.kind != RequestKind::ReserveInit);
-        self.set_source(key, &arrival.peer, arrival.peer_address);
+        self.set_source(key, &arrival.peer, arrival.peer_address, arrival.ifindex);
         self.bind(key, &message.bound_sessions);
         self.verify_route(key);
         Outcome { changed, waits_for: None, absorbed }

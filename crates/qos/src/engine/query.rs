@@ -212,7 +212,7 @@ impl Qos {
                 copy_objects(&mut seldom.auth, &message.auth);
                 copy_objects(&mut seldom.refreshed, &message.refreshed);
             });
-            self.set_source(key, &arrival.peer, arrival.peer_address);
+            self.set_source(key, &arrival.peer, arrival.peer_address, arrival.ifindex);
         }
     }
 

@@ -227,11 +227,7 @@ fn ask(
 }
 
 fn requester(flow: &Flow<'_>) -> Requester {
-    Requester {
-        peer: flow.peer.clone(),
-        requested_by: flow.requested_by.clone(),
-        ..Requester::at(flow.initiator)
-    }
+    Requester::new(flow.requested_by.clone(), flow.peer.clone(), Some(flow.initiator))
 }
 
 /// The packet filter of a flow with a PACKET-CLASSIFIER (RFC 5974 §5.1.3.5). Without one all fields of the MRI count.

@@ -3,9 +3,9 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use signalbox_core::Recent;
 use signalbox_core::recent;
 use signalbox_core::security::Identity;
+use signalbox_core::{IfIndex, Recent};
 
 use super::Qos;
 use super::holders::Holder;
@@ -17,6 +17,8 @@ pub(super) struct Source {
     pub(super) peer: Option<Arc<Identity>>,
     /// The address of that, if it answered a handshake there.
     pub(super) address: Option<IpAddr>,
+    /// The interface by which it came in.
+    pub(super) ifindex: IfIndex,
     /// Whose place in the table the session has, since it began.
     pub(super) holder: Holder,
 }
@@ -24,7 +26,7 @@ pub(super) struct Source {
 impl Source {
     /// A session without a RESERVE of a peer.
     pub(super) const fn of(holder: Holder) -> Self {
-        Self { peer: None, address: None, holder }
+        Self { peer: None, address: None, ifindex: IfIndex::NONE, holder }
     }
 }
 
@@ -52,11 +54,12 @@ impl Qos {
         key: signalbox_core::Key,
         peer: &Option<Arc<Identity>>,
         address: Option<IpAddr>,
+        ifindex: IfIndex,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let before = &*session.source;
-        if (&before.peer, before.address) != (peer, address) {
-            let source = Source { peer: peer.clone(), address, holder: before.holder };
+        if (&before.peer, before.address, before.ifindex) != (peer, address, ifindex) {
+            let source = Source { peer: peer.clone(), address, ifindex, holder: before.holder };
             session.source = self.sources.shared(&source);
         }
     }

@@ -9,7 +9,7 @@ use signalbox_core::service::{RecvMessage, Security, SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
-use signalbox_resources::{Neighbour, RequestedBy};
+use signalbox_resources::{Neighbour, Proof, RequestedBy};
 
 use super::command::Command;
 use super::counters::Counters;
@@ -72,7 +72,7 @@ impl Arrival {
 
     /// Where the request comes from, as far as GIST has proof of it.
     pub(super) fn requested_by(&self) -> RequestedBy {
-        neighbour(self.peer_address, self.peer.is_some())
+        neighbour(self.peer_address, self.ifindex, self.peer.is_some())
     }
 
     /// The address of the signaling initiator by the flow: its sender or, where RESERVEs go upstream, its receiver.
@@ -85,9 +85,10 @@ impl Arrival {
 }
 
 /// A requester that GIST knows by the address of a peer that answered a handshake.
-pub(super) fn neighbour(address: Option<IpAddr>, authenticated: bool) -> RequestedBy {
+pub(super) fn neighbour(address: Option<IpAddr>, ifindex: IfIndex, authenticated: bool) -> RequestedBy {
+    let proof = if authenticated { Proof::Identity } else { Proof::Handshake };
     address
-        .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbour(Neighbour { address, authenticated }))
+        .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbour(Neighbour { address, ifindex, proof }))
 }
 
 /// The content of a slot.

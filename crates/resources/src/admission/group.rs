@@ -58,7 +58,7 @@ pub(crate) struct Terms {
 
 /// The number of a requester among those that were stored lately.
 pub(crate) fn number_of(requester: &Requester) -> u64 {
-    match requester.address {
+    match requester.claimed.unwrap_or_else(|| requester.holder()) {
         IpAddr::V4(address) => recent::sum(&address.octets()),
         IpAddr::V6(address) => recent::sum(&address.octets()),
     }
@@ -224,8 +224,7 @@ impl Group {
 /// The source whose share of a link's places a request takes: the adjacent node, as far as it is known, else the address in
 /// the request.
 pub(crate) fn holder(requester: &Requester) -> IpAddr {
-    let neighbour = requester.requested_by.neighbours().first().map(|neighbour| neighbour.address);
-    source(neighbour.unwrap_or(requester.address))
+    source(requester.holder())
 }
 
 /// A specification that is sufficient for either of two flows of one session, in whole octets: the least common TSpec

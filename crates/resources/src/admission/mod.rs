@@ -427,7 +427,7 @@ impl Resources {
         tracing::debug!(
             protocol = %ask.owner.protocol,
             owner = ask.owner.key,
-            requester = %ask.requester.address,
+            requester = %ask.requester,
             ifindex = ask.ifindex.0,
             rate = ask.rate(),
             reason = %refusal,
@@ -455,7 +455,7 @@ fn granted(ask: &GrantRequest, admitted: &Admitted) {
     tracing::debug!(
         protocol = %ask.owner.protocol,
         owner = ask.owner.key,
-        requester = %ask.requester.address,
+        requester = %ask.requester,
         ifindex = ask.ifindex.0,
         rate = ask.rate(),
         grant = admitted.grant.0,

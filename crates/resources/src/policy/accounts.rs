@@ -6,6 +6,7 @@ use std::sync::Arc;
 use signalbox_core::security::Fingerprint;
 use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab};
 
+use super::asker::Asker;
 use crate::request::Requester;
 
 /// One requester under one rule at one interface.
@@ -16,7 +17,7 @@ pub(crate) struct AccountKey {
     name: Name,
 }
 
-/// The identity of a requester: the strongest that is proven.
+/// Who has an account: the party that a trusted neighbour speaks for, or the strongest that is proved of the neighbour.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
     Key(Fingerprint),
@@ -25,11 +26,14 @@ enum Name {
 }
 
 impl AccountKey {
-    pub(crate) fn new(rule: u32, ifindex: IfIndex, requester: &Requester) -> Self {
-        let name = match (&requester.peer, &requester.token) {
-            (Some(peer), _) => Name::Key(peer.key),
-            (None, Some(token)) => Name::Token(Arc::from(token.entity.as_str())),
-            (None, None) => Name::Address(requester.address),
+    pub(super) fn new(rule: u32, ifindex: IfIndex, asker: &Asker<'_>) -> Self {
+        let Requester { peer, token, .. } = asker.requester;
+        // The key of a neighbour that speaks for others is not theirs.
+        let name = match (peer, token, asker.party()) {
+            (Some(peer), _, None) => Name::Key(peer.key),
+            (_, Some(token), _) => Name::Token(Arc::from(token.entity.as_str())),
+            (_, None, Some(party)) => Name::Address(party),
+            (None, None, None) => Name::Address(asker.requester.holder()),
         };
         Self { rule, ifindex, name }
     }

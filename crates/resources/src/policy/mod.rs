@@ -1,8 +1,10 @@
 //! Policy rules, and the resources of each requester under them.
 
 mod accounts;
+mod asker;
 mod rule;
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use signalbox_core::IfIndex;
@@ -10,10 +12,11 @@ use signalbox_core::IfIndex;
 use crate::config::{Action, Config};
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, Rule, RuleName};
-use crate::request::{GrantRequest, RequestedBy, Requester};
-use crate::units::{Identity, Trusted};
+use crate::request::{GrantRequest, Neighbour, Proof, RequestedBy, Requester};
+use crate::units::{Identity, Net, Trusted};
 
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
+use asker::Asker;
 use rule::Matcher;
 
 /// The rules in the form in which they are applied.
@@ -22,6 +25,8 @@ pub(crate) struct Policy {
     rules: Vec<Matcher>,
     default: Action,
     trusted: Vec<Trusted>,
+    /// The least proof of an address.
+    least: Proof,
 }
 
 /// The decision of the rules on a request.
@@ -35,9 +40,13 @@ pub(crate) struct Verdict {
 impl Policy {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            rules: (1..).zip(&config.rules).map(|(number, rule)| Matcher::new(number, rule)).collect(),
+            rules: (1..)
+                .zip(&config.rules)
+                .map(|(number, rule)| Matcher::new(number, rule, config.proof))
+                .collect(),
             default: config.default,
             trusted: config.trusted.clone(),
+            least: config.proof,
         }
     }
 
@@ -51,8 +60,9 @@ impl Policy {
         if let Some(what) = uncovered {
             return Verdict { rule: None, result: Err(Rule::Token(what)) };
         }
+        let asker = self.asker(&ask.requester);
         for (number, rule) in (0..).zip(&self.rules) {
-            if rule.applies(ask, interface, wall_us) {
+            if rule.applies(ask, &asker, interface, wall_us) {
                 let result = rule.permits(ask).map_err(|why| self.refusal(number, why));
                 return Verdict { rule: Some(number), result };
             }
@@ -69,8 +79,9 @@ impl Policy {
         if let Some(what) = token.and_then(|token| token.uncovered(packets, wall_us)) {
             return Err(Rule::Token(what));
         }
+        let asker = self.asker(ask.requester);
         let mut numbered = (0..).zip(&self.rules);
-        match numbered.find(|(_, rule)| rule.applies_to_passage(ask, wall_us)) {
+        match numbered.find(|(_, rule)| rule.applies_to_passage(ask, &asker, wall_us)) {
             Some((number, rule)) if rule.denies() => Err(self.refusal(number, PolicyWhy::Denied)),
             found => Ok(found.map(|(number, _)| number)),
         }
@@ -81,7 +92,19 @@ impl Policy {
         Some(Arc::clone(self.matcher(rule)?.permission()))
     }
 
-    /// Whether the requester needs no rule. Of a merged request, all neighbours do.
+    /// The requester, as rules see it. A user of this host needs nobody who speaks for it.
+    fn asker<'a>(&self, requester: &'a Requester) -> Asker<'a> {
+        let speaks = requester.requested_by == RequestedBy::LocalUser || self.trusts(requester);
+        Asker { requester, speaks }
+    }
+
+    /// The address that a requester has itself, as far as it is proved.
+    pub(crate) fn own_address(&self, requester: &Requester) -> Option<IpAddr> {
+        self.asker(requester).own_address(self.least)
+    }
+
+    /// Whether the requester needs no rule, and a neighbour speaks for the address that it claims. Of a merged request, all
+    /// neighbours do.
     pub(crate) fn trusts(&self, requester: &Requester) -> bool {
         let proved = requester.peer.as_ref();
         if self.trusted.iter().any(|one| match one {
@@ -95,11 +118,16 @@ impl Policy {
         !neighbours.is_empty()
             && neighbours.iter().all(|neighbour| {
                 self.trusted.iter().any(|one| match one {
-                    Trusted::Neighbours(net) => net.0.contains(neighbour.address),
-                    Trusted::Peer(Identity::Authenticated) => neighbour.authenticated,
+                    Trusted::Neighbours(net) => self.is_at(neighbour, requester, net),
+                    Trusted::Peer(Identity::Authenticated) => neighbour.proof == Proof::Identity,
                     Trusted::Local | Trusted::Peer(_) => false,
                 })
             })
+    }
+
+    fn is_at(&self, neighbour: &Neighbour, requester: &Requester, net: &Net) -> bool {
+        let proof = if requester.peer.is_some() { Proof::Identity } else { neighbour.proof };
+        net.0.contains(neighbour.address) && proof >= self.least
     }
 
     /// The account of a request, if its rule limits the totals of a requester.
@@ -111,7 +139,7 @@ impl Policy {
     ) -> Option<AccountKey> {
         let rule = rule?;
         let matcher = self.matcher(rule)?;
-        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, requester))
+        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, &self.asker(requester)))
     }
 
     /// Whether an account may grow by a request; `used` is its total without the request.

@@ -6,10 +6,11 @@ use signalbox_core::pinhole::PinholeFlow;
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
+use super::asker::Asker;
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, RuleName};
-use crate::request::{GrantRequest, Requester};
+use crate::request::{GrantRequest, Proof, Requester};
 use crate::units::{Hours, Identity as Wanted, Net, Ports};
 
 const DAY_MINUTES: u64 = 24 * 60;
@@ -18,6 +19,8 @@ const DAY_MINUTES: u64 = 24 * 60;
 #[derive(Debug)]
 pub(crate) struct Matcher {
     config: RuleConfig,
+    /// The least proof of an address in `from` and `via`.
+    least: Proof,
     permission: Arc<Permission>,
 }
 
@@ -42,10 +45,11 @@ pub(super) fn proved(wanted: &Wanted, peer: &Identity) -> bool {
 
 impl Matcher {
     /// The rule of this number; the first is 1.
-    pub(crate) fn new(number: u32, config: &RuleConfig) -> Self {
+    pub(super) fn new(number: u32, config: &RuleConfig, least: Proof) -> Self {
         let rule = RuleName { number, name: Arc::from(config.name.as_str()) };
         let max_lifetime = config.max_lifetime.map(|span| span.0);
-        Self { permission: Arc::new(Permission { rule, max_lifetime }), config: config.clone() }
+        let least = config.proof.unwrap_or(least);
+        Self { permission: Arc::new(Permission { rule, max_lifetime }), least, config: config.clone() }
     }
 
     /// Its name as refusals contain it.
@@ -70,16 +74,18 @@ impl Matcher {
     }
 
     /// Whether the rule applies to this request.
-    pub(crate) fn applies(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> bool {
+    pub(super) fn applies(
+        &self,
+        ask: &GrantRequest,
+        asker: &Asker<'_>,
+        interface: &str,
+        wall_us: u64,
+    ) -> bool {
         let rule = &self.config;
         let requester = &ask.requester;
         rule.opens.is_empty()
-            && any_or_empty(&rule.from, |net| net.0.contains(requester.address))
             && any_or_empty(&rule.signaling, |protocol| *protocol == ask.owner.protocol)
-            && any_or_empty(&rule.peer, |wanted| {
-                requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
-            })
-            && self.has_token(requester)
+            && self.is_for(asker)
             && any_or_empty(&rule.user, |user| {
                 requester.names.as_ref().is_some_and(|names| user == ANY_NAME || names.contains(user))
             })
@@ -88,27 +94,47 @@ impl Matcher {
             && self.is_now(wall_us)
             && match rule.action {
                 Action::Allow => {
-                    ask.filters.iter().all(|filter| self.covers(filter) && self.is_of_requesters(filter))
+                    ask.filters.iter().all(|filter| self.covers(filter) && self.is_of(asker, filter))
                 }
                 Action::Deny => ask.filters.iter().any(|filter| self.touches(filter)),
             }
     }
 
     /// Whether the rule applies to this request for a passage.
-    pub(crate) fn applies_to_passage(&self, ask: &PassageRequest<'_>, wall_us: u64) -> bool {
+    pub(super) fn applies_to_passage(
+        &self,
+        ask: &PassageRequest<'_>,
+        asker: &Asker<'_>,
+        wall_us: u64,
+    ) -> bool {
         let rule = &self.config;
-        let requester = ask.requester;
         rule.opens.contains(&ask.opening)
-            && any_or_empty(&rule.from, |net| net.0.contains(requester.address))
-            && any_or_empty(&rule.peer, |wanted| {
-                requester.peer.as_ref().is_some_and(|peer| proved(wanted, peer))
-            })
-            && self.has_token(requester)
+            && self.is_for(asker)
             && self.is_now(wall_us)
             && match rule.action {
                 Action::Allow => ask.pinhole.flows().all(|flow| self.covers_passage(&flow)),
                 Action::Deny => ask.pinhole.flows().any(|flow| self.touches_passage(&flow)),
             }
+    }
+
+    /// Whether the conditions about the requester match.
+    fn is_for(&self, asker: &Asker<'_>) -> bool {
+        let rule = &self.config;
+        let by_address = match rule.action {
+            Action::Allow => {
+                asker.requester.proof() >= rule.proof.unwrap_or_default()
+                    && (rule.from.is_empty() || asker.is_from(&rule.from, self.least))
+                    && (rule.via.is_empty() || asker.is_via(&rule.via, self.least))
+            }
+            Action::Deny => {
+                (rule.from.is_empty() || asker.names(&rule.from))
+                    && (rule.via.is_empty() || asker.passes(&rule.via))
+            }
+        };
+        let peer = asker.requester.peer.as_ref();
+        by_address
+            && any_or_empty(&rule.peer, |wanted| peer.is_some_and(|peer| proved(wanted, peer)))
+            && self.has_token(asker.requester)
     }
 
     /// Whether the requester has a token of an entity that the rule names.
@@ -159,14 +185,12 @@ impl Matcher {
             && any_or_empty(&rule.ports, |ports| filter.dst_port.is_some_and(|port| is_in(ports, port)))
     }
 
-    /// Whether all packets of the filter come from requesters of the rule, or go to them. A requester chooses the filter: one for all
-    /// packets of a link would take those of everybody. Rules that name the packets by `source` or `destination` decide by that; a
-    /// group has the members that it has.
-    fn is_of_requesters(&self, filter: &FlowFilter) -> bool {
+    /// Whether the packets are of the requester. Rules that name them by `source` or `destination` decide by that.
+    fn is_of(&self, asker: &Asker<'_>, filter: &FlowFilter) -> bool {
         let rule = &self.config;
-        !(rule.source.is_empty() && rule.destination.is_empty())
-            || filter.dst.addr.is_multicast()
-            || any_or_empty(&rule.from, |net: &Net| net.covers(&filter.src) || net.covers(&filter.dst))
+        rule.from.is_empty()
+            || !(rule.source.is_empty() && rule.destination.is_empty())
+            || asker.owns(&rule.from, filter)
     }
 
     /// Whether any packet of the filter matches.

@@ -1,6 +1,7 @@
 //! The guarantees of admission control, of the policy and of the IntServ arithmetic.
 
 mod admission;
+mod asker;
 mod campaign;
 #[cfg(feature = "serde")]
 mod changes;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use signalbox_core::Time;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, Time};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::token::Token;
-use signalbox_resources::{Config, Neighbour, Passage, PassageRequest, RequestedBy, Requester, Resources};
+use signalbox_resources::{Config, Neighbour, Passage, PassageRequest, Proof, Requester, Resources};
 
 const INSIDE: &str = "10.0.0.1";
 const FAR: &str = "192.0.2.1";
@@ -43,8 +43,8 @@ fn ask_for(
     invited: bool,
 ) -> Result<Passage, String> {
     let address = requester.parse().unwrap();
-    let neighbour = RequestedBy::Neighbour(Neighbour { address, authenticated: false });
-    let requester = Requester { requested_by: neighbour, ..Requester::at(address) };
+    let neighbour = Neighbour { address, ifindex: IfIndex(3), proof: Proof::Handshake };
+    let requester = Requester::neighbour(neighbour);
     let lifetime = Duration::from_secs(60);
     let ask = PassageRequest { requester: &requester, opening, pinhole, lifetime, invited };
     resources.open_passage(Time::ZERO, &ask).map_err(|refusal| refusal.to_string())

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use signalbox_core::IfIndex;
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_resources::config::LinkConfig;
-use signalbox_resources::request::{Neighbour, RequestedBy};
+use signalbox_resources::request::{Neighbour, Proof, RequestedBy};
 use signalbox_resources::{Config, GrantRequest, Rate, Requester, Resources};
 
 use crate::support::{ETH1, NOW, admit, ask, config, link, refusal, reserved, start};
@@ -18,10 +19,9 @@ fn host(last: u8) -> IpAddr {
 /// A request of 8 bit/s that arrived by this neighbour, whatever address it contains.
 fn small(port: u16, neighbour: IpAddr) -> GrantRequest {
     let ask = ask(port, 1);
-    let requester = Requester {
-        requested_by: RequestedBy::Neighbour(Neighbour { address: neighbour, authenticated: false }),
-        ..Requester::at(host(u8::try_from(port % 200).unwrap()))
-    };
+    let neighbour = Neighbour { address: neighbour, ifindex: IfIndex(3), proof: Proof::Link };
+    let claimed = Some(host(u8::try_from(port % 200).unwrap()));
+    let requester = Requester::new(RequestedBy::Neighbour(neighbour), None, claimed);
     GrantRequest { requester, traffic: TrafficSpec { rate: 1, ..ask.traffic }, ..ask }
 }
 

@@ -7,11 +7,13 @@ use std::time::Duration;
 use signalbox_core::node::Prefix;
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
-use signalbox_core::{Key, Time};
+use signalbox_core::{IfIndex, Key, Time};
 use signalbox_resources::config::{Action, Day, RuleConfig};
 use signalbox_resources::token::Token;
 use signalbox_resources::units::Trusted;
-use signalbox_resources::{Cause, Config, GrantRequest, Neighbour, Rate, RequestedBy, Requester, Resources};
+use signalbox_resources::{
+    Cause, Config, GrantRequest, Neighbour, Proof, Rate, RequestedBy, Requester, Resources,
+};
 
 use crate::support::*;
 
@@ -33,7 +35,8 @@ fn from(address: &str, ask: GrantRequest) -> GrantRequest {
     let address: IpAddr = address.parse().unwrap();
     let to = if address.is_ipv4() { ask.filters[0].dst } else { Prefix::host("fd00::2".parse().unwrap()) };
     let filters = ask.filters.iter().map(|one| FlowFilter { src: Prefix::host(address), dst: to, ..*one });
-    GrantRequest { requester: Requester::at(address), filters: filters.collect(), ..ask.clone() }
+    let neighbour = Neighbour { address, ifindex: IfIndex(3), proof: Proof::Handshake };
+    GrantRequest { requester: Requester::neighbour(neighbour), filters: filters.collect(), ..ask.clone() }
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
@@ -48,8 +51,8 @@ fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, Str
 
 const DEFAULT: &str = "policy: no rule applies, and the default is to deny";
 
-/// A rule for requesters by their address is for packets that they send or receive. One for all packets of a link would take those
-/// of everybody: they would share the rate that one requester asked for.
+/// A rule for requesters by their address is for packets that they send or receive themselves. One for all packets of a link
+/// would take those of everybody: they would share the rate that one requester asked for.
 #[test]
 fn a_requester_reserves_for_its_own_packets() {
     let staff = RuleConfig { from: parse("10.1.0.0/16"), ..allow("staff") };
@@ -62,8 +65,9 @@ fn a_requester_reserves_for_its_own_packets() {
     let host = Prefix::host("10.9.9.9".parse().unwrap());
     for (ask, allowed) in [
         (own.clone(), true),
-        (of(net("10.1.2.0", 24), all), true),
-        (of(all, net("10.1.0.0", 16)), true),
+        (of(all, own.filters[0].src), true),
+        (of(net("10.1.2.0", 24), all), false),
+        (of(all, net("10.1.0.0", 16)), false),
         (of(all, net("239.1.1.1", 32)), true),
         (of(all, all), false),
         (of(all, host), false),
@@ -388,14 +392,17 @@ fn the_trusted_need_no_rule_and_others_do() {
         GrantRequest { requester: Requester { requested_by, ..ask.requester.clone() }, ..ask }
     };
     let neighbour =
-        |address: &str, authenticated| Neighbour { address: address.parse().unwrap(), authenticated };
+        |address: &str, proof| Neighbour { address: address.parse().unwrap(), ifindex: IfIndex(3), proof };
     let usual = start(Config { default: Action::Deny, trusted: Trusted::usual(), ..config() });
     assert_eq!(decided(&usual, &by(RequestedBy::LocalUser)), Ok(None));
-    let near = || RequestedBy::Neighbour(neighbour("10.0.0.1", false));
+    let near = || RequestedBy::Neighbour(neighbour("10.0.0.1", Proof::Link));
     for stranger in [RequestedBy::Unknown, near()] {
         assert_eq!(decided(&usual, &by(stranger)), Err(DEFAULT.to_owned()));
     }
-    assert_eq!(decided(&usual, &by(RequestedBy::Neighbour(neighbour("192.0.2.1", true)))), Ok(None));
+    assert_eq!(
+        decided(&usual, &by(RequestedBy::Neighbour(neighbour("192.0.2.1", Proof::Identity)))),
+        Ok(None)
+    );
 
     let trusted = parse("10.0.0.0/24");
     let configured = start(Config { default: Action::Deny, trusted, ..config() });
@@ -403,7 +410,7 @@ fn the_trusted_need_no_rule_and_others_do() {
     assert_eq!(decided(&configured, &by(RequestedBy::Unknown)), Err(DEFAULT.to_owned()));
     // A merged request is as good as the worst of its parts.
     let merged = |other: &str| {
-        by(RequestedBy::Neighbours(vec![neighbour("10.0.0.1", false), neighbour(other, false)]))
+        by(RequestedBy::Neighbours(vec![neighbour("10.0.0.1", Proof::Link), neighbour(other, Proof::Link)]))
     };
     assert_eq!(decided(&configured, &merged("10.0.0.2")), Ok(None));
     assert_eq!(decided(&configured, &merged("10.0.1.2")), Err(DEFAULT.to_owned()));

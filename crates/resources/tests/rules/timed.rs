@@ -124,7 +124,7 @@ fn the_places_are_bounded() {
     assert_eq!(reserved(&resources), 10 * MBIT);
     assert!(resources.admit(NOW, &timed(16, 1, 10_000, 10_100)).is_err(), "this source has its places");
     let mut of_other = timed(17, 10, 10_000, 10_100);
-    of_other.requester.address = "10.0.7.1".parse().unwrap();
+    of_other.requester.claimed = "10.0.7.1".parse().ok();
     admit(&mut resources, &of_other);
 }
 

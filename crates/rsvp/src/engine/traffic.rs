@@ -1,12 +1,15 @@
 //! Requests to admission control and policy, refusals, and grants that were lost (UPDATE TRAFFIC CONTROL of RFC 2209).
 
+use core::net::IpAddr;
+
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::intserv::{ErrorTerms, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
 use signalbox_resources::{
-    Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Refusal, RequestedBy, Requester, Resources,
+    Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof, Refusal, RequestedBy, Requester,
+    Resources,
 };
 
 use super::branch::{Branch, Request};
@@ -100,14 +103,12 @@ impl Rsvp {
         // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
         let small = flowspec.tspec.smallest_packet().min(path.smallest_packet()).min(least.max_packet());
         let traffic = least.with_min_policed(small).unwrap_or(least).to_traffic().map_err(bad)?;
-        let address = if session.multicast {
-            self.hops.lookup(branch.first.hop).map(|hop| hop.addr)
-        } else {
-            Some(self.addresses.unpack(session.dest, session.v6))
+        // A Resv asks for its receiver. A group has many.
+        let receiver = (!session.multicast).then(|| self.addresses.unpack(session.dest, session.v6));
+        let requester = match self.own_sender(session, branch) {
+            Some(own) => Requester::local(own),
+            None => Requester::new(self.next_hops(branch, ifindex), None, receiver),
         };
-        let requester =
-            Requester::at(address.unwrap_or_else(|| self.addresses.unpack(session.dest, session.v6)));
-        let requester = Requester { requested_by: self.requested_by(session, branch, ifindex), ..requester };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         if filters.is_empty() {
             return Err(GONE);
@@ -126,10 +127,11 @@ impl Rsvp {
         Ok(ask)
     }
 
-    /// Where the merged requests of a reservation come from. A reservation for flows that users of this host announced is
-    /// their request: RFC 2205 lets receivers reserve for no more than the Tspec of the Path.
-    fn requested_by(&self, session: &Session, branch: &Branch, ifindex: IfIndex) -> RequestedBy {
-        let own = if branch.sender == NONE {
+    /// The address of the sender, if users of this host announced all flows of a reservation. Then it is their request: RFC
+    /// 2205 lets receivers reserve for no more than the Tspec of the Path.
+    fn own_sender(&self, session: &Session, branch: &Branch) -> Option<IpAddr> {
+        let address = |sender: &Sender| self.addresses.unpack(sender.src, session.v6);
+        if branch.sender == NONE {
             let mut senders = self
                 .sessions
                 .key_of(branch.session)
@@ -139,16 +141,19 @@ impl Rsvp {
                     sender.leaves_by(branch.oif) && (session.style != Some(Style::Se) || branch.names(*key))
                 })
                 .peekable();
-            senders.peek().is_some() && senders.all(|(_, sender)| sender.has(LOCAL))
+            let first = senders.peek().map(|(_, sender)| address(sender))?;
+            senders.all(|(_, sender)| sender.has(LOCAL)).then_some(first)
         } else {
-            self.senders.get_index(branch.sender).is_some_and(|sender| sender.has(LOCAL))
-        };
-        if own {
-            return RequestedBy::LocalUser;
+            self.senders.get_index(branch.sender).filter(|sender| sender.has(LOCAL)).map(address)
         }
+    }
+
+    /// The next hops whose merged requests make a reservation. RSVP takes a Resv from the link of its next hop only.
+    fn next_hops(&self, branch: &Branch, ifindex: IfIndex) -> RequestedBy {
         let authenticated = self.neighbours.config().of(ifindex).integrity.receiving;
+        let proof = if authenticated { Proof::Identity } else { Proof::Link };
         let neighbour = |request: &Request| {
-            self.hops.lookup(request.hop).map(|hop| Neighbour { address: hop.addr, authenticated })
+            self.hops.lookup(request.hop).map(|hop| Neighbour { address: hop.addr, ifindex, proof })
         };
         let more = branch.requests().skip(1);
         match (neighbour(&branch.first), more.map(neighbour).collect::<Option<Vec<_>>>()) {

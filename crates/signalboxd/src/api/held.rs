@@ -33,7 +33,7 @@ pub(crate) fn reservation(
         let statistics = read.inspect_err(|error| tracing::debug!(%error, "statistics")).ok().flatten();
         (enforcer.is_enforced(held.reservation), statistics)
     });
-    v1::Reservation { enforced, statistics: statistics.map(counted), ..row(node, held, kernel.interfaces()) }
+    v1::Reservation { enforced, statistics: statistics.map(counted), ..row(node, held) }
 }
 
 fn counted(seen: Statistics) -> v1::TrafficStatistics {

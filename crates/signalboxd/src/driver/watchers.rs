@@ -107,9 +107,9 @@ fn rows(node: &Node) -> Vec<v1::Interface> {
 fn event(node: &Node, interfaces: &[Interface], change: Change) -> Event {
     match change {
         Change::Reservation(grant) => match node.resources().reservation(grant) {
-            Some(row) => Event::ReservationChanged(v1::ReservationChanged {
-                reservation: Some(held::row(node, &row, interfaces)),
-            }),
+            Some(row) => {
+                Event::ReservationChanged(v1::ReservationChanged { reservation: Some(held::row(node, &row)) })
+            }
             None => Event::ReservationEnded(v1::ReservationEnded { id: held::id(grant) }),
         },
         Change::Session(protocol, SessionChange { session, nslp, what }) => {

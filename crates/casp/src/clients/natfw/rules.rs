@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Key, Time};
+use signalbox_core::{IfIndex, Key, Time};
 use signalbox_resources::config::Opening;
 use signalbox_resources::refusal::Rule as Reason;
 use signalbox_resources::token::Token;
-use signalbox_resources::{Neighbour, Passage, PassageRequest, RequestedBy, Requester, Resources};
+use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
 
 use super::NatfwClient;
 use super::record::{Asker, Change, Rule};
@@ -205,12 +205,14 @@ impl NatfwClient {
         packets: &FlowFilter,
         resources: &mut Resources,
     ) -> Result<Vec<Passage>, NatfwStatus> {
-        let requested_by = RequestedBy::Neighbour(Neighbour {
-            address: ask.asker.address,
-            authenticated: ask.asker.identity.is_some(),
-        });
-        let (peer, token) = (ask.asker.identity.clone(), ask.token.clone());
-        let requester = Requester { peer, requested_by, token, ..Requester::at(ask.asker.address) };
+        let Asker { address, identity, .. } = ask.asker;
+        let proof = if identity.is_some() { Proof::Identity } else { Proof::Handshake };
+        let neighbour = Neighbour { address: *address, ifindex: IfIndex::NONE, proof };
+        let requested_by = RequestedBy::Neighbour(neighbour);
+        let requester = Requester {
+            token: ask.token.clone(),
+            ..Requester::new(requested_by, identity.clone(), Some(job.flow.src()))
+        };
         // The external port follows: no rule names source ports.
         let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
         let source = external.map(|address| Endpoint { address: address.into(), port: None });
@@ -229,7 +231,7 @@ impl NatfwClient {
                 Ok(passage) => passages.push(passage),
                 Err(refusal) => {
                     self.counters.refused += 1;
-                    tracing::info!(session = %job.session, requester = %requester.address, reason = %refusal, "passage refused");
+                    tracing::info!(session = %job.session, %requester, reason = %refusal, "passage refused");
                     passages.into_iter().for_each(|passage| resources.close_passage(passage));
                     let full = matches!(refusal.rule, Reason::TableFull { .. });
                     return Err(if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use signalbox_core::security::Identity;
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::request::{Priority, Session as Share};
-use signalbox_resources::{Cause, GrantRequest, Neighbour, Owner, RequestedBy, Requester, Resources};
+use signalbox_resources::{Cause, GrantRequest, Neighbour, Owner, Proof, RequestedBy, Requester, Resources};
 
 use super::amount::{Amount, Range};
 use super::period::Period;
@@ -52,14 +52,15 @@ impl QosClient {
     /// are not reserved.
     fn grant_requests(&self, key: Key, kind: QosType) -> Option<Requests> {
         let record = self.records.get(key)?;
-        let (requested_by, peer) = match &record.asker {
+        let requester = match &record.asker {
             Some((address, identity)) => {
-                let authenticated = identity.is_some();
-                (RequestedBy::Neighbour(Neighbour { address: *address, authenticated }), identity.clone())
+                let proof = if identity.is_some() { Proof::Identity } else { Proof::Handshake };
+                let neighbour = Neighbour { address: *address, ifindex: IfIndex::NONE, proof };
+                let by = RequestedBy::Neighbour(neighbour);
+                Requester::new(by, identity.clone(), Some(record.flow.src()))
             }
-            None => (RequestedBy::LocalUser, None),
+            None => Requester::local(record.flow.src()),
         };
-        let requester = Requester { requested_by, peer, ..Requester::at(record.flow.src()) };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
         // Admission control has 16 bits for each. What is above counts as the highest.

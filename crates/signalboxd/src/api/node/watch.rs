@@ -100,7 +100,7 @@ async fn state(handle: &LoopHandle, filter: &Filter, out: &Out) -> Result<(), Op
         let page = handle.query(move |view| {
             let mut rows = Vec::new();
             let next = view.node.resources().walk(start, |row| {
-                rows.push(held::row(view.node, &row, view.kernel.interfaces()));
+                rows.push(held::row(view.node, &row));
                 rows.len() < ROWS
             });
             (rows, next)

@@ -9,7 +9,9 @@ use signalbox_core::node::{Prefix, RouteQuery};
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, ReserverId};
-use signalbox_node::resources::request::{GrantRequest, Neighbour, Owner, Priority, RequestedBy, Requester};
+use signalbox_node::resources::request::{
+    GrantRequest, Neighbour, Owner, Priority, Proof, RequestedBy, Requester,
+};
 use signalbox_node::resources::{Cause, Refusal};
 use tonic::Status;
 
@@ -33,17 +35,15 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
     let dst = flow.dst.ok_or_else(|| Wrong::new("flow.destination", "missing"))?;
     let from = types::address_in("from", asked.from.as_deref())?;
     let authority = asked.authority.clone().unwrap_or_default();
+    let peer = asked.peer.as_deref().map(identity).transpose()?.map(Arc::new);
+    let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };
+    let requested_by = match from {
+        Some(address) => RequestedBy::Neighbour(Neighbour { address, ifindex: IfIndex::NONE, proof }),
+        None => RequestedBy::LocalUser,
+    };
     let requester = Requester {
-        address: from.unwrap_or(dst.addr),
-        requested_by: match from {
-            Some(address) => {
-                RequestedBy::Neighbour(Neighbour { address, authenticated: asked.peer.is_some() })
-            }
-            None => RequestedBy::LocalUser,
-        },
-        peer: asked.peer.as_deref().map(identity).transpose()?.map(Arc::new),
-        token: None,
         names: authority.user.map(|user| Arc::new(vec![user])),
+        ..Requester::new(requested_by, peer, None)
     };
     let filter = FlowFilter {
         protocol: flow.protocol,
@@ -94,7 +94,7 @@ pub(super) fn answer(view: &mut View<'_>, asked: Asked) -> Result<v1::TestPolicy
     let Asked { mut request, dst, interface, own } = asked;
     let route = view.kernel.route(&RouteQuery::to(dst));
     if own {
-        request.requester.address = route.as_ref().map_or(dst, |route| route.src);
+        request.requester.claimed = Some(route.as_ref().map_or(dst, |route| route.src));
     }
     request.ifindex = match interface {
         Some(name) => {
