@@ -282,6 +282,11 @@ impl Config {
         self.running().any(|section| section.reserver().is_some())
     }
 
+    /// Whether a protocol that opens firewalls or NATs runs.
+    pub(crate) fn opens(&self) -> bool {
+        self.running().any(|section| section.opens() != protocols::Opens::Nothing)
+    }
+
     /// NSLPIDs of the signaling applications that run.
     #[must_use]
     pub fn nslps(&self) -> Vec<NslpId> {

@@ -1,8 +1,11 @@
 //! Warnings about what a configuration opens to strangers: senders that proved nothing, or nothing but an address.
 
+use std::net::IpAddr;
+
 use signalbox_node::resources;
 use signalbox_node::resources::config::{Action, RuleConfig};
-use signalbox_node::resources::units::Trusted;
+use signalbox_node::resources::request::Proof;
+use signalbox_node::resources::units::{Net, Trusted};
 
 use crate::Config;
 use crate::keys::Keys;
@@ -23,37 +26,113 @@ pub(crate) fn check(config: &Config, keys: &mut Keys<'_>) {
         open(keys, &["control.mode", "control"], what);
     }
     // Where nothing can be reserved, every request is refused.
-    if config.reserves() && !config.admission().links.is_empty() {
-        policy(&config.resources.0, keys);
+    let (reserves, opens) = (config.reserves() && !config.admission().links.is_empty(), config.opens());
+    if reserves {
+        reservations(&config.resources.0, keys);
+    }
+    if opens {
+        passages(&config.resources.0, keys);
+    }
+    if reserves || opens {
+        trusted(&config.resources.0, keys);
     }
 }
 
-fn policy(config: &resources::Config, keys: &mut Keys<'_>) {
+/// Warns about what strangers may reserve.
+fn reservations(config: &resources::Config, keys: &mut Keys<'_>) {
     if config.default == Action::Allow {
         let what = "everybody whose messages reach this node may reserve: write default = \"deny\", and name neighbors \
                     in policy.trusted or write rules";
         open(keys, &["policy.default", "policy"], what);
     }
-    let all = |trusted: &&Trusted| matches!(trusted, Trusted::Neighbours(net) if net.0.len == 0);
-    if let Some(all) = config.trusted.iter().find(all) {
-        let what = format!("{all} is every neighbor: write the prefixes of your own networks");
-        open(keys, &["policy.trusted", "policy"], &what);
-    }
     for (number, rule) in (1..).zip(&config.rules) {
-        if rule.action == Action::Allow && is_open(rule) {
-            let name =
-                if rule.name.is_empty() { format!("number {number}") } else { format!("{:?}", rule.name) };
+        if rule.action == Action::Allow && rule.opens.is_empty() && is_open(rule) {
             let what = format!(
-                "the rule {name} allows requests of everybody: give it from, peer or token (user names are not \
-                 authenticated)"
+                "the rule {} allows requests of everybody: give it from, via, peer or token (user names are not \
+                 authenticated)",
+                name(number, rule)
             );
             open(keys, &["policy.rules", "policy"], &what);
         }
     }
 }
 
+/// Warns about what strangers may open through a firewall or NAT.
+fn passages(config: &resources::Config, keys: &mut Keys<'_>) {
+    for (number, rule) in (1..).zip(&config.rules) {
+        if rule.action == Action::Allow && !rule.opens.is_empty() && is_open(rule) {
+            let all: Vec<String> =
+                rule.opens.iter().map(|opening| format!("{:?}", opening.to_string())).collect();
+            let what = format!(
+                "the rule {} lets everybody open {}: give it from, via, peer or token",
+                name(number, rule),
+                all.join(" and ")
+            );
+            open(keys, &["policy.rules", "policy"], &what);
+        }
+    }
+}
+
+/// Warns about prefixes in `trusted` that are most of all addresses.
+fn trusted(config: &resources::Config, keys: &mut Keys<'_>) {
+    let nets: Vec<Net> = config
+        .trusted
+        .iter()
+        .filter_map(|trusted| match trusted {
+            Trusted::Neighbours(net) => Some(*net),
+            Trusted::Local | Trusted::Peer(_) => None,
+        })
+        .collect();
+    if most(&nets) {
+        let all: Vec<String> = nets.iter().map(Net::to_string).collect();
+        let what = format!(
+            "{} is every neighbor, and each speaks for every requester: write the prefixes of your own networks",
+            all.join(" and ")
+        );
+        open(keys, &["policy.trusted", "policy"], &what);
+    }
+}
+
+fn name(number: u32, rule: &RuleConfig) -> String {
+    if rule.name.is_empty() { format!("number {number}") } else { format!("{:?}", rule.name) }
+}
+
 /// Whether a rule has no condition about the requester that needs a proof.
 fn is_open(rule: &RuleConfig) -> bool {
-    let everywhere = rule.from.is_empty() || rule.from.iter().any(|net| net.0.len == 0);
-    everywhere && rule.peer.is_empty() && rule.token.is_empty()
+    let everywhere = |nets: &[Net]| nets.is_empty() || most(nets);
+    everywhere(&rule.from)
+        && everywhere(&rule.via)
+        && rule.peer.is_empty()
+        && rule.token.is_empty()
+        && rule.proof != Some(Proof::Identity)
+}
+
+/// Whether prefixes add up to half of the addresses of hosts, of one IP version. Nobody's own networks do.
+fn most(nets: &[Net]) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    // 224.0.0.0/3 and what is not 2000::/3 are of no host in the Internet.
+    let hosts =
+        [(true, 0, 0xdfff << 112 | u128::MAX >> 16), (false, 0x2 << 124, 0x3 << 124 | u128::MAX >> 4)];
+    hosts.into_iter().any(|(v4, low, high)| {
+        let mut ranges: Vec<(u128, u128)> = nets
+            .iter()
+            .filter(|net| net.0.addr.is_ipv4() == v4)
+            .map(|net| {
+                let wild = u128::MAX.checked_shr(net.0.len.into()).unwrap_or(0);
+                let from = bits(net.0.addr) & !wild;
+                (from.max(low), (from | wild).min(high))
+            })
+            .filter(|(from, to)| from <= to)
+            .collect();
+        ranges.sort_unstable();
+        let (mut sum, mut next) = (0_u128, low);
+        for (from, to) in ranges {
+            sum += (to + 1).saturating_sub(from.max(next));
+            next = next.max(to + 1);
+        }
+        sum > (high - low) / 2
+    })
 }

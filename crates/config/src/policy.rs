@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use signalbox_core::ReserverId;
 use signalbox_node::resources::config::{Action, Config, Day, Opening, RuleConfig};
+use signalbox_node::resources::request::Proof;
 use signalbox_node::resources::units::Trusted;
 use signalbox_units::Identity;
 
@@ -26,6 +27,9 @@ const OPENINGS: &[(&str, Opening)] = &[
     ("reserve", Opening::Reserve),
     ("block", Opening::Block),
 ];
+
+const PROOFS: &[(&str, Proof)] =
+    &[("link", Proof::Link), ("handshake", Proof::Handshake), ("identity", Proof::Identity)];
 
 const ACTIONS: &[(&str, Action)] = &[("allow", Action::Allow), ("deny", Action::Deny)];
 
@@ -91,9 +95,15 @@ pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
          answers to what they announced or asked for. `\"authenticated\"`: neighbors that proved an identity over TLS or \
          share a key of `[rsvp.integrity]`. `\"dns:NAME\"`, `\"address:ADDRESS\"`, `\"key:FINGERPRINT\"`: neighbors that \
          proved this identity over TLS. A prefix: neighbors with these addresses, by a handshake of GIST or by the rules \
-         of `[rsvp]`. A neighbor is the adjacent node of the signaling protocol, not the sender of the flow. Rules that \
+         of `[rsvp]`. A neighbor is the adjacent node of the signaling protocol, not the sender of the flow. A neighbor in \
+         this list speaks for the requester that its messages name: `from` of a rule is compared with that one. Rules that \
          deny come first.",
     );
+    let meaning = "The least proof of an address in `trusted`, and in `from` and `via` of rules that have no `proof`. \
+                   `\"link\"`: the message came by the link of this address, which every node on the link can forge (RSVP). \
+                   `\"handshake\"`: the node answered at this address (GIST, CASP, `boomerang.prove_return`). \
+                   `\"identity\"`: the node has a key (TLS, `[rsvp.integrity]`, `[boomerang.integrity]`).";
+    keys.key("proof", &mut config.proof, choice(PROOFS), meaning);
     let mut rules: Vec<_> = config.rules.drain(..).map(|rule| Rule(Some(rule.action), rule)).collect();
     let new = || Rule(None, RuleConfig::new("", Action::Deny));
     keys.array("rules", RULES, &mut rules, new, |keys, Rule(action, rule)| {
@@ -119,6 +129,12 @@ pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
         let limited =
             ["rate", "burst", "total", "reservations", "setup_priority", "defending_priority", "lifetime"];
         let limit = limited.iter().map(|limit| format!("max_{limit}")).find(|limit| keys.given(limit));
+        if *action == Some(Action::Deny) && keys.given("proof") {
+            keys.fault(
+                &["proof"],
+                "\"deny\" matches whatever is proved: remove it, or write action = \"allow\"",
+            );
+        }
         if let (Some(Action::Deny), Some(limit)) = (*action, limit) {
             keys.fault(&[&limit], "\"deny\" takes no limits: remove it, or write action = \"allow\"");
         }
@@ -153,8 +169,18 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
         "from",
         &mut rule.from,
         list(network()),
-        "Prefixes of the requester's address. Without `source` and `destination`, the packets of a reservation have to \
-         come from one of them or go to one of them, or to a group.",
+        "Prefixes of the requester's address: that of the neighbor that asks or, if the neighbor is in `trusted`, that of \
+         the party that its message names (with RSVP the receiver, else the signaling initiator). A rule that allows needs a \
+         proof of it. Without `source` and `destination`, the packets of a reservation have to come from the requester or go \
+         to it, or to a group.",
+    );
+    keys.key("via", &mut rule.via, list(network()), "Prefixes of the address of the neighbor that asks.");
+    keys.option(
+        "proof",
+        &mut rule.proof,
+        choice(PROOFS),
+        "none without `from` and `via`, else that of `policy.proof`",
+        "The least proof that a rule that allows needs.",
     );
     keys.key(
         "peer",

@@ -273,8 +273,8 @@ impl Protocol for Boomerang {
 
     fn openings(&self, keys: &mut Keys<'_>) {
         if !(self.engine.prove || self.protects && self.integrity.require) {
-            let what = "messages prove nothing, not even their source address, and policy rules with `from` compare that: write \
-                        prove_return = true where hosts are connected that you do not trust";
+            let what = "messages prove nothing, not even their source address: no policy rule with `from` allows them, and rules \
+                        without it allow everybody: write prove_return = true where hosts are connected";
             open(keys, &["boomerang.prove_return", "boomerang", "node.protocols"], what);
         }
     }

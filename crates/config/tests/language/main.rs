@@ -2,6 +2,7 @@
 
 mod files;
 mod page;
+mod printed;
 mod protocols;
 mod support;
 mod warnings;

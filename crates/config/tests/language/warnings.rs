@@ -43,6 +43,21 @@ fn what_is_open_to_strangers_is_a_warning_with_its_place() {
         ("[policy]\ndefault = \"allow\"\n", "3:11", "policy.default: open to strangers: everybody"),
         ("[policy]\ntrusted = [\"::/0\"]\n", "3:11", "policy.trusted: open to strangers: ::/0 is every"),
         ("[[policy.rules]]\nname = \"video\"\naction = \"allow\"\n", "2:1", "the rule \"video\" allows"),
+        (
+            "[policy]\ntrusted = [\"0.0.0.0/1\", \"local\", \"128.0.0.0/1\"]\n",
+            "3:11",
+            "policy.trusted: open to strangers: 0.0.0.0/1 and 128.0.0.0/1 is every",
+        ),
+        (
+            "[[policy.rules]]\naction = \"allow\"\nfrom = [\"128.0.0.0/2\", \"0.0.0.0/1\"]\n",
+            "2:1",
+            "the rule number 1 allows requests of everybody",
+        ),
+        (
+            "[[policy.rules]]\naction = \"allow\"\nproof = \"handshake\"\nvia = [\"2000::/3\"]\n",
+            "2:1",
+            "the rule number 1 allows requests of everybody",
+        ),
         ("[control]\nmode = \"0666\"\n", "3:8", "control.mode: open to strangers: every user"),
         ("[qos]\naccept_stateless = true\n", "3:20", "qos.accept_stateless: open to strangers: one datagram"),
         ("[gist]\nupstream_queries = true\n", "3:20", "gist.upstream_queries: open to strangers:"),
@@ -52,8 +67,31 @@ fn what_is_open_to_strangers_is_a_warning_with_its_place() {
         let [one] = &found[..] else { panic!("{text}: {found:?}") };
         assert!(one.starts_with(&format!("node.toml:{place}: warning: ")) && one.contains(part), "{one}");
     }
+    let proved = "[[policy.rules]]\naction = \"allow\"\nproof = \"identity\"\n";
+    let own = "[policy]\ntrusted = [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fc00::/7\", \"2001:db8::/32\"]\n";
+    for closed in [proved, own] {
+        assert_eq!(warnings(&format!("{closed}{LINK}")), Vec::<String>::new());
+    }
     // Where nothing can be reserved, the policy opens nothing.
     assert_eq!(warnings("[policy]\ndefault = \"allow\"\n"), Vec::<String>::new());
+}
+
+/// Threat T32: a firewall that everybody may open.
+#[test]
+fn a_firewall_that_everybody_may_open_is_a_warning() {
+    const FIREWALL: &str = "node.protocols = [\"gist\", \"natfw\"]\nnatfw.role = \"firewall\"\n";
+    const INSIDE: &str = "[interfaces.eth1]\nnatfw.side = \"inside\"\n";
+    let open = |text: &str| warnings(&format!("{FIREWALL}{text}{INSIDE}"));
+    let inward = open("[[policy.rules]]\naction = \"allow\"\nopens = [\"inward\"]\n");
+    let part =
+        "policy.rules: open to strangers: the rule number 1 lets everybody open \"inward\": give it from";
+    assert!(inward.len() == 1 && inward[0].contains(part), "{inward:?}");
+    let all = open("[policy]\ntrusted = [\"0.0.0.0/1\", \"128.0.0.0/1\"]\n");
+    assert!(all.len() == 1 && all[0].contains("0.0.0.0/1 and 128.0.0.0/1 is every neighbor"), "{all:?}");
+    let narrow = "[[policy.rules]]\naction = \"allow\"\nopens = [\"inward\"]\nfrom = [\"203.0.113.0/24\"]\n";
+    assert_eq!(open(narrow), Vec::<String>::new());
+    let everybody = narrow.replace("203.0.113.0/24\"]", "0.0.0.0/1\", \"128.0.0.0/1\"]");
+    assert_eq!(open(&everybody).len(), 1);
 }
 
 #[test]
