@@ -97,6 +97,8 @@ signalbox_core::counters! {
         untrusted: u64 => PASSED { reason: "untrusted" },
         /// Messages dropped because their TTL is used up.
         hops_exceeded: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },
+        /// Messages dropped because their source is not the address of a host, or of one link only.
+        bad_source: u64 => MESSAGES_DROPPED { reason: "source" },
         /// ICMP errors sent about messages that this node dropped.
         errors_sent: u64 => MESSAGES_SENT { type: "icmp_error" },
         /// Destination Unreachables about requests of this node.

@@ -1,5 +1,7 @@
 //! Received packets: which this node interprets, and where they go on.
 
+use core::net::IpAddr;
+
 use signalbox_core::packet::Received;
 use signalbox_core::shares::source;
 use signalbox_resources::Resources;
@@ -11,10 +13,34 @@ use super::path::Origin;
 use super::routes::{Packet, Waiting};
 use crate::wire::{Dropped, Ends, Message, Pass, checksum_is_valid, edit, icmp_error};
 
+/// Whether the source is the address of a host from which messages may come (RFC 1812 §5.3.7, RFC 3927 §7, RFC 4291 §2.5.6). The
+/// address of a link goes no further than this link.
+const fn is_of_host(ends: &Ends) -> bool {
+    match (ends.src, ends.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => match src.octets()[0] {
+            127 => dst.is_loopback(),
+            0 | 224.. => false,
+            _ => !src.is_link_local() || dst.is_link_local(),
+        },
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let of_link = !src.is_unicast_link_local() || dst.is_unicast_link_local() || dst.is_multicast();
+            of_link
+                && !src.is_unspecified()
+                && !src.is_multicast()
+                && (!src.is_loopback() || dst.is_loopback())
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+    }
+}
+
 impl Boomerang {
     /// Takes a packet with the magic number.
     pub(super) fn receive(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+        if !is_of_host(&ends) {
+            self.counters.bad_source += 1;
+            return;
+        }
         if ends.dst.is_multicast() {
             return self.receive_for_group(packet, resources);
         }

@@ -359,6 +359,29 @@ fn an_untrusted_interface_reserves_nothing() {
     assert_eq!(rig.node.flow_count(), 1);
 }
 
+/// (T24) A router forwards nothing from addresses that no host has, or that have a meaning on one link only, and does not answer it.
+#[test]
+fn messages_from_no_host_are_dropped() {
+    let mut rig = Rig::new();
+    let sources =
+        ["0.0.0.0", "0.1.2.3", "127.0.0.1", "169.254.1.1", "224.0.0.5", "240.0.0.1", "255.255.255.255"];
+    let sources6 = ["::", "::1", "fe80::1", "ff02::1"];
+    let there = ["198.51.100.2", "192.0.2.254", "232.1.1.1"].map(ip);
+    let there6 = ["2001:db8:1::2", "2001:db8:1::1"].map(ip);
+    let mut dropped = 0;
+    for (sources, there) in [(&sources[..], &there[..]), (&sources6, &there6)] {
+        for (source, to) in sources.iter().flat_map(|source| there.iter().map(move |to| (source, to))) {
+            let mut fields = request(1);
+            (fields.ends.src, fields.ends.dst) = (ip(source), *to);
+            let octets = fields.octets();
+            assert!(rig.octets(1, &fields, &octets).is_empty(), "{source} to {to}");
+            dropped += 1;
+            assert_eq!(rig.node.counters().bad_source, dropped, "{source} to {to}");
+        }
+    }
+    assert_eq!(rig.node.flow_count(), 0);
+}
+
 /// BOOM-G38-01: an access node may demand that the flow begins at the initiating node.
 #[test]
 fn a_flow_of_somebody_else_is_refused_where_that_is_configured() {
