@@ -44,6 +44,24 @@ pub struct EntryRequest {
     pub reports: bool,
     /// Another protocol may have the same entry. Then this one is asked first which packets it takes.
     pub shared: bool,
+    /// The interfaces by which the packets to intercept come in. Only entries of ICMP Echo use it.
+    pub interfaces: Interfaces,
+}
+
+/// A choice of interfaces by their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interfaces {
+    /// Interfaces by name, each with whether it belongs to the choice.
+    pub named: Vec<(String, bool)>,
+    /// Whether all other interfaces belong to it.
+    pub others: bool,
+}
+
+impl Default for Interfaces {
+    /// All interfaces.
+    fn default() -> Self {
+        Self { named: Vec::new(), others: true }
+    }
 }
 
 /// An interception rule: a passing packet of the entry is intercepted if it meets every condition.
@@ -108,6 +126,7 @@ impl EntryRequest {
             untracked: Vec::new(),
             reports: false,
             shared: false,
+            interfaces: Interfaces { named: Vec::new(), others: true },
         }
     }
 
@@ -122,6 +141,7 @@ impl EntryRequest {
             untracked: Vec::new(),
             reports: false,
             shared: false,
+            interfaces: Interfaces { named: Vec::new(), others: true },
         }
     }
 

@@ -172,7 +172,7 @@ fn step(site: &Site, messages: &[Vec<u8>], rate: u64, span: Duration) -> Result<
         offered: rate,
         sent,
         arrived,
-        // The kernel does not count what a packet socket drops where this program could read it.
+        // The kernel does not count what finds no room in the queue where this program could read it.
         overrun: sent.saturating_sub(arrived),
         seconds: time.as_secs_f64(),
     })

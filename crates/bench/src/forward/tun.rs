@@ -16,7 +16,7 @@ const DEVICE: &str = "divert0";
 const MARK: u32 = 71;
 /// Echoes with the magic number of Boomerang that come from the source. What is written back comes in by the device.
 const MATCHING: &str = "iifname \"middle0\" ip protocol icmp @th,64,32 0x47114711";
-/// Packets that the device holds; the packet sockets of the daemon have room for as many in their buffers.
+/// Packets that the device holds; the queue of the daemon has room for nearly as many.
 const QUEUE: u32 = 10_000;
 const PATIENCE_MS: u8 = 20;
 

@@ -22,6 +22,8 @@ pub struct Batch {
     count: usize,
     /// The runs of packets by entry, in order.
     runs: Vec<Run>,
+    /// The slots whose packets are not for the node, a bit for each.
+    hidden: u64,
     /// The socket that is read first next time, so that none starves another.
     pub(super) turn: usize,
 }
@@ -50,7 +52,7 @@ impl Batch {
     /// Allocates the buffers: 4 MB of addresses, of which only the pages that packets touch use memory.
     #[must_use]
     pub fn new() -> Self {
-        Self { buffers: Buffers::new(PAYLOAD, CONTROL), count: 0, runs: Vec::new(), turn: 0 }
+        Self { buffers: Buffers::new(PAYLOAD, CONTROL), count: 0, runs: Vec::new(), hidden: 0, turn: 0 }
     }
 
     /// The number of packets from the last receive.
@@ -77,7 +79,8 @@ impl Batch {
         self.runs.iter().flat_map(move |run| {
             let slots = start..run.end;
             start = run.end;
-            slots.filter_map(|slot| (run.read)(run.entry, &self.buffers.get(slot)?))
+            let shown = slots.filter(|slot| self.hidden >> slot & 1 == 0);
+            shown.filter_map(|slot| (run.read)(run.entry, &self.buffers.get(slot)?))
         })
     }
 
@@ -88,13 +91,26 @@ impl Batch {
         self.runs.iter().flat_map(move |run| {
             let slots = start..run.end;
             start = run.end;
-            slots.filter_map(|slot| Some((run.entry, self.buffers.get(slot)?.payload)))
+            let shown = slots.filter(|slot| self.hidden >> slot & 1 == 0);
+            shown.filter_map(|slot| Some((run.entry, self.buffers.get(slot)?.payload)))
         })
     }
 
     pub(super) fn clear(&mut self) {
         self.count = 0;
         self.runs.clear();
+        self.hidden = 0;
+    }
+
+    /// Hides those of the last `count` packets that `admit` does not take.
+    pub(super) fn admit(&mut self, count: usize, mut admit: impl FnMut(&Datagram<'_>) -> bool) {
+        for slot in self.count.saturating_sub(count)..self.count {
+            if let Some(datagram) = self.buffers.get(slot)
+                && !admit(&datagram)
+            {
+                self.hidden |= 1 << slot;
+            }
+        }
     }
 
     /// Appends the packets that wait at a socket. Returns their number, and how many of them did not fit.

@@ -1,21 +1,27 @@
 //! ICMP and ICMPv6 Echo messages that begin with a magic number, to this node and passing by.
 //!
-//! Packet sockets receive them, with a filter in the kernel, so that other pings never reach this process. A rule of
-//! nftables drops the same packets after the sockets got their copies: the kernel neither answers nor forwards them. The
-//! table belongs to a netlink socket of this process. When the daemon ends, the kernel removes it, and forwards and answers
-//! these messages as any others.
+//! Rules of nftables pass those that other nodes send through this one, and requests to this node, to a queue of netfilter,
+//! behind all rules of the administrator at the same hooks (`filter.rs`, `queue.rs`). What the engine sends on is the verdict about
+//! the packet that waits (`waiting.rs`): the kernel routes, filters and fragments it as any other packet. The sockets that
+//! send cannot send from the address of another node.
 //!
-//! Destination Unreachables about such requests are received as well, and the kernel handles them as always.
+//! The table belongs to a netlink socket of this process, and the queue to another. When the daemon ends, the kernel removes
+//! both, and forwards and answers these messages as any others. When it hangs, another process releases what waits
+//! (`sys/watch.rs`).
 //!
-//! Without interception, a raw socket receives the replies to this node and these errors. The kernel answers requests.
+//! Raw sockets receive replies to this node, and Destination Unreachables about its requests. The kernel handles these as always,
+//! and without interception it answers requests.
 
 mod filter;
+mod queue;
+mod waiting;
 
+use std::io::PipeWriter;
 use std::os::fd::AsRawFd;
 
-use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{Count, Entry, EntryRequest, IfIndex};
-use socket2::{Domain, Protocol, Socket, Type};
+use signalbox_core::packet::Transmit;
+use signalbox_core::{Count, EntryRequest, Intercept};
+use socket2::{Domain, Socket};
 
 use super::IoConfig;
 use super::entry::{Failure, Port, Read};
@@ -25,12 +31,16 @@ use super::{ip, udp};
 use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::mmsg::Datagram;
-use crate::sys::{packet, sockaddr};
-use filter::{Rule, Veto};
+use crate::sys::{set_option, watch};
+use filter::{Divert, Diverted, Rule};
+use queue::Queued;
+use waiting::Waitings;
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const IPV6_HEADER: usize = 40;
+/// The places of the queues among the sockets that receive, those of the raw sockets follow.
+const QUEUES: usize = 2;
 
 signalbox_core::counters! {
     /// The counters of the sockets of Echo messages with one magic number.
@@ -48,59 +58,89 @@ signalbox_core::counters! {
 
 /// The sockets of Echo messages with one magic number.
 pub(super) struct EchoPort {
-    /// The raw sockets that send. Without interception they receive, too.
+    /// The raw sockets that send.
     raw: Sockets,
-    /// The packet sockets that receive.
-    packets: Option<[Option<Socket>; 2]>,
+    /// The sockets that receive: the queues of IPv4 and IPv6, and the raw sockets.
+    sockets: [Option<Socket>; 4],
+    /// The packets of the queues.
+    waiting: [Option<Waitings>; QUEUES],
     counters: EchoCounters,
-    /// The rules against answers and forwarding by the kernel.
-    vetoes: Vec<Veto>,
+    /// The rules that lead to the queues.
+    diverts: Vec<Divert>,
+    /// The process that releases what waits for too long; it ends with this value.
+    _watch: Option<PipeWriter>,
 }
 
 impl EchoPort {
     /// Opens the sockets, and installs the interception if the configuration allows it.
     pub(super) fn open(magic: u32, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
-        let intercept = request.intercept.first().filter(|_| config.intercept);
-        let system = |error| OpenError::system("socket for ICMP Echo", &error);
-        let raw = Sockets::open(config, request, |domain| {
-            let ipv6 = domain == Domain::IPV6;
-            let socket = ip::open(domain, if ipv6 { ICMPV6 } else { ICMP }, false, config)?;
-            let mut rules = Vec::new();
-            if intercept.is_none() {
-                rules.extend(Rule::replies(ipv6, magic));
-                rules.extend(Rule::unreachables(ipv6, magic, ipv6));
-            }
-            socket.attach_filter(&filter::program(&rules, None)).map_err(system)?;
-            Ok(socket)
-        })?;
-        let Some(intercept) = intercept else {
-            let counters = EchoCounters::default();
-            return Ok(Self { raw, packets: None, counters, vetoes: Vec::new() });
+        let raw = Sockets::open(config, request, |domain| send_only(domain, config))?;
+        let wanted = [(config.ipv4, false), (config.ipv6, true)];
+        let listen = |(wanted, ipv6): (bool, bool)| wanted.then(|| listen(ipv6, magic, config)).transpose();
+        let mut port = Self {
+            raw,
+            sockets: [None, None, listen(wanted[0])?, listen(wanted[1])?],
+            waiting: [None, None],
+            counters: EchoCounters::default(),
+            diverts: Vec::new(),
+            _watch: None,
         };
-        let mut sockets = [None, None];
-        let mut vetoes = Vec::new();
-        for (place, (wanted, ipv6)) in sockets.iter_mut().zip([(config.ipv4, false), (config.ipv6, true)]) {
+        if let Some(intercept) = request.intercept.first().filter(|_| config.intercept) {
+            port.intercept(magic, request, intercept, config)?;
+        }
+        Ok(port)
+    }
+
+    fn intercept(
+        &mut self,
+        magic: u32,
+        request: &EntryRequest,
+        intercept: &Intercept,
+        config: &IoConfig,
+    ) -> Result<(), OpenError> {
+        let mut queues = Vec::new();
+        let places = self.sockets.iter_mut().zip(&mut self.waiting);
+        for ((socket, waiting), (wanted, ipv6)) in places.zip([(config.ipv4, false), (config.ipv6, true)]) {
             if !wanted {
                 continue;
             }
-            let rules = Rule::of(ipv6, magic, &intercept.matches);
-            let errors = Rule::unreachables(ipv6, magic, false);
-            *place = Some(listen(ipv6, &[rules.as_slice(), &errors].concat(), config)?);
-            // From here on the messages are in the socket, so the kernel need not handle them. Errors stay the kernel's, too.
-            vetoes.push(Veto::lay(ipv6, magic, &rules)?);
+            let (opened, number) = queue::open(config)?;
+            queues.push((opened.as_raw_fd(), number));
+            *socket = Some(opened);
+            *waiting = Some(Waitings::new(number, config.own_mark));
+            let diverted = Diverted {
+                ipv6,
+                magic,
+                matches: &intercept.matches,
+                interfaces: &request.interfaces,
+                queue: number,
+            };
+            self.diverts.push(Divert::lay(&diverted)?);
         }
-        let (packets, counters) = (Some(sockets), EchoCounters::default());
-        Ok(Self { raw, packets, counters, vetoes })
+        match watch::start(&queues, queue::release) {
+            Ok(alive) => self._watch = Some(alive),
+            Err(error) => tracing::warn!(
+                %error,
+                "no process watches the queue: should this one hang, passing messages wait for it"
+            ),
+        }
+        Ok(())
     }
 }
 
 impl Port for EchoPort {
-    fn sockets(&self) -> &[Option<Socket>; 2] {
-        self.packets.as_ref().unwrap_or_else(|| self.raw.sockets())
+    fn sockets(&self) -> &[Option<Socket>] {
+        &self.sockets
     }
 
-    fn read(&self) -> Read {
-        if self.packets.is_some() { read } else { ip::read }
+    fn read(&self, socket: usize) -> Read {
+        if socket < QUEUES { queue::read } else { ip::read }
+    }
+
+    fn admit(&mut self, socket: usize, datagram: &Datagram<'_>) -> bool {
+        let Some(Some(waiting)) = self.waiting.get_mut(socket) else { return true };
+        // What is no packet is the kernel's answer about a verdict: the packet was released meanwhile.
+        Queued::read(datagram).is_some_and(|queued| waiting.admit(&queued))
     }
 
     fn count_received(&mut self, packets: u64, truncated: u64) {
@@ -109,76 +149,65 @@ impl Port for EchoPort {
     }
 
     fn send(&mut self, transmit: &Transmit<'_>, _: &mut Routes, failures: &mut Vec<Failure>) {
+        let place = usize::from(transmit.dst.is_ipv6());
+        if let (Some(Some(waiting)), Some(Some(socket))) =
+            (self.waiting.get_mut(place), self.sockets.get(place))
+            && waiting.release(transmit)
+        {
+            if waiting.is_full() {
+                waiting.send(socket);
+            }
+            return;
+        }
         self.raw.send(transmit, failures);
     }
 
     fn flush(&mut self, failures: &mut Vec<Failure>) {
+        for (waiting, socket) in self.waiting.iter_mut().zip(&self.sockets) {
+            if let (Some(waiting), Some(socket)) = (waiting, socket) {
+                waiting.flush(socket);
+                self.counters.sent += waiting.take_released();
+            }
+        }
         self.raw.flush(failures);
     }
 
     fn counters(&self) -> Vec<Count> {
         let Sent { sent, unsent } = self.raw.done();
-        EchoCounters { sent, unsent, ..self.counters }.iter().collect()
+        EchoCounters { sent: self.counters.sent + sent, unsent, ..self.counters }.iter().collect()
     }
 
     fn close(self: Box<Self>) -> Result<(), OpenError> {
-        self.vetoes.into_iter().map(Veto::remove).fold(Ok(()), Result::and)
+        // From here on the kernel forwards and answers these messages.
+        let removed = self.diverts.into_iter().map(Divert::remove).fold(Ok(()), Result::and);
+        for (waiting, socket) in self.waiting.iter().zip(&self.sockets) {
+            if let (Some(waiting), Some(socket)) = (waiting, socket)
+                && let Err(error) = waiting.end(socket)
+            {
+                tracing::debug!(%error, "messages in the queue are lost");
+            }
+        }
+        removed
     }
 }
 
-/// A packet socket that receives what the rules describe, from the IP header on, at all interfaces.
-fn listen(ipv6: bool, rules: &[Rule], config: &IoConfig) -> Result<Socket, OpenError> {
-    let system = |error| OpenError::system("packet socket", &error);
-    // Protocol 0: the socket receives nothing before its filter is attached.
-    let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), Some(Protocol::from(0)))
-        .map_err(|error| OpenError::net_raw("ICMP Echo", &error))?;
-    socket.attach_filter(&filter::program(rules, Some(filter::group_word(ipv6)))).map_err(system)?;
-    udp::buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
-    let protocol = if ipv6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP };
-    packet::bind_all(&socket.as_raw_fd(), protocol as u16).map_err(system)?;
+/// A raw socket that sends, from addresses of this node alone.
+fn send_only(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
+    let ipv6 = domain == Domain::IPV6;
+    let socket = ip::open(domain, if ipv6 { ICMPV6 } else { ICMP }, false, config)?;
+    let (level, transparent) = udp::transparent(ipv6);
+    let system = |error| OpenError::system("socket for ICMP Echo", &error);
+    set_option(&socket, level, transparent, 0).map_err(system)?;
+    socket.attach_filter(&filter::program(&[])).map_err(system)?;
     Ok(socket)
 }
 
-/// Reads a packet from its IP header on. The filter let through only headers of the lengths that are read here.
-fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
-    if datagram.truncated() {
-        return None;
-    }
-    let ifindex = IfIndex(packet::interface(datagram.name)?);
-    let packet = datagram.payload;
-    match packet.first()? >> 4 {
-        4 => {
-            // A frame may be longer than its packet.
-            let total = u16::from_be_bytes(*packet.get(2..)?.first_chunk()?);
-            let packet = packet.get(..usize::from(total))?;
-            let header = usize::from(packet.first()? & 0x0f) * 4;
-            Some(Received {
-                entry,
-                src: (sockaddr::ip(packet.get(12..16)?)?, 0).into(),
-                dst: (sockaddr::ip(packet.get(16..20)?)?, 0).into(),
-                ifindex,
-                ttl: *packet.get(8)?,
-                tos: *packet.get(1)?,
-                options: packet.get(20..header)?,
-                payload: packet.get(header..)?,
-            })
-        }
-        _ => {
-            let length = u16::from_be_bytes(*packet.get(4..)?.first_chunk()?);
-            let [first, second, ..] = *packet else { return None };
-            let rest = packet.get(IPV6_HEADER..IPV6_HEADER + usize::from(length))?;
-            let options = if *packet.get(6)? == ICMPV6 { 0 } else { filter::HOP_BY_HOP };
-            let (options, payload) = rest.split_at_checked(options)?;
-            Some(Received {
-                entry,
-                src: (sockaddr::ip(packet.get(8..24)?)?, 0).into(),
-                dst: (sockaddr::ip(packet.get(24..40)?)?, 0).into(),
-                ifindex,
-                ttl: *packet.get(7)?,
-                tos: first << 4 | second >> 4,
-                options,
-                payload,
-            })
-        }
-    }
+/// A raw socket that receives what is for this node.
+fn listen(ipv6: bool, magic: u32, config: &IoConfig) -> Result<Socket, OpenError> {
+    let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+    let socket = ip::open(domain, if ipv6 { ICMPV6 } else { ICMP }, false, config)?;
+    let rules = [Rule::replies(ipv6, magic), Rule::unreachables(ipv6, magic)].concat();
+    let system = |error| OpenError::system("socket for ICMP Echo", &error);
+    socket.attach_filter(&filter::program(&rules)).map_err(system)?;
+    Ok(socket)
 }

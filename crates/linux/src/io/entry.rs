@@ -47,10 +47,15 @@ pub struct Undeliverable {
 /// The sockets of one kind of entry.
 pub(super) trait Port: Send {
     /// The sockets that receive, IPv4's first.
-    fn sockets(&self) -> &[Option<Socket>; 2];
+    fn sockets(&self) -> &[Option<Socket>];
 
-    /// The function that reads its packets.
-    fn read(&self) -> Read;
+    /// The function that reads the packets of a socket.
+    fn read(&self, socket: usize) -> Read;
+
+    /// Takes a packet that a socket received. False: it is not for the node.
+    fn admit(&mut self, _socket: usize, _datagram: &Datagram<'_>) -> bool {
+        true
+    }
 
     /// Counts a receive call that returned `packets` packets, of which `truncated` did not fit.
     fn count_received(&mut self, packets: u64, truncated: u64);
@@ -84,13 +89,20 @@ pub(super) struct Opened {
     pub(super) subsystem: Subsystem,
     pub(super) port: Box<dyn Port>,
     /// Whether each of the sockets may have packets.
-    pub(super) ready: [bool; 2],
+    pub(super) ready: Vec<bool>,
+}
+
+impl Opened {
+    fn new(request: &EntryRequest, port: Box<dyn Port>) -> Self {
+        let ready = vec![true; port.sockets().len()];
+        Self { entry: request.entry, subsystem: request.subsystem, port, ready }
+    }
 }
 
 /// An entry whose sockets another process has opened.
 pub(super) fn adopt(request: &EntryRequest, port: u16, sockets: udp::Sockets) -> Opened {
     let port: Box<dyn Port> = Box::new(UdpPort::adopt(port, request, sockets));
-    Opened { entry: request.entry, subsystem: request.subsystem, port, ready: [true; 2] }
+    Opened::new(request, port)
 }
 
 /// Opens an entry.
@@ -100,5 +112,5 @@ pub(super) fn open(request: &EntryRequest, config: &IoConfig) -> Result<Opened, 
         Entry::Ip(protocol) => Box::new(IpPort::open(protocol, request, config)?),
         Entry::IcmpEcho(magic) => Box::new(EchoPort::open(magic, request, config)?),
     };
-    Ok(Opened { entry: request.entry, subsystem: request.subsystem, port, ready: [true; 2] })
+    Ok(Opened::new(request, port))
 }

@@ -79,11 +79,11 @@ impl IpPort {
 }
 
 impl Port for IpPort {
-    fn sockets(&self) -> &[Option<Socket>; 2] {
+    fn sockets(&self) -> &[Option<Socket>] {
         self.sockets.sockets()
     }
 
-    fn read(&self) -> Read {
+    fn read(&self, _: usize) -> Read {
         read
     }
 

@@ -61,9 +61,11 @@ pub struct Ready {
 pub struct Io {
     /// The open entries, those of UDP first.
     entries: Vec<Opened>,
-    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the helper, the waker, streams; then the two
+    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the helper, the waker, streams; then the
     /// sockets of each of `entries`.
     polled: Vec<libc::pollfd>,
+    /// The sockets that are read, each with its place among those of its entry.
+    places: Vec<(usize, usize)>,
     busy: Busy,
     failures: Vec<Failure>,
     undeliverable: Vec<Undeliverable>,
@@ -128,10 +130,14 @@ impl Io {
         let sockets = entries.iter().flat_map(|opened| opened.port.sockets());
         let sockets = sockets.map(|socket| socket.as_ref().map_or(-1, AsRawFd::as_raw_fd));
         let polled = fixed.chain(sockets).map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
+        let places = entries.iter().enumerate();
+        let places = places.flat_map(|(at, opened)| (0..opened.ready.len()).map(move |socket| (at, socket)));
+        let places = places.collect();
         let (failures, busy, config) = (Vec::new(), Busy::new(config.busy_poll), config.clone());
         Ok(Self {
             entries,
             polled,
+            places,
             busy,
             failures,
             undeliverable: Vec::new(),
@@ -185,14 +191,15 @@ impl Io {
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
         batch.clear();
         let all = !self.entries.iter().any(|opened| opened.ready.contains(&true));
-        let sockets = self.entries.len() * 2;
+        let sockets = self.places.len();
         batch.turn = batch.turn.wrapping_add(1);
         for step in 0..sockets {
             let at = batch.turn.wrapping_add(step) % sockets;
-            let (family, Some(opened)) = (at % 2, self.entries.get_mut(at / 2)) else { continue };
-            let read = opened.port.read();
+            let Some((entry, place)) = self.places.get(at).copied() else { continue };
+            let Some(opened) = self.entries.get_mut(entry) else { continue };
+            let read = opened.port.read(place);
             let (Some(Some(socket)), Some(ready)) =
-                (opened.port.sockets().get(family), opened.ready.get_mut(family))
+                (opened.port.sockets().get(place), opened.ready.get_mut(place))
             else {
                 continue;
             };
@@ -212,6 +219,7 @@ impl Io {
             *ready = batch.len() == batch.capacity();
             if count > 0 {
                 opened.port.count_received(count as u64, truncated as u64);
+                batch.admit(count, |datagram| opened.port.admit(place, datagram));
             }
         }
         Ok(batch.len())

@@ -89,11 +89,11 @@ impl UdpPort {
 }
 
 impl Port for UdpPort {
-    fn sockets(&self) -> &[Option<Socket>; 2] {
+    fn sockets(&self) -> &[Option<Socket>] {
         &self.sockets.udp
     }
 
-    fn read(&self) -> Read {
+    fn read(&self, _: usize) -> Read {
         read
     }
 

@@ -147,7 +147,7 @@ pub(crate) struct Message<'a> {
 
 impl<'a> Message<'a> {
     /// The result that an NLMSG_ERROR carries: number 0 is an acknowledgement.
-    pub(super) fn error(&self) -> io::Result<()> {
+    pub(crate) fn error(&self) -> io::Result<()> {
         match self.body.first_chunk::<4>().map(|v| i32::from_ne_bytes(*v)) {
             Some(0) => Ok(()),
             Some(number) => Err(io::Error::from_raw_os_error(number.wrapping_neg())),

@@ -46,6 +46,8 @@ const NFTA_HOOK_PRIORITY: u16 = 2;
 pub(crate) const RAW: i32 = -300;
 /// The priority that nft calls mangle.
 pub(crate) const MANGLE: i32 = -150;
+/// A priority behind all that administrators use, and before the last hooks of connection tracking.
+pub(crate) const LAST: i32 = i32::MAX - 16;
 pub(crate) const NFTA_RULE_TABLE: u16 = 1;
 pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
 pub(crate) const NFTA_RULE_HANDLE: u16 = 3;
@@ -61,6 +63,8 @@ pub(crate) const REMOVALS: [u16; 4] = [NFT_MSG_DELTABLE, message(5), NFT_MSG_DEL
 pub(crate) enum Hook {
     /// Before the routing decision.
     Prerouting = 0,
+    /// Where packets to this node arrive.
+    Input = 1,
     /// Where packets to other nodes pass.
     Forward = 2,
     /// Where packets of this node begin.

@@ -14,6 +14,7 @@ pub(crate) mod refusal;
 mod rights;
 pub(crate) mod sockaddr;
 pub(crate) mod tun;
+pub(crate) mod watch;
 
 pub(crate) use calls::{
     check, eventfd, get_option_octets, getrandom, interface_index, is_full, page_size, pidfd_open,

@@ -10,24 +10,13 @@ use super::check;
 
 /// Offset of the packet type in a `sockaddr_ll`.
 const PACKET_TYPE: usize = 10;
-/// Offset of the interface in a `sockaddr_ll`.
-const INTERFACE: usize = 4;
 
 /// Binds the socket to the interface `index`, whose frames it receives from now on.
 pub(crate) fn bind(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
-    bind_to(socket, libc::ETH_P_ALL as u16, index)
-}
-
-/// Binds the socket to all interfaces: it receives packets of this EtherType from now on.
-pub(crate) fn bind_all(socket: &impl AsRawFd, protocol: u16) -> io::Result<()> {
-    bind_to(socket, protocol, 0)
-}
-
-fn bind_to(socket: &impl AsRawFd, protocol: u16, index: u32) -> io::Result<()> {
     // SAFETY: sockaddr_ll is a plain C struct for which all-zero is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = protocol.to_be();
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index.cast_signed();
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: `address` is a live sockaddr_ll and `length` its size.
@@ -54,11 +43,6 @@ pub(crate) fn promiscuous(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
         )
     };
     check(result).map(drop)
-}
-
-/// The interface in a `sockaddr_ll`.
-pub(crate) fn interface(name: &[u8]) -> Option<u32> {
-    name.get(INTERFACE..)?.first_chunk().map(|index| u32::from_ne_bytes(*index))
 }
 
 /// Whether this end sent the frame with this `sockaddr_ll`.

@@ -7,7 +7,7 @@ use signalbox_core::metrics::Subsystem;
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6_before};
 use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::{Batch, Io, IoConfig};
+use signalbox_linux::{Batch, Io, IoConfig, topology};
 
 use crate::network::{Addresses, Network, PATIENCE, families, open, tool};
 use crate::rsvp::Got;
@@ -43,8 +43,13 @@ fn echo(ipv6: bool, reply: bool, magic: u32, version: u8) -> Vec<u8> {
 }
 
 fn send(io: &mut Io, ends: [IpAddr; 2], options: &[u8], payload: &[u8]) {
+    io.send(&transmit(ends, options, payload));
+    assert_eq!(io.flush(), []);
+}
+
+fn transmit<'a>(ends: [IpAddr; 2], options: &'a [u8], payload: &'a [u8]) -> Transmit<'a> {
     let magic = u32::from_be_bytes(*payload[8..].first_chunk().unwrap());
-    io.send(&Transmit {
+    Transmit {
         entry: Entry::IcmpEcho(magic),
         src: SocketAddr::new(ends[0], 0),
         dst: SocketAddr::new(ends[1], 0),
@@ -56,8 +61,7 @@ fn send(io: &mut Io, ends: [IpAddr; 2], options: &[u8], payload: &[u8]) {
         unproved: false,
         options,
         payload,
-    });
-    assert_eq!(io.flush(), []);
+    }
 }
 
 /// What arrives within `patience`; it ends with the first packet.
@@ -172,4 +176,50 @@ fn errors_about_own_messages_are_received() {
         }
         a.close().unwrap();
     }
+}
+
+/// (T24) Rules of other programs come first: what they drop at prerouting or forward is neither received nor sent on. What they do not drop is
+/// received once. Other programs can remove neither the rules of this one nor its table. The mark of a packet stays.
+#[test]
+fn rules_of_others_come_first() {
+    let net = Network::new("echorules");
+    let (mut a, mut r, mut b) = (end(&net.a, false), end(&net.r, true), end(&net.b, false));
+    let rules = |script: &str| topology::nft(&net.r, script).unwrap();
+    let rule = "meta l4proto { icmp, ipv6-icmp } @th,64,32 0x47114711";
+    let whole = tool(&net.r, "nft list tables");
+    let chain = |hook: &str, priority: &str, verdict: &str| {
+        rules(&format!(
+            "table inet other {{ chain c {{ type filter hook {hook} priority {priority}; {rule} {verdict}; }}\n}}"
+        ));
+    };
+    for Addresses { a: from, b: to } in families() {
+        let payload = echo(to.is_ipv6(), true, MAGIC, 1);
+        for (hook, priority) in [("prerouting", "raw"), ("forward", "filter"), ("forward", "security")] {
+            chain(hook, priority, "drop");
+            send(&mut a, [from, to], &[], &payload);
+            assert_eq!(received(&mut r, Duration::from_millis(100)), [], "{hook} {priority}");
+            assert_eq!(received(&mut b, Duration::from_millis(50)), [], "{hook} {priority}");
+            // It leaves the rules of this program.
+            rules("flush ruleset");
+        }
+        chain("prerouting", "raw", "meta mark set 7");
+        rules(&format!(
+            "table inet after {{ chain c {{ type filter hook postrouting priority filter; {rule} meta mark != 7 drop; }}\n}}"
+        ));
+        send(&mut a, [from, to], &[], &payload);
+        let got = received(&mut r, PATIENCE);
+        assert_eq!(got.len(), 1);
+        // What is not of the packet that waits, from an address of another node, is not sent.
+        let mut other = got[0].payload.clone();
+        other[7] ^= 1;
+        r.send(&transmit([from, to], &[], &other));
+        r.send(&transmit([from, to], &[], &got[0].payload));
+        assert_eq!(r.flush().len(), 1);
+        let got = received(&mut b, PATIENCE);
+        assert_eq!((got.len(), got[0].payload[7]), (1, payload[7]));
+        assert_eq!(received(&mut b, Duration::from_millis(50)), []);
+        rules("flush ruleset");
+    }
+    assert_eq!(tool(&net.r, "nft list tables"), whole);
+    r.close().unwrap();
 }

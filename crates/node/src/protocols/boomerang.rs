@@ -8,7 +8,9 @@ use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, TransmitError};
 use signalbox_core::packet::Received;
-use signalbox_core::{AlertRule, Changes, Entry, EntryRequest, Intercept, ReserverId, SessionChange, Time};
+use signalbox_core::{
+    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, ReserverId, SessionChange, Time,
+};
 
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
@@ -114,13 +116,15 @@ impl Composed for Instance {
     }
 
     /// ICMP Echo with the magic number. The reply of a host without Boomerang has no Router Alert, so none is demanded.
-    /// Messages of other types and versions stay in the kernel.
-    fn entries(_: &Config) -> Vec<EntryRequest> {
+    /// Messages of other types and versions stay in the kernel, and so do those that come in by interfaces without trust.
+    fn entries(config: &Config) -> Vec<EntryRequest> {
         let intercept = Intercept::passing(AlertRule::NotRequired, INTERPRETED.to_vec());
-        vec![
-            EntryRequest::local(ENTRY, Subsystem::part("boomerang_io", "boomerang"))
-                .with_intercept(intercept),
-        ]
+        let named = config.trusted.iter().map(|(name, trusted)| (name.clone(), *trusted)).collect();
+        let entry = EntryRequest::local(ENTRY, Subsystem::part("boomerang_io", "boomerang"));
+        vec![EntryRequest {
+            interfaces: Interfaces { named, others: config.trusted_elsewhere },
+            ..entry.with_intercept(intercept)
+        }]
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {

@@ -5,6 +5,7 @@
 
 mod applications;
 mod beacon;
+mod firewall;
 mod net;
 mod routing;
 mod signals;

@@ -97,12 +97,14 @@ pub(crate) async fn row(test: &str, settings: &str) -> [Host; 3] {
 }
 
 impl Host {
-    fn start(namespace: Namespace, address: IpAddr, directory: PathBuf, settings: &str) -> Self {
+    pub(crate) fn start(namespace: Namespace, address: IpAddr, directory: PathBuf, settings: &str) -> Self {
         std::fs::create_dir_all(&directory).unwrap();
         let at = directory.display();
+        let usual = "node.protocols = [\"gist\", \"ping\", \"beacon\"]\n";
+        let protocols = if settings.contains("node.protocols") { "" } else { usual };
         let config = format!(
             "version = 1\nnode.name = \"{}\"\ncontrol.socket = \"{at}/sock\"\n\
-             node.protocols = [\"gist\", \"ping\", \"beacon\"]\nrecord.file = \"{at}/recording\"\n{settings}",
+             {protocols}record.file = \"{at}/recording\"\n{settings}",
             namespace.name()
         );
         std::fs::write(directory.join("config.toml"), config).unwrap();
@@ -124,6 +126,10 @@ impl Host {
         self.daemon.try_wait().unwrap().is_none()
     }
 
+    pub(crate) fn namespace(&self) -> &Namespace {
+        self.namespace.as_ref().expect("it is there until the end")
+    }
+
     /// The packets that pass an interface from now on.
     pub(crate) fn capture(&self, interface: &str) -> Capture {
         let namespace = self.namespace.as_ref().expect("it is there until the end");
@@ -140,7 +146,7 @@ impl Host {
         Endpoint::from_static("http://localhost").connect_with_connector(connector).await.ok()
     }
 
-    async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         self.eventually("the daemon answers", async || self.connect().await.is_some()).await;
     }
 

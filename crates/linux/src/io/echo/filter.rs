@@ -1,31 +1,33 @@
-//! Which packets are Echo messages with a magic number. The filter of the packet socket and the rules of nftables are made
-//! of the same conditions, so that the kernel drops exactly what the socket receives.
+//! Which packets are Echo messages with a magic number: the rules of nftables that pass them to the queue, and the filters of
+//! raw sockets.
 
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::Match;
+use signalbox_core::{Interfaces, Match};
 use socket2::SockFilter;
 
 use crate::error::OpenError;
 use crate::netlink::Batch;
-use crate::netlink::nftables::expression::{self, Compare, Header};
-use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
+use crate::netlink::nftables::expression::{self, Compare, Header, Queueing};
+use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, transact};
 
 /// Octets of the hop-by-hop options header that holds nothing but a Router Alert.
 pub(super) const HOP_BY_HOP: usize = 8;
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the magic number follows.
 const TABLE: &str = "signalbox_echo";
-const CHAIN: &str = "passing";
+/// The chains of messages to other nodes, and of requests to this node.
+const PASSING: &str = "passing";
+const ARRIVING: &str = "arriving";
 
 /// Conditions on 32-bit words of a packet, which must all hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule(Vec<Match>);
 
 impl Rule {
-    /// The rules of the packets to intercept, from the IP header on. Packets with other options than a Router Alert are
-    /// left to the kernel, and so are fragments.
-    pub(super) fn of(ipv6: bool, magic: u32, matches: &[Match]) -> Vec<Self> {
+    /// The rules of the packets to intercept, from the IP header on: requests and, if `replies`, replies. Packets with other
+    /// options than a Router Alert are left to the kernel, and so are fragments.
+    pub(super) fn of(ipv6: bool, magic: u32, matches: &[Match], replies: bool) -> Vec<Self> {
         let word = |offset, mask, value| Match { offset, mask, value };
         let starts = if ipv6 {
             [
@@ -40,8 +42,13 @@ impl Rule {
                 (24, vec![word(0, 0xff00_0000, 0x4600_0000), whole, Match::word(20, 0x9404_0000)]),
             ]
         };
-        // Both types, and code 0.
-        let echo = if ipv6 { (0xfeff_0000, 0x8000_0000) } else { (0xf7ff_0000, 0) };
+        // The type, and code 0.
+        let echo = match (ipv6, replies) {
+            (true, true) => (0xfeff_0000, 0x8000_0000),
+            (true, false) => (0xffff_0000, 0x8000_0000),
+            (false, true) => (0xf7ff_0000, 0),
+            (false, false) => (0xffff_0000, 0x0800_0000),
+        };
         let rule = |(start, mut conditions): (u16, Vec<Match>)| {
             conditions.push(word(start, echo.0, echo.1));
             conditions.push(Match::word(start + 8, magic));
@@ -51,16 +58,14 @@ impl Rule {
         starts.into_iter().map(rule).collect()
     }
 
-    /// The rules of the Destination Unreachables about Echo Requests with the magic number: from the IP header on, or with
-    /// `headless` as a raw socket of ICMPv6 receives them, from the ICMPv6 header on.
-    pub(super) fn unreachables(ipv6: bool, magic: u32, headless: bool) -> Vec<Self> {
+    /// The rules of the Destination Unreachables about Echo Requests with the magic number, as a raw socket receives them: from
+    /// the IPv4 header on, or from the ICMPv6 header on.
+    pub(super) fn unreachables(ipv6: bool, magic: u32) -> Vec<Self> {
         let word = |offset, mask, value| Match { offset, mask, value };
         // Each begins with the quoted header: its conditions, and the offset of the quoted Echo Request.
         let (error, quoted) = if ipv6 {
-            let outer = (!headless).then(|| word(4, 0x0000_ff00, 0x0000_3a00));
-            let icmp = if headless { 0 } else { 40 };
-            let error: Vec<Match> = outer.into_iter().chain([word(icmp, 0xff00_0000, 0x0100_0000)]).collect();
-            let inner = icmp + 8;
+            let error = vec![word(0, 0xff00_0000, 0x0100_0000)];
+            let inner = 8;
             let plain = (vec![word(inner + 4, 0x0000_ff00, 0x0000_3a00)], inner + 40);
             let alert = vec![word(inner + 4, 0x0000_ff00, 0), word(inner + 40, 0xffff_0000, 0x3a00_0000)];
             (error, [plain, (alert, inner + 48)])
@@ -97,32 +102,11 @@ const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 const JUMP_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
-/// The offset at which a filter reads whether the packet is for this host (SKF_AD_OFF + SKF_AD_PKTTYPE).
-const PACKET_TYPE: u32 = 0xffff_f004;
 
-/// What the destination of a packet to a multicast group begins with.
-pub(super) const fn group_word(ipv6: bool) -> Match {
-    if ipv6 {
-        Match { offset: 24, mask: 0xff00_0000, value: 0xff00_0000 }
-    } else {
-        Match { offset: 16, mask: 0xf000_0000, value: 0xe000_0000 }
-    }
-}
-
-/// The filter that takes packets of any of the rules. With `frames` it takes only those that came in and are for this host's
-/// link-layer address or, if that word is so, for a multicast one.
-pub(super) fn program(rules: &[Rule], frames: Option<Match>) -> Vec<SockFilter> {
+/// The filter that takes packets of any of the rules.
+pub(super) fn program(rules: &[Rule]) -> Vec<SockFilter> {
     let step = SockFilter::new;
     let mut program = Vec::new();
-    if let Some(group) = frames {
-        program.push(step(LOAD_WORD, 0, 0, PACKET_TYPE));
-        program.push(step(JUMP_EQUAL, 5, 0, libc::PACKET_HOST.into()));
-        program.push(step(JUMP_EQUAL, 0, 3, libc::PACKET_MULTICAST.into()));
-        program.push(step(LOAD_WORD, 0, 0, group.offset.into()));
-        program.push(step(AND, 0, 0, group.mask));
-        program.push(step(JUMP_EQUAL, 1, 0, group.value));
-        program.push(step(RETURN, 0, 0, 0));
-    }
     for Rule(conditions) in rules {
         for (at, condition) in conditions.iter().enumerate() {
             // Each condition has three steps, and the last one of the rule is the return.
@@ -137,27 +121,39 @@ pub(super) fn program(rules: &[Rule], frames: Option<Match>) -> Vec<SockFilter> 
     program
 }
 
-/// The rules by which the kernel drops packets that the socket has received. They exist as long as this value, or as this
-/// process.
-pub(super) struct Veto {
+/// The rules that pass packets to a queue of this process, behind the rules of others. They exist as long as this value, or as
+/// this process.
+pub(super) struct Divert {
     requests: Batch,
     name: String,
     family: u8,
     laid: bool,
 }
 
-impl Veto {
-    /// Installs a table of this process with one rule for each of `rules`.
-    pub(super) fn lay(ipv6: bool, magic: u32, rules: &[Rule]) -> Result<Self, OpenError> {
-        let (family, words) = if ipv6 { (NFPROTO_IPV6, "IPv6") } else { (NFPROTO_IPV4, "IPv4") };
-        let name = format!("{TABLE}_{magic:08x}");
-        let system = |error: io::Error| match error.raw_os_error() {
+/// What is passed to a queue.
+pub(super) struct Diverted<'a> {
+    pub(super) ipv6: bool,
+    pub(super) magic: u32,
+    pub(super) matches: &'a [Match],
+    /// The interfaces by which it comes in.
+    pub(super) interfaces: &'a Interfaces,
+    /// The number of the queue.
+    pub(super) queue: u16,
+}
+
+impl Divert {
+    /// Installs a table of this process. A process listens at the queue already.
+    pub(super) fn lay(diverted: &Diverted<'_>) -> Result<Self, OpenError> {
+        let (family, words) = if diverted.ipv6 { (NFPROTO_IPV6, "IPv6") } else { (NFPROTO_IPV4, "IPv4") };
+        let name = format!("{TABLE}_{:08x}", diverted.magic);
+        let explain = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("intercepting ICMP Echo", &error),
-            Some(libc::EOPNOTSUPP | libc::EINVAL) => OpenError::new(
-                "owned-tables-unsupported",
-                format!("the kernel does not take an nftables table with an owner ({error})"),
+            Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT) => OpenError::new(
+                "echo-queue-unsupported",
+                format!("the kernel does not take an nftables table with an owner and a queue ({error})"),
                 format!(
-                    "interception over {words} needs Linux 5.12 or newer with nf_tables; or switch {words} off in the configuration"
+                    "interception over {words} needs Linux 5.12 or newer with nf_tables and nft_queue, or nft_compat and \
+                     xt_NFQUEUE; or switch {words} off in the configuration"
                 ),
             ),
             Some(libc::EBUSY | libc::EEXIST) => OpenError::new(
@@ -167,28 +163,17 @@ impl Veto {
             ),
             _ => OpenError::system("intercepting ICMP Echo", &error),
         };
-        let mut requests = Batch::open(NETLINK_NETFILTER).map_err(system)?;
-        begin(&mut requests);
-        nftables::table(&mut requests, family, &name, libc::NLM_F_EXCL, true);
-        nftables::chain(&mut requests, family, (&name, CHAIN), Hook::Prerouting);
-        for Rule(conditions) in rules {
-            nftables::rule(&mut requests, family, (&name, CHAIN), |rule| {
-                for condition in conditions {
-                    expression::load(rule, Header::Network, (condition.offset.into(), 4));
-                    if condition.mask != u32::MAX {
-                        expression::mask(rule, &condition.mask.to_be_bytes());
-                    }
-                    expression::compare(rule, Compare::Equal, &condition.value.to_be_bytes());
-                }
-                expression::drop(rule);
-            });
-        }
-        end(&mut requests);
-        let refused = requests.send_transaction().map_err(system)?.into_iter().next();
-        match refused {
-            Some((_, error)) => Err(system(error)),
-            None => Ok(Self { requests, name, family, laid: true }),
-        }
+        let mut requests = Batch::open(NETLINK_NETFILTER).map_err(explain)?;
+        let mut lay =
+            |how| transact(&mut requests, |requests| compose(requests, family, &name, diverted, how));
+        let unsupported =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOENT));
+        let result = match lay(Queueing::Expression) {
+            Err(error) if unsupported(&error) => lay(Queueing::Target),
+            result => result,
+        };
+        result.map_err(explain)?;
+        Ok(Self { requests, name, family, laid: true })
     }
 
     /// Removes the table.
@@ -200,18 +185,64 @@ impl Veto {
         if !std::mem::take(&mut self.laid) {
             return Ok(());
         }
-        begin(&mut self.requests);
-        nftables::delete_table(&mut self.requests, self.family, &self.name);
-        end(&mut self.requests);
-        let refused = self.requests.send_transaction()?.into_iter().next().map(|(_, error)| error);
-        refused.filter(|error| error.raw_os_error() != Some(libc::ENOENT)).map_or(Ok(()), Err)
+        let Self { requests, name, family, .. } = self;
+        let removed = transact(requests, |requests| nftables::delete_table(requests, *family, name));
+        match removed {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
+        }
     }
 }
 
-impl Drop for Veto {
+impl Drop for Divert {
     fn drop(&mut self) {
         if let Err(error) = self.take_away() {
             tracing::warn!(%error, table = self.name, "an interception rule stays behind");
+        }
+    }
+}
+
+/// Appends the table with its chains and rules.
+fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>, how: Queueing) {
+    let Diverted { ipv6, magic, matches, interfaces, queue } = *diverted;
+    nftables::table(requests, family, name, libc::NLM_F_EXCL, true);
+    let chains = [(PASSING, Hook::Forward, true), (ARRIVING, Hook::Input, false)];
+    for (chain, hook, replies) in chains {
+        let place = (name, chain);
+        nftables::base_chain(requests, family, place, "filter", (hook, LAST));
+        nftables::rule(requests, family, place, |rule| {
+            expression::was_broadcast(rule);
+            expression::accept(rule);
+        });
+        let named = |wanted: bool| interfaces.named.iter().filter(move |(_, one)| *one == wanted);
+        // What comes in by other interfaces goes on as on a router without the daemon.
+        let mut from = vec![None];
+        if interfaces.others {
+            for (interface, _) in named(false) {
+                nftables::rule(requests, family, place, |rule| {
+                    expression::came_in_by(rule, interface);
+                    expression::accept(rule);
+                });
+            }
+        } else {
+            from = named(true).map(|(interface, _)| Some(interface)).collect();
+        }
+        for interface in from {
+            for Rule(conditions) in Rule::of(ipv6, magic, matches, replies) {
+                nftables::rule(requests, family, place, |rule| {
+                    if let Some(interface) = interface {
+                        expression::came_in_by(rule, interface);
+                    }
+                    for condition in &conditions {
+                        expression::load(rule, Header::Network, (condition.offset.into(), 4));
+                        if condition.mask != u32::MAX {
+                            expression::mask(rule, &condition.mask.to_be_bytes());
+                        }
+                        expression::compare(rule, Compare::Equal, &condition.value.to_be_bytes());
+                    }
+                    expression::queue(rule, queue, how);
+                });
+            }
         }
     }
 }

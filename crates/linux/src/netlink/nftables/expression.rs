@@ -12,6 +12,8 @@ pub(super) const NFTA_META_DREG: u16 = 1;
 pub(super) const NFTA_META_KEY: u16 = 2;
 const NFTA_META_SREG: u16 = 3;
 const NFT_META_MARK: u32 = 3;
+const NFT_META_IIFNAME: u32 = 6;
+const NFT_META_PKTTYPE: u32 = 19;
 pub(super) const NFT_META_L4PROTO: u32 = 16;
 const NFTA_CMP_SREG: u16 = 1;
 const NFTA_CMP_OP: u16 = 2;
@@ -47,6 +49,16 @@ const NFTA_VERDICT_CHAIN: u16 = 2;
 const NF_DROP: i32 = 0;
 const NF_ACCEPT: i32 = 1;
 const NFT_GOTO: i32 = -4;
+const NFTA_QUEUE_NUM: u16 = 1;
+const NFTA_QUEUE_TOTAL: u16 = 2;
+const NFTA_QUEUE_FLAGS: u16 = 3;
+const NFTA_TARGET_NAME: u16 = 1;
+const NFTA_TARGET_REV: u16 = 2;
+const NFTA_TARGET_INFO: u16 = 3;
+/// Without a program that listens at the queue the packet goes on at once.
+const BYPASS: u16 = 1;
+/// Octets of the name of an interface (IFNAMSIZ).
+const INTERFACE_NAME: usize = 16;
 const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
 
@@ -71,9 +83,7 @@ pub(crate) enum Header {
 
 /// The rule continues with packets of this protocol, also behind extension headers.
 pub(crate) fn protocol(rule: &mut Batch, protocol: u8) {
-    append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
-    });
+    load_meta(rule, NFT_META_L4PROTO);
     compare(rule, Compare::Equal, &[protocol]);
 }
 
@@ -179,10 +189,55 @@ pub(crate) fn mark(rule: &mut Batch, mark: u32) {
 
 /// The rule continues with packets that have this mark.
 pub(crate) fn has_mark(rule: &mut Batch, mark: u32) {
-    append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_MARK))
-    });
+    load_meta(rule, NFT_META_MARK);
     compare(rule, Compare::Equal, &mark.to_ne_bytes());
+}
+
+/// The rule continues with packets that came in by the interface of this name.
+pub(crate) fn came_in_by(rule: &mut Batch, name: &str) {
+    load_meta(rule, NFT_META_IIFNAME);
+    let mut octets = [0; INTERFACE_NAME];
+    octets.iter_mut().zip(name.bytes()).for_each(|(place, octet)| *place = octet);
+    compare(rule, Compare::Equal, &octets);
+}
+
+/// The rule continues with packets whose frame was for all stations of the link.
+pub(crate) fn was_broadcast(rule: &mut Batch) {
+    load_meta(rule, NFT_META_PKTTYPE);
+    compare(rule, Compare::Equal, &[libc::PACKET_BROADCAST]);
+}
+
+fn load_meta(rule: &mut Batch, key: u32) {
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(key))
+    });
+}
+
+/// How a packet gets into a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queueing {
+    /// By the expression of nftables.
+    Expression,
+    /// By the target of iptables, for kernels without the expression.
+    Target,
+}
+
+/// Passes the packet to the program that listens at a queue. Without one it goes on at once.
+pub(crate) fn queue(rule: &mut Batch, queue: u16, how: Queueing) {
+    match how {
+        Queueing::Expression => append(rule, "queue", |data| {
+            data.attribute(NFTA_QUEUE_NUM, &queue.to_be_bytes())
+                .attribute(NFTA_QUEUE_TOTAL, &1_u16.to_be_bytes())
+                .attribute(NFTA_QUEUE_FLAGS, &BYPASS.to_be_bytes())
+        }),
+        // The structure xt_NFQ_info_v3, of which the length is a multiple of 8.
+        Queueing::Target => append(rule, "target", |data| {
+            let info: Vec<u8> = [queue, 1, BYPASS, 0].into_iter().flat_map(u16::to_ne_bytes).collect();
+            data.attribute(NFTA_TARGET_NAME, &text("NFQUEUE"))
+                .attribute(NFTA_TARGET_REV, &number(3))
+                .attribute(NFTA_TARGET_INFO, &info)
+        }),
+    }
 }
 
 /// Connection tracking does not follow the packet.
