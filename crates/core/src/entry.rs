@@ -4,6 +4,8 @@
 //! other part of the protocol. Byte streams are not packets; [`crate::node`] defines a contract of their own
 //! for them.
 
+use core::net::Ipv4Addr;
+
 use crate::metrics::Subsystem;
 use crate::packet::router_alert;
 
@@ -73,6 +75,28 @@ pub struct Intercept {
     pub matches: Vec<Match>,
     /// Which packets it is about.
     pub reach: Reach,
+    /// Where packets must come from and lead to; `None`: anywhere.
+    pub through: Option<Through>,
+}
+
+/// Where packets of a rule come from, and where they lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Through {
+    /// The name of the interface by which they arrive.
+    pub from: String,
+    /// Where the routes of the kernel lead them.
+    pub to: Towards,
+}
+
+/// Where a packet leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Towards {
+    /// To an address of this node.
+    ThisNode,
+    /// To this address.
+    Address(Ipv4Addr),
+    /// It leaves this node by the interface of this name.
+    Interface(String),
 }
 
 /// Which packets an interception rule is about.
@@ -167,7 +191,7 @@ impl Intercept {
     /// A rule for packets of the entry to other nodes.
     #[must_use]
     pub const fn passing(alert: AlertRule, matches: Vec<Match>) -> Self {
-        Self { alert, matches, reach: Reach::Passing }
+        Self { alert, matches, reach: Reach::Passing, through: None }
     }
 
     /// Whether the rule is for packets of this IP version.
@@ -177,7 +201,8 @@ impl Intercept {
     }
 
     /// Whether a passing packet with these options (as in
-    /// [`Received::options`](crate::packet::Received::options)) and this payload is intercepted.
+    /// [`Received::options`](crate::packet::Received::options)) and this payload is intercepted, if it comes from and leads to
+    /// where the rule says.
     #[must_use]
     pub fn takes(&self, ipv6: bool, options: &[u8], payload: &[u8]) -> bool {
         let alert = match self.alert {

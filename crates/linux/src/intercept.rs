@@ -12,7 +12,7 @@
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::{AlertRule, Entry, EntryRequest, Match, Reach};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Match, Reach, Through, Towards};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
@@ -30,6 +30,8 @@ const SENT: &str = "untracked_sent";
 const UDP: u8 = 17;
 /// Type and length of IPv4's Router Alert (RFC 2113).
 const ROUTER_ALERT_V4: [u8; 2] = [148, 4];
+/// Offset of the destination address in the IPv4 header.
+const DESTINATION: u32 = 16;
 /// Octets of the UDP header, which precedes the payload.
 const UDP_HEADER: u32 = 8;
 
@@ -181,8 +183,8 @@ fn explain(error: &io::Error) -> OpenError {
         _ => OpenError::new(
             "tproxy-unsupported",
             format!("the kernel does not take the nftables rules ({error})"),
-            "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), or \
-             switch interception off in the configuration",
+            "the kernel needs nf_tables with tproxy (modules nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6), and with fib \
+             (nft_fib_ipv4) for gist_nat, or switch interception off in the configuration",
         ),
     }
 }
@@ -227,12 +229,21 @@ fn compose(requests: &mut Batch, config: &IoConfig, owned: bool) {
 
 /// A rule of our table.
 enum Planned<'a> {
-    /// Packets that are redirected to the socket of a port; with a destination port, only those to it.
-    Redirected { socket: u16, port: Option<u16>, alert: Alert, matches: &'a [Match] },
+    /// Packets that are redirected to the socket of a port.
+    Redirected { socket: u16, packets: Packets<'a> },
     /// The same packets stay out of connection tracking.
-    Arriving { port: Option<u16>, alert: Alert, matches: &'a [Match] },
+    Arriving { packets: Packets<'a> },
     /// Packets of this node stay out of connection tracking.
     Sent { matches: &'a [Match] },
+}
+
+/// The conditions of a rule; with a destination port, only packets to it.
+#[derive(Clone, Copy)]
+struct Packets<'a> {
+    through: Option<&'a Through>,
+    port: Option<u16>,
+    alert: Alert,
+    matches: &'a [Match],
 }
 
 /// The rules of a family.
@@ -241,11 +252,12 @@ fn plan(config: &IoConfig, ipv6: bool) -> Vec<Planned<'_>> {
     for (socket, request) in config.entries.iter().filter_map(datagrams) {
         for intercept in request.intercept.iter().filter(|intercept| intercept.is_for(ipv6)) {
             let port = (intercept.reach != Reach::TranslatedAnyPort).then_some(socket);
-            let matches = &intercept.matches[..];
+            let (matches, through) = (&intercept.matches[..], intercept.through.as_ref());
             for alert in alerts(ipv6, intercept.alert) {
-                planned.push(Planned::Redirected { socket, port, alert, matches });
+                let packets = Packets { through, port, alert, matches };
+                planned.push(Planned::Redirected { socket, packets });
                 if intercept.reach != Reach::Passing {
-                    planned.push(Planned::Arriving { port, alert, matches });
+                    planned.push(Planned::Arriving { packets });
                 }
             }
         }
@@ -267,19 +279,20 @@ impl Planned<'_> {
 
     fn compose(&self, rule: &mut Batch, ipv6: bool, config: &IoConfig) {
         match *self {
-            Self::Redirected { socket, port, alert, matches } => {
-                compose_conditions(rule, port, alert, matches);
+            Self::Redirected { socket, packets } => {
+                compose_conditions(rule, packets);
                 expression::redirect(rule, family(ipv6), socket);
                 expression::mark(rule, config.mark);
                 expression::accept(rule);
             }
-            Self::Arriving { port, alert, matches } => {
-                compose_conditions(rule, port, alert, matches);
+            Self::Arriving { packets } => {
+                compose_conditions(rule, packets);
                 expression::untracked(rule);
             }
             Self::Sent { matches } => {
                 expression::has_mark(rule, config.own_mark);
-                compose_conditions(rule, None, Alert::Absent, matches);
+                let packets = Packets { through: None, port: None, alert: Alert::Absent, matches };
+                compose_conditions(rule, packets);
                 expression::untracked(rule);
             }
         }
@@ -320,7 +333,10 @@ fn datagrams(request: &EntryRequest) -> Option<(u16, &EntryRequest)> {
 }
 
 /// Composes the conditions for the packets of a rule. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
-fn compose_conditions(rule: &mut Batch, port: Option<u16>, alert: Alert, matches: &[Match]) {
+fn compose_conditions(rule: &mut Batch, Packets { through, port, alert, matches }: Packets<'_>) {
+    if let Some(through) = through {
+        expression::arrived_by(rule, &through.from);
+    }
     expression::protocol(rule, UDP);
     if let Some(port) = port {
         expression::load(rule, Header::Transport, (2, 2));
@@ -349,6 +365,16 @@ fn compose_conditions(rule: &mut Batch, port: Option<u16>, alert: Alert, matches
             expression::mask(rule, &condition.mask.to_be_bytes());
         }
         expression::compare(rule, Compare::Equal, &condition.value.to_be_bytes());
+    }
+    // The lookup of a route is what costs most.
+    match through.map(|through| &through.to) {
+        None => {}
+        Some(Towards::ThisNode) => expression::leads_here(rule),
+        Some(Towards::Address(address)) => {
+            expression::load(rule, Header::Network, (DESTINATION, 4));
+            expression::compare(rule, Compare::Equal, &address.octets());
+        }
+        Some(Towards::Interface(name)) => expression::leads_out_by(rule, name),
     }
 }
 

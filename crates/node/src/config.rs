@@ -183,7 +183,11 @@ mod tests {
     /// The NAT gateway shares GIST's port, and asks for the same alone.
     #[test]
     fn the_nat_gateway_shares_the_port_of_gist() {
-        let gist_nat = Some(signalbox_gist::gateway::Config::default());
+        let gist_nat = Some(signalbox_gist::gateway::Config {
+            inside: vec!["eth0".to_owned()],
+            outside: vec!["eth1".to_owned()],
+            ..Default::default()
+        });
         let both = Config { gist_nat: gist_nat.clone(), ..Config::default() };
         assert_eq!(both.validated(), Ok(()));
         let [joined] = &both.entries()[..] else { panic!("one entry") };

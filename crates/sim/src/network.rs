@@ -218,6 +218,12 @@ impl Network {
         IfIndex(self.link(link).ends[end].1 + LOOPBACK.0 + 1)
     }
 
+    /// The name of an interface of a node; `None` for the loopback interface and unknown numbers.
+    pub(crate) fn interface_name(&self, node: NodeId, ifindex: IfIndex) -> Option<&str> {
+        let position = ifindex.0.checked_sub(LOOPBACK.0 + 1)?;
+        self.hosts[node.at()].ports.get(position as usize).map(|port| port.name.as_str())
+    }
+
     /// The link and end of an interface number; `None` for the loopback interface and unknown numbers.
     pub(crate) fn port(&self, node: NodeId, ifindex: IfIndex) -> Option<(LinkId, usize)> {
         let position = ifindex.0.checked_sub(LOOPBACK.0 + 1)?;

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Map, json};
 use signalbox_core::SessionId;
 use signalbox_linux::{Io, IoConfig};
-use signalbox_node::gist_nat::Gateway;
+use signalbox_node::gist_nat::{Config, Gateway};
 
 use super::super::figures::{Column, Row, table};
 use super::super::gateway::messages;
@@ -166,8 +166,13 @@ fn through(site: &Site, args: &GatewayForwardArgs, middle: Middle) -> Result<Vec
         })
     };
     let io = |busy_poll| {
-        let config =
-            IoConfig { entries: vec![Gateway::entry()], ipv6: false, busy_poll, ..IoConfig::default() };
+        let sides = Config {
+            inside: vec!["middle0".to_owned()],
+            outside: vec!["middle1".to_owned()],
+            ..Config::default()
+        };
+        let entries = vec![Gateway::entry(&sides)];
+        let config = IoConfig { entries, ipv6: false, busy_poll, ..IoConfig::default() };
         site.middle.run(|| Io::open(&config))
     };
     match middle {

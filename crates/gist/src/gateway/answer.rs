@@ -54,7 +54,7 @@ struct Handshake {
 }
 
 impl Gateway {
-    /// The entry of this gateway in an answer; `None`: it is not an answer, or has no such entry.
+    /// The entry of this gateway in an answer; `None`: it is no answer, or has no such entry.
     pub(super) fn own_entry<'a>(&self, now: Time, octets: &'a [u8]) -> Option<Own<'a>> {
         let header = Header::parse(octets).ok()?;
         let (session, nslp) = match header.kind {
@@ -75,16 +75,9 @@ impl Gateway {
         })
     }
 
-    /// Sends an answer back to where its Query came from. What is not authentic, or comes from another side, is forwarded
-    /// as plain data. GISTNAT-D6.1-05, GISTNAT-X-06.
-    pub(super) fn on_answer(&mut self, packet: &Received<'_>, octets: &[u8]) {
-        let Some(own) = self.own_entry(self.now, octets) else {
-            if Echo::of(octets).is_some() {
-                self.counters.foreign_forged += 1;
-                tracing::debug!(peer = %packet.src, reason = "no entry of this gateway", "plain data");
-            }
-            return self.forward_unchanged(packet);
-        };
+    /// Sends an answer back to where its Query came from. What comes from another side, or has the entry of another Query, is
+    /// dropped. GISTNAT-D6.1-05, GISTNAT-X-06.
+    pub(super) fn on_answer(&mut self, packet: &Received<'_>, octets: &[u8], own: &Own<'_>) {
         let key = self.bindings.of_handle(own.entry.binding);
         let flow = key.and_then(|key| self.bindings.get(key));
         let (from_inside, to_inside) = flow.map_or((true, false), |flow| (flow.from_inside, flow.to_inside));
@@ -96,8 +89,11 @@ impl Gateway {
         }
         if self.interfaces.side(packet.ifindex) != Some(side) {
             self.counters.foreign_link += 1;
-            tracing::debug!(peer = %packet.src, reason = "not from where its Query went", "plain data");
-            return self.forward_unchanged(packet);
+            return tracing::debug!(peer = %packet.src, reason = "not from where its Query went", "message dropped");
+        }
+        if own.header.kind == MessageType::RESPONSE && !own.of_query {
+            self.counters.foreign_cookie += 1;
+            return tracing::debug!(peer = %packet.src, reason = "another Query-Cookie", "message dropped");
         }
         if packet.ttl <= 1 {
             return self.on_ttl_expired(packet);
@@ -107,14 +103,9 @@ impl Gateway {
         let nli = nli_object.as_ref().and_then(|object| Nli::parse(object).ok());
         let mut ports = [None; MAX_OFFERS];
         if let (MessageType::RESPONSE, Some(key), Some(nli)) = (own.header.kind, key, &nli) {
-            if own.of_query {
-                ports = self.on_response(packet, &own, octets, key, nli);
-                if !self.is_ready(key, packet) {
-                    return;
-                }
-            } else {
-                self.counters.foreign_cookie += 1;
-                tracing::debug!(peer = %packet.src, reason = "another Query-Cookie", "no bindings made");
+            ports = self.on_response(packet, own, octets, key, nli);
+            if !self.is_ready(key, packet) {
+                return;
             }
         }
         match own.header.kind {
@@ -138,7 +129,7 @@ impl Gateway {
         self.unwind(
             packet,
             octets,
-            &own,
+            own,
             (envelope, header),
             (interface.map(|(object, _)| object), external),
             ports,

@@ -10,11 +10,11 @@ const BINDING_EVENTS: Family = Family::counter(
     &["event"],
     "Changes of the bindings of the GIST-aware NAT gateway.",
 );
-/// Answers with a NAT-Traversal object that get no treatment.
+/// Messages that are dropped because nothing shows that they may pass.
 const FOREIGN: Family = Family::counter(
     "gist_nat_foreign",
     &["reason"],
-    "Answers with a NAT-Traversal object that the gateway forwarded as plain data, by reason.",
+    "Messages between the sides of the gateway that it dropped because it could not verify them, by reason.",
 );
 
 signalbox_core::counters! {
@@ -28,8 +28,6 @@ signalbox_core::counters! {
         responses: u64 => MESSAGES_FORWARDED { type: "response" },
         /// Errors with an entry of this gateway.
         errors: u64 => MESSAGES_FORWARDED { type: "error" },
-        /// Packets of others that were intercepted and forwarded unchanged.
-        unchanged: u64 => MESSAGES_FORWARDED { type: "foreign" },
         /// Error messages of this gateway.
         errors_sent: u64 => MESSAGES_SENT { type: "error" },
         /// Error messages not sent because of the rate limit.
@@ -60,11 +58,11 @@ signalbox_core::counters! {
         not_for_gateway: u64 => MESSAGES_DROPPED { reason: "not_for_gateway" },
         /// Packets discarded because the gateway has no external address.
         no_address: u64 => MESSAGES_DROPPED { reason: "no_address" },
-        /// Answers without an authentic entry of this gateway.
+        /// Messages without an authentic entry of this gateway, and Queries from outside that are not for its external address.
         foreign_forged: u64 => FOREIGN { reason: "no_own_entry" },
         /// Answers that came from another side than their Query went to.
         foreign_link: u64 => FOREIGN { reason: "wrong_link" },
-        /// Responses with the entry of another Query: they make no bindings.
+        /// Responses with the entry of another Query.
         foreign_cookie: u64 => FOREIGN { reason: "wrong_cookie" },
         /// Bindings made.
         made: u64 => BINDING_EVENTS { event: "made" },

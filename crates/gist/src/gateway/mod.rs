@@ -49,7 +49,9 @@ use signalbox_core::secret::RotatingSecret;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel;
-use signalbox_core::{AlertRule, EntryRequest, Intercept, Match, NslpId, Random, Reach, Time};
+use signalbox_core::{
+    AlertRule, EntryRequest, Intercept, Match, NslpId, Random, Reach, Through, Time, Towards,
+};
 
 pub use bindings::{Purpose, State};
 pub use config::{Config, ConfigError, Forward};
@@ -57,14 +59,16 @@ pub use counters::Counters;
 pub use io::{Input, Output};
 pub use view::BindingView;
 
+use answer::Own;
 use asking::Asking;
 use bindings::{Bindings, Made, NoBinding, Pair, Wanted};
 use flow::Kernel;
 use interfaces::{Interfaces, Side};
 use leases::Leases;
+use message::Echo;
 use outbox::{Envelope, Outbox};
 
-use crate::wire::{HEADER_LENGTH, MAGIC, strip_magic};
+use crate::wire::{HEADER_LENGTH, MAGIC, PORT, strip_magic};
 
 /// Shortest lifetime of a binding after a Response (RFC 4787 REQ-5). GISTNAT-X-10.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(120);
@@ -140,21 +144,36 @@ impl Gateway {
     /// The port of entry: GIST's, with the packets that are to be translated. These are packets with the C-flag to GIST's port,
     /// and answers with a NAT-Traversal object to any port, since the gateway gives the Querying node a port of its own
     /// (GISTNAT-R7.2-01). Connection tracking must not translate what the gateway translates.
+    ///
+    /// Only packets from one side to the other, or to this node, are taken. All others are the kernel's, which judges them by
+    /// the operator's rules for forwarded packets.
     #[must_use]
-    pub fn entry() -> EntryRequest {
+    pub fn entry(config: &Config) -> EntryRequest {
         let magic = Match::word(0, u32::from_be_bytes(MAGIC));
         // In the common header, behind the magic number.
         let c_flag = |value| Match { offset: 8, mask: 0x8000, value };
         // The TLV header of the first object.
         let traversal = Match { offset: 12, mask: 0x0fff_0000, value: 0x0007_0000 };
-        let rule = |matches, reach| Intercept { alert: AlertRule::NotRequired, matches, reach };
-        EntryRequest {
+        let kinds = [
+            (vec![magic, c_flag(0x8000)], Reach::Translated),
+            (vec![magic, c_flag(0), traversal], Reach::TranslatedAnyPort),
+        ];
+        let mut request = EntryRequest {
             untracked: vec![magic, traversal],
             shared: true,
             ..EntryRequest::local(outbox::ENTRY, Subsystem::part("gist_nat_io", "gist_nat"))
+        };
+        for through in ways(config) {
+            for (matches, reach) in &kinds {
+                request = request.with_intercept(Intercept {
+                    alert: AlertRule::NotRequired,
+                    matches: matches.clone(),
+                    reach: *reach,
+                    through: Some(through.clone()),
+                });
+            }
         }
-        .with_intercept(rule(vec![magic, c_flag(0x8000)], Reach::Translated))
-        .with_intercept(rule(vec![magic, c_flag(0), traversal], Reach::TranslatedAnyPort))
+        request
     }
 
     /// Takes one input at `now`. Drain [`Gateway::poll`] afterwards.
@@ -203,71 +222,66 @@ impl Gateway {
         ]
     }
 
-    /// Whether the gateway treats this packet. Other packets are for GIST on this node, or are forwarded unchanged.
+    /// Whether this packet is the gateway's, to be translated or to be dropped. Other packets are for GIST on this node.
     ///
     /// Queries and Data in Q-mode from one side of the NAT to the other are treated, unless this node has their application
-    /// (GISTNAT-D5.3-01); of all others those with an entry that this gateway made, and those to an external port of a host
-    /// inside.
+    /// (GISTNAT-D5.3-01); of all others those with an entry that this gateway made. Messages of a side that cannot be verified
+    /// are dropped, since GIST would send some of them on.
     #[must_use]
     pub fn takes(&self, now: Time, packet: &Received<'_>) -> bool {
-        let Some(octets) = strip_magic(packet.payload) else { return false };
-        let Some([_, _, _, _, n1, n0, kind, _]) = octets.first_chunk::<HEADER_LENGTH>().copied() else {
-            return false;
-        };
-        let Some(external) = self.interfaces.external().filter(|_| packet.dst.is_ipv4()) else {
-            return false;
-        };
+        let octets = strip_magic(packet.payload);
+        octets.is_some_and(|octets| self.kind(now.max(self.now), packet, octets).is_some())
+    }
+
+    /// What a packet is to the gateway; `None`: nothing.
+    fn kind<'a>(&self, now: Time, packet: &Received<'_>, octets: &'a [u8]) -> Option<Kind<'a>> {
+        let [_, _, _, _, n1, n0, kind, _] = octets.first_chunk::<HEADER_LENGTH>().copied()?;
+        let external = self.interfaces.external().filter(|_| packet.dst.is_ipv4())?;
+        let side = self.interfaces.side(packet.ifindex);
         let dst = packet.dst.ip();
         if kind & 0x80 == 0 {
-            return self.own_entry(now.max(self.now), octets).is_some()
-                || dst == external && self.leases.inside(UDP, packet.dst.port()).is_some();
+            let own = self.own_entry(now, octets);
+            if own.is_some() {
+                return own.map(Kind::Answer);
+            }
+            // GIST's own answers come to its port.
+            let is_for_gist = self.interfaces.has(dst) && packet.dst.port() == PORT;
+            let is_foreign = side.is_some() && !is_for_gist && Echo::of(octets).is_some();
+            return is_foreign.then_some(Kind::Foreign);
         }
         if self.config.hosted.contains(&NslpId(u16::from_be_bytes([n1, n0]))) {
-            return false;
+            return None;
         }
-        match self.interfaces.side(packet.ifindex) {
-            Some(Side::Inside) => dst == external || !self.interfaces.has(dst),
-            Some(Side::Outside) => dst == external,
-            None => false,
+        match side? {
+            Side::Inside => (dst == external || !self.interfaces.has(dst)).then_some(Kind::QMode),
+            Side::Outside if dst == external => Some(Kind::QMode),
+            Side::Outside => (!self.interfaces.has(dst)).then_some(Kind::Foreign),
         }
     }
 
     fn on_datagram(&mut self, packet: &Received<'_>) {
-        let Some(octets) = strip_magic(packet.payload).filter(|_| self.takes(self.now, packet)) else {
-            return self.forward_unchanged(packet);
-        };
-        if !is_q_mode(octets) || self.is_allowed(packet) {
-            self.dispatch(packet, octets);
+        let octets = strip_magic(packet.payload).unwrap_or_default();
+        match self.kind(self.now, packet, octets) {
+            Some(Kind::QMode) if self.is_allowed(packet) => self.on_q_mode(packet, octets, Kernel::NotAsked),
+            Some(Kind::QMode) => {}
+            Some(Kind::Answer(own)) => self.on_answer(packet, octets, &own),
+            Some(Kind::Foreign) => {
+                self.counters.foreign_forged += 1;
+                tracing::debug!(peer = %packet.src, reason = "no entry of this gateway", "message dropped");
+            }
+            None => {
+                self.counters.not_for_gateway += 1;
+                tracing::debug!(peer = %packet.src, reason = "not for the gateway", "message dropped");
+            }
         }
     }
 
-    fn dispatch(&mut self, packet: &Received<'_>, octets: &[u8]) {
-        if is_q_mode(octets) {
-            self.on_q_mode(packet, octets, Kernel::NotAsked);
-        } else {
-            self.on_answer(packet, octets);
+    /// A Response goes on that has waited for the kernel's answer.
+    fn resume(&mut self, packet: &Received<'_>) {
+        let octets = strip_magic(packet.payload).unwrap_or_default();
+        if let Some(own) = self.own_entry(self.now, octets) {
+            self.on_answer(packet, octets, &own);
         }
-    }
-
-    /// Forwards a packet as the kernel would: to the host inside that has the external port, or unchanged as a router does.
-    /// GISTNAT-X-06, GISTNAT-X-22.
-    fn forward_unchanged(&mut self, packet: &Received<'_>) {
-        let to_external = self.interfaces.external().is_some_and(|external| packet.dst.ip() == external);
-        let inside = self.leases.inside(UDP, packet.dst.port()).filter(|_| to_external);
-        if inside.is_none() && self.interfaces.has(packet.dst.ip()) {
-            self.counters.not_for_gateway += 1;
-            return tracing::debug!(peer = %packet.src, reason = "not for the gateway", "message dropped");
-        }
-        if packet.ttl <= 1 {
-            return self.on_ttl_expired(packet);
-        }
-        self.counters.unchanged += 1;
-        let dst = inside.map_or(packet.dst, Into::into);
-        let envelope = Envelope { dst, ..envelope_of(packet) };
-        self.out.packet(envelope, packet.options, |out, _| {
-            out.extend_from_slice(packet.payload);
-            Some(())
-        });
     }
 
     fn on_ttl_expired(&mut self, packet: &Received<'_>) {
@@ -316,8 +330,7 @@ impl Gateway {
         }
         let Some(flow) = self.bindings.get_mut(flow) else { return };
         for waiting in core::mem::take(&mut flow.waiting) {
-            let packet = waiting.as_received();
-            self.dispatch(&packet, strip_magic(packet.payload).unwrap_or_default());
+            self.resume(&waiting.as_received());
         }
     }
 
@@ -389,9 +402,29 @@ impl Gateway {
     }
 }
 
-/// Whether a message has the C-flag.
-fn is_q_mode(octets: &[u8]) -> bool {
-    octets.get(6).is_some_and(|kind| kind & 0x80 != 0)
+/// What a packet is to the gateway.
+enum Kind<'a> {
+    /// A message with C=1 from one side to the other.
+    QMode,
+    /// An answer with an entry of this gateway.
+    Answer(Own<'a>),
+    /// It would pass the NAT, but nothing shows that it may. It is dropped: what the gateway sent on would pass by the
+    /// operator's rules for forwarded packets. GISTNAT-X-06.
+    Foreign,
+}
+
+/// Where the packets of the gateway come from, and where they lead.
+fn ways(config: &Config) -> impl Iterator<Item = Through> {
+    let external = config.external.map(Towards::Address);
+    let to_node = [Towards::ThisNode].into_iter().chain(external);
+    let out = config.outside.iter().map(|name| Towards::Interface(name.clone()));
+    let from = |name: &String, to: Towards| Through { from: name.clone(), to };
+    let inside = config.inside.iter().flat_map({
+        let to = to_node.clone().chain(out);
+        move |name| to.clone().map(move |to| from(name, to))
+    });
+    let outside = config.outside.iter().flat_map(move |name| to_node.clone().map(move |to| from(name, to)));
+    inside.chain(outside)
 }
 
 /// Questions to the kernel in a second because of Queries from outside: some 3 % of a processor.

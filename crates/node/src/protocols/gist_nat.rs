@@ -97,8 +97,8 @@ impl Composed for Instance {
         Ok(config.validated()?)
     }
 
-    fn entries(_: &Config) -> Vec<EntryRequest> {
-        vec![Gateway::entry()]
+    fn entries(config: &Config) -> Vec<EntryRequest> {
+        vec![Gateway::entry(config)]
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {

@@ -95,7 +95,7 @@ impl<N: NodeEngine> Sim<N> {
         let member = state.groups.contains(&key.0);
         let oifs =
             state.routes.get(&key).filter(|route| route.iif == ifindex).map(|route| route.oifs.clone());
-        let interceptor = self.interceptor(node, &packet, (true, false)).filter(|_| !member);
+        let interceptor = self.interceptor(node, &packet, (ifindex, true, None)).filter(|_| !member);
         if let Some(entry) = interceptor {
             self.counters.intercepted += 1;
             return self.drive(node, Input::Packet(packet.received_by(entry, ifindex)));

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, StreamKind, TransmitError};
-use signalbox_core::{Entry, EntryRequest, IfIndex, Intercept, Reach, Time};
+use signalbox_core::{Entry, EntryRequest, IfIndex, Intercept, Reach, Through, Time, Towards};
 
 use super::streams::Act;
 use super::{Boot, Happened, Queued, Sim, What};
@@ -285,7 +285,7 @@ impl<N: NodeEngine> Sim<N> {
             return self.arrive_multicast(node, ifindex, packet);
         }
         let way = self.network.way(node, packet.dst.ip());
-        if let Some(entry) = self.interceptor(node, &packet, (way.is_ok(), way == Ok(Way::Local))) {
+        if let Some(entry) = self.interceptor(node, &packet, (ifindex, way.is_ok(), way.ok())) {
             self.counters.intercepted += 1;
             return self.drive(node, Input::Packet(packet.received_by(entry, ifindex)));
         }
@@ -324,15 +324,16 @@ impl<N: NodeEngine> Sim<N> {
         state.entries.iter().find(|request| open && request.receive && request.entry == entry)
     }
 
-    /// The port of entry whose rule takes this packet, so that the node's engine receives it; `routed` is true if the node has
-    /// a route for it, `local` if it is addressed to the node.
+    /// The port of entry whose rule takes this packet, so that the node's engine receives it: one that came in by this
+    /// interface; `routed` is true if the node has a route for it, `way` is where that leads, if to one place only.
     pub(super) fn interceptor(
         &self,
         node: NodeId,
         packet: &Packet,
-        (routed, local): (bool, bool),
+        (arrived, routed, way): (IfIndex, bool, Option<Way>),
     ) -> Option<Entry> {
         let state = &self.nodes[node.at()];
+        let local = way == Some(Way::Local);
         let own = packet.entry();
         let takes = |request: &EntryRequest, rule: &Intercept| {
             let is_udp = matches!(request.entry, Entry::Udp(_));
@@ -343,8 +344,10 @@ impl<N: NodeEngine> Sim<N> {
                 Reach::TranslatedAnyPort => is_udp && matches!(own, Entry::Udp(_)),
             };
             // Linux redirects datagrams before the route lookup, raw packets after it.
+            let through = rule.through.as_ref();
             reached
                 && (routed || is_udp)
+                && through.is_none_or(|through| self.passes_through(node, packet, (arrived, way), through))
                 && rule.takes(packet.dst.is_ipv6(), &packet.options, &packet.payload)
         };
         let open = |request: &&EntryRequest| state.interception && self.entry(node, request.entry).is_some();
@@ -352,6 +355,26 @@ impl<N: NodeEngine> Sim<N> {
         requests
             .find(|request| request.intercept.iter().any(|rule| takes(request, rule)))
             .map(|one| one.entry)
+    }
+
+    /// Whether a packet comes from and leads to where a rule says.
+    fn passes_through(
+        &self,
+        node: NodeId,
+        packet: &Packet,
+        (arrived, way): (IfIndex, Option<Way>),
+        through: &Through,
+    ) -> bool {
+        let is = |ifindex: IfIndex, name: &str| self.network.interface_name(node, ifindex) == Some(name);
+        is(arrived, &through.from)
+            && match (&through.to, way) {
+                (Towards::Address(address), _) => packet.dst.ip() == *address,
+                (Towards::ThisNode, way) => way == Some(Way::Local),
+                (Towards::Interface(name), Some(Way::Out { link, end })) => {
+                    is(self.network.ifindex(link, end), name)
+                }
+                (Towards::Interface(_), Some(Way::Local) | None) => false,
+            }
     }
 
     pub(super) fn deliver(&mut self, node: NodeId, ifindex: IfIndex, packet: &Packet) {

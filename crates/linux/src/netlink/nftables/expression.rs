@@ -59,6 +59,14 @@ const NFTA_TARGET_INFO: u16 = 3;
 const BYPASS: u16 = 1;
 /// Octets of the name of an interface (IFNAMSIZ).
 const INTERFACE_NAME: usize = 16;
+const NFTA_FIB_DREG: u16 = 1;
+const NFTA_FIB_RESULT: u16 = 2;
+const NFTA_FIB_FLAGS: u16 = 3;
+const NFT_FIB_RESULT_OIFNAME: u32 = 2;
+const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+const NFTA_FIB_F_DADDR: u32 = 2;
+/// Octets of an interface name in a register.
+const NAME: usize = 16;
 const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
 
@@ -85,6 +93,42 @@ pub(crate) enum Header {
 pub(crate) fn protocol(rule: &mut Batch, protocol: u8) {
     load_meta(rule, NFT_META_L4PROTO);
     compare(rule, Compare::Equal, &[protocol]);
+}
+
+/// The rule continues with packets that came in by the interface of this name.
+pub(crate) fn arrived_by(rule: &mut Batch, name: &str) {
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_IIFNAME))
+    });
+    compare_name(rule, name);
+}
+
+/// The rule continues with packets that the routes lead out by the interface of this name.
+pub(crate) fn leads_out_by(rule: &mut Batch, name: &str) {
+    route(rule, NFT_FIB_RESULT_OIFNAME);
+    compare_name(rule, name);
+}
+
+/// The rule continues with packets to an address of this node.
+pub(crate) fn leads_here(rule: &mut Batch) {
+    route(rule, NFT_FIB_RESULT_ADDRTYPE);
+    compare(rule, Compare::Equal, &u32::from(libc::RTN_LOCAL).to_ne_bytes());
+}
+
+/// Loads what the routes say of the destination.
+fn route(rule: &mut Batch, result: u32) {
+    append(rule, "fib", |fib| {
+        fib.attribute(NFTA_FIB_DREG, &number(NFT_REG_1))
+            .attribute(NFTA_FIB_RESULT, &number(result))
+            .attribute(NFTA_FIB_FLAGS, &number(NFTA_FIB_F_DADDR))
+    });
+}
+
+fn compare_name(rule: &mut Batch, name: &str) {
+    let mut octets = [0; NAME];
+    // The last octet stays 0, as in the kernel.
+    octets.iter_mut().take(NAME - 1).zip(name.bytes()).for_each(|(octet, byte)| *octet = byte);
+    compare(rule, Compare::Equal, &octets);
 }
 
 /// Loads octets of a header, at an offset and in a number, into the register.
