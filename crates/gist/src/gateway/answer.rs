@@ -50,6 +50,8 @@ struct Handshake {
     asker: Asker,
     /// Whose share the bindings count for: the sender of the Query.
     owner: IpAddr,
+    /// The interface by which the Query came in.
+    ifindex: IfIndex,
     lifetime: Duration,
 }
 
@@ -198,7 +200,8 @@ impl Gateway {
         let Some(binding) = self.bindings.get_mut(key) else { return ports };
         let validity = binding.validity.max(Duration::from_millis(nli.validity_ms.into()));
         let is_first = !std::mem::replace(&mut binding.confirmed, true);
-        let (from_inside, to_inside, owner) = (binding.from_inside, binding.to_inside, binding.owner);
+        let (from_inside, to_inside) = (binding.from_inside, binding.to_inside);
+        let (owner, ifindex) = (binding.owner, binding.ifindex);
         let lifetime = self.lifetime(validity);
         self.counters.activated += u64::from(is_first);
         self.keep(key, owner, lifetime);
@@ -209,8 +212,17 @@ impl Gateway {
         }
         let querying = SocketAddrV4::new(querying, own.entry.port);
         let asker = if own.entry.own { Asker::Host } else { Asker::Other };
-        let handshake =
-            Handshake { querying, responding, external, from_inside, to_inside, asker, owner, lifetime };
+        let handshake = Handshake {
+            querying,
+            responding,
+            external,
+            from_inside,
+            to_inside,
+            asker,
+            owner,
+            ifindex,
+            lifetime,
+        };
         let mut related = self.datagram_bindings(&handshake);
         let stack = find_object(octets, ObjectType::STACK_CONFIGURATION);
         let offers = stack.as_ref().map_or([None; MAX_OFFERS], offers);
@@ -236,13 +248,22 @@ impl Gateway {
     /// The bindings of GIST messages in datagrams: from the Querying node, and to it. A binding of the same packets to
     /// another Responding node inside stays (GISTNAT-X-09).
     fn datagram_bindings(&mut self, handshake: &Handshake) -> [Option<Key>; RELATED] {
-        let Handshake { querying, responding, external, from_inside, to_inside, asker, owner, lifetime } =
-            *handshake;
+        let Handshake {
+            querying,
+            responding,
+            external,
+            from_inside,
+            to_inside,
+            asker,
+            owner,
+            ifindex,
+            lifetime,
+        } = *handshake;
         let mut related = [None; RELATED];
         let [to, from, ..] = &mut related;
         let mut port = None;
         if from_inside {
-            let datagrams = self.datagrams_of(querying, external, (owner, asker), lifetime);
+            let datagrams = self.datagrams_of(querying, external, (owner, ifindex, asker), lifetime);
             let Some((key, own)) = datagrams else { return related };
             (*to, port) = (Some(key), Some(own));
         }
@@ -264,6 +285,7 @@ impl Gateway {
             pinhole,
             hold: None,
             owner,
+            ifindex,
             asker: Asker::Outside,
             adopted: false,
         };
@@ -281,18 +303,23 @@ impl Gateway {
     /// The binding of an association from the Querying node to a port that the Responding node offers, and the port that
     /// the Querying node uses. GISTNAT-D6.2-04, GISTNAT-D6.2-05.
     fn association_binding(&mut self, handshake: &Handshake, offer: Offer) -> Option<(Key, u16)> {
-        let Handshake { querying, responding, external, from_inside, to_inside, owner, lifetime, .. } =
-            *handshake;
+        let Handshake {
+            querying,
+            responding,
+            external,
+            from_inside,
+            to_inside,
+            owner,
+            ifindex,
+            lifetime,
+            ..
+        } = *handshake;
         let inside = SocketAddrV4::new(responding, offer.port);
         let (mut port, mut hold) = (offer.port, None);
         if to_inside {
             // The Response came from the host itself.
-            hold = self.leases.acquire(offer.protocol, inside, (Choice::Same, true), &mut self.rng);
-            let Some(hold) = hold else {
-                self.counters.ports_full += 1;
-                return None;
-            };
-            port = hold.external.1;
+            let lease = self.lease(ifindex, (offer.protocol, inside), (Choice::Same, true))?;
+            (port, hold) = (lease.external.1, Some(lease));
         }
         let to = if to_inside { external } else { responding };
         let packets = FlowFilter {
@@ -310,6 +337,7 @@ impl Gateway {
             },
             hold,
             owner,
+            ifindex,
             asker: Asker::Outside,
             adopted: false,
         };

@@ -2,14 +2,15 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::pinhole::Pinhole;
-use signalbox_core::shares::{Refused, Shares};
+use signalbox_core::shares::{Refused, Shares, is_scarce};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{Random, Time};
+use signalbox_core::{IfIndex, Random, Time};
 
 use super::leases::Hold;
 use super::message::MAX_OFFERS;
@@ -20,6 +21,8 @@ pub(super) const RELATED: usize = 2 + MAX_OFFERS;
 
 /// Addresses of a Querying and a Responding node, as the gateway sees them when a Response passes.
 pub(super) type Pair = (Ipv4Addr, Ipv4Addr);
+/// The part of a table that is kept for interfaces with little, as for sources: a quarter.
+const RESERVE: u32 = 4;
 /// Messages that wait for the kernel's answer about one binding.
 const MOST_WAITING: usize = 16;
 
@@ -66,6 +69,10 @@ pub(super) struct Binding {
     hold: Option<Hold>,
     /// Whose share it counts for: the sender of the message that asked for it.
     pub(super) owner: IpAddr,
+    /// The interface by which that message came in, which has a share too.
+    pub(super) ifindex: IfIndex,
+    /// A Response has come that needs it. Until then a new binding can take its place.
+    pub(super) proved: bool,
     pub(super) asker: Asker,
     pub(super) state: State,
     pub(super) until: Time,
@@ -121,7 +128,10 @@ impl Binding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoBinding {
     Full,
+    /// The rest is for other sources.
     Share,
+    /// The rest is for other interfaces.
+    Interface,
     /// The same packets are translated to something else.
     Conflict,
 }
@@ -141,6 +151,11 @@ pub(super) struct Bindings {
     by_packets: Index,
     hasher: KeyedHasher,
     shares: Shares<IpAddr>,
+    /// Counts only: the share of an interface depends on their number.
+    by_interface: Shares<IfIndex>,
+    interfaces: u32,
+    /// The bindings of each interface that were not proved when they were made, the oldest first.
+    unproved: Vec<(IfIndex, VecDeque<Key>)>,
     wheel: Wheel,
 }
 
@@ -151,6 +166,7 @@ pub(super) struct Wanted {
     pub(super) pinhole: Pinhole,
     pub(super) hold: Option<Hold>,
     pub(super) owner: IpAddr,
+    pub(super) ifindex: IfIndex,
     pub(super) asker: Asker,
     /// The kernel translates the packets so already.
     pub(super) adopted: bool,
@@ -163,6 +179,9 @@ impl Bindings {
             by_packets: Index::new(),
             hasher: KeyedHasher::new(rng),
             shares: Shares::new(most, KeyedHasher::new(rng)),
+            by_interface: Shares::new(0, KeyedHasher::new(rng)),
+            interfaces: 1,
+            unproved: Vec::new(),
             wheel: Wheel::new(Duration::from_millis(100)),
         }
     }
@@ -177,8 +196,15 @@ impl Bindings {
 
     /// The binding that is wanted: the one that exists, or a new one until `until`, and the hold that is not needed. If the
     /// host asks now for one that another host has made, it becomes its own. After a failure no hold is needed.
-    pub(super) fn make(&mut self, wanted: Wanted, until: Time) -> Result<(Key, Made), NoBinding> {
-        let Wanted { purpose, pinhole, hold, owner, asker, adopted } = wanted;
+    ///
+    /// `replaces`: another one was removed for it, as [`Bindings::victim`] said.
+    pub(super) fn make(
+        &mut self,
+        wanted: Wanted,
+        until: Time,
+        replaces: bool,
+    ) -> Result<(Key, Made), NoBinding> {
+        let Wanted { purpose, pinhole, hold, owner, ifindex, asker, adopted } = wanted;
         if let Some(key) = self.find(&pinhole.packets) {
             let binding = self.slab.get_mut(key).filter(|binding| binding.pinhole == pinhole);
             let binding = binding.ok_or(NoBinding::Conflict)?;
@@ -192,16 +218,17 @@ impl Bindings {
             }
             return Ok((key, Made::Found(former)));
         }
-        self.shares.take(owner).map_err(|refused| match refused {
-            Refused::Full => NoBinding::Full,
-            Refused::Share => NoBinding::Share,
-        })?;
+        if !replaces {
+            self.check(owner, ifindex)?;
+        }
         let hash = self.hasher.hash_one(&pinhole.packets);
         let binding = Binding {
             purpose,
             pinhole,
             hold,
             owner,
+            ifindex,
+            proved: false,
             asker,
             state: if adopted { State::Adopted } else { State::Reserved },
             until,
@@ -216,16 +243,81 @@ impl Bindings {
             pair: None,
             link: Link::default(),
         };
-        let Ok(key) = self.slab.insert(binding) else {
-            self.shares.release(owner);
-            return Err(NoBinding::Full);
-        };
+        let key = self.slab.insert(binding).map_err(|_| NoBinding::Full)?;
+        self.shares.hold(owner);
+        self.by_interface.hold(ifindex);
+        self.queue(ifindex, key);
         let Self { slab, by_packets, hasher, wheel, .. } = self;
         by_packets.insert(hash, key.index(), |index| {
             slab.get_index(index).map_or(0, |b: &Binding| hasher.hash_one(&b.pinhole.packets))
         });
         wheel.arm(slab, key.index(), until);
         Ok((key, Made::New))
+    }
+
+    /// Whether there is room for one more binding of a source and an interface.
+    fn check(&self, owner: IpAddr, ifindex: IfIndex) -> Result<(), NoBinding> {
+        self.shares.check(&owner, 1).map_err(|refused| match refused {
+            Refused::Full => NoBinding::Full,
+            Refused::Share => NoBinding::Share,
+        })?;
+        let limit = self.shares.limit();
+        let has_share = !is_scarce(limit, self.shares.total() + 1) || self.has_share(limit, ifindex);
+        if has_share { Ok(()) } else { Err(NoBinding::Interface) }
+    }
+
+    /// Whether an interface has less than its share of what is kept of a table for interfaces with little.
+    pub(super) fn has_share(&self, limit: u32, ifindex: IfIndex) -> bool {
+        self.by_interface.held(&ifindex) < (limit / RESERVE / self.interfaces).max(1)
+    }
+
+    /// The number of interfaces that share the table.
+    pub(super) fn set_interfaces(&mut self, interfaces: u32) {
+        self.interfaces = interfaces.max(1);
+    }
+
+    /// What to remove so that there is room for a binding of a source and an interface, if that helps: the oldest binding without
+    /// a Response, of the interface itself while it has more than its share, otherwise of the interface that has most. A source that
+    /// has more than its share gets no room.
+    pub(super) fn victim(&mut self, owner: IpAddr, ifindex: IfIndex) -> Option<Key> {
+        match self.check(owner, ifindex) {
+            Ok(()) | Err(NoBinding::Share | NoBinding::Conflict) => None,
+            Err(NoBinding::Interface) => self.oldest(ifindex),
+            Err(NoBinding::Full) if self.shares.held(&owner) >= self.shares.fair() => None,
+            Err(NoBinding::Full) => self.oldest_of_most(),
+        }
+    }
+
+    /// The oldest binding without a Response of the interface that has most of these.
+    pub(super) fn oldest_of_most(&mut self) -> Option<Key> {
+        let (ifindex, _) = self.unproved.iter().max_by_key(|(_, queue)| queue.len())?;
+        self.oldest(*ifindex)
+    }
+
+    /// The oldest binding of an interface without a Response.
+    pub(super) fn oldest(&mut self, ifindex: IfIndex) -> Option<Key> {
+        let at = self.unproved.iter().position(|(of, _)| *of == ifindex)?;
+        let (_, queue) = self.unproved.get_mut(at)?;
+        loop {
+            let key = queue.pop_front()?;
+            // It may have ended, or be proved by now.
+            if self.slab.get(key).is_some_and(|binding| !binding.proved) {
+                return Some(key);
+            }
+        }
+    }
+
+    /// Notes a new binding of an interface.
+    fn queue(&mut self, ifindex: IfIndex, key: Key) {
+        let Self { unproved, slab, .. } = self;
+        let Some((_, queue)) = unproved.iter_mut().find(|(of, _)| *of == ifindex) else {
+            return unproved.push((ifindex, VecDeque::from([key])));
+        };
+        // Each key is removed once. Those behind a binding that waits for its Response stay as long as that.
+        while queue.front().is_some_and(|key| slab.get(*key).is_none_or(|binding| binding.proved)) {
+            queue.pop_front();
+        }
+        queue.push_back(key);
     }
 
     pub(super) fn get(&self, key: Key) -> Option<&Binding> {
@@ -251,6 +343,7 @@ impl Bindings {
         self.by_packets.remove(hash, |index| index == key.index());
         let binding = self.slab.remove(key)?;
         self.shares.release(binding.owner);
+        self.by_interface.release(binding.ifindex);
         let hold = binding.hold;
         Some((binding, hold))
     }

@@ -84,6 +84,10 @@ signalbox_core::counters! {
         bindings_full: u64 => TABLE_FULL { table: "bindings" },
         /// Bindings not made because what is left of the table is for other hosts.
         bindings_of_host: u64 => TABLE_FULL { table: "bindings_of_host" },
+        /// Bindings not made because what is left of the table is for other interfaces.
+        bindings_of_interface: u64 => TABLE_FULL { table: "bindings_of_interface" },
+        /// Bindings without a Response that ended because another one needed their place.
+        evicted: u64 => BINDING_EVENTS { event: "evicted" },
         /// Messages dropped because too many wait for the kernel's answer about one binding, or about flows.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
         /// Bindings not made because no external port was found.

@@ -144,11 +144,7 @@ impl Gateway {
             let former = found.map(|found| found.end).or(adopted.map(|(_, end)| end));
             let former = former.filter(|end| *end.ip() == external).map(|end| end.port());
             let choice = (former.map_or(Choice::Range, Choice::Prefer), own);
-            let hold = self.leases.acquire(protocol, inside, choice, &mut self.rng);
-            let Some(hold) = hold else {
-                self.counters.ports_full += 1;
-                return Err(Stop::Busy);
-            };
+            let hold = self.lease(packet.ifindex, (protocol, inside), choice).ok_or(Stop::Busy)?;
             (endpoint(external, hold.external.1), Some(hold))
         };
         let mut pinhole;
@@ -165,6 +161,7 @@ impl Gateway {
             pinhole,
             hold,
             owner: source(packet.src.ip()),
+            ifindex: packet.ifindex,
             asker,
             adopted: adopt.is_some(),
         };
@@ -257,9 +254,7 @@ impl Gateway {
         }
         let hold = match adopt {
             Some(_) => None,
-            None => {
-                self.leases.acquire(protocol, inside, (Choice::Prefer(outside.port()), false), &mut self.rng)
-            }
+            None => self.lease(packet.ifindex, (protocol, inside), (Choice::Prefer(outside.port()), false)),
         };
         self.counters.adopted += u64::from(adopt.is_some() && adopted.is_none());
         let wanted = Wanted {
@@ -267,6 +262,7 @@ impl Gateway {
             pinhole,
             hold,
             owner: source(packet.src.ip()),
+            ifindex: packet.ifindex,
             asker: Asker::Outside,
             adopted: adopt.is_some(),
         };

@@ -60,6 +60,11 @@ impl Interfaces {
         self.all.iter().find(|one| one.ifindex == ifindex)?.side
     }
 
+    /// The number of interfaces that are on a side.
+    pub(super) fn with_side(&self) -> u32 {
+        u32::try_from(self.all.iter().filter(|one| one.side.is_some()).count()).unwrap_or(u32::MAX)
+    }
+
     pub(super) const fn external(&self) -> Option<Ipv4Addr> {
         self.external
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use signalbox_core::Random;
 use signalbox_core::index::KeyedHasher;
+use signalbox_core::shares::is_scarce;
 
 use super::config::{Config, Forward};
 
@@ -183,6 +184,16 @@ impl Leases {
             let port = forward.first_port.checked_add(nth)?;
             (its && port <= forward.last_port).then_some(port)
         })
+    }
+
+    /// The number of ports.
+    pub(super) fn limit(&self) -> u32 {
+        u32::from(self.last - self.first) + 1
+    }
+
+    /// Whether what is left is for interfaces that have few.
+    pub(super) fn is_scarce(&self) -> bool {
+        is_scarce(self.limit(), self.len() + 1)
     }
 
     /// The number of leases.

@@ -36,7 +36,7 @@ mod query;
 mod refuse;
 mod view;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddrV4};
 use core::time::Duration;
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel;
 use signalbox_core::{
-    AlertRule, EntryRequest, Intercept, Match, NslpId, Random, Reach, Through, Time, Towards,
+    AlertRule, EntryRequest, IfIndex, Intercept, Match, NslpId, Random, Reach, Through, Time, Towards,
 };
 
 pub use bindings::{Purpose, State};
@@ -64,7 +64,7 @@ use asking::Asking;
 use bindings::{Bindings, Made, NoBinding, Pair, Wanted};
 use flow::Kernel;
 use interfaces::{Interfaces, Side};
-use leases::Leases;
+use leases::{Choice, Hold, Leases};
 use message::Echo;
 use outbox::{Envelope, Outbox};
 
@@ -183,7 +183,10 @@ impl Gateway {
         match input {
             Input::Datagram(packet) => self.on_datagram(&packet),
             Input::Timer => self.on_timer(),
-            Input::Interfaces(interfaces) => self.interfaces.set(interfaces, &self.config),
+            Input::Interfaces(interfaces) => {
+                self.interfaces.set(interfaces, &self.config);
+                self.bindings.set_interfaces(self.interfaces.with_side());
+            }
             Input::Opened { id, result } => self.on_opened(id, result),
             Input::Found { id, translation } => self.on_found(id, translation),
         }
@@ -215,10 +218,9 @@ impl Gateway {
     /// Size and limit of each table.
     #[must_use]
     pub fn tables(&self) -> [Table; 2] {
-        let ports = u32::from(self.config.last_port - self.config.first_port) + 1;
         [
             Table::new("bindings", self.bindings.len(), self.bindings.limit()),
-            Table::new("ports", self.leases.len(), ports),
+            Table::new("ports", self.leases.len(), self.leases.limit()),
         ]
     }
 
@@ -349,7 +351,10 @@ impl Gateway {
     /// Makes a binding, and gives its lease back if it exists already or cannot be made.
     fn bind(&mut self, wanted: Wanted, lifetime: Duration) -> Option<Key> {
         let (hold, owner) = (wanted.hold, wanted.owner);
-        let made = self.bindings.make(wanted, self.now + lifetime);
+        let is_new = self.bindings.find(&wanted.pinhole.packets).is_none();
+        let victim = is_new.then(|| self.bindings.victim(owner, wanted.ifindex)).flatten();
+        victim.into_iter().for_each(|key| self.evict(key));
+        let made = self.bindings.make(wanted, self.now + lifetime, victim.is_some());
         match made {
             Ok((key, Made::New)) => {
                 self.counters.made += 1;
@@ -367,12 +372,48 @@ impl Gateway {
                 match reason {
                     NoBinding::Full => self.counters.bindings_full += 1,
                     NoBinding::Share => self.counters.bindings_of_host += 1,
+                    NoBinding::Interface => self.counters.bindings_of_interface += 1,
                     NoBinding::Conflict => self.counters.conflicts += 1,
                 }
                 tracing::debug!(?reason, "binding not made");
                 None
             }
         }
+    }
+
+    /// Removes a binding without a Response, because another one needs its place.
+    fn evict(&mut self, key: Key) {
+        self.counters.evicted += 1;
+        self.remove(key);
+    }
+
+    /// An external port for an end inside, for a message that came in by an interface: [`Leases::acquire`]. An interface that has more
+    /// than its share of the ports gets one of those that it has without a Response, and so does everybody when none is left.
+    fn lease(
+        &mut self,
+        ifindex: IfIndex,
+        (protocol, inside): (u8, SocketAddrV4),
+        choice: (Choice, bool),
+    ) -> Option<Hold> {
+        let is_new = self.leases.port_of(protocol, inside).is_none();
+        if is_new && self.leases.is_scarce() && !self.bindings.has_share(self.leases.limit(), ifindex) {
+            match self.bindings.oldest(ifindex) {
+                Some(key) => self.evict(key),
+                None => {
+                    self.counters.ports_full += 1;
+                    return None;
+                }
+            }
+        }
+        for _ in 0..EVICTIONS {
+            if let Some(hold) = self.leases.acquire(protocol, inside, choice, &mut self.rng) {
+                return Some(hold);
+            }
+            let Some(key) = self.bindings.oldest_of_most() else { break };
+            self.evict(key);
+        }
+        self.counters.ports_full += 1;
+        None
     }
 
     /// Asks the kernel for a binding, or for a longer life of it if less than half of what is wanted is left. A way to the
@@ -396,6 +437,9 @@ impl Gateway {
     /// Lets a binding live for `lifetime` from now on, and the kernel know of it, if messages of this sender may do so.
     fn keep(&mut self, key: Key, owner: IpAddr, lifetime: Duration) {
         if self.bindings.get(key).is_some_and(|binding| binding.may_prolong(owner)) {
+            if let Some(binding) = self.bindings.get_mut(key) {
+                binding.proved = true;
+            }
             self.bindings.prolong(key, self.now + lifetime);
             self.activate(key);
         }
@@ -429,6 +473,8 @@ fn ways(config: &Config) -> impl Iterator<Item = Through> {
 
 /// Questions to the kernel in a second because of Queries from outside: some 3 % of a processor.
 const OUTSIDE_QUESTIONS: u32 = 500;
+/// Bindings without a Response that are removed at most for one port.
+const EVICTIONS: u32 = 4;
 /// The IP protocol UDP.
 const UDP: u8 = 17;
 

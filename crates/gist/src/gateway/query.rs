@@ -3,13 +3,13 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 
-use signalbox_core::Mri;
 use signalbox_core::node::Prefix;
 use signalbox_core::packet::Received;
 use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{IfIndex, Mri};
 
 use super::bindings::{Asker, Bindings, Purpose, Wanted};
 use super::entry::{Bound, Entry};
@@ -231,7 +231,8 @@ impl Gateway {
             }
         }
         let owner = source(packet.src.ip());
-        let datagrams = self.datagrams_of(sender, external, (owner, asker), self.config.reserve);
+        let datagrams =
+            self.datagrams_of(sender, external, (owner, packet.ifindex, asker), self.config.reserve);
         let (key, port) = datagrams.ok_or(Stop::Busy)?;
         self.activate(key);
         if let Some(binding) = binding.and_then(|binding| self.bindings.get_mut(binding))
@@ -256,15 +257,11 @@ impl Gateway {
         &mut self,
         sender: SocketAddrV4,
         external: Ipv4Addr,
-        (owner, asker): (IpAddr, Asker),
+        (owner, ifindex, asker): (IpAddr, IfIndex, Asker),
         lifetime: Duration,
     ) -> Option<(Key, u16)> {
         let choice = (Choice::Range, asker == Asker::Host);
-        let hold = self.leases.acquire(UDP, sender, choice, &mut self.rng);
-        let Some(hold) = hold else {
-            self.counters.ports_full += 1;
-            return None;
-        };
+        let hold = self.lease(ifindex, (UDP, sender), choice)?;
         let port = hold.external.1;
         let any = Prefix::all_like(IpAddr::V4(external));
         let to = Prefix::host(IpAddr::V4(external));
@@ -276,6 +273,7 @@ impl Gateway {
             pinhole: Pinhole { destination, ..Pinhole::allow(packets) },
             hold: Some(hold),
             owner,
+            ifindex,
             asker,
             adopted: false,
         };

@@ -388,6 +388,13 @@ impl Rig {
         packet
     }
 
+    /// The last packet that the gateway has sent since the last look.
+    pub(crate) fn last(&mut self) -> Option<Packet> {
+        let last = self.sent.pop_back();
+        self.sent.clear();
+        last
+    }
+
     /// Removes what the gateway has sent.
     pub(crate) fn unwatched(&mut self) {
         self.sent.clear();
