@@ -40,7 +40,7 @@ const STALL: Duration = Duration::from_millis(300);
 const STALLS: u32 = 20;
 
 /// The source and the sink.
-pub(in super::super::super) struct Ends {
+pub(super) struct Ends {
     source: Neighbour,
     sink: Neighbour,
     /// It is away while its packets are handled. Making another one would take longer than that.
@@ -68,7 +68,7 @@ pub(super) fn open(namespace: &Namespace) -> Result<Io> {
 
 impl Ends {
     /// Opens both ends, with or without refresh reduction; the flows go to `destinations` addresses.
-    pub(in super::super::super) fn open(site: &Site, destinations: u32, reduction: bool) -> Result<Self> {
+    pub(super) fn open(site: &Site, destinations: u32, reduction: bool) -> Result<Self> {
         topology::add_route(&site.middle, DESTINATIONS, Some(IpAddr::V4(SINK)), None)?;
         // A Path passes the sink, which a router intercepts and a host would drop.
         topology::set_forwarding(&site.sink, true)?;
@@ -85,7 +85,7 @@ impl Ends {
     }
 
     /// Sets the sessions `first..end` up, `window` of them at a time, and waits until the source has the Resv of each.
-    pub(in super::super::super) fn set_up(&mut self, first: u32, end: u32, window: u32) -> Result<()> {
+    pub(super) fn set_up(&mut self, first: u32, end: u32, window: u32) -> Result<()> {
         let mut done = vec![false; usize::try_from(end - first)?];
         let (mut next, mut missing) = (first, end - first);
         let (mut progress, mut stalls) = (Instant::now(), 0);

@@ -1,7 +1,7 @@
 //! `bench forward rsvp`: the daemon as an RSVP router between two namespaces, and a forwarder without any protocol in
 //! its place.
 
-pub(in super::super) mod ends;
+mod ends;
 pub(in super::super) mod neighbour;
 
 use std::fmt::Write as _;
