@@ -466,7 +466,7 @@ fn step<'t>(table: &'t Table, part: &str) -> Option<&'t Tree> {
 }
 
 /// Tables of one kind that a configuration may have. Each costs the time of all keys that it can have.
-const MOST_TABLES: usize = 4096;
+const MOST_TABLES: usize = 16_384;
 
 fn too_many(tables: usize) -> String {
     format!("{tables} tables: at most {MOST_TABLES}")

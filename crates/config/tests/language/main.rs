@@ -42,10 +42,10 @@ fn of_many_mistakes_the_first_hundred_are_listed() {
     assert!(mistakes[0].starts_with("node.toml:2:1: unknown00000: unknown key"), "{}", mistakes[0]);
     let last = "node.toml:102:1: 29900 more mistakes are not listed: correct the first 100, then check again";
     assert_eq!(mistakes[100], last);
-    let interfaces: String = (0..5000).map(|n| format!("[interfaces.e{n}]\ncapacity = 1\n")).collect();
-    assert_eq!(read(&interfaces).unwrap_err(), ["node.toml:2:2: interfaces: 5000 tables: at most 4096"]);
-    let rules: String = (0..5000).map(|n| format!("[[policy.rules]]\nname = \"r{n}\"\n")).collect();
-    assert_eq!(read(&rules).unwrap_err(), ["node.toml:2:1: policy.rules: 5000 tables: at most 4096"]);
+    let interfaces: String = (0..17_000).map(|n| format!("[interfaces.e{n}]\ncapacity = 1\n")).collect();
+    assert_eq!(read(&interfaces).unwrap_err(), ["node.toml:2:2: interfaces: 17000 tables: at most 16384"]);
+    let rules: String = (0..17_000).map(|n| format!("[[policy.rules]]\nname = \"r{n}\"\n")).collect();
+    assert_eq!(read(&rules).unwrap_err(), ["node.toml:2:1: policy.rules: 17000 tables: at most 16384"]);
 }
 
 #[test]

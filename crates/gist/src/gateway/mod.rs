@@ -447,6 +447,10 @@ impl Gateway {
 }
 
 /// What a packet is to the gateway.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one packet, and a box would be an allocation for each"
+)]
 enum Kind<'a> {
     /// A message with C=1 from one side to the other.
     QMode,
