@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use signalbox_linux::multicast::MulticastRouter;
 
-use crate::checks::{self, Wanted, output};
+use crate::checks::{Wanted, output};
 use crate::evidence::Evidence;
 use crate::lab::Lab;
 use crate::observe::capture::Captures;
@@ -91,11 +91,12 @@ impl<'a> Run<'a> {
             }
             self.read(&id)?;
         }
-        let over = Instant::now();
-        let running: Vec<usize> = self.lab.running().collect();
-        self.evidence.verdicts.extend(checks::observe(&scenario.checks, &self.lab.plan, &running)?);
-        let listens = scenario.checks.iter().map(|check| check.check.listens()).max().unwrap_or_default();
-        wait::pass(listens.saturating_sub(over.elapsed()))?;
+        for (number, check) in scenario.checks.iter().enumerate() {
+            let running: Vec<usize> = self.lab.running().collect();
+            if let Some(verdict) = check.check.observe(&self.lab.plan, &running) {
+                self.evidence.verdicts.insert(number, verdict?);
+            }
+        }
         let left: Vec<String> = self.background.keys().cloned().collect();
         left.iter().try_for_each(|id| self.stop(id))?;
         while let Some(program) = self.programs.first() {
@@ -107,28 +108,25 @@ impl<'a> Run<'a> {
 
     /// Reads what checks compare at the end of a step.
     fn read(&mut self, id: &str) -> Result<()> {
-        let mut wanted: Vec<Wanted> =
-            self.scenario.checks.iter().flat_map(|check| check.check.needs()).collect();
-        wanted.retain(|wanted| wanted.place().0 == id);
-        wanted.iter().try_for_each(|wanted| self.read_one(id, wanted))?;
-        // What has to hold for a time is read once more at the end of this time.
-        wanted.retain(|wanted| !wanted.holds().is_zero());
-        wait::pass(wanted.iter().map(Wanted::holds).max().unwrap_or_default())?;
-        wanted.iter().try_for_each(|wanted| self.read_one(id, wanted))
-    }
-
-    fn read_one(&mut self, id: &str, wanted: &Wanted) -> Result<()> {
-        let node = self.node(wanted.place().1)?;
-        let planned = &self.lab.plan.nodes[node];
-        let key = (id.to_owned(), node);
-        match wanted {
-            Wanted::Kernel { .. } => {
-                let rules = net::rules(&kernel::namespace(&planned.namespace)?)?;
-                self.evidence.kernels.entry(key).or_default().push(rules);
+        let wanted: Vec<Wanted> = self.scenario.checks.iter().flat_map(|check| check.check.needs()).collect();
+        for wanted in wanted {
+            let (at, name) = wanted.place();
+            if at != id {
+                continue;
             }
-            Wanted::Counters { .. } => {
-                let text = command::counters(&self.lab.plan.name, planned)?;
-                self.evidence.counters.entry(key).or_default().push(text);
+            let node = self.node(name)?;
+            let planned = &self.lab.plan.nodes[node];
+            let key = (id.to_owned(), node);
+            match wanted {
+                Wanted::Kernel { .. } if !self.evidence.kernels.contains_key(&key) => {
+                    let rules = net::rules(&kernel::namespace(&planned.namespace)?)?;
+                    self.evidence.kernels.insert(key, rules);
+                }
+                Wanted::Counters { .. } if !self.evidence.counters.contains_key(&key) => {
+                    let text = command::counters(&self.lab.plan.name, planned)?;
+                    self.evidence.counters.insert(key, text);
+                }
+                Wanted::Kernel { .. } | Wanted::Counters { .. } => {}
             }
         }
         Ok(())
@@ -153,16 +151,7 @@ impl<'a> Run<'a> {
         self.evidence.losses = net::losses(&self.lab.plan)?;
         if !keep {
             self.progress("stopping the daemons");
-            let mut stops = self.lab.stop_all()?;
-            let rests =
-                self.scenario.checks.iter().map(|check| check.check.rests()).max().unwrap_or_default();
-            if !rests.is_zero() && !stops.is_empty() {
-                wait::pass(rests)?;
-                for stop in &mut stops {
-                    stop.look(&self.lab.plan)?;
-                }
-            }
-            self.evidence.stops.extend(stops);
+            self.evidence.stops.extend(self.lab.stop_all()?);
         }
         self.captures.stop()?;
         self.evidence.trace = self.captures.trace();

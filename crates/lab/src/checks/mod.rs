@@ -20,7 +20,6 @@ pub(crate) mod tests;
 pub(crate) mod traffic;
 
 use std::fmt::Debug;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
@@ -28,7 +27,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::evidence::Evidence;
-use crate::expectation::{HOLD_AGAIN, no_longer};
 use crate::kinds::{self, Key, Kind};
 use crate::observe::capture::Captures;
 use crate::plan::Plan;
@@ -36,7 +34,6 @@ use crate::report::Section;
 use crate::run::Progress;
 use crate::scenario::{Element, Mistake, NamedCheck, Scenario, Scope};
 use crate::simulation::Simulation;
-use crate::wait;
 
 /// All kinds of checks, in the order in which they are listed.
 pub(crate) const CHECKS: &[Kind<dyn AnyCheck>] = &[
@@ -60,24 +57,17 @@ pub(crate) type Verdict = Result<String, String>;
 /// Something that a check compares, to be read when the step `at` has ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Wanted {
-    /// What the kernel of a node holds; after `holds` it is read again, and what it holds then counts.
-    Kernel { at: String, node: String, holds: Duration },
-    /// The counters of a node's daemon, in the same way.
-    Counters { at: String, node: String, holds: Duration },
+    /// What the kernel of a node holds.
+    Kernel { at: String, node: String },
+    /// The counters of a node's daemon.
+    Counters { at: String, node: String },
 }
 
 impl Wanted {
     /// Returns the `id` of the step, and the node.
     pub(crate) fn place(&self) -> (&str, &str) {
         match self {
-            Self::Kernel { at, node, .. } | Self::Counters { at, node, .. } => (at, node),
-        }
-    }
-
-    /// Returns the time after which it is read again.
-    pub(crate) const fn holds(&self) -> Duration {
-        match self {
-            Self::Kernel { holds, .. } | Self::Counters { holds, .. } => *holds,
+            Self::Kernel { at, node } | Self::Counters { at, node } => (at, node),
         }
     }
 }
@@ -111,26 +101,6 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
     /// Judges what the daemons show now; `None` if the check judges evidence.
     fn observe(&self, _plan: &Plan, _running: &[usize]) -> Option<Result<Verdict>> {
         None
-    }
-
-    /// Judges once more what [`Self::observe`] found to be so.
-    fn still(&self, _plan: &Plan, _running: &[usize]) -> Option<Result<Verdict>> {
-        None
-    }
-
-    /// Returns how long what the daemons show has to stay so.
-    fn holds(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Returns how long packets are captured after the last step.
-    fn listens(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Returns how long the kernels have to stay as the daemons left them.
-    fn rests(&self) -> Duration {
-        Duration::ZERO
     }
 
     /// Judges what the nodes of the simulator show now; `None` if the check judges evidence.
@@ -173,10 +143,6 @@ pub(crate) trait AnyCheck: Debug {
     fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict>;
     fn needs(&self) -> Vec<Wanted>;
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>>;
-    fn still(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>>;
-    fn holds(&self) -> Duration;
-    fn listens(&self) -> Duration;
-    fn rests(&self) -> Duration;
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake>;
     fn collect(&self, captures: &Captures, evidence: &mut Evidence, progress: &Progress<'_>);
     fn judge(&self, evidence: &Evidence) -> Verdict;
@@ -205,22 +171,6 @@ impl<C: Check> AnyCheck for C {
         Check::observe(self, plan, running)
     }
 
-    fn still(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {
-        Check::still(self, plan, running)
-    }
-
-    fn holds(&self) -> Duration {
-        Check::holds(self)
-    }
-
-    fn listens(&self) -> Duration {
-        Check::listens(self)
-    }
-
-    fn rests(&self) -> Duration {
-        Check::rests(self)
-    }
-
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         Check::validate(self, scope)
     }
@@ -240,38 +190,6 @@ impl<C: Check> AnyCheck for C {
     fn report(&self, evidence: &Evidence) -> Option<Section> {
         Check::report(self, evidence)
     }
-}
-
-/// Judges what the daemons show now, and again for as long as it has to stay so; all checks at the same time. Returns the
-/// verdicts with the numbers of their checks.
-pub(crate) fn observe(
-    checks: &[NamedCheck],
-    plan: &Plan,
-    running: &[usize],
-) -> Result<Vec<(usize, Verdict)>> {
-    let (mut verdicts, mut held) = (Vec::new(), Vec::new());
-    for (number, named) in checks.iter().enumerate() {
-        let Some(verdict) = named.check.observe(plan, running).transpose()? else { continue };
-        if verdict.is_ok() && !named.check.holds().is_zero() {
-            held.push((verdicts.len(), Instant::now()));
-        }
-        verdicts.push((number, verdict));
-    }
-    while !held.is_empty() {
-        wait::pass(HOLD_AGAIN)?;
-        let mut on = Vec::new();
-        for (at, since) in held {
-            let (number, verdict) = &mut verdicts[at];
-            let (check, time) = (&checks[*number].check, since.elapsed());
-            match check.still(plan, running).transpose()? {
-                Some(Err(seen)) => *verdict = Err(no_longer(time, &seen)),
-                Some(Ok(_)) if time < check.holds() => on.push((at, since)),
-                Some(Ok(_)) | None => {}
-            }
-        }
-        held = on;
-    }
-    Ok(verdicts)
 }
 
 const fn kind<C: Check>() -> Kind<dyn AnyCheck> {

@@ -1,7 +1,5 @@
 //! The check `show`: what the daemons show after the last step.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use serde::Deserialize;
 
@@ -29,15 +27,7 @@ impl Check for Show {
     }
 
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {
-        Some(self.0.becomes(plan, running))
-    }
-
-    fn still(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {
-        Some(self.0.now(plan, running))
-    }
-
-    fn holds(&self) -> Duration {
-        self.0.holds()
+        Some(self.0.verdict(plan, running))
     }
 
     fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict> {
