@@ -68,6 +68,7 @@ impl Boomerang {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
         if !checksum_is_valid(&ends, packet.payload) {
             self.counters.checksum += 1;
+            tracing::debug!(peer = %ends.src, reason = "wrong checksum", "Destination Unreachable dropped");
             return;
         }
         let Some(error) = icmp_error::Unreachable::parse(packet.payload, ends.is_ipv6()) else { return };

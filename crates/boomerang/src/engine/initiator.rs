@@ -360,6 +360,7 @@ impl Boomerang {
     ) {
         let Some(key) = self.by_transaction.get(&message.transaction).copied() else {
             self.counters.unexpected_replies += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "no request waits for it", "reply dropped");
             return;
         };
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -373,6 +374,7 @@ impl Boomerang {
         let is_multiple = message.key == 0 || message.key.is_multiple_of(session.key.max(1));
         let (Some(body), true) = (body, is_multiple && authentic) else {
             self.counters.invalid_replies += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "other flow, KEY or authentication than that of the request", "reply dropped");
             return;
         };
         let offer = offered(&body.qos, &self.hasher);

@@ -55,6 +55,7 @@ impl Boomerang {
         let message = match message {
             _ if !checksum_is_valid(&ends, packet.payload) => {
                 self.counters.checksum += 1;
+                tracing::debug!(peer = %ends.src, reason = "wrong checksum", "message not interpreted");
                 if !local {
                     self.pass_on(packet);
                 }
@@ -82,10 +83,12 @@ impl Boomerang {
         }
         if !self.interfaces.is_trusted(packet.ifindex) {
             self.counters.untrusted += 1;
+            tracing::debug!(peer = %ends.src, reason = "interface is not trusted", "message not interpreted");
             return if local { self.echo(packet) } else { self.pass_on(packet) };
         }
         if !self.rates.allow(self.now, &(source(initiator), packet.ifindex)) {
             self.counters.rate_limited += 1;
+            tracing::debug!(peer = %ends.src, reason = "too many of its initiating node", "message dropped");
             return;
         }
         self.find_way(packet, &message, local, resources);
@@ -105,7 +108,10 @@ impl Boomerang {
             Some(oif) => self.go_on(packet, message, local, oif, resources),
             None => match self.routes.wait(towards, Waiting::Packet(Packet::of(packet, local))) {
                 Ok(lookup) => lookup.into_iter().for_each(|id| self.out.look_up(id, towards)),
-                Err(_) => self.counters.waiting_full += 1,
+                Err(_) => {
+                    self.counters.waiting_full += 1;
+                    tracing::debug!(peer = %packet.src.ip(), reason = "too many messages wait for a route", "message dropped");
+                }
             },
         }
     }
@@ -165,6 +171,7 @@ impl Boomerang {
     /// Drops a passing message whose TTL is used up.
     fn exceeded(&mut self, packet: &Received<'_>) {
         self.counters.hops_exceeded += 1;
+        tracing::debug!(peer = %packet.src.ip(), reason = "TTL used up", "message dropped");
         self.report_dropped(packet, Dropped::TimeExceeded);
     }
 

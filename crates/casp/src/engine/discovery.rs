@@ -249,7 +249,10 @@ impl Casp {
             Ok(Message::ScoutResponse { initiator, responder }) => {
                 self.on_response(packet, initiator, responder);
             }
-            Ok(Message::Signaling(_)) | Err(_) => self.counters.malformed += 1,
+            Ok(Message::Signaling(_)) | Err(_) => {
+                self.counters.malformed += 1;
+                tracing::debug!(peer = %packet.src.ip(), reason = "malformed, or of another kind", "message dropped");
+            }
         }
     }
 
@@ -259,12 +262,14 @@ impl Casp {
         let requester = packet.src.ip();
         if !self.can_be_a_node(requester) {
             self.counters.malformed += 1;
+            tracing::debug!(peer = %requester, reason = "no address of a node", "Scout Request dropped");
             return;
         }
         let allowed = self.answers.allow(self.now, &(source(requester), packet.ifindex))
             && self.answers_one_more((requester, packet.ifindex));
         if !allowed {
             self.counters.answers_limited += 1;
+            tracing::debug!(peer = %requester, reason = "too many answers", "Scout Request dropped");
             return;
         }
         let dst = packet.dst.ip();

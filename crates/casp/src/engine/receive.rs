@@ -53,10 +53,12 @@ impl Casp {
         let address = packet.src.ip();
         if !self.interfaces.is_local(packet.dst.ip()) || self.interfaces.is_local(address) {
             self.counters.malformed += 1;
+            tracing::debug!(peer = %address, reason = "not sent to this node", "message dropped");
             return;
         }
         if !self.rates.allow(self.now, &(source(address), packet.ifindex)) {
             self.counters.rate_limited += 1;
+            tracing::debug!(peer = %address, reason = "too many of its source", "message dropped");
             return;
         }
         let name = Name { address, proved: None };
@@ -79,16 +81,19 @@ impl Casp {
             }
             Ok(Message::Signaling(_) | Message::ScoutRequest(_) | Message::ScoutResponse { .. }) | Err(_) => {
                 self.counters.malformed += 1;
+                tracing::debug!(peer = %from.name.address, reason = "malformed, or of another kind", "message dropped");
                 return;
             }
         };
         self.counters.signaling_received += 1;
         if message.ttd == 0 {
             self.counters.ttd_exceeded += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "TTD used up", "message dropped");
             return;
         }
         if message.flow.dst().is_multicast() {
             self.counters.multicast += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "flow to a multicast group", "message dropped");
             return;
         }
         let tainted = message.flags.contains(Flags::UNSECURE) || !from.protected;
@@ -102,6 +107,7 @@ impl Casp {
             }
             Some(Proof::Cookie(_) | Proof::Unknown) => {
                 self.counters.bad_cookies += 1;
+                tracing::debug!(session = %message.session, peer = %from.name.address, reason = "cookie is not one of this node", "message dropped");
                 return self.refuse_cookie(from, &message);
             }
         };
@@ -170,10 +176,12 @@ impl Casp {
             if self.sessions.find_translated(message.session, &message.flow).is_some() {
                 // This node itself sent it on with that flow.
                 self.counters.loops += 1;
+                tracing::debug!(session = %message.session, peer = %from.name.address, reason = "this node sent it", "message dropped");
                 return;
             }
             if tear_down || matches!(message.body, Body::Error(_)) {
                 self.counters.no_state += 1;
+                tracing::debug!(session = %message.session, peer = %from.name.address, reason = "no such session", "message dropped");
                 return;
             }
             if let Some(key) = self.new_session(from, checked) {
@@ -184,6 +192,7 @@ impl Casp {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.is_own() || from.peer.is_some_and(|peer| session.next.is_last(peer)) {
             self.counters.loops += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "it came from the next hop", "message dropped");
             // The route does not lead on over that hop any more.
             session.note(Mark::Rediscover, true);
             return;
@@ -247,11 +256,13 @@ impl Casp {
     fn new_session(&mut self, from: &From, checked: &Checked<'_>) -> Option<Key> {
         if !checked.proved {
             self.counters.unproved += 1;
+            tracing::debug!(session = %checked.message.session, peer = %from.name.address, reason = "its source is not proved", "message dropped");
             return None;
         }
         let address = from.name.address;
         if self.by_source.take(source(address)).is_err() {
             self.counters.sessions_full += 1;
+            tracing::debug!(session = %checked.message.session, peer = %address, reason = "share of its source in max_sessions is used up", "message dropped");
             return None;
         }
         let Signaling { session: id, flow, .. } = checked.message;
@@ -269,6 +280,7 @@ impl Casp {
         let Some(key) = key else {
             self.by_source.release(source(address));
             self.counters.sessions_full += 1;
+            tracing::debug!(session = %id, peer = %address, reason = "table of sessions or peers full", "message dropped");
             return None;
         };
         self.counters.opened += 1;

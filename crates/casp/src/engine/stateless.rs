@@ -37,6 +37,7 @@ impl Casp {
         let Some(routing) = message.route else { return false };
         let Some(hops) = Route::parse(routing.contents()).filter(|_| !message.has_second_route()) else {
             self.counters.malformed += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "malformed route", "message dropped");
             return true;
         };
         let (flags, is_error) = (message.flags, matches!(message.body, Body::Error(_)));
@@ -54,16 +55,19 @@ impl Casp {
         }
         if !proved {
             self.counters.unproved += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "its source is not proved", "message dropped");
             return true;
         }
         // A ROUTE that names a node twice could otherwise make nodes send a message to each other many times.
         if others.iter().any(|hop| self.interfaces.is_local(hop.address.ip())) {
             self.counters.loops += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "its route names this node", "message dropped");
             return true;
         }
         let owner = source(from.name.address);
         if !self.stateless_rates.allow(self.now, &owner) {
             self.counters.stateless_limited += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "too many of its source", "message dropped");
             return true;
         }
         let (route, recorded) = match routing {
