@@ -100,6 +100,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-api",
             "signalbox-config",
             "signalbox-core",
+            "signalbox-json",
             "signalbox-linux",
             "signalbox-node",
             "signalbox-record",

@@ -1,4 +1,4 @@
-//! What belongs to no protocol: `[node]`, `[control]`, `[kernel]`, `[log]`, `[metrics]`, `[record]`.
+//! What belongs to no protocol: `[node]`, `[control]`, `[kernel]`, `[log]`, `[metrics]`, `[audit]`, `[record]`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -257,6 +257,8 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+    /// The native protocol of journald, with a field of the journal for each field of a line.
+    Journal,
 }
 
 impl Log {
@@ -266,7 +268,7 @@ impl Log {
             &mut self.level,
             OfLog,
             "The least important level that is logged: `\"error\"`: the daemon cannot do its work; `\"warn\"`: somebody \
-             should act; `\"info\"`: start, stop and other rare events; `\"debug\"`: state transitions and dropped \
+             should act; `\"info\"`: decisions about requests, start, stop and other rare events; `\"debug\"`: state transitions and dropped \
              messages; `\"trace\"`: each message. Levels of single modules may follow: \
              `\"info,signalbox_gist=debug,signalbox_rsvp::engine=trace\"`. A module's level holds for the modules \
              inside it, and each line then names its module.",
@@ -274,8 +276,31 @@ impl Log {
         keys.key(
             "format",
             &mut self.format,
-            choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]),
-            "The format: text, or one JSON object a line.",
+            choice(&[("text", LogFormat::Text), ("json", LogFormat::Json), ("journal", LogFormat::Journal)]),
+            "The format: text, one JSON object a line, or the native protocol of journald: each field of a line is then a field \
+             of the journal, such as `SIGNALBOX_RULE`. Without journald it is text.",
+        );
+    }
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Audit {
+    /// Where to write each decision as a line of JSON; `None`: nowhere.
+    pub file: Option<PathBuf>,
+}
+
+impl Audit {
+    pub(crate) fn declare(&mut self, keys: &mut Keys<'_>) {
+        keys.option(
+            "file",
+            &mut self.file,
+            path("/var/log/signalbox/audit.jsonl"),
+            "none",
+            "The daemon appends each decision to this file, one JSON object a line \
+             ([schema](schema/decision.json)); `signalbox audit` reads it. SIGHUP opens it again, for logrotate: the directory must be \
+             writable for `privileges.user`, else the lines go to the former file. A full disk loses lines, which are \
+             counted, and nothing else.",
         );
     }
 }

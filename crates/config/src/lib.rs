@@ -38,7 +38,7 @@ use signalbox_node::resources;
 
 pub use access::{Access, Role};
 pub use findings::{Finding, Level};
-pub use general::{Control, DEFAULT_SOCKET, Log, LogFormat, Metrics, Node, Record};
+pub use general::{Audit, Control, DEFAULT_SOCKET, Log, LogFormat, Metrics, Node, Record};
 pub use reload::Reload;
 pub use restart::Restart;
 
@@ -71,6 +71,8 @@ pub struct Config {
     pub log: Log,
     /// Metrics over HTTP.
     pub metrics: Metrics,
+    /// The audit file.
+    pub audit: Audit,
     /// Recording of the node's inputs.
     pub record: Record,
     privileges: Privileges,
@@ -170,6 +172,9 @@ impl Config {
                        for each cause.";
         keys.table("log", meaning, |keys| self.log.declare(keys));
         keys.table("metrics", "Metrics over HTTP.", |keys| self.metrics.declare(keys));
+        let meaning =
+            "What became of requests, for good ([operation.md](operation.md#what-became-of-a-request)).";
+        keys.table("audit", meaning, |keys| self.audit.declare(keys));
         keys.table("record", "Recording of inputs ([debugging.md](debugging.md)).", |keys| {
             self.record.declare(keys)
         });

@@ -13,7 +13,7 @@ pub enum Level {
     Error,
     /// Somebody should act.
     Warn,
-    /// Start, stop and other rare events.
+    /// Decisions about requests, start, stop and other rare events.
     #[default]
     Info,
     /// State transitions and dropped messages.
@@ -79,8 +79,11 @@ fn level(name: &str) -> Result<Level, String> {
     known.map(|(_, level)| *level).ok_or_else(|| format!("{name:?} is no level"))
 }
 
+/// Libraries whose modules can be named, because they log each frame of the control socket.
+pub const LIBRARIES: [&str; 6] = ["h2", "hyper", "hyper_util", "mio", "tonic", "tower"];
+
 fn module_name(name: &str) -> Result<String, String> {
-    let known = name.starts_with("signalbox");
+    let known = name.starts_with("signalbox") || LIBRARIES.contains(&name);
     let sound = name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"_:".contains(&octet));
     if known && sound {
         return Ok(name.to_owned());

@@ -118,10 +118,13 @@ impl Config {
             ebpf: traffic.as_ref().is_some_and(|traffic| traffic.ebpf),
         };
         let remove = self.control.socket.parent().map(Path::to_owned).into_iter().collect();
+        // SIGHUP opens the audit file again.
+        let write =
+            self.audit.file.as_deref().and_then(Path::parent).map(Path::to_owned).into_iter().collect();
         Confinement {
             user: Some(user),
             capabilities: capabilities.then_some(needs),
-            files: files.then(|| Files { read: self.directories(path), remove }),
+            files: files.then(|| Files { read: self.directories(path), remove, write }),
             system_calls,
             runs_nft: nft || traffic.is_some_and(|traffic| !traffic.ebpf),
         }
@@ -136,7 +139,7 @@ impl Config {
         Confinement {
             user: None,
             capabilities: capabilities.then_some(needs),
-            files: files.then(|| Files { read: Vec::new(), remove }),
+            files: files.then(|| Files { read: Vec::new(), remove, write: Vec::new() }),
             system_calls,
             runs_nft: false,
         }

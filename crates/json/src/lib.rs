@@ -64,6 +64,7 @@ lines! {
         "config_reload" => v1::ReloadConfigResponse,
         "policy_decision" => v1::TestPolicyResponse,
         "reservation" => v1::Reservation,
+        "decision" => v1::Decision,
         "pinhole" => v1::Pinhole,
         "gist_session" => gist::v1::Session,
         "gist_peer" => gist::v1::Peer,

@@ -2,7 +2,7 @@
 
 use signalbox_core::SessionChange;
 use signalbox_gist::engine::{ChannelId, PeerChange};
-use signalbox_resources::GrantId;
+use signalbox_resources::{Decision, GrantId};
 
 use crate::node::Node;
 use crate::protocols::ProtocolId;
@@ -60,5 +60,16 @@ impl Node {
             gist.engine.peer_changes().take_lost() + gist.engine.association_changes().take_lost()
         });
         lost + gist + self.resources.changes().take_lost()
+    }
+
+    /// Starts or ends the record of what becomes of requests. Without it a decision costs one comparison.
+    pub fn record_decisions(&mut self, on: bool) {
+        self.resources.record_decisions(on);
+    }
+
+    /// The oldest decision that was not taken yet. A driver takes them after each input or each turn.
+    #[inline]
+    pub fn next_decision(&mut self) -> Option<Decision> {
+        self.resources.next_decision()
     }
 }

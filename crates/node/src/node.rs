@@ -271,6 +271,7 @@ impl NodeEngine for Node {
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
         self.now = now;
         self.budget = EXCHANGES;
+        self.resources.begin(now);
         match input {
             Input::Timer => self.each(|protocol, cx| protocol.timer(cx)),
             Input::Interfaces(interfaces) => {

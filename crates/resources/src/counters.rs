@@ -45,5 +45,7 @@ signalbox_core::counters! {
         rules_lost: u64 => ADMISSION_EVENTS { event: "rules_lost" },
         /// Answers of the kernel about reservations that do not exist any more; ignored.
         answers_ignored: u64,
+        /// Decisions that are in no log: one source caused many of them, or nothing took them in time.
+        decisions_left_out: u64,
     }
 }

@@ -3,6 +3,7 @@
 //! * [`Resources`] exists once in a node. The node passes it to each of its engines. It admits, changes and releases
 //!   reservations at outgoing interfaces, preempts weaker reservations for stronger requests, and reports which
 //!   reservations the kernel has to install and which were lost.
+//! * [`decision`] is the record of what became of requests, which the node takes from it.
 //! * [`intserv`] is the arithmetic of RFC 2210, 2211, 2212 and 2215, usable on its own.
 //! * [`config`] is the configuration: links, their shares, and policy rules. [`token`] verifies the authorization
 //!   tokens of RFC 5981 that rules can demand.
@@ -46,6 +47,7 @@
 mod admission;
 pub mod config;
 mod counters;
+pub mod decision;
 pub mod intserv;
 pub mod passage;
 mod policy;
@@ -57,9 +59,10 @@ pub mod token;
 pub mod units;
 pub mod view;
 
-pub use admission::Resources;
+pub use admission::{Decided, Resources};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use decision::{Decision, End};
 pub use passage::{Passage, PassageRequest};
 pub use refusal::{Cause, Refusal};
 pub use request::{

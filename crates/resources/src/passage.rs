@@ -66,6 +66,12 @@ impl Passage {
         self.permission.as_ref().map(|permission| &permission.rule)
     }
 
+    /// What it opens, and towards which side.
+    #[must_use]
+    pub const fn opening(&self) -> Opening {
+        self.opening
+    }
+
     /// Who asked for it.
     #[must_use]
     pub fn requester(&self) -> &Arc<Requester> {

@@ -7,7 +7,7 @@ use core::time::Duration;
 use signalbox_core::traffic::{
     Excess, FlowFilter, Reservation, ReservationId, ReserveError, ServiceClass, TrafficSpec, Treatment,
 };
-use signalbox_core::{IfIndex, Key, ReserverId, Time};
+use signalbox_core::{IfIndex, Key, ReserverId, SessionId, Time};
 
 use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
@@ -112,6 +112,8 @@ pub struct GrantRequest {
     pub owner: Owner,
     /// The requester.
     pub requester: Requester,
+    /// The session, of a protocol whose sessions have identifiers.
+    pub session_id: Option<SessionId>,
     /// The egress interface.
     pub ifindex: IfIndex,
     /// Packet filters, at least one. A packet belongs to the reservation if any of them matches.
@@ -177,6 +179,7 @@ impl GrantRequest {
         Self {
             owner,
             requester,
+            session_id: None,
             ifindex,
             filters,
             traffic,

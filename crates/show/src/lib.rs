@@ -4,6 +4,7 @@
 //! clients are read in the daemon only.
 
 pub mod casp;
+pub mod decision;
 pub mod gist;
 pub mod held;
 pub mod ping;

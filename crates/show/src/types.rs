@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_api::v1;
 use signalbox_core::node::{Interface, Prefix};
-use signalbox_core::pinhole::{Endpoint, Pinhole, Verdict};
+use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, Verdict};
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Mri, ReserverId, SessionId};
@@ -38,6 +38,12 @@ pub fn protocol(id: ProtocolId) -> v1::Protocol {
 #[must_use]
 pub fn owner(owner: ReserverId) -> v1::Protocol {
     named(&owner.to_string())
+}
+
+/// The protocol that opens a passage.
+#[must_use]
+pub fn opener(opener: OpenerId) -> v1::Protocol {
+    named(&opener.to_string())
 }
 
 /// Configurations, counters and the API have the same name for a protocol.

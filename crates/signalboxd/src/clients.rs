@@ -290,6 +290,8 @@ impl Clients {
             indications_lost: self.lost,
             applications_lagged: self.paused,
             log_lines_left_out: crate::log::left_out(),
+            decisions_lost: crate::decisions::lost(),
+            audit_lines_lost: crate::decisions::lines_lost(),
             connections_refused,
             calls_refused,
             ..daemon

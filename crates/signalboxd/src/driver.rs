@@ -21,8 +21,9 @@ use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable}
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::api::{Names, held};
+use crate::api::{Names, held, types};
 use crate::clients::Clients;
+use crate::decisions::Decisions;
 use crate::metrics::Measurements;
 use crate::notify::Notifier;
 use crate::protocols::OPENERS;
@@ -55,6 +56,7 @@ pub(crate) struct Driver {
     octets: StreamBuffer,
     clients: Clients,
     watchers: Watchers,
+    decisions: Decisions,
     counters: DaemonCounters,
     /// For the control thread.
     names: Names,
@@ -80,6 +82,7 @@ impl Driver {
         recorder: Option<Recorder>,
         names: Names,
         notifier: Notifier,
+        decisions: Decisions,
     ) -> Self {
         let mut driver = Self {
             engine: Engine::new(node, io, kernel, recorder),
@@ -88,6 +91,7 @@ impl Driver {
             octets: StreamBuffer::new(),
             clients: Clients::default(),
             watchers: Watchers::default(),
+            decisions,
             counters: DaemonCounters::default(),
             names,
             measurements: Measurements::default(),
@@ -99,6 +103,7 @@ impl Driver {
             reporter: Reporter::default(),
             unreported: false,
         };
+        driver.engine.node.record_decisions(true);
         driver.interfaces();
         driver.enforce();
         driver.flush();
@@ -151,6 +156,7 @@ impl Driver {
             self.enforce();
             self.open();
             self.flush();
+            self.decided();
             self.watched();
             self.end_turn();
         }
@@ -293,6 +299,7 @@ impl Driver {
         self.open();
         self.flush();
         self.clients = Clients::default();
+        self.decided();
         self.report();
     }
 
@@ -323,6 +330,7 @@ impl Driver {
 
     /// Removes from the kernel what the daemon has set up there.
     pub(crate) fn close(self) -> Result<()> {
+        self.decisions.stop();
         let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");
         let pinholes = self.engine.pinholes.map_or(Ok(()), Pinholes::close).context("cannot clean up");
         self.engine.io.close().context("cannot clean up").and(queues).and(pinholes)
@@ -445,6 +453,18 @@ impl Driver {
         let speeds = self.engine.io.link_speeds();
         self.command(Command::LinkSpeeds(speeds));
         self.watchers.interfaces(&self.engine.node);
+    }
+
+    /// Takes what became of requests. Nothing is written here.
+    fn decided(&mut self) {
+        let Some(first) = self.engine.node.next_decision() else { return };
+        let (now, unix_us) = (self.clock.now(), types::unix_us());
+        let mut next = Some(first);
+        while let Some(decision) = next {
+            self.watchers.decided(&decision, unix_us);
+            self.decisions.give(decision, now, unix_us);
+            next = self.engine.node.next_decision();
+        }
     }
 
     /// Gives what changed to those who watch.

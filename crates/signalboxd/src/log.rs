@@ -1,13 +1,17 @@
-//! The daemon's log: standard error, as text or JSON lines.
+//! The daemon's log: standard error, as text or JSON lines, or journald.
 //!
-//! Each line is a system call that may wait for its reader. Other nodes cause some of them, such as a passage that is refused,
-//! so each place of the code writes few lines in a second. Lines of the levels debug and trace are for developers, and have no limit.
+//! A thread of its own writes ([`beside`]), so that who logs does not wait for the reader. Other nodes cause some lines, so each place
+//! of the code writes few in a second; decisions have a limit of their own, for each source. Lines of the levels debug and trace are
+//! for developers, and have no limit.
+
+pub(crate) mod beside;
+mod journal;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use signalbox_config::log::{Filter, Level};
+use signalbox_config::log::{Filter, LIBRARIES, Level};
 use signalbox_config::{Log, LogFormat};
 use tracing::{Event, Level as TracingLevel, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -33,13 +37,25 @@ impl LogLevel {
 
 /// Starts the log. What the filter leaves out costs the modules one comparison.
 pub(crate) fn start(config: &Log) -> LogLevel {
-    let layer = fmt::layer().with_writer(std::io::stderr);
-    let layer: Box<dyn Layer<Registry> + Send + Sync> = match config.format {
-        LogFormat::Text => layer.with_ansi(false).with_target(config.level.names_modules()).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    let journal = (config.format == LogFormat::Journal).then(journal::Journal::connect);
+    let (journal, missing) = match journal {
+        Some(Ok(journal)) => (Some(journal), None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    let layer = fmt::layer().with_writer(beside::Beside);
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = match (journal, config.format) {
+        (Some(journal), _) => journal.boxed(),
+        (None, LogFormat::Json) => layer.json().flatten_event(true).boxed(),
+        (None, LogFormat::Text | LogFormat::Journal) => {
+            layer.with_ansi(false).with_target(config.level.names_modules()).boxed()
+        }
     };
     let (filter, handle) = reload::Layer::new(targets(&config.level));
     tracing_subscriber::registry().with(layer).with(filter).with(Limited::new()).init();
+    if let Some(error) = missing {
+        tracing::warn!(%error, "journald cannot be reached: the log is text on standard error");
+    }
     LogLevel(Some(handle))
 }
 
@@ -51,7 +67,13 @@ const COUNTS: usize = 256;
 /// Lines that were left out since the start.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that were left out since the start, because their place of the code had written enough in that second.
+/// Counts a line that was left out.
+fn leave_out() {
+    LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Lines that were left out since the start, because their place of the code had written enough in that second, or because
+/// nothing read the log.
 pub(crate) fn left_out() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
 }
@@ -78,7 +100,7 @@ impl Limited {
         count.store(lines, Ordering::Relaxed);
         let allowed = lines - second <= u64::from(LINES);
         if !allowed {
-            LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+            leave_out();
         }
         allowed
     }
@@ -87,7 +109,8 @@ impl Limited {
 impl<S: Subscriber> Layer<S> for Limited {
     fn event_enabled(&self, event: &Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() > TracingLevel::INFO {
+        // The limit of decisions is the one that admission control has for each source.
+        if *metadata.level() > TracingLevel::INFO || metadata.target() == crate::decisions::TARGET {
             return true;
         }
         let place = BuildHasherDefault::<DefaultHasher>::default().hash_one(metadata.callsite());
@@ -96,8 +119,10 @@ impl<S: Subscriber> Layer<S> for Limited {
 }
 
 fn targets(filter: &Filter) -> Targets {
+    // A library logs at the levels for developers only if it is named.
+    let quiet = LIBRARIES.iter().map(|name| ((*name).to_owned(), threshold(filter.level.min(Level::Info))));
     let modules = filter.modules.iter().map(|(module, level)| (module.clone(), threshold(*level)));
-    Targets::new().with_default(threshold(filter.level)).with_targets(modules)
+    Targets::new().with_default(threshold(filter.level)).with_targets(quiet).with_targets(modules)
 }
 
 const fn threshold(level: Level) -> LevelFilter {
@@ -136,9 +161,21 @@ mod tests {
             ("signalbox_gist::engine", L::TRACE, false),
             ("signalbox_rsvp::engine::path", L::TRACE, true),
             ("signalbox_rsvp::wire", L::INFO, false),
+            ("h2::codec::framed_read", L::INFO, false),
         ] {
             let enabled = targets.would_enable(module, &level.into_level().unwrap());
             assert_eq!(enabled, expected, "{module} {level}");
         }
+    }
+
+    #[test]
+    fn libraries_log_their_frames_only_if_they_are_named() {
+        let of = |text: &str, module: &str| {
+            let targets = targets(&text.parse().unwrap());
+            targets.would_enable(module, &TracingLevel::DEBUG)
+        };
+        assert!(of("debug", "signalbox_casp::engine") && !of("debug", "h2::codec::framed_write"));
+        assert!(!of("trace", "tower::buffer::worker") && !of("trace", "hyper_util::server"));
+        assert!(of("info,h2=debug", "h2::codec") && !of("info,h2=debug", "tonic::transport"));
     }
 }

@@ -11,12 +11,14 @@
 //! * [`access`] is what the users of this host may do over the control socket.
 //! * [`metrics`] are the numbers that monitoring systems read.
 //! * [`mod@handover`] is the file that a planned stop leaves to the next start.
+//! * [`decisions`] takes what became of requests to the log, the audit file and clients.
 //! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
 mod access;
 mod api;
 mod clients;
 mod connection;
+mod decisions;
 mod driver;
 mod handover;
 mod limits;
@@ -53,6 +55,7 @@ use signalbox_linux::{Io, IoConfig, OpenError, accounts, capability, kernel_spea
 use signalbox_node::Node;
 
 use api::{Current, Names};
+use decisions::{AuditFile, Decisions, Kept};
 use driver::{Driver, Enforced};
 use handover::HandoverFile;
 use log::LogLevel;
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         tracing::warn!("{warning}");
     }
     let result = if arguments.helper { help(&config) } else { run(&config, arguments.config, log) };
+    log::beside::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format_args!("{error:#}"), 1),
@@ -166,12 +170,18 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     // What the kernel must open is open. Messages of others, clients and files come later.
     let nft = enforcer.as_ref().is_some_and(Enforcer::uses_nft);
     let kernel = Enforced { reservations: enforcer, pinholes };
+    let audit = config.audit.file.as_deref().map(|path| AuditFile::open(path, &user)).transpose()?;
     confine(&config.confinement(&path, user, nft))?;
+    // Threads that write have no more privileges than the event loop.
+    log::beside::start().context("cannot start the thread of the log")?;
+    let kept = Kept::default();
+    let decisions = Decisions::start(kept.clone(), audit)?;
     // The node accepts every configuration that has passed its own check.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
     let names = Names::default();
-    let mut driver = Driver::new(node, io, kernel, clock, recorder, names.clone(), notifier.clone());
+    let mut driver =
+        Driver::new(node, io, kernel, clock, recorder, names.clone(), notifier.clone(), decisions);
 
     if let Some(octets) = predecessor {
         tracing::info!(octets = octets.len(), "the daemon before this one left its sessions");
@@ -180,7 +190,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
 
     let current = Current::new(path, config.clone());
     let (mut server, mut requests) =
-        Server::start(ground, (control, notifier.clone()), config, waker, names, current, log)?;
+        Server::start(ground, (control, notifier.clone()), config, waker, names, current, (log, kept))?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),

@@ -11,13 +11,16 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 68] = [
+pub(crate) const TROUBLE: [(&str, &str); 71] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
     ("daemon", "connections_refused"),
     ("daemon", "calls_refused"),
     ("daemon", "log_lines_left_out"),
+    ("daemon", "decisions_lost"),
+    ("daemon", "audit_lines_lost"),
+    ("resources", "decisions_left_out"),
     ("gist_io", "receive_truncated"),
     ("gist_io", "send_overflow"),
     ("streams", "accept_limited"),

@@ -97,6 +97,7 @@ impl Rig {
             handle: handle.clone(),
             facts: Arc::new(Facts::new(&config)),
             names: Names::default(),
+            decisions: crate::decisions::Kept::default(),
             roles: Roles::new(&config.control.access),
             limits: Limits::new(&config.control),
             config: Current::new(path, config),

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access::Roles;
 use crate::api::{Api, Current, Facts, Names, reload};
 use crate::connection::{Door, Incoming, Patience};
+use crate::decisions::Kept;
 use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::metrics::http;
@@ -67,7 +68,7 @@ impl Server {
         waker: Waker,
         names: Names,
         current: Current,
-        log: LogLevel,
+        (log, decisions): (LogLevel, Kept),
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
         let metrics = config.metrics.listen.map(http::bind).transpose()?;
         let (listener, metrics) = {
@@ -82,7 +83,8 @@ impl Server {
         let facts = Arc::new(Facts::new(config));
         let roles = Roles::new(&config.control.access);
         let limits = Limits::new(&config.control);
-        let api = Api { handle: handle.clone(), facts, names, config: current, log, roles, limits };
+        let api =
+            Api { handle: handle.clone(), facts, names, config: current, log, decisions, roles, limits };
         let services = protocols::services(&api)?;
         let thread = thread::Builder::new()
             .name("control".into())
@@ -163,6 +165,7 @@ async fn serve(
                     notifier.send("RELOADING=1");
                     // The log has what went wrong.
                     let _ = reload::reload(&api).await;
+                    api.decisions.reopen();
                     notifier.send("READY=1");
                 }
                 Asked::Stop(signal) => {

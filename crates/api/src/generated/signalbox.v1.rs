@@ -2634,6 +2634,176 @@ pub mod pinholes_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// What happened to a reservation, a passage or a session, and why. A refresh that changes nothing is no decision.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Decision {
+    #[prost(uint64, tag = "1")]
+    pub time_unix_us: u64,
+    #[prost(enumeration = "Outcome", tag = "2")]
+    pub outcome: i32,
+    #[prost(enumeration = "Subject", tag = "3")]
+    pub subject: i32,
+    #[prost(enumeration = "Protocol", tag = "4")]
+    pub protocol: i32,
+    /// `id` of the reservation; all decisions about one have the same. Absent: the request was refused, and no reservation stands.
+    #[prost(string, optional, tag = "5")]
+    pub id: ::core::option::Option<::prost::alloc::string::String>,
+    /// The session, of a protocol whose sessions have identifiers.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// The neighbor that the request came from; several, with spaces between them, if their requests are merged.
+    #[prost(string, optional, tag = "7")]
+    pub neighbor: ::core::option::Option<::prost::alloc::string::String>,
+    /// What proves the address or the name of the neighbor: "none", "link", "handshake" or "identity"; "local": a user of this host asked.
+    #[prost(string, optional, tag = "8")]
+    pub proof: ::core::option::Option<::prost::alloc::string::String>,
+    /// The authenticated identity of the neighbor, as the configuration writes it.
+    #[prost(string, optional, tag = "9")]
+    pub identity: ::core::option::Option<::prost::alloc::string::String>,
+    /// The party for which the neighbor says that it asks, if it is another one. Nothing proves it. For a user of this host it is this
+    /// host's end of the flow.
+    #[prost(string, optional, tag = "10")]
+    pub requester: ::core::option::Option<::prost::alloc::string::String>,
+    /// The packets; the first ones, if there are many.
+    #[prost(message, repeated, tag = "11")]
+    pub flows: ::prost::alloc::vec::Vec<FlowSpec>,
+    /// Name of the outgoing interface.
+    #[prost(string, optional, tag = "12")]
+    pub interface: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint64, optional, tag = "13")]
+    pub rate_octets_per_s: ::core::option::Option<u64>,
+    #[prost(message, optional, tag = "14")]
+    pub service: ::core::option::Option<Service>,
+    /// What a passage opens: "outward", "inward", "reserve" or "block".
+    #[prost(string, optional, tag = "15")]
+    pub opening: ::core::option::Option<::prost::alloc::string::String>,
+    /// Lifetime without a refresh.
+    #[prost(uint64, optional, tag = "16")]
+    pub lifetime_us: ::core::option::Option<u64>,
+    /// The policy rule that allowed or refused; absent: the default, or a limit.
+    #[prost(string, optional, tag = "17")]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// The reason, for people: the limit or rule that refused, or why it ended.
+    #[prost(string, optional, tag = "18")]
+    pub reason: ::core::option::Option<::prost::alloc::string::String>,
+    /// Another node that refused the request.
+    #[prost(string, optional, tag = "19")]
+    pub refused_by: ::core::option::Option<::prost::alloc::string::String>,
+    /// Rate that the interface could still have given to the refused request.
+    #[prost(uint64, optional, tag = "20")]
+    pub available_octets_per_s: ::core::option::Option<u64>,
+    /// How long it stood.
+    #[prost(uint64, optional, tag = "21")]
+    pub lasted_us: ::core::option::Option<u64>,
+}
+impl ::prost::Name for Decision {
+    const NAME: &'static str = "Decision";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.Decision".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.Decision".into()
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Outcome {
+    Unspecified = 0,
+    /// A new request was granted.
+    Granted = 1,
+    /// What stands is different now.
+    Changed = 2,
+    /// A request was refused. What stood before stands.
+    Refused = 3,
+    /// A stronger request took it.
+    Preempted = 4,
+    /// It ended, and neither its requester nor an administrator wanted that.
+    Lost = 5,
+    /// A request was granted for packets whose reservation was lost before.
+    Restored = 6,
+    /// It ended.
+    Ended = 7,
+}
+impl Outcome {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "OUTCOME_UNSPECIFIED",
+            Self::Granted => "OUTCOME_GRANTED",
+            Self::Changed => "OUTCOME_CHANGED",
+            Self::Refused => "OUTCOME_REFUSED",
+            Self::Preempted => "OUTCOME_PREEMPTED",
+            Self::Lost => "OUTCOME_LOST",
+            Self::Restored => "OUTCOME_RESTORED",
+            Self::Ended => "OUTCOME_ENDED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "OUTCOME_UNSPECIFIED" => Some(Self::Unspecified),
+            "OUTCOME_GRANTED" => Some(Self::Granted),
+            "OUTCOME_CHANGED" => Some(Self::Changed),
+            "OUTCOME_REFUSED" => Some(Self::Refused),
+            "OUTCOME_PREEMPTED" => Some(Self::Preempted),
+            "OUTCOME_LOST" => Some(Self::Lost),
+            "OUTCOME_RESTORED" => Some(Self::Restored),
+            "OUTCOME_ENDED" => Some(Self::Ended),
+            _ => None,
+        }
+    }
+}
+/// What a decision is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Subject {
+    Unspecified = 0,
+    Reservation = 1,
+    /// A reservation for many flows together.
+    Aggregate = 2,
+    /// A passage of a flow through a firewall or NAT.
+    Pinhole = 3,
+    /// An external address for a host inside, or its announcement as a receiver.
+    Binding = 4,
+    /// A flow towards the inside that is blocked.
+    Block = 5,
+    /// A session, before it asked for one of the others.
+    Session = 6,
+}
+impl Subject {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "SUBJECT_UNSPECIFIED",
+            Self::Reservation => "SUBJECT_RESERVATION",
+            Self::Aggregate => "SUBJECT_AGGREGATE",
+            Self::Pinhole => "SUBJECT_PINHOLE",
+            Self::Binding => "SUBJECT_BINDING",
+            Self::Block => "SUBJECT_BLOCK",
+            Self::Session => "SUBJECT_SESSION",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SUBJECT_UNSPECIFIED" => Some(Self::Unspecified),
+            "SUBJECT_RESERVATION" => Some(Self::Reservation),
+            "SUBJECT_AGGREGATE" => Some(Self::Aggregate),
+            "SUBJECT_PINHOLE" => Some(Self::Pinhole),
+            "SUBJECT_BINDING" => Some(Self::Binding),
+            "SUBJECT_BLOCK" => Some(Self::Block),
+            "SUBJECT_SESSION" => Some(Self::Session),
+            _ => None,
+        }
+    }
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetNodeRequest {}
 impl ::prost::Name for GetNodeRequest {
@@ -2835,6 +3005,40 @@ impl ::prost::Name for Enforcement {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.Enforcement".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListDecisionsRequest {
+    /// Only decisions of these protocols; empty: all.
+    #[prost(enumeration = "Protocol", repeated, tag = "1")]
+    pub protocols: ::prost::alloc::vec::Vec<i32>,
+    /// Only these outcomes; empty: all.
+    #[prost(enumeration = "Outcome", repeated, tag = "2")]
+    pub outcomes: ::prost::alloc::vec::Vec<i32>,
+}
+impl ::prost::Name for ListDecisionsRequest {
+    const NAME: &'static str = "ListDecisionsRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ListDecisionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ListDecisionsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListDecisionsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub decisions: ::prost::alloc::vec::Vec<Decision>,
+}
+impl ::prost::Name for ListDecisionsResponse {
+    const NAME: &'static str = "ListDecisionsResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ListDecisionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ListDecisionsResponse".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3043,7 +3247,7 @@ pub struct WatchEventsResponse {
     pub lost: u64,
     #[prost(
         oneof = "watch_events_response::Event",
-        tags = "3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 24"
+        tags = "3, 4, 5, 6, 7, 8, 9, 20, 25, 21, 22, 23, 24"
     )]
     pub event: ::core::option::Option<watch_events_response::Event>,
 }
@@ -3067,6 +3271,8 @@ pub mod watch_events_response {
         SessionClosed(super::SessionClosed),
         #[prost(message, tag = "20")]
         SessionChanged(super::SessionChanged),
+        #[prost(message, tag = "25")]
+        Decided(super::Decided),
         #[prost(message, tag = "21")]
         PeerAppeared(super::PeerAppeared),
         #[prost(message, tag = "22")]
@@ -3085,6 +3291,22 @@ impl ::prost::Name for WatchEventsResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.WatchEventsResponse".into()
+    }
+}
+/// A request was granted, changed something, or was refused; or what it got ended.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Decided {
+    #[prost(message, optional, tag = "1")]
+    pub decision: ::core::option::Option<Decision>,
+}
+impl ::prost::Name for Decided {
+    const NAME: &'static str = "Decided";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.Decided".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.Decided".into()
     }
 }
 /// The initial state is complete; changes follow.
@@ -3476,6 +3698,8 @@ pub enum WatchKind {
     Reservations = 1,
     Interfaces = 2,
     Sessions = 3,
+    /// Decisions. Each is an event of its own, beside that of the change which it caused.
+    Decisions = 4,
     /// GIST's peers.
     Peers = 10,
     /// GIST's messaging associations.
@@ -3492,6 +3716,7 @@ impl WatchKind {
             Self::Reservations => "WATCH_KIND_RESERVATIONS",
             Self::Interfaces => "WATCH_KIND_INTERFACES",
             Self::Sessions => "WATCH_KIND_SESSIONS",
+            Self::Decisions => "WATCH_KIND_DECISIONS",
             Self::Peers => "WATCH_KIND_PEERS",
             Self::Associations => "WATCH_KIND_ASSOCIATIONS",
         }
@@ -3503,6 +3728,7 @@ impl WatchKind {
             "WATCH_KIND_RESERVATIONS" => Some(Self::Reservations),
             "WATCH_KIND_INTERFACES" => Some(Self::Interfaces),
             "WATCH_KIND_SESSIONS" => Some(Self::Sessions),
+            "WATCH_KIND_DECISIONS" => Some(Self::Decisions),
             "WATCH_KIND_PEERS" => Some(Self::Peers),
             "WATCH_KIND_ASSOCIATIONS" => Some(Self::Associations),
             _ => None,
@@ -3667,6 +3893,31 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "ListInterfaces"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// The last decisions about reservations, passages and sessions, the oldest first. The daemon keeps the last 1,000 in memory.
+        pub async fn list_decisions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListDecisionsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Node/ListDecisions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Node", "ListDecisions"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// What stands, then every change: of reservations, interfaces, sessions, and of GIST's peers and associations. The stream
         /// ends with the call or the daemon.
         pub async fn watch_events(
@@ -3828,6 +4079,20 @@ pub mod node_server {
             request: tonic::Request<super::ListInterfacesRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ListInterfacesStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ListDecisions method.
+        type ListDecisionsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ListDecisionsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The last decisions about reservations, passages and sessions, the oldest first. The daemon keeps the last 1,000 in memory.
+        async fn list_decisions(
+            &self,
+            request: tonic::Request<super::ListDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListDecisionsStream>,
             tonic::Status,
         >;
         /// Server streaming response type for the WatchEvents method.
@@ -4037,6 +4302,52 @@ pub mod node_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListInterfacesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Node/ListDecisions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListDecisionsSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::ServerStreamingService<super::ListDecisionsRequest>
+                    for ListDecisionsSvc<T> {
+                        type Response = super::ListDecisionsResponse;
+                        type ResponseStream = T::ListDecisionsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListDecisionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::list_decisions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListDecisionsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -15,7 +15,9 @@ use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Key, Random, Time};
-use signalbox_resources::{Admitted, Cause, GrantId, GrantRequest, Neighbour, Proof, Requester, Resources};
+use signalbox_resources::{
+    Admitted, Cause, End, GrantId, GrantRequest, Neighbour, Proof, Requester, Resources,
+};
 
 use super::Boomerang;
 use super::flow::{FlowKey, IS_INTSERV, demanded_dscp};
@@ -333,6 +335,7 @@ impl Boomerang {
             && let Some(found) = found
         {
             // Its own reservation is folded in.
+            resources.because(End::Replaced);
             self.remove(found, Some(resources));
             admitted = self.enlarge(&joining, resources);
             admitted.ok()?;
@@ -347,6 +350,7 @@ impl Boomerang {
             (Err(_), _) => return None,
         };
         if let Some(found) = found {
+            resources.because(End::Replaced);
             self.remove(found, Some(resources));
         }
         let left = self.aggregates.remove(hash).filter(|left| *left != key);
@@ -516,6 +520,7 @@ impl Boomerang {
             };
             if let Some(key) = self.aggregates.table.key_of(index) {
                 self.counters.aggregates_expired += 1;
+                resources.because(End::Expired);
                 self.remove_aggregate(key, Some(resources));
             }
         }

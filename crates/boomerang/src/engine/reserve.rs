@@ -9,8 +9,8 @@ use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::wheel::Link;
 use signalbox_resources::{
-    Admitted, Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof as Proved, Refusal, Requester,
-    Resources,
+    Admitted, Cause, End, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof as Proved, Refusal,
+    Requester, Resources,
 };
 
 use super::adopt::Proposal;
@@ -128,6 +128,7 @@ impl Boomerang {
                 return Ok((0, if left { Effect::Released } else { Effect::Nothing }));
             };
             self.note_proof(key, asked.proof);
+            resources.because(End::TornDown);
             self.remove(key, Some(resources));
             return Ok((0, Effect::Released));
         }
@@ -163,6 +164,7 @@ impl Boomerang {
             self.leave_aggregate(hash, resources);
             if let Some((key, ..)) = standing {
                 self.note_proof(key, asked.proof);
+                resources.because(End::TornDown);
                 self.remove(key, Some(resources));
             }
             return Ok((0, Effect::Released));
@@ -180,6 +182,7 @@ impl Boomerang {
             // The path changed: the grant at the former interface is not needed any more.
             let new = self.admit(ask, &asked.key, resources);
             if new.is_ok() {
+                resources.because(End::Rerouted);
                 resources.release(grant);
             }
             new
@@ -386,6 +389,7 @@ impl Boomerang {
             let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };
             if let Some(key) = self.flows.key_of(index) {
                 self.counters.expired += 1;
+                resources.because(End::Expired);
                 self.remove(key, Some(resources));
             }
         }

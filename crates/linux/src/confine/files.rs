@@ -29,6 +29,8 @@ pub struct Files {
     pub read: Vec<PathBuf>,
     /// Directories in which it removes files.
     pub remove: Vec<PathBuf>,
+    /// Directories in which it makes files and writes to them.
+    pub write: Vec<PathBuf>,
 }
 
 /// How the kernel limits files.
@@ -61,6 +63,9 @@ pub(super) fn prepare(files: &Files, runs_nft: bool) -> Result<RulesetCreated, O
         }
         for path in &files.remove {
             rules = add(rules, path, AccessFs::RemoveFile.into())?;
+        }
+        for path in &files.write {
+            rules = add(rules, path, AccessFs::MakeReg | AccessFs::WriteFile)?;
         }
         if runs_nft {
             for path in OF_TOOLS {

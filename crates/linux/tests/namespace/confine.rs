@@ -24,7 +24,7 @@ pub(crate) fn confined(ebpf: bool) {
     let confined = confine(&Confinement {
         user: Some(User::find("65534").unwrap()),
         capabilities: Some(Needs { admin: true, raw: true, ebpf, ..Needs::default() }),
-        files: Some(Files { read: vec![directory.clone()], remove: Vec::new() }),
+        files: Some(Files { read: vec![directory.clone()], remove: Vec::new(), write: Vec::new() }),
         system_calls: true,
         runs_nft: !ebpf,
     })

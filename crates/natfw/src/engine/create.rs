@@ -241,6 +241,9 @@ impl Natfw {
                 reason = %refusal,
                 "passage refused"
             );
+            let flows: Vec<FlowFilter> = pinhole.flows().map(|flow| flow.packets).collect();
+            let opened = (opening, flows.as_slice());
+            Self::note_refused(received.session, &requester, opened, lifetime, &refusal, resources);
             match refusal.rule {
                 signalbox_resources::refusal::Rule::TableFull { .. } => Info::NO_RESOURCES.into(),
                 _ => Info::AUTHORIZATION.into(),

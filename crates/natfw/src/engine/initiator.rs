@@ -7,7 +7,7 @@ use signalbox_core::mri::{Direction, LooseEnd, PathCoupled};
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::slab::Key;
 use signalbox_core::{Mri, SessionId};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Natfw;
 use super::check::{has_ports, seconds};
@@ -213,6 +213,7 @@ impl Natfw {
         session.msn = session.msn.wrapping_add(1);
         self.send_on(key, 0, None);
         self.emit(key, NatfwEvent::Closed);
+        resources.because(End::User);
         self.close(key, resources);
     }
 }

@@ -25,6 +25,7 @@ mod compose;
 mod config;
 mod counters;
 mod create;
+mod decided;
 mod ended;
 mod ending;
 mod event;
@@ -56,7 +57,7 @@ use signalbox_core::shares::Shares;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{Changes, SessionChange, Time};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 pub use command::{Command, ExposeRequest, OpenRequest, Options};
 pub use config::{Config, ConfigError, Mapping, Middlebox, OpenBits};
@@ -236,6 +237,7 @@ impl Natfw {
         }
         self.counters.expired += 1;
         tracing::debug!(session = %session.id, state = ?session.state, "session expired");
+        resources.because(End::Expired);
         self.close(key, resources);
     }
 }

@@ -5,7 +5,8 @@ use core::time::Duration;
 use signalbox_core::SessionId;
 use signalbox_core::service::RecvMessage;
 use signalbox_core::slab::Key;
-use signalbox_resources::{Passage, Resources};
+use signalbox_resources::decision::Outcome;
+use signalbox_resources::{End, Passage, Resources};
 
 use super::Natfw;
 use super::check::{self, Refused};
@@ -199,6 +200,7 @@ impl Natfw {
             self.out.close(pinhole_id(key));
         }
         self.undo(old, resources);
+        self.note_passage(key, Outcome::Granted, resources);
         self.reserve(key);
         self.proceed(key, received, message);
     }
@@ -236,6 +238,7 @@ impl Natfw {
         if forwards {
             self.send_on(key, 0, Some((received, message)));
         }
+        resources.because(End::TornDown);
         self.close(key, resources);
     }
 }

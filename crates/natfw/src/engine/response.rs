@@ -7,7 +7,7 @@ use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, Mri};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Natfw;
 use super::check::seconds;
@@ -146,6 +146,7 @@ impl Natfw {
             Origin::Command(_) => self.emit(key, NatfwEvent::Failed(Failure::Code(info.info.into()))),
             Origin::Proxy(primary) => self.secondary_failed(primary, resources),
         }
+        resources.because(End::RefusedBeyond(None));
         self.close(key, resources);
     }
 

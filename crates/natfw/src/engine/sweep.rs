@@ -104,11 +104,13 @@ impl Natfw {
         }
         let Some(pinhole) = rule(&session.asked, &session.plan) else { return };
         let Some(passage) = session.plan.passage.take() else { return };
+        let (requester, opening) = (passage.requester().clone(), passage.opening());
         let lifetime = Duration::from_secs(session.accepted.into());
         match resources.judge_passage(self.now, passage, &pinhole, lifetime) {
             Ok(passage) => session.plan.passage = Some(passage),
             Err(refusal) => {
                 tracing::info!(session = %session.id, reason = %refusal, "passage ended by the rules");
+                Self::note_withdrawn(session, &requester, opening, &refusal, resources);
                 self.end(key, Info::TERMINATED, resources);
             }
         }

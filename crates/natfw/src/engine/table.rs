@@ -6,6 +6,7 @@ use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{Link, SessionChange, SessionId};
 use signalbox_resources::Resources;
+use signalbox_resources::decision::Outcome;
 
 use super::Natfw;
 use super::event::NatfwEvent;
@@ -70,6 +71,7 @@ impl Natfw {
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
         self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
+        self.note_passage(key, Outcome::Granted, resources);
         self.reserve(key);
         Some(key)
     }
@@ -95,6 +97,7 @@ impl Natfw {
     /// Removes a session: it is Dead (RFC 5973 §3.2.8). Its rule leaves the kernel at once, and all that it held is given
     /// back (§3.4). The session that an edge made for it ends too.
     pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
+        self.note_passage(key, Outcome::Ended, resources);
         self.unreserve(key);
         self.wheel.cancel(&mut self.sessions, key.index());
         self.keep_route(key, 0);

@@ -4,7 +4,7 @@ use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
 use signalbox_core::{Direction, Mri, SessionId};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 use signalbox_wire::Writer;
 
 use super::Qos;
@@ -485,6 +485,7 @@ impl Qos {
         if !self.has(key, Marks::QNI) {
             // The receiver made the reservation. Only it may tear down; a NOTIFY informs it.
             let notify = self.notify_receiver(key);
+            resources.because(End::User);
             self.release(key, resources);
             if let Some(id) = id {
                 self.out.event(id, QosEvent::Released);
@@ -512,6 +513,7 @@ impl Qos {
         if !confirm || !granted {
             return self.end_local(key, Some(QosEvent::Released), resources);
         }
+        resources.because(End::User);
         self.release(key, resources);
         self.on_gone(key);
         self.tear_until_confirmed(key, resources);

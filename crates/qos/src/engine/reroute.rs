@@ -4,7 +4,7 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, SessionId};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::compose::{Extra, Form, Target, generic_back};
 use super::doubt::Then;
@@ -286,6 +286,7 @@ impl Qos {
     /// True: the new path is another one than before.
     pub(super) fn repaired(&mut self, key: Key, info: Info, resources: &mut Resources) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
+        resources.because(End::Rerouted);
         for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
             resources.release(grant);
         }
@@ -311,6 +312,7 @@ impl Qos {
     /// it any more.
     pub(super) fn not_repaired(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        resources.because(End::Rerouted);
         for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
             resources.release(grant);
         }

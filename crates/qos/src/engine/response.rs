@@ -4,7 +4,7 @@ use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
 use signalbox_core::{Direction, SessionChange};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic_back};
@@ -282,6 +282,7 @@ impl Qos {
         if session.stage != Stage::Reserved || session.marks.has(Marks::ONCE_CONFIRMED) {
             return;
         }
+        resources.because(End::RefusedBeyond(None));
         self.release(key, resources);
         self.set_stage(key, Stage::Torn);
         if let Some(session) = self.sessions.get_mut(key) {

@@ -214,6 +214,7 @@ fn ask(
         priority: Priority { setup: priorities.preemption, defending: priorities.defending },
         lifetime: Some(flow.lifetime),
         session: Session::of(flow.key),
+        session_id: Some(flow.session),
         mark_dscp: flow.mark_dscp,
         excess: demand.excess(),
         ..GrantRequest::new(

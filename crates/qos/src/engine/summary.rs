@@ -3,7 +3,7 @@
 use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Qos;
 use super::compose::{Extra, Form, Target};
@@ -107,6 +107,7 @@ impl Qos {
             session.rsn_in = Some(Rsn { number, epoch: rsns.epoch }).into();
             if session.stage == Stage::Reserved {
                 self.counters.torn_down += 1;
+                resources.because(End::TornDown);
                 self.release(key, resources);
                 self.on_gone(key);
             }
@@ -184,6 +185,7 @@ impl Qos {
                 Some((_, keys)) => keys.push(key),
                 None => groups.push((onward, vec![key])),
             }
+            resources.because(End::User);
             self.release(key, resources);
             self.on_gone(key);
             self.out.event(*id, super::QosEvent::Released);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, NslpId, Recent, SessionChange, SessionId, recent};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Qos;
 use super::holders::Holder;
@@ -156,6 +156,7 @@ impl Qos {
         if session.stage == Stage::Reserved {
             self.counters.expired += 1;
             tracing::debug!(session = %session.id, "reservation expired");
+            resources.because(End::Expired);
             self.release(key, resources);
             self.on_gone(key);
             // A node that may be off the path sends no tear: the next peer may still have it as its previous peer, and

@@ -2,7 +2,7 @@
 
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
-use signalbox_resources::{GrantId, LostWhy, Resources};
+use signalbox_resources::{End, GrantId, LostWhy, Resources};
 
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic_back};
@@ -27,6 +27,7 @@ impl Qos {
         if session.stage == Stage::Reserved {
             self.counters.torn_down += 1;
             tracing::debug!(session = %arrival.session, peer = ?arrival.sii, "reservation torn down");
+            resources.because(End::TornDown);
             self.release(key, resources);
             self.on_gone(key);
         }
@@ -178,6 +179,7 @@ impl Qos {
                 self.out.event(id, event);
             }
         }
+        resources.because(End::User);
         self.release(key, resources);
         self.on_gone(key);
         if stood && self.config.repeats_tears() {

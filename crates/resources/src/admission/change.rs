@@ -25,6 +25,7 @@ impl Resources {
         plan: Plan,
         replaced: Option<Key>,
     ) -> Admitted {
+        self.decisions.now = self.decisions.now.max(now);
         let mut preempted = 0;
         for victim in &plan.victims {
             preempted += match plan.reduced.filter(|(reduced, _)| reduced == victim) {
@@ -290,6 +291,11 @@ impl Resources {
 
     /// Ends a reservation that its owners did not release, and reports the loss to them. Returns the number of grants.
     pub(super) fn lose(&mut self, key: Key, why: LostWhy) -> u32 {
+        if self.decisions.is_on() {
+            let members: Vec<Key> =
+                self.groups.get(key).into_iter().flat_map(|group| group.members.iter()).collect();
+            members.into_iter().for_each(|member| self.note_lost(member, why));
+        }
         let Some(group) = self.close(key) else { return 0 };
         let mut lost = 0;
         for member in group.members.iter() {
@@ -342,6 +348,7 @@ impl Resources {
         self.renew(key, None, reservation);
         self.changes.note(|| GrantId(member.to_u64()));
         self.outputs.reduced(owner, GrantId(member.to_u64()), rate);
+        self.note_reduced(member);
         self.counters.reduced += 1;
         tracing::debug!(
             protocol = %owner.protocol,

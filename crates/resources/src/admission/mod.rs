@@ -1,9 +1,10 @@
 //! Admission control per outgoing interface.
 
 mod change;
+mod decided;
 mod filters;
 mod flow;
-mod group;
+pub(crate) mod group;
 mod link;
 mod members;
 mod outputs;
@@ -25,6 +26,7 @@ use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, Slab, T
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
+use crate::decision::Decisions;
 use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, PolicyWhy, Refusal, Rule};
 use crate::request::{
@@ -32,6 +34,7 @@ use crate::request::{
     WouldAdmit,
 };
 use crate::token::{Keys, Mac, Token, TokenError, wall_seconds};
+pub use decided::Decided;
 use flow::Flows;
 use group::{Grant, Group, Parameters, Terms, number_of};
 use link::{Freed, Link};
@@ -73,6 +76,7 @@ pub struct Resources {
     counters: Counters,
     /// Grants that were made, changed or ended, while somebody watches.
     changes: Changes<GrantId>,
+    decisions: Decisions,
 }
 
 impl Resources {
@@ -108,6 +112,7 @@ impl Resources {
             made: 0,
             counters: Counters::default(),
             changes: Changes::default(),
+            decisions: Decisions::new(&mut hasher),
             wall_clock_us,
             config,
         })
@@ -177,9 +182,10 @@ impl Resources {
                 self.counters.admitted += 1;
                 let admitted = self.carry_out(now, ask, plan, None);
                 granted(ask, &admitted);
+                self.note_granted(ask, &admitted, false);
                 Ok(admitted)
             }
-            Err(refusal) => Err(self.refused(ask, refusal)),
+            Err(refusal) => Err(self.refused(now, ask, None, refusal)),
         }
     }
 
@@ -190,14 +196,19 @@ impl Resources {
     /// # Errors
     /// The refusal; the existing reservation stays.
     pub fn modify(&mut self, now: Time, grant: GrantId, ask: &GrantRequest) -> Result<Admitted, Refusal> {
-        match self.plan(now, ask, Some(Key::from_u64(grant.0))) {
+        let key = Key::from_u64(grant.0);
+        match self.plan(now, ask, Some(key)) {
             Ok(plan) => {
                 self.counters.modified += 1;
-                let admitted = self.carry_out(now, ask, plan, Some(Key::from_u64(grant.0)));
+                let same = self.decisions.is_on() && self.stands_as(key, ask, plan.rule);
+                let admitted = self.carry_out(now, ask, plan, Some(key));
                 granted(ask, &admitted);
+                if !same {
+                    self.note_granted(ask, &admitted, true);
+                }
                 Ok(admitted)
             }
-            Err(refusal) => Err(self.refused(ask, refusal)),
+            Err(refusal) => Err(self.refused(now, ask, Some(grant), refusal)),
         }
     }
 
@@ -212,6 +223,7 @@ impl Resources {
     /// Releases a grant. A grant that is lost already is ignored.
     pub fn release(&mut self, grant: GrantId) {
         let key = Key::from_u64(grant.0);
+        self.note_released(key);
         if self.detach(key) {
             self.grants.remove(key);
             self.changes.note(|| grant);
@@ -423,7 +435,15 @@ impl Resources {
         self.wall_clock_us.saturating_add(now.as_micros())
     }
 
-    fn refused(&mut self, ask: &GrantRequest, refusal: Refusal) -> Refusal {
+    fn refused(
+        &mut self,
+        now: Time,
+        ask: &GrantRequest,
+        stands: Option<GrantId>,
+        refusal: Refusal,
+    ) -> Refusal {
+        self.decisions.now = self.decisions.now.max(now);
+        self.note_refused(ask, stands, &refusal);
         tracing::debug!(
             protocol = %ask.owner.protocol,
             owner = ask.owner.key,

@@ -98,10 +98,13 @@ impl Resources {
 
     /// Ends one grant, and reports the loss to its owner. Other grants of its reservation stay. False: no such grant.
     pub(super) fn lose_grant(&mut self, key: Key, why: LostWhy) -> bool {
-        let group = self.grants.get(key).and_then(|grant| self.groups.get(grant.group));
-        let Some(protocol) = group.map(|group| group.protocol).filter(|_| self.detach(key)) else {
+        let Some(protocol) =
+            self.grants.get(key).and_then(|grant| self.groups.get(grant.group)).map(|group| group.protocol)
+        else {
             return false;
         };
+        self.note_lost(key, why);
+        self.detach(key);
         let Some(lost) = self.grants.remove(key) else { return false };
         let owner = lost.owner(protocol);
         let grant = GrantId(key.to_u64());

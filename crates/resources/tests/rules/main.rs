@@ -6,6 +6,7 @@ mod campaign;
 #[cfg(feature = "serde")]
 mod changes;
 mod config;
+mod decisions;
 mod delay;
 mod guaranteed;
 mod held;

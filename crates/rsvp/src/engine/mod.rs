@@ -97,7 +97,7 @@ use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{Changes, IfIndex, Key, Random, ReserverId, SessionChange, Time};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
 pub use counters::Counters;
@@ -315,7 +315,10 @@ impl Rsvp {
             Input::Multicast { group, source, iif, oifs } => {
                 self.on_multicast(group, source, iif, oifs);
             }
-            Input::Command { id, command } => self.on_command(id, command, resources),
+            Input::Command { id, command } => {
+                resources.because(End::User);
+                self.on_command(id, command, resources);
+            }
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
             Input::Reduced { key, grant, rate } => self.on_reduced(Key::from_u64(key), grant, rate),
             Input::Handover(entries) => {

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
+use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
 use super::carried::{Carried, Received};
@@ -336,6 +336,7 @@ impl Rsvp {
         let (Some(session), Some(filter), Some(hop)) = (message.session, message.sender, message.hop) else {
             return;
         };
+        resources.because(End::TornDown);
         let known = self.find_session(&session);
         let sender = known.and_then(|session| self.find_sender(session, &filter));
         let remote = sender.filter(|key| self.senders.get(*key).is_some_and(|sender| !sender.has(LOCAL)));

@@ -2,7 +2,7 @@
 //! end.
 
 use signalbox_core::Key;
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
 use super::forward::{Tears, UpstreamChange};
@@ -37,6 +37,7 @@ impl Rsvp {
             .filter_map(|flow| flow.filter)
             .filter_map(|filter| self.find_sender(key, &filter))
             .collect();
+        resources.because(End::TornDown);
         let mut upstream = self.begin_change();
         for object in message.kept() {
             upstream.tear_objects.extend_from_slice(object.octets);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Key};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
 use super::destinations::Range;
@@ -285,6 +285,7 @@ impl Rsvp {
             let Some(branch) = self.branches.get_mut(branch) else { continue };
             if let Some(grant) = branch.grant() {
                 branch.set_grant(None);
+                resources.because(End::Rerouted);
                 resources.release(grant);
                 tracing::debug!(grant = grant.0, "reservation at a former interface released");
             }

@@ -3,7 +3,7 @@
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Timed as _;
 use signalbox_core::{Key, Time};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
 use super::branch::Branch;
@@ -31,6 +31,7 @@ impl Rsvp {
             && let Some(index) = self.branch_wheel.pop_due(&mut self.branches, self.now)
         {
             if let Some(key) = self.branches.key_of(index) {
+                resources.because(End::Expired);
                 self.step_branch(key, resources);
             }
             left -= 1;
@@ -51,6 +52,7 @@ impl Rsvp {
         if sender.is_over(now) {
             self.counters.senders_expired += 1;
             tracing::debug!(session = %self.logged_of(key), "path state expired");
+            resources.because(End::Expired);
             self.end_path(key, None, resources);
             return mates;
         }

@@ -1,6 +1,7 @@
 //! The commands. Each family of commands is a file or folder with a `mod` line and a line in the table below; nothing
 //! outside depends on what is in it, except the table.
 
+mod audit;
 mod clear;
 mod completion;
 mod config;
@@ -64,7 +65,9 @@ subcommands! {
         Rsvp(rsvp::RsvpArgs),
         /// Show the state of the node.
         Show(show::ShowArgs),
-        /// Print what changes at the node: reservations, interfaces, sessions.
+        /// What became of requests, by the audit file of the daemon: who asked, what for, which rule decided.
+        Audit(audit::AuditArgs),
+        /// Print what changes at the node: reservations, interfaces, sessions, decisions.
         Watch(watch::WatchArgs),
         /// End state of the node, also that of another client or node.
         Clear(clear::ClearArgs),

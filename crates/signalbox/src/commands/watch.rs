@@ -15,7 +15,7 @@ use crate::arguments::{NodeArgs, OutputArgs, values};
 use crate::client::{self, Stop, answer, block_on, refusal};
 use crate::exit::{Exit, exit_status};
 use crate::print::style::{Tone, paint};
-use crate::print::{enum_text, flows, identifier, json_event, or_dash, rate};
+use crate::print::{decision, enum_text, flows, identifier, json_event, or_dash, rate, time_of_day};
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -45,6 +45,8 @@ enum What {
     Interfaces,
     /// Sessions of all protocols, when their state appears, changes and disappears.
     Sessions,
+    /// Decisions of all protocols: what was granted, changed, refused, lost and ended, and why.
+    Decisions,
     /// Peers of GIST.
     Peers,
     /// Messaging associations of GIST.
@@ -63,9 +65,10 @@ const HELP: &str = concat!(
     "  signalbox watch\n",
     "  signalbox watch reservations --changes\n",
     "  signalbox watch --json | jq 'select(.type == \"reservation_ended\")'\n",
+    "  signalbox watch decisions --changes\n",
     "  signalbox watch qos --for 10s\n\n",
     "The first lines are what stands, then `synced`, then each change. A line that begins with `lost` says how many changes\n",
-    "were lost before it, because this command or the daemon could not keep up.",
+    "were lost before it, because this command or the daemon could not keep up. Times are UTC.",
 );
 
 impl What {
@@ -75,6 +78,7 @@ impl What {
             Self::Reservations => (vec![v1::WatchKind::Reservations], None),
             Self::Interfaces => (vec![v1::WatchKind::Interfaces], None),
             Self::Sessions => (vec![v1::WatchKind::Sessions], None),
+            Self::Decisions => (vec![v1::WatchKind::Decisions], None),
             Self::Peers => (vec![v1::WatchKind::Peers], None),
             Self::Associations => (vec![v1::WatchKind::Associations], None),
             Self::Gist => {
@@ -121,7 +125,7 @@ async fn watch(arguments: &WatchArgs) -> Result<Exit> {
                 writeln!(out, "{} {} changes before this one", paint(Tone::Bad, "lost"), event.lost)?;
             }
             if let Some(line) = event.event.as_ref().and_then(line) {
-                writeln!(out, "{line}")?;
+                writeln!(out, "{} {line}", time_of_day(event.time_unix_us))?;
             }
         }
         out.flush()?;
@@ -144,6 +148,7 @@ fn line(event: &Event) -> Option<String> {
                 if row.enforced { "" } else { ", not in the kernel" },
             )
         }
+        Event::Decided(decided) => decision(&signalbox_json::value(decided.decision.as_ref()?).ok()?),
         Event::ReservationEnded(ended) => format!("reservation {}: ended", ended.id),
         Event::InterfaceChanged(changed) => {
             let row = changed.interface.as_ref()?;

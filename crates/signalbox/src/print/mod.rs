@@ -1,5 +1,7 @@
 //! Output that several commands share.
 
+mod clock;
+mod decision;
 pub(crate) mod path;
 pub(crate) mod style;
 pub(crate) mod table;
@@ -12,6 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use serde::Serialize;
 
+pub(crate) use clock::{date_time, moment, time_of_day};
+pub(crate) use decision::{decision, flows_of};
 pub(crate) use text::{enum_text, flow, flows, hex, identifier, or_dash, rate, service, traffic};
 pub(crate) use time::duration;
 

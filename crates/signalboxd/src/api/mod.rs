@@ -24,6 +24,7 @@ use signalbox_node::ProtocolId;
 use tonic::Status;
 
 use crate::access::Roles;
+use crate::decisions::Kept;
 use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::requests::LoopHandle;
@@ -41,6 +42,8 @@ pub(crate) struct Api {
     pub(crate) config: Current,
     /// The level of the log.
     pub(crate) log: LogLevel,
+    /// The last decisions.
+    pub(crate) decisions: Kept,
     /// What users may do.
     pub(crate) roles: Roles,
     /// How much of the service each user gets.

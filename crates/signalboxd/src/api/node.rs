@@ -113,6 +113,24 @@ impl Node for NodeService {
         watch::watch(&self.api.handle, request.into_inner()).await.map(Response::new)
     }
 
+    type ListDecisionsStream = Replies<v1::ListDecisionsResponse>;
+
+    async fn list_decisions(
+        &self,
+        request: Request<v1::ListDecisionsRequest>,
+    ) -> Result<Response<Self::ListDecisionsStream>, Status> {
+        let v1::ListDecisionsRequest { protocols, outcomes } = request.into_inner();
+        let decisions = self.api.decisions.list(|row| {
+            (protocols.is_empty() || protocols.contains(&row.protocol))
+                && (outcomes.is_empty() || outcomes.contains(&row.outcome))
+        });
+        let pages: Vec<_> = decisions
+            .chunks(ROWS)
+            .map(|page| Ok(v1::ListDecisionsResponse { decisions: page.to_vec() }))
+            .collect();
+        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+    }
+
     type ListMetricsStream = Replies<v1::ListMetricsResponse>;
 
     async fn list_metrics(

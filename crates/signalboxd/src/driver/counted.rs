@@ -45,8 +45,12 @@ signalbox_core::counters! {
         interception_restored: u64,
         /// Turns of the event loop that took longer than 100 ms.
         long_turns: u64,
-        /// Lines left out of the log, because their place of the code wrote 20 in that second already.
+        /// Lines left out of the log, because their place of the code wrote 20 in that second already, or nothing read them.
         log_lines_left_out: u64,
+        /// Decisions that are in no log, because it was not written in time.
+        decisions_lost: u64,
+        /// Lines that the audit file lacks, because the disk was full or failed.
+        audit_lines_lost: u64,
     }
 }
 

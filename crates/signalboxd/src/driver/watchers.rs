@@ -5,6 +5,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::watch_events_response::Event;
 use signalbox_core::node::Interface;
 use signalbox_core::{SessionChange, SessionEvent};
+use signalbox_node::resources::decision::Decision;
 use signalbox_node::{Change, Node};
 use signalbox_show::gist;
 use tokio::sync::mpsc;
@@ -65,6 +66,14 @@ impl Watchers {
             self.give(event);
         }
         true
+    }
+
+    /// A decision was made. Those who do not want it leave it out themselves.
+    pub(super) fn decided(&mut self, decision: &Decision, unix_us: u64) {
+        if !self.list.is_empty() {
+            let decision = Some(signalbox_show::decision::decision(decision, unix_us));
+            self.give(Event::Decided(v1::Decided { decision }));
+        }
     }
 
     /// The node has other interfaces.

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{IfIndex, Key, Time};
+use signalbox_core::{IfIndex, Key, SessionId, Time};
 use signalbox_resources::config::Opening;
-use signalbox_resources::refusal::Rule as Reason;
+use signalbox_resources::decision::{By, Extent, Outcome, Why};
+use signalbox_resources::refusal::{Rule as Reason, RuleName};
 use signalbox_resources::token::Token;
-use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
+use signalbox_resources::{
+    Decided, Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources,
+};
 
 use super::NatfwClient;
 use super::record::{Asker, Change, Rule};
@@ -231,7 +234,15 @@ impl NatfwClient {
                 Ok(passage) => passages.push(passage),
                 Err(refusal) => {
                     self.counters.refused += 1;
-                    tracing::info!(session = %job.session, %requester, reason = %refusal, "passage refused");
+                    tracing::debug!(session = %job.session, %requester, reason = %refusal, "passage refused");
+                    note(
+                        Outcome::Refused,
+                        Some(job.session),
+                        (&requester, opening),
+                        &[*packets],
+                        (None, Why::Refusal(refusal.clone())),
+                        resources,
+                    );
                     passages.into_iter().for_each(|passage| resources.close_passage(passage));
                     let full = matches!(refusal.rule, Reason::TableFull { .. });
                     return Err(if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY });
@@ -306,6 +317,7 @@ impl NatfwClient {
                 self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
+        note_rules(Outcome::Granted, record.session, &record.rules, Why::Allowed, resources);
         give_back(former, resources);
         self.counters.granted += 1;
         self.created(key, &job, resources);
@@ -348,6 +360,8 @@ impl NatfwClient {
     pub(super) fn close_rules(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
         let rules = core::mem::take(&mut record.rules);
+        let why = Why::End(resources.ending());
+        note_rules(Outcome::Ended, record.session, &rules, why, resources);
         let change = record.change.take();
         record.start = None;
         record.create_age = None;
@@ -366,4 +380,40 @@ impl NatfwClient {
 
 fn give_back(rules: Vec<Rule>, resources: &mut Resources) {
     rules.into_iter().flat_map(|rule| rule.passages).for_each(|passage| resources.close_passage(passage));
+}
+
+/// Records what became of the rules of a session.
+fn note_rules(
+    outcome: Outcome,
+    session: Option<SessionId>,
+    rules: &[Rule],
+    why: Why,
+    resources: &mut Resources,
+) {
+    let Some(passage) = rules.iter().flat_map(|rule| &rule.passages).next() else { return };
+    let (requester, rule, opening) =
+        (passage.requester().clone(), passage.rule().cloned(), passage.opening());
+    let flows: Vec<FlowFilter> = rules.iter().map(|rule| rule.packets).collect();
+    note(outcome, session, (&requester, opening), &flows, (rule, why), resources);
+}
+
+fn note(
+    outcome: Outcome,
+    session: Option<SessionId>,
+    (requester, opening): (&Requester, Opening),
+    flows: &[FlowFilter],
+    (rule, why): (Option<RuleName>, Why),
+    resources: &mut Resources,
+) {
+    resources.decide(Decided {
+        outcome,
+        subject: opening.into(),
+        by: By::Opener(OpenerId::CASP),
+        session,
+        requester,
+        flows,
+        extent: Extent { opening: Some(opening), ..Extent::default() },
+        rule,
+        why,
+    });
 }

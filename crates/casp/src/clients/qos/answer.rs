@@ -2,7 +2,7 @@
 
 use signalbox_core::shares::source;
 use signalbox_core::{IfIndex, Key, SessionId};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
 use super::node::{Failure, Job, counters_of};
@@ -170,6 +170,7 @@ impl QosClient {
         {
             if removes {
                 self.enter_answer(key, job);
+                resources.because(End::RefusedBeyond(None));
                 self.release_all(key, resources);
             }
             let own = self.records.get(key).is_some_and(|record| record.own.is_some());

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use signalbox_core::security::Identity;
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::request::{Priority, Session as Share};
-use signalbox_resources::{Cause, GrantRequest, Neighbour, Owner, Proof, RequestedBy, Requester, Resources};
+use signalbox_resources::{
+    Cause, End, GrantRequest, Neighbour, Owner, Proof, RequestedBy, Requester, Resources,
+};
 
 use super::amount::{Amount, Range};
 use super::period::Period;
@@ -44,6 +46,7 @@ impl QosClient {
         let part = record.part(kind);
         let older = part.before.take();
         part.before = Some(Box::new((sequence, part.now.replace(Level { age, amount, grants, until }))));
+        resources.because(End::Replaced);
         self.drop_level(older.and_then(|before| before.1), resources);
         Ok(amount)
     }
@@ -69,6 +72,7 @@ impl QosClient {
             let filter = flow.filter(|_| place != IfIndex::NONE)?.filter();
             Some(GrantRequest {
                 session: share,
+                session_id: record.session,
                 lifetime: Some(record.lifetime),
                 held: kind != QosType::COMMIT || record.is_early(),
                 during: record.period.as_deref().map(Period::during),
@@ -98,7 +102,9 @@ impl QosClient {
         range: &Range,
         resources: &mut Resources,
     ) -> Result<(Amount, Grants), QosErrorCode> {
-        let amount = self.largest_of_all(requests, range, resources)?;
+        let amount = self.largest_of_all(requests, range, resources).inspect_err(|_| {
+            self.note_refused(requests, range, resources);
+        })?;
         let mut grants = Grants::default();
         for (request, grant) in requests.iter().zip(&mut grants) {
             let Some(request) = request else { continue };
@@ -114,6 +120,16 @@ impl QosClient {
             }
         }
         Ok((amount, grants))
+    }
+
+    /// Records which rule or limit refuses even the least amount.
+    fn note_refused(&self, requests: &Requests, range: &Range, resources: &mut Resources) {
+        for request in requests.iter().flatten() {
+            let Ok(request) = Self::of_amount(request, &range.least) else { continue };
+            if let Err(refusal) = resources.dry_run(self.now, &request).result {
+                return resources.decide_refused(&request, &refusal);
+            }
+        }
     }
 
     /// The largest amount of a range that each of the requests would get.
@@ -243,6 +259,7 @@ impl QosClient {
             }
             let before = part.before.take().and_then(|before| before.1);
             let gone = if succeeded { before } else { core::mem::replace(&mut part.now, before) };
+            resources.because(if succeeded { End::Replaced } else { End::RefusedBeyond(None) });
             self.drop_level(gone, resources);
         }
     }
@@ -251,6 +268,7 @@ impl QosClient {
     pub(super) fn confirm_reserve(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = self.records.get_mut(key) else { return };
         let before = record.reserve.before.take();
+        resources.because(End::Replaced);
         self.drop_level(before.and_then(|before| before.1), resources);
     }
 
@@ -283,6 +301,7 @@ impl QosClient {
                 part.now = None;
                 self.counters.expired += 1;
             }
+            resources.because(End::Expired);
             self.drop_level(old, resources);
             self.drop_level(over, resources);
         }

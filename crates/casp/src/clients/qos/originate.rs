@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::{Key, SessionId, Time};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
 use super::output::QosEvent;
@@ -59,6 +59,7 @@ impl QosClient {
             self.out.event(own.id, QosEvent::Released { confirmed: false });
             return self.end(key, None, resources);
         }
+        resources.because(End::User);
         self.release_all(key, resources);
         self.send_own(key, resources);
         self.arm(key);

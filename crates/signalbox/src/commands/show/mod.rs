@@ -5,6 +5,7 @@ mod boomerang;
 mod casp;
 mod config;
 mod counters;
+mod decisions;
 mod gist;
 mod interfaces;
 mod pinholes;
@@ -66,7 +67,7 @@ const HELP: &str = concat!(
     "  signalbox show gist sessions --address 192.0.2.9 --json | jq -s length\n",
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
-    "JSON: one row a line, with the types node, interface, metric, config, reservation, pinhole, gist_session, gist_peer, gist_association,\n",
+    "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, gist_session, gist_peer, gist_association,\n",
     "gist_binding, qos_session, rsvp_session, rsvp_neighbor, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
@@ -116,6 +117,14 @@ views! {
         "reservations --address 192.0.2.9 --limit 20",
     ))]
     Reservations(reservations::ReservationsArgs) => reservations::show,
+    /// What became of the last requests of all protocols: who asked, what for, which rule decided.
+    #[command(after_help = view_help!(
+        "decision",
+        "decisions --refused",
+        "decisions --since 14:00 --flow 192.0.2.9",
+        "decisions --json | jq .rule",
+    ))]
+    Decisions(decisions::DecisionsArgs) => decisions::show,
     /// Passages through firewalls and NATs, and what this node opened for them.
     #[command(after_help = view_help!("pinhole", "pinholes", "pinholes --address 192.0.2.9 --json"))]
     Pinholes(pinholes::PinholesArgs) => pinholes::show,

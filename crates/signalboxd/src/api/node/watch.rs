@@ -32,6 +32,9 @@ impl Filter {
             // The row is gone, and with it its protocol.
             Event::ReservationEnded(_) => (v1::WatchKind::Reservations, None),
             Event::InterfaceChanged(_) | Event::InterfaceRemoved(_) => (v1::WatchKind::Interfaces, None),
+            Event::Decided(decided) => {
+                (v1::WatchKind::Decisions, decided.decision.as_ref().map(|row| row.protocol))
+            }
             Event::SessionOpened(opened) => (v1::WatchKind::Sessions, Some(opened.protocol)),
             Event::SessionClosed(closed) => (v1::WatchKind::Sessions, Some(closed.protocol)),
             Event::SessionChanged(changed) => (v1::WatchKind::Sessions, Some(changed.protocol)),

@@ -1,0 +1,92 @@
+//! Records of what became of requests for passages.
+
+use core::time::Duration;
+
+use signalbox_core::SessionId;
+use signalbox_core::pinhole::OpenerId;
+use signalbox_core::slab::Key;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_resources::config::Opening;
+use signalbox_resources::decision::{By, Extent, Outcome, Why};
+use signalbox_resources::refusal::Refusal;
+use signalbox_resources::{Decided, Requester, Resources};
+
+use super::Natfw;
+use super::response::rule;
+use super::session::Session;
+
+impl Natfw {
+    /// The policy of this node refused a passage.
+    pub(super) fn note_refused(
+        session: SessionId,
+        requester: &Requester,
+        (opening, flows): (Opening, &[FlowFilter]),
+        lifetime: Duration,
+        refusal: &Refusal,
+        resources: &mut Resources,
+    ) {
+        resources.decide(Decided {
+            outcome: Outcome::Refused,
+            subject: opening.into(),
+            by: By::Opener(OpenerId::NATFW),
+            session: Some(session),
+            requester,
+            flows,
+            extent: Extent { opening: Some(opening), lifetime: Some(lifetime), ..Extent::default() },
+            rule: None,
+            why: Why::Refusal(refusal.clone()),
+        });
+    }
+
+    /// Other rules came into force, which do not allow what stands.
+    pub(super) fn note_withdrawn(
+        session: &Session,
+        requester: &Requester,
+        opening: Opening,
+        refusal: &Refusal,
+        resources: &mut Resources,
+    ) {
+        resources.decide(Decided {
+            outcome: Outcome::Lost,
+            subject: opening.into(),
+            by: By::Opener(OpenerId::NATFW),
+            session: Some(session.id),
+            requester,
+            flows: &flows_of(session),
+            extent: Extent { opening: Some(opening), ..Extent::default() },
+            rule: None,
+            why: Why::Refusal(refusal.clone()),
+        });
+    }
+
+    /// What the policy of this node allowed to a session stands from now on, or ends now.
+    pub(super) fn note_passage(&self, key: Key, outcome: Outcome, resources: &mut Resources) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let Some(passage) = session.plan.passage.as_ref() else { return };
+        let (rule, requester) = (passage.rule().cloned(), passage.requester().clone());
+        let opening = passage.opening();
+        let why = if outcome == Outcome::Ended { Why::End(resources.ending()) } else { Why::Allowed };
+        resources.decide(Decided {
+            outcome,
+            subject: opening.into(),
+            by: By::Opener(OpenerId::NATFW),
+            session: Some(session.id),
+            requester: &requester,
+            flows: &flows_of(session),
+            extent: Extent {
+                opening: Some(opening),
+                lifetime: Some(Duration::from_secs(session.accepted.into())),
+                ..Extent::default()
+            },
+            rule,
+            why,
+        });
+    }
+}
+
+/// The packets that the passage of a session is for.
+fn flows_of(session: &Session) -> Vec<FlowFilter> {
+    let pinhole = rule(&session.asked, &session.plan);
+    let flows = pinhole.iter().flat_map(|pinhole| pinhole.flows()).map(|flow| flow.packets);
+    flows.collect()
+}

@@ -1,0 +1,295 @@
+//! Records of what became of requests; see [`decision`](crate::decision).
+
+use std::sync::Arc;
+
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Key, SessionId, Time};
+
+use super::Resources;
+use super::group::{Grant, Group};
+use crate::decision::{By, Decision, End, Extent, Outcome, Subject, Why, first_flows};
+use crate::refusal::{Refusal, Rule, RuleName};
+use crate::request::{Admitted, GrantId, GrantRequest, LostWhy};
+use crate::requester::Requester;
+
+impl Resources {
+    /// An input begins. What ends because of it ends without a particular reason, until an engine gives one.
+    #[inline]
+    pub fn begin(&mut self, now: Time) {
+        self.decisions.now = now;
+        self.decisions.end = End::default();
+    }
+
+    /// The reason why reservations and passages end that are given back from now on, until the next input.
+    #[inline]
+    pub const fn because(&mut self, end: End) {
+        self.decisions.end = end;
+    }
+
+    /// Starts or ends the record of decisions. Without it a decision costs one comparison.
+    pub const fn record_decisions(&mut self, on: bool) {
+        self.decisions.switch(on);
+    }
+
+    /// The oldest decision that was not taken yet.
+    #[inline]
+    pub fn next_decision(&mut self) -> Option<Decision> {
+        self.decisions.take()
+    }
+
+    /// Records what a protocol decided about passages or a session, or what another node decided. A grant of passages that stand
+    /// already is recorded only if their packets differ.
+    pub fn decide(&mut self, decided: Decided<'_>) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let Decided { outcome, subject, by, session, requester, flows, extent, rule, why } = decided;
+        let rule = rule.or_else(|| match &why {
+            Why::Refusal(refusal) => rule_of(refusal),
+            Why::Allowed | Why::Protocol(_) | Why::Beyond(_) | Why::End(_) | Why::Lost(_) | Why::Reduced => {
+                None
+            }
+        });
+        let decision = self.decisions.passage(Decision {
+            at: self.decisions.now,
+            outcome,
+            subject,
+            by,
+            grant: None,
+            session,
+            requester: Arc::new(requester.clone()),
+            interface: None,
+            flows: first_flows(flows.iter().copied()),
+            extent,
+            rule,
+            why,
+            lasted: None,
+        });
+        if let Some(decision) = decision {
+            self.note_decision(decision);
+        }
+    }
+
+    /// The reason why what ends now ends.
+    #[must_use]
+    pub const fn ending(&self) -> End {
+        self.decisions.end
+    }
+
+    /// Records the refusal of a request that its protocol only tried ([`Resources::dry_run`]).
+    pub fn decide_refused(&mut self, ask: &GrantRequest, refusal: &Refusal) {
+        self.note_refused(ask, None, refusal);
+    }
+
+    pub(crate) fn note_decision(&mut self, decision: Decision) {
+        self.counters.decisions_left_out += u64::from(!self.decisions.push(None, decision));
+    }
+
+    /// Whether a grant is what a request asks for, so that the request changes nothing.
+    pub(super) fn stands_as(&self, key: Key, ask: &GrantRequest, rule: Option<u32>) -> bool {
+        let Some(grant) = self.grants.get(key) else { return false };
+        let Some(group) = self.groups.get(grant.group) else { return false };
+        let filters = match grant.filters() {
+            [] => group.filters.are(&ask.filters),
+            own => own == ask.filters,
+        };
+        filters
+            && grant.terms.traffic == ask.traffic
+            && grant.terms.held == ask.held
+            && grant.terms.rule == rule
+            && group.ifindex == ask.ifindex
+            && group.parameters.service == ask.service
+            && grant.guaranteed().map(|(asked, _)| asked) == ask.guaranteed
+            && *grant.requester == ask.requester
+    }
+
+    /// A request was granted: a new one, or one that changed something.
+    pub(super) fn note_granted(&mut self, ask: &GrantRequest, admitted: &Admitted, changed: bool) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let grant = admitted.grant;
+        let outcome = if changed {
+            Outcome::Changed
+        } else if self.decisions.restores(ask.owner.protocol, ask.filters.first()) {
+            Outcome::Restored
+        } else {
+            Outcome::Granted
+        };
+        if let Some(session) = ask.session_id {
+            self.decisions.name(grant, session);
+        }
+        let key = Key::from_u64(grant.0);
+        let decision = self.grants.get(key).and_then(|held| {
+            let group = self.groups.get(held.group)?;
+            Some(self.about(key, held, group, outcome, Why::Allowed))
+        });
+        if let Some(decision) = decision {
+            let lasted = decision.lasted.filter(|_| changed);
+            self.push(ask, Decision { lasted, ..decision });
+        }
+    }
+
+    /// A request was refused. What stood before, if anything, stands.
+    pub(super) fn note_refused(&mut self, ask: &GrantRequest, stands: Option<GrantId>, refusal: &Refusal) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let rule = rule_of(refusal);
+        let decision = Decision {
+            at: self.decisions.now,
+            outcome: Outcome::Refused,
+            subject: subject(&ask.filters),
+            by: By::Reserver(ask.owner.protocol),
+            grant: stands,
+            session: ask.session_id.or_else(|| self.decisions.session(stands?)),
+            requester: Arc::new(ask.requester.clone()),
+            interface: self.links.get(&ask.ifindex).map(|link| Arc::clone(&link.name)),
+            flows: first_flows(ask.filters.iter().copied()),
+            extent: Extent {
+                rate: Some(ask.rate()),
+                service: Some(ask.service),
+                opening: None,
+                lifetime: ask.lifetime,
+            },
+            rule,
+            why: Why::Refusal(refusal.clone()),
+            lasted: None,
+        };
+        self.push(ask, decision);
+    }
+
+    fn push(&mut self, ask: &GrantRequest, decision: Decision) {
+        self.counters.decisions_left_out += u64::from(!self.decisions.push(Some(ask.owner), decision));
+    }
+
+    /// A grant ends because its owner gives it back.
+    pub(super) fn note_released(&mut self, key: Key) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let why = Why::End(self.decisions.end);
+        let decision = self.grants.get(key).and_then(|grant| {
+            let group = self.groups.get(grant.group)?;
+            Some(self.about(key, grant, group, Outcome::Ended, why))
+        });
+        self.decisions.unname(GrantId(key.to_u64()));
+        if let Some(decision) = decision {
+            self.note_decision(decision);
+        }
+    }
+
+    /// A grant is about to be lost.
+    pub(super) fn note_lost(&mut self, key: Key, why: LostWhy) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let outcome = match why {
+            LostWhy::Preempted => Outcome::Preempted,
+            LostWhy::Deleted => Outcome::Ended,
+            LostWhy::KernelRefused(_)
+            | LostWhy::InterfaceGone
+            | LostWhy::CapacityReduced
+            | LostWhy::Rules => Outcome::Lost,
+        };
+        let decision = self.grants.get(key).and_then(|grant| {
+            let group = self.groups.get(grant.group)?;
+            Some((group.protocol, self.about(key, grant, group, outcome, Why::Lost(why))))
+        });
+        self.decisions.unname(GrantId(key.to_u64()));
+        let Some((protocol, decision)) = decision else { return };
+        if outcome != Outcome::Ended {
+            self.decisions.note_lost(protocol, decision.flows.first());
+        }
+        self.note_decision(decision);
+    }
+
+    /// A stronger request took a part of a grant.
+    pub(super) fn note_reduced(&mut self, key: Key) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let decision = self.grants.get(key).and_then(|grant| {
+            let group = self.groups.get(grant.group)?;
+            Some(self.about(key, grant, group, Outcome::Changed, Why::Reduced))
+        });
+        if let Some(decision) = decision {
+            self.note_decision(decision);
+        }
+    }
+
+    fn about(&self, key: Key, grant: &Grant, group: &Group, outcome: Outcome, why: Why) -> Decision {
+        let filters = match grant.filters() {
+            [] => first_flows(group.filters.iter()),
+            own => first_flows(own.iter().copied()),
+        };
+        let id = GrantId(key.to_u64());
+        let now = self.decisions.now;
+        Decision {
+            at: now,
+            outcome,
+            subject: subject(&filters),
+            by: By::Reserver(group.protocol),
+            grant: Some(id),
+            session: self.decisions.session(id),
+            requester: Arc::clone(&grant.requester),
+            interface: self.links.get(&group.ifindex).map(|link| Arc::clone(&link.name)),
+            flows: filters,
+            extent: Extent {
+                rate: Some(grant.served().unwrap_or(grant.terms.traffic.rate)),
+                service: Some(group.parameters.service),
+                opening: None,
+                lifetime: grant.terms.lifetime,
+            },
+            rule: grant.terms.rule.and_then(|rule| self.policy.name(rule)),
+            why,
+            lasted: Some(now.since(grant.since)),
+        }
+    }
+}
+
+/// What a protocol decided, or another node did.
+#[derive(Debug, Clone)]
+pub struct Decided<'a> {
+    /// What happened.
+    pub outcome: Outcome,
+    /// What it is about.
+    pub subject: Subject,
+    /// The protocol.
+    pub by: By,
+    /// The session, of a protocol whose sessions have identifiers.
+    pub session: Option<SessionId>,
+    /// Who asked.
+    pub requester: &'a Requester,
+    /// The packets.
+    pub flows: &'a [FlowFilter],
+    /// How much.
+    pub extent: Extent,
+    /// The rule that allowed it.
+    pub rule: Option<RuleName>,
+    /// The reason.
+    pub why: Why,
+}
+
+/// The policy rule that refused.
+fn rule_of(refusal: &Refusal) -> Option<RuleName> {
+    match &refusal.rule {
+        Rule::Policy { rule, .. } => Some(rule.clone()),
+        Rule::Default
+        | Rule::Token(_)
+        | Rule::NoInterface(_)
+        | Rule::Link { .. }
+        | Rule::Spec(_)
+        | Rule::Request(_)
+        | Rule::TableFull { .. }
+        | Rule::NoGrant => None,
+    }
+}
+
+/// A reservation that is for no single host at either end is one for many flows.
+fn subject(filters: &[FlowFilter]) -> Subject {
+    let host = |prefix: Prefix| prefix == Prefix::host(prefix.addr);
+    let many = |filter: &FlowFilter| !host(filter.src) && !host(filter.dst);
+    if filters.iter().any(many) { Subject::Aggregate } else { Subject::Reservation }
+}

@@ -1,0 +1,142 @@
+//! What became of requests: decisions of the node, on their way to the log, the audit file, and clients.
+//!
+//! A thread of its own does all this. The event loop only puts decisions into a bounded queue, and never waits for a disk, a pipe or a
+//! client. What finds no room is counted.
+
+mod file;
+mod line;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use signalbox_api::v1;
+use signalbox_core::Time;
+use signalbox_node::resources::decision::Decision;
+use signalbox_show::decision::decision as shown;
+
+pub(crate) use file::{AuditFile, lost as lines_lost};
+
+/// The module whose lines are decisions.
+pub(crate) const TARGET: &str = "signalboxd::decisions::line";
+/// Decisions that wait for the thread, at most.
+const QUEUE: usize = 8192;
+/// Decisions that are kept for clients.
+const KEPT: usize = 1000;
+/// How long the end of the daemon waits for the audit file.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Decisions that found no room in the queue.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Decisions that are in no log since the start, because the thread did not take them in time.
+pub(crate) fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// What clients and signals reach; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    last: Mutex<VecDeque<v1::Decision>>,
+    /// The audit file is opened again before the next line.
+    reopen: AtomicBool,
+}
+
+impl Kept {
+    /// The last decisions that `wanted` wants, the oldest first.
+    pub(crate) fn list(&self, wanted: impl Fn(&v1::Decision) -> bool) -> Vec<v1::Decision> {
+        let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().filter(|decision| wanted(decision)).cloned().collect()
+    }
+
+    /// The audit file was moved away: it is opened again.
+    pub(crate) fn reopen(&self) {
+        self.0.reopen.store(true, Ordering::Relaxed);
+    }
+
+    fn keep(&self, decision: v1::Decision) {
+        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= KEPT {
+            last.pop_front();
+        }
+        last.push_back(decision);
+    }
+}
+
+enum Order {
+    Decision(u64, Box<Decision>),
+    /// Everything is written when this is answered.
+    Stop(mpsc::Sender<()>),
+}
+
+/// The event loop's end of the queue.
+#[derive(Debug)]
+pub(crate) struct Decisions {
+    queue: SyncSender<Order>,
+}
+
+impl Decisions {
+    /// Starts the thread. It has the privileges that the caller has now.
+    pub(crate) fn start(kept: Kept, mut file: Option<AuditFile>) -> Result<Self> {
+        let (queue, orders) = mpsc::sync_channel(QUEUE);
+        thread::Builder::new()
+            .name("decisions".into())
+            .spawn(move || run(&orders, &kept, &mut file))
+            .context("cannot start the thread of decisions")?;
+        Ok(Self { queue })
+    }
+
+    /// Takes a decision; it is dropped if too many wait. `now` and `unix_us` are the present time on both clocks.
+    pub(crate) fn give(&self, decision: Decision, now: Time, unix_us: u64) {
+        let ago = u64::try_from(now.since(decision.at).as_micros()).unwrap_or_default();
+        let order = Order::Decision(unix_us.saturating_sub(ago), Box::new(decision));
+        match self.queue.try_send(order) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                LOST.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits until all decisions are written, for a second at most.
+    pub(crate) fn stop(self) {
+        let (done, written) = mpsc::channel();
+        if self.queue.try_send(Order::Stop(done)).is_ok() {
+            // A disk that does not answer cannot hold up the end.
+            let _ = written.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>) {
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Decision(time_unix_us, decision) => {
+                let row = shown(&decision, time_unix_us);
+                line::log(&row);
+                if let Some(file) = file {
+                    if kept.0.reopen.swap(false, Ordering::Relaxed) {
+                        file.reopen();
+                    }
+                    file.write(&row);
+                }
+                kept.keep(row);
+            }
+            Order::Stop(done) => {
+                // Whoever stops may have lost patience.
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

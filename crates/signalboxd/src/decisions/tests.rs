@@ -1,0 +1,96 @@
+use std::path::PathBuf;
+
+use signalbox_core::ReserverId;
+use signalbox_core::node::Prefix;
+use signalbox_core::traffic::FlowFilter;
+use signalbox_node::resources::decision::{By, End, Extent, Outcome, Subject, Why};
+use signalbox_node::resources::request::Requester;
+
+use super::*;
+
+/// The reservation that this key identifies ended.
+fn ended(key: u64) -> Decision {
+    let host = |text: &str| Prefix::host(text.parse().unwrap());
+    Decision {
+        at: Time::from_secs(2),
+        outcome: Outcome::Ended,
+        subject: Subject::Reservation,
+        by: By::Reserver(ReserverId::RSVP),
+        grant: Some(signalbox_node::resources::GrantId(key)),
+        session: None,
+        requester: Arc::new(Requester::at("10.0.0.9".parse().unwrap())),
+        interface: Some("eth1".into()),
+        flows: vec![FlowFilter::between(host("10.0.0.1"), host("10.0.9.1"))],
+        extent: Extent { rate: Some(625_000), ..Extent::default() },
+        rule: None,
+        why: Why::End(End::Expired),
+        lasted: Some(Duration::from_secs(90)),
+    }
+}
+
+fn directory(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("signalbox-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn user() -> signalbox_linux::confine::User {
+    signalbox_linux::confine::User::find(&nix::unistd::Uid::effective().to_string()).unwrap()
+}
+
+#[test]
+fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
+    let directory = directory("audit");
+    let (path, moved) = (directory.join("audit.jsonl"), directory.join("audit.jsonl.1"));
+    let kept = Kept::default();
+    let (queue, orders) = mpsc::sync_channel(8);
+    let mut file = Some(AuditFile::open(&path, &user()).unwrap());
+    let mut run_with = |key| {
+        queue.send(Order::Decision(1_000_000 * key, Box::new(ended(key)))).unwrap();
+        let (done, _written) = mpsc::channel();
+        queue.send(Order::Stop(done)).unwrap();
+        run(&orders, &kept, &mut file);
+    };
+    run_with(1);
+    std::fs::rename(&path, &moved).unwrap();
+    run_with(2);
+    kept.reopen();
+    run_with(3);
+    let ids = |path: &PathBuf| -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.map(|line| line["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!((ids(&moved), ids(&path)), (vec!["1".to_owned(), "2".to_owned()], vec!["3".to_owned()]));
+    let rows = kept.list(|row| row.time_unix_us > 1_000_000);
+    assert_eq!(rows.iter().filter_map(|row| row.id.as_deref()).collect::<Vec<_>>(), ["2", "3"]);
+    assert_eq!(rows[0].reason.as_deref(), Some("not refreshed in time"));
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn only_the_last_thousand_are_kept() {
+    let kept = Kept::default();
+    for key in 0..1500 {
+        kept.keep(shown(&ended(key), key));
+    }
+    let rows = kept.list(|_| true);
+    assert_eq!((rows.len(), rows[0].time_unix_us), (1000, 500));
+}
+
+/// A pipe of somebody else would hold up the thread, and everybody could write to a file of mode 666.
+#[test]
+fn only_a_regular_file_of_few_is_an_audit_file() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = directory("audit-kinds");
+    let (pipe, open, link) = (directory.join("pipe"), directory.join("open"), directory.join("link"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    std::fs::write(&open, "").unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::os::unix::fs::symlink(&open, &link).unwrap();
+    for path in [&pipe, &open, &link] {
+        assert!(AuditFile::open(path, &user()).is_err(), "{}", path.display());
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,105 @@
+//! Lines of the log on their way to standard error.
+//!
+//! Standard error may be a pipe whose reader is slow. So a thread of its own writes, and who logs only copies the line into a buffer of
+//! limited size. What finds no room is left out and counted. The thread starts after the daemon has given up its privileges, so that
+//! it has none either; before that each line is written at once.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Octets that wait, at most.
+const ROOM: usize = 8 << 20;
+/// How long the end of the daemon waits for the reader of the log.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct Buffer {
+    /// Whether the thread runs.
+    runs: bool,
+    /// Lines, one after the other.
+    waiting: VecDeque<u8>,
+    /// Octets that the thread has taken and not written yet.
+    taken: bool,
+}
+
+static BUFFER: Mutex<Buffer> = Mutex::new(Buffer { runs: false, waiting: VecDeque::new(), taken: false });
+static CHANGED: Condvar = Condvar::new();
+
+fn buffer() -> MutexGuard<'static, Buffer> {
+    // A line is copied as a whole, so that a poisoned buffer is as good as any.
+    BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes from now on in a thread of its own.
+pub(crate) fn start() -> io::Result<()> {
+    thread::Builder::new().name("log".into()).spawn(run)?;
+    buffer().runs = true;
+    Ok(())
+}
+
+fn run() {
+    loop {
+        let mut waiting = buffer();
+        while waiting.waiting.is_empty() {
+            waiting = CHANGED.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.taken = true;
+        let octets: Vec<u8> = std::mem::take(&mut waiting.waiting).into();
+        drop(waiting);
+        // Where nobody reads the log, there is no place to report it.
+        let _ = io::stderr().write_all(&octets);
+        buffer().taken = false;
+        CHANGED.notify_all();
+    }
+}
+
+/// Waits until all lines are written, for a second at most.
+pub(crate) fn flush() {
+    let end = Instant::now() + PATIENCE;
+    let mut waiting = buffer();
+    while waiting.runs && (waiting.taken || !waiting.waiting.is_empty()) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        waiting = CHANGED.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Where lines go; each is written as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside;
+
+impl Write for Beside {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = buffer();
+        if !waiting.runs {
+            drop(waiting);
+            return io::stderr().write(line);
+        }
+        if waiting.waiting.len() + line.len() > ROOM {
+            super::leave_out();
+        } else {
+            waiting.waiting.extend(line);
+            CHANGED.notify_all();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Beside {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        *self
+    }
+}
