@@ -101,6 +101,11 @@ run_tests() {
     return 2
 }
 
+# Requests at random that policies judge: more than the 1,000 draws among the tests.
+oracle() {
+    SIGNALBOX_SEEDS=${SIGNALBOX_SEEDS:-100000} cargo test --quiet --workspace --locked "${features[@]}" --test oracle policy::
+}
+
 # Scenarios mostly wait, so three run at a time; each has namespaces of its own. They measure times on a machine that others may
 # use too: one that fails runs a second time, alone. Both results are printed, and the end names it.
 run_scenario() { # name, folder of the results
@@ -167,6 +172,7 @@ step "instructions against the record" "$bin/signalbox" bench instructions --com
 step "metrics" scripts/metrics.sh "$bin"
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
+step "oracle" oracle
 scenarios=$("$bin/signalbox" lab list --names) || scenarios=
 step "list of scenarios" [ -n "$scenarios" ]
 # shellcheck disable=SC2086 # one word for each name

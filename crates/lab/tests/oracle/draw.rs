@@ -1,5 +1,7 @@
 //! Random choices, and the number of draws.
 
+use std::panic::resume_unwind;
+
 use signalbox_core::Random;
 use signalbox_sim::seed_from_environment;
 
@@ -28,19 +30,48 @@ impl Draw {
     }
 }
 
-/// Runs the draws of a test: as many as usual, or `SIGNALBOX_SEEDS` in the environment; with `SIGNALBOX_SEED` this one alone.
-/// A draw that fails prints how it is run again. The result is the number of draws, if there were as many as usual.
-pub(crate) fn draws(usual: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Option<u64> {
-    let mut checked = |seed: u64| {
-        if let Err(fault) = run(seed) {
+/// What a test counts, to show that it judged something.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) dropped: u64,
+}
+
+/// Runs the draws of a test, by as many threads: as many draws as usual, or `SIGNALBOX_SEEDS` in the environment; with
+/// `SIGNALBOX_SEED` this one alone. `start` makes what the draws of one thread share. A draw that fails prints how it is run again.
+pub(crate) fn draws<S>(
+    usual: u64,
+    threads: usize,
+    start: impl Fn() -> S + Sync,
+    run: impl Fn(&mut S, u64, &mut Counts) -> Result<(), String> + Sync,
+) {
+    let checked = |shared: &mut S, seed: u64, counts: &mut Counts| {
+        if let Err(fault) = run(shared, seed, counts) {
             panic!("{fault}\nrun again with SIGNALBOX_SEED={seed}");
         }
     };
     if std::env::var_os("SIGNALBOX_SEED").is_some() {
-        checked(seed_from_environment(0));
-        return None;
+        return checked(&mut start(), seed_from_environment(0), &mut Counts::default());
     }
     let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map_or(usual, |text| text.parse().unwrap());
-    (0..seeds).for_each(checked);
-    (seeds >= usual).then_some(seeds)
+    let part = |first: u64| {
+        let (mut shared, mut counts) = (start(), Counts::default());
+        (first..seeds).step_by(threads).for_each(|seed| checked(&mut shared, seed, &mut counts));
+        counts
+    };
+    let counts: Vec<_> = std::thread::scope(|scope| {
+        let part = &part;
+        let all: Vec<_> = (0..seeds).take(threads).map(|first| scope.spawn(move || part(first))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap_or_else(|fault| resume_unwind(fault))).collect()
+    });
+    let [passed, dropped] =
+        [|one: &Counts| one.passed, |one: &Counts| one.dropped].map(|of| counts.iter().map(of).sum::<u64>());
+    eprintln!("{seeds} draws: {passed} packets passed, {dropped} did not");
+    // Draws that let nothing pass, or everything, would judge nothing.
+    assert!(seeds < usual || passed > seeds && dropped > seeds);
+}
+
+/// As many threads as there are processors.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -7,3 +7,4 @@ mod draw;
 mod holes;
 mod kernel;
 mod octets;
+mod policy;

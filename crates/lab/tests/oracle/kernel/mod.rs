@@ -97,6 +97,11 @@ impl Kernel {
         self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Forgets all flows.
+    pub(crate) fn forget(&mut self) {
+        self.flows = Flows::default();
+    }
+
     /// Carries out all requests or none.
     fn transact(&mut self, requests: &[u8], messages: &[Message<'_>]) -> Vec<u8> {
         let (end, changes) = messages[1..].split_last().unwrap();
