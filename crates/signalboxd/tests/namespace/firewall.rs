@@ -163,7 +163,7 @@ fn checksum(octets: &[u8]) -> [u8; 2] {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    (!(sum as u16)).to_be_bytes()
+    (!u16::try_from(sum).unwrap()).to_be_bytes()
 }
 
 /// A request of 64 kbit/s for UDP (docs/wire/boomerang.md), with an option that no node knows.
