@@ -161,12 +161,11 @@ fn expect(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     }
     let runs = |node: &usize| state::socket(&plan.name, &plan.nodes[*node].name).exists();
     let running: Vec<usize> = (0..plan.nodes.len()).filter(runs).collect();
-    let mut outcomes = Vec::new();
-    for check in &scenario.checks {
-        if let Some(verdict) = check.check.observe(&plan, &running) {
-            outcomes.push(checks::Outcome::new(&check.name, verdict?));
-        }
-    }
+    let verdicts = checks::observe(&scenario.checks, &plan, &running)?;
+    let outcome = |(number, verdict): (usize, checks::Verdict)| {
+        checks::Outcome::new(&scenario.checks[number].name, verdict)
+    };
+    let outcomes: Vec<_> = verdicts.into_iter().map(outcome).collect();
     if outcomes.is_empty() {
         bail!("{} has no check of the kind `show`, which a standing lab can answer", scenario.name);
     }

@@ -221,11 +221,9 @@ impl Daemon {
     }
 
     fn compare(self, fault: Option<String>) -> Result<Stop> {
-        let after = net::rules(&self.namespace)?;
-        let (old, new): (BTreeSet<_>, BTreeSet<_>) = (self.before.iter().collect(), after.iter().collect());
-        let gone = old.difference(&new).map(|line| format!("- {line}"));
-        let changed = new.difference(&old).map(|line| format!("+ {line}")).chain(gone).collect();
-        Ok(Stop { node: self.node, fault, changed })
+        let mut stop = Stop { node: self.node, fault, before: self.before, changed: Vec::new() };
+        stop.compare(&net::rules(&self.namespace)?);
+        Ok(stop)
     }
 }
 

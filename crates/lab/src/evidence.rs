@@ -1,14 +1,17 @@
 //! What was observed during a run, for the checks and the report.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::Result;
+
 use crate::checks::{Outcome, Verdict};
 use crate::observe::trace::Trace;
 use crate::plan::{Leg, Plan};
+use crate::{kernel, net};
 
 /// How the reason ends why nothing is known of a step.
 pub(crate) const NOT_TAKEN: &str = "was not taken";
@@ -32,10 +35,10 @@ pub(crate) struct Evidence {
     pub(crate) windows: BTreeMap<String, (Duration, Duration)>,
     /// Since 1970: when something was done to a link or a daemon.
     pub(crate) marks: Vec<(Duration, String)>,
-    /// What the kernels of nodes held at the ends of steps, one thing a line.
-    pub(crate) kernels: BTreeMap<(String, usize), Vec<String>>,
-    /// What `show counters` of nodes printed at the ends of steps.
-    pub(crate) counters: BTreeMap<(String, usize), String>,
+    /// What the kernels of nodes held at the ends of steps, one thing a line; each time that it was read.
+    pub(crate) kernels: BTreeMap<(String, usize), Vec<Vec<String>>>,
+    /// What `show counters` of nodes printed at the ends of steps, each time.
+    pub(crate) counters: BTreeMap<(String, usize), Vec<String>>,
     pub(crate) losses: Vec<LossCount>,
     pub(crate) stops: Vec<Stop>,
 }
@@ -62,8 +65,28 @@ pub(crate) struct Stop {
     pub(crate) node: usize,
     /// Why the end was not clean, if it was not.
     pub(crate) fault: Option<String>,
+    /// The kernel's rules before the daemon's start.
+    pub(crate) before: Vec<String>,
     /// Lines of the kernel's rules that were not there before (`+`) or are gone (`-`).
     pub(crate) changed: Vec<String>,
+}
+
+impl Stop {
+    /// Reads the kernel's rules, and adds what differs from those before.
+    pub(crate) fn look(&mut self, plan: &Plan) -> Result<()> {
+        self.compare(&net::rules(&kernel::namespace(&plan.nodes[self.node].namespace)?)?);
+        Ok(())
+    }
+
+    /// Adds what differs between these rules of the kernel and those before.
+    pub(crate) fn compare(&mut self, after: &[String]) {
+        let (old, new): (BTreeSet<_>, BTreeSet<_>) = (self.before.iter().collect(), after.iter().collect());
+        let gone = old.difference(&new).map(|line| format!("- {line}"));
+        let all: Vec<String> = new.difference(&old).map(|line| format!("+ {line}")).chain(gone).collect();
+        let known = |line: &String| self.changed.contains(line);
+        let more: Vec<String> = all.into_iter().filter(|line| !known(line)).collect();
+        self.changed.extend(more);
+    }
 }
 
 impl Evidence {

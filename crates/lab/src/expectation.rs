@@ -21,6 +21,10 @@ use crate::{command, protocols, wait};
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Between two looks at what has to hold for a time.
+const HOLD_AGAIN: Duration = Duration::from_millis(400);
+/// How long absence has to hold. What waited to be sent, or was sent again, may make again what has just gone.
+pub(crate) const ABSENT: Span = Span::millis(2000);
 
 /// The keys of the step `expect` and of the check `show`.
 #[derive(Debug, Deserialize)]
@@ -42,10 +46,45 @@ pub(crate) struct Expectation {
     packets: Option<Vec<Attempt>>,
     #[serde(default = "at_once")]
     within: Span,
+    holds: Option<Span>,
 }
 
 const fn at_once() -> Span {
     Span::millis(0)
+}
+
+/// An expectation that was fulfilled and has to stay so.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    pub(crate) expectation: &'a Expectation,
+    pub(crate) since: Instant,
+    /// The place of its outcome.
+    pub(crate) place: usize,
+}
+
+/// Looks until each of these has stayed so for its time; they share the waiting. Returns the places of those that did not
+/// stay so, with what was seen.
+pub(crate) fn keep(mut held: Vec<Held<'_>>, plan: &Plan, running: &[usize]) -> Result<Vec<(usize, String)>> {
+    let mut lost = Vec::new();
+    while !held.is_empty() {
+        let left = |held: &Held<'_>| held.expectation.holds().saturating_sub(held.since.elapsed());
+        wait::pass(held.iter().map(left).min().unwrap_or_default().min(HOLD_AGAIN))?;
+        let mut on = Vec::new();
+        for held in held {
+            let time = held.since.elapsed();
+            match held.expectation.now(plan, running)? {
+                Err(seen) => lost.push((held.place, no_longer(time, &seen))),
+                Ok(_) if time < held.expectation.holds() => on.push(held),
+                Ok(_) => {}
+            }
+        }
+        held = on;
+    }
+    Ok(lost)
+}
+
+fn no_longer(held: Duration, seen: &str) -> String {
+    format!("it was so, and no longer {} ms later: {seen}", held.as_millis())
 }
 
 impl Expectation {
@@ -63,6 +102,7 @@ impl Expectation {
         key("queues", "list of tables", "instead of `show`: the queues of links as `tc` shows them: `node` and `towards` (the neighbor), `own` (0; queues of single reservations), `code_points` (none; those with a share), `reserved` (nothing; the sum of the rates of all queues of reservations), `min_packets` (0; that passed these queues since the daemon began)").optional(),
         key("packets", "list of tables", "instead of `show`: packets that are sent: `from` and `to` (nodes), `protocol` (\"udp\"; or \"tcp\"), `port`, `source_port` (any free one), `at` (the destination address, if it is not that of `to`), `arrives_at` (the port of `to`, if it is not `port`), `passes` (whether the packet arrives and its answer returns)").optional(),
         key("within", "time", "how long it may take; \"0s\": it holds at once").or("\"0s\""),
+        key("holds", "time", "how long it has to stay so, from the moment it is so; \"2s\" where something is gone: `count`, `max` or `others` is 0, no queue is used, no packet passes").or("\"0s\""),
     ];
 
     /// Returns what has to hold, in words.
@@ -112,20 +152,35 @@ impl Expectation {
         Some(all.iter().filter_map(|name| plan.node(name.as_str()?)).collect())
     }
 
+    /// Returns how long it has to stay so.
+    pub(crate) fn holds(&self) -> Duration {
+        let absence = || {
+            let shown = self.show.is_some() && [self.count, self.max, self.others].contains(&Some(0));
+            let unused = |queues: &Vec<Queues>| queues.iter().all(Queues::is_absence);
+            let blocked = |packets: &Vec<Attempt>| packets.iter().all(Attempt::is_absence);
+            shown || self.queues.as_ref().is_some_and(unused) || self.packets.as_ref().is_some_and(blocked)
+        };
+        self.holds.or_else(|| absence().then_some(ABSENT)).map_or(Duration::ZERO, |span| span.0)
+    }
+
+    /// Looks once.
+    fn now(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
+        match (&self.queues, &self.packets) {
+            (Some(queues), _) => queues::look(plan, queues),
+            (None, Some(packets)) => packets::look(plan, packets),
+            (None, None) => {
+                let table = |node: usize, words: &str| command::table(&plan.name, &plan.nodes[node], words);
+                self.look(plan, running, table)
+            }
+        }
+    }
+
     /// Looks until it is so, or until the time is over. `running` are the nodes whose daemon runs.
-    pub(crate) fn verdict(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
+    pub(crate) fn becomes(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
         let begin = Instant::now();
         loop {
             wait::check()?;
-            let found = match (&self.queues, &self.packets) {
-                (Some(queues), _) => queues::look(plan, queues)?,
-                (None, Some(packets)) => packets::look(plan, packets)?,
-                (None, None) => {
-                    let table =
-                        |node: usize, words: &str| command::table(&plan.name, &plan.nodes[node], words);
-                    self.look(plan, running, table)?
-                }
-            };
+            let found = self.now(plan, running)?;
             let took = begin.elapsed();
             let after = |seen| format!("after {} ms: {seen}", took.as_millis());
             match found {
@@ -151,11 +206,25 @@ impl Expectation {
         if let Some(why) = self.unsimulated() {
             return Err(why);
         }
+        let verdict = self.simulated_becomes(run)?;
+        let (begin, holds) = (run.now(), self.holds());
+        while run.now().saturating_sub(begin) < holds {
+            run.advance(simulation::LOOK_AGAIN.min(holds));
+            let held = run.now().saturating_sub(begin);
+            self.simulated_now(run).map_err(|seen| no_longer(held, &seen))?;
+        }
+        Ok(verdict)
+    }
+
+    fn simulated_now(&self, run: &Simulation<'_>) -> Verdict {
+        let table = |node: usize, words: &str| run.table(node, words);
+        self.look(&run.evidence.plan, &run.running(), table).map_err(|error| error.to_string())?
+    }
+
+    fn simulated_becomes(&self, run: &mut Simulation<'_>) -> Verdict {
         let begin = run.now();
         loop {
-            let table = |node: usize, words: &str| run.table(node, words);
-            let found =
-                self.look(&run.evidence.plan, &run.running(), table).map_err(|error| error.to_string())?;
+            let found = self.simulated_now(run);
             let took = run.now().saturating_sub(begin);
             let after = |seen| format!("after {} ms: {seen}", took.as_millis());
             match found {

@@ -55,6 +55,11 @@ impl Attempt {
         scope.nodes([&self.from, &self.to])
     }
 
+    /// Whether the packet should not arrive.
+    pub(crate) const fn is_absence(&self) -> bool {
+        !self.passes
+    }
+
     /// Tries it, and returns whether the packet arrives and its answer returns.
     fn try_it(&self, plan: &Plan) -> Result<bool> {
         let node = |name: &str| {

@@ -50,6 +50,11 @@ impl Queues {
         scope.reserves(&self.node)?;
         scope.neighbours(&self.node, &self.towards)
     }
+
+    /// Whether nothing should be reserved.
+    pub(crate) const fn is_absence(&self) -> bool {
+        self.own == 0 && self.code_points.is_empty() && self.reserved.is_none()
+    }
 }
 
 /// What the queues at one end of a link hold.

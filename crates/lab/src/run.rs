@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use signalbox_linux::multicast::MulticastRouter;
 
-use crate::checks::{Wanted, output};
+use crate::checks::{self, Outcome, Wanted, output};
 use crate::evidence::Evidence;
+use crate::expectation::{self, Held};
 use crate::lab::Lab;
 use crate::observe::capture::Captures;
 use crate::plan::Plan;
@@ -33,6 +34,8 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: u64,
     /// The kernels forward multicast for as long as these live.
     routers: Vec<MulticastRouter>,
+    /// What the last steps saw and what has to stay so until something else is done.
+    held: Vec<Held<'a>>,
     background: BTreeMap<String, Box<dyn Background>>,
     progress: &'a Progress<'a>,
 }
@@ -58,8 +61,9 @@ impl<'a> Run<'a> {
         lab.start_all()?;
         let evidence = Evidence::new(lab.plan.clone());
         let routers = multicast(scenario, &lab.plan)?;
-        let (programs, background, seed) = (Vec::new(), BTreeMap::new(), scenario.seed);
-        Ok(Self { scenario, lab, captures, evidence, programs, seed, routers, background, progress })
+        let (programs, held, background) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let seed = scenario.seed;
+        Ok(Self { scenario, lab, captures, evidence, programs, seed, routers, held, background, progress })
     }
 
     /// Takes the steps, and ends what they started.
@@ -69,15 +73,30 @@ impl<'a> Run<'a> {
         self.evidence.spans.insert(START.to_owned(), (begin, begin));
         self.evidence.moments.insert(START.to_owned(), begin);
         self.read(START)?;
+        let mut over = Instant::now();
         for (number, named) in scenario.workload.iter().enumerate() {
             wait::check()?;
             let id =
                 named.id.as_ref().map_or_else(|| format!("step {}", number + 1), |id| id.as_ref().clone());
+            let expectation = named.step.expectation();
+            if expectation.is_none() {
+                self.keep()?;
+            }
             let begin = now()?;
             // A flow may ask for its own begin while it goes on.
             self.evidence.spans.insert(id.clone(), (begin, Duration::MAX));
             named.step.run(self, &id)?;
             let end = now()?;
+            match expectation {
+                Some(expectation) if !expectation.holds().is_zero() => {
+                    let outcomes = &self.evidence.outcomes;
+                    if let Some(place) = outcomes.len().checked_sub(1).filter(|last| outcomes[*last].ok) {
+                        self.held.push(Held { expectation, since: Instant::now(), place });
+                    }
+                }
+                Some(_) => {}
+                None => over = Instant::now(),
+            }
             if !self.goes_on(&id) {
                 self.ended(&id)?;
             }
@@ -91,12 +110,11 @@ impl<'a> Run<'a> {
             }
             self.read(&id)?;
         }
-        for (number, check) in scenario.checks.iter().enumerate() {
-            let running: Vec<usize> = self.lab.running().collect();
-            if let Some(verdict) = check.check.observe(&self.lab.plan, &running) {
-                self.evidence.verdicts.insert(number, verdict?);
-            }
-        }
+        self.keep()?;
+        let running: Vec<usize> = self.lab.running().collect();
+        self.evidence.verdicts.extend(checks::observe(&scenario.checks, &self.lab.plan, &running)?);
+        let listens = scenario.checks.iter().map(|check| check.check.listens()).max().unwrap_or_default();
+        wait::pass(listens.saturating_sub(over.elapsed()))?;
         let left: Vec<String> = self.background.keys().cloned().collect();
         left.iter().try_for_each(|id| self.stop(id))?;
         while let Some(program) = self.programs.first() {
@@ -106,27 +124,42 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Waits until what the last steps saw has stayed so for its time.
+    fn keep(&mut self) -> Result<()> {
+        let running: Vec<usize> = self.lab.running().collect();
+        let held = std::mem::take(&mut self.held);
+        for (place, seen) in expectation::keep(held, &self.lab.plan, &running)? {
+            self.progress(&format!("it is not so: {seen}"));
+            let outcome = &mut self.evidence.outcomes[place];
+            *outcome = Outcome::new(&outcome.name, Err(seen));
+        }
+        Ok(())
+    }
+
     /// Reads what checks compare at the end of a step.
     fn read(&mut self, id: &str) -> Result<()> {
-        let wanted: Vec<Wanted> = self.scenario.checks.iter().flat_map(|check| check.check.needs()).collect();
-        for wanted in wanted {
-            let (at, name) = wanted.place();
-            if at != id {
-                continue;
+        let mut wanted: Vec<Wanted> =
+            self.scenario.checks.iter().flat_map(|check| check.check.needs()).collect();
+        wanted.retain(|wanted| wanted.place().0 == id);
+        wanted.iter().try_for_each(|wanted| self.read_one(id, wanted))?;
+        // What has to hold for a time is read once more at the end of this time.
+        wanted.retain(|wanted| !wanted.holds().is_zero());
+        wait::pass(wanted.iter().map(Wanted::holds).max().unwrap_or_default())?;
+        wanted.iter().try_for_each(|wanted| self.read_one(id, wanted))
+    }
+
+    fn read_one(&mut self, id: &str, wanted: &Wanted) -> Result<()> {
+        let node = self.node(wanted.place().1)?;
+        let planned = &self.lab.plan.nodes[node];
+        let key = (id.to_owned(), node);
+        match wanted {
+            Wanted::Kernel { .. } => {
+                let rules = net::rules(&kernel::namespace(&planned.namespace)?)?;
+                self.evidence.kernels.entry(key).or_default().push(rules);
             }
-            let node = self.node(name)?;
-            let planned = &self.lab.plan.nodes[node];
-            let key = (id.to_owned(), node);
-            match wanted {
-                Wanted::Kernel { .. } if !self.evidence.kernels.contains_key(&key) => {
-                    let rules = net::rules(&kernel::namespace(&planned.namespace)?)?;
-                    self.evidence.kernels.insert(key, rules);
-                }
-                Wanted::Counters { .. } if !self.evidence.counters.contains_key(&key) => {
-                    let text = command::counters(&self.lab.plan.name, planned)?;
-                    self.evidence.counters.insert(key, text);
-                }
-                Wanted::Kernel { .. } | Wanted::Counters { .. } => {}
+            Wanted::Counters { .. } => {
+                let text = command::counters(&self.lab.plan.name, planned)?;
+                self.evidence.counters.entry(key).or_default().push(text);
             }
         }
         Ok(())
@@ -151,7 +184,16 @@ impl<'a> Run<'a> {
         self.evidence.losses = net::losses(&self.lab.plan)?;
         if !keep {
             self.progress("stopping the daemons");
-            self.evidence.stops.extend(self.lab.stop_all()?);
+            let mut stops = self.lab.stop_all()?;
+            let rests =
+                self.scenario.checks.iter().map(|check| check.check.rests()).max().unwrap_or_default();
+            if !rests.is_zero() && !stops.is_empty() {
+                wait::pass(rests)?;
+                for stop in &mut stops {
+                    stop.look(&self.lab.plan)?;
+                }
+            }
+            self.evidence.stops.extend(stops);
         }
         self.captures.stop()?;
         self.evidence.trace = self.captures.trace();

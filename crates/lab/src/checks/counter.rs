@@ -1,10 +1,14 @@
 //! The check `counter`: a counter of the daemons.
 
+use std::time::Duration;
+
 use serde::Deserialize;
+use signalbox_units::Span;
 use toml::Spanned;
 
 use super::{Check, Verdict, Wanted};
 use crate::evidence::Evidence;
+use crate::expectation::ABSENT;
 use crate::kinds::{Key, key};
 use crate::scenario::{Mistake, Scope};
 
@@ -19,6 +23,7 @@ pub(super) struct Counter {
     since: Option<Spanned<String>>,
     min: Option<f64>,
     max: Option<f64>,
+    holds: Option<Span>,
 }
 
 impl Check for Counter {
@@ -37,6 +42,8 @@ impl Check for Counter {
         key("since", "id", "only what was counted since the end of this step").optional(),
         key("min", "number", "the least value; 0 if only `max` is given").or("1"),
         key("max", "number", "the greatest value").optional(),
+        key("holds", "time", "the counter is read once more so long after the step; \"2s\" where `max` is 0")
+            .or("\"0s\""),
     ];
     const READS_CAPTURES: bool = false;
 
@@ -47,10 +54,15 @@ impl Check for Counter {
 
     fn needs(&self) -> Vec<Wanted> {
         let at = || [&self.at].into_iter().chain(&self.since);
+        let absent = (self.max == Some(0.0)).then_some(ABSENT);
+        let last = self.holds.or(absent).map_or(Duration::ZERO, |span| span.0);
         let of = |node: &Spanned<String>| {
             let node = node.as_ref().clone();
-            at().map(move |at| Wanted::Counters { at: at.as_ref().clone(), node: node.clone() })
-                .collect::<Vec<_>>()
+            let wanted = move |at: &Spanned<String>| {
+                let holds = if at == &self.at { last } else { Duration::ZERO };
+                Wanted::Counters { at: at.as_ref().clone(), node: node.clone(), holds }
+            };
+            at().map(wanted).collect::<Vec<_>>()
         };
         self.nodes.iter().flat_map(of).collect()
     }
@@ -61,16 +73,18 @@ impl Check for Counter {
         let (mut good, mut seen) = (!self.nodes.is_empty(), Vec::new());
         for node in &self.nodes {
             let name = node.as_ref();
-            let at = |id: &Spanned<String>| -> Result<f64, String> {
+            let at = |id: &Spanned<String>| -> Result<Vec<f64>, String> {
                 let index = evidence.plan.node(name).unwrap_or(usize::MAX);
-                let text = evidence.counters.get(&(id.as_ref().clone(), index));
-                let text = text.ok_or_else(|| format!("{name} was not asked at {:?}", id.as_ref()))?;
-                Ok(value(text, self.counter.as_ref(), &self.labels))
+                let texts = evidence.counters.get(&(id.as_ref().clone(), index));
+                let texts = texts.ok_or_else(|| format!("{name} was not asked at {:?}", id.as_ref()))?;
+                Ok(texts.iter().map(|text| value(text, self.counter.as_ref(), &self.labels)).collect())
             };
-            let before = self.since.as_ref().map(at).transpose()?.unwrap_or(0.0);
-            let count = at(&self.at)? - before;
-            good &= (min..=max).contains(&count);
-            seen.push(format!("{name} {count}"));
+            let before = self.since.as_ref().map(at).transpose()?;
+            let before = before.and_then(|before| before.first().copied()).unwrap_or(0.0);
+            for count in at(&self.at)?.into_iter().map(|count| count - before) {
+                good &= (min..=max).contains(&count);
+                seen.push(format!("{name} {count}"));
+            }
         }
         let seen = format!("{}: {}; {min} to {max} was expected", self.counter.as_ref(), seen.join(", "));
         if good { Ok(seen) } else { Err(seen) }

@@ -1,6 +1,7 @@
 //! The check `messages`: messages of a protocol on the links, by their fields.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -8,6 +9,7 @@ use toml::Spanned;
 use super::select::{self, Fields, Passed, Span};
 use super::{Check, Verdict};
 use crate::evidence::Evidence;
+use crate::expectation::ABSENT;
 use crate::kinds::{self, ANY, Key, key};
 use crate::plan::Leg;
 use crate::scenario::{Element, Mistake, Scope};
@@ -30,6 +32,7 @@ pub(super) struct Messages {
     same: bool,
     min: Option<usize>,
     max: Option<usize>,
+    holds: Option<signalbox_units::Span>,
     #[serde(skip)]
     fields: Fields,
 }
@@ -61,6 +64,7 @@ impl Check for Messages {
         key("same", "boolean", "the values of `distinct` are the same ones for each link or direction").or("false"),
         key("min", "number", "the least number; 0 if only `max` is given").or("1"),
         key("max", "number", "the greatest number").optional(),
+        key("holds", "time", "how long packets are captured after the last step; \"2s\" where `max` is 0 and there is neither `before` nor `during`").or("\"0s\""),
         key(ANY, "value", "any field of the protocol's messages: only messages with this value"),
     ];
     const SIMULATED: bool = true;
@@ -85,6 +89,12 @@ impl Check for Messages {
             (None, None, Some(links)) => select::validate_links(scope, links),
             _ => Err(Mistake::new(self.protocol.span(), "`messages` needs `from` and `to`, or `links`")),
         }
+    }
+
+    fn listens(&self) -> Duration {
+        let open = self.before.is_none() && self.during.is_none();
+        let absence = (self.max == Some(0) && open).then_some(ABSENT);
+        self.holds.or(absence).map_or(Duration::ZERO, |span| span.0)
     }
 
     fn judge(&self, evidence: &Evidence) -> Verdict {

@@ -20,6 +20,7 @@ pub(crate) mod tests;
 pub(crate) mod traffic;
 
 use std::fmt::Debug;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
@@ -27,6 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::evidence::Evidence;
+use crate::expectation::{self, Expectation, Held};
 use crate::kinds::{self, Key, Kind};
 use crate::observe::capture::Captures;
 use crate::plan::Plan;
@@ -57,17 +59,24 @@ pub(crate) type Verdict = Result<String, String>;
 /// Something that a check compares, to be read when the step `at` has ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Wanted {
-    /// What the kernel of a node holds.
-    Kernel { at: String, node: String },
-    /// The counters of a node's daemon.
-    Counters { at: String, node: String },
+    /// What the kernel of a node holds; after `holds` it is read again, and what it holds then counts.
+    Kernel { at: String, node: String, holds: Duration },
+    /// The counters of a node's daemon, in the same way.
+    Counters { at: String, node: String, holds: Duration },
 }
 
 impl Wanted {
     /// Returns the `id` of the step, and the node.
     pub(crate) fn place(&self) -> (&str, &str) {
         match self {
-            Self::Kernel { at, node } | Self::Counters { at, node } => (at, node),
+            Self::Kernel { at, node, .. } | Self::Counters { at, node, .. } => (at, node),
+        }
+    }
+
+    /// Returns the time after which it is read again.
+    pub(crate) const fn holds(&self) -> Duration {
+        match self {
+            Self::Kernel { holds, .. } | Self::Counters { holds, .. } => *holds,
         }
     }
 }
@@ -101,6 +110,21 @@ pub(crate) trait Check: Debug + DeserializeOwned + 'static {
     /// Judges what the daemons show now; `None` if the check judges evidence.
     fn observe(&self, _plan: &Plan, _running: &[usize]) -> Option<Result<Verdict>> {
         None
+    }
+
+    /// Returns what [`Self::observe`] looks at, which may have to stay so.
+    fn expectation(&self) -> Option<&Expectation> {
+        None
+    }
+
+    /// Returns how long packets are captured after the last step.
+    fn listens(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns how long the kernels have to stay as the daemons left them.
+    fn rests(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Judges what the nodes of the simulator show now; `None` if the check judges evidence.
@@ -143,6 +167,9 @@ pub(crate) trait AnyCheck: Debug {
     fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict>;
     fn needs(&self) -> Vec<Wanted>;
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>>;
+    fn expectation(&self) -> Option<&Expectation>;
+    fn listens(&self) -> Duration;
+    fn rests(&self) -> Duration;
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake>;
     fn collect(&self, captures: &Captures, evidence: &mut Evidence, progress: &Progress<'_>);
     fn judge(&self, evidence: &Evidence) -> Verdict;
@@ -171,6 +198,18 @@ impl<C: Check> AnyCheck for C {
         Check::observe(self, plan, running)
     }
 
+    fn expectation(&self) -> Option<&Expectation> {
+        Check::expectation(self)
+    }
+
+    fn listens(&self) -> Duration {
+        Check::listens(self)
+    }
+
+    fn rests(&self) -> Duration {
+        Check::rests(self)
+    }
+
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         Check::validate(self, scope)
     }
@@ -190,6 +229,28 @@ impl<C: Check> AnyCheck for C {
     fn report(&self, evidence: &Evidence) -> Option<Section> {
         Check::report(self, evidence)
     }
+}
+
+/// Judges what the daemons show now, and for as long as it has to stay so. Returns the verdicts with the numbers of their
+/// checks.
+pub(crate) fn observe(
+    checks: &[NamedCheck],
+    plan: &Plan,
+    running: &[usize],
+) -> Result<Vec<(usize, Verdict)>> {
+    let (mut verdicts, mut held) = (Vec::new(), Vec::new());
+    for (number, named) in checks.iter().enumerate() {
+        let Some(verdict) = named.check.observe(plan, running).transpose()? else { continue };
+        let expectation = named.check.expectation().filter(|expectation| !expectation.holds().is_zero());
+        if let Some(expectation) = expectation.filter(|_| verdict.is_ok()) {
+            held.push(Held { expectation, since: Instant::now(), place: verdicts.len() });
+        }
+        verdicts.push((number, verdict));
+    }
+    for (place, seen) in expectation::keep(held, plan, running)? {
+        verdicts[place].1 = Err(seen);
+    }
+    Ok(verdicts)
 }
 
 const fn kind<C: Check>() -> Kind<dyn AnyCheck> {

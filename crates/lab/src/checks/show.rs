@@ -27,7 +27,11 @@ impl Check for Show {
     }
 
     fn observe(&self, plan: &Plan, running: &[usize]) -> Option<Result<Verdict>> {
-        Some(self.0.verdict(plan, running))
+        Some(self.0.becomes(plan, running))
+    }
+
+    fn expectation(&self) -> Option<&Expectation> {
+        Some(&self.0)
     }
 
     fn simulate(&self, run: &mut Simulation<'_>) -> Option<Verdict> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::judge;
 use crate::evidence::{Evidence, LossCount, Stop};
+use crate::expectation::Expectation;
 use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::Plan;
 use crate::protocols::gist::flood_step::FloodRun;
@@ -248,7 +249,7 @@ fn loss_lies_between_its_bounds_and_is_measured_on_enough_packets() {
 fn a_clean_end_leaves_everything_as_it_was() {
     let (check, mut evidence) = evidence("clean = true");
     fails(&check, &evidence, "no daemon was stopped");
-    evidence.stops.push(Stop { node: 1, fault: None, changed: Vec::new() });
+    evidence.stops.push(Stop { node: 1, fault: None, before: Vec::new(), changed: Vec::new() });
     holds(&check, &evidence);
     evidence.stops[0].changed.push("+ ip: 32765: from all fwmark 0x1 lookup 100".into());
     fails(&check, &evidence, "r1: + ip: 32765");
@@ -352,9 +353,33 @@ fn the_kernel_is_compared_at_the_ends_of_two_steps() {
     let (check, mut evidence) = evidence(text);
     fails(&check, &evidence, "was not read");
     let lines = |last: &str| vec!["tc qdisc: a".to_owned(), "ip: route".to_owned(), last.to_owned()];
-    evidence.kernels.insert(("start".into(), 1), lines("nft: b"));
-    evidence.kernels.insert(("now".into(), 1), lines("nft: b"));
+    evidence.kernels.insert(("start".into(), 1), vec![lines("nft: b")]);
+    evidence.kernels.insert(("now".into(), 1), vec![lines("nft: b")]);
     holds(&check, &evidence);
-    evidence.kernels.insert(("now".into(), 1), lines("nft: c"));
+    evidence.kernels.insert(("now".into(), 1), vec![lines("nft: c")]);
     fails(&check, &evidence, "- nft: b; + nft: c");
+    // It has to stay so.
+    evidence.kernels.insert(("now".into(), 1), vec![lines("nft: b"), lines("nft: c")]);
+    fails(&check, &evidence, "no longer at the end of `holds`: - nft: b; + nft: c");
+}
+
+#[test]
+fn what_is_gone_has_to_stay_so() {
+    let held = |text: &str| {
+        let (check, _) = evidence(text);
+        let holds = check.check.expectation().map_or(Duration::ZERO, Expectation::holds);
+        (holds, check.check.listens(), check.check.rests())
+    };
+    let (none, two) = (Duration::ZERO, Duration::from_secs(2));
+    let show = "show = 'gist sessions'";
+    assert_eq!(held(show), (none, none, none));
+    for gone in ["count = 0", "max = 0", "others = 0"] {
+        assert_eq!(held(&format!("{show}\n{gone}")), (two, none, none), "{gone}");
+    }
+    assert_eq!(held(&format!("{show}\ncount = 0\nholds = '5s'")).0, Duration::from_secs(5));
+    assert_eq!(held(&format!("{show}\ncount = 1\nholds = '5s'")).0, Duration::from_secs(5));
+    let messages = "[checks.messages]\nprotocol = 'gist'\nlinks = 'all'\nmax = ";
+    assert_eq!(held(&format!("{messages}0")).1, two);
+    assert_eq!(held(&format!("{messages}1")).1, none);
+    assert_eq!(held("clean = true").2, two);
 }

@@ -87,8 +87,8 @@ fn steps_and_checks_of_the_lab_hold_in_virtual_time() {
     assert_eq!(simulated.report.checks.len(), 6);
     let [clean] = &simulated.left_out[..] else { panic!("{:?}", simulated.left_out) };
     assert_eq!(clean.name, "the kernels are as before");
-    // Three probes at 200 ms, and the wait.
-    assert!((5_400_000..8_000_000).contains(&simulated.virtual_us), "{}", simulated.virtual_us);
+    // Three probes at 200 ms, the wait, and 2 s for each of the two expectations that something is absent.
+    assert!((9_400_000..12_000_000).contains(&simulated.virtual_us), "{}", simulated.virtual_us);
 }
 
 /// What a reader copies first works.
@@ -192,9 +192,26 @@ fn a_daemon_that_crashes_loses_its_users_and_its_state() {
     assert!(!detail.starts_with("after 0 ms"), "the router keeps it until it expires: {detail}");
 }
 
+/// A router that has begun again holds nothing until the next refresh.
+#[test]
+fn what_is_gone_and_comes_back_is_found() {
+    let gone = |holds: &str| {
+        let again = format!(
+            "daemon = {{ kill = \"r1\" }}\n[[steps]]\ndaemon = {{ start = \"r1\" }}\n[[steps]]\nexpect = \"gone\"\nshow = \"reservations\"\nnodes = [\"r1\"]\ncount = 0\n{holds}"
+        );
+        let simulated = run(&LINE.replace("wait = \"5s\"", &again), &Order { seed: 4, ..Order::default() });
+        let gone = simulated.report.checks.iter().find(|check| check.name == "gone").expect("it is judged");
+        (gone.ok, gone.detail.clone())
+    };
+    assert!(gone("holds = \"0s\"").0, "one look does not find it");
+    let (ok, detail) = gone("");
+    assert!(!ok && detail.starts_with("it was so, and no longer "), "{detail}");
+}
+
 /// A run with three faults, of which one matters.
 fn three_faults() -> Order {
-    let faults = ["lose:r1-h2@3s+20ms", "crash:r1@3s+3s", "lose:h1-r1@100s+1s"];
+    // The router is down when the step behind the wait looks, at 7.7 s.
+    let faults = ["lose:r1-h2@3s+20ms", "crash:r1@5s+3s", "lose:h1-r1@100s+1s"];
     Order { seed: 5, faults: faults.map(|fault| fault.parse().expect("sound")).to_vec(), steps: None }
 }
 
@@ -213,7 +230,7 @@ fn a_failure_shrinks_to_the_fault_and_the_steps_that_matter() {
         shrink::shrink(&scenario, three_faults(), &|_| ()).expect("it can be made").expect("it fails");
     assert_eq!(found.failure, "still held");
     let faults: Vec<_> = found.order.faults.iter().map(ToString::to_string).collect();
-    assert_eq!((faults, found.order.steps), (vec!["crash:r1@3s+3s".to_owned()], Some(5)));
+    assert_eq!((faults, found.order.steps), (vec!["crash:r1@5s+3s".to_owned()], Some(5)));
     let none = shrink::shrink(&scenario, Order::default(), &|_| ()).expect("it can be made");
     assert!(none.is_none());
 }
@@ -226,7 +243,7 @@ fn the_result_is_one_object_with_what_was_left_out() {
         [&value["scenario"], &value["ok"], &value["seed"]],
         [&json!("line"), &json!(false), &json!(5)]
     );
-    assert_eq!(value["faults"][1], "crash:r1@3s+3s");
+    assert_eq!(value["faults"][1], "crash:r1@5s+3s");
     assert_eq!(value["left_out"][0]["name"], "the kernels are as before");
     assert!(value["checks"].as_array().is_some_and(|checks| checks.len() == 7), "{value}");
     assert!(value["measurements"]["messages"]["gist"].is_object(), "{value}");

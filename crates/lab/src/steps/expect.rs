@@ -26,6 +26,10 @@ impl Step for Expect {
         self.0.validate(scope)
     }
 
+    fn expectation(&self) -> Option<&Expectation> {
+        Some(&self.0)
+    }
+
     fn unsimulated(&self) -> Option<String> {
         self.0.unsimulated()
     }
@@ -40,7 +44,7 @@ impl Step for Expect {
         let name = self.0.name();
         run.progress(&format!("looking whether {name}"));
         let running: Vec<usize> = run.lab.running().collect();
-        let verdict = self.0.verdict(&run.lab.plan, &running)?;
+        let verdict = self.0.becomes(&run.lab.plan, &running)?;
         if let Err(seen) = &verdict {
             run.progress(&format!("it is not so: {seen}"));
         }

@@ -23,6 +23,7 @@ use serde_json::Value;
 use toml::Spanned;
 
 use crate::evidence::Evidence;
+use crate::expectation::Expectation;
 use crate::kinds::{self, Key, Kind};
 use crate::protocols::ping;
 use crate::report::Section;
@@ -81,6 +82,11 @@ pub(crate) trait Step: Debug + DeserializeOwned + 'static {
     /// What keeps the run from going on. What a check can judge is no error.
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()>;
 
+    /// Returns what the step looks at, which may have to stay so until the next step of another kind.
+    fn expectation(&self) -> Option<&Expectation> {
+        None
+    }
+
     /// Returns why the simulator cannot take the step; `None` if it can.
     fn unsimulated(&self) -> Option<String> {
         Some("it needs a kernel or real programs".to_owned())
@@ -115,6 +121,7 @@ pub(crate) trait AnyStep: Debug {
     fn validate(&self, scope: &Scope<'_>, id: Option<&Spanned<String>>) -> Result<(), Mistake>;
     fn moment_is_end(&self) -> bool;
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()>;
+    fn expectation(&self) -> Option<&Expectation>;
     fn unsimulated(&self) -> Option<String>;
     fn simulate(&self, run: &mut Simulation<'_>, id: &str) -> Result<()>;
 }
@@ -130,6 +137,10 @@ impl<S: Step> AnyStep for S {
 
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
         Step::run(self, run, id)
+    }
+
+    fn expectation(&self) -> Option<&Expectation> {
+        Step::expectation(self)
     }
 
     fn unsimulated(&self) -> Option<String> {
