@@ -57,12 +57,18 @@ pub(crate) fn start(queues: &[Queue], release: fn(u16, u32) -> [u8; 32]) -> io::
     match unsafe { fork() }? {
         // The process in between ends at once: nothing has to wait for the end of the other one.
         ForkResult::Parent { child } => waitpid(child, None).map(drop)?,
-        // SAFETY: as above.
-        ForkResult::Child => match unsafe { fork() } {
-            Ok(ForkResult::Child) => watch(&task, release),
-            Ok(ForkResult::Parent { .. }) => exit(0),
-            Err(_) => exit(1),
-        },
+        ForkResult::Child => {
+            // First of all: a socket that another thread closes is open as long as a copy of it is.
+            if close_others(&task).is_err() {
+                exit(1);
+            }
+            // SAFETY: as above.
+            match unsafe { fork() } {
+                Ok(ForkResult::Child) => watch(&task, release),
+                Ok(ForkResult::Parent { .. }) => exit(0),
+                Err(_) => exit(1),
+            }
+        }
     }
     Ok(alive)
 }
@@ -88,7 +94,7 @@ fn watch(task: &Task<'_>, release: fn(u16, u32) -> [u8; 32]) -> ! {
     exit(0)
 }
 
-/// Gives up all that the other process had.
+/// Gives up what the other process may do.
 fn confine(task: &Task<'_>) -> io::Result<()> {
     // SAFETY: `signals` is a live set, which the first call fills. Signals to the group of processes are for the daemon, whose end
     // ends this process.
@@ -98,6 +104,15 @@ fn confine(task: &Task<'_>) -> io::Result<()> {
         check(libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut()))?;
         check(libc::prctl(libc::PR_SET_NAME, c"signalbox-watch".as_ptr()))?;
     }
+    let mut admin = CapSet::empty();
+    admin.set_state(Cap::NET_ADMIN, true);
+    let state = CapState { effective: admin, permitted: admin, inheritable: CapSet::empty() };
+    state.set_current()?;
+    apply_filter(&task.program).map_err(|_| io::ErrorKind::PermissionDenied.into())
+}
+
+/// Closes all descriptors that the task does not need.
+fn close_others(task: &Task<'_>) -> io::Result<()> {
     let mut kept = [RawFd::MAX; MOST + 2];
     let descriptors = task.queues.iter().map(|(fd, _)| *fd);
     let descriptors = descriptors.chain([task.list.as_raw_fd(), task.life.as_raw_fd()]);
@@ -113,14 +128,7 @@ fn confine(task: &Task<'_>) -> io::Result<()> {
         }
         from = fd + 1;
     }
-    if !kept.contains(&RawFd::MAX) {
-        close(from, RawFd::MAX)?;
-    }
-    let mut admin = CapSet::empty();
-    admin.set_state(Cap::NET_ADMIN, true);
-    let state = CapState { effective: admin, permitted: admin, inheritable: CapSet::empty() };
-    state.set_current()?;
-    apply_filter(&task.program).map_err(|_| io::ErrorKind::PermissionDenied.into())
+    if kept.contains(&RawFd::MAX) { Ok(()) } else { close(from, RawFd::MAX) }
 }
 
 /// Closes the descriptors of a range.

@@ -14,7 +14,7 @@ use signalbox_linux::topology;
 use signalbox_linux::{Batch, Io, IoConfig};
 
 /// Time that a condition may take. A busy machine needs part of it; on an idle one most conditions hold at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The magic number and the beginning of a message.
 pub(crate) const GIST: &[u8] = &[0x4e, 0x04, 0xbd, 0xa5, 1, 30, 0, 4, 0x7f, 0xc0, 0, 0];

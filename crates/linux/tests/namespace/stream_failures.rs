@@ -9,7 +9,7 @@ use signalbox_linux::stream::StreamConfig;
 use signalbox_linux::topology;
 
 use crate::helper::helper;
-use crate::network::{Network, PATIENCE, families, ip};
+use crate::network::{Network, PATIENCE, families, ip, until};
 use crate::stream_end::{End, connect, drive, pattern};
 
 const PORT: u16 = 7000;
@@ -59,7 +59,8 @@ fn a_port_that_is_taken_is_reported_and_the_other_family_listens() {
     drive("the refusal", &mut a, &mut b, |a, _| a.closed(stream).is_some());
     assert_eq!(a.closed(stream), Some((Some(StreamError::Refused), false)));
     drop(taken);
-    b.listen(PORT).unwrap();
+    // A process that another test starts may hold the socket for a moment.
+    until("the port is free", || b.listen(PORT).is_ok());
     connect(&mut a, &mut b, families()[1].a, (families()[1].b, PORT));
 }
 
