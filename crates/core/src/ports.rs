@@ -2,9 +2,11 @@
 //!
 //! Ports are kept in pairs (an even one and the following), so that a host can have two ports in a row (RFC 5973
 //! §4.2.4). Pairs are drawn in a random order, so that the next port cannot be predicted. A port at an end of the range whose pair is
-//! not in the range is given alone.
+//! not in the range is given alone. A port that comes back is given last, so that the flows of its former holder are over
+//! when it has a new one.
 
 use core::net::{IpAddr, Ipv4Addr};
+use std::collections::VecDeque;
 
 use crate::Random;
 use crate::index::{Index, KeyedHasher};
@@ -69,10 +71,10 @@ impl Bits {
     }
 }
 
-/// Ports to draw from, each once. Entries may be stale: [`Ports::is_used`] decides.
+/// Ports to draw from, each once, the first that came first. Entries may be stale: [`Ports::is_used`] decides.
 #[derive(Debug)]
 struct List {
-    ports: Vec<u16>,
+    ports: VecDeque<u16>,
     has: Bits,
 }
 
@@ -80,22 +82,25 @@ impl List {
     fn new(ports: Vec<u16>) -> Self {
         let mut has = Bits::new();
         ports.iter().for_each(|port| has.set(*port, true));
-        Self { ports, has }
+        Self { ports: ports.into(), has }
     }
 
     fn push(&mut self, port: u16) {
         if !self.has.has(port) {
             self.has.set(port, true);
-            self.ports.push(port);
+            self.ports.push_back(port);
         }
     }
 
     fn pop(&mut self) -> Option<u16> {
-        let port = self.ports.pop()?;
+        let port = self.ports.pop_front()?;
         self.has.set(port, false);
         Some(port)
     }
 }
+
+/// One of so many ports of the range waits among those whose neighbour is in use.
+const WAITING: usize = 16;
 
 /// The external ports of a NAT.
 #[derive(Debug)]
@@ -240,13 +245,26 @@ impl Ports {
     }
 
     fn take_single(&mut self) -> Option<u16> {
-        while let Some(port) = self.singles.pop() {
+        // Some wait, so that none of them comes back at once.
+        self.take_left(self.leases.limit() as usize / WAITING)
+            .or_else(|| self.split_pair())
+            .or_else(|| self.take_left(0))
+    }
+
+    /// Takes a port whose neighbour is in use, if more than `wait` are free.
+    fn take_left(&mut self, wait: usize) -> Option<u16> {
+        while self.singles.ports.len() > wait {
+            let port = self.singles.pop()?;
             // Stale: it is used again, or its pair is whole again.
             if !self.is_used(port) && self.is_used(port ^ 1) {
                 self.used.set(port, true);
                 return Some(port);
             }
         }
+        None
+    }
+
+    fn split_pair(&mut self) -> Option<u16> {
         let port = self.take_pair()?;
         self.used.set(port | 1, false);
         self.singles.push(port | 1);
@@ -325,6 +343,24 @@ mod tests {
         ports.release(key);
         ports.release(key);
         assert_eq!((ports.len(), ports.shares.total()), (0, 0));
+    }
+
+    #[test]
+    fn a_port_that_comes_back_is_given_last() {
+        for second in [false, true] {
+            let mut ports = ports(40000, 40255);
+            let (key, first) = take(&mut ports, inside(1, 5000, second)).unwrap();
+            let others: Vec<_> =
+                (2..12).map(|host| take(&mut ports, inside(host, 5000, second)).unwrap()).collect();
+            ports.release(key);
+            others.iter().for_each(|(key, _)| ports.release(*key));
+            let next: Vec<u16> =
+                (20..30).map(|host| take(&mut ports, inside(host, 5000, second)).unwrap().1).collect();
+            assert!(
+                !next.contains(&first) && others.iter().all(|(_, port)| !next.contains(port)),
+                "{next:?}"
+            );
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ struct Tracked {
     id: Vec<u8>,
     /// Its first packet; `None`: it is of a kind that pinholes cannot let in.
     first: Option<Tuple>,
+    /// An answer to it, which has the ends after translation, inverted.
+    answer: Option<Tuple>,
 }
 
 /// The connections to ctnetlink.
@@ -123,13 +125,13 @@ impl Flows {
         self.walking
     }
 
-    /// Reads one portion of the walk, and notes the flows for deletion of which `keep` is false.
-    pub(super) fn step(&mut self, keep: impl Fn(&Tuple) -> bool) -> io::Result<()> {
+    /// Reads one portion of the walk, and notes the flows for deletion of which `keep` is false for the first packet and an answer.
+    pub(super) fn step(&mut self, keep: impl Fn(&Tuple, &Tuple) -> bool) -> io::Result<()> {
         let (mark, deletions) = (self.mark, &mut self.deletions);
         let result = self.walk.receive(&mut |message: &Message<'_>| {
-            if let Some(flow) = parse(message, mark).filter(|flow| !flow.first.as_ref().is_some_and(&keep))
-                && flow.marked
-            {
+            let Some(flow) = parse(message, mark).filter(|flow| flow.marked) else { return };
+            let ends = flow.first.as_ref().zip(flow.answer.as_ref());
+            if !ends.is_some_and(|(first, answer)| keep(first, answer)) {
                 delete(deletions, &flow);
             }
         });
@@ -197,6 +199,7 @@ fn parse(message: &Message<'_>, mark: u32) -> Option<Tracked> {
         tuple: tuple.to_vec(),
         id: id.to_vec(),
         first: first_packet(tuple),
+        answer: find(attributes, CTA_TUPLE_REPLY).and_then(first_packet),
     })
 }
 

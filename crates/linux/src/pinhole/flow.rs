@@ -66,6 +66,14 @@ impl Action {
     pub(super) const fn translates(&self) -> bool {
         self.source.is_some() || self.destination.is_some()
     }
+
+    /// Whether a flow with this answer is translated so.
+    pub(super) fn agrees(&self, answer: &Tuple) -> bool {
+        let is = |end: Option<Endpoint>, address, port| {
+            end.is_none_or(|end| end.address == address && end.port.is_none_or(|given| given == port))
+        };
+        is(self.destination, answer.src, answer.src_port) && is(self.source, answer.dst, answer.dst_port)
+    }
 }
 
 /// The first packet of a flow, as connection tracking has it.

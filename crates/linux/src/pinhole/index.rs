@@ -125,9 +125,11 @@ impl Index {
         all.filter_map(|(flow, holders)| Some((flow, &holders.action, self.until(flow)?)))
     }
 
-    /// Whether a pinhole is open for a flow that begins with this packet.
-    pub(super) fn lets_in(&self, packet: &Tuple) -> bool {
-        self.open.has(packet, |holders| holders.action.verdict == Verdict::Allow)
+    /// Whether a pinhole is open for a flow that begins with this packet and has this answer: one that translates otherwise
+    /// has taken the place of the one that let the flow in.
+    pub(super) fn lets_in(&self, packet: &Tuple, answer: &Tuple) -> bool {
+        self.open
+            .has(packet, |Holders { action, .. }| action.verdict == Verdict::Allow && action.agrees(answer))
             || self.inherited.has(packet, |_| true)
     }
 
@@ -169,6 +171,14 @@ mod tests {
         Flow::of(&Pinhole::allow(FlowFilter { protocol: Some(17), dst_port: Some(7), ..packets })).unwrap()
     }
 
+    /// Whether a flow to this address goes on that is not translated.
+    fn goes_on(index: &Index, dst: &str) -> bool {
+        let packet = packet(dst);
+        let Tuple { src, dst, protocol, src_port, dst_port } = packet;
+        index
+            .lets_in(&packet, &Tuple { src: dst, dst: src, protocol, src_port: dst_port, dst_port: src_port })
+    }
+
     fn packet(dst: &str) -> Tuple {
         let (src, dst) = ("10.0.0.1".parse().unwrap(), dst.parse().unwrap());
         Tuple { src, dst, protocol: 17, src_port: 9, dst_port: 7 }
@@ -204,14 +214,13 @@ mod tests {
     #[test]
     fn a_packet_finds_its_pinhole() {
         let (mut index, now) = (Index::default(), Instant::now());
-        assert!(!index.lets_in(&packet("10.0.0.2")));
+        assert!(!goes_on(&index, "10.0.0.2"));
         index.put(OpenerId::NATFW.pinhole(1), Some(Held { parts: parts("10.0.0.2", 32), until: now }));
         index.put(OpenerId::NATFW.pinhole(2), Some(Held { parts: parts("10.1.0.0", 16), until: now }));
         index.inherit(parts("10.0.0.4", 32)[0].0, now);
         index.inherit(parts("10.2.0.0", 16)[0].0, now + Duration::from_secs(1));
         let seen = |index: &Index| {
-            ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.1.2.3", "10.2.3.4"]
-                .map(|dst| index.lets_in(&packet(dst)))
+            ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.1.2.3", "10.2.3.4"].map(|dst| goes_on(&index, dst))
         };
         assert_eq!(seen(&index), [true, false, true, true, true]);
         index.remove_expired(now);
@@ -219,5 +228,27 @@ mod tests {
         index.put(OpenerId::NATFW.pinhole(2), None);
         index.disinherit(&parts("10.2.0.0", 16)[0].0);
         assert_eq!(seen(&index), [true, false, false, false, false]);
+    }
+
+    /// The port of a binding was given to another host inside: the flow to the former one does not go on.
+    #[test]
+    fn a_flow_of_a_former_binding_finds_no_pinhole() {
+        let (mut index, now) = (Index::default(), Instant::now());
+        let (flow, action) = parts("10.0.0.2", 32)[0];
+        let inside = |host: &str, port| Endpoint { address: host.parse().unwrap(), port: Some(port) };
+        let packet = packet("10.0.0.2");
+        let lets = |index: &Index, host: &str, port| {
+            let Tuple { src, protocol, src_port, .. } = packet;
+            let src_of_answer = host.parse().unwrap();
+            let answer = Tuple { src: src_of_answer, dst: src, protocol, src_port: port, dst_port: src_port };
+            index.lets_in(&packet, &answer)
+        };
+        for (host, port) in [("10.9.0.1", 70), ("10.9.0.2", 70), ("10.9.0.2", 71)] {
+            let action = Action { destination: Some(inside(host, port)), ..action };
+            index.put(OpenerId::NATFW.pinhole(1), Some(Held { parts: vec![(flow, action)], until: now }));
+            let all = [("10.9.0.1", 70), ("10.9.0.2", 70), ("10.9.0.2", 71)];
+            assert_eq!(all.map(|(host, port)| lets(&index, host, port)), all.map(|one| one == (host, port)));
+        }
+        assert!(!goes_on(&index, "10.0.0.2"), "it is not translated");
     }
 }

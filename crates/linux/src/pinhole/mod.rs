@@ -442,7 +442,7 @@ impl Pinholes {
                 break;
             }
             let index = &self.index;
-            self.flows.step(|packet| index.lets_in(packet))?;
+            self.flows.step(|first, answer| index.lets_in(first, answer))?;
         }
         self.counters.flows_ended += self.flows.delete()?;
         Ok(())
@@ -527,7 +527,7 @@ impl Pinholes {
         let ended = (|| {
             self.flows.begin_walk()?;
             while self.flows.is_walking() {
-                self.flows.step(|_| false)?;
+                self.flows.step(|_, _| false)?;
             }
             self.flows.delete().map(drop)
         })();
