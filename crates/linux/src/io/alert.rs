@@ -1,4 +1,8 @@
-//! Interception of packets of an IP protocol with a Router Alert, where the kernel does not intercept them by itself.
+//! Interception of packets of an IP protocol with a Router Alert.
+//!
+//! The packets take the way of packets to this node, so that the administrator's rules at the hooks prerouting and input
+//! judge them. The kernel itself would intercept IPv4 packets in front of the hook forward, where no rule judges what this
+//! node takes, and IPv6 packets not at all.
 //!
 //! IPv6: a rule of nftables marks the protocol's packets with hop-by-hop options, and the route for marked packets
 //! leads to this node. Packets whose Router Alert has another value than the protocol's are not marked. The kernel
@@ -7,8 +11,9 @@
 //! is the same for all groups, and [`group`] restores it. No checksum covers the address: RSVP's does not, and IPv6 has
 //! no header checksum.
 //!
-//! IPv4: the kernel gives this node the packets that pass by, but forwards those to a group all the same where a
-//! process of this host is a member. A rule drops the forwarded copies at the output.
+//! IPv4: a rule marks the packets to single nodes in the same way. Those to groups are left to the kernel, which gives them
+//! to this node, but forwards them all the same where a process of this host is a member. Another rule drops these copies at
+//! the hook forward.
 //!
 //! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon ends. Rules
 //! without a listening socket would lose the packets.
@@ -26,6 +31,8 @@ use crate::netlink::{Batch, rules};
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
 const TABLE: &str = "signalbox_ip";
 const CHAIN: &str = "passing";
+/// IPv4's chain of the rule that marks.
+const ARRIVING: &str = "arriving";
 /// The id of the error if the kernel does not support owned tables.
 pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
 
@@ -52,7 +59,7 @@ pub(super) fn group(dst: IpAddr) -> IpAddr {
     }
 }
 
-/// The interception of one family: the table exists as long as this value, IPv6's rule and route until
+/// The interception of one family: the table exists as long as this value, the routing rule and the route until
 /// [`Alert::remove`] or the drop.
 pub(super) struct Alert {
     requests: Batch,
@@ -94,22 +101,20 @@ impl Alert {
             _ => OpenError::system("intercepting raw packets", &error),
         };
         let mut requests = Batch::open(NETLINK_NETFILTER).map_err(system)?;
-        if ipv6 {
-            rules::add(true, mark, table).map_err(system)?;
-        }
-        // From here on, a failure removes what is installed.
         begin(&mut requests);
         if ipv6 {
             compose_v6(&mut requests, &name, (protocol, value), mark)
         } else {
-            compose_v4(&mut requests, &name, protocol)
+            compose_v4(&mut requests, &name, protocol, mark)
         }
         end(&mut requests);
-        let mut alert = Self { requests, name, ipv6, mark, table, laid: true };
-        match alert.requests.send_transaction().map_err(system)?.into_iter().next() {
-            Some((_, error)) => Err(system(error)),
-            None => Ok(alert),
+        if let Some((_, error)) = requests.send_transaction().map_err(system)?.into_iter().next() {
+            return Err(system(error));
         }
+        // A failure from here on removes what is installed. Before it, the route may be that of another entry.
+        let alert = Self { requests, name, ipv6, mark, table, laid: true };
+        rules::add(ipv6, mark, table).map_err(system)?;
+        Ok(alert)
     }
 
     pub(super) fn remove(mut self) -> Result<(), OpenError> {
@@ -126,9 +131,7 @@ impl Alert {
         nftables::delete_table(&mut self.requests, family, &self.name);
         end(&mut self.requests);
         let refused = self.requests.send_transaction()?.into_iter().next().map(|(_, error)| error);
-        if self.ipv6 {
-            rules::remove(true, self.mark, self.table)?;
-        }
+        rules::remove(self.ipv6, self.mark, self.table)?;
         refused.filter(|error| error.raw_os_error() != Some(libc::ENOENT)).map_or(Ok(()), Err)
     }
 }
@@ -153,38 +156,55 @@ impl Drop for Alert {
 /// which the option stands unless other options precede it.
 fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), mark: u32) {
     chain(requests, name, NFPROTO_IPV6, Hook::Prerouting);
-    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
+    rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
         expression::hop_by_hop(rule, (2, 2));
         expression::compare(rule, Compare::Equal, &[5, 2]);
         expression::hop_by_hop(rule, (4, 2));
         expression::compare(rule, Compare::NotEqual, &value.to_be_bytes());
         expression::accept(rule);
     });
-    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
+    rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
         expression::has_hop_by_hop(rule);
         destination(rule, DESTINATION_V6);
         expression::compare(rule, Compare::Equal, &[GROUP]);
         expression::immediate(rule, &[ALIAS]);
         expression::store(rule, Header::Network, (DESTINATION_V6, 1));
     });
-    rule(requests, name, (NFPROTO_IPV6, protocol), |rule| {
+    rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
         expression::has_hop_by_hop(rule);
         expression::mark(rule, mark);
     });
 }
 
-/// The table for IPv4, with one chain: `meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop`. The
-/// kernel ignores alerts of other values, too.
-fn compose_v4(requests: &mut Batch, name: &str, protocol: u8) {
+/// The table for IPv4, with a chain at the hook prerouting and one at the hook forward:
+///
+/// ```text
+/// meta l4proto PROTOCOL ip option ra value 0 ip daddr < 224.0.0.0 meta mark set MARK
+/// meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop
+/// ```
+///
+/// The kernel ignores alerts of other values, too.
+fn compose_v4(requests: &mut Batch, name: &str, protocol: u8, mark: u32) {
     chain(requests, name, NFPROTO_IPV4, Hook::Forward);
-    rule(requests, name, (NFPROTO_IPV4, protocol), |rule| {
-        expression::router_alert(rule);
-        expression::compare(rule, Compare::Equal, &[0, 0]);
-        destination(rule, DESTINATION_V4);
+    nftables::chain(requests, NFPROTO_IPV4, (name, ARRIVING), Hook::Prerouting);
+    rule(requests, (name, ARRIVING), (NFPROTO_IPV4, protocol), |rule| {
+        alert_v4(rule);
+        expression::compare(rule, Compare::AtMost, &[GROUPS_V4[0] - 1]);
+        expression::mark(rule, mark);
+    });
+    rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
+        alert_v4(rule);
         expression::compare(rule, Compare::AtLeast, &[GROUPS_V4[0]]);
         expression::compare(rule, Compare::AtMost, &[GROUPS_V4[1]]);
         expression::drop(rule);
     });
+}
+
+/// The rule continues with packets whose Router Alert is 0, and the first octet of their destination is in the register.
+fn alert_v4(rule: &mut Batch) {
+    expression::router_alert(rule);
+    expression::compare(rule, Compare::Equal, &[0, 0]);
+    destination(rule, DESTINATION_V4);
 }
 
 /// Appends a table of ours with one chain at `hook`.
@@ -194,8 +214,13 @@ fn chain(requests: &mut Batch, name: &str, family: u8, hook: Hook) {
 }
 
 /// Appends a rule for a protocol, also behind extension headers, which `rest` completes.
-fn rule(requests: &mut Batch, name: &str, (family, protocol): (u8, u8), rest: impl FnOnce(&mut Batch)) {
-    nftables::rule(requests, family, (name, CHAIN), |rule| {
+fn rule(
+    requests: &mut Batch,
+    place: (&str, &str),
+    (family, protocol): (u8, u8),
+    rest: impl FnOnce(&mut Batch),
+) {
+    nftables::rule(requests, family, place, |rule| {
         expression::protocol(rule, protocol);
         rest(rule);
     });

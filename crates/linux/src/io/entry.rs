@@ -71,8 +71,8 @@ pub(super) trait Port: Send {
     /// Sends the queued packets.
     fn flush(&mut self, failures: &mut Vec<Failure>);
 
-    /// Whether the interception of the port leads IPv6 packets to this node by the route for marked packets.
-    fn needs_ipv6_route(&self) -> bool {
+    /// Whether the interception of the port leads packets of a family to this node by the route for marked packets.
+    fn needs_route(&self, _ipv6: bool) -> bool {
         false
     }
 

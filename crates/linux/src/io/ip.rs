@@ -100,8 +100,8 @@ impl Port for IpPort {
         self.sockets.flush(failures);
     }
 
-    fn needs_ipv6_route(&self) -> bool {
-        self.alerts[1].is_some()
+    fn needs_route(&self, ipv6: bool) -> bool {
+        self.alerts[usize::from(ipv6)].is_some()
     }
 
     fn counters(&self) -> Vec<Count> {
@@ -172,9 +172,12 @@ fn read_v6<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Rec
 
 fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Option<Alert>, OpenError> {
     match Alert::lay(ipv6, protocol, value, config.mark, config.table) {
-        // Only a router on which a process is a member of a group needs it.
+        // The kernel intercepts without it, too.
         Err(error) if !ipv6 && error.id == alert::UNSUPPORTED => {
-            tracing::warn!(protocol, %error, "packets to groups that this node is a member of are forwarded, too");
+            tracing::warn!(
+                protocol, %error,
+                "packets that this node takes out of forwarding are not judged by the hook input, and packets to groups that this node is a member of are forwarded, too"
+            );
             Ok(None)
         }
         result => result.map(Some),

@@ -336,8 +336,10 @@ impl Io {
             return result.map(|()| false);
         }
         let mut missing = false;
-        if self.config.ipv6 && self.entries.iter().any(|opened| opened.port.needs_ipv6_route()) {
-            missing |= intercept::restore_route(true, &self.config)?;
+        for ipv6 in [false, true] {
+            if self.entries.iter().any(|opened| opened.port.needs_route(ipv6)) {
+                missing |= intercept::restore_route(ipv6, &self.config)?;
+            }
         }
         match &mut self.interception {
             Some(interception) => Ok(interception.restore()? || missing),
