@@ -21,7 +21,7 @@ const UNTRUSTED: &str = "[interfaces.left.boomerang]\ntrusted = false\n";
 const DROP: &str = "meta l4proto { icmp, ipv6-icmp } @th,64,32 0x47114711 drop";
 
 /// Host `a`, a router with the daemon, and host `b`.
-struct Net {
+pub(crate) struct Net {
     a: Option<Namespace>,
     r: Host,
     b: Option<Namespace>,
@@ -43,12 +43,12 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// The addresses of `a`, of the router towards it, and of `b`.
-fn families() -> [[IpAddr; 3]; 2] {
+pub(crate) fn families() -> [[IpAddr; 3]; 2] {
     [["10.77.0.1", "10.77.0.2", "10.78.0.2"], ["fd77::1", "fd77::2", "fd78::2"]].map(|all| all.map(ip))
 }
 
 impl Net {
-    async fn new(test: &str, settings: &str) -> Self {
+    pub(crate) async fn new(test: &str, settings: &str) -> Self {
         let name = |node: &str| format!("sbxd-{}-{test}-{node}", std::process::id());
         let [a, r, b] =
             ["a", "r", "b"].map(|node| Namespace::create(&name(node)).expect("namespaces need root"));
@@ -86,8 +86,16 @@ impl Net {
         Self { a: Some(a), r, b: Some(b), stations, sent: 0 }
     }
 
-    fn a(&self) -> &Namespace {
+    pub(crate) fn a(&self) -> &Namespace {
         self.a.as_ref().unwrap()
+    }
+
+    pub(crate) fn b(&self) -> &Namespace {
+        self.b.as_ref().unwrap()
+    }
+
+    pub(crate) fn router(&self) -> &Namespace {
+        self.r.namespace()
     }
 
     /// Sends an Echo Request from `a`'s link, and expects that it arrives at `b`, and whether an answer comes back. A packet has
@@ -109,20 +117,23 @@ impl Net {
     /// What arrives at both hosts from now on.
     fn captures(&self) -> (Capture, Capture) {
         let open = |space| Capture::open(space, "veth", CaptureConfig::default()).unwrap();
-        (open(self.a()), open(self.b.as_ref().unwrap()))
+        (open(self.a()), open(self.b()))
     }
 
     /// Sends an Echo Request with Boomerang's magic number and 900 octets behind an unknown option. The result is at its end.
     fn send(&mut self, ends: [IpAddr; 2]) -> Vec<u8> {
         self.sent += 1;
         let tag = format!("sent {:08}", self.sent).into_bytes();
-        let message = message(ends, self.sent, &tag);
-        let [from, to] = &self.stations;
-        let kind: [u8; 2] = if ends[0].is_ipv4() { [8, 0] } else { [0x86, 0xdd] };
-        let frame = [&to[..], from, &kind, &packet(ends, &message)].concat();
-        let link = Capture::open(self.a(), "veth", CaptureConfig::default()).unwrap();
-        link.send(&frame).unwrap();
+        self.put(&packet(ends, &message(ends, self.sent, &tag)));
         tag
+    }
+
+    /// Puts an IP packet on `a`'s link, for the router.
+    pub(crate) fn put(&self, packet: &[u8]) {
+        let [from, to] = &self.stations;
+        let kind: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+        let link = Capture::open(self.a(), "veth", CaptureConfig::default()).unwrap();
+        link.send(&[&to[..], from, &kind, packet].concat()).unwrap();
     }
 
     /// Runs `work` while the router has these chains of its administrator.
@@ -157,7 +168,7 @@ fn station(space: &Namespace, interface: &str) -> Vec<u8> {
 }
 
 /// The Internet checksum.
-fn checksum(octets: &[u8]) -> [u8; 2] {
+pub(crate) fn checksum(octets: &[u8]) -> [u8; 2] {
     let words = octets.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
@@ -167,7 +178,7 @@ fn checksum(octets: &[u8]) -> [u8; 2] {
 }
 
 /// A request of 64 kbit/s for UDP (docs/wire/boomerang.md), with an option that no node knows.
-fn message([src, dst]: [IpAddr; 2], number: u32, tag: &[u8]) -> Vec<u8> {
+pub(crate) fn message([src, dst]: [IpAddr; 2], number: u32, tag: &[u8]) -> Vec<u8> {
     let n = number.to_be_bytes();
     let mut octets = vec![if src.is_ipv4() { 8 } else { 128 }, 0, 0, 0, 0x77, 0x77, n[2], n[3]];
     octets.extend_from_slice(&0x4711_4711_u32.to_be_bytes());
@@ -241,7 +252,7 @@ fn count(capture: &mut Capture, tag: &[u8], wanted: usize, time: Duration) -> us
     found
 }
 
-fn chain(hook: &str, priority: &str, rules: &str) -> String {
+pub(crate) fn chain(hook: &str, priority: &str, rules: &str) -> String {
     format!("chain {hook} {{\n type filter hook {hook} priority {priority}\n {rules}\n }}\n")
 }
 

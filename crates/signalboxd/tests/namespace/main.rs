@@ -6,6 +6,7 @@
 mod applications;
 mod beacon;
 mod firewall;
+mod matrix;
 mod net;
 mod routing;
 mod signals;

@@ -1,0 +1,332 @@
+//! The administrator's rules at each hook, against the messages of each protocol: to the node, through it and from it.
+//!
+//! Each message has a tag of its own, which is also in what the router sends because of it. It has to be seen on its far side
+//! without a rule, and with a rule at a hook exactly if this hook does not judge it.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use signalbox_linux::capture::{Capture, CaptureConfig};
+use signalbox_linux::topology;
+
+use crate::firewall::{Net, chain, checksum, families, message};
+use crate::net::LONG;
+
+/// How long nothing has to arrive.
+const QUIET: Duration = Duration::from_millis(400);
+const SETTINGS: &str = "node.protocols = [\"gist\", \"ping\", \"rsvp\", \"boomerang\", \"casp\"]\n\
+     [policy]\ndefault = \"deny\"\n[casp]\npeers = [\"10.0.0.0/8\", \"fd00::/8\"]\n";
+/// Drops every packet that the protocols use, and leaves neighbor discovery alone.
+const DROP: &str = "meta l4proto { icmp, udp, 46 } drop\n meta l4proto ipv6-icmp @th,64,32 0x47114711 drop";
+const HOOKS: [(&str, &str); 7] = [
+    ("prerouting", "raw"),
+    ("prerouting", "mangle"),
+    ("input", "filter"),
+    ("forward", "mangle"),
+    ("forward", "filter"),
+    ("output", "filter"),
+    ("postrouting", "filter"),
+];
+/// The hooks of what this node takes, and answers or sends on.
+const TAKEN: &[&str] = &["prerouting", "input", "output", "postrouting"];
+/// The hooks of what crosses the node.
+const CROSSING: &[&str] = &["prerouting", "forward", "postrouting"];
+const ICMP: u8 = 1;
+const UDP: u8 = 17;
+const RSVP: u8 = 46;
+const ICMPV6: u8 = 58;
+const GIST_PORT: u16 = 270;
+const SCOUT_PORT: u16 = 50004;
+/// An NSLPID of this node's application, and one of none.
+const PING: u16 = 32704;
+const STRANGE: u16 = 32760;
+
+/// The end at which it is seen that a message passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// The host that sent it gets the answer.
+    Answer,
+    /// The far host gets the message.
+    Message,
+}
+
+/// A kind of message.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Query { nslp: u16 },
+    NoGist,
+    Path { unknown: bool },
+    PathError,
+    Scout { kind: u8 },
+    Echo,
+}
+
+struct Row {
+    kind: Kind,
+    /// For the router itself, and not for the far host.
+    local: bool,
+    alert: bool,
+    fragments: bool,
+    seen: Seen,
+    judged: &'static [&'static str],
+}
+
+const fn row(kind: Kind, local: bool, alert: bool, seen: Seen, judged: &'static [&'static str]) -> Row {
+    Row { kind, local, alert, fragments: false, seen, judged }
+}
+
+const ROWS: [Row; 16] = [
+    // GIST
+    row(Kind::Query { nslp: PING }, true, true, Seen::Answer, TAKEN),
+    row(Kind::Query { nslp: PING }, false, true, Seen::Answer, TAKEN),
+    row(Kind::Query { nslp: STRANGE }, false, true, Seen::Message, TAKEN),
+    row(Kind::NoGist, false, true, Seen::Message, CROSSING),
+    row(Kind::Query { nslp: PING }, false, false, Seen::Message, CROSSING),
+    // RSVP
+    row(Kind::Path { unknown: true }, true, true, Seen::Answer, TAKEN),
+    row(Kind::Path { unknown: false }, false, true, Seen::Message, TAKEN),
+    row(Kind::PathError, false, true, Seen::Message, TAKEN),
+    row(Kind::PathError, false, false, Seen::Message, CROSSING),
+    // CASP
+    row(Kind::Scout { kind: 2 }, true, false, Seen::Answer, TAKEN),
+    row(Kind::Scout { kind: 2 }, false, true, Seen::Answer, TAKEN),
+    row(Kind::Scout { kind: 1 }, false, true, Seen::Message, CROSSING),
+    // Boomerang
+    row(Kind::Echo, true, false, Seen::Answer, TAKEN),
+    row(Kind::Echo, false, false, Seen::Message, CROSSING),
+    // In fragments; the kernel puts together what is for this node.
+    Row { fragments: true, ..row(Kind::Path { unknown: false }, false, true, Seen::Message, TAKEN) },
+    Row { fragments: true, ..row(Kind::Echo, false, false, Seen::Message, CROSSING) },
+];
+
+/// What was sent: the row, and what shows it on its far side.
+struct Sent {
+    name: String,
+    row: &'static Row,
+    tag: Vec<u8>,
+}
+
+struct Matrix {
+    net: Net,
+    sent: u16,
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// GIST's Query (RFC 5971 A.2), with a new session.
+fn query([src, dst]: [IpAddr; 2], nslp: u16, number: u16) -> (Vec<u8>, Vec<u8>) {
+    let (version, bits) = if src.is_ipv4() { (0x40, 32) } else { (0x60, 128) };
+    let ends = [octets(src), octets(dst)].concat();
+    let mri = [&[0, 0, version, 0][..], &ends, &[bits, bits, 0, 0]].concat();
+    let session = [&[0x5e; 14][..], &number.to_be_bytes()].concat();
+    let nli = [&[4, 64, version, 0][..], &30_000_u32.to_be_bytes(), &[7; 4], &octets(src)].concat();
+    let cookie = [&[9; 6][..], &number.to_be_bytes()].concat();
+    let mut body = Vec::new();
+    for (kind, value) in [(0_u16, mri), (1, session.clone()), (2, nli), (5, cookie)] {
+        body.extend_from_slice(&kind.to_be_bytes());
+        body.extend_from_slice(&u16::try_from(value.len() / 4).unwrap().to_be_bytes());
+        body.extend_from_slice(&value);
+    }
+    let words = u16::try_from(body.len() / 4).unwrap().to_be_bytes();
+    let id = nslp.to_be_bytes();
+    let head = [0x4e, 0x04, 0xbd, 0xa5, 1, 64, words[0], words[1], id[0], id[1], 0x80, 0x40];
+    (datagram([src, dst], GIST_PORT, &[&head[..], &body].concat()), session)
+}
+
+/// A message of RSVP about a new session (RFC 2205 §3.1): a Path, also with an object of unknown class, or a PathErr.
+fn rsvp([src, dst]: [IpAddr; 2], kind: Kind, number: u16) -> (Vec<u8>, Vec<u8>) {
+    let family = if src.is_ipv4() { 1 } else { 2 };
+    let port = (20_000 + number).to_be_bytes();
+    let session = [&octets(dst)[..], &[UDP, 0], &port].concat();
+    let template = [&octets(src)[..], &[0, 0, 0x13, 0x88]].concat();
+    let floats = [1000.0_f32, 3000.0, f32::INFINITY].map(f32::to_be_bytes).concat();
+    let bounds = [64_u32, 1500].map(u32::to_be_bytes).concat();
+    let tspec = [&[0, 0, 0, 7, 1, 0, 0, 6, 127, 0, 0, 5][..], &floats, &bounds].concat();
+    let hop = [&octets(src)[..], &[0, 0, 0, 7]].concat();
+    let error = [&octets(src)[..], &[0, 24, 0, 0]].concat();
+    let period = 30_000_u32.to_be_bytes().to_vec();
+    let sender = [(11, family, template), (12, 2, tspec)];
+    let first = (1, family, session.clone());
+    let (message_type, objects) = match kind {
+        Kind::PathError => (3, [vec![first, (6, family, error)], sender.to_vec()].concat()),
+        Kind::Path { .. } | Kind::Query { .. } | Kind::NoGist | Kind::Scout { .. } | Kind::Echo => {
+            (1, [vec![first, (3, family, hop), (5, 1, period)], sender.to_vec()].concat())
+        }
+    };
+    let mut body = Vec::new();
+    let unknown = matches!(kind, Kind::Path { unknown: true }).then(|| (0x7f, 1, vec![0; 4]));
+    for (class, c_type, value) in objects.into_iter().chain(unknown) {
+        body.extend_from_slice(&u16::try_from(4 + value.len()).unwrap().to_be_bytes());
+        body.extend_from_slice(&[class, c_type]);
+        body.extend_from_slice(&value);
+    }
+    let length = u16::try_from(8 + body.len()).unwrap().to_be_bytes();
+    let mut octets = [&[0x10, message_type, 0, 0, 64, 0][..], &length, &body].concat();
+    let sum = checksum(&octets);
+    octets[2..4].copy_from_slice(&sum);
+    (octets, session)
+}
+
+/// A message of scout (docs/wire/casp.md).
+fn scout(ends: [IpAddr; 2], kind: u8, number: u16) -> (Vec<u8>, Vec<u8>) {
+    let cookie = [&[0xc0; 6][..], &number.to_be_bytes()].concat();
+    let head = [&[0, 0, 0, kind][..], &[0; 16], &[0, 12, 5, 1]].concat();
+    (datagram(ends, SCOUT_PORT, &[head, cookie.clone()].concat()), cookie)
+}
+
+/// A UDP datagram with this source and destination port.
+fn datagram([src, dst]: [IpAddr; 2], port: u16, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
+    let port = port.to_be_bytes();
+    let mut octets = [&port[..], &port, &length, &[0, 0], payload].concat();
+    let pseudo = [self::octets(src), self::octets(dst), vec![0, UDP], length.to_vec()].concat();
+    let sum = checksum(&[pseudo, octets.clone()].concat());
+    octets[6..8].copy_from_slice(&sum);
+    octets
+}
+
+/// The IP packets of a message. A Router Alert has the value of the protocol.
+fn packets([src, dst]: [IpAddr; 2], protocol: u8, row: &Row, message: &[u8], number: u16) -> Vec<Vec<u8>> {
+    // The first fragment ends on a multiple of eight octets.
+    let cut = if row.fragments { 64 } else { message.len() };
+    let (first, rest) = message.split_at(cut);
+    let parts = [(0, first), (cut, rest)].into_iter().filter(|(_, part)| !part.is_empty());
+    let packet = |(offset, part): (usize, &[u8])| {
+        let more = offset + part.len() < message.len();
+        let length = |extra: usize| u16::try_from(part.len() + extra).unwrap().to_be_bytes();
+        if src.is_ipv4() {
+            let options: &[u8] = if row.alert { &[0x94, 4, 0, 0] } else { &[] };
+            let words = u8::try_from(5 + options.len() / 4).unwrap();
+            let [l0, l1] = length(20 + options.len());
+            let place = u16::try_from(offset / 8).unwrap() | u16::from(more) << 13;
+            let ([i0, i1], [p0, p1]) = ((0x1000 + number).to_be_bytes(), place.to_be_bytes());
+            let mut head = vec![0x40 | words, 0, l0, l1, i0, i1, p0, p1, 64, protocol, 0, 0];
+            head.extend_from_slice(&[octets(src), octets(dst), options.to_vec()].concat());
+            let sum = checksum(&head);
+            head[10..12].copy_from_slice(&sum);
+            return [&head, part].concat();
+        }
+        let (mut next, mut extra) = (protocol, Vec::new());
+        if row.fragments {
+            let place = (u16::try_from(offset).unwrap() | u16::from(more)).to_be_bytes();
+            let id = number.to_be_bytes();
+            extra = [next, 0, place[0], place[1], 0, 0, id[0], id[1]].to_vec();
+            next = 44;
+        }
+        if row.alert {
+            let [v0, v1] = match row.kind {
+                Kind::Scout { .. } => [0xff, 0xdf],
+                Kind::Path { .. } | Kind::PathError => [0, 1],
+                Kind::Query { .. } | Kind::NoGist | Kind::Echo => [0, 0],
+            };
+            extra = [&[next, 0, 5, 2, v0, v1, 1, 0][..], &extra].concat();
+            next = 0;
+        }
+        let [l0, l1] = length(extra.len());
+        let head = [0x60, 0, 0, 0, l0, l1, next, 64];
+        [&head[..], &octets(src), &octets(dst), &extra, part].concat()
+    };
+    parts.map(packet).collect()
+}
+
+impl Matrix {
+    /// Sends a message of this kind to the router or through it.
+    fn send(&mut self, row: &'static Row, [a, r, b]: [IpAddr; 3]) -> Sent {
+        self.sent += 1;
+        let (number, ends) = (self.sent, [a, if row.local { r } else { b }]);
+        let (protocol, message, tag) = match row.kind {
+            Kind::Query { nslp } => {
+                let (message, tag) = query(ends, nslp, number);
+                (UDP, message, tag)
+            }
+            Kind::NoGist => {
+                let tag = format!("no message of GIST {number:05}").into_bytes();
+                (UDP, datagram(ends, GIST_PORT, &tag), tag)
+            }
+            Kind::Path { .. } | Kind::PathError => {
+                let (message, tag) = rsvp(ends, row.kind, number);
+                (RSVP, message, tag)
+            }
+            Kind::Scout { kind } => {
+                let (message, tag) = scout(ends, kind, number);
+                (UDP, message, tag)
+            }
+            Kind::Echo => {
+                let tag = format!("echo {number:05}").into_bytes();
+                (if a.is_ipv4() { ICMP } else { ICMPV6 }, message(ends, number.into(), &tag), tag)
+            }
+        };
+        for packet in packets(ends, protocol, row, &message, number) {
+            self.net.put(&packet);
+        }
+        let local = if row.local { "to" } else { "through" };
+        let pieces = if row.fragments { " in fragments" } else { "" };
+        let alert = if row.alert { " with Router Alert" } else { "" };
+        Sent { name: format!("{:?}{alert}{pieces} {local} the node, {a}", row.kind), row, tag }
+    }
+
+    /// Sends all of the table, and returns which were seen on their far side: until all were that are `expected`, or for some
+    /// time.
+    fn all(&mut self, expected: impl Fn(&Row) -> bool) -> Vec<(Sent, bool)> {
+        let open = |space| Capture::open(space, "veth", CaptureConfig::default()).unwrap();
+        let mut captures = [(Seen::Answer, open(self.net.a())), (Seen::Message, open(self.net.b()))];
+        let mut sent = Vec::new();
+        for family in families() {
+            for row in &ROWS {
+                sent.push((self.send(row, family), false));
+            }
+        }
+        let begin = Instant::now();
+        loop {
+            for (end, capture) in &mut captures {
+                let read = capture.read(Duration::from_millis(20), |frame| {
+                    for (sent, seen) in sent.iter_mut().filter(|(sent, _)| sent.row.seen == *end) {
+                        let tag = &sent.tag;
+                        *seen |= !frame.outgoing && frame.octets.windows(tag.len()).any(|part| part == tag);
+                    }
+                });
+                read.unwrap();
+            }
+            let missing = sent.iter().any(|(sent, seen)| expected(sent.row) && !seen);
+            let time = begin.elapsed();
+            if time > LONG || !missing && time > QUIET {
+                return sent;
+            }
+        }
+    }
+}
+
+/// What the administrator's netfilter drops at a hook is neither answered nor sent on, whichever protocol it is of, if the hook
+/// judges it (the table of docs/security.md).
+#[tokio::test]
+async fn rules_of_the_administrator_judge_every_protocol() {
+    let mut matrix = Matrix { net: Net::new("matrix", SETTINGS).await, sent: 0 };
+    let mut wrong = Vec::new();
+    for (sent, seen) in matrix.all(|_| true) {
+        if !seen {
+            wrong.push(format!("without a rule: {} is not seen", sent.name));
+        }
+    }
+    for (hook, priority) in HOOKS {
+        let name = format!("{hook} {priority}");
+        topology::nft(
+            matrix.net.router(),
+            &format!("table inet operator {{\n{}}}\n", chain(hook, priority, DROP)),
+        )
+        .unwrap();
+        for (sent, seen) in matrix.all(|row| !row.judged.contains(&hook)) {
+            let judged = sent.row.judged.contains(&hook);
+            if seen == judged {
+                let what = if seen { "is seen" } else { "is not seen" };
+                wrong.push(format!("drop at {name}: {} {what}", sent.name));
+            }
+        }
+        topology::nft(matrix.net.router(), "delete table inet operator").unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
