@@ -94,6 +94,10 @@ impl Net {
         self.b.as_ref().unwrap()
     }
 
+    pub(crate) const fn host(&self) -> &Host {
+        &self.r
+    }
+
     pub(crate) fn router(&self) -> &Namespace {
         self.r.namespace()
     }

@@ -6,8 +6,11 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use signalbox_api::v1::reservations_client::ReservationsClient;
+use signalbox_api::v1::{FlowSpec, Protocol, ReserveOpen, ReserveRequest, TokenBucket, reserve_request};
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::topology;
+use tokio_stream::StreamExt as _;
 
 use crate::firewall::{Net, chain, checksum, families, message};
 use crate::net::LONG;
@@ -327,6 +330,99 @@ async fn rules_of_the_administrator_judge_every_protocol() {
             }
         }
         topology::nft(matrix.net.router(), "delete table inet operator").unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The protocols by which a node asks for a reservation; the QoS NSLP sends Queries of GIST.
+const ASKING: [Protocol; 4] = [Protocol::Qos, Protocol::Rsvp, Protocol::Boomerang, Protocol::Casp];
+const ASKING_SETTINGS: &str = "node.protocols = [\"gist\", \"qos\", \"rsvp\", \"boomerang\", \"casp\"]\n\
+     [policy]\ndefault = \"deny\"\n[casp]\nclients = [\"qos\"]\nprivate_flows = true\npeers = [\"10.0.0.0/8\", \"fd00::/8\"]\n\
+     [interfaces.right]\ncapacity = \"100mbit\"\n";
+
+/// Whether an IP packet is of a protocol and between these ends.
+fn is_of(protocol: Protocol, packet: &[u8], [src, dst]: &[IpAddr; 2]) -> bool {
+    let has = |part: &[u8]| packet.windows(part.len()).any(|window| window == part);
+    let port = |port: u16| has(&[port.to_be_bytes(), port.to_be_bytes()].concat());
+    let message = match protocol {
+        Protocol::Qos => port(GIST_PORT) && has(&[0x4e, 0x04, 0xbd, 0xa5]),
+        Protocol::Boomerang => has(&[0x47, 0x11, 0x47, 0x11]),
+        Protocol::Casp => port(SCOUT_PORT),
+        // Class and type of the object SESSION, and a flow of UDP.
+        Protocol::Rsvp => has(&[&[1, if dst.is_ipv4() { 1 } else { 2 }][..], &octets(*dst), &[UDP]].concat()),
+        other => panic!("{other:?} is asked for nothing"),
+    };
+    message && has(&[octets(*src), octets(*dst)].concat())
+}
+
+/// What the node itself sends is judged by output and postrouting, whichever protocol it is of.
+#[tokio::test]
+async fn rules_of_the_administrator_judge_what_a_node_sends() {
+    let net = Net::new("sending", ASKING_SETTINGS).await;
+    let mut client = ReservationsClient::new(net.host().connect().await.expect("it runs"));
+    let mut wrong = Vec::new();
+    let rules = std::iter::once(None).chain(HOOKS.map(Some));
+    for (number, rule) in (0_u16..).zip(rules) {
+        let name = rule.map_or("no rule".to_owned(), |(hook, priority)| format!("{hook} {priority}"));
+        let judged = rule.is_some_and(|(hook, _)| ["output", "postrouting"].contains(&hook));
+        if let Some((hook, priority)) = rule {
+            let chain = chain(hook, priority, DROP);
+            topology::nft(net.router(), &format!("table inet operator {{\n{chain}}}\n")).unwrap();
+        }
+        let mut link = Capture::open(net.b(), "veth", CaptureConfig::default()).unwrap();
+        let (mut sent, mut calls) = (Vec::new(), Vec::new());
+        // Each destination is new: a search for a node is not repeated for a time.
+        let ends = |src: &str, net: &str| {
+            [src.parse::<IpAddr>().unwrap(), format!("{net}{}", 100 + number).parse().unwrap()]
+        };
+        for (ends, length) in [(ends("10.78.0.1", "10.78.0."), 24), (ends("fd78::1", "fd78::"), 64)] {
+            topology::add_address(net.b(), "veth", ends[1], length).unwrap();
+            for protocol in ASKING {
+                let flow = FlowSpec {
+                    source: Some(ends[0].to_string()),
+                    destination: Some(ends[1].to_string()),
+                    ip_protocol: Some(UDP.into()),
+                    source_port: Some(4000),
+                    destination_port: Some(5000 + u32::from(number) * 10 + protocol as u32),
+                    ..FlowSpec::default()
+                };
+                let traffic = TokenBucket { rate_octets_per_s: 8000, ..TokenBucket::default() };
+                let open = ReserveOpen {
+                    protocol: protocol.into(),
+                    flow: Some(flow),
+                    traffic: Some(traffic),
+                    ..ReserveOpen::default()
+                };
+                let request = ReserveRequest { request: Some(reserve_request::Request::Open(open)) };
+                let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+                calls.push(client.reserve(requests).await.unwrap().into_inner());
+                sent.push((protocol, ends, false));
+            }
+        }
+        let begin = Instant::now();
+        loop {
+            let read = link.read(Duration::from_millis(20), |frame| {
+                for (protocol, ends, seen) in &mut sent {
+                    *seen |= !frame.outgoing && is_of(*protocol, frame.octets, ends);
+                }
+            });
+            read.unwrap();
+            let missing = !judged && sent.iter().any(|(_, _, seen)| !seen);
+            let time = begin.elapsed();
+            if time > LONG || !missing && time > QUIET {
+                break;
+            }
+        }
+        for (protocol, [_, dst], seen) in sent {
+            if seen == judged {
+                let what = if seen { "is seen" } else { "is not seen" };
+                wrong.push(format!("{name}: {} to {dst} {what}", protocol.as_str_name()));
+            }
+        }
+        if rule.is_some() {
+            topology::nft(net.router(), "delete table inet operator").unwrap();
+        }
+        drop(calls);
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
