@@ -2,7 +2,7 @@
 //!
 //! One bucket for all is used up by the busiest neighbour, honest or not. [`FairRate`] divides a guaranteed part of the rate equally among
 //! the interfaces that are in use, the part of each interface among its neighbours, and that of each neighbour among the parties that it
-//! speaks for. Whoever stays within its share is served while others use up the rest. Nothing is divided while there is enough for all.
+//! speaks for. A peer that stays within its share is served while others use up the rest. Nothing is divided while there is enough for all.
 
 use core::hash::Hash;
 use core::net::IpAddr;
@@ -65,7 +65,7 @@ struct Place {
 impl Place {
     const EMPTY: Self = Self { bucket: TokenBucket::new(0, 0), tag: 0, second: 0, below: 0, before: 0 };
 
-    /// Whether nobody used it in this second or the one before.
+    /// Whether it was not used in this second or the one before.
     const fn is_idle(&self, second: u32) -> bool {
         second.wrapping_sub(self.second) > 1
     }
@@ -173,7 +173,7 @@ impl FairRate {
         }
     }
 
-    /// Whether one more may pass that somebody causes. Who it is is asked only if half of the burst is used up.
+    /// Whether one more may pass. Who causes it is asked only if half of the burst is used up.
     #[inline]
     pub fn allow(&mut self, now: Time, causer: impl FnOnce() -> Causer) -> bool {
         let Some(all) = &mut self.all else { return true };

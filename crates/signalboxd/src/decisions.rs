@@ -130,7 +130,7 @@ fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>
                 kept.keep(row);
             }
             Order::Stop(done) => {
-                // Whoever stops may have lost patience.
+                // The user who stops may have lost patience.
                 let _ = done.send(());
                 return;
             }

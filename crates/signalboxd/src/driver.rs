@@ -21,7 +21,7 @@ use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable}
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::api::{Names, held, types};
+use crate::api::{Names, held};
 use crate::clients::Clients;
 use crate::decisions::Decisions;
 use crate::metrics::Measurements;
@@ -453,32 +453,6 @@ impl Driver {
         let speeds = self.engine.io.link_speeds();
         self.command(Command::LinkSpeeds(speeds));
         self.watchers.interfaces(&self.engine.node);
-    }
-
-    /// Takes what became of requests. Nothing is written here.
-    fn decided(&mut self) {
-        let Some(first) = self.engine.node.next_decision() else { return };
-        let (now, unix_us) = (self.clock.now(), types::unix_us());
-        let mut next = Some(first);
-        while let Some(decision) = next {
-            self.watchers.decided(&decision, unix_us);
-            self.decisions.give(decision, now, unix_us);
-            next = self.engine.node.next_decision();
-        }
-    }
-
-    /// Gives what changed to those who watch.
-    fn watched(&mut self) {
-        if self.watchers.is_empty() {
-            return;
-        }
-        self.done(Part::Sending, 0);
-        let Engine { node, io, .. } = &mut self.engine;
-        if self.watchers.serve(node, io.interfaces()) {
-            // There are more: go on after the network had its turn.
-            io.waker().wake();
-        }
-        self.done(Part::Watchers, 0);
     }
 
     /// Sends what is queued, and reports to the node what could not be sent.

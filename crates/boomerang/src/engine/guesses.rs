@@ -15,7 +15,7 @@ use signalbox_core::{IfIndex, Random, Time};
 const OF_FLOW: u32 = 4;
 const OF_SOURCE: u32 = 64;
 const OF_INTERFACE: u32 = 1024;
-/// Wrong proofs of an interface, without a pause, from which on they are called an attack. Hosts whose router started anew show fewer.
+/// Wrong proofs of an interface, without a pause, from which on they are called an attack. Hosts whose router has started again show fewer.
 const ATTACK: u64 = 100;
 /// Seconds without a wrong proof after which an attack is over, and between two lines of the log about it.
 const PAUSE: u64 = 10;
@@ -99,7 +99,7 @@ impl Guesses {
                 wrong = seen.wrong,
                 limited = seen.limited,
                 reason = "wrong proofs of return",
-                "somebody guesses proofs of return: sources may be forged behind this interface"
+                "a host guesses proofs of return: sources may be forged behind this interface"
             );
         }
         allowed

@@ -30,6 +30,7 @@ mod path;
 mod proof;
 mod propose;
 mod receive;
+mod request;
 mod reserve;
 mod routes;
 mod service;

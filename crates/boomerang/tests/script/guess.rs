@@ -114,7 +114,7 @@ fn honest_hosts_reserve_beside_guesses() {
     }
 }
 
-/// Hosts whose router started anew show its former numbers. They are no attack, and each gets a new number.
+/// Hosts whose router has started again show its former numbers. They are no attack, and each gets a new number.
 #[test]
 fn outdated_numbers_are_no_attack() {
     let mut rig = proving(2);

@@ -346,7 +346,7 @@ impl Gist {
         }
     }
 
-    /// Whether the rate limit allows one more D-mode message now that somebody causes (RFC 5971 §5.3.3). GIST-5.3.3-19.
+    /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.
     fn may_send(&mut self, cause: Cause) -> bool {
         let now = self.now;
         let allowed = match cause {

@@ -247,7 +247,7 @@ impl World {
         holes.filter_map(|(id, pinhole)| Some((id?, pinhole.clone()))).collect()
     }
 
-    /// A packet near what somebody asked for, or the answer to one that passed.
+    /// A packet near what a host asked for, or the answer to one that passed.
     fn packet(&self, draw: &mut Draw) -> Packet {
         if !self.flows.is_empty() && draw.percent(15) {
             return Packet::new(draw.one(&self.flows).1.answer(), [0; 8]);

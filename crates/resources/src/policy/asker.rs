@@ -39,7 +39,7 @@ impl Asker<'_> {
     }
 
     /// Whether any address that the request names for its requester is in one of the prefixes, proved or not. Rules that deny
-    /// ask this: nobody avoids them by leaving a proof out.
+    /// ask this: no requester avoids them by leaving a proof out.
     pub(super) fn names(&self, nets: &[Net]) -> bool {
         self.passes(nets) || self.requester.claimed.is_some_and(|claimed| contains(nets, claimed))
     }
@@ -51,7 +51,7 @@ impl Asker<'_> {
     }
 
     /// Whether the packets are of a requester that these prefixes allow. A requester chooses the filter: one for all packets
-    /// of a link would take those of everybody. Who speaks for others asks for the packets of any of them, who does not for
+    /// of a link would take those of all others. Who speaks for others asks for the packets of any of them, who does not for
     /// its own. A group has the members that it has.
     pub(super) fn owns(&self, nets: &[Net], filter: &FlowFilter) -> bool {
         if filter.dst.addr.is_multicast() {

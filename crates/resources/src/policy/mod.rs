@@ -92,7 +92,7 @@ impl Policy {
         Some(Arc::clone(self.matcher(rule)?.permission()))
     }
 
-    /// The requester, as rules see it. A user of this host needs nobody who speaks for it.
+    /// The requester, as rules see it. A user of this host needs no neighbour that speaks for it.
     fn asker<'a>(&self, requester: &'a Requester) -> Asker<'a> {
         let speaks = requester.requested_by == RequestedBy::LocalUser || self.trusts(requester);
         Asker { requester, speaks }

@@ -58,7 +58,7 @@ fn readme() -> Config {
     Config { default: Action::Deny, trusted: trusted.to_vec(), rules: vec![office], ..config() }
 }
 
-/// A claim about somebody else's address counts only if a trusted neighbour makes it.
+/// A claim about the address of another host counts only if a trusted neighbour makes it.
 #[test]
 fn a_stranger_who_names_the_office_gets_nothing() {
     let resources = start(readme());
@@ -130,7 +130,7 @@ fn a_rule_can_demand_a_stronger_proof() {
     assert_eq!(decided(&resources, &asks(named)), Ok(Some(1)));
 }
 
-/// `via` is the neighbour, whoever it speaks for.
+/// `via` is the neighbour, for which host it may speak.
 #[test]
 fn a_rule_can_name_the_neighbour() {
     let rule = RuleConfig {

@@ -52,7 +52,7 @@ fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, Str
 const DEFAULT: &str = "policy: no rule applies, and the default is to deny";
 
 /// A rule for requesters by their address is for packets that they send or receive themselves. One for all packets of a link
-/// would take those of everybody: they would share the rate that one requester asked for.
+/// would take those of all others: they would share the rate that one requester asked for.
 #[test]
 fn a_requester_reserves_for_its_own_packets() {
     let staff = RuleConfig { from: parse("10.1.0.0/16"), ..allow("staff") };

@@ -111,7 +111,7 @@ fn append(path: &Path) -> Result<File> {
         .append(true)
         .create(true)
         .mode(0o640)
-        // Opening a pipe of somebody else does not wait.
+        // Opening a pipe of another user does not wait.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
     let about = file.metadata()?;

@@ -78,7 +78,7 @@ fn only_the_last_thousand_are_kept() {
     assert_eq!((rows.len(), rows[0].time_unix_us), (1000, 500));
 }
 
-/// A pipe of somebody else would hold up the thread, and everybody could write to a file of mode 666.
+/// A pipe of another user would hold up the thread, and any user could write to a file of mode 666.
 #[test]
 fn only_a_regular_file_of_few_is_an_audit_file() {
     use std::os::unix::fs::PermissionsExt;

@@ -51,7 +51,7 @@ fn run() {
         waiting.taken = true;
         let octets: Vec<u8> = std::mem::take(&mut waiting.waiting).into();
         drop(waiting);
-        // Where nobody reads the log, there is no place to report it.
+        // Where no program reads the log, there is no place to report it.
         let _ = io::stderr().write_all(&octets);
         buffer().taken = false;
         CHANGED.notify_all();

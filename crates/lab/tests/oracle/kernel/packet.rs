@@ -162,7 +162,7 @@ impl Packet {
         }
     }
 
-    /// The packet of a captured IP packet; `None`: it is none of these tests.
+    /// The packet of a captured IP packet; `None`: it is not of these tests.
     #[cfg(feature = "namespace-tests")]
     pub(crate) fn parse(octets: &[u8]) -> Option<Self> {
         let (src, dst, protocol, transport) = match octets.first()? >> 4 {

@@ -223,7 +223,7 @@ fn a_session_survives_its_first_link() {
     }
 }
 
-/// BOOM-G10-02, BOOM-3.2.1-16: a node that demands a proof and starts anew has other numbers, which have options of their own.
+/// BOOM-G10-02, BOOM-3.2.1-16: a node that demands a proof has other numbers after a restart, which have options of their own.
 /// The session begins the proof again, and its user does not notice.
 #[test]
 fn a_proof_begins_again() {
