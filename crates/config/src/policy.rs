@@ -24,6 +24,7 @@ const RULES: &str = "The first rule that matches decides. A rule matches if all 
 const OPENINGS: &[(&str, Opening)] = &[
     ("outward", Opening::Outward),
     ("inward", Opening::Inward),
+    ("between", Opening::Between),
     ("reserve", Opening::Reserve),
     ("block", Opening::Block),
 ];
@@ -161,8 +162,8 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
         &mut rule.opens,
         list(choice(OPENINGS)),
         "What is opened through a firewall or NAT by `natfw` or `casp`. A rule with this condition is for such requests only, a rule \
-         without it for reservations only. `\"outward\"`: a flow from the inside. `\"inward\"`: a flow to the inside. \
-         `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
+         without it for reservations only. `\"outward\"`: a flow from the inside to the outside. `\"inward\"`: a flow from the outside. \
+         `\"between\"`: a flow between interfaces of the inside, or by one of them, which only a rule opens. `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
          a host inside does not want.",
     );
     keys.key(

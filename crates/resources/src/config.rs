@@ -86,8 +86,10 @@ pub enum Action {
 pub enum Opening {
     /// A flow from the inside towards the outside.
     Outward,
-    /// A flow towards the inside, or between interfaces that are neither.
+    /// A flow that comes from the outside.
     Inward,
+    /// A flow from the inside to the inside. Neither a host's own address nor an invitation replaces a rule.
+    Between,
     /// An external address for a host inside, or its announcement as a receiver.
     Reserve,
     /// A flow towards the inside that is blocked.
@@ -99,6 +101,7 @@ impl fmt::Display for Opening {
         f.write_str(match self {
             Self::Outward => "outward",
             Self::Inward => "inward",
+            Self::Between => "between",
             Self::Reserve => "reserve",
             Self::Block => "block",
         })

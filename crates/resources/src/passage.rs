@@ -189,7 +189,7 @@ impl Resources {
         match ask.opening {
             Opening::Outward => ask.pinhole.flows().all(|flow| flow.packets.src == own),
             Opening::Reserve | Opening::Block => ask.pinhole.flows().all(|flow| flow.translated().dst == own),
-            Opening::Inward => false,
+            Opening::Inward | Opening::Between => false,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod back;
 mod filters;
 mod hostile;
+mod judged;
 mod moved;
 mod nat;
 mod receiver;

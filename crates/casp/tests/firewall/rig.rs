@@ -430,7 +430,7 @@ impl Rig {
         match output {
             NatfwOutput::Event { id, event } => events.push((id, event)),
             NatfwOutput::RouteLookup { id, query } => {
-                let left = (0..n).any(|other| at(other) == query.dst);
+                let left = (0..n).any(|other| Prefix { addr: at(other), len: 24 }.contains(query.dst));
                 let ifindex = if left { LEFT } else { RIGHT };
                 let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local: false };
                 client.route(now, id, Ok(route), resources);

@@ -64,7 +64,7 @@ struct Rule {
 
 impl Rule {
     fn draw(draw: &mut Draw, hosts: &[IpAddr]) -> Self {
-        let all = [Opening::Outward, Opening::Inward, Opening::Inward, Opening::Reserve];
+        let all = [Opening::Outward, Opening::Inward, Opening::Inward, Opening::Between, Opening::Reserve];
         let first = port(draw);
         Self {
             allows: draw.percent(55),
@@ -208,7 +208,7 @@ impl World {
         if draw.percent(25) {
             let by = draw.one(&INSIDE);
             let (port, outside) = (port(draw), self.addresses[1]);
-            let sender = options.proxy.then_some(outside);
+            let sender = options.proxy.then(|| self.addresses[if draw.percent(70) { 1 } else { 2 - by }]);
             let asked = Asked { by, what: What::Expose { protocol, port, second, sender } };
             self.reserved.push(asked.clone());
             self.asked.insert(id, asked);
@@ -228,7 +228,7 @@ impl World {
         }
         let by = usize::try_from(draw.below(HOSTS as u64)).unwrap();
         let mut to = usize::try_from(draw.below(HOSTS as u64)).unwrap();
-        if to == by || INSIDE.contains(&to) && INSIDE.contains(&by) {
+        if to == by {
             to = if by == 1 { draw.one(&INSIDE) } else { 1 };
         }
         let (dst, ports) = (self.addresses[to], [port(draw), port(draw)]);
@@ -275,13 +275,14 @@ impl World {
         Packet::new(tuple, [0; 8])
     }
 
-    /// The direction of a flow; `None`: between interfaces of one side, for which no rule here is.
+    /// The direction of a flow; `None`: it is none that anything opens.
     fn opening(&self, src: IpAddr, dst: IpAddr) -> Option<Opening> {
         let inside = |address| INSIDE.iter().any(|at| self.addresses[*at] == address);
         match (inside(src), inside(dst)) {
             (true, false) => Some(Opening::Outward),
             (false, true) => Some(Opening::Inward),
-            _ => None,
+            (true, true) => Some(Opening::Between),
+            (false, false) => None,
         }
     }
 
@@ -293,7 +294,7 @@ impl World {
     }
 
     /// Whether a host inside asked for packets like this one, and is allowed to.
-    fn invites(&self, arrived: &Tuple, left: &Tuple, opened: bool) -> bool {
+    fn invites(&self, opening: Opening, arrived: &Tuple, left: &Tuple, opened: bool) -> bool {
         let mut all = self.reserved.iter().filter(|_| opened).chain(self.asked.values());
         all.any(|Asked { by, what }| {
             let What::Expose { protocol, port, second, sender } = what else { return false };
@@ -303,7 +304,8 @@ impl World {
                 && (own, *protocol) == (left.dst, left.protocol)
                 && (*port..=*port + u16::from(*second)).contains(&left.dst_port)
                 && self.ruled(Opening::Reserve, own, arrived, left) != Some(false)
-                && (opened || self.ruled(Opening::Inward, own, arrived, left) != Some(false))
+                && (opened
+                    || self.ruled(opening, own, arrived, left).unwrap_or(opening == Opening::Inward))
         })
     }
 
@@ -321,9 +323,10 @@ impl World {
         let opened = asked
             && self.ruled(opening, arrived.src, arrived, left).unwrap_or_else(|| match opening {
                 Opening::Outward => true, // its own address
-                _ => self.invites(arrived, left, true),
+                Opening::Inward => self.invites(opening, arrived, left, true),
+                _ => false,
             });
-        opened || opening == Opening::Inward && self.invites(arrived, left, false)
+        opened || opening != Opening::Outward && self.invites(opening, arrived, left, false)
     }
 
     /// Compares what became of a packet with the policy.

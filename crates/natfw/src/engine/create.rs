@@ -16,6 +16,7 @@ use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy
 use super::Natfw;
 use super::check::{self, Refused};
 use super::config::Middlebox;
+use super::far::opening;
 use super::interfaces::Side;
 use super::reservation::Invitation;
 use super::response::rule;
@@ -30,6 +31,8 @@ pub(super) struct Arrived<'a, 'm> {
     pub(super) token: Option<Arc<Token>>,
     /// The lifetime in seconds that this node accepts.
     pub(super) lifetime: u32,
+    /// The side where the flow leaves; `None`: not known, or of no meaning.
+    pub(super) far: Option<Side>,
 }
 
 impl Natfw {
@@ -76,17 +79,20 @@ impl Natfw {
         let side = self.interfaces.side(from.received.ifindex);
         let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
         check::packets(&self.config, &packets, false, second)?;
-        let invitation = match side {
-            Side::Inside => Invitation::None,
-            Side::Outside => self.invitation(&flow, second),
+        let opening = opening(side, from.far);
+        let invitation = match opening {
+            Opening::Outward => Invitation::None,
+            Opening::Inward | Opening::Between | Opening::Reserve | Opening::Block => {
+                self.invitation(&flow, second)
+            }
         };
         // §4.2.4: where data is blocked, signaling is not forwarded.
         if invitation == Invitation::Blocked {
             return Err(Info::POLICY_CONFLICT.into());
         }
-        let invited = matches!(invitation, Invitation::Reserved(_));
+        let invited = opening == Opening::Inward && matches!(invitation, Invitation::Reserved(_));
         let plan = Plan { installs: true, ..Plan::plain(&from.received.mri, None, false) };
-        let plan = self.judged(from, asked, plan, (opening(side), invited), resources)?;
+        let plan = self.judged(from, asked, plan, (opening, invited), resources)?;
         Ok(self.proxied(side, asked, plan))
     }
 
@@ -137,8 +143,9 @@ impl Natfw {
             onward.src = IpAddr::V4(external);
         }
         let plan = Plan { lease, installs: true, ..Plan::plain(&Mri::PathCoupled(onward), None, false) };
-        let opening = if reserved.is_some() { Opening::Inward } else { Opening::Outward };
-        let plan = self.judged(from, asked, plan, (opening, reserved.is_some()), resources)?;
+        // Here a flow from the outside is one that a host inside waits for.
+        let opening = opening(side, from.far);
+        let plan = self.judged(from, asked, plan, (opening, opening == Opening::Inward), resources)?;
         Ok(self.proxied(side, asked, plan))
     }
 
@@ -249,13 +256,6 @@ impl Natfw {
                 _ => Info::AUTHORIZATION.into(),
             }
         })
-    }
-}
-
-const fn opening(side: Side) -> Opening {
-    match side {
-        Side::Inside => Opening::Outward,
-        Side::Outside => Opening::Inward,
     }
 }
 

@@ -59,28 +59,31 @@ impl Natfw {
         });
     }
 
-    /// What the policy of this node allowed to a session stands from now on, or ends now.
-    pub(super) fn note_passage(&self, key: Key, outcome: Outcome, resources: &mut Resources) {
+    /// What the policy of this node allowed to a session stands from now on, or ends now: one record for each direction.
+    pub(super) fn note_passages(&self, key: Key, outcome: Outcome, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
-        let Some(passage) = session.plan.passage.as_ref() else { return };
-        let (rule, requester) = (passage.rule().cloned(), passage.requester().clone());
-        let opening = passage.opening();
-        let why = if outcome == Outcome::Ended { Why::End(resources.ending()) } else { Why::Allowed };
-        resources.decide(Decided {
-            outcome,
-            subject: opening.into(),
-            by: By::Opener(OpenerId::NATFW),
-            session: Some(session.id),
-            requester: &requester,
-            flows: &flows_of(session),
-            extent: Extent {
-                opening: Some(opening),
-                lifetime: Some(Duration::from_secs(session.accepted.into())),
-                ..Extent::default()
-            },
-            rule,
-            why,
-        });
+        let mut passages = session.plan.passages().peekable();
+        // Only a session with a passage has packets that are judged.
+        let flows = passages.peek().map_or_else(Vec::new, |_| flows_of(session));
+        for passage in passages {
+            let opening = passage.opening();
+            let why = if outcome == Outcome::Ended { Why::End(resources.ending()) } else { Why::Allowed };
+            resources.decide(Decided {
+                outcome,
+                subject: opening.into(),
+                by: By::Opener(OpenerId::NATFW),
+                session: Some(session.id),
+                requester: passage.requester(),
+                flows: &flows,
+                extent: Extent {
+                    opening: Some(opening),
+                    lifetime: Some(Duration::from_secs(session.accepted.into())),
+                    ..Extent::default()
+                },
+                rule: passage.rule().cloned(),
+                why,
+            });
+        }
     }
 }
 

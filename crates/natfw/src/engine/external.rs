@@ -160,31 +160,45 @@ impl Natfw {
             return Err(Info::NO_RESOURCES.into());
         }
         let plan = self.judged(from, asked, plan, (opening, false), resources)?;
-        if edge && asked.proxy && !blocks { self.with_inward(from, asked, plan, resources) } else { Ok(plan) }
+        if edge && asked.proxy && !blocks {
+            self.with_flow(from, asked, plan, receiver, resources)
+        } else {
+            Ok(plan)
+        }
     }
 
-    /// In proxy mode this edge opens a flow to the inside although no sender asks for it. It is judged as such a flow, for which a
-    /// host inside waits.
-    fn with_inward(
+    /// In proxy mode this edge opens a flow to the inside although no sender asks for it. It is judged as such a flow: a host inside
+    /// waits for it, as far as it comes from the outside. Any senders are some inside, too.
+    fn with_flow(
         &mut self,
         from: &Arrived<'_, '_>,
         asked: &Asked,
         mut plan: Plan,
+        receiver: Receiver,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
-        let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
-        match asks.and_then(|pinhole| self.passage(from, (Opening::Inward, true), &pinhole, resources)) {
-            Ok(passage) => {
-                if let Some(external) = &mut plan.external {
-                    external.inward = Some(passage);
+        let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
+        let openings: &[Opening] = match (one, from.far) {
+            (true, Some(Side::Outside)) => &[Opening::Inward],
+            (true, Some(Side::Inside) | None) => &[Opening::Between],
+            (false, _) => &[Opening::Inward, Opening::Between],
+        };
+        for opening in openings {
+            let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
+            let invited = *opening == Opening::Inward;
+            match asks.and_then(|pinhole| self.passage(from, (*opening, invited), &pinhole, resources)) {
+                Ok(passage) => {
+                    if let Some(external) = &mut plan.external {
+                        external.opens.push(passage);
+                    }
                 }
-                Ok(plan)
-            }
-            Err(refused) => {
-                self.undo(plan, resources);
-                Err(refused)
+                Err(refused) => {
+                    self.undo(plan, resources);
+                    return Err(refused);
+                }
             }
         }
+        Ok(plan)
     }
 
     /// External address and port for a receiver inside.

@@ -36,8 +36,6 @@ impl Natfw {
                 continue;
             };
             let mut opening = Opening { id: self.rng.session_id(), msn: self.rng.u32(), ..opening };
-            let external = self.sessions.get_mut(primary).and_then(|session| session.plan.external.as_mut());
-            opening.plan.passage = external.and_then(|external| external.inward.take());
             if let Some(lease) = opening.plan.lease {
                 self.ports.hold(lease);
             }

@@ -24,7 +24,9 @@ impl Natfw {
         };
         tracing::trace!(session = %received.session, peer = ?received.sii, kind = %message.kind, "message received");
         match message.kind {
-            MessageType::CREATE | MessageType::EXTERNAL => self.on_request(received, &message, resources),
+            MessageType::CREATE | MessageType::EXTERNAL => {
+                self.on_request(received, &message, None, resources)
+            }
             MessageType::RESPONSE => self.on_response(received, &message, resources),
             _ => self.on_notify(received, &message, resources),
         }

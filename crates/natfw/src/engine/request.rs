@@ -11,6 +11,7 @@ use signalbox_resources::{End, Passage, Resources};
 use super::Natfw;
 use super::check::{self, Refused};
 use super::create::Arrived;
+use super::far::{Far, Unplanned};
 use super::session::{Answer, Asked, Kind, Plan, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
@@ -23,6 +24,7 @@ impl Natfw {
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
+        far: Option<Far>,
         resources: &mut Resources,
     ) {
         // It is mandatory, as NATFW_EFI is: a message that parses has both.
@@ -45,7 +47,7 @@ impl Natfw {
                 tracing::debug!(session = %received.session, msn, reason = "number of a session that ended", "message dropped");
                 return;
             }
-            return self.begin(received, message, msn, resources);
+            return self.begin(received, message, far, resources);
         };
         let Some(session) = self.sessions.get(key) else { return };
         // §3.7.1, §3.7.2: an initiator discards what it receives.
@@ -75,7 +77,7 @@ impl Natfw {
         } else if same_flow && same_peer {
             self.on_refresh(key, received, message, msn);
         } else {
-            self.on_update(key, received, message, msn, resources);
+            self.on_update(key, received, message, far, resources);
         }
     }
 
@@ -84,17 +86,12 @@ impl Natfw {
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        msn: u32,
+        far: Option<Far>,
         resources: &mut Resources,
     ) {
+        let Some(msn) = message.msn else { return };
         let Some(asked) = Asked::of(message, &received.mri) else { return };
-        let planned = self.plan(received, message, &asked, resources);
-        let (plan, lifetime) = match planned {
-            Ok(planned) => planned,
-            Err(Refused { info, object, lifetime }) => {
-                return self.refuse(received, msn, info, object, lifetime);
-            }
-        };
+        let Some((plan, lifetime)) = self.planned(received, message, &asked, far, resources) else { return };
         let opening = Opening {
             id: received.session,
             kind: kind_of(message),
@@ -111,20 +108,44 @@ impl Natfw {
         }
     }
 
-    /// The plan for a request, and the lifetime in seconds that this node accepts.
+    /// The plan for a request, and the lifetime in seconds that this node accepts. `None`: it was refused, or waits.
+    fn planned(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        asked: &Asked,
+        far: Option<Far>,
+        resources: &mut Resources,
+    ) -> Option<(Plan, u32)> {
+        match self.plan(received, message, asked, far, resources) {
+            Ok(planned) => return Some(planned),
+            Err(Unplanned::Refused(Refused { info, object, lifetime })) => {
+                self.refuse(received, message.msn?, info, object, lifetime);
+            }
+            Err(Unplanned::Route(address)) => self.park(received, message, address),
+        }
+        None
+    }
+
     fn plan(
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         asked: &Asked,
+        far: Option<Far>,
         resources: &mut Resources,
-    ) -> Result<(Plan, u32), Refused> {
+    ) -> Result<(Plan, u32), Unplanned> {
         let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
         let token = resources.token(self.now, message.carried.tokens()).map_err(|error| {
             tracing::info!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
-            Info::AUTHENTICATION
+            Refused::from(Info::AUTHENTICATION)
         })?;
-        let from = &Arrived { received, token, lifetime };
+        let far_end = self.far_end(kind_of(message), received, asked);
+        if let Some(address) = far_end.filter(|address| far.is_none_or(|far| far.address != *address)) {
+            return Err(Unplanned::Route(address));
+        }
+        let far = far.filter(|_| far_end.is_some()).and_then(|far| far.side);
+        let from = &Arrived { received, token, lifetime, far };
         let plan = match kind_of(message) {
             Kind::Create => self.plan_create(from, asked, resources)?,
             Kind::External => self.plan_external(from, asked, resources)?,
@@ -161,21 +182,19 @@ impl Natfw {
         key: Key,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        msn: u32,
+        far: Option<Far>,
         resources: &mut Resources,
     ) {
+        let Some(msn) = message.msn else { return };
         let Some(asked) = Asked::of(message, &received.mri) else { return };
-        let (plan, lifetime) = match self.plan(received, message, &asked, resources) {
-            Ok(planned) => planned,
-            Err(Refused { info, object, lifetime }) => {
-                return self.refuse(received, msn, info, object, lifetime);
-            }
-        };
+        let Some((plan, lifetime)) = self.planned(received, message, &asked, far, resources) else { return };
         if let Some(session) = self.sessions.get_mut(key).filter(|session| session.asked == asked)
             && session.plan.is_like(&plan)
         {
             let mut former = plan;
-            core::mem::swap(&mut session.plan.passage, &mut former.passage);
+            let allowed = former.take_passages();
+            former.set_passages(session.plan.take_passages());
+            session.plan.set_passages(allowed);
             self.undo(former, resources);
             return self.on_refresh(key, received, message, msn);
         }
@@ -200,7 +219,7 @@ impl Natfw {
             self.out.close(pinhole_id(key));
         }
         self.undo(old, resources);
-        self.note_passage(key, Outcome::Granted, resources);
+        self.note_passages(key, Outcome::Granted, resources);
         self.reserve(key);
         self.proceed(key, received, message);
     }

@@ -136,14 +136,14 @@ pub(super) struct External {
     pub(super) binding: Option<ExternalAddress>,
     /// What later CREATEs are matched with, if the request is for a host inside (RFC 5973 §3.8).
     pub(super) reserved: Option<Reserved>,
-    /// In proxy mode: the passage of the flow to the inside that this edge opens by itself, until its CREATE has it.
-    pub(super) inward: Option<Passage>,
+    /// In proxy mode: the passages of the flow to the inside that this edge opens by itself.
+    pub(super) opens: Vec<Passage>,
 }
 
 impl External {
     /// An EXTERNAL that is only sent on.
     pub(super) const fn of(terminal: DataTerminal) -> Self {
-        Self { terminal, address: None, binding: None, reserved: None, inward: None }
+        Self { terminal, address: None, binding: None, reserved: None, opens: Vec::new() }
     }
 }
 
@@ -192,6 +192,26 @@ impl Plan {
 
     pub(super) fn reserved(&self) -> Option<Reserved> {
         self.external.as_ref().and_then(|external| external.reserved)
+    }
+
+    /// All that the policy allowed.
+    pub(super) fn passages(&self) -> impl Iterator<Item = &Passage> {
+        self.passage.iter().chain(self.external.iter().flat_map(|external| &external.opens))
+    }
+
+    /// Takes all that the policy allowed.
+    pub(super) fn take_passages(&mut self) -> Vec<Passage> {
+        let opens = self.external.as_mut().map(|external| core::mem::take(&mut external.opens));
+        self.passage.take().into_iter().chain(opens.unwrap_or_default()).collect()
+    }
+
+    /// Gives the plan what the policy allowed: the passage of the request first.
+    pub(super) fn set_passages(&mut self, passages: Vec<Passage>) {
+        let mut passages = passages.into_iter();
+        self.passage = passages.next();
+        if let Some(external) = &mut self.external {
+            external.opens = passages.collect();
+        }
     }
 
     /// Whether packets and messages are processed in the same way by another plan.

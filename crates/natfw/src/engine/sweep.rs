@@ -99,20 +99,26 @@ impl Natfw {
     /// Judges the passage of a session again, if the rules changed since. What they refuse ends.
     fn judge(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.plan.passage.as_ref().is_none_or(|passage| !resources.is_outdated(passage)) {
+        if !session.plan.passages().any(|passage| resources.is_outdated(passage)) {
             return;
         }
         let Some(pinhole) = rule(&session.asked, &session.plan) else { return };
-        let Some(passage) = session.plan.passage.take() else { return };
-        let (requester, opening) = (passage.requester().clone(), passage.opening());
         let lifetime = Duration::from_secs(session.accepted.into());
-        match resources.judge_passage(self.now, passage, &pinhole, lifetime) {
-            Ok(passage) => session.plan.passage = Some(passage),
-            Err(refusal) => {
-                tracing::info!(session = %session.id, reason = %refusal, "passage ended by the rules");
-                Self::note_withdrawn(session, &requester, opening, &refusal, resources);
-                self.end(key, Info::TERMINATED, resources);
+        let (mut allowed, mut ends) = (Vec::new(), false);
+        for passage in session.plan.take_passages() {
+            let (requester, opening) = (passage.requester().clone(), passage.opening());
+            match resources.judge_passage(self.now, passage, &pinhole, lifetime) {
+                Ok(passage) => allowed.push(passage),
+                Err(refusal) => {
+                    tracing::info!(session = %session.id, %opening, reason = %refusal, "passage ended by the rules");
+                    Self::note_withdrawn(session, &requester, opening, &refusal, resources);
+                    ends = true;
+                }
             }
+        }
+        session.plan.set_passages(allowed);
+        if ends {
+            self.end(key, Info::TERMINATED, resources);
         }
     }
 

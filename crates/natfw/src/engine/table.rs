@@ -71,7 +71,7 @@ impl Natfw {
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
         self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
-        self.note_passage(key, Outcome::Granted, resources);
+        self.note_passages(key, Outcome::Granted, resources);
         self.reserve(key);
         Some(key)
     }
@@ -84,20 +84,17 @@ impl Natfw {
     }
 
     /// Gives back what a plan holds.
-    pub(super) fn undo(&mut self, plan: Plan, resources: &mut Resources) {
+    pub(super) fn undo(&mut self, mut plan: Plan, resources: &mut Resources) {
         if let Some(lease) = plan.lease {
             self.ports.release(lease);
         }
-        let inward = plan.external.and_then(|external| external.inward);
-        for passage in plan.passage.into_iter().chain(inward) {
-            resources.close_passage(passage);
-        }
+        plan.take_passages().into_iter().for_each(|passage| resources.close_passage(passage));
     }
 
     /// Removes a session: it is Dead (RFC 5973 §3.2.8). Its rule leaves the kernel at once, and all that it held is given
     /// back (§3.4). The session that an edge made for it ends too.
     pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
-        self.note_passage(key, Outcome::Ended, resources);
+        self.note_passages(key, Outcome::Ended, resources);
         self.unreserve(key);
         self.wheel.cancel(&mut self.sessions, key.index());
         self.keep_route(key, 0);

@@ -1,9 +1,11 @@
 //! Everything that opens is judged by the rules: both ports of a pair, what a NAT makes of a flow, and what an edge opens by
-//! itself.
+//! itself, and in each direction.
+
+use std::net::IpAddr;
 
 use signalbox_core::{Mri, PathCoupled, SessionId};
 use signalbox_natfw::engine::{Config, Middlebox, OpenBits};
-use signalbox_natfw::wire::{FlowInfo, Info, Message};
+use signalbox_natfw::wire::{DataTerminal, FlowInfo, Info, Message};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
 use crate::rig::{
@@ -99,6 +101,17 @@ fn a_pair_of_a_receiver_is_judged() {
     }
 }
 
+/// An EXTERNAL in proxy mode for senders with this address.
+fn proxied(from: &str, efi: FlowInfo, port: u16) -> Message<'static> {
+    let sender = match from.parse().unwrap() {
+        IpAddr::V4(address) => (address, if from == "0.0.0.0" { 0 } else { 32 }),
+        IpAddr::V6(_) => panic!("the object has no IPv6 form"),
+    };
+    let terminal = DataTerminal { sender, ..DataTerminal::receiver(17, port) };
+    let request = external(1, 100, port);
+    Message { proxy: true, nonce: Some(1), efi: Some(efi), terminal: Some(terminal), ..request }
+}
+
 /// What an edge opens for a receiver in proxy mode is a flow to the inside, and the rules about such flows count.
 #[test]
 fn what_an_edge_opens_by_itself_is_judged() {
@@ -108,7 +121,7 @@ fn what_an_edge_opens_by_itself_is_judged() {
         {
             let config = Config { edge: true, ..boxed(middlebox) };
             let mut rig = with_rules(config, vec![rule(Action::Deny, Opening::Inward, "5900-5998")]);
-            let request = Message { proxy: true, nonce: Some(1), efi: Some(efi), ..external(1, 100, port) };
+            let request = proxied(FAR, efi, port);
             let sent = rig.by_inside(loose(HOST, FAR), &request);
             if !granted {
                 assert_eq!(only(sent).info(), Info::AUTHORIZATION, "{middlebox:?} {port} {efi:?}");
@@ -127,7 +140,7 @@ fn what_an_edge_opens_by_itself_is_judged() {
 #[test]
 fn what_an_edge_opened_ends_with_its_rules() {
     let mut rig = with_rules(Config { edge: true, ..boxed(Middlebox::Nat) }, Vec::new());
-    let request = Message { proxy: true, nonce: Some(1), ..external(1, 100, 5900) };
+    let request = proxied(FAR, FlowInfo::ALLOW, 5900);
     let sent = rig.by_inside(loose(HOST, FAR), &request);
     let create = sent.last().unwrap();
     rig.answer(create, &success(create.message().msn.unwrap(), 100));
@@ -187,5 +200,85 @@ fn a_prefix_is_not_a_hosts_own() {
         let mri = Mri::PathCoupled(PathCoupled { dst_prefix, ..path });
         let sent = only(rig.in_session(CALL, OTHER, OUTSIDE, mri, &create(7, 100)));
         assert_eq!(sent.message().info.is_none(), granted, "{dst_prefix}");
+    }
+}
+
+/// Another host inside.
+const OTHER_HOST: &str = "10.0.9.3";
+
+/// T29: from the inside to the inside nothing opens without a rule: not for a host's own address, in no proxy mode, and not because
+/// the receiver waits for it. Without a route the flow is not known to leave the inside.
+#[test]
+fn inside_to_inside_needs_a_rule() {
+    for middlebox in [Middlebox::Firewall, Middlebox::Nat] {
+        for (rules, routes, granted) in [
+            (Vec::new(), true, false),
+            (vec![rule(Action::Allow, Opening::Outward, "6000")], true, false),
+            (vec![rule(Action::Allow, Opening::Inward, "6000")], true, false),
+            (vec![rule(Action::Allow, Opening::Between, "6000")], true, true),
+            (Vec::new(), false, false),
+        ] {
+            for proxy in [false, true] {
+                let mut rig = with_rules(Config { edge: true, ..boxed(middlebox) }, rules.clone());
+                rig.routes = routes;
+                let nonce = proxy.then_some(1);
+                let request = Message { proxy, nonce, ..create(7, 100) };
+                let mri = Mri::PathCoupled(udp(HOST, 5000, OTHER_HOST, 6000));
+                let sent = rig.by_inside(mri, &request);
+                if granted {
+                    assert_ne!(sent[0].info_of(), Some(Info::AUTHORIZATION), "{middlebox:?}");
+                } else {
+                    assert_eq!(only(sent).info_of(), Some(Info::AUTHORIZATION), "{middlebox:?} {proxy}");
+                    assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
+                }
+            }
+        }
+    }
+    // To the outside a host still opens for its own address.
+    let mut rig = with_rules(boxed(Middlebox::Firewall), Vec::new());
+    let mri = Mri::PathCoupled(udp(HOST, 5000, FAR, 6000));
+    assert_eq!(only(rig.by_inside(mri, &create(7, 100))).info_of(), None);
+}
+
+/// T29: who waits for senders outside does not open the way from the inside.
+#[test]
+fn an_invitation_is_not_for_the_inside() {
+    for middlebox in [Middlebox::Firewall, Middlebox::Nat] {
+        let reserve = RuleConfig { opens: vec![Opening::Reserve], ..RuleConfig::new("", Action::Allow) };
+        let mut rig = with_rules(Config { edge: true, ..boxed(middlebox) }, vec![reserve]);
+        let answer = only(rig.by_inside(loose(OTHER_HOST, FAR), &external(1, 1000, 6000)));
+        let at = answer.message().external.unwrap();
+        rig.end = middlebox == Middlebox::Nat;
+        let flow = udp(HOST, 5000, &at.address.to_string(), at.port.unwrap());
+        let mri = Mri::PathCoupled(flow);
+        let sent = only(rig.in_session(CALL, OTHER, INSIDE, mri, &create(7, 100)));
+        assert_eq!(sent.info_of(), Some(Info::AUTHORIZATION), "{middlebox:?}");
+        let sent = only(rig.in_session(
+            SessionId([9; 16]),
+            OTHER,
+            OUTSIDE,
+            Mri::PathCoupled(PathCoupled { src: FAR.parse().unwrap(), ..flow }),
+            &create(7, 100),
+        ));
+        assert_eq!(sent.info_of(), None, "{middlebox:?}");
+    }
+}
+
+/// T29: nor does the receiver itself, in proxy mode, for a sender inside or for all senders.
+#[test]
+fn an_edge_opens_for_senders_inside_by_a_rule_only() {
+    let between = RuleConfig { opens: vec![Opening::Between], ..RuleConfig::new("", Action::Allow) };
+    for (from, rules, granted) in [
+        (FAR, Vec::new(), true),
+        (OTHER_HOST, Vec::new(), false),
+        ("0.0.0.0", Vec::new(), false),
+        (OTHER_HOST, vec![between.clone()], true),
+        ("0.0.0.0", vec![between], true),
+    ] {
+        for middlebox in [Middlebox::Firewall, Middlebox::Nat] {
+            let mut rig = with_rules(Config { edge: true, ..boxed(middlebox) }, rules.clone());
+            let sent = rig.by_inside(loose(HOST, FAR), &proxied(from, FlowInfo::ALLOW, 6000));
+            assert_eq!(sent[0].info() == Info::PROCESSED, granted, "{middlebox:?} {from}");
+        }
     }
 }

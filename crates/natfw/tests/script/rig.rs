@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use signalbox_core::mri::{LooseEnd, PathCoupled};
-use signalbox_core::node::{Interface, Route};
+use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId};
 use signalbox_core::service::{
     AddressValidation, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage, Request,
@@ -47,6 +47,11 @@ impl Sent {
         Message::parse(&self.octets).unwrap()
     }
 
+    /// The result that it reports, if it reports one.
+    pub(crate) fn info_of(&self) -> Option<Info> {
+        self.message().info.map(|info| info.info)
+    }
+
     pub(crate) fn info(&self) -> Info {
         self.message().info.unwrap().info
     }
@@ -75,6 +80,8 @@ pub(crate) struct Rig {
     pub(crate) unanswered: Vec<PinholeId>,
     /// The flow of the next messages ends here.
     pub(crate) end: bool,
+    /// There are routes.
+    pub(crate) routes: bool,
     pub(crate) reliable: bool,
     pub(crate) secure: bool,
 }
@@ -211,6 +218,7 @@ impl Rig {
             slow: false,
             unanswered: Vec::new(),
             end: false,
+            routes: true,
             reliable: true,
             secure: false,
         }
@@ -243,7 +251,7 @@ impl Rig {
                     | Request::SetStateLifetime { .. }
                     | Request::InvalidateRoutingState { .. },
                 ) => {}
-                Output::RouteLookup { id, .. } => lookups.push(id),
+                Output::RouteLookup { id, query } => lookups.push((id, query.dst)),
                 Output::Event { event, .. } => self.events.push(event),
                 Output::Open { id, pinhole, lifetime } => {
                     self.kernel.push(Kernel::Open(pinhole.to_string(), lifetime.as_secs()));
@@ -263,10 +271,12 @@ impl Rig {
             self.unanswered.append(&mut opened);
         }
         let more = !lookups.is_empty() || !opened.is_empty();
-        for id in lookups {
-            let route =
-                Route { ifindex: OUTSIDE, src: addr("10.0.1.1"), gateway: None, mtu: 1500, local: false };
-            self.natfw.handle(self.now, Input::Route { id, result: Ok(route) }, &mut self.resources);
+        for (id, dst) in lookups {
+            let inside = dst.to_string().starts_with("10.");
+            let ifindex = if inside { INSIDE } else { OUTSIDE };
+            let route = Route { ifindex, src: addr("10.0.1.1"), gateway: None, mtu: 1500, local: false };
+            let result = if self.routes { Ok(route) } else { Err(NoRoute::Unreachable) };
+            self.natfw.handle(self.now, Input::Route { id, result }, &mut self.resources);
         }
         for id in opened {
             let result = self.answer;

@@ -203,6 +203,32 @@ pub struct NatfwRequest {
     pub terms: NatfwTerms,
 }
 
+/// A request that waits for a route.
+#[derive(Debug)]
+struct Waiting {
+    job: OwnedArrival,
+    of: End,
+}
+
+/// The node whose route a request waits for. Only if its sender is inside, the ends of its flow are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Sender,
+    Destination,
+    Source,
+}
+
+/// How a flow goes through this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Through {
+    /// To the outside.
+    Out,
+    /// From the outside to the inside.
+    In,
+    /// From the inside to the inside.
+    Between,
+}
+
 /// The client for firewalls and NATs of one node.
 #[derive(Debug)]
 pub struct NatfwClient {
@@ -238,7 +264,9 @@ pub struct NatfwClient {
     /// Limits of the errors about sessions without a record.
     errors: RateShares,
     wheel: Wheel,
-    waiting: BTreeMap<u64, OwnedArrival>,
+    waiting: BTreeMap<u64, Waiting>,
+    /// How the flow of the present request goes through this node, if its sender is inside.
+    through: Through,
     next_lookup: u64,
     /// The last AGE that this node made.
     age: u64,
@@ -276,6 +304,7 @@ impl NatfwClient {
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: BTreeMap::new(),
+            through: Through::Out,
             next_lookup: 1,
             age: 0,
             out: Outputs::default(),
@@ -328,9 +357,25 @@ impl NatfwClient {
     /// Takes the answer to [`NatfwOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
-        let Some(job) = self.waiting.remove(&id) else { return };
-        let inside = result.is_ok_and(|route| self.inside.contains(&route.ifindex));
-        self.request(job, inside, resources);
+        let Some(Waiting { job, of }) = self.waiting.remove(&id) else { return };
+        // An end without a route is not known to be outside.
+        let inside = result.map_or(of != End::Sender, |route| self.inside.contains(&route.ifindex));
+        let (src, dst) = (job.flow.src(), job.flow.dst());
+        match (of, inside) {
+            (End::Sender, true) => self.look_up(job, dst, End::Destination),
+            (End::Destination, true) => self.look_up(job, src, End::Source),
+            (End::Sender, false) => self.request(job, false, resources),
+            (End::Destination, false) => self.request_through(job, Through::Out, resources),
+            (End::Source, true) => self.request_through(job, Through::Between, resources),
+            (End::Source, false) => self.request_through(job, Through::In, resources),
+        }
+    }
+
+    /// Handles a request from inside whose flow goes this way through the node.
+    fn request_through(&mut self, job: OwnedArrival, through: Through, resources: &mut Resources) {
+        self.through = through;
+        self.request(job, true, resources);
+        self.through = Through::Out;
     }
 
     /// Handles what is due, a part of it at a time.
@@ -385,12 +430,11 @@ impl NatfwClient {
     }
 
     /// Asks by which interface a hop is reached.
-    fn look_up(&mut self, job: OwnedArrival) {
+    fn look_up(&mut self, job: OwnedArrival, to: IpAddr, of: End) {
         let id = self.next_lookup;
         self.next_lookup += 1;
-        let query = RouteQuery::to(job.peer);
-        self.waiting.insert(id, job);
-        self.out.look_up(id, query);
+        self.waiting.insert(id, Waiting { job, of });
+        self.out.look_up(id, RouteQuery::to(to));
     }
 
     /// The records of a session, one for each flow.

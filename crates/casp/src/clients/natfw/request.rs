@@ -9,7 +9,7 @@ use signalbox_resources::config::Opening;
 use super::output::NatfwEnd;
 use super::record::{Asker, Record, Reply};
 use super::rules::{Ask, packets};
-use super::{Failure, MAX_WAITING, NatfwClient, seconds, whole};
+use super::{End, Failure, MAX_WAITING, NatfwClient, seconds, whole};
 use crate::engine::{Arrival, OwnedArrival};
 use crate::wire::natfw::{
     NatfwFilter, NatfwMessage, NatfwObject, NatfwStatus, NatfwType, NatfwValue, REMOVED,
@@ -120,7 +120,8 @@ impl NatfwClient {
                     self.counters.waiting_full += 1;
                     return self.out.consume(job.id);
                 }
-                self.look_up(job);
+                let peer = job.peer;
+                self.look_up(job, peer, End::Sender);
             }
             _ => self.request(job, false, resources),
         }

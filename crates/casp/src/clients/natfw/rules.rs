@@ -14,8 +14,8 @@ use signalbox_resources::{
     Decided, Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources,
 };
 
-use super::NatfwClient;
 use super::record::{Asker, Change, Rule};
+use super::{NatfwClient, Through};
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus};
@@ -220,15 +220,21 @@ impl NatfwClient {
         let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
         let source = external.map(|address| Endpoint { address: address.into(), port: None });
         let pinhole = Pinhole { source, ..Pinhole::allow(*packets) };
-        let inward = (ask.opening == Opening::Reserve).then_some(Opening::Inward);
-        let mut passages = Vec::with_capacity(1);
-        for opening in [ask.opening].into_iter().chain(inward) {
+        let openings: &[Opening] = match (self.through, ask.opening) {
+            // From the inside to the inside only a rule opens.
+            (Through::Between, _) => &[Opening::Between],
+            (Through::In, Opening::Outward) | (_, Opening::Reserve) => &[Opening::Reserve, Opening::Inward],
+            (Through::Out, Opening::Outward) => &[Opening::Outward],
+            (_, Opening::Inward | Opening::Between | Opening::Block) => &[Opening::Inward],
+        };
+        let mut passages = Vec::with_capacity(openings.len());
+        for opening in openings.iter().copied() {
             let request = PassageRequest {
                 requester: &requester,
                 opening,
                 pinhole: &pinhole,
                 lifetime: ask.lifetime,
-                invited: opening != ask.opening,
+                invited: openings.contains(&Opening::Reserve) && opening == Opening::Inward,
             };
             match resources.open_passage(self.now, &request) {
                 Ok(passage) => passages.push(passage),

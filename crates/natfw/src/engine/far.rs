@@ -1,0 +1,133 @@
+//! The side where the packets of a request leave this node. A flow between two interfaces of the inside is opened by a rule only,
+//! so the route decides what is asked for. The request waits for it.
+
+use core::net::IpAddr;
+
+use signalbox_core::Mri;
+use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
+use signalbox_core::octets::Octets;
+use signalbox_core::service::{Indication, OwnedIndication, RecvMessage};
+use signalbox_resources::Resources;
+use signalbox_resources::config::Opening;
+
+use super::Natfw;
+use super::check::Refused;
+use super::config::Middlebox;
+use super::external::Receiver;
+use super::interfaces::Side;
+use super::reservation::Invitation;
+use super::session::{Asked, Kind};
+use crate::wire::{Info, Message, RuleAction};
+
+/// Requests that wait for a route at one time.
+const MOST_PARKED: usize = 1024;
+
+/// A request that waits for the route to the far end of its flow.
+#[derive(Debug)]
+pub(super) struct Parked {
+    request: OwnedIndication,
+    address: IpAddr,
+}
+
+/// The far end of a flow: the one that is not where the request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Far {
+    pub(super) address: IpAddr,
+    /// `None`: there is no route, or it is this node.
+    pub(super) side: Option<Side>,
+}
+
+/// Why there is no plan for a request.
+#[derive(Debug)]
+pub(super) enum Unplanned {
+    /// It is refused.
+    Refused(Refused),
+    /// The route to this address has to be known.
+    Route(IpAddr),
+}
+
+impl From<Refused> for Unplanned {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// What a flow through this node is: `near` is the side where it comes from, `far` the one where it leaves.
+pub(super) fn opening(near: Side, far: Option<Side>) -> Opening {
+    match (near, far) {
+        (Side::Outside, _) => Opening::Inward,
+        (Side::Inside, Some(Side::Outside)) => Opening::Outward,
+        (Side::Inside, Some(Side::Inside) | None) => Opening::Between,
+    }
+}
+
+impl Natfw {
+    /// The address whose route decides what a request asks for: where a flow from the inside goes, or where one comes from that an
+    /// edge opens by itself. `None`: no route is needed.
+    pub(super) fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+        let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
+        if !boxed || self.interfaces.side(received.ifindex) != Side::Inside {
+            return None;
+        }
+        match (kind, &received.mri) {
+            (Kind::Create, Mri::PathCoupled(flow)) => {
+                let second = asked.efi.sub_ports > 0;
+                if self.config.translates()
+                    && self.interfaces.has(flow.dst)
+                    && let Invitation::Reserved(key) = self.invitation(flow, second)
+                {
+                    return Some(self.sessions.get(key)?.plan.reserved()?.inside.address);
+                }
+                (!received.at_flow_end).then_some(flow.dst)
+            }
+            (Kind::Create, Mri::LooseEnd(_)) => None,
+            (Kind::External, mri) => {
+                let receiver = Receiver::of(mri, &asked.terminal()?)?;
+                let opens = self.config.edge && asked.proxy && asked.efi.action == RuleAction::ALLOW;
+                let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
+                (opens && one).then_some(receiver.senders.addr)
+            }
+        }
+    }
+
+    /// Lets a request wait for the route to an address.
+    pub(super) fn park(&mut self, received: &RecvMessage<'_>, message: &Message<'_>, address: IpAddr) {
+        if self.parked.len() >= MOST_PARKED {
+            self.counters.overload += 1;
+            return self.refuse(received, message.msn.unwrap_or(0), Info::NO_RESOURCES, None, None);
+        }
+        let query = match &received.mri {
+            Mri::PathCoupled(flow) if flow.dst == address => RouteQuery {
+                src: Some(flow.src),
+                protocol: flow.protocol,
+                src_port: flow.src_port,
+                dst_port: flow.dst_port,
+                ..RouteQuery::to(address)
+            },
+            Mri::PathCoupled(_) | Mri::LooseEnd(_) => RouteQuery::to(address),
+        };
+        self.last_lookup += 1;
+        let request = Indication::RecvMessage(received.clone()).map(|octets| Octets::from(*octets));
+        self.parked.insert(self.last_lookup, Parked { request, address });
+        self.out.look_up(self.last_lookup, query);
+    }
+
+    /// Handles a request whose route is known.
+    pub(super) fn resume(
+        &mut self,
+        parked: &Parked,
+        result: Result<Route, NoRoute>,
+        resources: &mut Resources,
+    ) {
+        let route = result.ok().filter(|route| !route.local);
+        let far =
+            Far { address: parked.address, side: route.map(|route| self.interfaces.side(route.ifindex)) };
+        let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { return };
+        // It was parsed before.
+        let Ok(message) = Message::parse(received.data) else { return };
+        self.on_request(&received, &message, Some(far), resources);
+        if let Some(key) = self.find(received.session) {
+            self.rearm(key);
+        }
+    }
+}
