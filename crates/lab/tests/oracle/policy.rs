@@ -304,8 +304,7 @@ impl World {
                 && (own, *protocol) == (left.dst, left.protocol)
                 && (*port..=*port + u16::from(*second)).contains(&left.dst_port)
                 && self.ruled(Opening::Reserve, own, arrived, left) != Some(false)
-                && (opened
-                    || self.ruled(opening, own, arrived, left).unwrap_or(opening == Opening::Inward))
+                && (opened || self.ruled(opening, own, arrived, left).unwrap_or(opening == Opening::Inward))
         })
     }
 
