@@ -73,7 +73,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A driver whose node has its interfaces.
+    /// A driver whose node has its interfaces, with what it reports to.
     pub(crate) fn new(
         node: Node,
         io: Io,
@@ -81,8 +81,7 @@ impl Driver {
         clock: Clock,
         recorder: Option<Recorder>,
         names: Names,
-        notifier: Notifier,
-        decisions: Decisions,
+        (notifier, decisions): (Notifier, Decisions),
     ) -> Self {
         let mut driver = Self {
             engine: Engine::new(node, io, kernel, recorder),

@@ -181,7 +181,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let waker = io.waker();
     let names = Names::default();
     let mut driver =
-        Driver::new(node, io, kernel, clock, recorder, names.clone(), notifier.clone(), decisions);
+        Driver::new(node, io, kernel, clock, recorder, names.clone(), (notifier.clone(), decisions));
 
     if let Some(octets) = predecessor {
         tracing::info!(octets = octets.len(), "the daemon before this one left its sessions");
