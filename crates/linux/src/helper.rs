@@ -1,14 +1,19 @@
 //! The helper: a small process that holds the privileges of a node whose daemon has none.
 //!
-//! The daemon connects to the helper's Unix socket. The helper opens the sockets of the ports of entry, gives them to the
-//! daemon (SCM_RIGHTS), and installs the interception. From then on the daemon receives and sends by itself: no packet
-//! passes the helper. The helper puts the interception back if another program removes it, and removes it when the
-//! connection ends, so that passing packets are forwarded without a daemon. If the helper ends, the kernel removes its
-//! tables; the daemon keeps its sockets, and connects again.
+//! The daemon connects to the helper's Unix socket. The helper opens the sockets that are bound to the ports of entry, gives them to
+//! the daemon (SCM_RIGHTS), and installs the interception. From then on the daemon receives and sends by itself. Only packets that
+//! need a raw socket, which could send anything, pass the helper (`relay`). The helper puts the interception back if another
+//! program removes it, and removes it when the last daemon's connection ends, so that passing packets are forwarded without
+//! a daemon. If the helper ends, the kernel removes its tables; the daemon keeps its sockets, and connects again.
 //!
 //! The helper takes ports, mark and table from its own configuration file, not from the daemon. The daemon sends one
-//! octet: `OPEN` or `RESUME`. Each answer is a message of one kind: `SOCKETS` with a port, a mask of the
-//! sockets that follow, and these sockets; at the end `READY`, or `REFUSED` with the reason.
+//! octet, `OPEN` or `RESUME`, with its channels for packets. Each answer is a message of one kind: `SOCKETS` with a port, a mask
+//! of the sockets that follow, and these sockets; at the end `READY`, or `REFUSED` with the reason.
+//!
+//! Several daemons are served, so that one that only holds its connection keeps no place from the next one. They get the same
+//! sockets, which the helper keeps: a process that does not give them back does not keep the port from the next daemon either.
+
+mod relay;
 
 use std::fs;
 use std::io;
@@ -21,7 +26,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{self, Mode, SFlag, fchmod};
 use nix::unistd::{Uid, fchownat};
-use signalbox_core::Entry;
+use signalbox_core::{Entry, EntryRequest};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::confine::User;
@@ -30,6 +35,10 @@ use crate::intercept::{self, Interception};
 use crate::io::{IoConfig, udp};
 use crate::netlink::{Change, Events, Removals, Routes};
 use crate::sys;
+
+use relay::{Channel, Relay};
+
+pub(crate) use relay::CHANNELS;
 
 /// The daemon needs the sockets and the interception.
 pub(crate) const OPEN: u8 = b'O';
@@ -46,8 +55,10 @@ pub(crate) const REFUSED: u8 = b'E';
 const SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 /// Longest request.
 const REQUEST: usize = 16;
-/// Daemons that wait while one is served.
-const BACKLOG: i32 = 4;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 16;
+/// Most connections. One more takes the place of the one that is needed least ([`Helper::make_room`]).
+const MOST: usize = 8;
 
 /// The helper of one node.
 pub struct Helper {
@@ -59,7 +70,13 @@ pub struct Helper {
     routes: Routes,
     events: Events,
     removals: Removals,
-    served: Option<Served>,
+    /// The connections, the oldest one first.
+    served: Vec<Served>,
+    /// The bound sockets, from the first order on.
+    given: Vec<udp::Sockets>,
+    relay: Relay,
+    /// What is laid while a daemon is ready.
+    interception: Option<Interception>,
     /// Becomes readable when one of the signals of [`SIGNALS`] comes.
     signals: SignalFd,
 }
@@ -67,7 +84,18 @@ pub struct Helper {
 /// A daemon that is connected.
 struct Served {
     socket: Socket,
-    interception: Option<Interception>,
+    process: u32,
+    /// Whether it has got what it ordered.
+    ready: bool,
+    channels: [Option<Channel>; CHANNELS],
+}
+
+impl Served {
+    /// The descriptors to wait for.
+    fn fds(&self) -> [RawFd; 1 + CHANNELS] {
+        let [a, b, c] = self.channels.each_ref().map(|channel| channel.as_ref().map_or(-1, Channel::fd));
+        [self.socket.as_raw_fd(), a, b, c]
+    }
 }
 
 impl Helper {
@@ -108,37 +136,40 @@ impl Helper {
             routes: Routes::open().map_err(netlink)?,
             events: Events::open(config.table).map_err(netlink)?,
             removals: Removals::open().map_err(netlink)?,
+            relay: Relay::open(requests(&config).map(|(port, _)| port).collect(), &config)?,
             config,
-            served: None,
+            served: Vec::new(),
+            given: Vec::new(),
+            interception: None,
             signals,
         })
     }
 
-    /// Serves daemons, one after the other, until a signal ends it.
+    /// Serves daemons, until a signal ends it.
     ///
     /// # Errors
     /// The kernel does not wait for descriptors.
     pub fn run(mut self) -> io::Result<()> {
         loop {
-            // A second daemon waits until the first one has ended.
-            let (listener, served) = match &self.served {
-                Some(served) => (-1, served.socket.as_raw_fd()),
-                None => (self.listener.as_raw_fd(), -1),
-            };
             let [queues, tables] = self.removals.fds();
-            let fds: [RawFd; 6] =
-                [self.signals.as_raw_fd(), listener, served, self.events.fd(), queues, tables];
-            let mut fds = fds.map(|fd| sys::poll_fd(fd, libc::POLLIN));
+            let own = [self.signals.as_raw_fd(), self.listener.as_raw_fd(), self.events.fd(), queues, tables];
+            let fds = own.into_iter().chain(self.served.iter().flat_map(Served::fds));
+            let mut fds: Vec<_> = fds.map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
             sys::poll(&mut fds, None)?;
-            let [signal, listener, served, changes @ ..] = fds.map(|fd| fd.revents != 0);
+            let ready: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
+            let (own, served) = ready.split_at(own.len());
+            let &[signal, listener, ref changes @ ..] = own else { continue };
             if signal && self.ends() {
                 return Ok(());
             }
+            // Each daemon has one request and a limited number of packets a turn.
+            for (at, ready) in served.chunks(1 + CHANNELS).enumerate().rev() {
+                if !self.serve(at, ready) {
+                    self.end(at);
+                }
+            }
             if listener {
                 self.accept();
-            }
-            if served {
-                self.request();
             }
             if changes.contains(&true) {
                 self.restore();
@@ -160,39 +191,94 @@ impl Helper {
         let accepted = self.listener.accept().and_then(|(socket, _)| {
             // A daemon that does not read must not hold up signals, and the interception.
             socket.set_nonblocking(true)?;
-            Ok((user_of(&socket)?, socket))
+            Ok((peer_of(&socket)?, socket))
         });
         match accepted {
-            Ok((user, socket)) if user == self.user || user == 0 => {
-                tracing::info!(user, "a daemon is connected");
-                self.served = Some(Served { socket, interception: None });
+            Ok(((process, user), socket)) if user == self.user || user == 0 => {
+                tracing::info!(user, process, "a daemon is connected");
+                self.make_room();
+                let channels = [const { None }; CHANNELS];
+                self.served.push(Served { socket, process, ready: false, channels });
             }
-            Ok((user, _)) => tracing::warn!(user, "refused: only the daemon's user is served"),
+            Ok(((process, user), _)) => {
+                tracing::warn!(user, process, "refused: only the daemon's user is served");
+            }
             Err(error) => tracing::warn!(%error, "a connection could not be accepted"),
         }
     }
 
-    /// Serves a request of the daemon, or notices its end.
-    fn request(&mut self) {
-        let Some(served) = self.served.as_mut() else { return };
-        let mut request = [0; REQUEST];
-        let asked = match sys::receive_rights(&served.socket, &mut request) {
-            Ok((1, _)) => request[0],
-            Ok(_) | Err(_) => 0,
-        };
-        if asked != OPEN && asked != RESUME {
-            tracing::info!("the daemon is gone; passing packets are forwarded");
-            self.served = None;
+    /// Ends a connection, if there are too many: of the process with most of them one that has got nothing, or the oldest one.
+    fn make_room(&mut self) {
+        if self.served.len() < MOST {
             return;
         }
-        let result = if asked == OPEN { give(&served.socket, &self.config) } else { Ok(()) };
+        let of = |process| self.served.iter().filter(|one| one.process == process).count();
+        let ranks = self.served.iter().enumerate().rev();
+        let victim = ranks.max_by_key(|(_, one)| (of(one.process), !one.ready)).map(|(at, _)| at);
+        if let Some(at) = victim {
+            tracing::warn!(process = self.served[at].process, "disconnected: too many connections");
+            self.end(at);
+        }
+    }
+
+    /// Serves the connection at `at`, whose descriptors are ready as `ready` says. False: it has ended.
+    fn serve(&mut self, at: usize, ready: &[bool]) -> bool {
+        let Some((&request, channels)) = ready.split_first() else { return true };
+        let Some(served) = self.served.get_mut(at) else { return true };
+        for (kind, _) in channels.iter().enumerate().filter(|(_, ready)| **ready) {
+            let Some(place) = served.channels.get_mut(kind) else { continue };
+            if place.as_ref().is_some_and(|channel| !self.relay.pass(kind, channel)) {
+                *place = None;
+            }
+        }
+        !request || self.request(at)
+    }
+
+    /// Ends a connection.
+    fn end(&mut self, at: usize) {
+        let ended = self.served.remove(at);
+        tracing::info!(process = ended.process, "the daemon is gone");
+        if self.interception.is_some() && !self.is_ready() {
+            self.interception = None;
+            tracing::info!("passing packets are forwarded");
+        }
+    }
+
+    /// Whether a daemon has got what it ordered.
+    fn is_ready(&self) -> bool {
+        self.served.iter().any(|served| served.ready)
+    }
+
+    /// Serves a request of the daemon at `at`, or notices its end. False: it has ended.
+    fn request(&mut self, at: usize) -> bool {
+        let first = !self.is_ready();
+        let Some(served) = self.served.get_mut(at) else { return false };
+        let mut request = [0; REQUEST];
+        let (asked, descriptors) = match sys::receive_rights(&served.socket, &mut request) {
+            Ok((1, descriptors)) => (request[0], descriptors),
+            Ok(_) | Err(_) => return false,
+        };
+        if asked != OPEN && asked != RESUME {
+            return false;
+        }
+        let mut channels = [const { None }; CHANNELS];
+        for (place, descriptor) in channels.iter_mut().zip(descriptors) {
+            let Ok(channel) = Channel::adopt(descriptor) else { return false };
+            *place = Some(channel);
+        }
+        let result = match asked {
+            OPEN => Self::give(&mut self.given, &served.socket, &self.config, first),
+            _ => Ok(()),
+        };
         let result = result.and_then(|()| {
-            let wanted = intercept::is_wanted(&self.config) && served.interception.is_none();
+            let wanted = intercept::is_wanted(&self.config) && self.interception.is_none();
             wanted.then(|| intercept::lay(&self.config)).transpose()
         });
         let answer = match result {
             Ok(interception) => {
-                served.interception = interception.or_else(|| served.interception.take());
+                self.interception = interception.or_else(|| self.interception.take());
+                served.channels = channels;
+                served.ready = true;
                 vec![READY]
             }
             Err(error) => {
@@ -200,9 +286,35 @@ impl Helper {
                 [&[REFUSED], error.to_string().as_bytes()].concat()
             }
         };
-        if sys::send_rights(&served.socket, &answer, &[]).is_err() {
-            self.served = None;
+        sys::send_rights(&served.socket, &answer, &[]).is_ok()
+    }
+
+    /// Gives the bound sockets of all ports to a daemon. `first`: no other one uses them.
+    fn give(
+        given: &mut Vec<udp::Sockets>,
+        to: &Socket,
+        config: &IoConfig,
+        first: bool,
+    ) -> Result<(), OpenError> {
+        let system = |error| OpenError::system("a socket for the daemon", &error);
+        if given.is_empty() {
+            let open = |(port, request): (u16, &EntryRequest)| {
+                let sockets = udp::Sockets::open_bound(port, request, config)?;
+                sockets.lock(port, request).map_err(system)?;
+                Ok(sockets)
+            };
+            *given = requests(config).map(open).collect::<Result<_, OpenError>>()?;
         }
+        for ((port, request), sockets) in requests(config).zip(given.iter()) {
+            if first {
+                sockets.renew(request, config).map_err(system)?;
+            }
+            let (mask, descriptors) = sockets.descriptors();
+            let [high, low] = port.to_be_bytes();
+            sys::send_rights(to, &[SOCKETS, high, low, mask], &descriptors)
+                .map_err(|error| OpenError::system("giving sockets to the daemon", &error))?;
+        }
+        Ok(())
     }
 
     /// Puts back what another program removed.
@@ -211,8 +323,7 @@ impl Helper {
         if !self.removals.drain() && !changes.contains(&Change::Removed) {
             return;
         }
-        let interception = self.served.as_mut().and_then(|served| served.interception.as_mut());
-        match interception.map(Interception::restore) {
+        match self.interception.as_mut().map(Interception::restore) {
             Some(Ok(true)) => {
                 tracing::warn!("another program removed rules or routes of the interception; they are back");
             }
@@ -270,26 +381,21 @@ fn give_to(path: &Path, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the sockets of all ports and gives them to the daemon. This process keeps none.
-fn give(to: &Socket, config: &IoConfig) -> Result<(), OpenError> {
-    for request in &config.entries {
-        let Entry::Udp(port) = request.entry else { continue };
-        let sockets = udp::Sockets::open(port, request, config)?;
-        let (mask, descriptors) = sockets.descriptors();
-        let [high, low] = port.to_be_bytes();
-        sys::send_rights(to, &[SOCKETS, high, low, mask], &descriptors)
-            .map_err(|error| OpenError::system("giving sockets to the daemon", &error))?;
-    }
-    Ok(())
+/// The UDP ports of a configuration.
+fn requests(config: &IoConfig) -> impl Iterator<Item = (u16, &EntryRequest)> {
+    config.entries.iter().filter_map(|request| match request.entry {
+        Entry::Udp(port) => Some((port, request)),
+        Entry::Ip(_) | Entry::IcmpEcho(_) => None,
+    })
 }
 
-/// The user of the process at the other end.
-fn user_of(socket: &Socket) -> io::Result<u32> {
+/// The process at the other end, and its user.
+fn peer_of(socket: &Socket) -> io::Result<(u32, u32)> {
     // The process, the user and the group, as `struct ucred` has them.
     let mut credentials = [0; 12];
     sys::get_option_octets(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
-    let [_, _, _, _, a, b, c, d, ..] = credentials;
-    Ok(u32::from_ne_bytes([a, b, c, d]))
+    let [a, b, c, d, e, f, g, h, ..] = credentials;
+    Ok((u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])))
 }
 
 #[cfg(test)]

@@ -68,11 +68,13 @@ fn packet_info(src: IpAddr, ifindex: Option<IfIndex>, buffer: &mut Vec<u8>) {
 
 /// Appends the control messages for the raw socket: only the interface, because the packet holds all other fields.
 pub(super) fn raw_control(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) {
-    let unspecified: IpAddr = match transmit.dst {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    packet_info(unspecified, transmit.ifindex, buffer);
+    interface(transmit.dst.is_ipv4(), transmit.ifindex.map_or(0, |index| index.0), buffer);
+}
+
+/// Appends the control message with the interface by which a whole packet leaves; none for 0.
+pub(crate) fn interface(v4: bool, index: u32, buffer: &mut Vec<u8>) {
+    let unspecified: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    packet_info(unspecified, Some(IfIndex(index)), buffer);
 }
 
 /// Appends the control message that cuts a run into datagrams of `size` octets.

@@ -1,17 +1,17 @@
 //! The daemon's end of the connection with its helper ([`crate::helper`]).
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use signalbox_core::{Entry, EntryRequest};
+use signalbox_core::Entry;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::entry::{self, Opened};
-use super::udp;
+use super::{IoConfig, udp};
 use crate::error::OpenError;
-use crate::helper::{OPEN, READY, REFUSED, RESUME, SOCKETS};
+use crate::helper::{CHANNELS, OPEN, READY, REFUSED, RESUME, SOCKETS};
 use crate::sys;
 
 /// How long the helper may take at the start, and when the daemon runs.
@@ -25,16 +25,28 @@ pub(super) struct Helped {
     path: PathBuf,
     /// `None`: the helper is gone.
     socket: Option<Socket>,
+    /// The ends of the channels at which the helper receives packets to send. The next helper gets the same ones.
+    far: [Socket; CHANNELS],
 }
 
 impl Helped {
     /// Gets the sockets of all entries, and the interception.
-    pub(super) fn open(path: &Path, entries: &[EntryRequest]) -> Result<(Self, Vec<Opened>), OpenError> {
+    pub(super) fn open(path: &Path, config: &IoConfig) -> Result<(Self, Vec<Opened>), OpenError> {
+        let entries = &config.entries;
         let socket = connect(path, PATIENCE).map_err(|error| gone(path, &error))?;
+        let system = |error| OpenError::system("the channels to the helper", &error);
+        let [a, b, c] = [channel(config), channel(config), channel(config)];
+        let ((near_a, a), (near_b, b), (near_c, c)) =
+            (a.map_err(system)?, b.map_err(system)?, c.map_err(system)?);
+        let (near, far) = ([near_a, near_b, near_c], [a, b, c]);
         let mut opened = Vec::new();
-        ask(path, &socket, OPEN, |port, sockets| {
-            let request = entries.iter().find(|request| request.entry == Entry::Udp(port));
-            opened.extend(request.map(|request| entry::adopt(request, port, sockets)));
+        ask(path, &socket, OPEN, &far, |port, mask, descriptors| {
+            let Some(request) = entries.iter().find(|request| request.entry == Entry::Udp(port)) else {
+                return Ok(());
+            };
+            let sockets = udp::Sockets::adopt(mask, descriptors, &near, config).map_err(system)?;
+            opened.push(entry::adopt(request, port, sockets));
+            Ok(())
         })?;
         if opened.len() != entries.len() {
             return Err(OpenError::new(
@@ -43,7 +55,7 @@ impl Helped {
                 "start the helper with the daemon's configuration file",
             ));
         }
-        Ok((Self { path: path.to_owned(), socket: Some(socket) }, opened))
+        Ok((Self { path: path.to_owned(), socket: Some(socket), far }, opened))
     }
 
     /// The descriptor to wait for; -1 for none.
@@ -74,7 +86,11 @@ impl Helped {
         }
         let path = &self.path;
         let socket = connect(path, SHORT_PATIENCE).map_err(|error| gone(path, &error))?;
-        ask(path, &socket, RESUME, |_, _| ())?;
+        // What waits there since the last helper ended is too old to be sent.
+        for far in &self.far {
+            while sys::receive_record(far, &mut [0; 1]).is_ok() {}
+        }
+        ask(path, &socket, RESUME, &self.far, |_, _, _| Ok(()))?;
         tracing::info!(helper = %path.display(), "the helper is back");
         self.socket = Some(socket);
         Ok(())
@@ -90,6 +106,13 @@ fn connect(path: &Path, patience: Duration) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Both ends of a channel for packets.
+fn channel(config: &IoConfig) -> io::Result<(Socket, Socket)> {
+    let (near, far) = Socket::pair(Domain::UNIX, Type::SEQPACKET.nonblocking(), None)?;
+    udp::buffer(&near, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
+    Ok((near, far))
+}
+
 fn gone(path: &Path, error: &io::Error) -> OpenError {
     OpenError::new(
         "no-helper",
@@ -103,16 +126,18 @@ fn ask(
     path: &Path,
     socket: &Socket,
     request: u8,
-    mut each: impl FnMut(u16, udp::Sockets),
+    channels: &[Socket; CHANNELS],
+    mut each: impl FnMut(u16, u8, Vec<OwnedFd>) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
-    sys::send_rights(socket, &[request], &[]).map_err(|error| gone(path, &error))?;
+    let channels = channels.each_ref().map(AsRawFd::as_raw_fd);
+    sys::send_rights(socket, &[request], &channels).map_err(|error| gone(path, &error))?;
     let mut message = [0; MESSAGE];
     loop {
         let (length, descriptors) =
             sys::receive_rights(socket, &mut message).map_err(|error| gone(path, &error))?;
         match message.get(..length) {
             Some([SOCKETS, high, low, mask]) => {
-                each(u16::from_be_bytes([*high, *low]), udp::Sockets::adopt(*mask, descriptors));
+                each(u16::from_be_bytes([*high, *low]), *mask, descriptors)?;
             }
             Some([READY]) => return Ok(()),
             Some([REFUSED, reason @ ..]) => {

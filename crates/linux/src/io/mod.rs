@@ -3,7 +3,7 @@
 mod alert;
 mod batch;
 mod busy;
-mod compose;
+pub(crate) mod compose;
 mod config;
 mod echo;
 mod entry;
@@ -96,7 +96,7 @@ impl Io {
             config.entries.iter().partition(|request| matches!(request.entry, Entry::Udp(_)));
         let (helped, mut entries) = match &config.helper {
             Some(path) => {
-                let (helped, entries) = Helped::open(path, &config.entries)?;
+                let (helped, entries) = Helped::open(path, config)?;
                 (Some(helped), entries)
             }
             None => {

@@ -63,9 +63,16 @@ pub(super) struct Queue {
     /// Whether to send datagrams singly from now on, because a device refused runs (no checksum offload on an old
     /// kernel).
     no_runs: bool,
+    /// Whether whole packets go to the helper, which needs the interface in front of each.
+    relayed: bool,
 }
 
 impl Queue {
+    /// A queue whose whole packets go to the helper.
+    pub(super) fn relayed() -> Self {
+        Self { relayed: true, ..Self::default() }
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.entries.len() >= BATCH || self.payload.len() >= FULL
     }
@@ -100,7 +107,12 @@ impl Queue {
             self.payload.extend_from_slice(transmit.payload);
             transmit.src.is_ipv4() == transmit.dst.is_ipv4()
         } else {
-            compose::raw_control(transmit, &mut self.control);
+            if self.relayed {
+                let index = transmit.ifindex.map_or(0, |index| index.0);
+                self.payload.extend_from_slice(&index.to_ne_bytes());
+            } else {
+                compose::raw_control(transmit, &mut self.control);
+            }
             compose::packet(transmit, &mut self.payload)
         };
         if !fits {
@@ -204,7 +216,9 @@ impl Queue {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if sys::is_full(&error) => {
-                    if !first.path.may_wait() || !sys::wait_for_room(fd, patience) {
+                    // The helper may be gone.
+                    let may_wait = first.path.may_wait() && !(self.relayed && first.path.is_raw());
+                    if !may_wait || !sys::wait_for_room(fd, patience) {
                         for entry in rest {
                             counters.send_overflow += entry.count as u64;
                             self.fail(entry.like.dst.ip(), TransmitError::Other);

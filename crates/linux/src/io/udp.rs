@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use signalbox_core::node::{RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
-use signalbox_core::{Count, Entry, EntryRequest, IfIndex};
-use socket2::{Domain, Protocol, Socket, Type};
+use signalbox_core::{Count, Entry, EntryRequest, IfIndex, Reach};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::IoConfig;
 use super::entry::{Failure, Port, Read};
@@ -20,16 +20,19 @@ use super::families::{
 use super::queue::Queue;
 use super::report;
 use crate::error::OpenError;
+use crate::helper::CHANNELS;
 use crate::netlink::Routes;
 use crate::sys::cmsg::{Messages, int};
 use crate::sys::mmsg::Datagram;
-use crate::sys::{set_mark, set_option, sockaddr};
+use crate::sys::{self, set_mark, set_option, sockaddr};
 
 // Constants of linux/in6.h; libc lacks some of them.
 const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_TRANSPARENT: i32 = 75;
 /// The control message with the original IPv6 destination.
 const IPV6_ORIGDSTADDR: i32 = 74;
+/// Most datagrams that are dropped from a socket before another process gets it: more than its buffer holds.
+const MOST_WAITING: usize = 100_000;
 /// Octets of each send buffer for datagrams that may have no receiver. The kernel counts about 800 for a small
 /// datagram, and gives up after three seconds.
 pub(super) const DOUBTFUL_BUFFER: usize = 4 << 20;
@@ -81,8 +84,8 @@ impl UdpPort {
             entry: request.entry,
             port,
             reports: request.reports,
+            queue: if sockets.relayed { Queue::relayed() } else { Queue::default() },
             sockets,
-            queue: Queue::default(),
             counters: UdpCounters::default(),
         }
     }
@@ -207,59 +210,111 @@ pub(crate) struct Sockets {
     raw: [Option<Socket>; 2],
     unproved: [Option<Socket>; 2],
     alerted: [Option<Socket>; 2],
+    /// Whether whole packets go through channels to the helper, and by no raw socket.
+    relayed: bool,
     /// Whether the IPv4 socket sets DF at present; `None` if that is not known.
     dont_fragment: Option<bool>,
 }
 
 impl Sockets {
     pub(crate) fn open(port: u16, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
-        let port = request.receive.then_some(port);
-        let families = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
-        let mut sockets = Self {
-            udp: [None, None],
-            raw: [None, None],
-            unproved: [None, None],
-            alerted: [None, None],
-            dont_fragment: None,
-        };
-        for (slot, (wanted, domain)) in families.into_iter().enumerate() {
+        let mut sockets = Self::open_bound(port, request, config)?;
+        for (slot, (wanted, domain)) in families(config).into_iter().enumerate() {
             if wanted {
-                let udp = port.map(|port| open_udp(domain, port, config)).transpose()?;
-                if let Some(socket) = udp.as_ref().filter(|_| request.reports) {
-                    report::switch_on(socket, domain == Domain::IPV6)
-                        .map_err(|error| OpenError::system("reports of ICMP", &error))?;
-                }
-                sockets.udp[slot] = udp;
                 sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
                 for place in [&mut sockets.unproved[slot], &mut sockets.alerted[slot]] {
-                    let socket = place.insert(open_raw(domain, config.own_mark)?);
-                    buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, DOUBTFUL_BUFFER);
+                    *place = Some(open_doubtful(domain, config.own_mark)?);
                 }
             }
         }
         Ok(sockets)
     }
 
-    /// The descriptors of those that are open, and a mask of their places.
+    /// Opens the sockets that are bound to the port, and none that sends whole packets.
+    pub(crate) fn open_bound(
+        port: u16,
+        request: &EntryRequest,
+        config: &IoConfig,
+    ) -> Result<Self, OpenError> {
+        let port = request.receive.then_some(port);
+        let mut udp = [None, None];
+        for (slot, (wanted, domain)) in families(config).into_iter().enumerate() {
+            if wanted {
+                udp[slot] = port.map(|port| open_udp(domain, port, config)).transpose()?;
+                if let Some(socket) = udp[slot].as_ref().filter(|_| request.reports) {
+                    report::switch_on(socket, domain == Domain::IPV6)
+                        .map_err(|error| OpenError::system("reports of ICMP", &error))?;
+                }
+            }
+        }
+        Ok(Self::of_bound(udp))
+    }
+
+    fn of_bound(udp: [Option<Socket>; 2]) -> Self {
+        let [raw, unproved, alerted] = [const { [None, None] }; 3];
+        Self { udp, raw, unproved, alerted, relayed: false, dont_fragment: None }
+    }
+
+    /// Makes each bound socket receive datagrams to its port only, whoever has it: the filter cannot be changed any more.
+    pub(crate) fn lock(&self, port: u16, request: &EntryRequest) -> io::Result<()> {
+        // Some rules pass datagrams to other ports.
+        let any = request.intercept.iter().any(|rule| rule.reach == Reach::TranslatedAnyPort);
+        for socket in self.udp.iter().flatten() {
+            socket.attach_filter(&port_filter((!any).then_some(port)))?;
+            set_option(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what another process has done with the bound sockets, and drops what waits there.
+    pub(crate) fn renew(&self, request: &EntryRequest, config: &IoConfig) -> io::Result<()> {
+        for (socket, ipv6) in self.udp.iter().zip([false, true]) {
+            let Some(socket) = socket else { continue };
+            // A socket that is connected receives from one node only; this ends it, and the port stays.
+            sys::disconnect(socket)?;
+            configure(socket, ipv6, config)?;
+            if request.reports {
+                report::switch_on(socket, ipv6)?;
+            }
+            let mut some = [0; 1];
+            // A limited number: others may send while this reads.
+            for _ in 0..MOST_WAITING {
+                if sys::receive_record(socket, &mut some).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The descriptors of the bound sockets, and a mask of their places.
     pub(crate) fn descriptors(&self) -> (u8, Vec<RawFd>) {
-        let places = [&self.udp, &self.raw, &self.unproved, &self.alerted].into_iter().flatten();
-        places.enumerate().fold((0, Vec::new()), |(mask, mut all), (at, socket)| {
+        self.udp.iter().enumerate().fold((0, Vec::new()), |(mask, mut all), (at, socket)| {
             all.extend(socket.as_ref().map(AsRawFd::as_raw_fd));
             (mask | u8::from(socket.is_some()) << at, all)
         })
     }
 
-    /// Sockets that another process has opened, as [`Sockets::descriptors`] describes them.
-    pub(crate) fn adopt(mask: u8, descriptors: Vec<OwnedFd>) -> Self {
+    /// Sockets that another process has opened, as [`Sockets::descriptors`] describes them, and channels to that process for
+    /// whole packets.
+    pub(crate) fn adopt(
+        mask: u8,
+        descriptors: Vec<OwnedFd>,
+        channels: &[Socket; CHANNELS],
+        config: &IoConfig,
+    ) -> io::Result<Self> {
         let mut rest = descriptors.into_iter().map(Socket::from);
         let mut place = |at: u8| if mask >> at & 1 == 1 { rest.next() } else { None };
-        Self {
-            udp: [place(0), place(1)],
-            raw: [place(2), place(3)],
-            unproved: [place(4), place(5)],
-            alerted: [place(6), place(7)],
-            dont_fragment: None,
+        let mut sockets = Self { relayed: true, ..Self::of_bound([place(0), place(1)]) };
+        let [raw, unproved, alerted] = channels;
+        for (slot, (wanted, _)) in families(config).into_iter().enumerate() {
+            if wanted {
+                sockets.raw[slot] = Some(raw.try_clone()?);
+                sockets.unproved[slot] = Some(unproved.try_clone()?);
+                sockets.alerted[slot] = Some(alerted.try_clone()?);
+            }
         }
+        Ok(sockets)
     }
 
     /// The socket for `path`, if its family is open.
@@ -302,28 +357,14 @@ fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, Open
         system(error)
     })?;
 
-    let (level, transparent) = transparent(ipv6);
-    set_option(&socket, level, transparent, 1)
-        .map_err(|error| OpenError::net_admin("sending from a flow's own address", &error))?;
-    let wanted: &[i32] = if ipv6 {
-        &[
-            libc::IPV6_V6ONLY,
-            libc::IPV6_RECVPKTINFO,
-            libc::IPV6_RECVHOPLIMIT,
-            libc::IPV6_RECVTCLASS,
-            libc::IPV6_RECVHOPOPTS,
-            IPV6_RECVORIGDSTADDR,
-        ]
-    } else {
-        &[libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS, libc::IP_RECVOPTS, libc::IP_RECVORIGDSTADDR]
-    };
-    for option in wanted {
-        set_option(&socket, level, *option, 1).map_err(system)?;
+    if ipv6 {
+        // It cannot be set any more when the socket is bound.
+        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1).map_err(system)?;
     }
-    set_mark(&socket, config.own_mark).map_err(system)?;
-    buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
-    buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
-
+    configure(&socket, ipv6, config).map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM) => OpenError::net_admin("sending from a flow's own address", &error),
+        _ => system(error),
+    })?;
     let address: SocketAddr =
         if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
     // SO_REUSEADDR is not set: a second daemon would receive the first one's datagrams without an error.
@@ -336,6 +377,65 @@ fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, Open
         ),
         _ => system(error),
     })?;
+    Ok(socket)
+}
+
+/// Sets the options of a UDP socket.
+fn configure(socket: &Socket, ipv6: bool, config: &IoConfig) -> io::Result<()> {
+    let (level, transparent) = transparent(ipv6);
+    set_option(socket, level, transparent, 1)?;
+    let wanted: &[i32] = if ipv6 {
+        &[
+            libc::IPV6_RECVPKTINFO,
+            libc::IPV6_RECVHOPLIMIT,
+            libc::IPV6_RECVTCLASS,
+            libc::IPV6_RECVHOPOPTS,
+            IPV6_RECVORIGDSTADDR,
+        ]
+    } else {
+        &[libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS, libc::IP_RECVOPTS, libc::IP_RECVORIGDSTADDR]
+    };
+    for option in wanted {
+        set_option(socket, level, *option, 1)?;
+    }
+    set_mark(socket, config.own_mark)?;
+    buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
+    buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
+    Ok(())
+}
+
+/// The configured families.
+const fn families(config: &IoConfig) -> [(bool, Domain); 2] {
+    [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)]
+}
+
+/// A filter that takes datagrams to `port`; `None`: to each port.
+fn port_filter(port: Option<u16>) -> Vec<SockFilter> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let take = SockFilter::new(RETURN, 0, 0, u32::MAX);
+    match port {
+        // The filter of a UDP socket sees the UDP header first.
+        Some(port) => vec![
+            SockFilter::new(LOAD, 0, 0, 2),
+            SockFilter::new(EQUAL, 0, 1, port.into()),
+            take,
+            SockFilter::new(RETURN, 0, 0, 0),
+        ],
+        None => vec![take],
+    }
+}
+
+/// A raw socket of the helper for a kind of packets; `doubtful`: these may have no receiver.
+pub(crate) fn open_relayed(domain: Domain, mark: u32, doubtful: bool) -> Result<Socket, OpenError> {
+    if doubtful { open_doubtful(domain, mark) } else { open_raw(domain, mark) }
+}
+
+/// A raw socket for packets that may have no receiver.
+fn open_doubtful(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
+    let socket = open_raw(domain, mark)?;
+    buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, DOUBTFUL_BUFFER);
     Ok(socket)
 }
 

@@ -33,6 +33,16 @@ pub(crate) fn set_mark(fd: &impl AsRawFd, mark: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
 }
 
+/// Ends the association of a datagram socket with one peer and one interface.
+pub(crate) fn disconnect(fd: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: a plain C structure, for which all-zero is a valid value.
+    let mut none: libc::sockaddr = unsafe { std::mem::zeroed() };
+    none.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let length = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: `none` is a live address of `length` octets, which the kernel only reads.
+    check(unsafe { libc::connect(fd.as_raw_fd(), &raw const none, length) }).map(drop)
+}
+
 /// Sets a socket option whose value is a structure in `value`.
 pub(crate) fn set_option_octets(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;

@@ -65,6 +65,7 @@ fn process() {
         }
         Ok("privileges") => crate::privileges::helper_process(),
         Ok("without-privileges") => crate::privileges::without_privileges(),
+        Ok("keeps-sockets") => crate::helped::keeps_sockets(),
         Ok("confined") => crate::confine::confined(true),
         Ok("confined-nft") => crate::confine::confined(false),
         Ok("few-descriptors") => few_descriptors(),

@@ -4,6 +4,7 @@
 mod confine;
 mod diagnosis;
 mod echo;
+mod helped;
 mod helper;
 mod intercept;
 mod kernel_sctp;

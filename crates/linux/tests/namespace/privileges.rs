@@ -11,20 +11,19 @@ use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::confine::User;
 use signalbox_linux::helper::Helper;
 use signalbox_linux::{Io, IoConfig, capability};
-use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::helper::{helper, helper_at};
 use crate::network::{GIST, Network, config, datagram, families, footprint, receive_until, send, until};
 
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 /// The path of the helper's socket, in the environment of a process.
-const SOCKET: &str = "SBXT_SOCKET";
+pub(crate) const SOCKET: &str = "SBXT_SOCKET";
 
 /// A copy of this program that every user may run.
-struct Copy(PathBuf);
+pub(crate) struct Copy(pub(crate) PathBuf);
 
 impl Copy {
-    fn new(label: &str) -> Self {
+    pub(crate) fn new(label: &str) -> Self {
         let path = env::temp_dir().join(format!("sbxt-{}-{label}", std::process::id()));
         // Another process copies the file. If this process wrote it, a child forked by another thread could hold the
         // file open, and a file that is open for writing cannot be executed.
@@ -95,7 +94,7 @@ fn a_user_namespace_is_enough() {
     assert!(said.contains("opened in a user namespace"), "{said}");
 }
 
-fn socket() -> PathBuf {
+pub(crate) fn socket() -> PathBuf {
     env::var_os(SOCKET).map(PathBuf::from).unwrap()
 }
 
@@ -156,27 +155,5 @@ fn a_helper_gives_what_needs_privileges() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert_eq!(footprint(&net.r), before);
-    std::fs::remove_file(&socket).unwrap();
-}
-
-/// A daemon that orders, and does not read what it is given, does not hold up the helper: the next one is served.
-#[test]
-fn a_daemon_that_does_not_read_is_disconnected() {
-    let net = Network::new("silent");
-    let socket = env::temp_dir().join(format!("sbxt-{}-silent", std::process::id()));
-    let mut command = helper("privileges");
-    let mut process = net.r.spawn(command.env(SOCKET, &socket)).unwrap();
-    until("the helper listens", || socket.metadata().is_ok_and(|file| file.uid() == NOBODY));
-    let silent = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
-    silent.connect(&SockAddr::unix(&socket).unwrap()).unwrap();
-    silent.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
-    // It orders until it is disconnected, or until nothing is taken any more.
-    while silent.send(b"O").is_ok() {}
-    // With it go the node's sockets that it did not take.
-    drop(silent);
-    let next = IoConfig { helper: Some(socket.clone()), ..config() };
-    net.r.run(|| Io::open(&next)).unwrap().unwrap();
-    process.kill().unwrap();
-    process.wait().unwrap();
     std::fs::remove_file(&socket).unwrap();
 }
