@@ -157,6 +157,34 @@ fn event(node: &Node, interfaces: &[Interface], change: Change) -> Event {
     }
 }
 
+impl Driver {
+    /// Takes what became of requests. Nothing is written here.
+    pub(super) fn decided(&mut self) {
+        let Some(first) = self.engine.node.next_decision() else { return };
+        let (now, unix_us) = (self.clock.now(), types::unix_us());
+        let mut next = Some(first);
+        while let Some(decision) = next {
+            self.watchers.decided(&decision, unix_us);
+            self.decisions.give(decision, now, unix_us);
+            next = self.engine.node.next_decision();
+        }
+    }
+
+    /// Gives what changed to those who watch.
+    pub(super) fn watched(&mut self) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        self.done(Part::Sending, 0);
+        let Engine { node, io, .. } = &mut self.engine;
+        if self.watchers.serve(node, io.interfaces()) {
+            // There are more: go on after the network had its turn.
+            io.waker().wake();
+        }
+        self.done(Part::Watchers, 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use signalbox_core::Time;
@@ -221,33 +249,5 @@ mod tests {
         watchers.interfaces(&node);
         assert!(matches!(events.try_recv().unwrap().event, Some(Event::InterfaceRemoved(_))));
         assert!(events.try_recv().is_err());
-    }
-}
-
-impl Driver {
-    /// Takes what became of requests. Nothing is written here.
-    pub(super) fn decided(&mut self) {
-        let Some(first) = self.engine.node.next_decision() else { return };
-        let (now, unix_us) = (self.clock.now(), types::unix_us());
-        let mut next = Some(first);
-        while let Some(decision) = next {
-            self.watchers.decided(&decision, unix_us);
-            self.decisions.give(decision, now, unix_us);
-            next = self.engine.node.next_decision();
-        }
-    }
-
-    /// Gives what changed to those who watch.
-    pub(super) fn watched(&mut self) {
-        if self.watchers.is_empty() {
-            return;
-        }
-        self.done(Part::Sending, 0);
-        let Engine { node, io, .. } = &mut self.engine;
-        if self.watchers.serve(node, io.interfaces()) {
-            // There are more: go on after the network had its turn.
-            io.waker().wake();
-        }
-        self.done(Part::Watchers, 0);
     }
 }
