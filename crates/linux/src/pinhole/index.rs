@@ -220,7 +220,7 @@ mod tests {
         index.inherit(parts("10.0.0.4", 32)[0].0, now);
         index.inherit(parts("10.2.0.0", 16)[0].0, now + Duration::from_secs(1));
         let seen = |index: &Index| {
-            ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.1.2.3", "10.2.3.4"].map(|dst| goes_on(&index, dst))
+            ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.1.2.3", "10.2.3.4"].map(|dst| goes_on(index, dst))
         };
         assert_eq!(seen(&index), [true, false, true, true, true]);
         index.remove_expired(now);
