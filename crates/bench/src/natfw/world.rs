@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::Interface;
+use signalbox_core::node::{Interface, Route};
 use signalbox_core::service::{
     AddressValidation, Indication, MessageStatus, RecvMessage, Request, Security, SiiHandle, StateHandle,
     TransferAttributes,
@@ -222,7 +222,7 @@ impl World {
         Ok(meter.time)
     }
 
-    /// Acts as GIST that sends all, and as a kernel that opens all. Returns the number of rules that were opened.
+    /// Acts as GIST that sends all, and as a kernel that routes and opens all. Returns the number of rules that were opened.
     fn drain(&mut self) -> u32 {
         let mut opened = 0;
         loop {
@@ -244,6 +244,14 @@ impl World {
                 Some(Output::Open { id, .. }) => {
                     opened += 1;
                     Input::Opened { id, result: Ok(()) }
+                }
+                Some(Output::RouteLookup { id, query }) => {
+                    let inside = matches!(query.dst, IpAddr::V4(dst) if dst.octets()[0] == 10);
+                    let (ifindex, src) = if inside { (INSIDE, NAT_INSIDE) } else { (OUTSIDE, NAT_OUTSIDE) };
+                    Input::Route {
+                        id,
+                        result: Ok(Route { ifindex, src, gateway: None, mtu: 1500, local: false }),
+                    }
                 }
                 Some(_) => continue,
                 None => return opened,
