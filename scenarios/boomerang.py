@@ -5,7 +5,7 @@ observer that measures how long the router keeps single messages, as the paper o
                                           more reservation thirty times, with pauses, beside a ping of the same size
     boomerang.py ping FAR_END N           sends Echoes as every ping does, and prints how many came back
     boomerang.py expire FAR_END           sends a request whose TTL the first router uses up, and prints the error that comes back
-    boomerang.py replay FAR_END           at the initiating node: records its requests until a release, and then sends the first again
+    boomerang.py replay FAR_END           at the initiating node: records its requests until a release, and sends the first again when it is interrupted
     boomerang.py observe                  at the router: prints a line of JSON for each N and kind of message
 
 The wire format is that of docs/wire/boomerang.md.
@@ -14,6 +14,7 @@ The wire format is that of docs/wire/boomerang.md.
 import ctypes
 import json
 import select
+import signal
 import socket
 import statistics
 import struct
@@ -138,6 +139,7 @@ def expire(far_end):
 def replay(far_end):
     link = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.ntohs(0x0003))
     again = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     print("recording", flush=True)
     first, rates = None, None
     while rates != bytes(8):
@@ -146,9 +148,11 @@ def replay(far_end):
         own = address[2] == 4 and address[1] == 0x0800  # PACKET_OUTGOING
         if own and packet[9] == 1 and octets[0] == 8 and octets[8:12] == struct.pack("!I", MAGIC):
             first, rates = first or packet, octets[64:72]
+    print("recorded", flush=True)
+    signal.sigwait({signal.SIGINT})
     for _ in range(3):
-        time.sleep(0.2)
         again.sendto(first, (far_end, 0))
+        time.sleep(0.2)
     print("sent again", flush=True)
 
 
