@@ -5,14 +5,15 @@ use std::time::Duration;
 use ring::hmac;
 use signalbox_casp::clients::natfw::{Config, NatfwEvent, NatfwRequest, NatfwTerms};
 use signalbox_casp::wire::natfw::{
-    HMAC, IdentityKind, NatfwFilter, NatfwIdentity, NatfwObject, NatfwStatus, NatfwToken, NatfwType,
-    NatfwValue, TokenAlgorithm,
+    HMAC, IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwObject, NatfwStatus, NatfwToken,
+    NatfwType, NatfwValue, TokenAlgorithm,
 };
+use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::token::KeyConfig;
 
-use super::rig::{Rig, filter, wants_response};
+use super::rig::{Packet, Rig, filter, flow, wants_response};
 
 const SECRET: &[u8; 20] = b"casp-token-test-key.";
 /// Seconds from 1900 to 1970, and the time of the rig when it starts.
@@ -69,6 +70,13 @@ fn signed(token: NatfwToken<'static>) -> NatfwToken<'static> {
     };
     let tag = hmac::sign(&hmac::Key::new(algorithm, SECRET), &token.authenticated());
     NatfwToken { hmac: tag.as_ref()[..HMAC].try_into().unwrap(), ..token }
+}
+
+/// A token of whose HMAC only the first octets are right.
+fn cut(length: usize) -> NatfwToken<'static> {
+    let mut token = signed(token(START));
+    token.hmac[length..].fill(0);
+    token
 }
 
 fn create(msg_id: u64, tokens: &[NatfwToken<'static>]) -> Vec<NatfwValue<'static>> {
@@ -156,10 +164,30 @@ fn a_token_for_something_else_is_refused() {
         signed(NatfwToken { dst: bound, ..token(START) }),
         NatfwToken { id: 43, ..signed(token(START)) },
         NatfwToken { algorithm: TokenAlgorithm::MD5, ..signed(token(START)) },
+        cut(16),
+        cut(0),
     ] {
         let mut rig = rig(false);
         rig.inject(0, 1, NatfwType::CREATE, &create(5, std::slice::from_ref(&wrong)));
         assert_eq!((rig.status(0), rig.passes(1).len()), (NatfwStatus::TOKEN, 0), "{wrong:?}");
+    }
+}
+
+/// (T38) A token that was seen on its way opens nothing in another session, while its time runs and after it.
+#[test]
+fn a_replayed_token_opens_nothing() {
+    let mut rig = rig(false);
+    rig.inject(0, 1, NatfwType::CREATE, &create(5, &[signed(token(START))]));
+    assert_eq!((rig.status(0), rig.passes(1).len()), (NatfwStatus::DONE, 1));
+    let mut data = Vec::new();
+    NatfwMessage::compose(NatfwType::CREATE, &create(6, &[signed(token(START))]), &mut data).unwrap();
+    for (n, later) in [(0x71, 0), (0x72, 200), (0x73, 300)] {
+        rig.wait(Duration::from_secs(later));
+        let (session, flow) = (SessionId([n; 16]), flow(3));
+        let before = rig.passes(1).len();
+        rig.carry(Packet { session, flow, reverse: false, to: 1, from: 0, hops: 1, data: data.clone() });
+        assert_eq!(rig.status(0), NatfwStatus::TOKEN, "after {later} s");
+        assert!(rig.passes(1).len() <= before, "after {later} s");
     }
 }
 
