@@ -13,22 +13,9 @@ impl Resources {
         self.grants.iter().filter_map(|(key, _)| self.view(key))
     }
 
-    /// Visits the grants that [have a row](Self::has_row) from a place in the table on; see
-    /// [`Slab::walk`](signalbox_core::Slab::walk).
+    /// Visits grants from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
     pub fn walk(&self, from: u32, mut visit: impl FnMut(ReservationView<'_>) -> bool) -> Option<u32> {
-        self.grants.walk(from, |key, _| {
-            let view = Some(GrantId(key.to_u64())).filter(|grant| self.has_row(*grant));
-            view.and_then(|grant| self.reservation(grant)).is_none_or(&mut visit)
-        })
-    }
-
-    /// Whether users see a grant as a reservation of its own. One that is held back while the flow gets another grant of the same
-    /// session is the same reservation: CASP keeps both, because what was committed may end before what was reserved.
-    #[must_use]
-    pub fn has_row(&self, grant: GrantId) -> bool {
-        self.grants.get(Key::from_u64(grant.0)).is_some_and(|grant| {
-            !grant.terms.held || self.groups.get(grant.group).is_some_and(|group| group.held)
-        })
+        self.grants.walk(from, |key, _| self.view(key).is_none_or(&mut visit))
     }
 
     /// One grant.
