@@ -107,7 +107,7 @@ fn is_open(rule: &RuleConfig) -> bool {
         && rule.proof != Some(Proof::Identity)
 }
 
-/// Whether prefixes add up to half of the addresses of hosts, of one IP version. No network of one owner has so many.
+/// Whether prefixes add up to half of the addresses of hosts, of one IP version. No owner has so many.
 fn most(nets: &[Net]) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,

@@ -99,7 +99,7 @@ impl List {
     }
 }
 
-/// One of so many ports of the range waits among those whose neighbour is in use.
+/// Free ports whose neighbour is in use are kept back: the number of ports in the range, divided by this.
 const WAITING: usize = 16;
 
 /// The external ports of a NAT.

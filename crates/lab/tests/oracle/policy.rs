@@ -275,7 +275,7 @@ impl World {
         Packet::new(tuple, [0; 8])
     }
 
-    /// The direction of a flow; `None`: it is none that anything opens.
+    /// The direction of a flow; `None`: no rule opens such a flow.
     fn opening(&self, src: IpAddr, dst: IpAddr) -> Option<Opening> {
         let inside = |address| INSIDE.iter().any(|at| self.addresses[*at] == address);
         match (inside(src), inside(dst)) {

@@ -255,7 +255,7 @@ impl Sockets {
         Self { udp, raw, unproved, alerted, relayed: false, dont_fragment: None }
     }
 
-    /// Makes each bound socket receive datagrams to its port only, whoever has it: the filter cannot be changed any more.
+    /// Makes each bound socket receive datagrams to its port only, in every process: the filter is locked.
     pub(crate) fn lock(&self, port: u16, request: &EntryRequest) -> io::Result<()> {
         // Some rules pass datagrams to other ports.
         let any = request.intercept.iter().any(|rule| rule.reach == Reach::TranslatedAnyPort);

@@ -31,7 +31,7 @@ static BUFFER: Mutex<Buffer> = Mutex::new(Buffer { runs: false, waiting: VecDequ
 static CHANGED: Condvar = Condvar::new();
 
 fn buffer() -> MutexGuard<'static, Buffer> {
-    // A line is copied as a whole, so that a poisoned buffer is as good as any.
+    // A line is copied as a whole: the buffer is complete, also after a panic of another thread.
     BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
