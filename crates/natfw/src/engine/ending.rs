@@ -12,7 +12,7 @@ use crate::wire::Info;
 impl Natfw {
     /// Ends a session for an administrator. Nothing happens if there is none.
     pub(super) fn delete(&mut self, session: SessionId, resources: &mut Resources) {
-        let Some(key) = self.find(session) else { return };
+        let Some(key) = self.find(session) else { return self.refuse_parked(session) };
         tracing::info!(%session, "session deleted by an administrator");
         self.end(key, Info::TERMINATED, resources);
     }

@@ -3,10 +3,10 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Mri;
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::octets::Octets;
-use signalbox_core::service::{Indication, OwnedIndication, RecvMessage};
+use signalbox_core::service::{Indication, RecvMessage};
+use signalbox_core::{Mri, SessionId};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -15,19 +15,10 @@ use super::check::Refused;
 use super::config::Middlebox;
 use super::external::Receiver;
 use super::interfaces::Side;
+use super::parked::{Parked, Place};
 use super::reservation::Invitation;
 use super::session::{Asked, Kind};
 use crate::wire::{Info, Message, RuleAction};
-
-/// Requests that wait for a route at one time.
-const MOST_PARKED: usize = 1024;
-
-/// A request that waits for the route to the far end of its flow.
-#[derive(Debug)]
-pub(super) struct Parked {
-    request: OwnedIndication,
-    address: IpAddr,
-}
 
 /// The far end of a flow: the one that is not where the request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +83,7 @@ impl Natfw {
 
     /// Lets a request wait for the route to an address.
     pub(super) fn park(&mut self, received: &RecvMessage<'_>, message: &Message<'_>, address: IpAddr) {
-        if self.parked.len() >= MOST_PARKED {
-            self.counters.overload += 1;
-            return self.refuse(received, message.msn.unwrap_or(0), Info::NO_RESOURCES, None, None);
-        }
+        let Some(msn) = message.msn else { return };
         let query = match &received.mri {
             Mri::PathCoupled(flow) if flow.dst == address => RouteQuery {
                 src: Some(flow.src),
@@ -106,28 +94,58 @@ impl Natfw {
             },
             Mri::PathCoupled(_) | Mri::LooseEnd(_) => RouteQuery::to(address),
         };
-        self.last_lookup += 1;
-        let request = Indication::RecvMessage(received.clone()).map(|octets| Octets::from(*octets));
-        self.parked.insert(self.last_lookup, Parked { request, address });
-        self.out.look_up(self.last_lookup, query);
+        let lookup = self.last_lookup + 1;
+        match self.parked.put(lookup, received, msn, query) {
+            Place::New => {
+                self.last_lookup = lookup;
+                self.out.look_up(lookup, query);
+            }
+            Place::Taken => {}
+            Place::Old => self.counters.old_msn += 1,
+            Place::None => {
+                self.counters.overload += 1;
+                self.refuse(received, msn, Info::NO_RESOURCES, None, None);
+            }
+        }
     }
 
-    /// Handles a request whose route is known.
-    pub(super) fn resume(
+    /// A route is known: handles the request that waits for it.
+    pub(super) fn on_any_route(
         &mut self,
-        parked: &Parked,
+        lookup: u64,
         result: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
+        if let Some(query) = self.parked.wait_again(lookup, self.last_lookup + 1) {
+            self.last_lookup += 1;
+            return self.out.look_up(self.last_lookup, query);
+        }
+        match self.parked.take(lookup) {
+            Some(parked) => self.resume(&parked, result, resources),
+            None => self.on_route(lookup, result, resources),
+        }
+    }
+
+    /// Handles a request whose route is known.
+    fn resume(&mut self, parked: &Parked, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let route = result.ok().filter(|route| !route.local);
         let far =
-            Far { address: parked.address, side: route.map(|route| self.interfaces.side(route.ifindex)) };
+            Far { address: parked.query.dst, side: route.map(|route| self.interfaces.side(route.ifindex)) };
         let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { return };
         // It was parsed before.
         let Ok(message) = Message::parse(received.data) else { return };
         self.on_request(&received, &message, Some(far), resources);
         if let Some(key) = self.find(received.session) {
             self.rearm(key);
+        }
+    }
+
+    /// Refuses the requests of a session that wait, for an administrator who ends it.
+    pub(super) fn refuse_parked(&mut self, session: SessionId) {
+        while let Some(parked) = self.parked.end_any(session) {
+            let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { continue };
+            self.refuse(&received, parked.msn, Info::AUTHORIZATION, None, None);
+            self.keep_number(session, parked.msn, parked.source);
         }
     }
 }

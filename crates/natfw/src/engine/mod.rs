@@ -15,6 +15,7 @@
 //! | `response.rs` | §3.4, §3.7.1: RESPONSE, and rules that become active |
 //! | `notify.rs`, `sweep.rs` | §3.7.5, §3.9, aggregated messages |
 //! | `far.rs` | the side where a flow leaves, before it is judged |
+//! | `parked.rs` | requests that wait for a route |
 //! | `ending.rs` | sessions that this node ends by itself |
 //! | `ended.rs` | §3.5: sequence numbers of sessions that ended |
 //! | `initiator.rs` | §3.4, §3.5: the user's side |
@@ -38,6 +39,7 @@ mod io;
 mod limits;
 mod notify;
 mod outbox;
+mod parked;
 mod proxy;
 mod receive;
 mod request;
@@ -70,10 +72,10 @@ pub use session::{Kind, State};
 pub use view::{Role, SessionView};
 
 use ended::Ended;
-use far::Parked;
 use initiator::Lookup;
 use interfaces::Interfaces;
 use outbox::{Outbox, Purpose};
+use parked::Requests;
 use session::Session;
 use sweep::Sweep;
 
@@ -102,8 +104,8 @@ pub struct Natfw {
     commands: BTreeMap<u64, Key>,
     /// Requests of users that wait for a route.
     lookups: Vec<Lookup>,
-    /// Requests of peers that wait for a route, by the number of the lookup.
-    parked: BTreeMap<u64, Parked>,
+    /// Requests of peers that wait for a route.
+    parked: Requests,
     last_lookup: u64,
     /// EXTERNALs in proxy mode whose CREATE is to be made at the end of this turn; one at most.
     pending_proxies: Vec<Key>,
@@ -134,7 +136,7 @@ impl Natfw {
             ports: Ports::new(first, last, &mut rng),
             commands: BTreeMap::new(),
             lookups: Vec::new(),
-            parked: BTreeMap::new(),
+            parked: Requests::new(hasher),
             last_lookup: 0,
             pending_proxies: Vec::new(),
             sweeps: VecDeque::new(),
@@ -174,10 +176,7 @@ impl Natfw {
                     self.on_moved(former);
                 }
             }
-            Input::Route { id, result } => match self.parked.remove(&id) {
-                Some(parked) => self.resume(&parked, result, resources),
-                None => self.on_route(id, result, resources),
-            },
+            Input::Route { id, result } => self.on_any_route(id, result, resources),
             Input::Opened { id, result } => {
                 self.on_opened(id, result, resources);
                 self.rearm(Key::from_u64(id.key));

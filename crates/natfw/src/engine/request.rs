@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use signalbox_core::SessionId;
 use signalbox_core::service::RecvMessage;
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_resources::decision::Outcome;
 use signalbox_resources::{End, Passage, Resources};
@@ -39,8 +40,7 @@ impl Natfw {
         }
         let Some(key) = self.find(received.session) else {
             if message.deletes() {
-                self.counters.unknown_session += 1;
-                return;
+                return self.on_early_deletion(received, msn);
             }
             if self.ended.has(self.now, &received.session, msn) {
                 self.counters.old_msn += 1;
@@ -238,6 +238,19 @@ impl Natfw {
             let external = session.plan.external.as_ref().and_then(|external| external.address);
             self.succeed(key, Answer { msn: session.msn, lifetime, external, bindings });
             self.proxy_for(key);
+        }
+    }
+
+    /// A deletion of a session that this node does not have: its request waits for a route, or the network delays it. It does not make
+    /// the session any more.
+    fn on_early_deletion(&mut self, received: &RecvMessage<'_>, msn: u32) {
+        match self.parked.end(received.session, received.sii, msn) {
+            Some(_) => self.counters.deleted += 1,
+            None => self.counters.unknown_session += 1,
+        }
+        if !self.ended.has(self.now, &received.session, msn) {
+            let from = received.peer_address.unwrap_or_else(|| received.mri.src());
+            self.keep_number(received.session, msn, source(from));
         }
     }
 

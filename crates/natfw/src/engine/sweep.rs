@@ -72,6 +72,11 @@ impl Natfw {
         if received.peer_address != Some(from) {
             return self.refuse(received, msn, Info::AUTHORIZATION, None, None);
         }
+        // What waits is not in the table yet.
+        for (session, msn, source) in self.parked.end_of(peer, from) {
+            self.counters.deleted += 1;
+            self.keep_number(session, msn, source);
+        }
         self.sweep(What::Delete(peer, from));
     }
 
@@ -169,7 +174,7 @@ impl Natfw {
 }
 
 /// The address of the initiator by the MRI of its request: the sender of a CREATE, the receiver of an EXTERNAL.
-const fn initiator(mri: &Mri) -> IpAddr {
+pub(super) const fn initiator(mri: &Mri) -> IpAddr {
     match mri.direction() {
         signalbox_core::Direction::Downstream => mri.src(),
         signalbox_core::Direction::Upstream => mri.dst(),

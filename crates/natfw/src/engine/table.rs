@@ -10,7 +10,7 @@ use signalbox_resources::decision::Outcome;
 
 use super::Natfw;
 use super::event::NatfwEvent;
-use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Session, State, pinhole_id};
+use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Session, State, newer, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
@@ -108,8 +108,13 @@ impl Natfw {
         }
         self.shares.release(session.source);
         let origin = session.origin();
-        if origin == Origin::Peer && !self.ended.keep(self.now, session.id, session.msn, session.source) {
-            tracing::debug!(session = %session.id, reason = "table of sequence numbers full", "number not kept");
+        if origin == Origin::Peer {
+            let mut last = session.msn;
+            // A request that waits dies with its session.
+            while let Some(parked) = self.parked.end_any(session.id) {
+                last = if newer(parked.msn, last) { parked.msn } else { last };
+            }
+            self.keep_number(session.id, last, session.source);
         }
         self.undo(session.plan, resources);
         match origin {
@@ -127,6 +132,13 @@ impl Natfw {
         // One step, not a recursion: a secondary session has no secondary one.
         if session.secondary != Key::default() {
             self.delete_secondary(session.secondary, resources);
+        }
+    }
+
+    /// Keeps the sequence number of a session that ended.
+    pub(super) fn keep_number(&mut self, session: SessionId, msn: u32, source: IpAddr) {
+        if !self.ended.keep(self.now, session, msn, source) {
+            tracing::debug!(%session, reason = "table of sequence numbers full", "number not kept");
         }
     }
 

@@ -8,6 +8,7 @@ mod initiator;
 mod judged;
 mod nat;
 mod notify;
+mod parked;
 mod proxy;
 mod responder;
 mod rig;

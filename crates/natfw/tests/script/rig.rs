@@ -82,6 +82,9 @@ pub(crate) struct Rig {
     pub(crate) end: bool,
     /// There are routes.
     pub(crate) routes: bool,
+    /// Routes are given later, by [`Rig::routed`].
+    pub(crate) slow_routes: bool,
+    pub(crate) lookups: Vec<(u64, IpAddr)>,
     pub(crate) reliable: bool,
     pub(crate) secure: bool,
 }
@@ -219,6 +222,8 @@ impl Rig {
             unanswered: Vec::new(),
             end: false,
             routes: true,
+            slow_routes: false,
+            lookups: Vec::new(),
             reliable: true,
             secure: false,
         }
@@ -270,12 +275,12 @@ impl Rig {
         if self.slow {
             self.unanswered.append(&mut opened);
         }
+        if self.slow_routes {
+            self.lookups.append(&mut lookups);
+        }
         let more = !lookups.is_empty() || !opened.is_empty();
         for (id, dst) in lookups {
-            let inside = dst.to_string().starts_with("10.");
-            let ifindex = if inside { INSIDE } else { OUTSIDE };
-            let route = Route { ifindex, src: addr("10.0.1.1"), gateway: None, mtu: 1500, local: false };
-            let result = if self.routes { Ok(route) } else { Err(NoRoute::Unreachable) };
+            let result = self.route(dst);
             self.natfw.handle(self.now, Input::Route { id, result }, &mut self.resources);
         }
         for id in opened {
@@ -285,6 +290,24 @@ impl Rig {
         if more {
             self.drain(sent);
         }
+    }
+
+    fn route(&self, dst: IpAddr) -> Result<Route, NoRoute> {
+        let inside = dst.to_string().starts_with("10.");
+        let ifindex = if inside { INSIDE } else { OUTSIDE };
+        let route = Route { ifindex, src: addr("10.0.1.1"), gateway: None, mtu: 1500, local: false };
+        if self.routes { Ok(route) } else { Err(NoRoute::Unreachable) }
+    }
+
+    /// All routes that were asked for are known.
+    pub(crate) fn routed(&mut self) -> Vec<Sent> {
+        self.slow_routes = false;
+        let lookups = core::mem::take(&mut self.lookups);
+        let answer = |(id, dst)| {
+            let result = self.route(dst);
+            self.input(Input::Route { id, result })
+        };
+        lookups.into_iter().flat_map(answer).collect()
     }
 
     /// The kernel gives an answer that it owes.

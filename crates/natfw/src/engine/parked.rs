@@ -1,0 +1,151 @@
+//! Requests that wait for a route. One waits for each peer of a session: the last one.
+//!
+//! What waits dies with its session. A request that was resumed after the deletion of its session would open a passage that nobody
+//! refreshes, and that its user cannot close.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use signalbox_core::SessionId;
+use signalbox_core::index::KeyedHasher;
+use signalbox_core::node::RouteQuery;
+use signalbox_core::octets::Octets;
+use signalbox_core::service::{Indication, OwnedIndication, RecvMessage, SiiHandle};
+use signalbox_core::shares::{Shares, source};
+
+use super::session::newer;
+use super::sweep::initiator;
+
+/// Requests that wait at one time. A quarter of the places is for sources that have few.
+const MOST: u32 = 1024;
+
+/// A request that waits for the route to the far end of its flow.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) request: OwnedIndication,
+    pub(super) query: RouteQuery,
+    /// The route that was asked for is that of an earlier request in its place.
+    outdated: bool,
+    pub(super) msn: u32,
+    owner: Owner,
+    initiator: IpAddr,
+    /// Whose share of the places it takes.
+    pub(super) source: IpAddr,
+}
+
+/// The session of a request, and the peer that it came from.
+type Owner = (SessionId, Option<u64>);
+
+/// What became of a request that is to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It waits for this lookup, which is to be made.
+    New,
+    /// It has the place of an earlier one of its session.
+    Taken,
+    /// A later one waits.
+    Old,
+    /// There is no place.
+    None,
+}
+
+/// The requests that wait.
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// By the number of the lookup.
+    waiting: BTreeMap<u64, Parked>,
+    by_owner: BTreeMap<Owner, u64>,
+    shares: Shares<IpAddr>,
+}
+
+impl Requests {
+    pub(super) fn new(hasher: KeyedHasher) -> Self {
+        Self { waiting: BTreeMap::new(), by_owner: BTreeMap::new(), shares: Shares::new(MOST, hasher) }
+    }
+
+    /// Lets a request wait for a route.
+    pub(super) fn put(
+        &mut self,
+        lookup: u64,
+        received: &RecvMessage<'_>,
+        msn: u32,
+        query: RouteQuery,
+    ) -> Place {
+        let owner = owner(received.session, received.sii);
+        let held = self.by_owner.get(&owner).and_then(|lookup| self.waiting.get_mut(lookup));
+        if let Some(parked) = held {
+            if !newer(msn, parked.msn) {
+                return Place::Old;
+            }
+            parked.outdated |= parked.query != query;
+            (parked.request, parked.query, parked.msn) = (copy(received), query, msn);
+            parked.initiator = initiator(&received.mri);
+            return Place::Taken;
+        }
+        let from = source(received.peer_address.unwrap_or_else(|| received.mri.src()));
+        if self.shares.take(from).is_err() {
+            return Place::None;
+        }
+        let parked = Parked {
+            request: copy(received),
+            query,
+            outdated: false,
+            msn,
+            owner,
+            initiator: initiator(&received.mri),
+            source: from,
+        };
+        self.waiting.insert(lookup, parked);
+        self.by_owner.insert(owner, lookup);
+        Place::New
+    }
+
+    /// If another route is needed than that of this lookup, its request waits for the next lookup. Returns what to look up.
+    pub(super) fn wait_again(&mut self, lookup: u64, next: u64) -> Option<RouteQuery> {
+        self.waiting.get(&lookup).filter(|parked| parked.outdated)?;
+        let parked = self.waiting.remove(&lookup)?;
+        let query = parked.query;
+        self.by_owner.insert(parked.owner, next);
+        self.waiting.insert(next, Parked { outdated: false, ..parked });
+        Some(query)
+    }
+
+    /// Takes out the request that waits for a lookup.
+    pub(super) fn take(&mut self, lookup: u64) -> Option<Parked> {
+        let parked = self.waiting.remove(&lookup)?;
+        self.by_owner.remove(&parked.owner);
+        self.shares.release(parked.source);
+        Some(parked)
+    }
+
+    /// Takes out the request that a deletion by its own peer with this number ends.
+    pub(super) fn end(&mut self, session: SessionId, peer: Option<SiiHandle>, msn: u32) -> Option<Parked> {
+        let lookup = *self.by_owner.get(&owner(session, peer))?;
+        self.waiting.get(&lookup).filter(|parked| newer(msn, parked.msn))?;
+        self.take(lookup)
+    }
+
+    /// Takes out the next request of a session, whatever peer it came from.
+    pub(super) fn end_any(&mut self, session: SessionId) -> Option<Parked> {
+        let of = (session, None)..=(session, Some(u64::MAX));
+        let lookup = *self.by_owner.range(of).next()?.1;
+        self.take(lookup)
+    }
+
+    /// Takes out all requests of an initiator that is the previous peer. There are few: the number that may wait is bounded.
+    pub(super) fn end_of(&mut self, peer: SiiHandle, from: IpAddr) -> Vec<(SessionId, u32, IpAddr)> {
+        let concerned = |parked: &Parked| parked.owner.1 == Some(peer.0) && parked.initiator == from;
+        let found: Vec<u64> =
+            self.waiting.iter().filter(|(_, parked)| concerned(parked)).map(|(lookup, _)| *lookup).collect();
+        let ended = found.into_iter().filter_map(|lookup| self.take(lookup));
+        ended.map(|parked| (parked.owner.0, parked.msn, parked.source)).collect()
+    }
+}
+
+fn owner(session: SessionId, peer: Option<SiiHandle>) -> Owner {
+    (session, peer.map(|peer| peer.0))
+}
+
+fn copy(received: &RecvMessage<'_>) -> OwnedIndication {
+    Indication::RecvMessage(received.clone()).map(|octets| Octets::from(*octets))
+}
