@@ -3,12 +3,13 @@
 //! Each message has a tag of its own, which is also in what the router sends because of it. It has to be seen on its far side
 //! without a rule, and with a rule at a hook exactly if this hook does not judge it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use signalbox_api::v1::reservations_client::ReservationsClient;
 use signalbox_api::v1::{FlowSpec, Protocol, ReserveOpen, ReserveRequest, TokenBucket, reserve_request};
 use signalbox_linux::capture::{Capture, CaptureConfig};
+use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::topology;
 use tokio_stream::StreamExt as _;
 
@@ -18,9 +19,11 @@ use crate::net::LONG;
 /// How long nothing has to arrive.
 const QUIET: Duration = Duration::from_millis(400);
 const SETTINGS: &str = "node.protocols = [\"gist\", \"ping\", \"rsvp\", \"boomerang\", \"casp\"]\n\
-     [policy]\ndefault = \"deny\"\n[casp]\npeers = [\"10.0.0.0/8\", \"fd00::/8\"]\n";
+     [policy]\ndefault = \"deny\"\n[casp]\npeers = [\"10.0.0.0/8\", \"fd00::/8\"]\n\
+     [gist.associations]\ntcp_port = 270\n";
 /// Drops every packet that the protocols use, and leaves neighbor discovery alone.
-const DROP: &str = "meta l4proto { icmp, udp, 46 } drop\n meta l4proto ipv6-icmp @th,64,32 0x47114711 drop";
+const DROP: &str =
+    "meta l4proto { icmp, tcp, udp, 46 } drop\n meta l4proto ipv6-icmp @th,64,32 0x47114711 drop";
 const HOOKS: [(&str, &str); 7] = [
     ("prerouting", "raw"),
     ("prerouting", "mangle"),
@@ -35,11 +38,13 @@ const TAKEN: &[&str] = &["prerouting", "input", "output", "postrouting"];
 /// The hooks of what crosses the node.
 const CROSSING: &[&str] = &["prerouting", "forward", "postrouting"];
 const ICMP: u8 = 1;
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 const RSVP: u8 = 46;
 const ICMPV6: u8 = 58;
 const GIST_PORT: u16 = 270;
 const SCOUT_PORT: u16 = 50004;
+const CASP_PORT: u16 = 50003;
 /// An NSLPID of this node's application, and one of none.
 const PING: u16 = 32704;
 const STRANGE: u16 = 32760;
@@ -56,62 +61,97 @@ enum Seen {
 /// A kind of message.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    Query { nslp: u16 },
+    Query {
+        nslp: u16,
+    },
     NoGist,
-    Path { unknown: bool },
+    Path {
+        unknown: bool,
+    },
     PathError,
-    Scout { kind: u8 },
+    Scout {
+        kind: u8,
+    },
     Echo,
+    /// The first segment of a TCP connection to a port.
+    Connect {
+        port: u16,
+    },
+}
+
+/// Where a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    Node,
+    FarHost,
+    Group,
 }
 
 struct Row {
     kind: Kind,
-    /// For the router itself, and not for the far host.
-    local: bool,
+    to: To,
     alert: bool,
     fragments: bool,
     seen: Seen,
     judged: &'static [&'static str],
 }
 
-const fn row(kind: Kind, local: bool, alert: bool, seen: Seen, judged: &'static [&'static str]) -> Row {
-    Row { kind, local, alert, fragments: false, seen, judged }
+const fn row(kind: Kind, to: To, alert: bool, seen: Seen, judged: &'static [&'static str]) -> Row {
+    Row { kind, to, alert, fragments: false, seen, judged }
 }
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 24] = [
     // GIST
-    row(Kind::Query { nslp: PING }, true, true, Seen::Answer, TAKEN),
-    row(Kind::Query { nslp: PING }, false, true, Seen::Answer, TAKEN),
-    row(Kind::Query { nslp: STRANGE }, false, true, Seen::Message, TAKEN),
-    row(Kind::NoGist, false, true, Seen::Message, CROSSING),
-    row(Kind::Query { nslp: PING }, false, false, Seen::Message, CROSSING),
+    row(Kind::Query { nslp: PING }, To::Node, true, Seen::Answer, TAKEN),
+    row(Kind::Query { nslp: PING }, To::FarHost, true, Seen::Answer, TAKEN),
+    row(Kind::Query { nslp: STRANGE }, To::FarHost, true, Seen::Message, TAKEN),
+    row(Kind::NoGist, To::FarHost, true, Seen::Message, CROSSING),
+    row(Kind::Query { nslp: PING }, To::FarHost, false, Seen::Message, CROSSING),
+    row(Kind::Connect { port: GIST_PORT }, To::Node, false, Seen::Answer, TAKEN),
+    row(Kind::Connect { port: GIST_PORT }, To::FarHost, false, Seen::Message, CROSSING),
     // RSVP
-    row(Kind::Path { unknown: true }, true, true, Seen::Answer, TAKEN),
-    row(Kind::Path { unknown: false }, false, true, Seen::Message, TAKEN),
-    row(Kind::PathError, false, true, Seen::Message, TAKEN),
-    row(Kind::PathError, false, false, Seen::Message, CROSSING),
+    row(Kind::Path { unknown: true }, To::Node, true, Seen::Answer, TAKEN),
+    row(Kind::Path { unknown: false }, To::FarHost, true, Seen::Message, TAKEN),
+    row(Kind::PathError, To::FarHost, true, Seen::Message, TAKEN),
+    row(Kind::PathError, To::FarHost, false, Seen::Message, CROSSING),
+    row(Kind::Path { unknown: true }, To::Group, true, Seen::Answer, TAKEN),
+    row(Kind::Path { unknown: false }, To::Group, true, Seen::Message, TAKEN),
     // CASP
-    row(Kind::Scout { kind: 2 }, true, false, Seen::Answer, TAKEN),
-    row(Kind::Scout { kind: 2 }, false, true, Seen::Answer, TAKEN),
-    row(Kind::Scout { kind: 1 }, false, true, Seen::Message, CROSSING),
+    row(Kind::Connect { port: CASP_PORT }, To::Node, false, Seen::Answer, TAKEN),
+    row(Kind::Scout { kind: 2 }, To::Node, false, Seen::Answer, TAKEN),
+    row(Kind::Scout { kind: 2 }, To::FarHost, true, Seen::Answer, TAKEN),
+    row(Kind::Scout { kind: 1 }, To::FarHost, true, Seen::Message, CROSSING),
     // Boomerang
-    row(Kind::Echo, true, false, Seen::Answer, TAKEN),
-    row(Kind::Echo, false, false, Seen::Message, CROSSING),
+    row(Kind::Echo, To::Node, false, Seen::Answer, TAKEN),
+    row(Kind::Echo, To::FarHost, false, Seen::Message, CROSSING),
     // In fragments; the kernel puts together what is for this node.
-    Row { fragments: true, ..row(Kind::Path { unknown: false }, false, true, Seen::Message, TAKEN) },
-    Row { fragments: true, ..row(Kind::Echo, false, false, Seen::Message, CROSSING) },
+    Row { fragments: true, ..row(Kind::Query { nslp: PING }, To::FarHost, true, Seen::Answer, TAKEN) },
+    Row { fragments: true, ..row(Kind::Query { nslp: PING }, To::FarHost, false, Seen::Message, CROSSING) },
+    Row { fragments: true, ..row(Kind::Scout { kind: 2 }, To::FarHost, true, Seen::Answer, TAKEN) },
+    Row { fragments: true, ..row(Kind::Path { unknown: false }, To::FarHost, true, Seen::Message, TAKEN) },
+    Row { fragments: true, ..row(Kind::Echo, To::FarHost, false, Seen::Message, CROSSING) },
 ];
 
 /// What was sent: the row, and what shows it on its far side.
 struct Sent {
     name: String,
     row: &'static Row,
+    source: IpAddr,
     tag: Vec<u8>,
 }
 
 struct Matrix {
     net: Net,
     sent: u16,
+    /// Its routes lead to `b` from `a`.
+    _groups: MulticastRouter,
+}
+
+const fn group(source: IpAddr) -> IpAddr {
+    match source {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3)),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 1, 0x203)),
+    }
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -157,7 +197,12 @@ fn rsvp([src, dst]: [IpAddr; 2], kind: Kind, number: u16) -> (Vec<u8>, Vec<u8>) 
     let first = (1, family, session.clone());
     let (message_type, objects) = match kind {
         Kind::PathError => (3, [vec![first, (6, family, error)], sender.to_vec()].concat()),
-        Kind::Path { .. } | Kind::Query { .. } | Kind::NoGist | Kind::Scout { .. } | Kind::Echo => {
+        Kind::Path { .. }
+        | Kind::Query { .. }
+        | Kind::NoGist
+        | Kind::Scout { .. }
+        | Kind::Echo
+        | Kind::Connect { .. } => {
             (1, [vec![first, (3, family, hop), (5, 1, period)], sender.to_vec()].concat())
         }
     };
@@ -182,6 +227,19 @@ fn scout(ends: [IpAddr; 2], kind: u8, number: u16) -> (Vec<u8>, Vec<u8>) {
     (datagram(ends, SCOUT_PORT, &[head, cookie.clone()].concat()), cookie)
 }
 
+/// The first segment of a TCP connection, and the number that acknowledges it, or at the far end its own.
+fn connect([src, dst]: [IpAddr; 2], port: u16, number: u16, seen: Seen) -> (Vec<u8>, Vec<u8>) {
+    let sequence = 0x5ac0_0000 + u32::from(number);
+    let tag = sequence + u32::from(seen == Seen::Answer);
+    let [from, port] = [(40_000 + number).to_be_bytes(), port.to_be_bytes()];
+    let mut octets =
+        [&from[..], &port, &sequence.to_be_bytes(), &[0; 4], &[0x50, 2, 0xff, 0xff, 0, 0, 0, 0]].concat();
+    let pseudo = [self::octets(src), self::octets(dst), vec![0, TCP, 0, 20]].concat();
+    let sum = checksum(&[pseudo, octets.clone()].concat());
+    octets[16..18].copy_from_slice(&sum);
+    (octets, tag.to_be_bytes().to_vec())
+}
+
 /// A UDP datagram with this source and destination port.
 fn datagram([src, dst]: [IpAddr; 2], port: u16, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
@@ -196,7 +254,7 @@ fn datagram([src, dst]: [IpAddr; 2], port: u16, payload: &[u8]) -> Vec<u8> {
 /// The IP packets of a message. A Router Alert has the value of the protocol.
 fn packets([src, dst]: [IpAddr; 2], protocol: u8, row: &Row, message: &[u8], number: u16) -> Vec<Vec<u8>> {
     // The first fragment ends on a multiple of eight octets.
-    let cut = if row.fragments { 64 } else { message.len() };
+    let cut = if row.fragments { message.len() / 16 * 8 } else { message.len() };
     let (first, rest) = message.split_at(cut);
     let parts = [(0, first), (cut, rest)].into_iter().filter(|(_, part)| !part.is_empty());
     let packet = |(offset, part): (usize, &[u8])| {
@@ -225,7 +283,7 @@ fn packets([src, dst]: [IpAddr; 2], protocol: u8, row: &Row, message: &[u8], num
             let [v0, v1] = match row.kind {
                 Kind::Scout { .. } => [0xff, 0xdf],
                 Kind::Path { .. } | Kind::PathError => [0, 1],
-                Kind::Query { .. } | Kind::NoGist | Kind::Echo => [0, 0],
+                Kind::Query { .. } | Kind::NoGist | Kind::Echo | Kind::Connect { .. } => [0, 0],
             };
             extra = [&[next, 0, 5, 2, v0, v1, 1, 0][..], &extra].concat();
             next = 0;
@@ -237,11 +295,37 @@ fn packets([src, dst]: [IpAddr; 2], protocol: u8, row: &Row, message: &[u8], num
     parts.map(packet).collect()
 }
 
+impl Row {
+    /// Whether rules at a hook judge this message from this source. The kernel gives IPv4 packets to a group to this node in front of
+    /// the hook forward, and input does not see them.
+    fn judged_at(&self, hook: &str, source: IpAddr) -> bool {
+        let past_input = self.to == To::Group && source.is_ipv4() && hook == "input";
+        !past_input && self.judged.contains(&hook)
+    }
+}
+
 impl Matrix {
+    async fn new() -> Self {
+        let net = Net::new("matrix", SETTINGS).await;
+        let mut groups = MulticastRouter::default();
+        for [source, ..] in families() {
+            groups.set_route(net.router(), group(source), source, "left", &["right".to_owned()]).unwrap();
+        }
+        Self { net, sent: 0, _groups: groups }
+    }
+
     /// Sends a message of this kind to the router or through it.
     fn send(&mut self, row: &'static Row, [a, r, b]: [IpAddr; 3]) -> Sent {
         self.sent += 1;
-        let (number, ends) = (self.sent, [a, if row.local { r } else { b }]);
+        let number = self.sent;
+        let ends = [
+            a,
+            match row.to {
+                To::Node => r,
+                To::FarHost => b,
+                To::Group => group(a),
+            },
+        ];
         let (protocol, message, tag) = match row.kind {
             Kind::Query { nslp } => {
                 let (message, tag) = query(ends, nslp, number);
@@ -259,6 +343,10 @@ impl Matrix {
                 let (message, tag) = scout(ends, kind, number);
                 (UDP, message, tag)
             }
+            Kind::Connect { port } => {
+                let (message, tag) = connect(ends, port, number, row.seen);
+                (TCP, message, tag)
+            }
             Kind::Echo => {
                 let tag = format!("echo {number:05}").into_bytes();
                 (if a.is_ipv4() { ICMP } else { ICMPV6 }, message(ends, number.into(), &tag), tag)
@@ -267,15 +355,14 @@ impl Matrix {
         for packet in packets(ends, protocol, row, &message, number) {
             self.net.put(&packet);
         }
-        let local = if row.local { "to" } else { "through" };
         let pieces = if row.fragments { " in fragments" } else { "" };
         let alert = if row.alert { " with Router Alert" } else { "" };
-        Sent { name: format!("{:?}{alert}{pieces} {local} the node, {a}", row.kind), row, tag }
+        Sent { name: format!("{:?}{alert}{pieces} to {:?}, {a}", row.kind, row.to), row, source: a, tag }
     }
 
     /// Sends all of the table, and returns which were seen on their far side: until all were that are `expected`, or for some
     /// time.
-    fn all(&mut self, expected: impl Fn(&Row) -> bool) -> Vec<(Sent, bool)> {
+    fn all(&mut self, expected: impl Fn(&Sent) -> bool) -> Vec<(Sent, bool)> {
         let open = |space| Capture::open(space, "veth", CaptureConfig::default()).unwrap();
         let mut captures = [(Seen::Answer, open(self.net.a())), (Seen::Message, open(self.net.b()))];
         let mut sent = Vec::new();
@@ -295,7 +382,7 @@ impl Matrix {
                 });
                 read.unwrap();
             }
-            let missing = sent.iter().any(|(sent, seen)| expected(sent.row) && !seen);
+            let missing = sent.iter().any(|(sent, seen)| expected(sent) && !seen);
             let time = begin.elapsed();
             if time > LONG || !missing && time > QUIET {
                 return sent;
@@ -308,7 +395,7 @@ impl Matrix {
 /// judges it (the table of docs/security.md).
 #[tokio::test]
 async fn rules_of_the_administrator_judge_every_protocol() {
-    let mut matrix = Matrix { net: Net::new("matrix", SETTINGS).await, sent: 0 };
+    let mut matrix = Matrix::new().await;
     let mut wrong = Vec::new();
     for (sent, seen) in matrix.all(|_| true) {
         if !seen {
@@ -322,8 +409,8 @@ async fn rules_of_the_administrator_judge_every_protocol() {
             &format!("table inet operator {{\n{}}}\n", chain(hook, priority, DROP)),
         )
         .unwrap();
-        for (sent, seen) in matrix.all(|row| !row.judged.contains(&hook)) {
-            let judged = sent.row.judged.contains(&hook);
+        for (sent, seen) in matrix.all(|sent| !sent.row.judged_at(hook, sent.source)) {
+            let judged = sent.row.judged_at(hook, sent.source);
             if seen == judged {
                 let what = if seen { "is seen" } else { "is not seen" };
                 wrong.push(format!("drop at {name}: {} {what}", sent.name));
