@@ -50,7 +50,8 @@ use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel;
 use signalbox_core::{
-    AlertRule, EntryRequest, IfIndex, Intercept, Match, NslpId, Random, Reach, Through, Time, Towards,
+    AlertRule, EntryRequest, IfIndex, Intercept, Match, NslpId, Random, Reach, SharedRate, Through, Time,
+    Towards,
 };
 
 pub use bindings::{Purpose, State};
@@ -92,7 +93,7 @@ pub struct Gateway {
     /// Bindings of associations, by their nodes. Each has one entry at most.
     pairs: HashMap<Pair, Key, KeyedHasher>,
     queries: RateShares,
-    errors: TokenBucket,
+    errors: SharedRate,
     asking: Asking,
     /// Questions to the kernel because of Queries from outside.
     outside_questions: TokenBucket,
@@ -117,7 +118,7 @@ impl Gateway {
             bindings: Bindings::new(config.max_bindings, &mut rng),
             pairs: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
-            errors: TokenBucket::new(config.errors, config.errors),
+            errors: SharedRate::new(config.errors, config.errors, None),
             asking: Asking::default(),
             outside_questions: TokenBucket::new(OUTSIDE_QUESTIONS, OUTSIDE_QUESTIONS / 4),
             out: Outbox::default(),

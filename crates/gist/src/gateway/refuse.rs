@@ -74,7 +74,7 @@ impl Gateway {
             self.counters.errors_unsendable += 1;
             return;
         };
-        if !self.errors.allow(self.now) {
+        if !self.errors.allow(self.now, (packet.src.ip(), packet.ifindex), || false) {
             self.counters.errors_suppressed += 1;
             return;
         }

@@ -1,7 +1,7 @@
 //! Forged objects, and hosts that ask for everything.
 
 use signalbox_gist::gateway::{Config, Input};
-use signalbox_gist::wire::{GistError, List, Message, MessageType, NatTraversal, Replaced};
+use signalbox_gist::wire::{ErrorCode, GistError, List, Message, MessageType, NatTraversal, Replaced};
 
 use crate::rig::*;
 
@@ -433,4 +433,20 @@ fn forged_queries_from_inside_leave_bindings_and_ports_to_others() {
             "what ends is closed in the kernel"
         );
     }
+}
+
+/// Forged malformed Queries on one link use up the rate of Errors; a host on the other link gets its Error all the same.
+#[test]
+fn errors_about_forged_queries_leave_some_to_other_interfaces() {
+    let mut rig = Rig::new();
+    let mut payload = encode(&query(outbound(), HOST));
+    payload[18] = 0x78; // IP version 7
+    for number in 0..1000_u32 {
+        let host = std::net::Ipv4Addr::from(0x0a00_0100 + number).to_string();
+        rig.inject(&Via::q_mode(INSIDE, at(&host, 270), FAR), &payload);
+        rig.last();
+    }
+    assert!(rig.counters().errors_suppressed > 0);
+    rig.inject(&Via::q_mode(OUTSIDE, at(FAR, 270), EXTERNAL), &payload);
+    assert_eq!(rig.sent().error().code, ErrorCode::OBJECT_VALUE);
 }

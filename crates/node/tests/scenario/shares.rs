@@ -54,14 +54,14 @@ impl Net {
 
     /// 200 requests and 13 sessions of the honest host in ten seconds.
     fn honest_host_loses_nothing(&mut self) {
-        self.ping(self.honest, 100, Some(200), SECOND / 20, 1);
-        for id in 101..=113 {
+        self.ping(self.honest, 200, Some(200), SECOND / 20, 1);
+        for id in 201..=213 {
             self.ping(self.honest, id, Some(1), SECOND, u16::try_from(id).unwrap());
             self.sim.run_for(SECOND * 3 / 4);
         }
         self.sim.run_for(SECOND * 5);
-        assert_eq!(outcome(&self.sim, 100), Some((200, 200)));
-        for id in 101..=113 {
+        assert_eq!(outcome(&self.sim, 200), Some((200, 200)));
+        for id in 201..=213 {
             assert_eq!(outcome(&self.sim, id), Some((1, 1)), "session {id}");
         }
         assert!(total(&self.sim, "gist", "dmode_limited") > 0, "the greedy neighbour is limited");
@@ -75,6 +75,19 @@ fn a_busy_peer_leaves_the_rate_of_messages_to_others() {
         let mut net = Net::new(seed, common);
         net.ping(net.greedy, 1, None, SECOND / 1000, 9);
         net.ping(net.greedy, 2, None, SECOND / 500, 10);
+        net.sim.run_for(SECOND * 3);
+        net.honest_host_loses_nothing();
+    }
+}
+
+/// As before, in a hundred sessions with flows of many sources.
+#[test]
+fn many_sessions_of_a_busy_peer_leave_the_rate_of_messages_to_others() {
+    for (seed, common) in [(3, true), (4, false)] {
+        let mut net = Net::new(seed, common);
+        for number in 0..100 {
+            net.ping(net.greedy, 1 + number, None, SECOND / 30, 1000 + u16::try_from(number).unwrap());
+        }
         net.sim.run_for(SECOND * 3);
         net.honest_host_loses_nothing();
     }
