@@ -19,7 +19,7 @@ use super::holders::{Holder, Holders};
 use super::receive::Progress;
 use super::response::own_failure;
 use super::rmf;
-use super::session::{Local, Marks, Origin, RequestKind, Stage};
+use super::session::{Local, Marks, Origin, RequestKind, Session, Stage};
 use super::waiting::{Arrival, Slot, Waiting, route_query};
 use crate::wire::{BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageId};
 
@@ -181,7 +181,9 @@ impl Qos {
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get(first) else { return };
+        // The first direction may have ended meanwhile. Then nobody would end the other one.
+        let first_stands = |session: &&Session| session.stage == Stage::Reserved;
+        let Some(session) = self.sessions.get(first).filter(first_stands) else { return };
         let (Some(back), Some(mri)) = (bidirectional(&session.seldom.bound), reversed(&session.mri())) else {
             return;
         };
@@ -329,6 +331,7 @@ impl Qos {
             tracing::debug!(octets = contents, reason = "no room for long objects", "message dropped");
             return;
         }
+        let owner = what.owner();
         let place = Slot { what, holder: Some(holder), contents, link: Link::default() };
         let key = self.holders.park(holder).then(|| self.waiting.insert(place));
         let Some(Ok(key)) = key else {
@@ -341,6 +344,9 @@ impl Qos {
         };
         self.holders.keep(holder, 0, contents);
         self.waiting_wheel.arm(&mut self.waiting, key.index(), until);
+        if let Some(owner) = owner {
+            self.by_owner.insert((owner, key.to_u64()));
+        }
         self.by_message.insert(name, key);
     }
 
@@ -359,27 +365,17 @@ impl Qos {
     fn take_waiting(&mut self, id: [u8; 16], trigger: bool) -> Option<(Vec<u8>, Arrival)> {
         let key = self.by_message.remove(&(id, u8::from(trigger)))?;
         self.waiting_wheel.cancel(&mut self.waiting, key.index());
-        match self.unpark(key)?.what {
+        match self.take_slot(key)?.what {
             Waiting::Bound { octets, arrival, .. } => Some((octets, arrival)),
             _ => None,
         }
-    }
-
-    /// Takes a message that waited out of the table.
-    fn unpark(&mut self, key: Key) -> Option<Slot> {
-        let place = self.waiting.remove(key)?;
-        if let Some(holder) = place.holder {
-            self.holders.unpark(holder);
-            self.holders.keep(holder, place.contents, 0);
-        }
-        Some(place)
     }
 
     /// Discards messages that waited too long, a part of them at a time. The QNI may get a RESPONSE (RFC 5974 §4.6).
     pub(super) fn step_waiting(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) else { return };
-            let Some(place) = self.waiting.key_of(index).and_then(|key| self.unpark(key)) else { continue };
+            let Some(place) = self.waiting.key_of(index).and_then(|key| self.take_slot(key)) else { continue };
             match place.what {
                 Waiting::Processed { id, .. } => {
                     self.by_message.remove(&(id, 2));

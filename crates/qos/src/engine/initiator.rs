@@ -469,7 +469,14 @@ impl Qos {
     }
 
     pub(super) fn on_release(&mut self, id: u64, resources: &mut Resources) {
-        let Some(key) = self.commands.get(&id).copied() else { return };
+        // A request or a change that waits for its route ends, too.
+        let ended = self.end_commands(id);
+        let Some(key) = self.commands.get(&id).copied() else {
+            if ended {
+                self.out.event(id, QosEvent::Released);
+            }
+            return;
+        };
         self.release_local(key, resources);
         self.rearm(key);
     }

@@ -29,6 +29,7 @@ mod config;
 mod contents;
 mod counters;
 mod doubt;
+mod ends;
 mod event;
 mod grant;
 mod holders;
@@ -76,6 +77,7 @@ pub use io::{Input, Output};
 pub use view::{Role, SessionView};
 
 use aggregate::AggregateState;
+use ends::Owner;
 use holders::Holders;
 use interfaces::Interfaces;
 use outbox::Outbox;
@@ -114,6 +116,8 @@ pub struct Qos {
     holders: Holders,
     wheel: Wheel,
     waiting: Slab<Slot>,
+    /// Slots of what waits, by whose message or command it is.
+    by_owner: BTreeSet<(Owner, u64)>,
     waiting_wheel: Wheel,
     /// Route lookups without an answer yet.
     lookups: u32,
@@ -157,6 +161,7 @@ impl Qos {
             holders: Holders::new(&config, hasher),
             wheel: Wheel::default(),
             waiting: Slab::new(config.max_parked),
+            by_owner: BTreeSet::new(),
             waiting_wheel: Wheel::default(),
             lookups: 0,
             by_message: BTreeMap::new(),
@@ -260,9 +265,13 @@ impl Qos {
 
     /// Stores `what` until the route is known.
     fn look_up(&mut self, what: Waiting, query: RouteQuery) -> bool {
+        let owner = what.owner();
         let place = Slot { what, holder: None, contents: 0, link: signalbox_core::Link::default() };
         match self.waiting.insert(place) {
             Ok(key) => {
+                if let Some(owner) = owner {
+                    self.by_owner.insert((owner, key.to_u64()));
+                }
                 self.out.look_up(key.to_u64(), query);
                 self.lookups += 1;
                 true
@@ -283,8 +292,7 @@ impl Qos {
         if !waits {
             return;
         }
-        let Some(place) = self.waiting.remove(key) else { return };
-        self.lookups = self.lookups.saturating_sub(1);
+        let Some(place) = self.take_slot(key) else { return };
         match place.what {
             Waiting::Message(octets, arrival) => {
                 self.on_routed(&octets, &arrival, result, resources);

@@ -14,7 +14,7 @@ use super::holders::Holders;
 use super::receive::Progress;
 use super::reserve::CIRCLE;
 use super::rmf::{self, Flow};
-use super::session::{Local, Marks, Origin, RequestKind, Stage};
+use super::session::{Local, Marks, Origin, RequestKind, Session, Stage};
 use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
@@ -249,7 +249,9 @@ impl Qos {
 
     /// Makes this node the QNI: the flow ends here, and its sender asked for a RESERVE (RFC 5974 §4.3).
     pub(super) fn begin_for_sender(&mut self, key: Key, route: &Route, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        // Meanwhile a RESERVE may have come, or the session may have ended.
+        let asks = |session: &&mut Session| session.stage == Stage::Path && session.local.is_none();
+        let Some(session) = self.sessions.get_mut(key).filter(asks) else { return };
         let Some(qspec) = rmf::reserve_for(session.init_qspec()) else { return };
         let origin = Origin::ForSender;
         session.marks.set(Marks::QNI, true);

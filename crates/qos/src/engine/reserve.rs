@@ -44,11 +44,16 @@ impl Qos {
         if message.is_tear() && self.lookups > 0 && route.is_none() && room {
             return Progress::NeedsRoute;
         }
+        let ended = match message.rsn {
+            Some(rsn) if message.is_tear() => self.end_reserves(arrival.session, arrival.sii, rsn),
+            _ => false,
+        };
         if !message.is_tear() && route.is_none() && self.returns(message, arrival) {
             self.answer(arrival, message, Info::RESERVATION_FAILURE, Some(CIRCLE));
             return Progress::Done;
         }
         match self.decide(message, arrival) {
+            Decision::Drop if ended => self.confirm_end(arrival, message),
             Decision::Drop => {}
             Decision::Answer(info) => self.answer(arrival, message, info, None),
             Decision::Tear(key) => self.on_tear(key, message, arrival, resources),

@@ -217,6 +217,10 @@ impl Qos {
         while let Some(session) = self.sessions.get_mut(key)
             && let Some(pending) = session.pending.get_mut(at)
         {
+            if session.stage == Stage::Torn && !pending.kind.outlives() {
+                session.pending.swap_remove(at);
+                continue;
+            }
             if pending.gives_up <= self.now {
                 let (id, kind) = (session.id, session.pending.swap_remove(at).kind);
                 self.counters.gave_up += 1;

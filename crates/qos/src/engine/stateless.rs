@@ -52,6 +52,10 @@ impl Qos {
                     "message forwarded unprocessed"
                 );
             }
+            // A tear does not leave a RESERVE behind it that waits for its route.
+            if let Some(rsn) = message.filter(Message::is_tear).and_then(|tear| tear.rsn) {
+                self.end_reserves(arrival.session, arrival.sii, rsn);
+            }
             return self.forward_octets(octets, arrival);
         };
         let Some(route) = route else {

@@ -95,6 +95,7 @@ impl Qos {
         let onward = self.sessions.get(first).and_then(|s| s.next_peer().filter(|_| !s.is_end()));
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = vec![(onward, vec![first])];
         for (id, number) in sessions.iter().zip(rsns.iter()) {
+            self.end_reserves(id, arrival.sii, Rsn { number, epoch: rsns.epoch });
             let Some(key) = self.find(id).filter(|key| self.is_listed_peer(*key, arrival)) else { continue };
             let Some(session) = self.sessions.get_mut(key) else { continue };
             let Some(stored) = session.rsn_in.get() else { continue };
@@ -165,7 +166,10 @@ impl Qos {
     pub(super) fn on_release_many(&mut self, ids: &[u64], resources: &mut Resources) {
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = Vec::new();
         for id in ids {
-            let Some(key) = self.commands.get(id).copied() else { continue };
+            let Some(key) = self.commands.get(id).copied() else {
+                self.on_release(*id, resources);
+                continue;
+            };
             let Some(session) = self.sessions.get(key) else { continue };
             let summarised = session.marks.has(Marks::QNI)
                 && session.stage == Stage::Reserved
@@ -178,6 +182,7 @@ impl Qos {
                 continue;
             }
             let onward = session.next_peer();
+            self.end_commands(*id);
             match groups
                 .iter_mut()
                 .find(|(sii, keys)| *sii == onward && keys.len() <= usize::from(self.config.summary))

@@ -54,6 +54,9 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<QosEvent>,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) end: bool,
+    /// Routes are given later, by [`Rig::routed`].
+    pub(crate) slow_routes: bool,
+    pub(crate) lookups: Vec<u64>,
     pub(crate) authenticated: bool,
     /// The authenticated identity of the previous peer.
     pub(crate) peer: Option<Arc<Identity>>,
@@ -148,6 +151,8 @@ impl Rig {
             events: Vec::new(),
             interfaces,
             end: false,
+            slow_routes: false,
+            lookups: Vec::new(),
             authenticated: false,
             peer: None,
             peer_address: None,
@@ -185,22 +190,52 @@ impl Rig {
                     Output::Request(Request::Peering { .. }) => {}
                 }
             }
+            if self.slow_routes {
+                self.lookups.append(&mut lookups);
+            }
             if lookups.is_empty() {
                 break;
             }
             for id in lookups {
-                let (ifindex, local) = if self.end { (IfIndex(1), true) } else { (IfIndex(2), false) };
-                let route = Route { ifindex, src: addr("10.0.2.1"), gateway: None, mtu: 1500, local };
+                let route = self.route();
                 self.qos.handle(self.now, Input::Route { id, result: Ok(route) }, &mut self.resources);
             }
         }
+        let mut lost = Vec::new();
         while let Some(output) = self.resources.poll() {
-            if let ResourceOutput::Install { id, reservation } = output {
-                self.installed.push(reservation.clone());
-                self.resources.installed(id, Ok(()));
+            match output {
+                ResourceOutput::Install { id, reservation } => {
+                    self.installed.push(reservation.clone());
+                    self.resources.installed(id, Ok(()));
+                }
+                ResourceOutput::Lost { owner, grant, why } => lost.push((owner.key, grant, why)),
+                ResourceOutput::Remove { .. } | ResourceOutput::Reduced { .. } => {}
             }
         }
+        for (key, grant, why) in lost {
+            sent.extend(self.input(Input::Lost { key, grant, why }));
+        }
         sent
+    }
+
+    fn route(&self) -> Route {
+        let (ifindex, local) = if self.end { (IfIndex(1), true) } else { (IfIndex(2), false) };
+        Route { ifindex, src: addr("10.0.2.1"), gateway: None, mtu: 1500, local }
+    }
+
+    /// All routes that were asked for are known, that of the last lookup first.
+    pub(crate) fn routed(&mut self) -> Vec<Sent> {
+        self.slow_routes = false;
+        let mut sent = Vec::new();
+        while let Some(id) = self.lookups.pop() {
+            sent.extend(self.routed_one(id));
+        }
+        sent
+    }
+
+    /// The route of one lookup is known.
+    pub(crate) fn routed_one(&mut self, id: u64) -> Vec<Sent> {
+        self.input(Input::Route { id, result: Ok(self.route()) })
     }
 
     pub(crate) fn receive_octets(
