@@ -5,15 +5,13 @@
 //! node takes, and IPv6 packets not at all.
 //!
 //! IPv6: a rule of nftables marks the protocol's packets with hop-by-hop options, and the route for marked packets
-//! leads to this node. Packets whose Router Alert has another value than the protocol's are not marked. The kernel
-//! would find a group's packets in the table of local routes, which every host has and which comes first, and would
-//! forward them all the same. A second rule therefore writes [`ALIAS`] over the first octet of a group's address, which
-//! is the same for all groups, and [`group`] restores it. No checksum covers the address: RSVP's does not, and IPv6 has
-//! no header checksum.
+//! leads to this node. Packets whose Router Alert has another value than the protocol's are not marked. IPv4: a rule marks
+//! those with a Router Alert of 0.
 //!
-//! IPv4: a rule marks the packets to single nodes in the same way. Those to groups are left to the kernel, which gives them
-//! to this node, but forwards them all the same where a process of this host is a member. Another rule drops these copies at
-//! the hook forward.
+//! The kernel routes the packets of groups in another way, which leads past the hook input, and forwards them all the same.
+//! A second rule therefore replaces the prefix of a group's address by one that no address has: the first octet `ff` of IPv6
+//! by [`ALIAS`], and the first four bits of IPv4 by `1111`. [`group`] restores it. IPv6 has no header checksum, RSVP's does not
+//! cover the address, and that of the IPv4 header was compared before.
 //!
 //! The tables belong to netlink sockets of this process, so that the kernel removes them when the daemon ends. Rules
 //! without a listening socket would lose the packets.
@@ -31,8 +29,6 @@ use crate::netlink::{Batch, rules};
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
 const TABLE: &str = "signalbox_ip";
 const CHAIN: &str = "passing";
-/// IPv4's chain of the rule that marks.
-const ARRIVING: &str = "arriving";
 /// The id of the error if the kernel does not support owned tables.
 pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
 
@@ -42,9 +38,10 @@ const DESTINATION_V6: u32 = 24;
 
 /// The first octet of every group's address in IPv6.
 const GROUP: u8 = 0xff;
-/// The first and last value of that octet in IPv4.
+/// The least and the most value of that octet in IPv4 (224.0.0.0/4), and the bit that makes it one of 240.0.0.0/4.
 const GROUPS_V4: [u8; 2] = [224, 239];
-/// The value of that octet while the packet passes this node. No address begins with it (5b00::/8 is not assigned).
+const ALIAS_BIT_V4: u8 = 0x10;
+/// The value of IPv6's octet while the packet passes this node. No address begins with it (5b00::/8 is not assigned).
 const ALIAS: u8 = 0x5b;
 
 /// The group that a packet for this address was sent to, if the rule rewrote its address.
@@ -53,6 +50,11 @@ pub(super) fn group(dst: IpAddr) -> IpAddr {
         IpAddr::V6(v6) if v6.octets()[0] == ALIAS => {
             let mut octets = v6.octets();
             octets[0] = GROUP;
+            octets.into()
+        }
+        IpAddr::V4(v4) if v4.octets()[0] >= GROUPS_V4[0] => {
+            let mut octets = v4.octets();
+            octets[0] &= !ALIAS_BIT_V4;
             octets.into()
         }
         _ => dst,
@@ -176,35 +178,34 @@ fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), ma
     });
 }
 
-/// The table for IPv4, with a chain at the hook prerouting and one at the hook forward:
+/// The table for IPv4, with one chain:
 ///
 /// ```text
-/// meta l4proto PROTOCOL ip option ra value 0 ip daddr < 224.0.0.0 meta mark set MARK
-/// meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 drop
+/// meta l4proto PROTOCOL ip option ra value 0 ip daddr 224.0.0.0/4 @nh,128,8 set @nh,128,8 | 0x10
+/// meta l4proto PROTOCOL ip option ra value 0 meta mark set MARK
 /// ```
 ///
 /// The kernel ignores alerts of other values, too.
 fn compose_v4(requests: &mut Batch, name: &str, protocol: u8, mark: u32) {
-    chain(requests, name, NFPROTO_IPV4, Hook::Forward);
-    nftables::chain(requests, NFPROTO_IPV4, (name, ARRIVING), Hook::Prerouting);
-    rule(requests, (name, ARRIVING), (NFPROTO_IPV4, protocol), |rule| {
+    chain(requests, name, NFPROTO_IPV4, Hook::Prerouting);
+    rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
         alert_v4(rule);
-        expression::compare(rule, Compare::AtMost, &[GROUPS_V4[0] - 1]);
-        expression::mark(rule, mark);
+        destination(rule, DESTINATION_V4);
+        expression::compare(rule, Compare::AtLeast, &[GROUPS_V4[0]]);
+        expression::compare(rule, Compare::AtMost, &[GROUPS_V4[1]]);
+        expression::change_bits(rule, &[!ALIAS_BIT_V4], &[ALIAS_BIT_V4]);
+        expression::store(rule, Header::Network, (DESTINATION_V4, 1));
     });
     rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
         alert_v4(rule);
-        expression::compare(rule, Compare::AtLeast, &[GROUPS_V4[0]]);
-        expression::compare(rule, Compare::AtMost, &[GROUPS_V4[1]]);
-        expression::drop(rule);
+        expression::mark(rule, mark);
     });
 }
 
-/// The rule continues with packets whose Router Alert is 0, and the first octet of their destination is in the register.
+/// The rule continues with packets whose Router Alert is 0.
 fn alert_v4(rule: &mut Batch) {
     expression::router_alert(rule);
     expression::compare(rule, Compare::Equal, &[0, 0]);
-    destination(rule, DESTINATION_V4);
 }
 
 /// Appends a table of ours with one chain at `hook`.
@@ -239,7 +240,9 @@ mod tests {
     fn only_a_group_comes_by_its_alias() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert_eq!(group(ip("5b3e::1:1")), ip("ff3e::1:1"));
-        for other in ["ff3e::1", "2001:db8::5b", "10.1.2.3", "91.1.2.3"] {
+        assert_eq!(group(ip("248.1.2.3")), ip("232.1.2.3"));
+        assert_eq!(group(ip("255.255.255.255")), ip("239.255.255.255"));
+        for other in ["ff3e::1", "2001:db8::5b", "10.1.2.3", "91.1.2.3", "223.1.2.3", "232.1.2.3"] {
             assert_eq!(group(ip(other)), ip(other));
         }
     }

@@ -133,7 +133,7 @@ fn read_v4<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Rec
     Some(Received {
         entry,
         src: (src, 0).into(),
-        dst: (sockaddr::ip(packet.get(16..20)?)?, 0).into(),
+        dst: (alert::group(sockaddr::ip(packet.get(16..20)?)?), 0).into(),
         ifindex: IfIndex(ifindex.unsigned_abs()),
         ttl: *packet.get(8)?,
         tos: *packet.get(1)?,
@@ -176,7 +176,7 @@ fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Option
         Err(error) if !ipv6 && error.id == alert::UNSUPPORTED => {
             tracing::warn!(
                 protocol, %error,
-                "packets that this node takes out of forwarding are not judged by the hook input, and packets to groups that this node is a member of are forwarded, too"
+                "packets that this node takes out of forwarding are not judged by the hook input, and those to groups that this node is a member of are forwarded, too"
             );
             Ok(None)
         }

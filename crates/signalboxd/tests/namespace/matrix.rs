@@ -136,7 +136,6 @@ const ROWS: [Row; 24] = [
 struct Sent {
     name: String,
     row: &'static Row,
-    source: IpAddr,
     tag: Vec<u8>,
 }
 
@@ -295,15 +294,6 @@ fn packets([src, dst]: [IpAddr; 2], protocol: u8, row: &Row, message: &[u8], num
     parts.map(packet).collect()
 }
 
-impl Row {
-    /// Whether rules at a hook judge this message from this source. The kernel gives IPv4 packets to a group to this node in front of
-    /// the hook forward, and input does not see them.
-    fn judged_at(&self, hook: &str, source: IpAddr) -> bool {
-        let past_input = self.to == To::Group && source.is_ipv4() && hook == "input";
-        !past_input && self.judged.contains(&hook)
-    }
-}
-
 impl Matrix {
     async fn new() -> Self {
         let net = Net::new("matrix", SETTINGS).await;
@@ -357,12 +347,12 @@ impl Matrix {
         }
         let pieces = if row.fragments { " in fragments" } else { "" };
         let alert = if row.alert { " with Router Alert" } else { "" };
-        Sent { name: format!("{:?}{alert}{pieces} to {:?}, {a}", row.kind, row.to), row, source: a, tag }
+        Sent { name: format!("{:?}{alert}{pieces} to {:?}, {a}", row.kind, row.to), row, tag }
     }
 
     /// Sends all of the table, and returns which were seen on their far side: until all were that are `expected`, or for some
     /// time.
-    fn all(&mut self, expected: impl Fn(&Sent) -> bool) -> Vec<(Sent, bool)> {
+    fn all(&mut self, expected: impl Fn(&Row) -> bool) -> Vec<(Sent, bool)> {
         let open = |space| Capture::open(space, "veth", CaptureConfig::default()).unwrap();
         let mut captures = [(Seen::Answer, open(self.net.a())), (Seen::Message, open(self.net.b()))];
         let mut sent = Vec::new();
@@ -382,7 +372,7 @@ impl Matrix {
                 });
                 read.unwrap();
             }
-            let missing = sent.iter().any(|(sent, seen)| expected(sent) && !seen);
+            let missing = sent.iter().any(|(sent, seen)| expected(sent.row) && !seen);
             let time = begin.elapsed();
             if time > LONG || !missing && time > QUIET {
                 return sent;
@@ -409,8 +399,8 @@ async fn rules_of_the_administrator_judge_every_protocol() {
             &format!("table inet operator {{\n{}}}\n", chain(hook, priority, DROP)),
         )
         .unwrap();
-        for (sent, seen) in matrix.all(|sent| !sent.row.judged_at(hook, sent.source)) {
-            let judged = sent.row.judged_at(hook, sent.source);
+        for (sent, seen) in matrix.all(|row| !row.judged.contains(&hook)) {
+            let judged = sent.row.judged.contains(&hook);
             if seen == judged {
                 let what = if seen { "is seen" } else { "is not seen" };
                 wrong.push(format!("drop at {name}: {} {what}", sent.name));

@@ -157,7 +157,7 @@ pub(crate) fn mask(rule: &mut Batch, mask: &[u8]) {
 }
 
 /// Clears the bits of the register that are not in the mask, and then inverts those of `invert`.
-pub(super) fn change_bits(rule: &mut Batch, mask: &[u8], invert: &[u8]) {
+pub(crate) fn change_bits(rule: &mut Batch, mask: &[u8], invert: &[u8]) {
     append(rule, "bitwise", |bitwise| {
         bitwise
             .attribute(NFTA_BITWISE_SREG, &number(NFT_REG_1))
