@@ -46,7 +46,9 @@ impl Casp {
     /// Sends a tear-down to a hop of a session. Without a connection to that hop, the tear-down is kept until there is one, because no node
     /// repeats a tear-down.
     fn send_tear_down(&mut self, key: Key, hop: &Branch, octets: &[u8]) {
-        match self.send_to(hop.peer, hop.datagram, octets, None) {
+        // Behind what was written to a connection: a longer message of a branch of datagrams would make the session again.
+        let connected = self.peers.connection_to(hop.peer).is_some_and(|(_, up)| up);
+        match self.send_to(hop.peer, hop.datagram && !connected, octets, None) {
             Delivery::Sent => {}
             Delivery::Connecting(connection) => {
                 if !self.keep_tear_down(connection, key, octets) {
@@ -216,17 +218,17 @@ impl Casp {
             let Some(session) = self.sessions.get(key).filter(|session| !session.is(Mark::Kept)) else {
                 return;
             };
-            let is_left = |branch: &&Branch| {
-                branch.datagram || self.peers.connection_to(branch.peer).is_some_and(|(_, up)| up)
-            };
+            let connected = |branch: &Branch| self.peers.connection_to(branch.peer).is_some_and(|(_, up)| up);
+            let is_left = |branch: &&Branch| branch.datagram || connected(branch);
             let Some(left) = session.next.older().find(is_left).copied() else { return };
+            let datagram = left.datagram && !connected(&left);
             let message = Signaling {
                 flags: Flags::TEAR_DOWN.with(Flags::UNSECURE),
                 ..Signaling::new(session.id, self.sessions.flow_in(key, false).unwrap_or(session.flow))
             };
             let mut octets = Vec::new();
             if message.encode(&mut octets).is_ok()
-                && self.send_to(left.peer, left.datagram, &octets, None) == Delivery::Sent
+                && self.send_to(left.peer, datagram, &octets, None) == Delivery::Sent
             {
                 self.counters.dead_branches += 1;
             }

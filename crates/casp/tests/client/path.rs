@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use signalbox_casp::clients::qos::{Config, QosEvent, QosRequest, Range};
+use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
 use signalbox_core::SessionId;
 
@@ -289,4 +290,61 @@ fn the_last_node_answers_for_a_plain_receiver() {
         assert_eq!(rig.booked(1), if proxy { 2.0 } else { 0.0 });
         assert_eq!(rig.booked(2), if proxy { 2.0 } else { 0.0 });
     }
+}
+
+/// O18: a Reserve waits for its route when the Release of its session arrives, or when the session ends. Neither the Reserve nor the
+/// Commit behind it reserves any more, here or at the nodes behind.
+#[test]
+fn a_request_that_waits_ends_with_its_session() {
+    let session = SessionId([7; 16]);
+    let mut release = QosMessage::new(QosType::RELEASE, flow(3));
+    release.sequence = Some(9);
+    for (standing, ended) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut rig = Rig::new(3);
+        let mut message = QosMessage::new(QosType::RESERVE, flow(3));
+        with_rate(&mut message, 2.0);
+        let request =
+            |kind, sequence| QosMessage { kind, sequence: Some(sequence), age: Some(5), ..message.clone() };
+        if standing {
+            let packet = rig.packet(1, 0, session, &request(QosType::RESERVE, 1));
+            rig.inject(packet);
+            assert_eq!(rig.booked(1), 2.0);
+        }
+        rig.clear();
+        rig.slow_routes = true;
+        for (kind, sequence) in [(QosType::RESERVE, 2), (QosType::COMMIT, 3)] {
+            let packet = rig.packet(1, 0, session, &request(kind, sequence));
+            rig.inject(packet);
+        }
+        if ended {
+            rig.indicate(1, &Indication::Ended { session, flow: flow(3), torn_down: true });
+        } else {
+            let packet = rig.packet(1, 0, session, &release);
+            rig.inject(packet);
+        }
+        rig.routed();
+        assert_eq!((rig.booked(1), rig.given(1), rig.booked(2)), (0.0, 0.0, 0.0), "{standing} {ended}");
+        let onward: Vec<_> = rig.kinds(2);
+        assert_eq!(onward, if ended { vec![] } else { vec![QosType::RELEASE] });
+        assert_eq!(rig.nodes[1].client.sessions(), 0);
+    }
+}
+
+/// A Release of another hop ends no request that waits.
+#[test]
+fn a_request_that_waits_stays_when_another_hop_releases() {
+    let session = SessionId([7; 16]);
+    let mut rig = Rig::new(3);
+    rig.slow_routes = true;
+    let mut message = QosMessage::new(QosType::RESERVE, flow(3));
+    with_rate(&mut message, 2.0);
+    (message.sequence, message.age) = (Some(1), Some(5));
+    let packet = rig.packet(1, 0, session, &message);
+    rig.inject(packet);
+    let mut release = QosMessage::new(QosType::RELEASE, flow(3));
+    release.sequence = Some(9);
+    let packet = rig.packet(1, 2, session, &release);
+    rig.inject(packet);
+    rig.routed();
+    assert_eq!(rig.booked(1), 2.0);
 }

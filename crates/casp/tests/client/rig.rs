@@ -121,6 +121,9 @@ pub(crate) struct Rig {
     /// The branch by which messages against the flow arrive.
     pub(crate) branch: u16,
     pub(crate) no_route: bool,
+    /// Routes are given later, by [`Rig::routed`].
+    pub(crate) slow_routes: bool,
+    lookups: Vec<(usize, u64, Route)>,
     /// What TLS proved of all nodes.
     pub(crate) identity: Option<Arc<Identity>>,
     /// Tag of the last request that a node sent.
@@ -186,6 +189,8 @@ impl Rig {
             no_route: false,
             identity: None,
             last_tag: 0,
+            slow_routes: false,
+            lookups: Vec::new(),
             queue: VecDeque::new(),
             next_id: 1,
             next_session: 1,
@@ -323,6 +328,16 @@ impl Rig {
         node.held.insert(id, packet);
     }
 
+    /// All routes that were asked for are known.
+    pub(crate) fn routed(&mut self) {
+        self.slow_routes = false;
+        for (n, id, route) in core::mem::take(&mut self.lookups) {
+            let Node { client, resources, .. } = &mut self.nodes[n];
+            client.route(self.now, id, Ok(route), resources);
+            self.run();
+        }
+    }
+
     /// Takes one output of a node. False: no output waits.
     fn drain(&mut self, n: usize) -> bool {
         self.kernel(n);
@@ -337,6 +352,10 @@ impl Rig {
                 let ifindex = if (0..n).any(|before| at(before) == query.dst) { BACK } else { ETH };
                 let local = query.dst == at(n);
                 let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local };
+                if self.slow_routes {
+                    self.lookups.push((n, id, route));
+                    return true;
+                }
                 let result = if no_route { Err(NoRoute::Unreachable) } else { Ok(route) };
                 client.route(now, id, result, resources);
             }

@@ -4,7 +4,7 @@ use signalbox_casp::clients::natfw::NatfwEvent;
 use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::natfw::{NatfwStatus, NatfwType, NatfwValue, REMOVED};
 
-use crate::rig::{FIRST, Packet, Rig, at, flow, wants_response};
+use crate::rig::{FIRST, Node, Packet, Rig, at, filter, flow, wants_response};
 
 /// CASPMID-7-09: RELEASE removes the rules of the path at once. CASPMID-A-16: the messaging layer tears the session down
 /// only after the answer.
@@ -118,4 +118,49 @@ fn the_rules_end_with_the_session() {
     assert!(rig.nodes[1].rules.is_empty());
     rig.indicate(0, &Indication::Ended { session: FIRST, flow: flow(3), torn_down: false });
     assert_eq!(rig.events(0), [NatfwEvent::Lost { status: NatfwStatus::NO_STATE, node: None }]);
+}
+
+/// O18: a CREATE waits for its route when the RELEASE of its session arrives, when an administrator ends the session, or when the
+/// messaging layer does. It opens nothing any more, and does not go on.
+#[test]
+fn a_create_that_waits_ends_with_its_session() {
+    let values = [NatfwValue::MsgId(5), NatfwValue::Age(7), NatfwValue::Filter(filter(4)), wants_response()];
+    let ends: [fn(&mut Rig); 3] = [
+        |rig| rig.inject(0, 1, NatfwType::RELEASE, &[NatfwValue::MsgId(6), wants_response()]),
+        |rig| {
+            let Node { client, resources, .. } = &mut rig.nodes[1];
+            client.delete(rig.now, FIRST, resources);
+            rig.run();
+        },
+        |rig| {
+            rig.indicate(1, &Indication::Ended { session: FIRST, flow: flow(4), torn_down: true });
+        },
+    ];
+    for (at, end) in ends.into_iter().enumerate() {
+        for standing in [false, true] {
+            let mut rig = if standing { Rig::standing(4, false) } else { Rig::open(4) };
+            rig.slow_routes = true;
+            rig.inject(0, 1, NatfwType::CREATE, &values);
+            end(&mut rig);
+            rig.routed();
+            assert_eq!(rig.passes(1), [], "{at} {standing}");
+            assert!(!rig.kinds(2).contains(&NatfwType::CREATE), "{at} {standing}");
+            assert_eq!(rig.nodes[1].resources.passage_count(), 0);
+            if at == 1 && !standing {
+                assert_eq!(rig.status(0), NatfwStatus::ADMINISTRATOR);
+            }
+        }
+    }
+}
+
+/// A RELEASE of another node ends no CREATE that waits.
+#[test]
+fn a_create_that_waits_stays_when_a_stranger_releases() {
+    let values = [NatfwValue::MsgId(5), NatfwValue::Age(7), NatfwValue::Filter(filter(4)), wants_response()];
+    let mut rig = Rig::open(4);
+    rig.slow_routes = true;
+    rig.inject(0, 1, NatfwType::CREATE, &values);
+    rig.inject(2, 1, NatfwType::RELEASE, &[NatfwValue::MsgId(6), wants_response()]);
+    rig.routed();
+    assert_eq!(rig.passes(1).len(), 1);
 }

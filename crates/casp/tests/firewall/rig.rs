@@ -173,6 +173,9 @@ pub(crate) struct Rig {
     pub(crate) authenticated: bool,
     /// Messages to this node are lost.
     pub(crate) deaf: Option<usize>,
+    /// Routes are given later, by [`Rig::routed`].
+    pub(crate) slow_routes: bool,
+    lookups: Vec<(usize, u64, Route)>,
     queue: VecDeque<Packet>,
     next_id: u64,
     next_session: u8,
@@ -238,6 +241,8 @@ impl Rig {
             seen: Vec::new(),
             authenticated: false,
             deaf: None,
+            slow_routes: false,
+            lookups: Vec::new(),
             queue: VecDeque::new(),
             next_id: 1,
             next_session: 1,
@@ -406,6 +411,16 @@ impl Rig {
         if reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < self.nodes.len()) }
     }
 
+    /// All routes that were asked for are known.
+    pub(crate) fn routed(&mut self) {
+        self.slow_routes = false;
+        for (n, id, route) in core::mem::take(&mut self.lookups) {
+            let Node { client, resources, .. } = &mut self.nodes[n];
+            client.route(self.now, id, Ok(route), resources);
+            self.run();
+        }
+    }
+
     /// Takes one output of a node. False: no output waits.
     fn drain(&mut self, n: usize) -> bool {
         let (forward, back, now) = (self.next(n, false), self.next(n, true), self.now);
@@ -433,6 +448,10 @@ impl Rig {
                 let left = (0..n).any(|other| Prefix { addr: at(other), len: 24 }.contains(query.dst));
                 let ifindex = if left { LEFT } else { RIGHT };
                 let route = Route { ifindex, src: at(n), gateway: None, mtu: 1500, local: false };
+                if self.slow_routes {
+                    self.lookups.push((n, id, route));
+                    return true;
+                }
                 client.route(now, id, Ok(route), resources);
             }
             NatfwOutput::Open { id, pinhole, lifetime } => {

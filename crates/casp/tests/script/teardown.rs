@@ -1,6 +1,6 @@
 //! Tear-down.
 
-use signalbox_casp::engine::{Input, Request, SendRequest};
+use signalbox_casp::engine::{Config, Input, Request, SendRequest, Transport};
 use signalbox_casp::wire::{Body, Flags, Signaling};
 use signalbox_core::SessionId;
 
@@ -165,4 +165,21 @@ fn tear_downs_that_wait_are_bounded() {
     let again = rig.stream_to(DOWN);
     rig.input(Input::Closed { stream: again });
     assert_eq!((rig.node.tables()[4].size, rig.node.counters().no_connection), (0, 256));
+}
+
+/// O18: a message that is too long for a datagram waits in a connection. The tear-down follows it there: as a datagram it would come
+/// first, and the message would make the session again.
+#[test]
+fn a_tear_down_follows_long_messages() {
+    let next = signalbox_core::node::Prefix { addr: ip("10.0.1.0"), len: 24 };
+    let mut rig = Rig::with(Config { transports: vec![(next, Transport::Udp)], ..config() });
+    let up = rig.accept(UP);
+    assert_eq!(signaling(&rig.say(up, &message()))[0].stream, None, "a datagram");
+    let long = Signaling { body: Body::Client { client: UNKNOWN, data: &[7; 600] }, ..message() };
+    let stream = rig.say(up, &long)[0].stream;
+    assert!(stream.is_some());
+    let said = signaling(&rig.say(up, &flags(message(), TEAR)));
+    assert_eq!(said.iter().map(|sent| sent.stream).collect::<Vec<_>>(), [stream]);
+    assert!(said[0].message().flags.contains(TEAR));
+    assert_eq!(rig.node.session_count(), 0);
 }

@@ -375,7 +375,9 @@ impl Qos {
     pub(super) fn step_waiting(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) else { return };
-            let Some(place) = self.waiting.key_of(index).and_then(|key| self.take_slot(key)) else { continue };
+            let Some(place) = self.waiting.key_of(index).and_then(|key| self.take_slot(key)) else {
+                continue;
+            };
             match place.what {
                 Waiting::Processed { id, .. } => {
                     self.by_message.remove(&(id, 2));

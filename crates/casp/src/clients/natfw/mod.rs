@@ -46,6 +46,7 @@ use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time};
 use signalbox_resources::Resources;
 
+use crate::clients::lookups::{Lookups, Waits};
 use crate::clients::ntp;
 use crate::engine::{Indication, OwnedArrival};
 use crate::wire::FlowId;
@@ -210,6 +211,12 @@ struct Waiting {
     of: End,
 }
 
+impl Waits for Waiting {
+    fn session(&self) -> Option<SessionId> {
+        Some(self.job.session)
+    }
+}
+
 /// The node whose route a request waits for. Only if its sender is inside, the ends of its flow are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -264,10 +271,9 @@ pub struct NatfwClient {
     /// Limits of the errors about sessions without a record.
     errors: RateShares,
     wheel: Wheel,
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: Lookups<Waiting>,
     /// How the flow of the present request goes through this node, if its sender is inside.
     through: Through,
-    next_lookup: u64,
     /// The last AGE that this node made.
     age: u64,
     out: Outputs,
@@ -303,9 +309,8 @@ impl NatfwClient {
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
-            waiting: BTreeMap::new(),
+            waiting: Lookups::default(),
             through: Through::Out,
-            next_lookup: 1,
             age: 0,
             out: Outputs::default(),
             rng,
@@ -350,6 +355,7 @@ impl NatfwClient {
                     self.end(key, Some(why), resources);
                 }
                 self.end_back(*session, flow, resources);
+                self.end_waiting(*session, |job| job.flow == *flow);
             }
         }
     }
@@ -357,7 +363,7 @@ impl NatfwClient {
     /// Takes the answer to [`NatfwOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
-        let Some(Waiting { job, of }) = self.waiting.remove(&id) else { return };
+        let Some(Waiting { job, of }) = self.waiting.take(id) else { return };
         // An end without a route is not known to be outside.
         let inside = result.map_or(of != End::Sender, |route| self.inside.contains(&route.ifindex));
         let (src, dst) = (job.flow.src(), job.flow.dst());
@@ -431,10 +437,15 @@ impl NatfwClient {
 
     /// Asks by which interface a hop is reached.
     fn look_up(&mut self, job: OwnedArrival, to: IpAddr, of: End) {
-        let id = self.next_lookup;
-        self.next_lookup += 1;
-        self.waiting.insert(id, Waiting { job, of });
+        let id = self.waiting.keep(Waiting { job, of });
         self.out.look_up(id, RouteQuery::to(to));
+    }
+
+    /// Ends requests of a session that wait for a route.
+    fn end_waiting(&mut self, session: SessionId, ends: impl Fn(&OwnedArrival) -> bool) {
+        for Waiting { job, .. } in self.waiting.end(session, |waiting| ends(&waiting.job)) {
+            self.out.consume(job.id);
+        }
     }
 
     /// The records of a session, one for each flow.

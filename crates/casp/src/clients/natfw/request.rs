@@ -396,6 +396,10 @@ impl NatfwClient {
             !self.records.get_mut(*key).is_some_and(|record| record.flow == opposite && of_other(record))
         });
         self.check_owner(&keys, job)?;
+        // A request that waits for a route ends, too. Without a record it is not known whose the session is: then only those that came
+        // as the RELEASE did.
+        let any = !keys.is_empty();
+        self.end_waiting(job.session, |one| any || (one.reverse, one.peer) == (job.reverse, job.peer));
         let Some(last) = keys.last().copied() else {
             if job.last {
                 return Err(NatfwStatus::NO_STATE);

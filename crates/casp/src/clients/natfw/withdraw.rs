@@ -7,10 +7,10 @@ use core::net::IpAddr;
 use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::Resources;
 
-use super::NatfwClient;
 use super::output::{NatfwEnd, NatfwEvent};
 use super::record::{Record, Stage};
 use super::request::Said;
+use super::{NatfwClient, Waiting};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue, REMOVED};
 
@@ -42,6 +42,9 @@ impl NatfwClient {
     /// the whole path.
     pub fn delete(&mut self, now: Time, session: SessionId, resources: &mut Resources) {
         self.now = self.now.max(now);
+        for Waiting { job, .. } in self.waiting.end(session, |_| true) {
+            self.refuse(&job, NatfwStatus::ADMINISTRATOR);
+        }
         for key in self.of_session(session) {
             self.withdraw(key, (NatfwStatus::ADMINISTRATOR, None), resources);
         }
@@ -104,7 +107,12 @@ impl NatfwClient {
             return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
         }
         self.counters.withdrawn += 1;
-        if let Some(session) = record.session {
+        let session = record.session;
+        if let Some(session) = session {
+            self.end_waiting(session, |_| true);
+        }
+        let Some(record) = self.records.get(key) else { return };
+        if let Some(session) = session {
             // Rules for packets against the flow of a request are reported along that flow.
             let flow = if record.back { record.flow.reversed() } else { record.flow };
             let asked = self.find(session, &flow).and_then(|key| self.records.get(key)).unwrap_or(record);

@@ -210,6 +210,8 @@ impl QosClient {
                 if other {
                     // An old branch ends; another one leads to this node.
                     side.retain(|one| one.id != job.branch);
+                    let of_branch = |one: &Job| (one.reverse, one.branch) == (job.reverse, job.branch);
+                    self.end_waiting(job.session, of_branch);
                     return self.out.consume(job.id);
                 }
                 let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
@@ -218,11 +220,14 @@ impl QosClient {
             self.counters.released += 1;
             self.end_session(key, Some(QosErrorCode::NO_RESERVATION), resources);
         }
+        // The request that it releases may wait yet: then there is no record.
+        let of_hop = |one: &Job| (one.reverse, one.branch, one.peer) == (job.reverse, job.branch, job.peer);
+        let ended = self.end_waiting(job.session, of_hop);
         if !job.last {
             return self.hand_on(job, message);
         }
         self.out.consume(job.id);
-        if known.is_none() {
+        if known.is_none() && !ended {
             let why = (QosErrorCode::NO_RESERVATION, 0);
             return self.refuse(job, Failed { sequence, removes: false, version: None, partial: None, why });
         }

@@ -1,11 +1,13 @@
 //! The interfaces by which the data of a session leave, one direction after the other.
 
-use signalbox_core::IfIndex;
 use signalbox_core::node::RouteQuery;
+use signalbox_core::{IfIndex, SessionId};
 use signalbox_resources::Resources;
 
+use super::node::Job;
 use super::record::{Places, Record, data};
 use super::{MAX_WAITING, QosClient, Waiting};
+use crate::clients::lookups::Waits;
 use crate::wire::FlowId;
 
 /// A message or a session whose interfaces are looked up.
@@ -17,7 +19,32 @@ pub(super) struct Lookup {
     known: usize,
 }
 
+impl Waits for Lookup {
+    fn session(&self) -> Option<SessionId> {
+        match &self.what {
+            Waiting::Message(job) => Some(job.session),
+            Waiting::Own(_) | Waiting::Again(_) => None,
+        }
+    }
+}
+
 impl QosClient {
+    /// Ends messages of a session that wait. False: there are none of these.
+    pub(super) fn end_waiting(&mut self, session: SessionId, ends: impl Fn(&Job) -> bool) -> bool {
+        let ends = |lookup: &Lookup| match &lookup.what {
+            Waiting::Message(job) => ends(job),
+            Waiting::Own(_) | Waiting::Again(_) => false,
+        };
+        let mut ended = false;
+        for lookup in self.waiting.end(session, ends) {
+            if let Waiting::Message(job) = lookup.what {
+                self.out.consume(job.id);
+                ended = true;
+            }
+        }
+        ended
+    }
+
     /// Asks by which interfaces the data leave. What waits for them goes on at once if all data end here.
     pub(super) fn locate(&mut self, what: Waiting, resources: &mut Resources) {
         self.look_further(Lookup { what, places: [IfIndex::NONE; 2], known: 0 }, resources);
@@ -25,7 +52,7 @@ impl QosClient {
 
     /// A direction is known, or has no route.
     pub(super) fn place_found(&mut self, id: u64, place: Option<IfIndex>, resources: &mut Resources) {
-        let Some(mut lookup) = self.waiting.remove(&id) else { return };
+        let Some(mut lookup) = self.waiting.take(id) else { return };
         let Some(place) = place else { return self.located(lookup.what, None, resources) };
         if let Some(slot) = lookup.places.get_mut(lookup.known) {
             *slot = place;
@@ -53,9 +80,7 @@ impl QosClient {
             return self.out.consume(job.id);
         }
         lookup.known = at;
-        let id = self.next_lookup;
-        self.next_lookup += 1;
-        self.waiting.insert(id, lookup);
+        let id = self.waiting.keep(lookup);
         let ports = flow.ports();
         let query = RouteQuery {
             protocol: flow.protocol(),

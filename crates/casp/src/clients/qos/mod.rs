@@ -37,6 +37,7 @@ use signalbox_core::wheel::{AT_ONCE, Wheel, portion};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time};
 use signalbox_resources::Resources;
 
+use crate::clients::lookups::Lookups;
 use crate::engine::Indication;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode};
@@ -203,8 +204,7 @@ pub struct QosClient {
     /// Limits of the Errors about sessions without a record.
     errors: RateShares,
     wheel: Wheel,
-    waiting: BTreeMap<u64, Lookup>,
-    next_lookup: u64,
+    waiting: Lookups<Lookup>,
     /// The last AGE that this node made.
     age: u64,
     out: Outputs,
@@ -229,8 +229,7 @@ impl QosClient {
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
-            waiting: BTreeMap::new(),
-            next_lookup: 1,
+            waiting: Lookups::default(),
             age: 0,
             out: Outputs::default(),
             rng,
@@ -289,6 +288,7 @@ impl QosClient {
                 for key in self.of_flow(*session, flow).into_iter().flatten() {
                     self.end(key, Some(QosErrorCode::NO_ANSWER), resources);
                 }
+                self.end_waiting(*session, |job| job.flow == *flow);
             }
         }
     }
@@ -393,6 +393,9 @@ impl QosClient {
     /// Removes all that the session of a record has. `why`: its user is informed.
     fn end_session(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
         let session = self.records.get(key).and_then(|record| record.session);
+        if let Some(session) = session {
+            self.end_waiting(session, |_| true);
+        }
         if let Some(main) = session.and_then(|session| self.find(session, false)) {
             self.end(main, why, resources);
         }
