@@ -303,8 +303,7 @@ fn a_request_that_waits_ends_with_its_session() {
         let mut rig = Rig::new(3);
         let mut message = QosMessage::new(QosType::RESERVE, flow(3));
         with_rate(&mut message, 2.0);
-        let request =
-            |kind, sequence| QosMessage { kind, sequence: Some(sequence), age: Some(5), ..message.clone() };
+        let request = |kind, sequence| QosMessage { kind, sequence: Some(sequence), age: Some(5), ..message };
         if standing {
             let packet = rig.packet(1, 0, session, &request(QosType::RESERVE, 1));
             rig.inject(packet);

@@ -386,6 +386,10 @@ impl Gist {
     /// transport. False: the message cannot be kept.
     pub(super) fn take_back(&mut self, waiting: &Waiting) -> bool {
         let Some((key, direction, need)) = waiting.by else { return false };
+        // The application has ended the session in this direction: a later message of it must not take this one along.
+        if self.state(key, direction) == State::None {
+            return false;
+        }
         let Ok(message) = Message::parse(&waiting.octets, Encapsulation::Association) else { return false };
         let (Some(data), Some(record)) = (message.nslp_data, self.records.get(key)) else { return false };
         let attributes = TransferAttributes { reliable: waiting.reliable, ..Default::default() };

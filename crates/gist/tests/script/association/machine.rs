@@ -228,6 +228,37 @@ fn rule_8_a_connection_that_fails_takes_its_session_along() {
     }
 }
 
+/// O18: the application ended the session in one direction while its message waited for the connection. When the connection fails, the
+/// message is not kept for a later one of that session.
+#[test]
+fn what_waits_for_a_connection_ends_with_its_session() {
+    let mut rig = Rig::with(quiet_peers());
+    // The other direction keeps the record.
+    rig.responding();
+    rig.reliably(b"data", through());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.out.clear();
+    rig.lifetime(through(), Some(SESSION), seconds(0));
+    rig.out.clear();
+    rig.lost(channel, ChannelClosed::Refused, false);
+    assert_eq!(rig.failed(), SendError::NoNextNode);
+    rig.quiet();
+    rig.send(b"next", through());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.respond(&query);
+    let out = core::mem::take(&mut rig.out);
+    let data: Vec<_> = out
+        .iter()
+        .filter_map(|(_, out)| match out {
+            Out::Sent(packet) => packet.message().nslp_data.map(<[u8]>::to_vec),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(data, [b"next"]);
+}
+
 /// GIST-5.7.1-07, GIST-6.4-04: a connection that is not set up in 30 s is given up.
 #[test]
 fn rule_8_a_connection_has_its_time() {
