@@ -6,19 +6,23 @@ use std::time::Duration;
 use signalbox_core::traffic::ServiceClass;
 use signalbox_node::resources::Rate;
 use signalbox_node::resources::config::{
-    ANY_LINK, DscpConfig, ExcessAction, LinkConfig, Queue, ServiceConfig,
+    ANY_LINK, DscpConfig, ExcessAction, LinkConfig, Queue, ServiceConfig, Zones,
 };
 use signalbox_units::Service;
 
+use crate::Config;
 use crate::enforcement::Mode;
 use crate::keys::Keys;
-use crate::kind::{choice, flag, number, rate, share, size, span};
-use crate::protocols::Protocols;
+use crate::kind::{choice, flag, number, rate, share, size, span, text};
+use crate::protocols::{Protocol, Protocols, Sides};
 
 const MEANING: &str = "One interface: `[interfaces.eth1]`, with the part of each protocol inside. `[interfaces.\"*\"]` is for all interfaces \
      whose own table lacks the part: reservations, or a protocol's. Reservations are possible at an interface where a key \
-     of this table outside the parts of protocols is given. Without any, every request is refused. Tunnels need a table \
+     of this table outside the parts of protocols, other than `zone`, is given. Without any, every request is refused. Tunnels need a table \
      of their own name for reservations, because this node cannot see the path of their packets.";
+
+const ZONE: &str = "Its zone at a firewall or NAT, which `from_zone` and `to_zone` of rules name ([natfw.md](natfw.md#zones)). An interface without \
+     a zone and a side is in the zone `\"outside\"`.";
 
 /// Queues of single reservations that the kernel is asked to make at most.
 const MOST_QUEUES: u32 = 2000;
@@ -31,6 +35,8 @@ const MOST_RESERVATIONS: u32 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Interfaces {
     tables: BTreeMap<String, Link>,
+    /// The zones of firewalls and NATs, where tables give them.
+    zones: BTreeMap<String, String>,
     /// The interfaces of the machine; `None`: it is for another machine.
     pub(crate) present: Option<Vec<String>>,
 }
@@ -51,7 +57,7 @@ impl Link {
 
 impl Interfaces {
     pub(crate) fn declare(&mut self, keys: &mut Keys<'_>, protocols: &mut Protocols, mode: Mode) {
-        let Self { tables, present } = self;
+        let Self { tables, zones, present } = self;
         keys.keyed("interfaces", (MEANING, "eth1"), tables, Link::new, |keys, name, link| {
             absent(name, present.as_deref(), mode, keys);
             if !keys.lists() || keys.samples() || link.given {
@@ -60,6 +66,12 @@ impl Interfaces {
             link.given |= keys.gives_declared();
             if link.given {
                 link.check(name, keys, mode);
+            }
+            if !keys.lists() || keys.samples() || zones.contains_key(name) {
+                let mut zone = zones.get(name).cloned();
+                let absent = "`\"inside\"` or `\"outside\"`, as its side";
+                keys.option("zone", &mut zone, text(64), absent, ZONE);
+                zones.extend(zone.map(|zone| (name.to_owned(), zone)));
             }
             for (protocol, _, section) in protocols.each_mut().filter(|(.., section)| section.has_parts()) {
                 if !keys.lists() || keys.samples() || section.has_part(name) {
@@ -72,6 +84,11 @@ impl Interfaces {
     /// Takes what a running daemon can of `new`. Where the kernel enforces reservations, the number of its queues and the size of
     /// its tables are those of the start: then these numbers stay, and the list of links.
     pub(crate) fn reload(&mut self, new: &Self, mode: Mode) {
+        self.zones.clone_from(&new.zones);
+        for name in new.zones.keys() {
+            // A table is listed.
+            self.tables.entry(name.clone()).or_insert_with(|| Link::new(name));
+        }
         if mode == Mode::Off {
             return self.tables.clone_from(&new.tables);
         }
@@ -90,6 +107,44 @@ impl Interfaces {
     /// The links for admission control.
     pub(crate) fn links(&self) -> Vec<LinkConfig> {
         self.tables.values().filter(|link| link.given).map(|link| link.config.clone()).collect()
+    }
+}
+
+impl Config {
+    /// The zones of the interfaces: those of their tables, else their sides.
+    pub(crate) fn zones(&self) -> Zones {
+        let mut zones = BTreeMap::new();
+        for (interface, side) in self.running().filter_map(Protocol::sides).flat_map(Sides::all) {
+            zones.insert(interface.to_owned(), side.to_owned());
+        }
+        zones.extend(self.interfaces.zones.clone());
+        Zones(zones)
+    }
+
+    /// Checks the zones that rules name.
+    pub(crate) fn check_zones(&self, keys: &mut Keys<'_>) {
+        let (zones, rules) = (self.zones(), &self.resources.0.rules);
+        for (number, rule) in (1..).zip(rules) {
+            for (key, named) in [("from_zone", &rule.from_zone), ("to_zone", &rule.to_zone)] {
+                for zone in named.iter().filter(|zone| !zones.has(zone)) {
+                    let message = format!(
+                        "no interface is in the zone {zone:?}: write zone = {zone:?} in [interfaces.NAME], or correct the name"
+                    );
+                    keys.fault(&[&format!("policy.rules[{number}].{key}")], &message);
+                }
+            }
+        }
+        if rules.iter().all(|rule| rule.from_zone.is_empty() && rule.to_zone.is_empty()) {
+            return;
+        }
+        let mut sides = BTreeMap::new();
+        for (interface, side) in self.running().filter_map(Protocol::sides).flat_map(Sides::all) {
+            let differs = *sides.entry(interface).or_insert(side) != side;
+            if differs && !self.interfaces.zones.contains_key(interface) {
+                let message = "is on different sides, so its zone is not clear: write zone in this table";
+                keys.fault(&[&format!("interfaces.{interface}")], message);
+            }
+        }
     }
 }
 

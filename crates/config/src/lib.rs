@@ -221,6 +221,7 @@ impl Config {
             section.check(protocols, keys);
             section.openings(keys);
         }
+        self.check_zones(keys);
         openings::check(self, keys);
         self.check_helper(keys);
         let Self { node, protocols, control, .. } = self;
@@ -260,7 +261,7 @@ impl Config {
     }
 
     fn admission(&self) -> resources::Config {
-        resources::Config { links: self.interfaces.links(), ..self.resources.0.clone() }
+        resources::Config { links: self.interfaces.links(), zones: self.zones(), ..self.resources.0.clone() }
     }
 
     /// What to open in the kernel; `entries` are the ports of entry that the node asks for.

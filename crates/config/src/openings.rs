@@ -64,13 +64,20 @@ fn passages(config: &resources::Config, keys: &mut Keys<'_>) {
             let all: Vec<String> =
                 rule.opens.iter().map(|opening| format!("{:?}", opening.to_string())).collect();
             let what = format!(
-                "the rule {} lets everybody open {}: give it from, via, peer or token",
+                "the rule {} lets everybody open {}{}{}: give it from, via, peer or token",
                 name(number, rule),
-                all.join(" and ")
+                all.join(" and "),
+                zones(" from the zone", &rule.from_zone),
+                zones(" to the zone", &rule.to_zone)
             );
             open(keys, &["policy.rules", "policy"], &what);
         }
     }
+}
+
+fn zones(what: &str, names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { String::new() } else { format!("{what} {}", names.join(" or ")) }
 }
 
 /// Warns about prefixes in `trusted` that are most of all addresses.

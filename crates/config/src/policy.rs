@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use signalbox_core::ReserverId;
-use signalbox_node::resources::config::{Action, Config, Day, Opening, RuleConfig};
+use signalbox_node::resources::config::{Action, Config, Day, Opening, RuleConfig, SENDERS_ANYWHERE};
 use signalbox_node::resources::request::Proof;
 use signalbox_node::resources::units::Trusted;
 use signalbox_units::Identity;
@@ -112,6 +112,12 @@ pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
         request(rule, keys);
         limits(rule, keys);
         rule.action = action.unwrap_or(Action::Deny);
+        for (name, zones) in [("from_zone", &rule.from_zone), ("to_zone", &rule.to_zone)] {
+            let message = "it belongs to rules with opens: write opens = [\"between\"], or remove it";
+            keys.check(zones.is_empty() || !rule.opens.is_empty(), &[name], message);
+        }
+        let known = !rule.opens.iter().any(|opening| opening.is_of_receiver());
+        keys.check(rule.from_zone.is_empty() || known, &["from_zone"], SENDERS_ANYWHERE);
         let foreign = [
             "protocols",
             "user",
@@ -165,6 +171,21 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
          without it for reservations only. `\"outward\"`: a flow from the inside to the outside. `\"inward\"`: a flow from the outside. \
          `\"between\"`: a flow between interfaces of the inside, or by one of them, which only a rule opens. `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
          a host inside does not want.",
+    );
+    keys.key(
+        "from_zone",
+        &mut rule.from_zone,
+        list(text(64)),
+        "Zones of the interface by which the packets of a passage come in: `zone` in `[interfaces.NAME]`. A rule with zones restricts \
+         `opens` further. If the interface is not known, because packets of any source come in anywhere, a rule that allows does \
+         not match, and a rule that denies does.",
+    );
+    keys.key(
+        "to_zone",
+        &mut rule.to_zone,
+        list(text(64)),
+        "Zones of the interface by which they leave, by the route to their destination. With `\"reserve\"` and `\"block\"`, the \
+         zone of the host that asks.",
     );
     keys.key(
         "from",

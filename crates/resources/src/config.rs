@@ -3,12 +3,12 @@
 //! Values that a type can check alone (a rate, a prefix) are checked while they are read. [`Config::validated`] checks the
 //! rest, and names the field.
 
-use core::fmt;
 use std::collections::BTreeSet;
 
 use signalbox_core::ReserverId;
 use signalbox_core::traffic::{Excess, ServiceClass};
 
+pub use crate::opening::{OUTSIDE, Opening, Zones};
 use crate::request::Proof;
 use crate::token::KeyConfig;
 use crate::units::{Hours, Identity, Net, Ports, Rate, Services, Share, Span, Trusted};
@@ -24,6 +24,8 @@ pub const ANY_LINK: &str = "*";
 pub struct Config {
     /// Links with resources to reserve. Without any, every request is refused.
     pub links: Vec<LinkConfig>,
+    /// Zones of interfaces, which rules about passages name.
+    pub zones: Zones,
     /// Policy rules. The first rule that applies decides.
     pub rules: Vec<RuleConfig>,
     /// Action for requests to which no rule applies.
@@ -53,6 +55,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             links: Vec::new(),
+            zones: Zones::default(),
             rules: Vec::new(),
             default: Action::Allow,
             trusted: Vec::new(),
@@ -77,35 +80,6 @@ pub enum Action {
     Allow,
     /// It is refused.
     Deny,
-}
-
-/// What is opened through a firewall or NAT.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
-pub enum Opening {
-    /// A flow from the inside towards the outside.
-    Outward,
-    /// A flow that comes from the outside.
-    Inward,
-    /// A flow from the inside to the inside. Neither a host's own address nor an invitation replaces a rule.
-    Between,
-    /// An external address for a host inside, or its announcement as a receiver.
-    Reserve,
-    /// A flow towards the inside that is blocked.
-    Block,
-}
-
-impl fmt::Display for Opening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Outward => "outward",
-            Self::Inward => "inward",
-            Self::Between => "between",
-            Self::Reserve => "reserve",
-            Self::Block => "block",
-        })
-    }
 }
 
 /// One outgoing link.
@@ -303,6 +277,12 @@ pub struct RuleConfig {
     /// without it for reservations only.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub opens: Vec<Opening>,
+    /// Request: zones of the interface by which the packets come in.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub from_zone: Vec<String>,
+    /// Request: zones of the interface by which the packets leave.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub to_zone: Vec<String>,
     /// Request: the signaling protocols.
     #[cfg_attr(feature = "serde", serde(default))]
     pub signaling: Vec<ReserverId>,
@@ -383,6 +363,8 @@ impl RuleConfig {
             name: name.to_owned(),
             action,
             opens: Vec::new(),
+            from_zone: Vec::new(),
+            to_zone: Vec::new(),
             signaling: Vec::new(),
             from: Vec::new(),
             via: Vec::new(),
@@ -579,6 +561,17 @@ impl RuleConfig {
         if let Some(user) = self.user.iter().find(|user| user.is_empty()) {
             return fault("user", format!("{user:?}: a name of a user or application, or \"any\""));
         }
+        for (field, zones) in [("from_zone", &self.from_zone), ("to_zone", &self.to_zone)] {
+            if self.opens.is_empty() && !zones.is_empty() {
+                return fault(
+                    field,
+                    "is for passages: add opens, for instance opens = [\"between\"]".to_owned(),
+                );
+            }
+        }
+        if !self.from_zone.is_empty() && self.opens.iter().any(|opening| opening.is_of_receiver()) {
+            return fault("from_zone", SENDERS_ANYWHERE.to_owned());
+        }
         if self.ports.is_empty() || !self.protocol.is_empty() {
             // Ports have a meaning only with a protocol that has them.
         } else {
@@ -597,6 +590,10 @@ impl RuleConfig {
         Ok(())
     }
 }
+
+/// Why a rule with `reserve` or `block` has no `from_zone`.
+pub const SENDERS_ANYWHERE: &str =
+    "\"reserve\" and \"block\" are for senders anywhere: write a rule of its own for them, without from_zone";
 
 /// Whether the list is `"any"`.
 pub(crate) const ANY_NAME: &str = "any";

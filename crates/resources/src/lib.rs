@@ -49,6 +49,7 @@ pub mod config;
 mod counters;
 pub mod decision;
 pub mod intserv;
+pub mod opening;
 pub mod passage;
 mod policy;
 pub mod refusal;

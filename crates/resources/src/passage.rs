@@ -6,6 +6,9 @@
 //! What is judged is the pinhole that the kernel would get ([`Pinhole::flows`]): a rule that allows has to cover all flows of it,
 //! a rule that denies has to touch one. A flow that is translated has two forms. A rule may name its destination, with the port,
 //! before or after the translation, and a rule that denies also its source.
+//!
+//! A rule may name zones of interfaces. A rule that allows needs an interface that is known; a rule that denies is also for packets
+//! whose interface is not known.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use signalbox_core::shares::source;
 use signalbox_core::{IfIndex, Time};
 
 use crate::admission::Resources;
-use crate::config::Opening;
+use crate::opening::{Crossed, Crossing, Opening, Party};
 use crate::policy::{AccountId, AccountKey};
 use crate::refusal::{Refusal, Rule, RuleName};
 use crate::request::Requester;
@@ -28,6 +31,8 @@ pub struct PassageRequest<'a> {
     pub requester: &'a Requester,
     /// What is opened, and towards which side.
     pub opening: Opening,
+    /// The interfaces between which it is opened.
+    pub crossing: Crossing,
     /// What the kernel is to let pass, or to block.
     pub pinhole: &'a Pinhole,
     /// Lifetime without a refresh.
@@ -51,8 +56,8 @@ pub struct Passage {
     permission: Option<Arc<Permission>>,
     /// The default value stands for no account.
     account: AccountId,
-    /// Who asked, to be judged by other rules; equal requesters are stored once.
-    requester: Arc<Requester>,
+    /// Who asked, to be judged by other rules; equal ones are stored once.
+    party: Arc<Party>,
     opening: Opening,
     invited: bool,
     /// The number of changes of the rules before.
@@ -74,8 +79,8 @@ impl Passage {
 
     /// Who asked for it.
     #[must_use]
-    pub fn requester(&self) -> &Arc<Requester> {
-        &self.requester
+    pub fn requester(&self) -> &Requester {
+        &self.party.requester
     }
 
     /// The longest lifetime that the rule allows; `None`: any.
@@ -95,11 +100,24 @@ impl Resources {
     /// # Errors
     /// The refusal, which names the rule; nothing has changed.
     pub fn open_passage(&mut self, now: Time, ask: &PassageRequest<'_>) -> Result<Passage, Refusal> {
-        let result = self.decide_passage(now, ask);
+        let Crossing { from, to } = ask.crossing;
+        let crossed = Crossed { from: self.interface_name(from), to: self.interface_name(to) };
+        self.open_between(now, ask, crossed)
+    }
+
+    fn open_between(
+        &mut self,
+        now: Time,
+        ask: &PassageRequest<'_>,
+        crossed: Crossed,
+    ) -> Result<Passage, Refusal> {
+        let log = crossed.clone();
+        let (from, to) = (log.from.as_deref(), log.to.as_deref());
+        let result = self.decide_passage(now, ask, crossed);
         let requester = ask.requester;
         match &result {
             Ok(_) => {
-                tracing::debug!(%requester, opening = %ask.opening, pinhole = %ask.pinhole, "passage allowed")
+                tracing::debug!(%requester, opening = %ask.opening, from, to, pinhole = %ask.pinhole, "passage allowed")
             }
             Err(refusal) => {
                 let counters = self.counters_mut();
@@ -107,6 +125,8 @@ impl Resources {
                 tracing::debug!(
                     %requester,
                     opening = %ask.opening,
+                    from,
+                    to,
                     pinhole = %ask.pinhole,
                     reason = %refusal,
                     "passage refused"
@@ -116,10 +136,15 @@ impl Resources {
         result
     }
 
-    fn decide_passage(&mut self, now: Time, ask: &PassageRequest<'_>) -> Result<Passage, Refusal> {
+    fn decide_passage(
+        &mut self,
+        now: Time,
+        ask: &PassageRequest<'_>,
+        crossed: Crossed,
+    ) -> Result<Passage, Refusal> {
         let refused = |rule| Refusal { rule, available: 0 };
         let wall_us = self.wall_us(now);
-        let found = self.policy().passage(ask, wall_us).map_err(refused)?;
+        let found = self.policy().passage(ask, &crossed, wall_us).map_err(refused)?;
         if found.is_none() && !self.is_own(ask) && !ask.invited && !self.policy().trusts(ask.requester) {
             return Err(refused(Rule::Default));
         }
@@ -137,7 +162,7 @@ impl Resources {
         Ok(Passage {
             permission: found.and_then(|rule| policy.permission(rule)),
             account,
-            requester: self.shared_requester(ask.requester),
+            party: self.shared_party(ask.requester, crossed),
             opening: ask.opening,
             invited: ask.invited,
             reloads,
@@ -156,11 +181,13 @@ impl Resources {
         pinhole: &Pinhole,
         lifetime: Duration,
     ) -> Result<Passage, Refusal> {
-        let (requester, opening, invited) =
-            (Arc::clone(&passage.requester), passage.opening, passage.invited);
+        let (party, opening, invited) = (Arc::clone(&passage.party), passage.opening, passage.invited);
         // It gives up its places first, so that it does not count twice.
         self.close_passage(passage);
-        self.open_passage(now, &PassageRequest { requester: &requester, opening, pinhole, lifetime, invited })
+        let Party { requester, crossed } = &*party;
+        let crossing = Crossing::default();
+        let ask = PassageRequest { requester, opening, crossing, pinhole, lifetime, invited };
+        self.open_between(now, &ask, crossed.clone())
     }
 
     /// Whether the rules have changed since the passage was allowed. Who holds it judges it again.
@@ -174,7 +201,7 @@ impl Resources {
         let (accounts, _, shares) = self.passages();
         // Nothing happens without an account.
         accounts.close(passage.account, 0);
-        shares.release(source(passage.requester.holder()));
+        shares.release(source(passage.requester().holder()));
     }
 
     /// The number of passages.

@@ -82,7 +82,8 @@ mod tests {
     };
     use signalbox_node::transport::{SctpConfig, Versions};
     use signalbox_node::{
-        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, casp, gist, gist_nat, natfw, ping, rsvp,
+        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, casp, gist, gist_nat, natfw, ping,
+        resources, rsvp,
     };
     use signalbox_record::Reader;
 
@@ -142,7 +143,7 @@ mod tests {
             natfw: Some(unusual_natfw(prefix.addr)),
             gist_nat: Some(unusual_gist_nat()),
             casp: Some(unusual_casp(prefix)),
-            resources: Default::default(),
+            resources: unusual_resources(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: Some(GistConfig {
                 engine: gist::Config {
@@ -234,6 +235,22 @@ mod tests {
                 linger: us(26),
                 wall_clock_us: 0,
             }),
+        }
+    }
+
+    fn unusual_resources() -> resources::Config {
+        let names = |name: &str| vec![name.to_owned()];
+        let rule = resources::config::RuleConfig {
+            opens: vec![resources::config::Opening::Between],
+            from_zone: names("guest"),
+            to_zone: names("dmz"),
+            ..resources::config::RuleConfig::new("zones", resources::config::Action::Deny)
+        };
+        let zones = [("eth3".to_owned(), "guest".to_owned()), ("*".to_owned(), "dmz".to_owned())];
+        resources::Config {
+            zones: resources::config::Zones(zones.into()),
+            rules: vec![rule],
+            ..Default::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use signalbox_casp::clients::natfw::{Config, NatfwEvent};
 use signalbox_casp::wire::natfw::NatfwStatus;
-use signalbox_resources::config::{Action, Opening, RuleConfig};
+use signalbox_resources::config::{Action, Opening, RuleConfig, Zones};
 
 use crate::rig::Rig;
 
@@ -47,6 +47,53 @@ fn what_a_receiver_opens_is_judged_as_a_flow_from_the_outside() {
         assert_eq!(rig.passes(2).len(), usize::from(granted), "{opens}");
         if !granted {
             assert_eq!(rig.status(3), NatfwStatus::POLICY);
+        }
+    }
+}
+
+/// T29: rules name the zones of the interfaces by which the flow passes, whoever asks for it. Node 1 has the sender on its left.
+#[test]
+fn a_rule_is_for_the_zones_of_a_flow() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let zones = || {
+        let zones = [("left", "lan"), ("right", "guest")];
+        Zones(zones.map(|(interface, zone)| (interface.to_owned(), zone.to_owned())).into())
+    };
+    for (inside, opening) in [
+        (&["left", "right"][..], Opening::Between),
+        (&["left"], Opening::Outward),
+        (&["right"], Opening::Inward),
+    ] {
+        let config = |_, config| Config { inside: names(inside), ..config };
+        for by_receiver in [false, true] {
+            for (from, to, matches) in [
+                (&["lan"][..], &["guest"][..], true),
+                (&["guest"], &["lan"], false),
+                (&["lan"], &[], true),
+                (&[], &["lan"], false),
+                (&["lan"], &["lan"], false),
+            ] {
+                for action in [Action::Allow, Action::Deny] {
+                    let rule = |action, from, to| RuleConfig {
+                        opens: vec![opening],
+                        from_zone: names(from),
+                        to_zone: names(to),
+                        ..RuleConfig::new("", action)
+                    };
+                    let other = if action == Action::Deny { Action::Allow } else { Action::Deny };
+                    let rules = vec![rule(action, from, to), rule(other, &[], &[])];
+                    let policy = signalbox_resources::Config { rules, zones: zones(), ..Default::default() };
+                    let mut rig = Rig::with(3, &|_| policy.clone(), &config);
+                    rig.accept();
+                    rig.ask(by_receiver);
+                    let granted = matches == (action == Action::Allow);
+                    assert_eq!(
+                        rig.passes(1).len(),
+                        usize::from(granted),
+                        "{opening} {by_receiver} {action:?} {from:?} {to:?}"
+                    );
+                }
+            }
         }
     }
 }

@@ -501,6 +501,10 @@ impl Protocol for Casp {
         self.tls.files()
     }
 
+    fn sides(&self) -> Option<&Sides> {
+        self.opens_passages().then_some(&self.sides)
+    }
+
     fn install(&self, node: &mut signalbox_node::Config) {
         let mut engine = self.engine.clone();
         let common = Towards { discovery: self.discovery.clone(), ..Towards::default() };

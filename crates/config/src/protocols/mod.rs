@@ -20,6 +20,7 @@ use signalbox_linux::IoConfig;
 
 use crate::keys::Keys;
 use crate::secrets::Secrets;
+pub(crate) use sides::Sides;
 
 /// What a protocol opens in the kernel of a firewall or NAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +93,11 @@ pub(crate) trait Protocol {
     /// What it opens in the kernel of a firewall or NAT.
     fn opens(&self) -> Opens {
         Opens::Nothing
+    }
+
+    /// The sides of the interfaces, if it opens passages between them.
+    fn sides(&self) -> Option<&Sides> {
+        None
     }
 
     /// How admission control names the protocol, if it reserves resources.

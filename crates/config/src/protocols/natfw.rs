@@ -257,6 +257,10 @@ impl Protocol for Natfw {
         }
     }
 
+    fn sides(&self) -> Option<&Sides> {
+        (self.opens() != Opens::Nothing).then_some(&self.sides)
+    }
+
     fn install(&self, node: &mut signalbox_node::Config) {
         let v4 = |external: IpAddr| match external {
             IpAddr::V4(v4) => Some(v4),

@@ -16,12 +16,18 @@ const SIDES: &[(&str, Side)] = &[("inside", Side::Inside), ("outside", Side::Out
 
 /// Interfaces with their sides.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Sides(BTreeMap<String, Side>);
+pub(crate) struct Sides(BTreeMap<String, Side>);
 
 impl Sides {
     /// The names of the interfaces of a side.
     pub(super) fn of(&self, side: Side) -> Vec<String> {
         self.0.iter().filter(|(_, one)| **one == side).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The names of the interfaces with those of their sides.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let name = |side| SIDES.iter().find(|(_, one)| *one == side).map_or("", |(name, _)| name);
+        self.0.iter().map(move |(interface, side)| (interface.as_str(), name(*side)))
     }
 
     /// Whether the table of this interface gives a side.

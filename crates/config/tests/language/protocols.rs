@@ -282,3 +282,77 @@ fn a_firewall_or_nat_has_an_inside_and_rules_of_its_own() {
     let host = read("").config.unwrap();
     assert_eq!((host.pinholes(), host.settings(0, false).natfw.is_some()), (None, true));
 }
+
+const ZONES: &str = "node.protocols = [\"gist\", \"natfw\"]\nnatfw.role = \"firewall\"\n\
+     [interfaces.eth0]\nnatfw.side = \"inside\"\n[interfaces.eth1]\nnatfw.side = \"inside\"\nzone = \"guest\"\n\
+     [interfaces.eth2]\nnatfw.side = \"outside\"\n[interfaces.eth3]\nzone = \"dmz\"\n";
+
+fn with_zones(from: &str, to: &str) -> String {
+    format!(
+        "{ZONES}[[policy.rules]]\naction = \"allow\"\nfrom = [\"10.0.0.0/8\"]\nopens = [\"between\"]\nfrom_zone = [{from}]\nto_zone = [{to}]\n"
+    )
+}
+
+/// The zone of an interface is its own key, else its side. No reservation is possible there because of it.
+#[test]
+fn interfaces_are_in_zones() {
+    let resources = settings(&with_zones("\"guest\", \"inside\"", "\"dmz\", \"outside\"")).resources;
+    let zones = ["eth0", "eth1", "eth2", "eth3", "eth4"].map(|name| resources.zones.of(name));
+    assert_eq!(zones, ["inside", "guest", "outside", "dmz", "outside"]);
+    let rule = &resources.rules[0];
+    assert_eq!(
+        (&rule.from_zone[..], &rule.to_zone[..]),
+        (&["guest", "inside"].map(str::to_owned)[..], &["dmz", "outside"].map(str::to_owned)[..])
+    );
+    assert!(resources.links.is_empty());
+}
+
+#[test]
+fn a_zone_without_an_interface_is_a_mistake() {
+    for (text, part) in [
+        (
+            with_zones("\"guests\"", "\"dmz\""),
+            "node.toml:17:13: policy.rules[1].from_zone: no interface is in the zone \"guests\": write zone = \"guests\"",
+        ),
+        (with_zones("", "\"lan\""), "policy.rules[1].to_zone: no interface is in the zone \"lan\""),
+        (
+            with_zones("\"guest\"", "").replace("[\"between\"]", "[\"reserve\", \"inward\"]"),
+            "from_zone: \"reserve\" and \"block\" are for senders anywhere",
+        ),
+        (
+            with_zones("\"guest\"", "").replace("opens = [\"between\"]\n", ""),
+            "it belongs to rules with opens",
+        ),
+        (
+            with_zones("\"guest\"", "")
+                .replace("protocols = [", "protocols = [\"casp\", ")
+                .replace("natfw.side = \"outside\"", "natfw.side = \"outside\"\ncasp.side = \"inside\"")
+                + "[casp]\nclients = [\"natfw\"]\nnatfw.role = \"firewall\"\n",
+            "interfaces.eth2: is on different sides",
+        ),
+    ] {
+        let mistakes = read(&text).unwrap_err();
+        assert!(mistakes.iter().any(|one| one.contains(part)), "{part}: {mistakes:?}");
+    }
+}
+
+/// A reload takes zones, also of interfaces that had no table before.
+#[test]
+fn a_reload_takes_zones() {
+    let old = read(&with_zones("\"guest\"", "\"dmz\"")).unwrap();
+    for mode in ["", "[enforcement]\nmode = \"off\"\n"] {
+        let old = if mode.is_empty() {
+            old.clone()
+        } else {
+            read(&(with_zones("\"guest\"", "\"dmz\"") + mode)).unwrap()
+        };
+        let text = with_zones("\"guest\"", "\"servers\"").replace("zone = \"dmz\"", "zone = \"guest\"");
+        let new = read(&(text + "[interfaces.eth4]\nzone = \"servers\"\n" + mode)).unwrap();
+        let reload = old.reload(&new);
+        assert_eq!(reload.needs_restart, [""; 0]);
+        for key in ["interfaces.eth3.zone", "interfaces.eth4.zone", "policy.rules[1].to_zone"] {
+            assert!(reload.applied.iter().any(|one| one == key), "{:?} lacks {key}", reload.applied);
+        }
+        assert_eq!(reload.config.settings(0, false).resources.zones.of("eth4"), "servers");
+    }
+}

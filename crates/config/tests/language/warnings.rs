@@ -90,6 +90,13 @@ fn a_firewall_that_everybody_may_open_is_a_warning() {
     assert!(all.len() == 1 && all[0].contains("0.0.0.0/1 and 128.0.0.0/1 is every neighbor"), "{all:?}");
     let narrow = "[[policy.rules]]\naction = \"allow\"\nopens = [\"inward\"]\nfrom = [\"203.0.113.0/24\"]\n";
     assert_eq!(open(narrow), Vec::<String>::new());
+    // Zones say where packets come from, not who asks.
+    let zones = "[[policy.rules]]\naction = \"allow\"\nopens = [\"between\"]\nfrom_zone = [\"guest\"]\nto_zone = [\"dmz\", \"inside\"]\n\
+                 [interfaces.eth2]\nzone = \"guest\"\n[interfaces.eth3]\nzone = \"dmz\"\n";
+    let found = open(zones);
+    let part = "lets everybody open \"between\" from the zone \"guest\" to the zone \"dmz\" or \"inside\": give it from";
+    assert!(found.len() == 1 && found[0].contains(part), "{found:?}");
+    assert_eq!(open(&zones.replace("from_zone", "from = [\"10.0.0.0/8\"]\nfrom_zone")), Vec::<String>::new());
     let everybody = narrow.replace("203.0.113.0/24\"]", "0.0.0.0/1\", \"128.0.0.0/1\"]");
     assert_eq!(open(&everybody).len(), 1);
 }

@@ -8,8 +8,9 @@ use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::ports::Inside;
 use signalbox_core::service::RecvMessage;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Direction, Mri, PathCoupled};
+use signalbox_core::{Direction, IfIndex, Mri, PathCoupled};
 use signalbox_resources::config::Opening;
+use signalbox_resources::opening::Crossing;
 use signalbox_resources::token::Token;
 use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
 
@@ -31,8 +32,45 @@ pub(super) struct Arrived<'a, 'm> {
     pub(super) token: Option<Arc<Token>>,
     /// The lifetime in seconds that this node accepts.
     pub(super) lifetime: u32,
-    /// The side where the flow leaves; `None`: not known, or of no meaning.
-    pub(super) far: Option<Side>,
+    /// The interface where the flow leaves, or where one comes in that an edge opens by itself; `None`: not known, or of no meaning.
+    pub(super) far: Option<IfIndex>,
+}
+
+/// What a request opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opened {
+    pub(super) opening: Opening,
+    pub(super) crossing: Crossing,
+    /// A host inside waits for it.
+    pub(super) invited: bool,
+}
+
+impl Opened {
+    /// What the sender of a flow asks for, by the interface where its packets come in. Packets to several addresses may leave
+    /// anywhere, and those of several senders come from anywhere.
+    pub(super) fn by_sender(
+        from: &Arrived<'_, '_>,
+        flow: &PathCoupled,
+        opening: Opening,
+        invited: bool,
+    ) -> Self {
+        let one = |prefix: u8, address| prefix >= Prefix::host(address).len;
+        let near = Some(from.received.ifindex).filter(|_| one(flow.src_prefix, flow.src));
+        let far = from.far.filter(|_| one(flow.dst_prefix, flow.dst));
+        let crossing = Crossing { from: near.unwrap_or_default(), to: far.unwrap_or_default() };
+        Self { opening, crossing, invited }
+    }
+
+    /// What its receiver asks for, by the interface where they leave; `far`: where they come in.
+    pub(super) fn by_receiver(
+        from: &Arrived<'_, '_>,
+        far: Option<IfIndex>,
+        opening: Opening,
+        invited: bool,
+    ) -> Self {
+        let crossing = Crossing { from: far.unwrap_or_default(), to: from.received.ifindex };
+        Self { opening, crossing, invited }
+    }
 }
 
 impl Natfw {
@@ -79,7 +117,7 @@ impl Natfw {
         let side = self.interfaces.side(from.received.ifindex);
         let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
         check::packets(&self.config, &packets, false, second)?;
-        let opening = opening(side, from.far);
+        let opening = opening(side, from.far.map(|far| self.interfaces.side(far)));
         let invitation = match opening {
             Opening::Outward => Invitation::None,
             Opening::Inward | Opening::Between | Opening::Reserve | Opening::Block => {
@@ -92,7 +130,8 @@ impl Natfw {
         }
         let invited = opening == Opening::Inward && matches!(invitation, Invitation::Reserved(_));
         let plan = Plan { installs: true, ..Plan::plain(&from.received.mri, None, false) };
-        let plan = self.judged(from, asked, plan, (opening, invited), resources)?;
+        let plan =
+            self.judged(from, asked, plan, Opened::by_sender(from, &flow, opening, invited), resources)?;
         Ok(self.proxied(side, asked, plan))
     }
 
@@ -144,8 +183,9 @@ impl Natfw {
         }
         let plan = Plan { lease, installs: true, ..Plan::plain(&Mri::PathCoupled(onward), None, false) };
         // Here a flow from the outside is one that a host inside waits for.
-        let opening = opening(side, from.far);
-        let plan = self.judged(from, asked, plan, (opening, opening == Opening::Inward), resources)?;
+        let opening = opening(side, from.far.map(|far| self.interfaces.side(far)));
+        let opened = Opened::by_sender(from, &flow, opening, opening == Opening::Inward);
+        let plan = self.judged(from, asked, plan, opened, resources)?;
         Ok(self.proxied(side, asked, plan))
     }
 
@@ -200,18 +240,18 @@ impl Natfw {
         Ok(PathCoupled { src: map(flow.src)?, dst: map(flow.dst)?, ..flow })
     }
 
-    /// The plan with the passage of its rule, if the policy of the node allows it (§3.6). `opening`: what the rule opens, and whether a
-    /// host inside waits for it. If the policy refuses, what the plan takes is given back.
+    /// The plan with the passage of its rule, if the policy of the node allows it (§3.6). If the policy refuses, what the plan takes is
+    /// given back.
     pub(super) fn judged(
         &mut self,
         from: &Arrived<'_, '_>,
         asked: &Asked,
         plan: Plan,
-        opening: (Opening, bool),
+        opened: Opened,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
-        match asks.and_then(|pinhole| self.passage(from, opening, &pinhole, resources)) {
+        match asks.and_then(|pinhole| self.passage(from, opened, &pinhole, resources)) {
             Ok(passage) => Ok(Plan { passage: Some(passage), ..plan }),
             Err(refused) => {
                 self.undo(plan, resources);
@@ -224,7 +264,7 @@ impl Natfw {
     pub(super) fn passage(
         &self,
         from: &Arrived<'_, '_>,
-        (opening, invited): (Opening, bool),
+        Opened { opening, crossing, invited }: Opened,
         pinhole: &Pinhole,
         resources: &mut Resources,
     ) -> Result<Passage, Refused> {
@@ -238,7 +278,7 @@ impl Natfw {
             ..Requester::new(requested_by, received.peer.clone(), Some(received.mri.src()))
         };
         let lifetime = core::time::Duration::from_secs(from.lifetime.into());
-        let ask = PassageRequest { requester: &requester, opening, pinhole, lifetime, invited };
+        let ask = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };
         resources.open_passage(self.now, &ask).map_err(|refusal| {
             tracing::info!(
                 session = %received.session,

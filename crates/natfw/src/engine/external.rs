@@ -12,7 +12,7 @@ use signalbox_resources::config::Opening;
 use super::Natfw;
 use super::check::{self, Refused};
 use super::config::Middlebox;
-use super::create::{Arrived, towards};
+use super::create::{Arrived, Opened, towards};
 use super::interfaces::Side;
 use super::response::rule;
 use super::session::{Asked, External, Plan, Reserved};
@@ -159,7 +159,9 @@ impl Natfw {
             self.undo(plan, resources);
             return Err(Info::NO_RESOURCES.into());
         }
-        let plan = self.judged(from, asked, plan, (opening, false), resources)?;
+        // Its senders are anywhere.
+        let opened = Opened::by_receiver(from, None, opening, false);
+        let plan = self.judged(from, asked, plan, opened, resources)?;
         if edge && asked.proxy && !blocks {
             self.with_flow(from, asked, plan, receiver, resources)
         } else {
@@ -178,15 +180,15 @@ impl Natfw {
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
-        let openings: &[Opening] = match (one, from.far) {
+        let openings: &[Opening] = match (one, from.far.map(|far| self.interfaces.side(far))) {
             (true, Some(Side::Outside)) => &[Opening::Inward],
             (true, Some(Side::Inside) | None) => &[Opening::Between],
             (false, _) => &[Opening::Inward, Opening::Between],
         };
         for opening in openings {
             let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
-            let invited = *opening == Opening::Inward;
-            match asks.and_then(|pinhole| self.passage(from, (*opening, invited), &pinhole, resources)) {
+            let opened = Opened::by_receiver(from, from.far, *opening, *opening == Opening::Inward);
+            match asks.and_then(|pinhole| self.passage(from, opened, &pinhole, resources)) {
                 Ok(passage) => {
                     if let Some(external) = &mut plan.external {
                         external.opens.push(passage);

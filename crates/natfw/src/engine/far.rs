@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, RecvMessage};
-use signalbox_core::{Mri, SessionId};
+use signalbox_core::{IfIndex, Mri, SessionId};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -24,8 +24,8 @@ use crate::wire::{Info, Message, RuleAction};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Far {
     pub(super) address: IpAddr,
-    /// `None`: there is no route, or it is this node.
-    pub(super) side: Option<Side>,
+    /// The interface of the route to it; `None`: there is no route, or it is this node.
+    pub(super) ifindex: Option<IfIndex>,
 }
 
 /// Why there is no plan for a request.
@@ -53,11 +53,11 @@ pub(super) fn opening(near: Side, far: Option<Side>) -> Opening {
 }
 
 impl Natfw {
-    /// The address whose route decides what a request asks for: where a flow from the inside goes, or where one comes from that an
-    /// edge opens by itself. `None`: no route is needed.
+    /// The address whose route decides what a request asks for: where a flow goes, or where one comes from that an edge opens by
+    /// itself. `None`: no route is needed.
     pub(super) fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
-        if !boxed || self.interfaces.side(received.ifindex) != Side::Inside {
+        if !boxed {
             return None;
         }
         match (kind, &received.mri) {
@@ -74,7 +74,9 @@ impl Natfw {
             (Kind::Create, Mri::LooseEnd(_)) => None,
             (Kind::External, mri) => {
                 let receiver = Receiver::of(mri, &asked.terminal()?)?;
-                let opens = self.config.edge && asked.proxy && asked.efi.action == RuleAction::ALLOW;
+                let inside = self.interfaces.side(received.ifindex) == Side::Inside;
+                let opens =
+                    inside && self.config.edge && asked.proxy && asked.efi.action == RuleAction::ALLOW;
                 let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
                 (opens && one).then_some(receiver.senders.addr)
             }
@@ -129,8 +131,7 @@ impl Natfw {
     /// Handles a request whose route is known.
     fn resume(&mut self, parked: &Parked, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let route = result.ok().filter(|route| !route.local);
-        let far =
-            Far { address: parked.query.dst, side: route.map(|route| self.interfaces.side(route.ifindex)) };
+        let far = Far { address: parked.query.dst, ifindex: route.map(|route| route.ifindex) };
         let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { return };
         // It was parsed before.
         let Ok(message) = Message::parse(received.data) else { return };

@@ -144,7 +144,7 @@ impl Natfw {
         if let Some(address) = far_end.filter(|address| far.is_none_or(|far| far.address != *address)) {
             return Err(Unplanned::Route(address));
         }
-        let far = far.filter(|_| far_end.is_some()).and_then(|far| far.side);
+        let far = far.filter(|_| far_end.is_some()).and_then(|far| far.ifindex);
         let from = &Arrived { received, token, lifetime, far };
         let plan = match kind_of(message) {
             Kind::Create => self.plan_create(from, asked, resources)?,

@@ -14,3 +14,4 @@ mod responder;
 mod rig;
 mod storm;
 mod token;
+mod zones;

@@ -24,6 +24,7 @@ pub(crate) const BEHIND: SiiHandle = SiiHandle(3);
 /// Interfaces of the node.
 pub(crate) const INSIDE: IfIndex = IfIndex(1);
 pub(crate) const OUTSIDE: IfIndex = IfIndex(2);
+pub(crate) const GUEST: IfIndex = IfIndex(3);
 
 /// A host inside, and one outside.
 pub(crate) const HOST: &str = "10.0.1.2";
@@ -104,7 +105,7 @@ pub(crate) fn udp(src: &str, src_port: u16, dst: &str, dst_port: u16) -> PathCou
 }
 
 /// The interfaces of the node, with this address outside.
-fn interfaces(outside: &str) -> [Interface; 2] {
+fn interfaces(outside: &str) -> [Interface; 3] {
     let interface = |ifindex: IfIndex, name: &str, address: &str| Interface {
         ifindex,
         name: name.to_owned(),
@@ -113,7 +114,11 @@ fn interfaces(outside: &str) -> [Interface; 2] {
         tunnel: false,
         addresses: vec![addr(address)],
     };
-    [interface(INSIDE, "lan", "10.0.1.1"), interface(OUTSIDE, "wan", outside)]
+    [
+        interface(INSIDE, "lan", "10.0.1.1"),
+        interface(OUTSIDE, "wan", outside),
+        interface(GUEST, "guest", "10.0.9.1"),
+    ]
 }
 
 /// The flow of most tests, from the inside to the outside.
@@ -171,7 +176,8 @@ pub(crate) fn octets(message: &Message<'_>) -> Vec<u8> {
 }
 
 pub(crate) fn boxed(middlebox: Middlebox) -> Config {
-    Config { middlebox, inside: vec!["lan".to_owned()], outside: vec!["wan".to_owned()], ..Config::default() }
+    let inside = ["lan", "guest"].map(str::to_owned).to_vec();
+    Config { middlebox, inside, outside: vec!["wan".to_owned()], ..Config::default() }
 }
 
 impl Rig {
@@ -293,8 +299,11 @@ impl Rig {
     }
 
     fn route(&self, dst: IpAddr) -> Result<Route, NoRoute> {
-        let inside = dst.to_string().starts_with("10.");
-        let ifindex = if inside { INSIDE } else { OUTSIDE };
+        let ifindex = match dst.to_string() {
+            guest if guest.starts_with("10.0.9.") => GUEST,
+            inside if inside.starts_with("10.") => INSIDE,
+            _ => OUTSIDE,
+        };
         let route = Route { ifindex, src: addr("10.0.1.1"), gateway: None, mtu: 1500, local: false };
         if self.routes { Ok(route) } else { Err(NoRoute::Unreachable) }
     }

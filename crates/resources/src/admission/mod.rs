@@ -22,11 +22,12 @@ use std::sync::Arc;
 use signalbox_core::node::Interface;
 use signalbox_core::shares::Shares;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, Slab, Time};
+use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, Slab, Time, recent};
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::decision::Decisions;
+use crate::opening::{Crossed, Party};
 use crate::policy::{Accounts, Policy};
 use crate::refusal::{Cause, PolicyWhy, Refusal, Rule};
 use crate::request::{
@@ -57,8 +58,10 @@ pub struct Resources {
     links: BTreeMap<IfIndex, Link>,
     grants: Slab<Grant>,
     groups: Slab<Group>,
-    /// Those of the last grants and passages.
+    /// Those of the last grants.
     requesters: Recent<Requester>,
+    /// Those of the last passages.
+    parties: Recent<Party>,
     /// Those of the last grants.
     terms: Recent<Terms>,
     /// Those of the last reservations.
@@ -98,6 +101,7 @@ impl Resources {
             grants: Slab::new(most),
             groups: Slab::new(most),
             requesters: Recent::default(),
+            parties: Recent::default(),
             terms: Recent::default(),
             parameters: Recent::default(),
             accounts: Accounts::new(most, hasher()),
@@ -421,6 +425,20 @@ impl Resources {
 
     pub(crate) fn shared_requester(&mut self, requester: &Requester) -> Arc<Requester> {
         self.requesters.shared(number_of(requester), requester)
+    }
+
+    /// The record of who asked, in the storage of an equal one.
+    pub(crate) fn shared_party(&mut self, requester: &Requester, crossed: Crossed) -> Arc<Party> {
+        let names = [&crossed.from, &crossed.to].into_iter().flatten();
+        let number = names.fold(number_of(requester), |number, name| {
+            number.wrapping_mul(31).wrapping_add(recent::sum(name.as_bytes()))
+        });
+        self.parties.shared(number, &Party { requester: requester.clone(), crossed })
+    }
+
+    /// The name of an interface of the node.
+    pub(crate) fn interface_name(&self, ifindex: IfIndex) -> Option<Arc<str>> {
+        self.links.get(&ifindex).map(|link| Arc::clone(&link.name))
     }
 
     pub(crate) const fn passages_held(&self) -> u32 {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use signalbox_core::IfIndex;
 
-use crate::config::{Action, Config};
+use crate::config::{Action, Config, Zones};
+use crate::opening::Crossed;
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, Rule, RuleName};
 use crate::request::{GrantRequest, Neighbour, Proof, RequestedBy, Requester};
@@ -23,6 +24,7 @@ use rule::Matcher;
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: Vec<Matcher>,
+    zones: Zones,
     default: Action,
     trusted: Vec<Trusted>,
     /// The least proof of an address.
@@ -44,6 +46,7 @@ impl Policy {
                 .zip(&config.rules)
                 .map(|(number, rule)| Matcher::new(number, rule, config.proof))
                 .collect(),
+            zones: config.zones.clone(),
             default: config.default,
             trusted: config.trusted.clone(),
             least: config.proof,
@@ -73,15 +76,22 @@ impl Policy {
     }
 
     /// The rule that allows a passage; `None`: no rule applies.
-    pub(crate) fn passage(&self, ask: &PassageRequest<'_>, wall_us: u64) -> Result<Option<u32>, Rule> {
+    pub(crate) fn passage(
+        &self,
+        ask: &PassageRequest<'_>,
+        crossed: &Crossed,
+        wall_us: u64,
+    ) -> Result<Option<u32>, Rule> {
         let packets = ask.pinhole.flows().map(|flow| flow.packets);
         let token = ask.requester.token.as_ref();
         if let Some(what) = token.and_then(|token| token.uncovered(packets, wall_us)) {
             return Err(Rule::Token(what));
         }
         let asker = self.asker(ask.requester);
+        let zone = |interface: &Option<Arc<str>>| interface.as_deref().map(|name| self.zones.of(name));
+        let zones = [zone(&crossed.from), zone(&crossed.to)];
         let mut numbered = (0..).zip(&self.rules);
-        match numbered.find(|(_, rule)| rule.applies_to_passage(ask, &asker, wall_us)) {
+        match numbered.find(|(_, rule)| rule.applies_to_passage(ask, &asker, zones, wall_us)) {
             Some((number, rule)) if rule.denies() => Err(self.refusal(number, PolicyWhy::Denied)),
             found => Ok(found.map(|(number, _)| number)),
         }

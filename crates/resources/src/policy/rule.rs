@@ -105,16 +105,26 @@ impl Matcher {
         &self,
         ask: &PassageRequest<'_>,
         asker: &Asker<'_>,
+        zones: [Option<&str>; 2],
         wall_us: u64,
     ) -> bool {
         let rule = &self.config;
         rule.opens.contains(&ask.opening)
+            && self.is_between(zones)
             && self.is_for(asker)
             && self.is_now(wall_us)
             && match rule.action {
                 Action::Allow => ask.pinhole.flows().all(|flow| self.covers_passage(&flow)),
                 Action::Deny => ask.pinhole.flows().any(|flow| self.touches_passage(&flow)),
             }
+    }
+
+    /// Whether the rule is about packets from one zone to another. What is not known may be in any, so that rules that deny match.
+    fn is_between(&self, [from, to]: [Option<&str>; 2]) -> bool {
+        let in_one = |named: &[String], zone: Option<&str>| {
+            any_or_empty(named, |one| zone.map_or(self.denies(), |zone| one == zone))
+        };
+        in_one(&self.config.from_zone, from) && in_one(&self.config.to_zone, to)
     }
 
     /// Whether the conditions about the requester match.

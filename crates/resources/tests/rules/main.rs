@@ -21,3 +21,4 @@ mod reload;
 mod support;
 mod timed;
 mod token;
+mod zones;

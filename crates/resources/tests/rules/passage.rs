@@ -8,6 +8,7 @@ use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
+use signalbox_resources::opening::Crossing;
 use signalbox_resources::token::Token;
 use signalbox_resources::{Config, Neighbour, Passage, PassageRequest, Proof, Requester, Resources};
 
@@ -46,7 +47,8 @@ fn ask_for(
     let neighbour = Neighbour { address, ifindex: IfIndex(3), proof: Proof::Handshake };
     let requester = Requester::neighbour(neighbour);
     let lifetime = Duration::from_secs(60);
-    let ask = PassageRequest { requester: &requester, opening, pinhole, lifetime, invited };
+    let crossing = Crossing::default();
+    let ask = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };
     resources.open_passage(Time::ZERO, &ask).map_err(|refusal| refusal.to_string())
 }
 
@@ -283,6 +285,7 @@ fn a_token_has_to_name_both_ports() {
         let ask = PassageRequest {
             requester: &requester,
             opening: Opening::Inward,
+            crossing: Crossing::default(),
             pinhole: &pinhole,
             lifetime: Duration::from_secs(60),
             invited: false,

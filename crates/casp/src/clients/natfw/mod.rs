@@ -45,6 +45,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time};
 use signalbox_resources::Resources;
+use signalbox_resources::opening::Crossing;
 
 use crate::clients::lookups::{Lookups, Waits};
 use crate::clients::ntp;
@@ -209,6 +210,7 @@ pub struct NatfwRequest {
 struct Waiting {
     job: OwnedArrival,
     of: End,
+    seen: Seen,
 }
 
 impl Waits for Waiting {
@@ -217,7 +219,15 @@ impl Waits for Waiting {
     }
 }
 
-/// The node whose route a request waits for. Only if its sender is inside, the ends of its flow are looked up.
+/// Interfaces towards the node that sent a request, and those by which its flow passes; [`IfIndex::NONE`]: not looked up, or no
+/// route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Seen {
+    sender: IfIndex,
+    crossing: Crossing,
+}
+
+/// The node whose route a request waits for, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Sender,
@@ -272,8 +282,10 @@ pub struct NatfwClient {
     errors: RateShares,
     wheel: Wheel,
     waiting: Lookups<Waiting>,
-    /// How the flow of the present request goes through this node, if its sender is inside.
+    /// How the flow of the present request goes through this node, as its sender sees it.
     through: Through,
+    /// The interfaces by which the flow of the present request passes.
+    crossing: Crossing,
     /// The last AGE that this node made.
     age: u64,
     out: Outputs,
@@ -311,6 +323,7 @@ impl NatfwClient {
             wheel: Wheel::default(),
             waiting: Lookups::default(),
             through: Through::Out,
+            crossing: Crossing::default(),
             age: 0,
             out: Outputs::default(),
             rng,
@@ -363,25 +376,33 @@ impl NatfwClient {
     /// Takes the answer to [`NatfwOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
-        let Some(Waiting { job, of }) = self.waiting.take(id) else { return };
-        // An end without a route is not known to be outside.
-        let inside = result.map_or(of != End::Sender, |route| self.inside.contains(&route.ifindex));
+        let Some(Waiting { job, of, mut seen }) = self.waiting.take(id) else { return };
+        let ifindex = result.map_or(IfIndex::NONE, |route| route.ifindex);
         let (src, dst) = (job.flow.src(), job.flow.dst());
-        match (of, inside) {
-            (End::Sender, true) => self.look_up(job, dst, End::Destination),
-            (End::Destination, true) => self.look_up(job, src, End::Source),
-            (End::Sender, false) => self.request(job, false, resources),
-            (End::Destination, false) => self.request_through(job, Through::Out, resources),
-            (End::Source, true) => self.request_through(job, Through::Between, resources),
-            (End::Source, false) => self.request_through(job, Through::In, resources),
+        match of {
+            End::Sender => {
+                seen.sender = ifindex;
+                return self.look_up(job, dst, End::Destination, seen);
+            }
+            End::Destination => {
+                seen.crossing.to = ifindex;
+                return self.look_up(job, src, End::Source, seen);
+            }
+            End::Source => seen.crossing.from = ifindex,
         }
-    }
-
-    /// Handles a request from inside whose flow goes this way through the node.
-    fn request_through(&mut self, job: OwnedArrival, through: Through, resources: &mut Resources) {
-        self.through = through;
-        self.request(job, true, resources);
-        self.through = Through::Out;
+        let Seen { sender, crossing } = seen;
+        let inside = |ifindex| self.inside.contains(&ifindex);
+        // An end without a route is not known to be outside.
+        let inner = |ifindex| ifindex == IfIndex::NONE || inside(ifindex);
+        let from_inside = inside(sender);
+        let through = match (from_inside && inner(crossing.to), inner(crossing.from)) {
+            (false, _) => Through::Out,
+            (true, true) => Through::Between,
+            (true, false) => Through::In,
+        };
+        (self.through, self.crossing) = (through, crossing);
+        self.request(job, from_inside, resources);
+        (self.through, self.crossing) = (Through::Out, Crossing::default());
     }
 
     /// Handles what is due, a part of it at a time.
@@ -436,8 +457,8 @@ impl NatfwClient {
     }
 
     /// Asks by which interface a hop is reached.
-    fn look_up(&mut self, job: OwnedArrival, to: IpAddr, of: End) {
-        let id = self.waiting.keep(Waiting { job, of });
+    fn look_up(&mut self, job: OwnedArrival, to: IpAddr, of: End, seen: Seen) {
+        let id = self.waiting.keep(Waiting { job, of, seen });
         self.out.look_up(id, RouteQuery::to(to));
     }
 

@@ -9,7 +9,7 @@ use signalbox_resources::config::Opening;
 use super::output::NatfwEnd;
 use super::record::{Asker, Record, Reply};
 use super::rules::{Ask, packets};
-use super::{End, Failure, MAX_WAITING, NatfwClient, seconds, whole};
+use super::{End, Failure, MAX_WAITING, NatfwClient, Seen, seconds, whole};
 use crate::engine::{Arrival, OwnedArrival};
 use crate::wire::natfw::{
     NatfwFilter, NatfwMessage, NatfwObject, NatfwStatus, NatfwType, NatfwValue, REMOVED,
@@ -121,7 +121,7 @@ impl NatfwClient {
                     return self.out.consume(job.id);
                 }
                 let peer = job.peer;
-                self.look_up(job, peer, End::Sender);
+                self.look_up(job, peer, End::Sender, Seen::default());
             }
             _ => self.request(job, false, resources),
         }

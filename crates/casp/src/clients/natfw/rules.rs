@@ -3,11 +3,13 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Key, SessionId, Time};
 use signalbox_resources::config::Opening;
 use signalbox_resources::decision::{By, Extent, Outcome, Why};
+use signalbox_resources::opening::Crossing;
 use signalbox_resources::refusal::{Rule as Reason, RuleName};
 use signalbox_resources::token::Token;
 use signalbox_resources::{
@@ -227,11 +229,13 @@ impl NatfwClient {
             (Through::Out, Opening::Outward) => &[Opening::Outward],
             (_, Opening::Inward | Opening::Between | Opening::Block) => &[Opening::Inward],
         };
+        let crossing = self.crossing_of(job, packets);
         let mut passages = Vec::with_capacity(openings.len());
         for opening in openings.iter().copied() {
             let request = PassageRequest {
                 requester: &requester,
                 opening,
+                crossing,
                 pinhole: &pinhole,
                 lifetime: ask.lifetime,
                 invited: openings.contains(&Opening::Reserve) && opening == Opening::Inward,
@@ -256,6 +260,16 @@ impl NatfwClient {
             }
         }
         Ok(passages)
+    }
+
+    /// The interfaces by which packets pass that a request asks for: those of its flow, or the opposite ones. Packets of any source
+    /// come in anywhere.
+    fn crossing_of(&self, job: &OwnedArrival, packets: &FlowFilter) -> Crossing {
+        let Crossing { from, to } = self.crossing;
+        let along = packets.dst.contains(job.flow.dst());
+        let (from, to) = if along { (from, to) } else { (to, from) };
+        let one = packets.src == Prefix::host(packets.src.addr);
+        Crossing { from: if one { from } else { IfIndex::NONE }, to }
     }
 
     /// Takes the kernel's answer to [`NatfwOutput::Open`](super::NatfwOutput::Open).
