@@ -14,14 +14,45 @@ pub(super) struct Branch {
     pub(super) until: Moment,
     /// Its number, local to one side of one session.
     pub(super) id: u16,
-    /// Messages of it, up to 2: the second one proves that the branch stands.
-    pub(super) proved: u8,
+    pub(super) proved: Proved,
     /// The channel by which it came is protected.
     pub(super) protected: bool,
     /// Its last message crossed a hop without channel security.
     pub(super) tainted: bool,
     /// It was made by a datagram, so that datagrams of its node count.
     pub(super) datagram: bool,
+}
+
+/// Messages of a branch, up to 127: the second one proves that it stands. The first bit: its node was the last one that left this
+/// side before, and what it sent then may arrive after a lost link only now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Proved(u8);
+
+impl Proved {
+    const RETURNED: u8 = 0x80;
+
+    pub(super) const fn by(messages: u8) -> Self {
+        Self(messages)
+    }
+
+    pub(super) const fn messages(self) -> u8 {
+        self.0 & !Self::RETURNED
+    }
+
+    pub(super) const fn one_more(&mut self) {
+        if self.messages() < !Self::RETURNED {
+            self.0 += 1;
+        }
+    }
+
+    const fn of_returned(self, returned: bool) -> Self {
+        Self(if returned { self.0 | Self::RETURNED } else { self.0 })
+    }
+
+    /// Whether a tear-down of the branch may be about the one that its node was before.
+    pub(super) const fn may_be_former(self) -> bool {
+        self.0 & Self::RETURNED != 0 && self.messages() < 2
+    }
 }
 
 impl Branch {
@@ -41,7 +72,14 @@ pub(super) struct Side {
     others: RareVec<Branch>,
     /// How many of them, at the end, joined later than the most recent one.
     later: u8,
+    /// The mark of the node that left last; 0: none has left.
+    left: u8,
     next_id: u16,
+}
+
+/// A few bits of a node's key: two nodes may have the same.
+const fn mark(peer: Key) -> u8 {
+    (peer.to_u64() % 255) as u8 + 1
 }
 
 impl Side {
@@ -108,7 +146,8 @@ impl Side {
         if self.is_full() {
             return None;
         }
-        let branch = Branch { id: self.take_id(), ..branch };
+        let proved = branch.proved.of_returned(self.left == mark(branch.peer));
+        let branch = Branch { id: self.take_id(), proved, ..branch };
         if self.last.is_none() {
             self.last = Some(branch);
             return Some(branch.id);
@@ -137,6 +176,7 @@ impl Side {
     /// Removes a branch. If it was the most recent one, the most recent of the others takes its place.
     pub(super) fn remove(&mut self, peer: Key) -> Option<Branch> {
         if self.is_last(peer) {
+            self.left = mark(peer);
             let removed = self.last.take();
             let newest = self.others.len().checked_sub(1);
             self.last = newest.map(|at| self.others.swap_remove(at));
@@ -147,6 +187,7 @@ impl Side {
         if at >= self.joined_before() {
             self.later -= 1;
         }
+        self.left = mark(peer);
         let removed = self.others.get(at).copied();
         self.others.retain(|branch| branch.peer != peer);
         removed
@@ -167,7 +208,7 @@ mod tests {
             peer: Key::from_u64(1 << 32 | peer),
             until: Time::from_secs(peer).into(),
             id: 0,
-            proved: 0,
+            proved: Proved::default(),
             protected: false,
             tainted: true,
             datagram: false,

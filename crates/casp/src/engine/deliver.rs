@@ -291,7 +291,7 @@ impl Casp {
         let removed = session.next.remove(peer);
         self.peers.drop_use(peer);
         // Clients know the hops from which a message came.
-        if let Some(branch) = removed.filter(|branch| branch.proved > 0) {
+        if let Some(branch) = removed.filter(|branch| branch.proved.messages() > 0) {
             self.indicate_branch(key, false, branch.id, true);
         }
         self.dequeued(key, kept.octets.len());

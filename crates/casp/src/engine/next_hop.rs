@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::Key;
 
 use super::Casp;
-use super::branch::Branch;
+use super::branch::{Branch, Proved};
 use super::deliver::Kind;
 use super::discovery::News;
 use super::io::{Indication, Transport};
@@ -205,10 +205,13 @@ impl Casp {
             || (datagram && address.is_some_and(|address| self.is_protected(address)));
         let Some(session) = self.sessions.get_mut(key) else { return };
         let until = (self.now + session.lifetime()).into();
-        let first = session.next.last().is_none();
+        let (first, is_last) = (session.next.last().is_none(), session.next.is_last(peer));
         let id = if let Some(known) = session.next.get_mut(peer) {
             known.until = until;
             known.datagram |= datagram;
+            if !is_last {
+                known.proved = Proved::default();
+            }
             session.next.promote(peer)
         } else {
             let oldest = session.next.others().next().map(|branch| branch.peer);
@@ -216,7 +219,8 @@ impl Casp {
                 session.next.remove(oldest);
                 self.peers.drop_use(oldest);
             }
-            let branch = Branch { peer, until, id: 0, proved: 0, protected, tainted: !protected, datagram };
+            let (proved, tainted) = (Proved::default(), !protected);
+            let branch = Branch { peer, until, id: 0, proved, protected, tainted, datagram };
             self.peers.hold_again(peer);
             session.next.add(branch, true)
         };

@@ -8,7 +8,7 @@ use signalbox_core::stamp::Moment;
 use signalbox_core::{IfIndex, Key, SessionChange};
 
 use super::Casp;
-use super::branch::Branch;
+use super::branch::{Branch, Proved};
 use super::io::Arrival;
 use super::outbox::Datagram;
 use super::peers::Name;
@@ -301,7 +301,7 @@ impl Casp {
             peer,
             until: (self.now + core::time::Duration::from_secs(seconds.into())).into(),
             id: 0,
-            proved: 1,
+            proved: Proved::by(1),
             protected: from.protected,
             tainted: checked.tainted,
             datagram: from.is_datagram(),
@@ -346,7 +346,7 @@ impl Casp {
         if let Some(branch) = session.previous.get_mut(branch.peer) {
             branch.until = until;
             branch.tainted = checked.tainted;
-            branch.proved = branch.proved.saturating_add(1);
+            branch.proved.one_more();
         }
         if newest {
             self.take_timeout(key, message.timeout);
@@ -400,11 +400,11 @@ impl Casp {
         if let Some(branch) = session.next.get_mut(peer) {
             branch.until = until;
             branch.tainted = message.flags.contains(Flags::UNSECURE);
-            branch.proved = branch.proved.saturating_add(1);
+            branch.proved.one_more();
         }
         if let Some(branch) = session.previous.last_mut().filter(|branch| !branch.is_local()) {
             branch.until = branch.until.max(until);
-            branch.proved = branch.proved.saturating_add(1);
+            branch.proved.one_more();
         }
         self.arm(key);
     }

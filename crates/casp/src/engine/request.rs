@@ -4,7 +4,7 @@ use signalbox_core::stamp::Moment;
 use signalbox_core::{Key, SessionChange, SessionId};
 
 use super::Casp;
-use super::branch::Branch;
+use super::branch::{Branch, Proved};
 use super::io::{Indication, Request, SendRequest};
 use super::refused::Refused;
 use super::session::{Mark, Session};
@@ -152,7 +152,7 @@ impl Casp {
                 peer: Branch::LOCAL,
                 until: Moment::NEVER,
                 id: 0,
-                proved: 0,
+                proved: Proved::default(),
                 protected: true,
                 tainted: false,
                 datagram: false,

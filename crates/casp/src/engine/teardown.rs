@@ -148,7 +148,8 @@ impl Casp {
         self.tear_down_all(key, from, branch.id, message);
     }
 
-    /// R and T from a next hop. From an older one, it ends that branch.
+    /// R and T from a next hop. From an older one, it ends that branch. From one to which the path came back, it has no effect until
+    /// this hop has answered: a tear-down of the former branch waits in the connection as long as the link is lost.
     pub(super) fn tear_down_reverse(
         &mut self,
         key: Key,
@@ -159,6 +160,11 @@ impl Casp {
         let Some(session) = self.sessions.get(key) else { return };
         if !session.next.is_last(branch.peer) {
             return self.remove_next(key, branch.peer, branch.id);
+        }
+        if branch.proved.may_be_former() {
+            self.counters.strangers += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "it was sent before the path came back", "message dropped");
+            return;
         }
         self.tear_down_all(key, from, branch.id, message);
     }
@@ -192,8 +198,9 @@ impl Casp {
         loop {
             let Some(session) = self.sessions.get(key) else { return };
             let Some(last) = session.previous.last() else { return };
-            let may =
-                last.proved >= 2 && !session.is(Mark::Kept) && (!last.tainted || self.config.remove_unsecure);
+            let may = last.proved.messages() >= 2
+                && !session.is(Mark::Kept)
+                && (!last.tainted || self.config.remove_unsecure);
             let Some(dead) = session.previous.older().next().filter(|_| may).copied() else { return };
             let message = Signaling {
                 flags: Flags::REVERSE.with(Flags::TEAR_DOWN),

@@ -134,6 +134,33 @@ fn a_release_of_an_old_branch_ends_where_another_one_leads() {
     assert_eq!(rig.kinds(3), [QosType::RELEASE]);
 }
 
+/// The path comes back to a hop. The Release that this hop sent when the path left it arrives after that, because the link was lost:
+/// it is about what the hop held before.
+#[test]
+fn a_release_from_before_a_hop_came_back_ends_nothing() {
+    let mut rig = Rig::new(4);
+    let request = rig.request(Range::only(mbit(2.0)));
+    rig.reserve(0, 1, &request);
+    let mut release = QosMessage::new(QosType::RELEASE, flow(4));
+    (release.sequence, release.flags) = (Some(50), QosFlags::REMOVE);
+    let late = Packet { branch: 1, ..rig.packet(1, 2, SESSION, &release) };
+    let sent = rig.last(1, QosType::COMMIT);
+    rig.clear();
+    let (session, flow) = (SESSION, flow(4));
+    rig.deaf = Some(2);
+    rig.indicate(1, &Indication::Branch { session, flow, previous: false, id: 1, ended: false });
+    rig.inject(late.clone());
+    assert_eq!((rig.booked(1), rig.given(1), rig.kinds(0)), (2.0, 2.0, vec![]));
+    // After its answer it ends the session.
+    let mut success = QosMessage::new(QosType::SUCCESS, flow);
+    (success.echo, success.age) = (sent.message().sequence, sent.message().age);
+    success.version = Some(QosVersion::BANDWIDTH);
+    let answer = Packet { branch: 1, ..rig.packet(1, 2, SESSION, &success) };
+    rig.inject(answer);
+    rig.inject(late);
+    assert_eq!((rig.booked(1), rig.kinds(0)), (0.0, vec![QosType::SUCCESS, QosType::RELEASE]));
+}
+
 /// CASPQOS-8-05, CASPQOS-2-36: Release and Error count only from a hop of the session, and an answer to nothing changes
 /// nothing.
 #[test]

@@ -67,6 +67,34 @@ fn a_tear_down_of_an_old_branch_ends_that_branch() {
     assert_eq!(rig.node.session_count(), 0);
 }
 
+/// The path comes back to a hop. What this hop sent when the path left it arrives after that, because the link was lost: a message
+/// to the client, and a tear-down of the former branch.
+#[test]
+fn a_tear_down_from_before_a_hop_came_back_ends_nothing() {
+    let mut rig = Rig::new();
+    let (up, down) = rig.chain();
+    let turn = |rig: &mut Rig, to| {
+        rig.answering = vec![ip(to)];
+        rig.wait(seconds(6.0));
+        rig.say(up, &flags(message(), Flags::DISCOVER));
+    };
+    turn(&mut rig, DOWN2);
+    let other = rig.stream_to(DOWN2);
+    // Its answer has the former hop torn down.
+    rig.say(other, &flags(message(), Flags::REVERSE));
+    assert_eq!(rig.state().next.len(), 1);
+    turn(&mut rig, DOWN);
+    assert_eq!(rig.state().next.len(), 2);
+    rig.say(down, &flags(message(), Flags::REVERSE));
+    assert!(rig.say(down, &flags(message(), TEAR.with(Flags::REVERSE))).is_empty());
+    assert_eq!(rig.node.session_count(), 1);
+    // Once the branch stands it is the end.
+    rig.say(down, &flags(message(), Flags::REVERSE));
+    let said = rig.say(down, &flags(message(), TEAR.with(Flags::REVERSE)));
+    assert!(only(&said, up).message().flags.contains(TEAR.with(Flags::REVERSE)));
+    assert_eq!(rig.node.session_count(), 0);
+}
+
 /// CASP-4.2-05, CASP-G-17: a client tears its session down, with a last message.
 #[test]
 fn a_client_tears_its_session_down() {

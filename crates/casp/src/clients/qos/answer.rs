@@ -6,6 +6,7 @@ use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
 use super::node::{Failure, Job, counters_of};
+use super::record::Branch;
 use super::segment::with_objects;
 use super::{QosClient, branch_of};
 use crate::clients::queue::Message;
@@ -206,12 +207,17 @@ impl QosClient {
             }
             if let Some(record) = self.records.get_mut(key) {
                 let side = record.side(job.reverse);
-                let other = side.last().is_some_and(|last| last.id != job.branch);
-                if other {
+                let newest = side.last().filter(|last| last.id == job.branch);
+                if !side.is_empty() && newest.is_none() {
                     // An old branch ends; another one leads to this node.
                     side.retain(|one| one.id != job.branch);
                     let of_branch = |one: &Job| (one.reverse, one.branch) == (job.reverse, job.branch);
                     self.end_waiting(job.session, of_branch);
+                    return self.out.consume(job.id);
+                }
+                if newest.is_some_and(Branch::is_new) {
+                    // The path came back to this hop, and what it sent before arrives after a lost link.
+                    self.counters.strangers += 1;
                     return self.out.consume(job.id);
                 }
                 let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);

@@ -85,7 +85,7 @@ signalbox_core::counters! {
         unanswered: u64 => REQUESTS { result: "unanswered" },
         /// Messages without a readable header or number.
         unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
-        /// Releases and errors of nodes that are no hop of their session.
+        /// Releases and errors of nodes that are no hop of their session, and releases of a new hop before its first answer.
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
         /// Messages whose flow differs from that of the messaging layer.
         other_flow: u64 => REQUESTS { result: "other_flow" },

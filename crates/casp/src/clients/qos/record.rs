@@ -1,6 +1,6 @@
 //! The state of a session at a node.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use signalbox_core::wheel::{Link, Timed};
@@ -61,6 +61,18 @@ pub(super) struct Last {
 pub(super) struct Branch {
     pub(super) id: u16,
     pub(super) peer: IpAddr,
+}
+
+impl Branch {
+    /// A branch to a new hop, which has not answered yet.
+    pub(super) const fn to_new_hop(id: u16) -> Self {
+        Self { id, peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED) }
+    }
+
+    /// Whether its hop has not answered yet.
+    pub(super) const fn is_new(&self) -> bool {
+        self.peer.is_unspecified()
+    }
 }
 
 /// What the node waits for as originator.

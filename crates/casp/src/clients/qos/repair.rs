@@ -1,7 +1,5 @@
 //! Changes of the path of a session, and of the address of its source (section 7 of the draft).
 
-use core::net::{IpAddr, Ipv4Addr};
-
 use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
 
@@ -24,8 +22,8 @@ impl QosClient {
         if reverse != previous {
             return;
         }
-        // A Release by the former hop ends nothing here from now on. The first answer shows who the new one is.
-        record.enter(!previous, Branch { id, peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED) });
+        // A Release by the former hop ends nothing here from now on, nor one by the new hop before it has answered.
+        record.enter(!previous, Branch::to_new_hop(id));
         if record.has_state() {
             self.locate(Waiting::Again(key), resources);
         }
