@@ -287,8 +287,10 @@ impl Decisions {
     }
 
     /// The session of a grant that ends.
-    pub(crate) fn unname(&mut self, grant: GrantId) -> Option<SessionId> {
-        if self.sessions.is_empty() { None } else { self.sessions.remove(&grant) }
+    pub(crate) fn unname(&mut self, grant: GrantId) {
+        if !self.sessions.is_empty() {
+            self.sessions.remove(&grant);
+        }
     }
 
     /// What is decided about the passages of a session: a request for the same packets again is no decision, one for others is a

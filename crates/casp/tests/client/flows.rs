@@ -1,10 +1,13 @@
 //! What passes a node untouched, and what it makes of the flow in a message.
 
+use std::time::Duration;
+
 use signalbox_casp::clients::qos::Range;
 use signalbox_casp::wire::qos::{QosMessage, QosType, QosVersion};
 use signalbox_core::SessionId;
+use signalbox_resources::decision::Outcome;
 
-use crate::rig::{Packet, Rig, flow, flowspec};
+use crate::rig::{Packet, Rig, flow, flowspec, mbit};
 
 const SESSION: SessionId = SessionId([7; 16]);
 
@@ -69,4 +72,50 @@ fn guaranteed_service_is_reserved() {
     let rig = Rig::standing(3, Range::only(signalbox_casp::clients::qos::Amount::Flowspec(one)));
     assert_eq!(rig.booked(1), 3.0);
     assert!(rig.nodes[1].installed.values().all(|one| one.served.is_some()));
+}
+
+/// (T37) What was reserved and then committed is one reservation to users, also while it is refreshed and changed.
+#[test]
+fn a_reservation_has_one_row() {
+    let mut rig = Rig::new(3);
+    let request = rig.request(Range::only(mbit(2.0)));
+    rig.reserve(0, 1, &request);
+    let rows = |rig: &Rig| {
+        let (mut rows, resources) = (Vec::new(), &rig.nodes[1].resources);
+        resources.walk(0, |row| {
+            rows.push((row.grant, row.traffic.rate));
+            true
+        });
+        assert!(resources.len() >= 2, "what was reserved, and what was committed");
+        rows
+    };
+    let first = rows(&rig);
+    assert_eq!(first.iter().map(|row| row.1).collect::<Vec<_>>(), [250_000]);
+    rig.wait(Duration::from_secs(60));
+    assert_eq!(rows(&rig), first);
+}
+
+/// (T37) What was reserved and then committed is one line of the log: it is granted, changed and ended once.
+#[test]
+fn a_reservation_has_one_line_for_each_decision() {
+    let mut rig = Rig::new(3);
+    rig.nodes[1].resources.record_decisions(true);
+    let lines = |rig: &mut Rig| {
+        let resources = &mut rig.nodes[1].resources;
+        let all = core::iter::from_fn(|| resources.next_decision());
+        all.map(|one| (one.outcome, one.extent.rate.unwrap_or(0))).collect::<Vec<_>>()
+    };
+    let request = rig.request(Range::only(mbit(2.0)));
+    rig.reserve(0, 1, &request);
+    assert_eq!(lines(&mut rig), [(Outcome::Granted, 250_000)]);
+    rig.wait(Duration::from_secs(60));
+    assert_eq!(lines(&mut rig), [], "refreshes are no decisions");
+    rig.change(0, 1, Range::only(mbit(3.0)));
+    assert_eq!(lines(&mut rig), [(Outcome::Changed, 375_000)]);
+    rig.change(0, 1, Range::only(mbit(50.0)));
+    assert_eq!(rig.booked(1), 3.0);
+    let refused = lines(&mut rig);
+    assert!(matches!(refused[..], [] | [(Outcome::Refused, _)]), "{refused:?}");
+    rig.release(0, 1);
+    assert_eq!(lines(&mut rig), [(Outcome::Ended, 375_000)]);
 }

@@ -43,7 +43,11 @@ pub(super) fn table(node: &Node, interfaces: &[Interface], words: &str) -> Resul
             let held = row.grant.and_then(|grant| node.resources().reservation(grant));
             show::qos::session(&row, held.map(|held| show::held::row(node, &held)))
         })),
-        "reservations" => all(node.resources().reservations().map(|held| show::held::row(node, &held))),
+        "reservations" => {
+            let resources = node.resources();
+            let shown = resources.reservations().filter(|held| resources.has_row(held.grant));
+            all(shown.map(|held| show::held::row(node, &held)))
+        }
         "interfaces" => all(node.resources().links().map(|link| show::held::interface(&link))),
         _ => bail!("a simulated node shows no {words}"),
     }

@@ -294,7 +294,9 @@ impl Resources {
         if self.decisions.is_on() {
             let members: Vec<Key> =
                 self.groups.get(key).into_iter().flat_map(|group| group.members.iter()).collect();
-            members.into_iter().for_each(|member| self.note_lost(member, why));
+            let last = self.last_parts(&members);
+            last.into_iter().for_each(|member| self.note_lost(member, why));
+            members.into_iter().for_each(|member| self.decisions.unname(GrantId(member.to_u64())));
         }
         let Some(group) = self.close(key) else { return 0 };
         let mut lost = 0;

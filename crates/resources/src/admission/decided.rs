@@ -104,12 +104,25 @@ impl Resources {
             && *grant.requester == ask.requester
     }
 
-    /// A request was granted: a new one, or one that changed something.
+    /// A request was granted: a new one, or one that changed something. A further grant of a reservation that stands is a change, or
+    /// nothing if it is for the same amount.
     pub(super) fn note_granted(&mut self, ask: &GrantRequest, admitted: &Admitted, changed: bool) {
         if !self.decisions.is_on() {
             return;
         }
         let grant = admitted.grant;
+        if let Some(session) = ask.session_id {
+            self.decisions.name(grant, session);
+        }
+        let key = Key::from_u64(grant.0);
+        let since = self.stands_since(key);
+        if let (Some(since), Some(held)) = (since, self.grants.get_mut(key)) {
+            held.since = since;
+        }
+        if self.has_equal_part(key) {
+            return;
+        }
+        let changed = changed || since.is_some();
         let outcome = if changed {
             Outcome::Changed
         } else if self.decisions.restores(ask.owner.protocol, ask.filters.first()) {
@@ -117,10 +130,6 @@ impl Resources {
         } else {
             Outcome::Granted
         };
-        if let Some(session) = ask.session_id {
-            self.decisions.name(grant, session);
-        }
-        let key = Key::from_u64(grant.0);
         let decision = self.grants.get(key).and_then(|held| {
             let group = self.groups.get(held.group)?;
             Some(self.about(key, held, group, outcome, Why::Allowed))
@@ -164,15 +173,22 @@ impl Resources {
         self.counters.decisions_left_out += u64::from(!self.decisions.push(Some(ask.owner), decision));
     }
 
-    /// A grant ends because its owner gives it back.
+    /// A grant ends because its owner gives it back. That is the end of its reservation if it is the only grant of it. A change that
+    /// another node refused ends, and what stood before stands.
     pub(super) fn note_released(&mut self, key: Key) {
         if !self.decisions.is_on() {
             return;
         }
-        let why = Why::End(self.decisions.end);
-        let decision = self.grants.get(key).and_then(|grant| {
+        let (outcome, why) = match self.decisions.end {
+            end if !self.has_other_parts(key) => (Outcome::Ended, Some(Why::End(end))),
+            End::RefusedBeyond(node) if !self.has_equal_part(key) => {
+                (Outcome::Refused, Some(Why::Beyond(node)))
+            }
+            _ => (Outcome::Ended, None),
+        };
+        let decision = self.grants.get(key).zip(why).and_then(|(grant, why)| {
             let group = self.groups.get(grant.group)?;
-            Some(self.about(key, grant, group, Outcome::Ended, why))
+            Some(self.about(key, grant, group, outcome, why))
         });
         self.decisions.unname(GrantId(key.to_u64()));
         if let Some(decision) = decision {
@@ -207,7 +223,7 @@ impl Resources {
 
     /// A stronger request took a part of a grant.
     pub(super) fn note_reduced(&mut self, key: Key) {
-        if !self.decisions.is_on() {
+        if !self.decisions.is_on() || !self.has_row(GrantId(key.to_u64())) {
             return;
         }
         let decision = self.grants.get(key).and_then(|grant| {

@@ -8,6 +8,7 @@ pub(crate) mod group;
 mod link;
 mod members;
 mod outputs;
+mod parts;
 mod plan;
 mod reload;
 mod sessions;

@@ -103,7 +103,11 @@ impl Resources {
         else {
             return false;
         };
-        self.note_lost(key, why);
+        if self.has_other_parts(key) {
+            self.decisions.unname(GrantId(key.to_u64()));
+        } else {
+            self.note_lost(key, why);
+        }
         self.detach(key);
         let Some(lost) = self.grants.remove(key) else { return false };
         let owner = lost.owner(protocol);

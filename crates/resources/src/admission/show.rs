@@ -13,9 +13,13 @@ impl Resources {
         self.grants.iter().filter_map(|(key, _)| self.view(key))
     }
 
-    /// Visits grants from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    /// Visits the grants that [have a row](Self::has_row) from a place in the table on; see
+    /// [`Slab::walk`](signalbox_core::Slab::walk).
     pub fn walk(&self, from: u32, mut visit: impl FnMut(ReservationView<'_>) -> bool) -> Option<u32> {
-        self.grants.walk(from, |key, _| self.view(key).is_none_or(&mut visit))
+        self.grants.walk(from, |key, _| {
+            let view = Some(GrantId(key.to_u64())).filter(|grant| self.has_row(*grant));
+            view.and_then(|grant| self.reservation(grant)).is_none_or(&mut visit)
+        })
     }
 
     /// One grant.
