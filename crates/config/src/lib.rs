@@ -251,6 +251,9 @@ impl Config {
         for section in self.running() {
             section.install(&mut node);
         }
+        if let Some(qos) = &mut node.qos {
+            qos.report_rule = self.resources.0.report_rule;
+        }
         if let Some(gist) = &mut node.gist {
             gist.channels.kernel_sctp = kernel_sctp;
         }

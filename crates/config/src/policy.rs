@@ -105,6 +105,10 @@ pub(crate) fn policy(config: &mut Config, keys: &mut Keys<'_>) {
                    `\"handshake\"`: the node answered at this address (GIST, CASP, `boomerang.prove_return`). \
                    `\"identity\"`: the node has a key (TLS, `[rsvp.integrity]`, `[boomerang.integrity]`).";
     keys.key("proof", &mut config.proof, choice(PROOFS), meaning);
+    let meaning = "Whether who asks gets the rule or the limit that refused, with its numbers, as text: RESPONSE of `qos` and `natfw`, ResvErr of \
+                   `rsvp`, replies of `boomerang`, Error and RESPONSE of `casp`. The node that refused, the kind of the reason and \
+                   the rate that is left are always given, as far as the protocol has a place for them.";
+    keys.key("report_rule", &mut config.report_rule, flag(), meaning);
     let mut rules: Vec<_> = config.rules.drain(..).map(|rule| Rule(Some(rule.action), rule)).collect();
     let new = || Rule(None, RuleConfig::new("", Action::Deny));
     keys.array("rules", RULES, &mut rules, new, |keys, Rule(action, rule)| {

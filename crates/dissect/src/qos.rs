@@ -83,6 +83,7 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
     let hop = |hop: signalbox_qos::wire::Hop| json!({ "address": hop.address.to_string(), "rate": hop.rate, "after_gap": hop.after_gap });
     add("hops", message.hops.map(|hops| hops.iter().map(hop).collect::<Vec<_>>().into()));
     add("note", message.note.map(Value::from));
+    add("available_octets_per_s", message.available.map(Value::from));
     Value::Object(fields)
 }
 

@@ -35,6 +35,8 @@ pub struct Config {
     pub trusted: Vec<Trusted>,
     /// The least proof of an address in `trusted`, and in `from` and `via` of rules that do not say; not `None`.
     pub proof: Proof,
+    /// Whether who asked gets the text of a refusal: the name of the rule, or the limit with its numbers.
+    pub report_rule: bool,
     /// Whether a request may preempt reservations whose defending priority is below its setup priority.
     pub preemption: bool,
     /// Most reservations that one request may preempt; 1 to 1024.
@@ -60,6 +62,7 @@ impl Default for Config {
             default: Action::Allow,
             trusted: Vec::new(),
             proof: Proof::Link,
+            report_rule: false,
             preemption: false,
             max_victims: 16,
             max_reservations: 100_000,

@@ -217,12 +217,6 @@ fn refreshes(config: &mut Config, keys: &mut Keys<'_>) {
         flag(),
         "Routers without the application provide the quality by other means [3.3.5]: gaps are not reported.",
     );
-    keys.key(
-        "report_rule",
-        &mut config.report_rule,
-        flag(),
-        "A refusal contains the name of the rule that refused.",
-    );
 }
 
 /// Periods, and the number of tries.

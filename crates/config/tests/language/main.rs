@@ -245,7 +245,9 @@ fn values_reach_the_engines() {
 #[test]
 fn the_defaults_are_those_of_the_engines() {
     let node = settings("node.protocols = [\"gist\", \"ping\", \"qos\", \"rsvp\"]\n");
-    assert_eq!(node.qos, Some(Default::default()));
+    // `policy.report_rule` decides for all protocols.
+    let qos = signalbox_node::qos::Config { report_rule: false, ..Default::default() };
+    assert_eq!(node.qos, Some(qos));
     assert_eq!(node.ping, Some(Default::default()));
     let mut rsvp = signalbox_node::rsvp::Config::default();
     assert_eq!(node.rsvp, Some(rsvp.clone()));

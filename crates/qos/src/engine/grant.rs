@@ -103,7 +103,7 @@ impl Qos {
                     message,
                     refusal.info,
                     refusal.qspec.as_deref(),
-                    refusal.note.as_deref(),
+                    (refusal.note.as_deref(), refusal.available),
                 );
                 self.trigger(message, arrival, false);
             }

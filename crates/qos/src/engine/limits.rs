@@ -11,6 +11,7 @@ impl Config {
         self.max_queries = new.max_queries;
         self.max_contents = new.max_contents;
         self.max_commands = new.max_commands;
+        self.report_rule = new.report_rule;
     }
 }
 

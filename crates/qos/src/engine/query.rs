@@ -158,7 +158,8 @@ impl Qos {
                         self.close(key, resources);
                     }
                     let (qspec, note) = (refusal.qspec.as_deref(), refusal.note.as_deref());
-                    return self.answer_with(arrival, message, refusal.info, qspec, note);
+                    let told = (note, refusal.available);
+                    return self.answer_with(arrival, message, refusal.info, qspec, told);
                 }
             };
         let hops = self.hops_with_own(message.hops, arrival, available);

@@ -206,7 +206,7 @@ impl Qos {
         info: Info,
         note: Option<&str>,
     ) {
-        self.answer_with(arrival, message, info, None, note);
+        self.answer_with(arrival, message, info, None, (note, None));
     }
 
     pub(super) fn answer_with(
@@ -215,7 +215,7 @@ impl Qos {
         message: &Message<'_>,
         info: Info,
         qspec: Option<&[u8]>,
-        note: Option<&str>,
+        (note, available): (Option<&str>, Option<u64>),
     ) {
         if message.is_tear() {
             return;
@@ -228,6 +228,8 @@ impl Qos {
             qspec,
             hops: message.hops,
             note: note.filter(|_| self.config.report_rule).map(cut),
+            // A refusal for another reason says nothing about the link.
+            available: available.filter(|_| info == Info::RESERVATION_FAILURE),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send_response(Target::back_to(arrival), &response);

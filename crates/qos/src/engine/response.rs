@@ -462,7 +462,7 @@ pub(super) fn failure(message: &Message<'_>, info: &InfoSpec<'_>) -> Failure {
         meaning: info.info.to_string(),
         node: source_text(&info.source),
         rule: message.note.map(str::to_owned),
-        available: message.qspec.and_then(rmf::available_rate),
+        available: message.available.or_else(|| message.qspec.and_then(rmf::available_rate)),
         hops: message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default(),
     }
 }

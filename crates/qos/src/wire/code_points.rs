@@ -47,6 +47,8 @@ signalbox_wire::code_points! {
         HOPS = 2000, "hops (Signalbox)";
         /// Private to Signalbox: a text for people. AB=10.
         NOTE = 2001, "note (Signalbox)";
+        /// Private to Signalbox: the rate that the node which refused could still give, 64 bits, octets a second. AB=10.
+        AVAILABLE = 2003, "available (Signalbox)";
     }
 }
 

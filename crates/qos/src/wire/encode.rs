@@ -140,6 +140,9 @@ impl Message<'_> {
         if let Some(note) = self.note {
             write_object(w, ObjectType::NOTE, Extensibility::Forward, |w| w.bytes(note.as_bytes()))?;
         }
+        if let Some(available) = self.available {
+            write_object(w, ObjectType::AVAILABLE, Extensibility::Forward, |w| w.u64(available))?;
+        }
         self.forwarded.write(w);
         self.refreshed.write(w);
         Ok(())

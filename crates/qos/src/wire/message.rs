@@ -53,6 +53,8 @@ pub struct Message<'a> {
     pub hops: Option<Hops<'a>>,
     /// Private to Signalbox: a text for people.
     pub note: Option<&'a str>,
+    /// Private to Signalbox: the rate that the node which refused could still give, octets a second.
+    pub available: Option<u64>,
     /// Objects of unknown type with AB=10. They are forwarded.
     pub forwarded: Carried<'a>,
     /// Objects of unknown type with AB=11. They are stored with the session and repeated in refreshes.
@@ -82,6 +84,7 @@ impl<'a> Message<'a> {
             auth: Carried::auth(&[]),
             hops: None,
             note: None,
+            available: None,
             forwarded: Carried::forwarded(&[]),
             refreshed: Carried::refreshed(&[]),
         }
@@ -159,6 +162,7 @@ impl<'a> Message<'a> {
             ObjectType::QSPEC => once!(qspec, object.value),
             ObjectType::HOPS => once!(hops, Hops::parse(object)?),
             ObjectType::NOTE => once!(note, note(object)?),
+            ObjectType::AVAILABLE => once!(available, available(object)?),
             _ => {} // SESSION-AUTH: any number, not interpreted
         }
         Ok(())
@@ -247,11 +251,16 @@ fn note<'a>(object: &RawObject<'a>) -> Result<&'a str, DecodeError> {
         .map_err(|_| object.error(Info::BAD_VALUE, "note", 0))
 }
 
+fn available(object: &RawObject<'_>) -> Result<u64, DecodeError> {
+    let rate = object.value.try_into().map(u64::from_be_bytes);
+    rate.map_err(|_| object.error(Info::BAD_VALUE, "available", 0))
+}
+
 /// The grammars of RFC 5974 §5.1.2. SESSION-AUTH is allowed in all but NOTIFY (RFC 5981 §6.2), private objects in any.
 pub(crate) fn allowed(message: MessageType, object: ObjectType) -> bool {
     use ObjectType as O;
     match object {
-        O::HOPS | O::NOTE => true,
+        O::HOPS | O::NOTE | O::AVAILABLE => true,
         _ => match message {
             MessageType::RESERVE => true,
             MessageType::QUERY => matches!(

@@ -177,5 +177,6 @@ fn too_much_is_refused_and_what_stood_stands() {
     let answer = one(rig.receive_octets(BEFORE, mri, other, &octets(&reserve(0, &much))));
     assert_eq!(answer.info(), Info::RESERVATION_FAILURE);
     assert!(answer.message().qspec.is_some() && answer.message().note.is_some());
+    assert!(answer.message().available.is_some());
     assert_eq!((rig.held(), rig.qos.sessions()), (50_000, 1));
 }

@@ -71,6 +71,12 @@ impl Resources {
         }
     }
 
+    /// What who asked gets of a refusal besides its kind: the rule or the limit, as far as the configuration lets it out.
+    #[must_use]
+    pub fn told(&self, refusal: &Refusal) -> Option<String> {
+        self.config.report_rule.then(|| refusal.to_string())
+    }
+
     /// The reason why what ends now ends.
     #[must_use]
     pub const fn ending(&self) -> End {
