@@ -8,17 +8,18 @@ use super::config::Config;
 use super::session::Asked;
 use crate::wire::{Info, ObjectType, RuleAction};
 
-/// Why a request is refused: class and code, the object concerned, and a lifetime that would be accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a request is refused: class and code, the object concerned, a lifetime that would be accepted, and a text for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) info: Info,
     pub(super) object: Option<ObjectType>,
     pub(super) lifetime: Option<u32>,
+    pub(super) note: Option<String>,
 }
 
 impl From<Info> for Refused {
     fn from(info: Info) -> Self {
-        Self { info, object: None, lifetime: None }
+        Self { info, object: None, lifetime: None, note: None }
     }
 }
 

@@ -8,12 +8,29 @@ use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_wire::Writer;
 
 use super::Natfw;
+use super::check::Refused;
 use super::outbox::{Parcel, Purpose};
 use super::session::{Answer, Asked, Kind, Session};
-use crate::wire::{Bindings, Carried, IcmpTypes, Info, Information, Message, MessageType, ObjectType};
+use crate::wire::{Bindings, Carried, IcmpTypes, Info, Information, Message, MessageType, refused_by};
 
 /// How much longer GIST keeps the routing state of a session than the session lives.
 const ROUTE_REST: Duration = Duration::from_secs(5);
+
+/// Why the request of a session failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Failed<'a> {
+    pub(super) info: Information,
+    /// A lifetime that would be accepted.
+    pub(super) lifetime: Option<u32>,
+    /// A node further on refused: the objects that its RESPONSE carries along.
+    pub(super) beyond: Option<Carried<'a>>,
+}
+
+impl From<Info> for Failed<'_> {
+    fn from(info: Info) -> Self {
+        Self { info: info.into(), lifetime: None, beyond: None }
+    }
+}
 
 /// Where a message goes.
 #[derive(Debug, Clone, Copy)]
@@ -85,32 +102,38 @@ impl Natfw {
         self.out.send(&mut self.counters, parcel);
     }
 
-    /// Answers a request that is refused, or does not parse.
-    pub(super) fn refuse(
-        &mut self,
-        received: &RecvMessage<'_>,
-        msn: u32,
-        info: Info,
-        object: Option<ObjectType>,
-        lifetime: Option<u32>,
-    ) {
+    /// Answers a request that is refused, or does not parse. The RESPONSE names this node.
+    pub(super) fn refuse(&mut self, received: &RecvMessage<'_>, msn: u32, refused: impl Into<Refused>) {
+        let Refused { info, object, lifetime, note } = refused.into();
         self.counters.refused += 1;
         tracing::debug!(session = %received.session, peer = ?received.sii, reason = %info, "request refused");
+        let node = self.interfaces.address(Some(received.ifindex), received.mri.src().is_ipv4());
+        let told = refused_by(node, note.as_deref());
         let response = Message {
             msn: Some(msn),
             lifetime,
             info: Some(Information { info, object }),
+            carried: Carried::among(&told),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send(Target::back_to(received), &response, Purpose::Unwatched);
     }
 
-    /// Sends a RESPONSE other than success to the previous peer of a session.
-    pub(super) fn answer_error(&mut self, key: Key, msn: u32, info: Information, lifetime: Option<u32>) {
+    /// Sends a RESPONSE other than success to the previous peer of a session. `failed` has what other nodes added.
+    pub(super) fn answer_error(&mut self, key: Key, msn: u32, failed: &Failed<'_>) {
         let Some(session) = self.sessions.get(key) else { return };
         let to = Target::previous(session);
-        let response =
-            Message { msn: Some(msn), lifetime, info: Some(info), ..Message::new(MessageType::RESPONSE) };
+        let own = match failed.beyond {
+            Some(_) => Vec::new(),
+            None => refused_by(self.interfaces.address(None, session.asked.mri().src().is_ipv4()), None),
+        };
+        let response = Message {
+            msn: Some(msn),
+            lifetime: failed.lifetime,
+            info: Some(failed.info),
+            carried: failed.beyond.unwrap_or(Carried::among(&own)),
+            ..Message::new(MessageType::RESPONSE)
+        };
         self.send(to, &response, Purpose::Unwatched);
     }
 

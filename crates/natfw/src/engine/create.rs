@@ -280,7 +280,7 @@ impl Natfw {
         let lifetime = core::time::Duration::from_secs(from.lifetime.into());
         let ask = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };
         resources.open_passage(self.now, &ask).map_err(|refusal| {
-            tracing::info!(
+            tracing::debug!(
                 session = %received.session,
                 %requester,
                 %opening,
@@ -291,10 +291,11 @@ impl Natfw {
             let flows: Vec<FlowFilter> = pinhole.flows().map(|flow| flow.packets).collect();
             let opened = (opening, flows.as_slice());
             Self::note_refused(received.session, &requester, opened, lifetime, &refusal, resources);
-            match refusal.rule {
-                signalbox_resources::refusal::Rule::TableFull { .. } => Info::NO_RESOURCES.into(),
-                _ => Info::AUTHORIZATION.into(),
-            }
+            let info = match refusal.rule {
+                signalbox_resources::refusal::Rule::TableFull { .. } => Info::NO_RESOURCES,
+                _ => Info::AUTHORIZATION,
+            };
+            Refused { note: resources.told(&refusal), ..info.into() }
         })
     }
 }

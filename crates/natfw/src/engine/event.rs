@@ -1,7 +1,7 @@
 //! Events for users.
 
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use signalbox_core::{Mri, SessionId};
@@ -69,11 +69,20 @@ impl fmt::Display for Code {
 }
 
 /// Why a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Failure {
     /// A node answered or reported so.
     Code(Code),
+    /// A node answered so, and named itself.
+    By {
+        /// Its answer.
+        code: Code,
+        /// Its address.
+        node: IpAddr,
+        /// The rule or limit that refused, if the node gives it.
+        note: Option<String>,
+    },
     /// No RESPONSE came within the lifetime of the request.
     NoResponse,
     /// GIST found no other node on the path.
@@ -128,7 +137,7 @@ impl fmt::Display for Refusal {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Code(code) => code.fmt(f),
+            Self::Code(code) | Self::By { code, .. } => code.fmt(f),
             Self::NoResponse => f.write_str("no answer"),
             Self::NoNextNode => f.write_str("no other node of the path runs the application"),
         }

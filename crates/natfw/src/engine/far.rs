@@ -106,7 +106,7 @@ impl Natfw {
             Place::Old => self.counters.old_msn += 1,
             Place::None => {
                 self.counters.overload += 1;
-                self.refuse(received, msn, Info::NO_RESOURCES, None, None);
+                self.refuse(received, msn, Info::NO_RESOURCES);
             }
         }
     }
@@ -145,7 +145,7 @@ impl Natfw {
     pub(super) fn refuse_parked(&mut self, session: SessionId) {
         while let Some(parked) = self.parked.end_any(session) {
             let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { continue };
-            self.refuse(&received, parked.msn, Info::AUTHORIZATION, None, None);
+            self.refuse(&received, parked.msn, Info::AUTHORIZATION);
             self.keep_number(session, parked.msn, parked.source);
         }
     }

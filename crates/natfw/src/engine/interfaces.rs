@@ -23,6 +23,8 @@ pub(super) struct Interfaces {
     inside: Vec<IfIndex>,
     external: Option<Ipv4Addr>,
     own: Vec<IpAddr>,
+    /// Addresses by which the node names itself.
+    names: Vec<(IfIndex, IpAddr)>,
 }
 
 impl Interfaces {
@@ -31,6 +33,9 @@ impl Interfaces {
         let inside = interfaces.iter().filter(|interface| config.inside.contains(&interface.name));
         self.inside = inside.map(|interface| interface.ifindex).collect();
         self.external = config.external.or_else(|| external_address(interfaces, &config.outside));
+        let named =
+            interfaces.iter().flat_map(|one| one.addresses.iter().map(|address| (one.ifindex, *address)));
+        self.names = named.filter(|(_, address)| is_name(*address)).collect();
         self.own = interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
     }
 
@@ -44,8 +49,24 @@ impl Interfaces {
         self.external
     }
 
+    /// The address by which this node names itself to a peer: that of the interface towards it, else another one of the IP version.
+    pub(super) fn address(&self, ifindex: Option<IfIndex>, ipv4: bool) -> Option<IpAddr> {
+        let mut like = self.names.iter().filter(|(_, address)| address.is_ipv4() == ipv4);
+        let first = like.clone().next();
+        like.find(|(of, _)| Some(*of) == ifindex).or(first).map(|(_, address)| *address)
+    }
+
     /// Whether the node has this address.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         self.own.contains(&address) || self.external.is_some_and(|external| address == IpAddr::V4(external))
     }
+}
+
+/// Whether other nodes can use an address: it is none of a link, or of this host only.
+fn is_name(address: IpAddr) -> bool {
+    let of_link = match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !of_link && !address.is_loopback() && !address.is_unspecified()
 }

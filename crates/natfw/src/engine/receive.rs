@@ -4,6 +4,7 @@ use signalbox_core::service::{RecvMessage, Security};
 use signalbox_resources::Resources;
 
 use super::Natfw;
+use super::check::Refused;
 use crate::wire::{DecodeError, Message, MessageType, sequence_number};
 
 impl Natfw {
@@ -67,6 +68,6 @@ impl Natfw {
             return;
         }
         let msn = sequence_number(received.data).unwrap_or(0);
-        self.refuse(received, msn, error.info, error.object, None);
+        self.refuse(received, msn, Refused { object: error.object, ..error.info.into() });
     }
 }

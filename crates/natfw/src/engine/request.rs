@@ -68,7 +68,7 @@ impl Natfw {
             self.counters.foreign += 1;
             tracing::debug!(session = %received.session, peer = ?received.sii, reason = "session of another peer", "message dropped");
             if !message.deletes() {
-                self.refuse(received, msn, Info::AUTHORIZATION, None, None);
+                self.refuse(received, msn, Info::AUTHORIZATION);
             }
             return;
         }
@@ -104,7 +104,7 @@ impl Natfw {
         };
         match self.open(opening, resources) {
             Some(key) => self.proceed(key, received, message),
-            None => self.refuse(received, msn, Info::NO_RESOURCES, None, None),
+            None => self.refuse(received, msn, Info::NO_RESOURCES),
         }
     }
 
@@ -119,9 +119,7 @@ impl Natfw {
     ) -> Option<(Plan, u32)> {
         match self.plan(received, message, asked, far, resources) {
             Ok(planned) => return Some(planned),
-            Err(Unplanned::Refused(Refused { info, object, lifetime })) => {
-                self.refuse(received, message.msn?, info, object, lifetime);
-            }
+            Err(Unplanned::Refused(refused)) => self.refuse(received, message.msn?, refused),
             Err(Unplanned::Route(address)) => self.park(received, message, address),
         }
         None
@@ -137,7 +135,7 @@ impl Natfw {
     ) -> Result<(Plan, u32), Unplanned> {
         let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
         let token = resources.token(self.now, message.carried.tokens()).map_err(|error| {
-            tracing::info!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
+            tracing::debug!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
             Refused::from(Info::AUTHENTICATION)
         })?;
         let far_end = self.far_end(kind_of(message), received, asked);
@@ -159,9 +157,7 @@ impl Natfw {
     fn on_refresh(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>, msn: u32) {
         let lifetime = match check::lifetime(&self.config, message.lifetime.unwrap_or(0)) {
             Ok(lifetime) => lifetime,
-            Err(Refused { info, object, lifetime }) => {
-                return self.refuse(received, msn, info, object, lifetime);
-            }
+            Err(refused) => return self.refuse(received, msn, refused),
         };
         let Some(session) = self.sessions.get_mut(key) else { return };
         let most = session.plan.passage.as_ref().and_then(Passage::max_lifetime);

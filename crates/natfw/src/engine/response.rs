@@ -11,9 +11,10 @@ use signalbox_resources::{End, Resources};
 
 use super::Natfw;
 use super::check::seconds;
+use super::compose::Failed;
 use super::event::{Failure, NatfwEvent};
 use super::session::{Answer, Asked, Kind, Origin, Plan, State, pinhole_id};
-use crate::wire::{Info, InfoClass, Information, Message};
+use crate::wire::{Info, InfoClass, Message};
 
 impl Natfw {
     pub(super) fn on_response(
@@ -46,7 +47,8 @@ impl Natfw {
         if !info.info.is_success() {
             // §3.7.6.3: what happens beyond an edge that has answered is ignored.
             if !answered {
-                self.fail(key, msn, info, message.lifetime, resources);
+                let failed = Failed { info, lifetime: message.lifetime, beyond: Some(message.carried) };
+                self.fail(key, msn, &failed, resources);
             }
             return;
         }
@@ -66,7 +68,7 @@ impl Natfw {
         if let Some((wrong, limit)) = wrong {
             self.counters.refused += 1;
             self.notify(key, Info::TERMINATED, true);
-            return self.fail(key, msn, wrong.into(), Some(limit), resources);
+            return self.fail(key, msn, &Failed { lifetime: Some(limit), ..wrong.into() }, resources);
         }
         let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
         self.succeed(key, Answer { msn, lifetime: granted, external: message.external, bindings });
@@ -124,29 +126,30 @@ impl Natfw {
                     PinholeError::Unsupported | PinholeError::Failed => Info::INTERNAL,
                 };
                 self.notify(key, Info::TERMINATED, true);
-                self.fail(key, msn, info.into(), None, resources);
+                self.fail(key, msn, &info.into(), resources);
             }
         }
     }
 
     /// A session is Dead because its request failed: an error RESPONSE goes to the previous peer, and all that was
     /// remembered or active is dropped.
-    pub(super) fn fail(
-        &mut self,
-        key: Key,
-        msn: u32,
-        info: Information,
-        lifetime: Option<u32>,
-        resources: &mut Resources,
-    ) {
+    pub(super) fn fail(&mut self, key: Key, msn: u32, failed: &Failed<'_>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         self.counters.ended += 1;
+        let node = failed.beyond.and_then(|carried| carried.node());
         match session.origin() {
-            Origin::Peer => self.answer_error(key, msn, info, lifetime),
-            Origin::Command(_) => self.emit(key, NatfwEvent::Failed(Failure::Code(info.info.into()))),
+            Origin::Peer => self.answer_error(key, msn, failed),
+            Origin::Command(_) => {
+                let code = failed.info.info.into();
+                let note = failed.beyond.and_then(|carried| carried.note());
+                let failure = node.map_or(Failure::Code(code), |node| Failure::By { code, node, note });
+                self.emit(key, NatfwEvent::Failed(failure));
+            }
             Origin::Proxy(primary) => self.secondary_failed(primary, resources),
         }
-        resources.because(End::RefusedBeyond(None));
+        if failed.beyond.is_some() {
+            resources.because(End::RefusedBeyond(node));
+        }
         self.close(key, resources);
     }
 
@@ -185,7 +188,7 @@ impl Natfw {
             (true, Kind::Create) => Info::NR_NOT_REACHED,
             (true, Kind::External) => Info::NO_EDGE,
         };
-        self.fail(key, msn, info.into(), None, resources);
+        self.fail(key, msn, &info.into(), resources);
     }
 }
 

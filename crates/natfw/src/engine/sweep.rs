@@ -62,15 +62,15 @@ impl Natfw {
         msn: u32,
     ) {
         if !message.deletes() {
-            return self.refuse(received, msn, Info::AUTHORIZATION, None, None);
+            return self.refuse(received, msn, Info::AUTHORIZATION);
         }
         // Over an established messaging association with the initiator itself: its address is the source of the flows.
         let from = received.mri.src();
         let Some(peer) = received.sii.filter(|_| received.attributes.reliable) else {
-            return self.refuse(received, msn, Info::AUTHENTICATION, None, None);
+            return self.refuse(received, msn, Info::AUTHENTICATION);
         };
         if received.peer_address != Some(from) {
-            return self.refuse(received, msn, Info::AUTHORIZATION, None, None);
+            return self.refuse(received, msn, Info::AUTHORIZATION);
         }
         // What waits is not in the table yet.
         for (session, msn, source) in self.parked.end_of(peer, from) {

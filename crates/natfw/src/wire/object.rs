@@ -1,6 +1,7 @@
 //! Objects: their header and its flags (RFC 5973 §4.2).
 
 use core::fmt;
+use core::net::IpAddr;
 
 use signalbox_wire::{Reader, Writer};
 
@@ -18,6 +19,12 @@ const OBJECT_HEADER: usize = 4;
 const FORWARD: u16 = 0x8000;
 /// SESSION_AUTH (RFC 5981 §7), which RFC 5973 does not have: a node that does not know it forwards it.
 const SESSION_AUTH: ObjectType = ObjectType(0x016);
+/// Private to Signalbox: a text for people. The QoS NSLP of this suite has the same object.
+const NOTE: ObjectType = ObjectType(2001);
+/// Private to Signalbox: the address of the node that refused.
+const NODE: ObjectType = ObjectType(2002);
+/// Octets of the text of a note, at most.
+const MAX_NOTE: usize = 128;
 
 /// What a node does with an object of unknown type (RFC 5973 §4.2). AB=11 is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +128,24 @@ pub fn session_auth(attributes: &[u8]) -> Option<Vec<u8>> {
     (!octets.is_empty()).then_some(octets)
 }
 
+/// What a node adds to its refusal: its address, and a text for people. RFC 5973 has no place for them, so they are objects of the range for
+/// private use, with AB=10: other nodes forward them unread.
+#[must_use]
+pub fn refused_by(node: Option<IpAddr>, note: Option<&str>) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let w = &mut Writer::new(&mut octets);
+    match node {
+        Some(IpAddr::V4(v4)) => put_as(w, FORWARD, NODE, |w| w.bytes(&v4.octets())),
+        Some(IpAddr::V6(v6)) => put_as(w, FORWARD, NODE, |w| w.bytes(&v6.octets())),
+        None => {}
+    }
+    let note = note.map(|note| note.get(..note.floor_char_boundary(MAX_NOTE)).unwrap_or_default());
+    if let Some(note) = note.filter(|note| !note.is_empty()) {
+        put_as(w, FORWARD, NOTE, |w| w.bytes(note.as_bytes()));
+    }
+    octets
+}
+
 /// Objects of unknown type with AB=10, which a node keeps in what it forwards. They are found in the octets of a
 /// message when they are read.
 #[derive(Clone, Copy)]
@@ -139,6 +164,23 @@ impl<'a> Carried<'a> {
     /// The values of the SESSION_AUTH objects (RFC 5981 §3.1).
     pub fn tokens(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.objects().filter(|object| object.kind == SESSION_AUTH).map(|object| object.value)
+    }
+
+    /// The address of the node that refused, if it gives one.
+    #[must_use]
+    pub fn node(&self) -> Option<IpAddr> {
+        let value = self.objects().find(|object| object.kind == NODE)?.value;
+        let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+        v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
+    }
+
+    /// What the node that refused adds for people. Control characters are left out: a stranger may have written it.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let value = self.objects().find(|object| object.kind == NOTE)?.value;
+        let text = core::str::from_utf8(value).ok()?;
+        let text: String = text.chars().filter(|one| !one.is_control()).take(MAX_NOTE).collect();
+        (!text.is_empty()).then_some(text)
     }
 
     /// The octets of each, in their order.

@@ -10,6 +10,7 @@ mod nat;
 mod notify;
 mod parked;
 mod proxy;
+mod refused;
 mod responder;
 mod rig;
 mod storm;

@@ -12,7 +12,7 @@ use signalbox_core::service::{
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_natfw::engine::{Command, Config, Input, Middlebox, Natfw, NatfwEvent, Output};
-use signalbox_natfw::wire::{DataTerminal, FlowInfo, Info, Message, MessageType};
+use signalbox_natfw::wire::{Carried, DataTerminal, FlowInfo, Info, Message, MessageType};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -44,8 +44,19 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// The message, without what a node adds to its refusal: see [`Sent::refused_by`].
     pub(crate) fn message(&self) -> Message<'_> {
-        Message::parse(&self.octets).unwrap()
+        let message = Message::parse(&self.octets).unwrap();
+        match message.kind {
+            MessageType::RESPONSE => Message { carried: Carried::NONE, ..message },
+            _ => message,
+        }
+    }
+
+    /// The node that refused, and the text that it gives.
+    pub(crate) fn refused_by(&self) -> (Option<IpAddr>, Option<String>) {
+        let carried = Message::parse(&self.octets).unwrap().carried;
+        (carried.node(), carried.note())
     }
 
     /// The result that it reports, if it reports one.

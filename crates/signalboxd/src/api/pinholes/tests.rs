@@ -168,7 +168,7 @@ async fn a_failure_has_a_cause_and_the_code_of_the_protocol() {
         let id = opened.id;
         opened.done();
         opened.event(Event::Natfw { id, event: started() });
-        opened.event(Event::Natfw { id, event: NatfwEvent::Failed(failure) });
+        opened.event(Event::Natfw { id, event: NatfwEvent::Failed(failure.clone()) });
         let mut events = call.await.unwrap().into_inner();
         events.message().await.unwrap();
         let Some(Report::Failed(report)) = events.message().await.unwrap().unwrap().event else {

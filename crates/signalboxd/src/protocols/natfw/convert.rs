@@ -155,9 +155,11 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> v1::Endpoint {
 
 /// Why a passage failed. Classes and codes are those of RFC 5973 §4.2.5.
 fn failure(failure: Failure) -> v1::Failure {
-    let code = match failure {
-        Failure::Code(code) => Some(code),
-        Failure::NoResponse | Failure::NoNextNode => None,
+    let message = failure.to_string();
+    let (code, node, note) = match failure {
+        Failure::Code(code) => (Some(code), None, None),
+        Failure::By { code, node, note } => (Some(code), Some(node.to_string()), note),
+        Failure::NoResponse | Failure::NoNextNode => (None, None, None),
     };
     let cause = match code.map(|Code { class, code }| (class, code)) {
         None => v1::Cause::NoAnswer,
@@ -178,7 +180,9 @@ fn failure(failure: Failure) -> v1::Failure {
     let code = code.map(|Code { class, code }| {
         v1::failure::Code::Natfw(v1::NatfwCode { class: class.into(), code: code.into() })
     });
-    v1::Failure { cause: cause.into(), message: failure.to_string(), code, ..v1::Failure::default() }
+    // The note of the node that refused is the name of a rule only where a rule decided.
+    let (rule, detail) = if cause == v1::Cause::Policy { (note, None) } else { (None, note) };
+    v1::Failure { cause: cause.into(), message, node, rule, detail, code, ..v1::Failure::default() }
 }
 
 /// A session, and what the kernel has counted of its rule.
