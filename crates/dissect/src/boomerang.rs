@@ -88,6 +88,7 @@ fn options(options: &Options<'_>) -> Vec<Value> {
         Known::ReturnProof(one) => {
             json!({ "node": one.node, "number": hex(&one.number.to_be_bytes()) })
         }
+        Known::Note(note) => json!({ "text": note.text() }),
     };
     let placed = options.iter().map(|placed| {
         let mut all = Map::new();

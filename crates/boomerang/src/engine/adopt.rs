@@ -345,7 +345,7 @@ impl Boomerang {
             // It is not this flow that asks for more.
             (Err(Cause::Bandwidth | Cause::Buffer), Some(key)) if rate <= in_it => (key, Effect::Refreshed),
             (Err(cause @ (Cause::Bandwidth | Cause::Buffer)), _) => {
-                return Some(Err(Refused { reason: Reason::of_cause(cause), available }));
+                return Some(Err(Refused { reason: Reason::of_cause(cause), available, note: None }));
             }
             (Err(_), _) => return None,
         };

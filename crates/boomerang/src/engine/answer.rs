@@ -3,7 +3,7 @@
 use super::Boomerang;
 use super::io::Reason;
 use super::path::Origin;
-use crate::wire::{Known, Message, Qos, Rates, Refusal, edit};
+use crate::wire::{Known, Message, Note, Qos, Rates, Refusal, edit};
 
 impl Boomerang {
     /// Writes a refusal of this node: both signs, and which node and why if an option can be added.
@@ -29,6 +29,16 @@ impl Boomerang {
             edit::append(octets, &Known::Refusal(Refusal { address, cause: reason.number() }));
         }
         true
+    }
+
+    /// Adds a text for people to a refusal that this node wrote, if there is room.
+    pub(super) fn explain(&self, octets: &mut Vec<u8>, message: &Message<'_>, origin: &Origin, note: &str) {
+        let room = usize::try_from(self.interfaces.mtu(origin.oif)).unwrap_or(0);
+        let plain = message.body.is_some_and(|body| body.options.tail() == 0);
+        // The IP header with its options has at most 60 octets.
+        if !message.is_refused() && plain && octets.len() + 60 + Note::OCTETS <= room {
+            edit::append(octets, &Known::Note(Note::of(note)));
+        }
     }
 
     /// Lowers the rates of the pass to what is available. Whether any changed.

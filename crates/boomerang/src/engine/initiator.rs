@@ -431,8 +431,9 @@ impl Boomerang {
                 session.wanted = vec![granted];
                 session.state = State::Established;
                 session.loops = 0;
-                let id = session.id;
-                id.into_iter().for_each(|id| self.out.event(id, Event::ChangeRefused(refusal)));
+                if let Some(id) = session.id {
+                    self.out.event(id, Event::ChangeRefused(refusal));
+                }
                 self.send(key, resources);
             }
             _ => {
@@ -521,6 +522,7 @@ fn refusal_of(body: &Body<'_>, offer: Rates) -> Refusal {
         offer,
         node: node.map(|one| one.address),
         reason: node.map_or(Reason::Unknown, |one| Reason::of(one.cause)),
+        note: node.and_then(|_| body.options.note()),
     }
 }
 

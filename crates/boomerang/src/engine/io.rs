@@ -209,7 +209,7 @@ impl fmt::Display for Unreachable {
 }
 
 /// A refusal as the path reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Refusal {
     /// What the path could grant, bit/s.
@@ -218,6 +218,8 @@ pub struct Refusal {
     pub node: Option<IpAddr>,
     /// Its reason.
     pub reason: Reason,
+    /// The rule or limit that refused, if the node gives it.
+    pub note: Option<String>,
 }
 
 /// Reason of a refusal. The numbers are those of the refusal option.

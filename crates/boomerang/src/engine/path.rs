@@ -202,6 +202,9 @@ impl Boomerang {
                     filter = %key.filter(None), rate, reason = %refused.reason, "reservation refused"
                 );
                 self.refuse(octets, message, &origin, refused.reason);
+                if let Some(note) = &refused.note {
+                    self.explain(octets, message, &origin, note);
+                }
                 self.lower(octets, message, refused.available);
                 true
             }

@@ -83,10 +83,17 @@ pub(super) struct Wanted {
     pub(super) refresh: u8,
 }
 
-/// This node cannot reserve: the reason, and the largest rate that it could, bit/s.
+/// This node cannot reserve: the reason, the largest rate that it could, bit/s, and what it tells the initiating node besides.
 pub(super) struct Refused {
     pub(super) reason: Reason,
     pub(super) available: u32,
+    pub(super) note: Option<String>,
+}
+
+impl Refused {
+    fn by(refusal: &Refusal, available: u32, resources: &Resources) -> Self {
+        Self { reason: Reason::of_cause(refusal.cause()), available, note: resources.told(refusal) }
+    }
 }
 
 /// What a message changed.
@@ -188,7 +195,7 @@ impl Boomerang {
             new
         };
         let Admitted { grant, .. } =
-            admitted.map_err(|refusal| Refused { reason: Reason::of_cause(refusal.cause()), available })?;
+            admitted.map_err(|refusal| Refused::by(&refusal, available, resources))?;
         self.leave_class(key);
         if let Some(flow) = self.flows.get_mut(key) {
             (flow.grant, flow.rate, flow.oif) = (grant, asked.tag(rate), origin.oif);
@@ -211,7 +218,7 @@ impl Boomerang {
     ) -> Result<Key, Refused> {
         // A flow that was a member counts in its former aggregate no more.
         self.leave_aggregate(hash, resources);
-        let full = |available| Refused { reason: Reason::Full, available };
+        let full = |available| Refused { reason: Reason::Full, available, note: None };
         let iif = origin.iif.unwrap_or(Iface::LOCAL);
         if !self.take_place(asked.key.initiator(), iif) {
             self.counters.flows_full += 1;
@@ -252,7 +259,7 @@ impl Boomerang {
                 self.flows.remove(key);
                 self.give_place_back(asked.key.initiator(), iif);
                 let available = self.available(origin, asked.service(), None, resources);
-                Err(Refused { reason: Reason::of_cause(refusal.cause()), available })
+                Err(Refused::by(&refusal, available, resources))
             }
         }
     }

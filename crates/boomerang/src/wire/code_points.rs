@@ -49,6 +49,8 @@ signalbox_wire::code_points! {
         AUTHENTICATION = 0x8002, "authentication (extension)";
         /// What proves that the initiating node received the reply. An extension of this suite.
         RETURN_PROOF = 0x8003, "proof of return (extension)";
+        /// What the node that refused adds for people. An extension of this suite.
+        NOTE = 0x8004, "note (extension)";
     }
 }
 

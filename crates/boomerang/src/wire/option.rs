@@ -83,6 +83,35 @@ impl ReturnProof {
     pub const NUMBER: usize = 8;
 }
 
+/// What the node that refused adds for people: the rule or the limit (an extension of this suite). An option has no length, so the text has
+/// a fixed one, and is padded with zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Note(pub [u8; Note::TEXT]);
+
+impl Note {
+    /// Octets of its text.
+    pub const TEXT: usize = 60;
+    /// Octets of its option.
+    pub const OCTETS: usize = 4 + Self::TEXT;
+
+    /// The beginning of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let cut = text.get(..text.floor_char_boundary(Self::TEXT)).unwrap_or_default();
+        let mut octets = [0; Self::TEXT];
+        octets.iter_mut().zip(cut.bytes()).for_each(|(to, from)| *to = from);
+        Self(octets)
+    }
+
+    /// The text without padding and control characters: a stranger may have written it. `None`: it is none.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        let text = core::str::from_utf8(&self.0).ok()?;
+        let text: String = text.chars().filter(|one| !one.is_control()).collect();
+        (!text.is_empty()).then_some(text)
+    }
+}
+
 /// An option of a known type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
@@ -96,6 +125,8 @@ pub enum Known {
     Authentication(Authentication),
     /// Proof of return.
     ReturnProof(ReturnProof),
+    /// What the node that refused adds.
+    Note(Note),
 }
 
 fn address(r: &mut Reader<'_>, ipv6: bool) -> Result<IpAddr, Short> {
@@ -127,6 +158,7 @@ impl Known {
             Self::Refusal(_) => OptionType::REFUSAL,
             Self::Authentication(_) => OptionType::AUTHENTICATION,
             Self::ReturnProof(_) => OptionType::RETURN_PROOF,
+            Self::Note(_) => OptionType::NOTE,
         }
     }
 
@@ -159,6 +191,7 @@ impl Known {
                 w.u32(proof.node);
                 w.u64(proof.number);
             }
+            Self::Note(note) => w.bytes(&note.0),
         }
     }
 
@@ -184,6 +217,7 @@ impl Known {
                 digest: r.array()?,
             }),
             OptionType::RETURN_PROOF => Self::ReturnProof(ReturnProof { node: r.u32()?, number: r.u64()? }),
+            OptionType::NOTE => Self::Note(Note(r.array()?)),
             _ => return Ok(None),
         }))
     }
@@ -244,9 +278,11 @@ impl<'a> Options<'a> {
     pub fn user(&self) -> Option<UserId> {
         self.iter().find_map(|placed| match placed.option {
             Known::UserId(uid) => Some(uid),
-            Known::Aggregation(_) | Known::Refusal(_) | Known::Authentication(_) | Known::ReturnProof(_) => {
-                None
-            }
+            Known::Aggregation(_)
+            | Known::Refusal(_)
+            | Known::Authentication(_)
+            | Known::ReturnProof(_)
+            | Known::Note(_) => None,
         })
     }
 
@@ -255,9 +291,24 @@ impl<'a> Options<'a> {
     pub fn refusal(&self) -> Option<Refusal> {
         self.iter().find_map(|placed| match placed.option {
             Known::Refusal(refusal) => Some(refusal),
-            Known::Aggregation(_) | Known::UserId(_) | Known::Authentication(_) | Known::ReturnProof(_) => {
-                None
-            }
+            Known::Aggregation(_)
+            | Known::UserId(_)
+            | Known::Authentication(_)
+            | Known::ReturnProof(_)
+            | Known::Note(_) => None,
+        })
+    }
+
+    /// What the node that refused adds for people.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.iter().find_map(|placed| match placed.option {
+            Known::Note(note) => note.text(),
+            Known::Aggregation(_)
+            | Known::UserId(_)
+            | Known::Refusal(_)
+            | Known::Authentication(_)
+            | Known::ReturnProof(_) => None,
         })
     }
 
@@ -266,7 +317,11 @@ impl<'a> Options<'a> {
     pub fn authentication(&self) -> Option<(usize, Authentication)> {
         self.iter().find_map(|placed| match placed.option {
             Known::Authentication(one) => Some((placed.offset, one)),
-            Known::Aggregation(_) | Known::UserId(_) | Known::Refusal(_) | Known::ReturnProof(_) => None,
+            Known::Aggregation(_)
+            | Known::UserId(_)
+            | Known::Refusal(_)
+            | Known::ReturnProof(_)
+            | Known::Note(_) => None,
         })
     }
 
@@ -274,7 +329,11 @@ impl<'a> Options<'a> {
     pub fn aggregations(&self) -> impl Iterator<Item = (Placed, Aggregation)> + use<'a> {
         self.iter().filter_map(|placed| match placed.option {
             Known::Aggregation(one) => Some((placed, one)),
-            Known::UserId(_) | Known::Refusal(_) | Known::Authentication(_) | Known::ReturnProof(_) => None,
+            Known::UserId(_)
+            | Known::Refusal(_)
+            | Known::Authentication(_)
+            | Known::ReturnProof(_)
+            | Known::Note(_) => None,
         })
     }
 
@@ -282,7 +341,11 @@ impl<'a> Options<'a> {
     pub fn proofs(&self) -> impl Iterator<Item = (Placed, ReturnProof)> + use<'a> {
         self.iter().filter_map(|placed| match placed.option {
             Known::ReturnProof(one) => Some((placed, one)),
-            Known::UserId(_) | Known::Refusal(_) | Known::Authentication(_) | Known::Aggregation(_) => None,
+            Known::UserId(_)
+            | Known::Refusal(_)
+            | Known::Authentication(_)
+            | Known::Aggregation(_)
+            | Known::Note(_) => None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! What a reservation is to admission control: packets, rate, service, requester.
 
 use signalbox_boomerang::engine::{Command, Config, Reason};
-use signalbox_boomerang::wire::{Flags, Known, Pass, UserId, edit};
+use signalbox_boomerang::wire::{Flags, Known, Pass, UserId, checksum_is_valid, edit};
 use signalbox_core::traffic::ServiceClass;
 use signalbox_resources::Config as Resources;
 use signalbox_resources::config::{Action, RuleConfig};
@@ -78,6 +78,23 @@ fn the_policy_reads_the_user() {
     let sent = rig.pass(&Fields { options: with(b"mallory\0"), ..request(2) });
     let refusal = sent.message().body.unwrap().options.refusal().unwrap();
     assert_eq!((sent.message().is_refused(), refusal.cause), (true, Reason::Policy.number()));
+}
+
+/// The rule that refused is in the message where the configuration lets it out, and the initiating node gives it to its user.
+#[test]
+fn a_refusal_has_the_rule_if_it_may() {
+    let rules = |report_rule| Resources {
+        rules: vec![RuleConfig::new("nobody", Action::Deny)],
+        report_rule,
+        ..Resources::of_link("*", "1mbit".parse().unwrap())
+    };
+    for (report_rule, note) in [(false, None), (true, Some("rule 1 'nobody': denied".to_owned()))] {
+        let mut rig = Rig::of(Config::default(), rules(report_rule));
+        let sent = rig.pass(&request(1));
+        let options = sent.message().body.unwrap().options;
+        assert_eq!((options.refusal().unwrap().cause, options.note()), (Reason::Policy.number(), note));
+        assert!(checksum_is_valid(&sent.ends, &sent.octets));
+    }
 }
 
 /// BOOM-G31-01: no option is added that does not fit into the MTU. BOOM-G24-02: none is added behind an unknown one.

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use signalbox_boomerang::engine::{
     BoomerangEvent as Event, Command, Config, Input, Reason, Rejected, Request,
 };
-use signalbox_boomerang::wire::{Aggregation, Known, OF_REPLY, OptionType, Pass, Refusal, ReturnProof, edit};
+use signalbox_boomerang::wire::{
+    Aggregation, Known, Note, OF_REPLY, OptionType, Pass, Refusal, ReturnProof, edit,
+};
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -335,6 +337,23 @@ fn a_full_key_begins_again() {
     let first = open(&mut rig, wish());
     rig.echo(&first, refuse);
     assert!(matches!(rig.last_event(), Event::Refused(_)));
+}
+
+/// What a node adds to its refusal is for people, without control characters. Without the node it belongs to nobody.
+#[test]
+fn the_user_gets_the_rule() {
+    for (refused, note) in [(true, Some("rule 2 'a'[31m".to_owned())), (false, None)] {
+        let mut rig = Rig::new();
+        let first = open(&mut rig, wish());
+        rig.echo(&first, |octets| {
+            edit::refuse(octets, Default::default());
+            let refusal = Refusal { address: ip(NODE), cause: Reason::Policy.number() };
+            refused.then(|| edit::append(octets, &Known::Refusal(refusal)));
+            edit::append(octets, &Known::Note(Note::of("rule 2 'a'\u{1b}[31m")));
+        });
+        let Event::Refused(refusal) = rig.last_event() else { panic!("{:?}", rig.events) };
+        assert_eq!(refusal.note, note);
+    }
 }
 
 /// BOOM-G18-01: a query has both signs of a refusal. Nothing is reserved, also not here, and the answer has the least of the

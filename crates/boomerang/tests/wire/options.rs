@@ -1,7 +1,7 @@
 //! Options: any order, unknown ones, padding, extensions.
 
 use signalbox_boomerang::wire::{
-    Authentication, DecodeError, Known, OptionType, Rates, Refusal, ReturnProof, edit,
+    Authentication, DecodeError, Known, Note, OptionType, Rates, Refusal, ReturnProof, edit,
 };
 
 use crate::support::*;
@@ -75,6 +75,12 @@ fn our_extensions_are_read_as_they_are_written() {
     assert_eq!(octets[144..], hex("80030001 01020304 05060708 090a0b0c"));
     let (placed, read) = parse(&octets).body.unwrap().options.proofs().next().unwrap();
     assert_eq!((placed.offset, placed.length, placed.flags, read), (144, ReturnProof::OCTETS, 1, proof));
+    edit::append(&mut octets, &Known::Note(Note::of("rule 1")));
+    assert_eq!(octets.len() - 160, Note::OCTETS);
+    assert_eq!(octets[160..172], hex("80040000 72756c65 20310000"));
+    assert_eq!(parse(&octets).body.unwrap().options.note().as_deref(), Some("rule 1"));
+    assert_eq!(Note::of(&"ä".repeat(40)).text(), Some("ä".repeat(30)), "cut between characters");
+    assert_eq!((Note([0; Note::TEXT]).text(), Note([0xff; Note::TEXT]).text()), (None, None));
     // An implementation without the extensions stops at them, and passes them on.
     assert!(matches!(OptionType::REFUSAL.0, 0x8000..));
 }

@@ -151,7 +151,7 @@ fn a_refusal_leaves_nothing_behind() {
     net.sim.run_for(SECOND);
     let node = Some(net.sim.address_on(r2, net.links[2], Family::V4));
     let offer = Rates { forward: 500_000, reverse: 1_000_000 };
-    let refused = Refusal { offer, node, reason: Reason::Resources };
+    let refused = Refusal { offer, node, reason: Reason::Resources, note: None };
     assert_eq!(net.events(), [BoomerangEvent::Refused(refused)]);
     assert!(held(&net.sim, &net.nodes).keys().all(|(_, _, port, _)| *port == 6000));
 }

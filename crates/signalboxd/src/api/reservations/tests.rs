@@ -275,7 +275,7 @@ async fn a_loop_of_boomerang_is_granted_changed_and_lost() {
     assert_eq!(rig.command().await.0, changed);
     let offer = boomerang::Rates { forward: 800, reverse: 0 };
     let node = Some("192.0.2.77".parse().unwrap());
-    let refusal = boomerang::Refusal { offer, node, reason: boomerang::Reason::Resources };
+    let refusal = boomerang::Refusal { offer, node, reason: boomerang::Reason::Resources, note: None };
     event(boomerang::BoomerangEvent::ChangeRefused(refusal));
     let Event::ChangeRefused(refused) = client.event().await else { panic!("it is refused") };
     assert_eq!((refused.cause(), refused.available_octets_per_s), (v1::Cause::Admission, Some(100)));

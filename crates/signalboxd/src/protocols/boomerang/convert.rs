@@ -223,6 +223,9 @@ pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
         message: refusal.reason.to_string(),
         node: refusal.node.map(|node| node.to_string()),
         available_octets_per_s: Some(u64::from(refusal.offer.forward) / 8),
+        // The note of the node that refused is the name of a rule only where a rule decided.
+        rule: refusal.note.clone().filter(|_| cause == v1::Cause::Policy),
+        detail: refusal.note.clone().filter(|_| cause != v1::Cause::Policy),
         ..v1::Failure::default()
     }
 }
