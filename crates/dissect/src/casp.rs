@@ -229,6 +229,10 @@ fn qos(message: &QosMessage<'_>) -> Value {
     put("partial", partial);
     put("error_node", message.error_node.map(|node| node.to_string().into()));
     put("error", message.error.map(|(code, detail)| json!({ "code": code.to_string(), "detail": detail })));
+    put(
+        "refusal",
+        message.refusal.map(|one| json!({ "available_octets_per_s": one.available, "note": one.text() })),
+    );
     put("priority", message.priority.map(Value::from));
     put("time", message.time.map(|(start, end)| json!([format!("{start:016x}"), format!("{end:016x}")])));
     put("reverse_flow", message.reverse_flow.map(|(of, also)| json!({ "flow": flow(&of), "also": also })));

@@ -99,7 +99,12 @@ pub fn failure(failure: ReserveFailure) -> common::Failure {
         cause: cause.into(),
         message: code.to_string(),
         node: failure.node.map(|node| node.to_string()),
-        detail: (failure.detail > 0).then(|| format!("detail {}", failure.detail)),
+        rule: failure.note.clone().filter(|_| cause == common::Cause::Policy),
+        detail: failure
+            .note
+            .filter(|_| cause != common::Cause::Policy)
+            .or_else(|| (failure.detail > 0).then(|| format!("detail {}", failure.detail))),
+        available_octets_per_s: failure.available,
         ..common::Failure::default()
     }
 }
@@ -207,6 +212,8 @@ fn passage_failure(failure: PassageFailure) -> common::Failure {
         cause: cause.into(),
         message: status.to_string(),
         node: failure.node.map(|node| node.to_string()),
+        rule: failure.note.clone().filter(|_| cause == common::Cause::Policy),
+        detail: failure.note.filter(|_| cause != common::Cause::Policy),
         ..common::Failure::default()
     }
 }

@@ -9,6 +9,7 @@ mod local;
 mod opposite;
 mod path;
 mod range;
+mod refused;
 mod reroute;
 mod rig;
 mod timers;

@@ -275,7 +275,7 @@ fn a_firewall_inside_refuses_what_trigger_asks_for() {
     let policy = |n| if n == 1 { signalbox_resources::Config::default() } else { open_policy() };
     let mut rig = Rig::with(4, &policy, &set);
     ask(&mut rig, NatfwPackets::Against);
-    let refused = NatfwEvent::Refused { status: NatfwStatus::POLICY, node: Some(at(1)) };
+    let refused = NatfwEvent::Refused { status: NatfwStatus::POLICY, node: Some(at(1)), note: None };
     assert_eq!(rig.events(0).last(), Some(&refused));
     assert!(rig.passes(2).is_empty());
 }
@@ -309,6 +309,6 @@ fn terms_that_contradict_each_other_are_refused() {
         let now = rig.now;
         rig.nodes[0].client.open(now, 1, &request);
         rig.run();
-        assert_eq!(rig.events(0), [NatfwEvent::Refused { status, node: None }]);
+        assert_eq!(rig.events(0), [NatfwEvent::Refused { status, node: None, note: None }]);
     }
 }

@@ -29,7 +29,7 @@ fn the_farthest_firewall_reports() {
     rig.wait(Duration::from_millis(60));
     assert_eq!(rig.kinds(0), [NatfwType::RESPONSE]);
     assert_eq!(rig.status(0), NatfwStatus::NOT_DELIVERED);
-    let refused = NatfwEvent::Refused { status: NatfwStatus::NOT_DELIVERED, node: Some(at(3)) };
+    let refused = NatfwEvent::Refused { status: NatfwStatus::NOT_DELIVERED, node: Some(at(3)), note: None };
     assert_eq!(rig.events(0).last(), Some(&refused));
     rig.wait(Duration::from_secs(10));
     assert_eq!(rig.kinds(0), [NatfwType::RESPONSE]);

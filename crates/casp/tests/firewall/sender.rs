@@ -67,13 +67,29 @@ fn a_later_firewall_refuses() {
     let mut rig = Rig::new(4);
     rig.ask(false);
     assert_eq!(rig.status(0), NatfwStatus::POLICY);
-    let refused = NatfwEvent::Refused { status: NatfwStatus::POLICY, node: Some(at(2)) };
+    let refused = NatfwEvent::Refused { status: NatfwStatus::POLICY, node: Some(at(2)), note: None };
     assert_eq!(rig.events(0).last(), Some(&refused));
     assert_eq!(rig.passes(1), [flow(4).filter()]);
     assert_eq!(rig.passes(2), []);
     assert_eq!(rig.kinds(3), []);
     rig.wait(Duration::from_secs(30));
     assert_eq!(rig.passes(1), [flow(4).filter()]);
+}
+
+/// The node that refused is in STATUS, and its rule too where the configuration lets it out.
+#[test]
+fn a_refusal_has_the_rule_if_it_may() {
+    for (report_rule, note) in [(false, None), (true, Some("rule 1 'no': denied".to_owned()))] {
+        let policy = |n| {
+            let deny = RuleConfig { opens: vec![Opening::Outward], ..RuleConfig::new("no", Action::Deny) };
+            let rules = if n == 1 { vec![deny] } else { Vec::new() };
+            signalbox_resources::Config { rules, report_rule, ..signalbox_resources::Config::default() }
+        };
+        let mut rig = Rig::with(3, &policy, &|_, config| config);
+        rig.ask(false);
+        let refused = NatfwEvent::Refused { status: NatfwStatus::POLICY, node: Some(at(1)), note };
+        assert_eq!(rig.events(0).last(), Some(&refused));
+    }
 }
 
 /// CASPMID-11.2-05: rules by address decide who opens what.

@@ -4,7 +4,7 @@ use signalbox_casp::fuzz;
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::qos::{
     Bandwidth, Flowspec, Local, Partial, QosClass, QosErrorCode, QosFault, QosFlags, QosMessage, QosType,
-    QosVersion,
+    QosVersion, Refusal,
 };
 
 use crate::support::hex;
@@ -111,6 +111,23 @@ fn an_error_field_by_field() {
     assert!(octets.windows(4).any(|four| four == [0, 20, 1, 2]));
 }
 
+/// What a node of this suite adds to an Error, octet by octet. Other implementations skip the class.
+#[test]
+fn an_error_with_a_refusal() {
+    let octets = hex(V3);
+    let message = parse(&octets);
+    let other = QosMessage { refusal: Some(Refusal::new(Some(750_000), "rule 1")), ..message };
+    let composed_octets = composed(&other);
+    let object = [0, 18, 18, 1, 0, 0, 0, 0, 0, 0x0b, 0x71, 0xb0, b'r', b'u', b'l', b'e', b' ', b'1', 0, 0];
+    assert!(composed_octets.windows(object.len()).any(|some| some == object), "{composed_octets:?}");
+    assert_eq!(parse(&composed_octets).refusal, other.refusal);
+    let nothing = Refusal::new(None, "");
+    let octets = composed(&QosMessage { refusal: Some(nothing), ..message });
+    assert_eq!((parse(&octets).refusal, nothing.text()), (Some(nothing), None));
+    assert_eq!(Refusal::new(None, &"ä".repeat(99)).note.len(), Refusal::MAX_NOTE);
+    assert_eq!(Refusal::new(None, "a\u{1b}b").text().as_deref(), Some("ab"));
+}
+
 /// CASPQOS-A.1-07, CASPQOS-3.2-01, CASPQOS-A.2-11: a Query with an IPv6 flow, bounds and counters.
 #[test]
 fn a_query_field_by_field() {
@@ -155,11 +172,12 @@ fn code_points_are_those_of_the_specification() {
         "TIME",
         "CMS",
         "REVERSE_FLOW",
+        "REFUSAL",
     ];
     for (class, name) in (1..).zip(names) {
         assert_eq!(QosClass(class).name(), Some(name));
     }
-    assert_eq!(QosClass(18).name(), None);
+    assert_eq!(QosClass(19).name(), None);
     let flags = [QosFlags::COMMIT, QosFlags::REMOVE, QosFlags::PARTIAL, QosFlags::UNSECURE, QosFlags::BRANCH];
     assert_eq!(flags.map(QosFlags::octet), [0x80, 0x40, 0x20, 0x10, 0x08]);
 }

@@ -15,7 +15,8 @@ use super::terms::{NatfwPackets, against};
 use super::{NatfwClient, NatfwRequest, seconds};
 use crate::clients::queue::Message;
 use crate::wire::natfw::{
-    IdentityKind, NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs,
+    IdentityKind, NatfwFilter, NatfwMessage, NatfwObject, NatfwResult, NatfwStatus, NatfwType, NatfwValue,
+    Tlvs,
 };
 
 impl NatfwClient {
@@ -62,7 +63,7 @@ impl NatfwClient {
                 self.send_own(key);
                 self.arm(key);
             }
-            Err(status) => self.out.event(id, NatfwEvent::Refused { status, node: None }),
+            Err(status) => self.out.event(id, NatfwEvent::Refused { status, node: None, note: None }),
         }
     }
 
@@ -170,7 +171,7 @@ impl NatfwClient {
     pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
         let status = NatfwStatus::NOT_DELIVERED;
         if self.records.get(key).is_some_and(|record| record.own.is_some()) {
-            self.end(key, Some(NatfwEvent::Refused { status, node: None }), resources);
+            self.end(key, Some(NatfwEvent::Refused { status, node: None, note: None }), resources);
         }
     }
 
@@ -234,7 +235,7 @@ impl NatfwClient {
                 NatfwEvent::State { nodes: results().map(|result| node_of(&result)).collect() }
             } else {
                 let node = results().next().and_then(|result| node_of(&result).node);
-                NatfwEvent::Refused { status: report.status, node }
+                NatfwEvent::Refused { status: report.status, node, note: None }
             };
             return self.out.event(own.id, event);
         }
@@ -257,8 +258,10 @@ impl NatfwClient {
             return self.closed(key, resources);
         }
         if report.status != NatfwStatus::DONE {
-            let node = results().next().and_then(|result| node_of(&result).node);
-            return self.own_refused(key, (report.status, node), resources);
+            let first = results().next();
+            let node = first.and_then(|result| node_of(&result).node);
+            let note = first.and_then(|result| note_of(&result));
+            return self.own_refused(key, (report.status, node, note), resources);
         }
         let first = results().next();
         let (mut lifetime, mut nat) = (None, None);
@@ -278,7 +281,7 @@ impl NatfwClient {
     fn own_refused(
         &mut self,
         key: Key,
-        (status, node): (NatfwStatus, Option<IpAddr>),
+        (status, node, note): (NatfwStatus, Option<IpAddr>, Option<String>),
         resources: &mut Resources,
     ) {
         let lifetime = seconds(self.config.lifetime);
@@ -295,7 +298,7 @@ impl NatfwClient {
         if own.stage == Stage::Opening {
             own.stage = Stage::Failed;
         }
-        self.out.event(own.id, NatfwEvent::Refused { status, node });
+        self.out.event(own.id, NatfwEvent::Refused { status, node, note });
     }
 
     /// The wait for an answer is over.
@@ -308,7 +311,7 @@ impl NatfwClient {
         if own.stage == Stage::Closing {
             return self.closed(key, resources);
         }
-        self.own_refused(key, (NatfwStatus::NOT_DELIVERED, None), resources);
+        self.own_refused(key, (NatfwStatus::NOT_DELIVERED, None, None), resources);
     }
 
     /// The passage is closed.
@@ -350,4 +353,14 @@ fn node_of(result: &NatfwResult<'_>) -> NatfwNode {
         }
     }
     node
+}
+
+/// What a node adds to its refusal, without control characters: a stranger may have written it.
+fn note_of(result: &NatfwResult<'_>) -> Option<String> {
+    let note =
+        |value| if let NatfwValue::Unknown(NatfwObject::NOTE, octets) = value { Some(octets) } else { None };
+    let octets = result.nested.iter().find_map(|tlv| note(NatfwValue::of(&tlv)?))?;
+    let text: String =
+        core::str::from_utf8(octets).ok()?.chars().filter(|one| !one.is_control()).take(128).collect();
+    (!text.is_empty()).then_some(text)
 }

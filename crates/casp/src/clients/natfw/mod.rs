@@ -289,6 +289,8 @@ pub struct NatfwClient {
     /// The last AGE that this node made.
     age: u64,
     out: Outputs,
+    /// What this node adds to the refusal that follows.
+    note: Option<String>,
 }
 
 impl NatfwClient {
@@ -326,6 +328,7 @@ impl NatfwClient {
             crossing: Crossing::default(),
             age: 0,
             out: Outputs::default(),
+            note: None,
             rng,
             config,
         }
@@ -349,6 +352,7 @@ impl NatfwClient {
     /// Takes an indication of the messaging layer.
     pub fn indication(&mut self, now: Time, indication: &Indication<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.note = None;
         match indication {
             Indication::Opened { tag, session, .. } => self.named(Key::from_u64(*tag), *session),
             Indication::Refused { tag, .. } => self.own_failed(Key::from_u64(*tag), resources),
@@ -376,6 +380,7 @@ impl NatfwClient {
     /// Takes the answer to [`NatfwOutput::RouteLookup`].
     pub fn route(&mut self, now: Time, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
         self.now = self.now.max(now);
+        self.note = None;
         let Some(Waiting { job, of, mut seen }) = self.waiting.take(id) else { return };
         let ifindex = result.map_or(IfIndex::NONE, |route| route.ifindex);
         let (src, dst) = (job.flow.src(), job.flow.dst());

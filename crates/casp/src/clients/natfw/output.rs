@@ -45,6 +45,8 @@ pub enum NatfwEvent {
         status: NatfwStatus,
         /// The node that refused, if another one did.
         node: Option<IpAddr>,
+        /// The rule or limit that refused, if the node gives it.
+        note: Option<String>,
     },
     /// The answer to a query: the other end of the path is the first one.
     State {

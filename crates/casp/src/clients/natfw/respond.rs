@@ -14,12 +14,15 @@ use crate::clients::queue::Message;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{
-    IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue,
-    REACHED, REMOVED, Tlvs,
+    IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwObject, NatfwResult, NatfwStatus, NatfwType,
+    NatfwValue, REACHED, REMOVED, Tlvs,
 };
 
 /// Errors of a session leave so far apart.
 const ERRORS: Duration = Duration::from_secs(1);
+
+/// Octets of the text that is added to a refusal, at most.
+const MAX_NOTE: usize = 128;
 
 /// The first STATUS of a RESPONSE, and the filters of all.
 #[derive(Debug)]
@@ -125,6 +128,8 @@ impl NatfwClient {
 
     /// Refuses a request: it ends here, and its sender gets the reason, if not too many got one already.
     pub(super) fn refuse(&mut self, job: &OwnedArrival, status: NatfwStatus) {
+        let note = self.note.take().unwrap_or_default();
+        let note = note.get(..note.floor_char_boundary(MAX_NOTE)).unwrap_or_default();
         self.out.consume(job.id);
         let Some(number) = number_of(job.data.as_slice()) else { return };
         let now = self.now;
@@ -143,7 +148,9 @@ impl NatfwClient {
             self.counters.errors_limited += 1;
             return;
         }
-        self.respond((job.session, job.flow), !job.reverse, number, (status, 0), &[]);
+        let more = [NatfwValue::Unknown(NatfwObject::NOTE, note.as_bytes())];
+        let more = if note.is_empty() { &[] } else { more.as_slice() };
+        self.respond((job.session, job.flow), !job.reverse, number, (status, 0), more);
     }
 
     /// Confirms a request where it ends, with what was opened.

@@ -254,6 +254,7 @@ impl NatfwClient {
                         resources,
                     );
                     passages.into_iter().for_each(|passage| resources.close_passage(passage));
+                    self.note = resources.told(&refusal);
                     let full = matches!(refusal.rule, Reason::TableFull { .. });
                     return Err(if full { NatfwStatus::RESOURCES } else { NatfwStatus::POLICY });
                 }

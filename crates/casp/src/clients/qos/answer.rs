@@ -6,12 +6,13 @@ use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
 use super::node::{Failure, Job, counters_of};
+use super::output::Told;
 use super::record::Branch;
 use super::segment::with_objects;
 use super::{QosClient, branch_of};
 use crate::clients::queue::Message;
 use crate::wire::FlowId;
-use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
+use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion, Refusal};
 
 /// An Error of one second for each session.
 const ERRORS: core::time::Duration = core::time::Duration::from_secs(1);
@@ -74,6 +75,7 @@ impl QosClient {
         };
         if !allowed {
             self.counters.errors_limited += 1;
+            self.told = Told::default();
             return;
         }
         self.send_error((job.session, job.flow), !job.reverse, failed);
@@ -93,6 +95,11 @@ impl QosClient {
         let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
         message.error_node = own.or(self.local.first()).copied().or(Some(like));
         message.error = Some(failed.why);
+        let told = core::mem::take(&mut self.told);
+        if matches!(code, QosErrorCode::BELOW_MINIMUM | QosErrorCode::POLICY) && told != Told::default() {
+            message.refusal = Some(Refusal::new(told.available, told.note.as_deref().unwrap_or_default()));
+            return self.send(of, reverse, None, &message);
+        }
         self.send(of, reverse, None, &message);
     }
 
@@ -141,7 +148,7 @@ impl QosClient {
         let answers = waits == Some(echo) || record.last.is_some_and(|last| last.sequence == echo);
         let reserved = record.has_state() && message.age.is_some();
         let amount = Amount::of_answer(message);
-        self.settle(key, echo, true, resources);
+        self.settle(key, echo, End::Replaced, resources);
         if let Some(amount) = amount.filter(|_| reserved && answers) {
             self.trim(key, &amount, resources);
         }
@@ -164,14 +171,15 @@ impl QosClient {
             self.counters.released += 1;
         } else {
             self.enter_answer(answered, job);
-            self.settle(answered, message.echo.unwrap_or(0), false, resources);
+            let end = End::RefusedBeyond(message.error_node);
+            self.settle(answered, message.echo.unwrap_or(0), end, resources);
         }
         // With R it is for all that the session has.
         for key in self.find_all(job.session).into_iter().flatten().filter(|key| removes || *key == answered)
         {
             if removes {
                 self.enter_answer(key, job);
-                resources.because(End::RefusedBeyond(None));
+                resources.because(End::RefusedBeyond(message.error_node));
                 self.release_all(key, resources);
             }
             let own = self.records.get(key).is_some_and(|record| record.own.is_some());
@@ -287,7 +295,7 @@ impl QosClient {
                 self.admit(key, step, &Range::only(most), resources)
             }
         };
-        self.settle(key, number, true, resources);
+        self.settle(key, number, End::Replaced, resources);
         if let Err(code) = done {
             let (version, partial) = (message.version, message.partial);
             let why = (code, 0);
@@ -315,7 +323,7 @@ impl QosClient {
         let (Some(last), Some(session)) = (record.last.take(), record.session) else { return };
         let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
         let (version, flow) = (amount.map(|amount| amount.version()), record.flow);
-        self.settle(key, last.sequence, false, resources);
+        self.settle(key, last.sequence, End::RefusedBeyond(None), resources);
         let why = (QosErrorCode::NO_ANSWER, 0);
         let failed =
             Failed { sequence: last.sequence, removes: last.first, version, partial: last.partial, why };

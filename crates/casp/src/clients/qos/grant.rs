@@ -12,6 +12,7 @@ use signalbox_resources::{
 };
 
 use super::amount::{Amount, Range};
+use super::output::Told;
 use super::period::Period;
 use super::record::{Grants, Level};
 use super::{PROTOCOL, QosClient};
@@ -97,14 +98,18 @@ impl QosClient {
 
     /// Grants the largest amount of a range that there is, to all requests or to none of them.
     fn fit(
-        &self,
+        &mut self,
         requests: &Requests,
         range: &Range,
         resources: &mut Resources,
     ) -> Result<(Amount, Grants), QosErrorCode> {
-        let amount = self.largest_of_all(requests, range, resources).inspect_err(|_| {
-            self.note_refused(requests, range, resources);
-        })?;
+        let amount = match self.largest_of_all(requests, range, resources) {
+            Ok(amount) => amount,
+            Err(code) => {
+                self.note_refused(requests, range, resources);
+                return Err(code);
+            }
+        };
         let mut grants = Grants::default();
         for (request, grant) in requests.iter().zip(&mut grants) {
             let Some(request) = request else { continue };
@@ -122,11 +127,15 @@ impl QosClient {
         Ok((amount, grants))
     }
 
-    /// Records which rule or limit refuses even the least amount.
-    fn note_refused(&self, requests: &Requests, range: &Range, resources: &mut Resources) {
+    /// Records which rule or limit refuses even the least amount, and what who asked gets of it.
+    fn note_refused(&mut self, requests: &Requests, range: &Range, resources: &mut Resources) {
         for request in requests.iter().flatten() {
             let Ok(request) = Self::of_amount(request, &range.least) else { continue };
             if let Err(refusal) = resources.dry_run(self.now, &request).result {
+                let own = request.requester.requested_by == RequestedBy::LocalUser;
+                let note = if own { Some(refusal.to_string()) } else { resources.told(&refusal) };
+                let lacks = !matches!(refusal.cause(), Cause::Policy | Cause::Token);
+                self.told = Told { available: lacks.then_some(refusal.available), note };
                 return resources.decide_refused(&request, &refusal);
             }
         }
@@ -249,8 +258,8 @@ impl QosClient {
         placed
     }
 
-    /// The request with this number was answered: what it replaced goes, or comes back.
-    pub(super) fn settle(&mut self, key: Key, sequence: u32, succeeded: bool, resources: &mut Resources) {
+    /// The request with this number was answered: what it replaced goes if it succeeded ([`End::Replaced`]), else comes back.
+    pub(super) fn settle(&mut self, key: Key, sequence: u32, end: End, resources: &mut Resources) {
         for kind in [QosType::RESERVE, QosType::COMMIT] {
             let Some(record) = self.records.get_mut(key) else { return };
             let part = record.part(kind);
@@ -258,8 +267,9 @@ impl QosClient {
                 continue;
             }
             let before = part.before.take().and_then(|before| before.1);
+            let succeeded = end == End::Replaced;
             let gone = if succeeded { before } else { core::mem::replace(&mut part.now, before) };
-            resources.because(if succeeded { End::Replaced } else { End::RefusedBeyond(None) });
+            resources.because(end);
             self.drop_level(gone, resources);
         }
     }

@@ -43,7 +43,7 @@ use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode};
 
 pub use amount::{Amount, Range};
-pub use output::{QosEvent, QosOutput};
+pub use output::{QosEvent, QosOutput, Told};
 pub use segment::Segment;
 
 use locate::Lookup;
@@ -207,6 +207,8 @@ pub struct QosClient {
     waiting: Lookups<Lookup>,
     /// The last AGE that this node made.
     age: u64,
+    /// What this node, or the Error that it handles, adds to the refusal that follows.
+    told: Told,
     out: Outputs,
 }
 
@@ -231,6 +233,7 @@ impl QosClient {
             wheel: Wheel::default(),
             waiting: Lookups::default(),
             age: 0,
+            told: Told::default(),
             out: Outputs::default(),
             rng,
             config,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use signalbox_core::security::Identity;
 use signalbox_core::shares::source;
 use signalbox_core::{Key, SessionId};
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
 use super::answer::Failed;
 use super::grant::Asker;
-use super::output::QosEvent;
+use super::output::{QosEvent, Told};
 use super::period::Period;
 use super::record::{Last, Level, Places, Record};
 use super::segment::with_objects;
@@ -72,6 +72,7 @@ impl Job {
 impl QosClient {
     /// Takes a message of the client.
     pub(super) fn received(&mut self, arrival: &Arrival<'_>, resources: &mut Resources) {
+        self.told = Told::default();
         let message = match QosMessage::parse(arrival.data) {
             Ok(message) => message,
             Err(fault) => {
@@ -107,6 +108,7 @@ impl QosClient {
 
     /// Handles a Query, Reserve or Commit. `places`: where the data leave; `None`: there is no route.
     pub(super) fn request(&mut self, job: &Job, places: Option<Places>, resources: &mut Resources) {
+        self.told = Told::default();
         // It was parsed before.
         let Ok(mut message) = QosMessage::parse(&job.data) else { return self.out.consume(job.id) };
         let sequence = message.sequence.unwrap_or(0);
@@ -166,7 +168,7 @@ impl QosClient {
             }
             Err(failure) => {
                 // What was there before stays; the first reservation goes altogether.
-                self.settle(key, sequence, false, resources);
+                self.settle(key, sequence, End::Released, resources);
                 let gone = (first || !placed) && message.kind != QosType::QUERY;
                 if gone {
                     self.release_all(key, resources);
@@ -444,7 +446,7 @@ impl QosClient {
         resources: &mut Resources,
     ) {
         if let Some(echo) = message.echo.filter(|_| message.kind == QosType::COMMIT && !job.last) {
-            self.settle(key, echo, true, resources);
+            self.settle(key, echo, End::Replaced, resources);
         }
         self.opposite_passes(job, message, &most, resources);
         if !job.last {
@@ -461,7 +463,7 @@ impl QosClient {
         }
         let end = if job.reverse { job.flow.src() } else { job.flow.dst() };
         if !self.is_local(end) && !self.config.proxy {
-            self.settle(key, sequence, false, resources);
+            self.settle(key, sequence, End::Released, resources);
             let first =
                 self.records.get(key).is_some_and(|record| record.last.is_some_and(|last| last.first));
             let removes = first && message.kind != QosType::QUERY;
@@ -470,7 +472,7 @@ impl QosClient {
             }
             return self.refuse(job, failed(message, removes, (QosErrorCode::NO_ANSWER, 0)));
         }
-        self.settle(key, sequence, true, resources);
+        self.settle(key, sequence, End::Replaced, resources);
         if message.kind == QosType::QUERY && !job.reverse {
             let range = Range { most, ..*asked };
             if let Some(record) = self.records.get_mut(key) {

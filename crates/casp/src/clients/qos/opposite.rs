@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::Key;
-use signalbox_resources::Resources;
+use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
 use super::answer::Failed;
@@ -76,7 +76,7 @@ impl QosClient {
         let Some(key) = self.find(job.session, false).filter(|_| job.instead) else { return };
         self.enter_answer(key, job);
         if job.last {
-            self.settle(key, echo, true, resources);
+            self.settle(key, echo, End::Replaced, resources);
             self.trim(key, most, resources);
             self.own_success(key, echo, Some(*most), resources);
             self.arm(key);
@@ -106,7 +106,7 @@ impl QosClient {
         }
         self.report_failure(key, failed, node);
         match session.and_then(|session| self.find(session, false)) {
-            Some(main) if stood => self.settle(main, answers, false, resources),
+            Some(main) if stood => self.settle(main, answers, End::RefusedBeyond(node), resources),
             _ if stood => {}
             _ => self.end_session(key, None, resources),
         }

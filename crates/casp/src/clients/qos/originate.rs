@@ -7,7 +7,7 @@ use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
-use super::output::QosEvent;
+use super::output::{QosEvent, Told};
 use super::record::{Own, Places, Record, Stage};
 use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
@@ -68,7 +68,8 @@ impl QosClient {
     fn start(&mut self, now: Time, id: u64, request: &QosRequest, stage: Stage, resources: &mut Resources) {
         self.now = self.now.max(now);
         let refuse = |client: &mut Self, code| {
-            client.out.event(id, QosEvent::Refused { code, detail: 0, node: None, stands: false });
+            let told = Told::default();
+            client.out.event(id, QosEvent::Refused { code, detail: 0, node: None, told, stands: false });
         };
         if self.by_user.contains_key(&id) {
             return refuse(self, QosErrorCode::POLICY);
@@ -320,8 +321,8 @@ impl QosClient {
         if waits != Some(echo) {
             return false;
         }
-        self.settle(key, echo, true, resources);
-        self.settle(key, message.sequence.unwrap_or(0), true, resources);
+        self.settle(key, echo, End::Replaced, resources);
+        self.settle(key, message.sequence.unwrap_or(0), End::Replaced, resources);
         self.stands(key, most);
         true
     }
@@ -331,6 +332,7 @@ impl QosClient {
         let removes = message.flags.contains(QosFlags::REMOVE);
         let Some(own) = self.records.get(key).and_then(Record::own) else { return };
         let about = own.waits.is_some() && own.waits == message.echo;
+        self.told = message.refusal.as_ref().map(Told::from).unwrap_or_default();
         let (code, detail) = message.error.unwrap_or((QosErrorCode::BELOW_MINIMUM, 0));
         if about && own.stage == Stage::Release {
             return self.released(key, true, resources);
@@ -369,7 +371,8 @@ impl QosClient {
         if stood && removes {
             return self.end(key, Some(code), resources);
         }
-        self.out.event(own.id, QosEvent::Refused { code, detail, node, stands: stood });
+        let told = core::mem::take(&mut self.told);
+        self.out.event(own.id, QosEvent::Refused { code, detail, node, told, stands: stood });
         if !stood {
             return self.end(key, None, resources);
         }
@@ -392,7 +395,8 @@ impl QosClient {
         if own.reported || own.before.is_some() {
             return self.end(key, Some(code), resources);
         }
-        self.out.event(own.id, QosEvent::Refused { code, detail, node, stands: false });
+        let told = Told::default();
+        self.out.event(own.id, QosEvent::Refused { code, detail, node, told, stands: false });
         self.end(key, None, resources);
     }
 
@@ -407,7 +411,8 @@ impl QosClient {
         if self.retry(key, code, resources) {
             return;
         }
-        self.settle(key, number, false, resources);
+        self.told = Told::default();
+        self.settle(key, number, End::RefusedBeyond(None), resources);
         self.after_failure(key, false, (code, 0, None), resources);
         self.arm(key);
     }

@@ -9,7 +9,22 @@ use super::amount::{Amount, Range};
 use crate::clients::queue::{Message, Polled, Queue};
 use crate::engine::Request;
 use crate::wire::FlowId;
-use crate::wire::qos::QosErrorCode;
+use crate::wire::qos::{QosErrorCode, Refusal};
+
+/// What a node adds to its refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Told {
+    /// Rate that it could still give, octets a second.
+    pub available: Option<u64>,
+    /// The rule or limit that refused.
+    pub note: Option<String>,
+}
+
+impl From<&Refusal<'_>> for Told {
+    fn from(refusal: &Refusal<'_>) -> Self {
+        Self { available: refusal.available, note: refusal.text() }
+    }
+}
 
 /// What becomes of a reservation or query of this node.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +57,8 @@ pub enum QosEvent {
         detail: u16,
         /// The node that failed, if another one did.
         node: Option<IpAddr>,
+        /// What it adds.
+        told: Told,
         /// A reservation that stood before the request stands on. Otherwise this is the last event.
         stands: bool,
     },

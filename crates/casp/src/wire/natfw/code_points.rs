@@ -18,6 +18,12 @@ signalbox_wire::code_points! {
     }
 }
 
+impl NatfwObject {
+    /// Within STATUS: what the node that refused adds for people, UTF-8. It has no meaning for the protocol, so it is sent on like an object
+    /// of unknown type.
+    pub const NOTE: Self = Self(0x20);
+}
+
 impl NatfwType {
     /// Whether the receiver of this message may be asked by NEXT to send a message of type `next`.
     #[must_use]

@@ -63,6 +63,8 @@ signalbox_wire::code_points! {
         CMS = 16, "CMS";
         /// The flow of the opposite direction.
         REVERSE_FLOW = 17, "REVERSE_FLOW";
+        /// What the node that failed adds to an Error.
+        REFUSAL = 18, "REFUSAL";
     }
 }
 

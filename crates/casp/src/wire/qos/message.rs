@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::{QosClass, QosErrorCode, QosFlags, QosType, QosVersion};
-use super::values::{Bandwidth, Flowspec, Local, Partial};
+use super::values::{Bandwidth, Flowspec, Local, Partial, Refusal};
 use crate::error::EncodeError;
 use crate::wire::code_points::{Class, FlowForm};
 use crate::wire::flow_id::FlowId;
@@ -57,6 +57,8 @@ pub struct QosMessage<'a> {
     pub error_node: Option<IpAddr>,
     /// Reason of an error, and its detail.
     pub error: Option<(QosErrorCode, u16)>,
+    /// What the node that failed adds to an Error.
+    pub refusal: Option<Refusal<'a>>,
     /// Priority: a higher one is more important.
     pub priority: Option<u32>,
     /// Start and end, NTP timestamps.
@@ -99,6 +101,7 @@ impl<'a> QosMessage<'a> {
             phb: None,
             error_node: None,
             error: None,
+            refusal: None,
             priority: None,
             time: None,
             reverse_flow: None,
@@ -179,6 +182,7 @@ impl<'a> QosMessage<'a> {
                 });
                 one(&mut self.error, halves, at)
             }
+            (QosClass::REFUSAL, 1) => one(&mut self.refusal, Refusal::parse(contents), at),
             (QosClass::PRIORITY, 1) => one(&mut self.priority, word(), at),
             (QosClass::TIME, 1) => {
                 let mut r = object.reader();
@@ -334,6 +338,9 @@ impl<'a> QosMessage<'a> {
                 w.u16(code.0);
                 w.u16(detail);
             })?;
+        }
+        if let Some(refusal) = &self.refusal {
+            object(w, QosClass::REFUSAL, 1, &|w| refusal.encode(w))?;
         }
         if let Some((flow, also)) = &self.reverse_flow {
             object(w, QosClass::REVERSE_FLOW, if *also { 1 } else { 2 }, &|w| {

@@ -7,4 +7,4 @@ mod values;
 
 pub use code_points::{QosClass, QosErrorCode, QosFlags, QosType, QosVersion};
 pub use message::{QosFault, QosMessage};
-pub use values::{Bandwidth, Flowspec, Local, Partial};
+pub use values::{Bandwidth, Flowspec, Local, Partial, Refusal};

@@ -236,3 +236,47 @@ impl<'a> Local<'a> {
         w.bytes(self.data);
     }
 }
+
+/// What the node that failed adds to an Error: the rate that it could still give, and a text for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// Octets a second; `None`: the node does not say.
+    pub available: Option<u64>,
+    /// The rule or limit that refused; empty: the node does not say.
+    pub note: &'a str,
+}
+
+impl<'a> Refusal<'a> {
+    /// Octets of the text, at most.
+    pub const MAX_NOTE: usize = 128;
+    /// The rate that stands for none.
+    const NOT_SAID: u64 = u64::MAX;
+
+    /// Parses the contents of the object.
+    #[must_use]
+    pub fn parse(contents: &'a [u8]) -> Option<Self> {
+        let (rate, text) = contents.split_first_chunk()?;
+        let available = Some(u64::from_be_bytes(*rate)).filter(|rate| *rate != Self::NOT_SAID);
+        let note = core::str::from_utf8(text).ok().filter(|note| note.len() <= Self::MAX_NOTE)?;
+        Some(Self { available, note })
+    }
+
+    /// The beginning of a text.
+    #[must_use]
+    pub fn new(available: Option<u64>, note: &'a str) -> Self {
+        Self { available, note: note.get(..note.floor_char_boundary(Self::MAX_NOTE)).unwrap_or_default() }
+    }
+
+    /// Writes the contents of the object.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        w.u64(self.available.unwrap_or(Self::NOT_SAID));
+        w.bytes(self.note.as_bytes());
+    }
+
+    /// The text without control characters: a stranger may have written it.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        let text: String = self.note.chars().filter(|one| !one.is_control()).collect();
+        (!text.is_empty()).then_some(text)
+    }
+}

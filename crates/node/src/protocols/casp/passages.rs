@@ -86,7 +86,7 @@ pub enum PassageRefusal {
 }
 
 /// Why a node of the path refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct PassageFailure {
@@ -94,10 +94,13 @@ pub struct PassageFailure {
     pub code: u16,
     /// The node, if another one refused.
     pub node: Option<IpAddr>,
+    /// The rule or limit that refused, if the node gives it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub note: Option<String>,
 }
 
 /// Why a passage that this host accepted ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PassageEnd {
@@ -306,7 +309,7 @@ impl Passages {
 
     /// Takes what the client reports of a passage.
     pub(super) fn event(&mut self, now: Time, id: u64, event: NatfwEvent, resources: &mut Resources) {
-        let failure = |status: NatfwStatus, node| PassageFailure { code: status.0, node };
+        let failure = |status: NatfwStatus, node, note| PassageFailure { code: status.0, node, note };
         if let NatfwEvent::Accepted { session, flow } = event {
             self.events.push_back((id, PassageEvent::Accepted { session, flow }));
             return;
@@ -315,7 +318,7 @@ impl Passages {
             let why = match why {
                 NatfwEnd::Closed => PassageEnd::Closed,
                 NatfwEnd::Expired => PassageEnd::Expired,
-                NatfwEnd::Removed { status, node } => PassageEnd::Removed(failure(status, node)),
+                NatfwEnd::Removed { status, node } => PassageEnd::Removed(failure(status, node, None)),
             };
             self.events.push_back((id, PassageEvent::Ended { session, flow, why }));
             return;
@@ -336,11 +339,13 @@ impl Passages {
                 });
                 (PassageEvent::Granted { lifetime, external }, false)
             }
-            NatfwEvent::Refused { status, node } if user.granted => {
-                (PassageEvent::Notified(failure(status, node)), false)
+            NatfwEvent::Refused { status, node, note } if user.granted => {
+                (PassageEvent::Notified(failure(status, node, note)), false)
             }
-            NatfwEvent::Refused { status, node } => (PassageEvent::Failed(failure(status, node)), true),
-            NatfwEvent::Lost { status, node } => (PassageEvent::Failed(failure(status, node)), true),
+            NatfwEvent::Refused { status, node, note } => {
+                (PassageEvent::Failed(failure(status, node, note)), true)
+            }
+            NatfwEvent::Lost { status, node } => (PassageEvent::Failed(failure(status, node, None)), true),
             NatfwEvent::Closed => (PassageEvent::Closed, true),
             NatfwEvent::State { .. } | NatfwEvent::Accepted { .. } | NatfwEvent::Ended { .. } => return,
         };

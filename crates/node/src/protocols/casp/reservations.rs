@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use signalbox_casp::clients::qos::{Amount, QosClient, QosEvent, QosRequest, Range};
+use signalbox_casp::clients::qos::{Amount, QosClient, QosEvent, QosRequest, Range, Told};
 use signalbox_casp::wire::FlowId;
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::TrafficSpec;
@@ -166,7 +166,7 @@ pub enum ReserveRefusal {
 }
 
 /// Why a node of the path refused, or took back what it had granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ReserveFailure {
@@ -176,6 +176,12 @@ pub struct ReserveFailure {
     pub detail: u16,
     /// The node, if it is another one.
     pub node: Option<IpAddr>,
+    /// The rule or limit that refused, if the node gives it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub note: Option<String>,
+    /// Rate that the node could still give, octets a second.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub available: Option<u64>,
 }
 
 /// What becomes of a reservation or query.
@@ -371,7 +377,13 @@ impl Reservations {
             // A suggestion of the other end: its user asks for the reservation.
             return tracing::debug!(id, ?event, "event of no user");
         };
-        let failure = |code, detail, node| ReserveFailure { code, detail, node };
+        let failure = |code, detail, node, Told { available, note }| ReserveFailure {
+            code,
+            detail,
+            node,
+            note,
+            available,
+        };
         let (event, last) = match event {
             QosEvent::Opened { session } => {
                 let Some(flow) = user.flow else { return };
@@ -387,11 +399,13 @@ impl Reservations {
             QosEvent::Available { amount } => {
                 (ReservationEvent::Available(amount.as_ref().and_then(Reserved::of)), false)
             }
-            QosEvent::Refused { code, detail, node, stands } => {
-                (ReservationEvent::Failed(failure(code.0, detail, node)), !stands)
+            QosEvent::Refused { code, detail, node, told, stands } => {
+                (ReservationEvent::Failed(failure(code.0, detail, node, told)), !stands)
             }
             QosEvent::Released { confirmed } => (ReservationEvent::Released { confirmed }, true),
-            QosEvent::Lost { code } => (ReservationEvent::Lost(failure(code.0, 0, None)), true),
+            QosEvent::Lost { code } => {
+                (ReservationEvent::Lost(failure(code.0, 0, None, Told::default())), true)
+            }
         };
         let (silent, query) = (user.answered, user.query);
         let answers = query && matches!(event, ReservationEvent::Available(_));

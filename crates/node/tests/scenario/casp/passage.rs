@@ -151,7 +151,7 @@ fn a_session_ended_at_a_firewall_ends_everywhere() {
     let [_, _, PassageEvent::Ended { why: PassageEnd::Removed(why), .. }] = events(&sim, 9)[..] else {
         panic!("{:?}", events(&sim, 9))
     };
-    assert!(matches!(why, PassageFailure { code: 21, node: Some(_) }), "{why:?}");
+    assert!(matches!(why, PassageFailure { code: 21, node: Some(_), note: None }), "{why:?}");
 }
 
 /// The rules of the far firewall decide what a host outside may open, and what was opened before is closed.
