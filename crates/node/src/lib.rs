@@ -124,7 +124,7 @@ pub mod rsvp {
     }
     pub use signalbox_rsvp::wire::{
         Adspec, EncodeError, ErrorCode, ErrorSpec, Filter, FlowSpec, Identity, Overrides, Preemption,
-        RawAdspec, Selector, Session, SessionKind, Style, elements, policy_data,
+        RawAdspec, Selector, Session, SessionKind, Style, UserError, elements, policy_data,
     };
 }
 

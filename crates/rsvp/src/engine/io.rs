@@ -11,7 +11,7 @@ use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{GrantId, LostWhy};
 
 use crate::engine::packet::{IpReceived, IpTransmit};
-use crate::wire::{ErrorSpec, Filter, FlowSpec, Session, Style};
+use crate::wire::{ErrorSpec, Filter, FlowSpec, Session, Style, UserError};
 
 /// An input of the engine.
 #[derive(Debug)]
@@ -243,6 +243,8 @@ pub enum RsvpEvent {
     ResvError {
         /// Code, value, flags and reporting node.
         error: ErrorSpec,
+        /// What the reporting node adds.
+        told: UserError,
         /// The style.
         style: Style,
         /// The flowspec that failed, if the message had one.

@@ -106,7 +106,7 @@ pub use keyring::{Key as IntegrityKey, Secret};
 pub use packet::{IpReceived, IpTransmit};
 pub use view::{ReservationView, SenderView, SessionView};
 
-use crate::wire::{FlowSpec, RsvpHop};
+use crate::wire::{FlowSpec, RsvpHop, UserError};
 use announced::Announced;
 use branch::Branch;
 use closing::ClosingStates;
@@ -168,6 +168,8 @@ pub struct Rsvp {
     /// Sessions that appeared and disappeared, while somebody watches.
     changes: Changes<SessionChange>,
     rng: Random,
+    /// What this node adds to the errors of this input.
+    told: Vec<UserError>,
     /// The time of the input that is handled.
     now: Time,
     interfaces: Interfaces,
@@ -238,6 +240,7 @@ impl Rsvp {
         Ok(Self {
             counters: Counters::default(),
             changes: Changes::default(),
+            told: Vec::new(),
             now: Time::ZERO,
             interfaces: Interfaces::new(KeyedHasher::new(&mut rng)),
             advertised: Vec::new(),
@@ -288,6 +291,7 @@ impl Rsvp {
     pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
         self.neighbours.advance(self.now);
+        self.told.clear();
         self.out.recycle();
         if self.now >= self.advertised_until {
             self.advertise(resources);

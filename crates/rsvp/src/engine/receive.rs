@@ -222,11 +222,13 @@ impl Rsvp {
 pub(super) struct Failure {
     pub(super) code: ErrorCode,
     pub(super) value: u16,
+    /// What this node adds: the place in `Rsvp::told` behind the one that it names; 0: nothing.
+    pub(super) told: usize,
 }
 
 impl Failure {
     pub(super) const fn new(code: ErrorCode, value: u16) -> Self {
-        Self { code, value }
+        Self { code, value, told: 0 }
     }
 
     /// Another style is in place.

@@ -23,7 +23,7 @@ use super::sender::{LOCAL, Sender};
 use super::session::{Blockade, Blocked, is_application};
 use crate::wire::{
     self, Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, Flow, FlowSpec, Message, MessageType, RsvpHop,
-    Style,
+    Style, UserError,
 };
 
 /// Contents and destination of a ResvErr of this node.
@@ -67,7 +67,8 @@ impl Rsvp {
     /// Reports to a next hop or application that its request failed or ended (RFC 2205 §3.1.8).
     pub(super) fn send_resv_err(&mut self, blame: ResvErrContents) {
         let v6 = blame.session.dest.is_ipv6();
-        let Failure { code, value } = blame.failure;
+        let Failure { code, value, .. } = blame.failure;
+        let told = self.told_of(blame.failure);
         let error = ErrorSpec { node: self.own_address(blame.oif, v6), flags: blame.flags, code, value };
         if is_application(blame.hop) {
             if let Some(id) = blame.application {
@@ -75,6 +76,7 @@ impl Rsvp {
                     id,
                     RsvpEvent::ResvError {
                         error,
+                        told,
                         style: blame.style,
                         flowspec: blame.flowspec,
                         senders: blame.filters,
@@ -88,6 +90,7 @@ impl Rsvp {
         let envelope = self.envelope_to(next.addr, blame.oif);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             w.session(&blame.session, false).hop(&node.hop_at(blame.oif, v6)).error_spec(&error);
+            w.body(&told.object());
             let mut scope = blame.scope;
             w.scope(&mut scope);
             if !blame.policy.is_empty() {
@@ -103,6 +106,11 @@ impl Rsvp {
                 w.filter_spec(filter);
             }
         });
+    }
+
+    /// What this node adds to a failure.
+    fn told_of(&self, failure: Failure) -> UserError {
+        failure.told.checked_sub(1).and_then(|place| self.told.get(place).cloned()).unwrap_or_default()
     }
 
     /// Whether errors repeat POLICY_DATA and unknown objects of a message. One message can cause several errors, so they do not
@@ -127,8 +135,10 @@ impl Rsvp {
         let error = ErrorSpec { node: envelope.src, flags, code: failure.code, value: failure.value };
         let style = message.style;
         let repeats = self.may_repeat_in_errors(message);
+        let told = self.told_of(failure);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             w.session(session, false).hop(&node.hop_at(oif, hop.addr.is_ipv6())).error_spec(&error);
+            w.body(&told.object());
             for object in message.objects().filter(|object| object.kind.class == Class::SCOPE) {
                 w.raw(object.octets);
             }
@@ -163,7 +173,7 @@ impl Rsvp {
         failure: Failure,
     ) {
         let envelope = self.envelope_to(hop.addr, oif);
-        let Failure { code, value } = failure;
+        let Failure { code, value, .. } = failure;
         let error = ErrorSpec { node: envelope.src, flags: ErrorFlags::default(), code, value };
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             let of_class = |class: Class| message.objects().filter(move |object| object.kind.class == class);
@@ -385,6 +395,7 @@ impl Rsvp {
                     id,
                     RsvpEvent::ResvError {
                         error: ErrorSpec { flags, ..error },
+                        told: UserError::among(message.kept()).unwrap_or_default(),
                         style,
                         flowspec: failed,
                         senders: filters,

@@ -23,7 +23,7 @@ use super::session::{NONE, Session};
 use super::{PROTOCOL, Rsvp};
 use crate::wire::{
     AdmissionValue, ErrorCode, ErrorFlags, FlowSpec, Objects, PolicyValue, RawAdspec, RsvpHop, Selector,
-    SessionKind, Style, TrafficControlValue,
+    SessionKind, Style, TrafficControlValue, UserError,
 };
 
 impl Rsvp {
@@ -60,9 +60,17 @@ impl Rsvp {
             Err(refusal) => {
                 self.counters.refused += 1;
                 tracing::debug!(ifindex = ask.ifindex.0, reason = %refusal, "reservation refused by admission control");
-                Err(failure_of(&refusal, &ask))
+                Err(self.explained(&refusal, failure_of(&refusal, &ask), resources))
             }
         }
+    }
+
+    /// A failure with what this node adds to it, until the next input.
+    fn explained(&mut self, refusal: &Refusal, failure: Failure, resources: &Resources) -> Failure {
+        let lacks = failure.code == ErrorCode::ADMISSION;
+        let available = lacks.then_some(refusal.available);
+        self.told.push(UserError { available, note: resources.told(refusal) });
+        Failure { told: self.told.len(), ..failure }
     }
 
     /// The request to admission control: the lesser of the merged flowspec and the senders' Tspecs (RFC 2205 §3.11.2).

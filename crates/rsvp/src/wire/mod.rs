@@ -20,6 +20,7 @@ mod policy;
 mod reduction;
 mod security;
 mod typed;
+mod user_error;
 mod values;
 mod writer;
 
@@ -40,6 +41,7 @@ pub use policy::{PolicyData, PolicyElement, PolicyElements, PolicyOptions};
 pub use reduction::{IdList, ListedId, MessageId};
 pub use security::{Challenge, Hello, Integrity};
 pub use typed::Object;
+pub use user_error::UserError;
 #[cfg(feature = "engine")]
 pub(crate) use values::is_host;
 pub use values::{ErrorSpec, Filter, RsvpHop, Scope, Selector, Session, SessionKind, Style};

@@ -3,7 +3,7 @@
 
 use signalbox_rsvp::engine::{Command, FlowRequest, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{
-    ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, MessageType, Selector, Session, Style,
+    ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, MessageType, Selector, Session, Style, UserError,
 };
 
 use crate::rig::{
@@ -118,6 +118,7 @@ fn an_error_reaches_each_application() {
         let error = ErrorSpec { node: addr("10.7.7.7"), flags, code: ErrorCode::PREEMPTED, value: 3 };
         let expected = RsvpEvent::ResvError {
             error,
+            told: UserError::default(),
             style: Style::Ff,
             flowspec: Some(load(4.0 * B)),
             senders: vec![sender(1)],

@@ -33,6 +33,7 @@ mod ports;
 mod protection;
 mod reduce;
 mod reduction;
+mod refused;
 mod repair;
 mod restart;
 mod resv;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use signalbox_rsvp::engine::{Command, Config, FlowRequest, ReserveRequest, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, MessageId, MessageType, RsvpHop, Selector, Session, Style,
+    UserError,
 };
 
 use crate::rig::{B, Path, Resv, Rig, addr, at, compose, group, handle, load, one, sender, session, tspec};
@@ -80,6 +81,7 @@ fn a_smaller_request_of_an_application_is_not_guilty() {
         let policy = Box::default();
         let expected = RsvpEvent::ResvError {
             error: ErrorSpec { flags: expected, ..error },
+            told: UserError::default(),
             style: Style::Ff,
             flowspec: Some(load(failed)),
             senders: vec![sender(1)],

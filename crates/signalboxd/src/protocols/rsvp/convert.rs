@@ -14,7 +14,7 @@ use signalbox_api::v1 as common;
 use signalbox_node::resources::intserv::{RSpec, SpecError, TSpec};
 use signalbox_node::rsvp::{
     ErrorCode, ErrorSpec, Filter, FlowRequest, FlowSpec, Refused, ReserveRequest, RsvpEvent, Selector,
-    SenderRequest, Session, SessionKind, Style,
+    SenderRequest, Session, SessionKind, Style, UserError,
 };
 use tonic::Status;
 
@@ -211,8 +211,9 @@ pub(super) fn upcall(event: RsvpEvent) -> v1::SessionResponse {
             policy: policy_to_api(&policy),
             ..error_to_api(error)
         }),
-        RsvpEvent::ResvError { error, flowspec, senders, policy, .. } => {
+        RsvpEvent::ResvError { error, told, flowspec, senders, policy, .. } => {
             Upcall::ReservationError(v1::Error {
+                failure: Some(explained(error, told)),
                 senders: senders.iter().map(filter_to_api).collect(),
                 flowspec: flowspec.as_ref().map(flowspec_to_api),
                 policy: policy_to_api(&policy),
@@ -263,6 +264,14 @@ pub(super) fn failure(error: ErrorSpec) -> common::Failure {
         code: Some(common::failure::Code::Rsvp(code)),
         ..common::Failure::default()
     }
+}
+
+/// An error with what the node that reports it adds.
+fn explained(error: ErrorSpec, told: UserError) -> common::Failure {
+    // The text is the name of a rule only where a rule decided.
+    let by_rule = error.code == ErrorCode::POLICY;
+    let (rule, detail) = if by_rule { (told.note, None) } else { (None, told.note) };
+    common::Failure { rule, detail, available_octets_per_s: told.available, ..failure(error) }
 }
 
 /// The filter that selects a sender's packets.
