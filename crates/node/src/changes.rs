@@ -1,6 +1,6 @@
 //! What changes in the node, for users who watch.
 
-use signalbox_core::SessionChange;
+use signalbox_core::{SessionChange, Time};
 use signalbox_gist::engine::{ChannelId, PeerChange};
 use signalbox_resources::{Decision, GrantId};
 
@@ -65,6 +65,28 @@ impl Node {
     /// Starts or ends the record of what becomes of requests. Without it a decision costs one comparison.
     pub fn record_decisions(&mut self, on: bool) {
         self.resources.record_decisions(on);
+    }
+
+    /// The node stops: passages end, and `reservations`, unless the kernel keeps them for the next start. Each end is a decision, for
+    /// `take`. It walks over all state, so it is for a node that ends.
+    pub fn record_stop(&mut self, now: Time, reservations: bool, mut take: impl FnMut(Decision)) {
+        self.resources.begin(now);
+        for id in ProtocolId::ALL.iter().copied() {
+            let mut place = Some(0);
+            while let Some(from) = place.take() {
+                self.one(id, |protocol, cx| place = protocol.record_stop(cx, from));
+                while let Some(decision) = self.resources.next_decision() {
+                    take(decision);
+                }
+            }
+        }
+        let mut place = Some(0).filter(|_| reservations);
+        while let Some(from) = place {
+            place = self.resources.record_stop(from);
+            while let Some(decision) = self.resources.next_decision() {
+                take(decision);
+            }
+        }
     }
 
     /// The oldest decision that was not taken yet. A driver takes them after each input or each turn.

@@ -100,7 +100,7 @@ impl Node {
     }
 
     /// Gives an input to one protocol, if the node runs it.
-    fn one(&mut self, id: ProtocolId, give: impl FnOnce(&mut dyn Protocol, &mut Context<'_>)) {
+    pub(crate) fn one(&mut self, id: ProtocolId, give: impl FnOnce(&mut dyn Protocol, &mut Context<'_>)) {
         if let Some(protocol) = self.protocols.get_mut(id) {
             give(protocol, &mut Context { now: self.now, resources: &mut self.resources });
         }

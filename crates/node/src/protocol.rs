@@ -169,6 +169,11 @@ pub(crate) trait Protocol: fmt::Debug {
     /// A signaling application of this number runs inside of the node. Only GIST takes it.
     fn register(&mut self, _: NslpId) {}
 
+    /// The node stops: records the end of passages, from a place in their table on. The result is the place that follows.
+    fn record_stop(&self, _: &mut Context<'_>, _from: u32) -> Option<u32> {
+        None
+    }
+
     /// Writes what the node that starts in place of this one needs, when this one ends as planned.
     fn hand_over(&self, _now: Time, _: &mut Entries) {}
 

@@ -140,6 +140,8 @@ pub enum End {
     User,
     /// Another node refused the request; the address of that node, if it is known.
     RefusedBeyond(Option<IpAddr>),
+    /// The daemon stopped.
+    Stopped,
 }
 
 impl fmt::Display for End {
@@ -153,6 +155,7 @@ impl fmt::Display for End {
             Self::User => f.write_str("ended by a user of this host"),
             Self::RefusedBeyond(Some(node)) => write!(f, "refused further on by {node}"),
             Self::RefusedBeyond(None) => f.write_str("refused further on"),
+            Self::Stopped => f.write_str("the daemon stopped"),
         }
     }
 }
@@ -356,7 +359,9 @@ impl Decisions {
             | Outcome::Restored
             | Outcome::Ended => &mut self.others,
         };
-        if self.queue.len() >= QUEUE || !rates.allow(decision.at, &from) {
+        // No stranger causes the end of the daemon.
+        let stops = decision.why == Why::End(End::Stopped);
+        if self.queue.len() >= QUEUE || !stops && !rates.allow(decision.at, &from) {
             return false;
         }
         self.queue.push_back((decision, key));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use signalbox_api::v1;
@@ -29,6 +29,8 @@ const QUEUE: usize = 8192;
 const KEPT: usize = 1000;
 /// How long the end of the daemon waits for the audit file.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a daemon that stops waits for room, each time.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Decisions that found no room in the queue.
 static LOST: AtomicU64 = AtomicU64::new(0);
@@ -95,9 +97,7 @@ impl Decisions {
 
     /// Takes a decision; it is dropped if too many wait. `now` and `unix_us` are the present time on both clocks.
     pub(crate) fn give(&self, decision: Decision, now: Time, unix_us: u64) {
-        let ago = u64::try_from(now.since(decision.at).as_micros()).unwrap_or_default();
-        let order = Order::Decision(unix_us.saturating_sub(ago), Box::new(decision));
-        match self.queue.try_send(order) {
+        match self.queue.try_send(order(decision, now, unix_us)) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 LOST.fetch_add(1, Ordering::Relaxed);
@@ -105,14 +105,62 @@ impl Decisions {
         }
     }
 
+    /// For the last decisions of a daemon that stops: they wait for room.
+    pub(crate) fn last(&self) -> Last<'_> {
+        Last { decisions: self, until: Instant::now() + PATIENCE, left_out: 0 }
+    }
+
     /// Waits until all decisions are written, for a second at most.
     pub(crate) fn stop(self) {
         let (done, written) = mpsc::channel();
-        if self.queue.try_send(Order::Stop(done)).is_ok() {
-            // A disk that does not answer cannot hold up the end.
-            let _ = written.recv_timeout(PATIENCE);
+        let until = Instant::now() + PATIENCE;
+        // A disk that does not answer cannot hold up the end.
+        if self.wait_for_room(Order::Stop(done), until) {
+            let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
     }
+
+    /// Puts an order into the queue as soon as there is room. False: there was none in time.
+    fn wait_for_room(&self, mut order: Order, until: Instant) -> bool {
+        loop {
+            order = match self.queue.try_send(order) {
+                Ok(()) => return true,
+                Err(TrySendError::Full(order)) if Instant::now() < until => order,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return false,
+            };
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Decisions of a daemon that stops.
+#[derive(Debug)]
+pub(crate) struct Last<'a> {
+    decisions: &'a Decisions,
+    until: Instant,
+    left_out: u64,
+}
+
+impl Last<'_> {
+    /// Takes a decision; it is left out if there is no room for it in time.
+    pub(crate) fn give(&mut self, decision: Decision, now: Time, unix_us: u64) {
+        let order = order(decision, now, unix_us);
+        if !self.decisions.wait_for_room(order, self.until) {
+            self.left_out += 1;
+            LOST.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many were left out.
+    pub(crate) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+/// A decision with the time of day at which it was made.
+fn order(decision: Decision, now: Time, unix_us: u64) -> Order {
+    let ago = u64::try_from(now.since(decision.at).as_micros()).unwrap_or_default();
+    Order::Decision(unix_us.saturating_sub(ago), Box::new(decision))
 }
 
 fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>) {

@@ -21,7 +21,7 @@ use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable}
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::api::{Names, held};
+use crate::api::{Names, held, types};
 use crate::clients::Clients;
 use crate::decisions::Decisions;
 use crate::metrics::Measurements;
@@ -311,6 +311,18 @@ impl Driver {
     /// What the next daemon needs. The node does nothing more for its clients.
     pub(crate) fn hand_over(&self) -> Vec<u8> {
         self.engine.node.hand_over(self.clock.now())
+    }
+
+    /// Records the end of what stands: of reservations too, unless their queues are kept. It takes a second at most; what is left out is
+    /// counted, and logged.
+    pub(crate) fn record_stop(&mut self, queues_kept: bool) {
+        let (now, unix_us) = (self.clock.now(), types::unix_us());
+        let mut last = self.decisions.last();
+        self.engine.node.record_stop(now, !queues_kept, |decision| last.give(decision, now, unix_us));
+        let left_out = last.left_out();
+        if left_out > 0 {
+            tracing::warn!(left_out, "ends of reservations and passages that are in no log");
+        }
     }
 
     /// Leaves the queues of reservations in force for some time; zero: they are removed.

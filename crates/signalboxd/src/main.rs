@@ -202,13 +202,16 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     notifier.send("STOPPING=1");
 
     driver.end_clients();
+    let mut queues_kept = false;
     let left = handover.map(|file| {
         let mut octets = driver.hand_over();
         if let Some(kept) = driver.keep_queues(config.restart.keep_queues) {
             handover::kept::write(&mut octets, &kept);
+            queues_kept = true;
         }
         file.leave(&octets)
     });
+    driver.record_stop(queues_kept);
     if let Some(Err(error)) = left {
         tracing::warn!("{error:#}; reservations come back with the refreshes of neighbors");
     }

@@ -9,7 +9,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_resources::config::Opening;
 use signalbox_resources::decision::{By, Extent, Outcome, Why};
 use signalbox_resources::refusal::Refusal;
-use signalbox_resources::{Decided, Requester, Resources};
+use signalbox_resources::{Decided, End, Requester, Resources};
 
 use super::Natfw;
 use super::response::rule;
@@ -57,6 +57,15 @@ impl Natfw {
             rule: None,
             why: Why::Refusal(refusal.clone()),
         });
+    }
+
+    /// The node stops: the passages of the sessions from a place in the table on end. The result is the place that follows.
+    pub fn record_stop(&self, from: u32, resources: &mut Resources) -> Option<u32> {
+        resources.because(End::Stopped);
+        self.sessions.walk(from, |key, _| {
+            self.note_passages(key, Outcome::Ended, resources);
+            true
+        })
     }
 
     /// What the policy of this node allowed to a session stands from now on, or ends now: one record for each direction.

@@ -40,6 +40,10 @@ impl Protocol for Instance {
         Some(OpenerId::NATFW)
     }
 
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32) -> Option<u32> {
+        self.engine.record_stop(from, cx.resources)
+    }
+
     fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
         self.engine.handle(cx.now, Input::Opened { id, result }, cx.resources);
     }

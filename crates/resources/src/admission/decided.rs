@@ -202,6 +202,24 @@ impl Resources {
         }
     }
 
+    /// The node stops: the reservations from a place in the table on end. Their grants stay, because nothing else does. The result is the
+    /// place that follows; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub fn record_stop(&mut self, from: u32) -> Option<u32> {
+        let mut keys = Vec::new();
+        let next = self.grants.walk(from, |key, _| {
+            keys.push(key);
+            true
+        });
+        let ends = keys.into_iter().filter(|key| self.has_row(GrantId(key.to_u64()))).filter_map(|key| {
+            let grant = self.grants.get(key)?;
+            let group = self.groups.get(grant.group)?;
+            Some(self.about(key, grant, group, Outcome::Ended, Why::End(End::Stopped)))
+        });
+        let ends: Vec<Decision> = ends.collect();
+        ends.into_iter().for_each(|decision| self.note_decision(decision));
+        next
+    }
+
     /// A grant is about to be lost.
     pub(super) fn note_lost(&mut self, key: Key, why: LostWhy) {
         if !self.decisions.is_on() {

@@ -68,6 +68,28 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+/// A thread that does not take what waits, as with a disk that does not answer, holds up neither the event loop nor, beyond a second, the
+/// end of the daemon. What is left out is counted.
+#[test]
+fn a_stop_waits_for_a_second_at_most() {
+    let (queue, orders) = mpsc::sync_channel(2);
+    let decisions = Decisions { queue };
+    let (begin, before) = (Instant::now(), lost());
+    let mut last = Last { decisions: &decisions, until: begin + PAUSE * 20, left_out: 0 };
+    (0..5).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
+    assert_eq!(last.left_out(), 3);
+    assert!(begin.elapsed() >= PAUSE * 20, "it waits for room");
+    assert!(lost() - before >= 3);
+    // Room that comes in time is used.
+    let mut last =
+        Last { decisions: &decisions, until: Instant::now() + Duration::from_secs(600), left_out: 0 };
+    std::thread::scope(|threads| {
+        threads.spawn(|| orders.iter().take(4).count());
+        (5..7).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
+    });
+    assert_eq!(last.left_out(), 0);
+}
+
 #[test]
 fn only_the_last_thousand_are_kept() {
     let kept = Kept::default();

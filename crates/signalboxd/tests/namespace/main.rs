@@ -5,6 +5,7 @@
 
 mod applications;
 mod beacon;
+mod decisions;
 mod firewall;
 mod matrix;
 mod net;

@@ -13,7 +13,7 @@ use signalbox_resources::opening::Crossing;
 use signalbox_resources::refusal::{Rule as Reason, RuleName};
 use signalbox_resources::token::Token;
 use signalbox_resources::{
-    Decided, Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources,
+    Decided, End, Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources,
 };
 
 use super::record::{Asker, Change, Rule};
@@ -375,6 +375,15 @@ impl NatfwClient {
             self.by_rule.insert(rule.key, key);
             self.out.open(pinhole_id(rule.key), rule.pinhole(), left);
         }
+    }
+
+    /// The node stops: the rules of the records from a place in the table on end. The result is the place that follows.
+    pub fn record_stop(&self, from: u32, resources: &mut Resources) -> Option<u32> {
+        self.records.walk(from, |_, record| {
+            let why = Why::End(End::Stopped);
+            note_rules(Outcome::Ended, record.session, &record.rules, why, resources);
+            true
+        })
     }
 
     /// Removes the rules of a record, and those that wait for the kernel. The CREATE that waits ends here.

@@ -275,6 +275,10 @@ impl Protocol for Instance {
         Some(OpenerId::CASP)
     }
 
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32) -> Option<u32> {
+        self.passages()?.record_stop(from, cx.resources)
+    }
+
     fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
         if let Some(passages) = &mut self.passages {
             passages.client.opened(cx.now, id, result, cx.resources);
