@@ -83,10 +83,9 @@ fn a_stop_waits_for_a_second_at_most() {
     // Room that comes in time is used.
     let mut last =
         Last { decisions: &decisions, until: Instant::now() + Duration::from_secs(600), left_out: 0 };
-    std::thread::scope(|threads| {
-        threads.spawn(|| orders.iter().take(4).count());
-        (5..7).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
-    });
+    let taker = thread::spawn(move || orders.iter().take(4).count());
+    (5..7).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
+    assert_eq!(taker.join().unwrap(), 4);
     assert_eq!(last.left_out(), 0);
 }
 
