@@ -168,4 +168,6 @@ pub struct Captured {
     pub packet: Packet,
     /// Fate of the packet.
     pub fate: Fate,
+    /// When it comes to the other end, and when its copy does.
+    pub arrives: [Option<Time>; 2],
 }

@@ -15,6 +15,7 @@ mod dates;
 mod expiry;
 mod failure;
 mod gist_nat;
+mod gone;
 mod hostile;
 mod impaired;
 mod kernel;

@@ -260,7 +260,10 @@ impl<N: NodeEngine> Sim<N> {
             if self.log.len() == LOG {
                 self.log.pop_front();
             }
-            self.log.push_back(Captured { at: now, link, from, to, packet: packet.clone(), fate });
+            let carried = matches!(fate, Fate::Carried | Fate::Doubled);
+            let arrives =
+                [carried.then(|| now + delays[0]), (fate == Fate::Doubled).then(|| now + delays[1])];
+            self.log.push_back(Captured { at: now, link, from, to, packet: packet.clone(), fate, arrives });
         }
         let end = 1 - end;
         match fate {

@@ -12,7 +12,10 @@
 
 use core::time::Duration;
 
+use signalbox_sim::Captured;
+
 use super::world::{REFRESH, Storm, World};
+use crate::gone::{self, Does, Seen};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -37,6 +40,8 @@ struct Met {
     /// Flows that became members of aggregates, and options that ended at the node that added them.
     joined: u64,
     ended_here: u64,
+    /// Releases, and reservations that came back after them.
+    gone: Seen,
 }
 
 fn storm_over(world: &mut World) {
@@ -54,6 +59,7 @@ fn storm_over(world: &mut World) {
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
     let mut world = World::new(seed, storm);
+    world.sim.capture_all();
     storm_over(&mut world);
     world.sim.run_for(REFRESHED);
     if let Some(fault) = world.missing() {
@@ -82,6 +88,17 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     let patience = if world.aggregates { HOLD } else { Duration::from_secs(2) };
     let gone = world.sim.wait(patience, |sim| World::left(sim).is_none());
     assert!(gone, "{}", world.says(&World::left(&world.sim).unwrap_or_default()));
+    let says = |captured: &Captured| {
+        let (hop, mut said) = gone::requests(captured)?;
+        // A request that nodes lowered to nothing is no release.
+        said.retain(|one| one.does != Does::Ends || world.has_left(one.state.2[1], captured.at));
+        Some((hop, said))
+    };
+    let ends = |captured: &Captured| [world.hosts.contains(&captured.from), true];
+    match gone::look(world.sim.captured(), gone::Asked::new(), says, ends) {
+        Ok(seen) => met.gone.add(seen),
+        Err(fault) => panic!("{}", world.says(&fault)),
+    }
 }
 
 /// Every third seed, so that tests share the work.
@@ -90,7 +107,9 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { reservations, bent, refused, expired, unproved, unanswered, joined, ended_here } = met;
+        let Met { reservations, bent, refused, expired, unproved, unanswered, joined, ended_here, gone } =
+            met;
+        assert!(gone.ends > 100, "{gone:?}");
         let idle = [reservations as u64 / 10, refused, expired, unproved, unanswered, 2 * joined, ended_here];
         assert!(idle.iter().all(|count| *count > 100), "{seeds} idle seeds: {idle:?}");
         assert!(storm != Storm::Routes || bent > 30, "all paths were straight");

@@ -4,10 +4,10 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
 use signalbox_core::rng::Random;
 use signalbox_core::traffic::ReserveError;
+use signalbox_core::{IfIndex, Time};
 use signalbox_node::Config;
 use signalbox_node::boomerang::{self, Command, Rates, SessionState};
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
@@ -48,7 +48,8 @@ pub(crate) struct Wish {
     to: NodeId,
     family: Family,
     rates: Vec<(u32, u32)>,
-    closed: bool,
+    /// When its user left.
+    closed: Option<Time>,
 }
 
 impl Wish {
@@ -176,7 +177,7 @@ impl World {
             to: pick(&mut self.random, &others),
             family: if self.random.chance(0.7) { Family::V4 } else { Family::V6 },
             rates: self.rates(),
-            closed: false,
+            closed: None,
         };
         self.wishes.push(wish);
         self.ask(self.wishes.len() - 1);
@@ -195,10 +196,10 @@ impl World {
         let (id, from) = (self.wishes[at].id, self.wishes[at].from);
         match self.random.range(0..6) {
             0 => {
-                self.wishes[at].closed = true;
+                self.wishes[at].closed = Some(self.sim.now());
                 command(&mut self.sim, from, id, Command::Close);
             }
-            1 | 2 if !self.wishes[at].closed => {
+            1 | 2 if self.wishes[at].closed.is_none() => {
                 let (forward, reverse) = self.rates()[0];
                 self.wishes[at].rates = vec![(forward, reverse)];
                 command(&mut self.sim, from, id, Command::Change(Rates { forward, reverse }));
@@ -210,16 +211,24 @@ impl World {
 
     /// All users leave.
     pub(crate) fn close(&mut self) {
+        let now = self.sim.now();
         for wish in self.wishes.clone() {
             command(&mut self.sim, wish.from, wish.id, Command::Close);
         }
+        self.wishes.iter_mut().for_each(|wish| wish.closed = wish.closed.or(Some(now)));
+    }
+
+    /// Whether the user of a flow had left at a time.
+    pub(crate) fn has_left(&self, port: u16, at: Time) -> bool {
+        let wish = self.wishes.iter().find(|wish| wish.port() == port);
+        wish.is_some_and(|wish| wish.closed.is_some_and(|closed| closed <= at))
     }
 
     /// Restarts a node; most of its users ask again.
     fn restart(&mut self, node: NodeId) {
         self.sim.restart(node);
         for at in 0..self.wishes.len() {
-            if self.wishes[at].from == node && !self.wishes[at].closed && self.random.chance(0.7) {
+            if self.wishes[at].from == node && self.wishes[at].closed.is_none() && self.random.chance(0.7) {
                 self.ask(at);
             }
         }

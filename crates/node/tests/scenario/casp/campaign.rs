@@ -9,8 +9,11 @@
 
 use core::time::Duration;
 
+use signalbox_sim::Captured;
+
 use super::field::{REFRESH, Storm, Users};
 use super::world::World;
+use crate::gone::{self, Seen};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -31,10 +34,13 @@ struct Met {
     branches: u64,
     disconnected: u64,
     stateless: u64,
+    /// Tear-downs over UDP, and sessions that came back after them.
+    gone: Seen,
 }
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
     let mut world = World::new(seed, storm);
+    world.field.sim.capture_all();
     world.storm(3);
     world.ask_again();
     world.refreshed();
@@ -62,6 +68,11 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     world.field.sim.run_for(HOLD);
     let fault = world.surplus();
     world.passes(fault);
+    let ends = |captured: &Captured| gone::between(&world.field.sim, captured);
+    match gone::look(world.field.sim.captured(), gone::Asked::new(), gone::casp_sessions, ends) {
+        Ok(seen) => met.gone.add(seen),
+        Err(fault) => panic!("{}", world.says(&fault)),
+    }
 }
 
 /// Every third seed, so that tests share the work.
@@ -70,7 +81,8 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { sessions, moved, expired, torn_down, branches, disconnected, stateless } = met;
+        let Met { sessions, moved, expired, torn_down, branches, disconnected, stateless, gone } = met;
+        assert!(gone.ends > 10, "{gone:?}");
         let idle = [sessions, moved, expired, torn_down, disconnected, stateless];
         assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");
         assert!(storm != Storm::Routes || branches > 10, "no path changed");

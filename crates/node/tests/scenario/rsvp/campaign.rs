@@ -16,11 +16,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use signalbox_core::traffic::{FlowFilter, Reservation};
-use signalbox_sim::Sim;
+use signalbox_sim::{Captured, Sim};
 
 use super::net::Host;
 use super::oracle::{Claim, Demand, Oracle, Place};
 use super::world::{BLOCKADE, REFRESH, Storm, World};
+use crate::gone::{self, Seen};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -226,6 +227,8 @@ struct Met {
     sure: usize,
     /// Links that were lost permanently.
     lost: usize,
+    /// Tears, and states that came back after them.
+    gone: Seen,
 }
 
 impl Met {
@@ -249,6 +252,7 @@ impl Met {
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
     let mut world = World::new(seed, storm);
+    world.sim.capture_all();
     storm_over(&mut world);
     let recovery = recovery(&world);
     world.sim.run_for(recovery);
@@ -276,6 +280,11 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     world.sim.wait(LIFETIME * 2, |sim| World::left(sim).is_none());
     if let Some(left) = World::left(&world.sim) {
         panic!("{}", world.says(&left));
+    }
+    let composed = |captured: &Captured| [world.hosts.contains(&captured.from), true];
+    match gone::look(world.sim.captured(), world.asked.clone(), gone::paths, composed) {
+        Ok(seen) => met.gone.add(seen),
+        Err(fault) => panic!("{}", world.says(&fault)),
     }
 }
 
@@ -307,7 +316,8 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { reservations, refused, blockades, by_name, repairs, sure, lost } = met;
+        let Met { reservations, refused, blockades, by_name, repairs, sure, lost, gone } = met;
+        assert!(gone.ends > 100 && gone.again > 10, "{gone:?}");
         assert!(reservations > 100 && refused > 10 && blockades > 10 && by_name > 100, "{seeds} idle seeds");
         assert!(sure > 20, "{seeds} seeds without a shortage");
         assert!(storm != Storm::Routes || repairs > 10 && lost > 10, "no path was repaired");

@@ -18,6 +18,7 @@ use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
 
 use super::net::Host;
 use super::spec::Spec;
+use crate::gone::{Asked, Path};
 use crate::net::WALL_US;
 
 /// The refresh period R; all other timers are in proportion to those of the RFCs.
@@ -122,6 +123,8 @@ pub(crate) struct World {
     pub(crate) plays: Vec<Play>,
     /// Links that are lost permanently.
     pub(crate) lost: BTreeSet<LinkId>,
+    /// When users announced senders.
+    pub(crate) asked: Asked<Path>,
     laid: BTreeMap<(NodeId, IpAddr, IpAddr), MulticastRoute>,
     random: Random,
 }
@@ -251,6 +254,7 @@ impl World {
             shares,
             plays: Vec::new(),
             lost: BTreeSet::new(),
+            asked: Asked::new(),
             laid: BTreeMap::new(),
             random,
         }
@@ -335,6 +339,8 @@ impl World {
             protect: false,
         };
         let id = play.sender_id(actor);
+        let state = (play.session, request.template);
+        self.asked.entry((actor.node, state)).or_default().push(self.sim.now());
         self.command(actor.node, id, rsvp::Command::Session(play.session));
         self.command(actor.node, id, rsvp::Command::Sender(request));
     }

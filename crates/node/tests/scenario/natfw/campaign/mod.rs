@@ -19,9 +19,10 @@ use signalbox_core::pinhole::{Pinhole, PinholeError};
 use signalbox_core::rng::Random;
 use signalbox_node::natfw::{self, State};
 use signalbox_node::{Config, Node};
-use signalbox_sim::{Impairment, NodeId, Sim, StreamConfig};
+use signalbox_sim::{Captured, Impairment, NodeId, Sim, StreamConfig};
 
 use super::net::{Kind, Net, sessions};
+use crate::gone::{self, Seen};
 use crate::parts::run_part;
 
 /// Number of seeds of each campaign, unless the environment variable is set.
@@ -66,9 +67,9 @@ fn settings(config: &mut Config) {
     }
 }
 
-/// Runs a campaign.
-fn campaign(run: fn(u64)) {
-    run_part(0, 1, SEEDS, run);
+/// Runs a campaign. The result is the number of seeds if there were as many as usual.
+fn campaign(run: impl FnMut(u64)) -> Option<u64> {
+    run_part(0, 1, SEEDS, run)
 }
 
 /// A network under faults.
@@ -88,6 +89,7 @@ impl World {
             ..StreamConfig::default()
         });
         net.links.clone().into_iter().for_each(|link| net.sim.set_impairment(link, BAD));
+        net.sim.capture_all();
         let boxes = net.nodes.iter().zip(kinds).filter(|(_, kind)| kind.drops()).map(|(node, _)| *node);
         Self { boxes: boxes.collect(), net, random, overdue: Overdue { key, live: BTreeMap::new() } }
     }
@@ -163,8 +165,8 @@ impl World {
         }
     }
 
-    /// Every session ends, and nothing is left.
-    fn expect_nothing(&mut self) {
+    /// Every session ends, and nothing is left. The result is what was seen of their ends.
+    fn expect_nothing(&mut self) -> Seen {
         let boxes = self.boxes.clone();
         let nothing = |sim: &Sim<Node>| boxes.iter().all(|node| sim.pinholes(*node).next().is_none());
         let gone = self.net.sim.wait(Duration::from_secs(5), nothing);
@@ -172,6 +174,12 @@ impl World {
         let quiet = |sim: &Sim<Node>| sim.nodes().all(|node| sessions(sim, node).is_empty());
         let quiet = self.net.sim.wait(LIFETIME + HOLD, quiet);
         assert!(quiet, "{}", self.says("sessions are left"));
+        // Nothing that makes a session left a node after its deletion.
+        let ends = |captured: &Captured| gone::between(&self.net.sim, captured);
+        match gone::look(self.net.sim.captured(), gone::Asked::new(), gone::passages, ends) {
+            Ok(seen) => seen,
+            Err(fault) => panic!("{}", self.says(&fault)),
+        }
     }
 
     fn says(&self, fault: &str) -> String {
