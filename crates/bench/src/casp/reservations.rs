@@ -219,6 +219,8 @@ impl World {
             ttd: 60,
             hops: 1,
             peer: if reverse { NEXT } else { PREVIOUS },
+            ifindex: IfIndex::NONE,
+            answered: true,
             identity: None,
             branch: 1,
             last: false,

@@ -3,6 +3,7 @@
 
 mod lookups;
 pub mod natfw;
+mod hop;
 mod ntp;
 pub mod ping;
 pub mod qos;

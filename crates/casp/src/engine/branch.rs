@@ -19,8 +19,30 @@ pub(super) struct Branch {
     pub(super) protected: bool,
     /// Its last message crossed a hop without channel security.
     pub(super) tainted: bool,
-    /// It was made by a datagram, so that datagrams of its node count.
-    pub(super) datagram: bool,
+    /// How it was made.
+    pub(super) made_by: MadeBy,
+}
+
+/// How a branch was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MadeBy {
+    /// By a connection: datagrams of its node do not count without a cookie.
+    Connection,
+    /// By a datagram, so that datagrams of its node count. That node has returned a cookie, or has a connection.
+    Answered,
+    /// By a datagram of a node in `neighbours`: nothing proves its address.
+    Unproved,
+}
+
+impl MadeBy {
+    /// By a datagram or not, of a node that received something at its address or not.
+    pub(super) const fn new(datagram: bool, answered: bool) -> Self {
+        match (datagram, answered) {
+            (false, _) => Self::Connection,
+            (true, true) => Self::Answered,
+            (true, false) => Self::Unproved,
+        }
+    }
 }
 
 /// Messages of a branch, up to 127: the second one proves that it stands. The first bit: its node was the last one that left this
@@ -61,6 +83,22 @@ impl Branch {
 
     pub(super) fn is_local(&self) -> bool {
         self.peer == Self::LOCAL
+    }
+
+    /// Whether datagrams of its node count.
+    pub(super) fn takes_datagrams(&self) -> bool {
+        self.made_by != MadeBy::Connection
+    }
+
+    /// Whether datagrams of its node come from a node that has answered at this address.
+    pub(super) fn proves_datagrams(&self) -> bool {
+        self.made_by == MadeBy::Answered
+    }
+
+    /// Notes another way in which its node was found.
+    pub(super) fn also_by(&mut self, datagram: bool, answered: bool) {
+        let answered = answered || self.made_by != MadeBy::Unproved;
+        self.made_by = MadeBy::new(datagram || self.takes_datagrams(), answered);
     }
 }
 
@@ -211,7 +249,7 @@ mod tests {
             proved: Proved::default(),
             protected: false,
             tainted: true,
-            datagram: false,
+            made_by: MadeBy::Connection,
         }
     }
 

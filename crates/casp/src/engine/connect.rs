@@ -289,6 +289,7 @@ impl Casp {
             protected: connection.protected,
             local: None,
             ifindex: IfIndex::NONE,
+            answered: true,
         };
         if !connection.transport.is_stream() {
             return self.on_signaling(&from, octets);

@@ -93,7 +93,7 @@ impl Casp {
     pub(super) fn transmit_down(&mut self, key: Key, peer: Key, octets: &[u8], kind: Kind) {
         let answer = self.sessions.get(key).and_then(|session| session.waiting.as_ref()?.answer);
         let next = self.sessions.get(key).and_then(|session| session.next.get(peer));
-        let datagram = next.is_some_and(|branch| branch.datagram);
+        let datagram = next.is_some_and(|branch| branch.takes_datagrams());
         match self.send_to(peer, datagram, octets, answer.as_ref()) {
             Delivery::Sent => {
                 if answer.is_some_and(|answer| answer.cookie.is_some()) {
@@ -166,7 +166,7 @@ impl Casp {
         if session.waiting.as_ref().is_some_and(|waiting| waiting.connecting_up) {
             return self.queue_up(key, octets, client);
         }
-        match self.send_to(hop.peer, hop.datagram, octets, None) {
+        match self.send_to(hop.peer, hop.takes_datagrams(), octets, None) {
             Delivery::Sent => {}
             Delivery::Connecting(connection) if self.wait_for(connection, Waiter::Session(key)) => {
                 if let Some(session) = self.sessions.get_mut(key) {

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use signalbox_core::SessionId;
+use signalbox_core::{IfIndex, SessionId};
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, StreamId};
 use signalbox_core::octets::Octets;
 use signalbox_core::packet::{Received, Transmit};
@@ -516,6 +516,8 @@ impl Arrival<'_> {
             ttd: self.ttd,
             hops: self.hops,
             peer: self.peer,
+            ifindex: self.ifindex,
+            answered: self.answered,
             identity: self.identity.clone(),
             branch: self.branch,
             last: self.last,
@@ -549,6 +551,13 @@ pub struct ArrivalOf<D> {
     pub hops: u8,
     /// Address of the hop that sent it.
     pub peer: IpAddr,
+    /// The interface by which it came in as a datagram; [`IfIndex::NONE`]: it came over a connection.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub ifindex: IfIndex,
+    /// That hop received something at its address: it uses a connection, or has returned a cookie of this node. Otherwise any node
+    /// that can forge the address may have sent the message.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub answered: bool,
     /// The authenticated identity of that hop.
     #[cfg_attr(feature = "serde", serde(with = "whom"))]
     pub identity: Option<Arc<Identity>>,

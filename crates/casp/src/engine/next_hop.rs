@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::Key;
 
 use super::Casp;
-use super::branch::{Branch, Proved};
+use super::branch::{Branch, MadeBy, Proved};
 use super::deliver::Kind;
 use super::discovery::News;
 use super::io::{Indication, Transport};
@@ -59,7 +59,7 @@ impl Casp {
         if transport == Transport::Udp {
             let name = Name { address, proved: None };
             if let Ok(peer) = self.peers.hold(name, self.rng.u64()) {
-                self.new_next(key, peer, true);
+                self.new_next(key, peer, (true, answer.cookie.is_some()));
                 self.peers.drop_use(peer);
             }
             return;
@@ -67,7 +67,7 @@ impl Casp {
         let known = self.peers.at(address, transport == Transport::Tls);
         let up = known.filter(|peer| self.peers.connection_to(*peer).is_some_and(|(_, up)| up));
         if let Some(peer) = up {
-            return self.new_next(key, peer, false);
+            return self.new_next(key, peer, (false, true));
         }
         match self.open(Name { address, proved: None }, answer.local) {
             Some(connection) if self.wait_for(connection, Waiter::Session(key)) => {
@@ -113,7 +113,7 @@ impl Casp {
             .filter(|waiting| waiting.candidate == Some(address));
         if let Some(waiting) = candidate {
             waiting.candidate = None;
-            self.new_next(key, peer, false);
+            self.new_next(key, peer, (false, true));
         }
     }
 
@@ -197,8 +197,8 @@ impl Casp {
         }
     }
 
-    /// Makes a node the next hop of a session, and sends what waited for it.
-    fn new_next(&mut self, key: Key, peer: Key, datagram: bool) {
+    /// Makes a node the next hop of a session, and sends what waited for it. A node that scout found has returned a cookie.
+    fn new_next(&mut self, key: Key, peer: Key, (datagram, answered): (bool, bool)) {
         let address = self.peers.address(peer);
         let secure = self.peers.connection_to(peer).and_then(|(one, _)| self.peers.connections.get(one));
         let protected = secure.is_some_and(|connection| connection.protected)
@@ -208,7 +208,7 @@ impl Casp {
         let (first, is_last) = (session.next.last().is_none(), session.next.is_last(peer));
         let id = if let Some(known) = session.next.get_mut(peer) {
             known.until = until;
-            known.datagram |= datagram;
+            known.also_by(datagram, answered);
             if !is_last {
                 known.proved = Proved::default();
             }
@@ -219,8 +219,8 @@ impl Casp {
                 session.next.remove(oldest);
                 self.peers.drop_use(oldest);
             }
-            let (proved, tainted) = (Proved::default(), !protected);
-            let branch = Branch { peer, until, id: 0, proved, protected, tainted, datagram };
+            let (proved, made_by) = (Proved::default(), MadeBy::new(datagram, answered));
+            let branch = Branch { peer, until, id: 0, proved, protected, tainted: !protected, made_by };
             self.peers.hold_again(peer);
             session.next.add(branch, true)
         };

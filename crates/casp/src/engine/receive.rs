@@ -8,7 +8,7 @@ use signalbox_core::stamp::Moment;
 use signalbox_core::{IfIndex, Key, SessionChange};
 
 use super::Casp;
-use super::branch::{Branch, Proved};
+use super::branch::{Branch, MadeBy, Proved};
 use super::io::Arrival;
 use super::outbox::Datagram;
 use super::peers::Name;
@@ -17,7 +17,7 @@ use crate::wire::route::Routing;
 use crate::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Message, Proof, Signaling};
 
 /// Who sent a message, and how.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct From {
     pub(super) name: Name,
     /// The node, if this node has state of it already.
@@ -30,6 +30,8 @@ pub(super) struct From {
     pub(super) local: Option<IpAddr>,
     /// The interface by which a datagram came in.
     pub(super) ifindex: IfIndex,
+    /// It received something at its address: the message has a cookie of this node, or came over a connection.
+    pub(super) answered: bool,
 }
 
 impl From {
@@ -69,6 +71,7 @@ impl Casp {
             protected: self.is_protected(address),
             local: Some(packet.dst.ip()),
             ifindex: packet.ifindex,
+            answered: false,
         };
         self.on_signaling(&from, packet.payload);
     }
@@ -111,7 +114,9 @@ impl Casp {
                 return self.refuse_cookie(from, &message);
             }
         };
-        let proved = cookie || !from.is_datagram() || self.config.neighbours.contains(&from.name.address);
+        let answered = cookie || !from.is_datagram();
+        let from = &From { answered, ..*from };
+        let proved = answered || self.config.neighbours.contains(&from.name.address);
         // No state is made for more than this node grants.
         let timeout = message.timeout.map(|timeout| timeout.min(self.config.max_timeout));
         let message = Signaling { flags, timeout, ..message };
@@ -199,7 +204,7 @@ impl Casp {
         }
         let known = from.peer.and_then(|peer| session.previous.get(peer)).copied();
         // A datagram counts as one of its node only if the branch was made by one.
-        let known = known.filter(|branch| branch.datagram || checked.proved);
+        let known = known.filter(|branch| branch.takes_datagrams() || checked.proved);
         if tear_down {
             match known {
                 Some(branch) => self.tear_down_forward(key, from, &branch, message, checked.tainted),
@@ -208,7 +213,7 @@ impl Casp {
             return;
         }
         let id = match known {
-            Some(branch) => self.refresh_branch(key, &branch, checked),
+            Some(branch) => self.refresh_branch(key, &branch, from, checked),
             None => match self.new_branch(key, from, checked) {
                 Some(id) => id,
                 None => return,
@@ -228,7 +233,7 @@ impl Casp {
         // From here on the flow is that of the previous hops.
         let message = &Signaling { flow: session.flow, ..checked.message };
         let known = from.peer.and_then(|peer| session.next.get_mut(peer));
-        let Some(branch) = known.filter(|branch| branch.datagram || checked.proved) else {
+        let Some(branch) = known.filter(|branch| branch.takes_datagrams() || checked.proved) else {
             self.counters.strangers += 1;
             return;
         };
@@ -304,7 +309,7 @@ impl Casp {
             proved: Proved::by(1),
             protected: from.protected,
             tainted: checked.tainted,
-            datagram: from.is_datagram(),
+            made_by: MadeBy::new(from.is_datagram(), from.answered),
         }
     }
 
@@ -330,7 +335,7 @@ impl Casp {
     }
 
     /// A further message of a branch. The result is the number of the branch.
-    fn refresh_branch(&mut self, key: Key, branch: &Branch, checked: &Checked<'_>) -> u16 {
+    fn refresh_branch(&mut self, key: Key, branch: &Branch, from: &From, checked: &Checked<'_>) -> u16 {
         let message = &checked.message;
         let fresh = self.granted(message.timeout);
         let until = (self.now + core::time::Duration::from_secs(fresh.into())).into();
@@ -346,6 +351,7 @@ impl Casp {
         if let Some(branch) = session.previous.get_mut(branch.peer) {
             branch.until = until;
             branch.tainted = checked.tainted;
+            branch.also_by(false, from.answered);
             branch.proved.one_more();
         }
         if newest {
@@ -459,7 +465,10 @@ impl Casp {
         let reverse = message.flags.is_reverse();
         let last = if reverse { session.is_own() } else { self.is_responder(&session.flow) };
         let timeout = session.timeout;
-        let arrival = Arrival { id, branch, last, timeout, ..self.arrival(from, message) };
+        // A node that has answered once is at its address as long as its branch stands.
+        let side = if reverse { &session.next } else { &session.previous };
+        let answered = from.answered || side.by_id(branch).is_some_and(Branch::proves_datagrams);
+        let arrival = Arrival { id, branch, last, timeout, answered, ..self.arrival(from, message) };
         // Nodes before the one that keeps state may have passed the message on without it.
         let route = match message.route {
             Some(Routing::Record(octets)) if self.config.stateless && !reverse => octets,
@@ -481,6 +490,8 @@ impl Casp {
             ttd: message.ttd,
             hops: message.hops,
             peer: from.name.address,
+            ifindex: from.ifindex,
+            answered: from.answered,
             identity: identity.and_then(|connection| connection.identity.clone()),
             branch: 0,
             last: false,

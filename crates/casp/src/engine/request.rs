@@ -4,7 +4,7 @@ use signalbox_core::stamp::Moment;
 use signalbox_core::{Key, SessionChange, SessionId};
 
 use super::Casp;
-use super::branch::{Branch, Proved};
+use super::branch::{Branch, MadeBy, Proved};
 use super::io::{Indication, Request, SendRequest};
 use super::refused::Refused;
 use super::session::{Mark, Session};
@@ -129,7 +129,7 @@ impl Casp {
         let mut octets = Vec::new();
         Signaling { flow, ..*message }.encode(&mut octets).map_err(|_| Refused::TooLong)?;
         // A branch that is not connected is an old one whose node is gone.
-        match self.send_to(hop.peer, hop.datagram, &octets, None) {
+        match self.send_to(hop.peer, hop.takes_datagrams(), &octets, None) {
             super::connect::Delivery::Sent => Ok(()),
             super::connect::Delivery::Connecting(_) | super::connect::Delivery::Blocked => {
                 Err(Refused::NoHop)
@@ -155,7 +155,7 @@ impl Casp {
                 proved: Proved::default(),
                 protected: true,
                 tainted: false,
-                datagram: false,
+                made_by: MadeBy::Connection,
             },
             true,
         );

@@ -48,7 +48,7 @@ impl Casp {
     fn send_tear_down(&mut self, key: Key, hop: &Branch, octets: &[u8]) {
         // Behind what was written to a connection: a longer message of a branch of datagrams would make the session again.
         let connected = self.peers.connection_to(hop.peer).is_some_and(|(_, up)| up);
-        match self.send_to(hop.peer, hop.datagram && !connected, octets, None) {
+        match self.send_to(hop.peer, hop.takes_datagrams() && !connected, octets, None) {
             Delivery::Sent => {}
             Delivery::Connecting(connection) => {
                 if !self.keep_tear_down(connection, key, octets) {
@@ -226,9 +226,9 @@ impl Casp {
                 return;
             };
             let connected = |branch: &Branch| self.peers.connection_to(branch.peer).is_some_and(|(_, up)| up);
-            let is_left = |branch: &&Branch| branch.datagram || connected(branch);
+            let is_left = |branch: &&Branch| branch.takes_datagrams() || connected(branch);
             let Some(left) = session.next.older().find(is_left).copied() else { return };
-            let datagram = left.datagram && !connected(&left);
+            let datagram = left.takes_datagrams() && !connected(&left);
             let message = Signaling {
                 flags: Flags::TEAR_DOWN.with(Flags::UNSECURE),
                 ..Signaling::new(session.id, self.sessions.flow_in(key, false).unwrap_or(session.flow))

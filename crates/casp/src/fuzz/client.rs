@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{IfIndex, SessionId, Time};
 
 use crate::engine::{Arrival, Indication};
 use crate::wire::{ErrorCode, FlowId};
@@ -34,6 +34,8 @@ pub(super) fn arrival(id: u64, [what, which, more]: [u8; 3], data: &[u8]) -> Ind
         ttd: 60,
         hops: more >> 4,
         peer: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2 + (more & 3))),
+        ifindex: IfIndex(u32::from(more & 1)),
+        answered: more & 2 == 0,
         identity: None,
         branch: u16::from(more & 3),
         last: what & 4 != 0,

@@ -1,10 +1,49 @@
-//! Bounds: what a peer can make a node keep.
+//! Bounds: what a peer can make a node keep, and what a node that proved nothing gets.
 
 use signalbox_casp::clients::qos::{Config, Range};
 use signalbox_casp::wire::qos::QosType;
 use signalbox_core::SessionId;
+use signalbox_core::security::{Fingerprint, Identity};
+use signalbox_resources::{Proof, Rate};
+use signalbox_resources::config::{Action, LinkConfig, RuleConfig};
 
-use crate::rig::{Node, Packet, Rig, mbit};
+use crate::rig::{Node, Packet, Rig, at, mbit};
+
+/// T31: a datagram without a cookie, which only the list of neighbours admits, is no proof of an address: a rule that needs a handshake
+/// does not match, and one that takes the link does. An identity is shown as one.
+#[test]
+fn a_neighbour_without_a_cookie_has_proved_no_handshake() {
+    for (answered, identity) in [(false, false), (true, false), (false, true)] {
+        for least in [Proof::Link, Proof::Handshake, Proof::Identity] {
+            let mut rig = Rig::new(3);
+            let from = vec![format!("{}/32", at(0)).parse().unwrap()];
+            let rule = RuleConfig { from, proof: Some(least), ..RuleConfig::new("near", Action::Allow) };
+            let link = |name| LinkConfig {
+                reservable: "100%".parse().unwrap(),
+                ..LinkConfig::new(name, Some(Rate(1_250_000)))
+            };
+            let links = vec![link("eth0"), link("eth1")];
+            let policy = signalbox_resources::Config {
+                links,
+                rules: vec![rule],
+                default: Action::Deny,
+                ..Default::default()
+            };
+            rig.nodes[1].resources.reload(rig.now, policy).unwrap();
+            rig.answered = answered;
+            rig.identity = identity.then(|| Identity::of_key(Fingerprint([1; 32])).into());
+            let request = rig.request(Range::only(mbit(1.0)));
+            rig.reserve(0, 1, &request);
+            let proof = match (answered, identity) {
+                (_, true) => Proof::Identity,
+                (true, _) => Proof::Handshake,
+                (false, false) => Proof::Link,
+            };
+            let booked = if proof >= least { 1.0 } else { 0.0 };
+            assert_eq!(rig.booked(1), booked, "{proof} for {least}");
+        }
+    }
+}
 
 /// One source cannot fill the table of sessions.
 #[test]

@@ -124,6 +124,8 @@ pub(crate) struct Rig {
     /// Routes are given later, by [`Rig::routed`].
     pub(crate) slow_routes: bool,
     lookups: Vec<(usize, u64, Route)>,
+    /// All nodes have answered at their addresses.
+    pub(crate) answered: bool,
     /// What TLS proved of all nodes.
     pub(crate) identity: Option<Arc<Identity>>,
     /// Tag of the last request that a node sent.
@@ -187,6 +189,7 @@ impl Rig {
             unsecure: false,
             branch: 0,
             no_route: false,
+            answered: true,
             identity: None,
             last_tag: 0,
             slow_routes: false,
@@ -315,6 +318,8 @@ impl Rig {
             ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
+            ifindex: BACK,
+            answered: self.answered,
             identity: self.identity.clone(),
             branch: packet.branch,
             last,

@@ -1,7 +1,8 @@
 //! What opens is judged in its own direction.
 
 use signalbox_casp::clients::natfw::{Config, NatfwEvent};
-use signalbox_casp::wire::natfw::NatfwStatus;
+use signalbox_casp::wire::natfw::{NatfwStatus, NatfwType, NatfwValue};
+use signalbox_resources::Proof;
 use signalbox_resources::config::{Action, Opening, RuleConfig, Zones};
 
 use crate::rig::Rig;
@@ -29,6 +30,31 @@ fn inside_to_inside_needs_a_rule() {
             let opened = matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. }));
             assert_eq!(opened, granted);
         }
+    }
+}
+
+/// T31: a host opens for its own address if it has answered there, where the policy demands that. The node that opened a passage is not
+/// replaced by one that only writes its address.
+#[test]
+fn a_neighbour_without_a_cookie_opens_nothing_that_needs_a_handshake() {
+    for (proof, answered, granted) in [
+        (Proof::Link, false, true),
+        (Proof::Link, true, true),
+        (Proof::Handshake, false, false),
+        (Proof::Handshake, true, true),
+    ] {
+        let policy = signalbox_resources::Config { proof, ..Default::default() };
+        let mut rig = Rig::with(3, &|_| policy.clone(), &|_, config| config);
+        rig.answered = answered;
+        rig.accept();
+        rig.ask(false);
+        assert_eq!(rig.passes(1).len(), usize::from(granted), "{proof} {answered}");
+    }
+    let mut rig = Rig::standing(3, false);
+    for (answered, number, left) in [(false, 6, 1), (true, 7, 0)] {
+        rig.answered = answered;
+        rig.inject(0, 1, NatfwType::RELEASE, &[NatfwValue::MsgId(number)]);
+        assert_eq!(rig.passes(1).len(), left);
     }
 }
 

@@ -171,6 +171,8 @@ pub(crate) struct Rig {
     pub(crate) seen: Vec<Packet>,
     /// Hops prove who they are.
     pub(crate) authenticated: bool,
+    /// All nodes have answered at their addresses.
+    pub(crate) answered: bool,
     /// Messages to this node are lost.
     pub(crate) deaf: Option<usize>,
     /// Routes are given later, by [`Rig::routed`].
@@ -240,6 +242,7 @@ impl Rig {
             now: Time::from_secs(10),
             seen: Vec::new(),
             authenticated: false,
+            answered: true,
             deaf: None,
             slow_routes: false,
             lookups: Vec::new(),
@@ -388,6 +391,8 @@ impl Rig {
             ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
+            ifindex: IfIndex::NONE,
+            answered: self.answered,
             identity: self.authenticated.then(|| Arc::new(Identity::of_key(Fingerprint([1; 32])))),
             branch: 0,
             last,

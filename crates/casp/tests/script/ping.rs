@@ -65,6 +65,8 @@ fn arrival(data: &[u8], reverse: bool, last: bool, hops: u8) -> Indication<'_> {
         ttd: 60,
         hops,
         peer: ip(NEAR),
+        ifindex: IfIndex::NONE,
+        answered: true,
         identity: None,
         branch: 0,
         last,

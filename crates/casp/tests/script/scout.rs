@@ -221,6 +221,28 @@ fn a_cookie_of_this_node_makes_state() {
     assert_eq!(cookie_of(&only(&said, rig.stream_to(DOWN))), None);
 }
 
+/// T31: a client learns whether the hop has answered at its address: by a cookie, once for its branch, or by a connection. That it is
+/// one of `neighbours` proves nothing.
+#[test]
+fn a_client_learns_whether_a_hop_has_answered() {
+    let mut rig = Rig::with(Config { neighbours: [ip(UP)].into(), ..config() });
+    let answered = |rig: &mut Rig| {
+        let all = rig.take_indicated();
+        let Some(Indicated::Received(arrival, _)) = all.last() else { panic!("{all:?}") };
+        (arrival.answered, arrival.ifindex != IfIndex::NONE)
+    };
+    rig.datagram(UP, NEAR, &data(CLIENT));
+    assert_eq!(answered(&mut rig), (false, true), "a configured neighbour without a cookie");
+    let cookie = responder_cookie(&request_to(&mut rig, UP, DST, 1));
+    rig.datagram(UP, NEAR, &Signaling { proof: Some(Proof::Cookie(cookie)), ..data(CLIENT) });
+    assert_eq!(answered(&mut rig), (true, true), "the same node with a cookie");
+    rig.datagram(UP, NEAR, &data(CLIENT));
+    assert_eq!(answered(&mut rig), (true, true), "its branch has shown one");
+    let other = rig.accept(OTHER);
+    rig.say(other, &Signaling { session: session(2), ..data(CLIENT) });
+    assert_eq!(answered(&mut rig), (true, false), "a connection");
+}
+
 /// CASP-G-37: a cookie is good for a minute at least, and not longer than two.
 #[test]
 fn cookies_grow_old() {

@@ -2,10 +2,8 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::sync::Arc;
 
 use signalbox_core::pinhole::{Endpoint, Pinhole};
-use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{SessionId, Time};
@@ -13,6 +11,7 @@ use signalbox_resources::Passage;
 
 use super::bind::Binding;
 use super::terms::NatfwTerms;
+use crate::clients::hop::Hop;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
@@ -20,22 +19,22 @@ use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
 /// Who sent a request, as far as it is proved.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
-    pub(super) address: IpAddr,
-    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) hop: Hop,
     /// It is on the inner side of the firewall.
     pub(super) inside: bool,
 }
 
 impl Asker {
     pub(super) fn of(arrival: &OwnedArrival, inside: bool) -> Self {
-        Self { address: arrival.peer, identity: arrival.identity.clone(), inside }
+        Self { hop: Hop::of(arrival), inside }
     }
 
-    /// Whether a message comes from the same node: the same key where one is proved, else the same address.
+    /// Whether a message comes from the same node: the same key where one is proved, else the same address with no weaker proof.
     pub(super) fn sent(&self, arrival: &OwnedArrival) -> bool {
-        match (&self.identity, &arrival.identity) {
+        let now = Hop::of(arrival);
+        match (&self.hop.identity, &now.identity) {
             (Some(one), Some(other)) => one.key == other.key,
-            (None, None) => self.address == arrival.peer,
+            (None, None) => self.hop.address == now.address && self.hop.proof <= now.proof,
             (Some(_), None) | (None, Some(_)) => false,
         }
     }

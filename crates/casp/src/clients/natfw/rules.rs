@@ -12,9 +12,7 @@ use signalbox_resources::decision::{By, Extent, Outcome, Why};
 use signalbox_resources::opening::Crossing;
 use signalbox_resources::refusal::{Rule as Reason, RuleName};
 use signalbox_resources::token::Token;
-use signalbox_resources::{
-    Decided, End, Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources,
-};
+use signalbox_resources::{Decided, End, Passage, PassageRequest, Requester, Resources};
 
 use super::record::{Asker, Change, Rule};
 use super::{NatfwClient, Through};
@@ -210,14 +208,8 @@ impl NatfwClient {
         packets: &FlowFilter,
         resources: &mut Resources,
     ) -> Result<Vec<Passage>, NatfwStatus> {
-        let Asker { address, identity, .. } = ask.asker;
-        let proof = if identity.is_some() { Proof::Identity } else { Proof::Handshake };
-        let neighbour = Neighbour { address: *address, ifindex: IfIndex::NONE, proof };
-        let requested_by = RequestedBy::Neighbour(neighbour);
-        let requester = Requester {
-            token: ask.token.clone(),
-            ..Requester::new(requested_by, identity.clone(), Some(job.flow.src()))
-        };
+        let requester = ask.asker.hop.requester(job.flow.src());
+        let requester = Requester { token: ask.token.clone(), ..requester };
         // The external port follows: no rule names source ports.
         let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
         let source = external.map(|address| Endpoint { address: address.into(), port: None });

@@ -76,7 +76,7 @@ impl PassageView {
             Some(own) => own.stage == Stage::Standing,
             None => record.create_age.is_some(),
         };
-        let peer = record.askers.iter().flatten().next().map(|asker| asker.address);
+        let peer = record.askers.iter().flatten().next().map(|asker| asker.hop.address);
         Some(Self {
             session: record.session?,
             flow: record.flow,

@@ -71,7 +71,7 @@ impl QosClient {
                 }
                 allowed
             }
-            None => self.errors.allow(now, &source(job.peer)),
+            None => self.errors.allow(now, &source(job.hop.address)),
         };
         if !allowed {
             self.counters.errors_limited += 1;
@@ -235,7 +235,9 @@ impl QosClient {
             self.end_session(key, Some(QosErrorCode::NO_RESERVATION), resources);
         }
         // The request that it releases may wait yet: then there is no record.
-        let of_hop = |one: &Job| (one.reverse, one.branch, one.peer) == (job.reverse, job.branch, job.peer);
+        let of_hop = |one: &Job| {
+            (one.reverse, one.branch, one.hop.address) == (job.reverse, job.branch, job.hop.address)
+        };
         let ended = self.end_waiting(job.session, of_hop);
         if !job.last {
             return self.hand_on(job, message);
@@ -253,7 +255,7 @@ impl QosClient {
 
     /// Whether a message comes from a hop of its session; others end here.
     fn comes_from_hop(&mut self, key: Key, job: &Job) -> bool {
-        let branch = branch_of(job.branch, job.peer);
+        let branch = branch_of(job.branch, job.hop.address);
         let known =
             self.records.get_mut(key).is_some_and(|record| record.knows(&job.flow, job.reverse, branch));
         if !known {
@@ -266,7 +268,7 @@ impl QosClient {
     /// Enters the branch by which an answer came.
     pub(super) fn enter_answer(&mut self, key: Key, job: &Job) {
         if let Some(record) = self.records.get_mut(key) {
-            let branch = branch_of(job.branch, job.peer);
+            let branch = branch_of(job.branch, job.hop.address);
             if !record.side(job.reverse).contains(&branch) {
                 record.enter(job.reverse, branch);
             }

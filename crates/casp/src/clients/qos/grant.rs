@@ -1,21 +1,16 @@
 //! The reservations of a session. All of them share one reservation in the kernel: the larger one counts, and the flow gets
 //! what was committed.
 
-use core::net::IpAddr;
-use std::sync::Arc;
-
-use signalbox_core::security::Identity;
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::request::{Priority, Session as Share};
-use signalbox_resources::{
-    Cause, End, GrantRequest, Neighbour, Owner, Proof, RequestedBy, Requester, Resources,
-};
+use signalbox_resources::{Cause, End, GrantRequest, Owner, RequestedBy, Requester, Resources};
 
 use super::amount::{Amount, Range};
 use super::output::Told;
 use super::period::Period;
 use super::record::{Grants, Level};
 use super::{PROTOCOL, QosClient};
+use crate::clients::hop::Hop;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosType};
 
@@ -25,8 +20,8 @@ const STEPS: u32 = 12;
 /// What a session asks admission control for, one request for each direction of its data.
 type Requests = [Option<GrantRequest>; 2];
 
-/// Who asks, as far as it is proved; `None`: a user of this node.
-pub(super) type Asker = Option<(IpAddr, Option<Arc<Identity>>)>;
+/// Who asks; `None`: a user of this node.
+pub(super) type Asker = Option<Hop>;
 
 impl QosClient {
     /// Reserves or commits as much of `range` as there is, under a new AGE. What the session has stays until the request
@@ -57,12 +52,7 @@ impl QosClient {
     fn grant_requests(&self, key: Key, kind: QosType) -> Option<Requests> {
         let record = self.records.get(key)?;
         let requester = match &record.asker {
-            Some((address, identity)) => {
-                let proof = if identity.is_some() { Proof::Identity } else { Proof::Handshake };
-                let neighbour = Neighbour { address: *address, ifindex: IfIndex::NONE, proof };
-                let by = RequestedBy::Neighbour(neighbour);
-                Requester::new(by, identity.clone(), Some(record.flow.src()))
-            }
+            Some(hop) => hop.requester(record.flow.src()),
             None => Requester::local(record.flow.src()),
         };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };

@@ -1,9 +1,7 @@
 //! A node of the path: it admits what requests ask for, and sends them on.
 
 use core::net::IpAddr;
-use std::sync::Arc;
 
-use signalbox_core::security::Identity;
 use signalbox_core::shares::source;
 use signalbox_core::{Key, SessionId};
 use signalbox_resources::{End, Resources};
@@ -16,6 +14,7 @@ use super::period::Period;
 use super::record::{Last, Level, Places, Record};
 use super::segment::with_objects;
 use super::{QosClient, Waiting, branch_of, seconds};
+use crate::clients::hop::Hop;
 use crate::engine::Arrival;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType};
@@ -33,8 +32,7 @@ pub(super) struct Job {
     pub(super) reverse: bool,
     pub(super) unsecure: bool,
     pub(super) hops: u8,
-    pub(super) peer: IpAddr,
-    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) hop: Hop,
     pub(super) branch: u16,
     pub(super) last: bool,
     pub(super) timeout: u32,
@@ -55,8 +53,7 @@ impl Job {
             reverse: arrival.reverse,
             unsecure: arrival.unsecure,
             hops: arrival.hops,
-            peer: arrival.peer,
-            identity: arrival.identity.clone(),
+            hop: Hop::of(arrival),
             branch: arrival.branch,
             last: arrival.last,
             timeout: arrival.timeout,
@@ -65,7 +62,7 @@ impl Job {
     }
 
     pub(super) fn asker(&self) -> Asker {
-        Some((self.peer, self.identity.clone()))
+        Some(self.hop.clone())
     }
 }
 
@@ -203,13 +200,13 @@ impl QosClient {
         if self.config.refuse_unsecure && message.flags.contains(QosFlags::UNSECURE) {
             return Err((QosErrorCode::UNSECURE, 0));
         }
-        let branch = branch_of(job.branch, job.peer);
+        let branch = branch_of(job.branch, job.hop.address);
         // The first request of the opposite direction comes by a hop of the other one.
         let known = self.find(job.session, job.instead).or(self.find(job.session, false));
         let strange = known
             .and_then(|key| self.records.get_mut(key))
             .is_some_and(|record| !record.knows(&job.flow, job.reverse, branch));
-        if strange && job.identity.is_none() && !self.config.merge_unauthenticated {
+        if strange && job.hop.identity.is_none() && !self.config.merge_unauthenticated {
             return Err((QosErrorCode::NOT_OWNER, 0));
         }
         Ok((range, period))
@@ -220,7 +217,7 @@ impl QosClient {
         if let Some(key) = self.find(session, instead) {
             return Some(key);
         }
-        let holder = source(job.peer);
+        let holder = source(job.hop.address);
         let key = self.make_record(Some(session), job.flow, Some(holder))?;
         if let Some(record) = self.records.get_mut(key) {
             record.instead = instead;
@@ -263,7 +260,7 @@ impl QosClient {
     /// Enters the branch by which a request came. A request by a new branch is a merge: the old ones are released if it says
     /// so, else they stay until they expire.
     fn branches(&mut self, key: Key, job: &Job, message: &QosMessage<'_>) {
-        let branch = branch_of(job.branch, job.peer);
+        let branch = branch_of(job.branch, job.hop.address);
         let Some(record) = self.records.get_mut(key) else { return };
         if record.flow != job.flow {
             return self.source_moved(key, job, message.flags.contains(QosFlags::BRANCH));
@@ -293,8 +290,8 @@ impl QosClient {
         let former = record.flow;
         let old = core::mem::take(record.side(job.reverse));
         record.side(!job.reverse).clear();
-        record.enter(job.reverse, branch_of(job.branch, job.peer));
-        for one in old.into_iter().filter(|one| one.peer != job.peer) {
+        record.enter(job.reverse, branch_of(job.branch, job.hop.address));
+        for one in old.into_iter().filter(|one| one.peer != job.hop.address) {
             if remove {
                 self.send_release(key, !job.reverse, Some(one.id));
             } else {

@@ -246,7 +246,7 @@ impl QosClient {
     /// The way of a message that arrived.
     pub(super) fn way(&self, job: &Job, places: Places) -> Way {
         Way {
-            from: Some((job.peer, job.identity.is_some())),
+            from: Some((job.hop.address, job.hop.identity.is_some())),
             reverse: job.reverse,
             places,
             instead: job.instead,
