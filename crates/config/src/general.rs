@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use signalbox_core::{EntryRequest, Unproved};
 use signalbox_linux::{IoConfig, accounts};
 
 use crate::access::{self, Access};
@@ -185,12 +186,14 @@ pub(crate) struct Kernel {
     mark: u32,
     pub(crate) own_mark: u32,
     table: u32,
+    pub(crate) reverse_path: bool,
+    asymmetric: Vec<String>,
 }
 
 impl Default for Kernel {
     fn default() -> Self {
         let IoConfig { intercept, mark, own_mark, table, .. } = IoConfig::default();
-        Self { intercept, mark, own_mark, table }
+        Self { intercept, mark, own_mark, table, reverse_path: true, asymmetric: Vec::new() }
     }
 }
 
@@ -222,11 +225,61 @@ impl Kernel {
             number(1..=u32::MAX),
             "Routing table for packets with `mark`. No other program uses it.",
         );
+        keys.key(
+            "reverse_path",
+            &mut self.reverse_path,
+            choice(&[("strict", true), ("off", false)]),
+            "Messages that make state and whose source nothing proves are taken only if they come in by the interface of the route to \
+             their source, as a strict reverse path filter does it: those of Boomerang without `prove_return` and `integrity`, \
+             of RSVP without `[rsvp.integrity]`, and datagrams of CASP where `casp.neighbors` is given. `\"off\"`: for networks \
+             whose ways there and back differ ([security.md](security.md#reverse-path)).",
+        );
+        keys.key(
+            "asymmetric",
+            &mut self.asymmetric,
+            list(text(15)),
+            "Names of interfaces at which `reverse_path` is off.",
+        );
+        let message = "there is nothing to except: write reverse_path = \"strict\", or remove it";
+        keys.check(self.reverse_path || self.asymmetric.is_empty(), &["asymmetric"], message);
         let message = "the same as kernel.mark: write another mark that no other program uses";
         keys.check(self.own_mark != self.mark, &["own_mark", "mark"], message);
         let message =
             "253 to 255 are the kernel's own tables: write the number of a table that no other program uses";
         keys.check(!matches!(self.table, 253..=255), &["table"], message);
+    }
+
+    /// Whether messages that pass by are taken.
+    pub(crate) const fn intercepts(&self) -> bool {
+        self.intercept
+    }
+
+    /// Warns about interfaces at which the way of a message proves nothing.
+    pub(crate) fn openings(&self, keys: &mut Keys<'_>) {
+        let what = "messages with forged sources count by whatever interface they come in: write \"strict\", and name the interfaces \
+                    where the ways there and back differ in kernel.asymmetric, or filter forged sources by rp_filter";
+        if !self.intercept {
+            return;
+        }
+        if !self.reverse_path {
+            open(keys, &["kernel.reverse_path"], what);
+        } else if !self.asymmetric.is_empty() {
+            let all = self.asymmetric.join(", ");
+            let what = format!("messages with forged sources count by {all}: filter them there, by a rule of netfilter");
+            open(keys, &["kernel.asymmetric"], &what);
+        }
+    }
+
+    /// Leaves the comparison of sources with routes out where the configuration does not want it.
+    pub(crate) fn compare(&self, entries: &mut [EntryRequest]) {
+        for entry in entries {
+            if !self.reverse_path {
+                entry.unproved = None;
+            }
+            let Some(Unproved { at, .. }) = &mut entry.unproved else { continue };
+            at.named.retain(|(name, _)| !self.asymmetric.contains(name));
+            at.named.extend(self.asymmetric.iter().map(|name| (name.clone(), false)));
+        }
     }
 
     /// Puts the settings into those of the sockets.

@@ -276,6 +276,7 @@ impl Config {
         for section in self.running() {
             section.adapt(&mut io, &mut entries);
         }
+        self.kernel.compare(&mut entries);
         IoConfig { entries, helper: self.privileges.helper.clone(), ..io }
     }
 
@@ -289,6 +290,12 @@ impl Config {
     #[must_use]
     pub fn reserves(&self) -> bool {
         self.running().any(|section| section.reserver().is_some())
+    }
+
+    /// Whether the node decides about requests and data of other hosts that pass by.
+    #[must_use]
+    pub fn judges_others(&self) -> bool {
+        self.kernel.intercepts() && (self.reserves() && !self.admission().links.is_empty() || self.opens())
     }
 
     /// Whether a protocol that opens firewalls or NATs runs.

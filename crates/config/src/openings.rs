@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use signalbox_core::ReserverId;
 use signalbox_node::resources;
 use signalbox_node::resources::config::{Action, RuleConfig};
 use signalbox_node::resources::request::Proof;
@@ -9,6 +10,7 @@ use signalbox_node::resources::units::{Net, Trusted};
 
 use crate::Config;
 use crate::keys::Keys;
+use crate::protocols::Protocol;
 
 /// How each of these warnings begins.
 pub(crate) const OPEN: &str = "open to strangers: ";
@@ -36,6 +38,15 @@ pub(crate) fn check(config: &Config, keys: &mut Keys<'_>) {
     if reserves || opens {
         trusted(&config.resources.0, keys);
     }
+    if reserves {
+        links(config, keys);
+    }
+    let unproved = |section: &&dyn Protocol| {
+        section.forgeable().is_some() || section.reserver() == Some(ReserverId::BOOMERANG)
+    };
+    if reserves && config.running().any(|section| unproved(&section)) {
+        config.kernel.openings(keys);
+    }
 }
 
 /// Warns about what strangers may reserve.
@@ -53,6 +64,29 @@ fn reservations(config: &resources::Config, keys: &mut Keys<'_>) {
                 name(number, rule)
             );
             open(keys, &["policy.rules", "policy"], &what);
+        }
+    }
+}
+
+/// Warns about rules that take addresses which every node on their link can forge.
+fn links(config: &Config, keys: &mut Keys<'_>) {
+    let policy = &config.resources.0;
+    for (number, rule) in (1..).zip(&policy.rules) {
+        let by_address = !rule.from.is_empty() || !rule.via.is_empty();
+        let known = rule.action == Action::Allow && rule.opens.is_empty() && rule.peer.is_empty() && !is_open(rule);
+        if !by_address || !known || rule.proof.unwrap_or(policy.proof) > Proof::Link {
+            continue;
+        }
+        for section in config.running() {
+            let Some(instead) = section.forgeable() else { continue };
+            let Some(protocol) = section.reserver() else { continue };
+            if rule.signaling.is_empty() || rule.signaling.contains(&protocol) {
+                let what = format!(
+                    "the rule {} takes an address that every node on its link can forge in {protocol}: write {instead}",
+                    name(number, rule)
+                );
+                open(keys, &["policy.rules", "policy"], &what);
+            }
         }
     }
 }

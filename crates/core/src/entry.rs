@@ -48,6 +48,18 @@ pub struct EntryRequest {
     pub shared: bool,
     /// The interfaces by which the packets to intercept come in. Only entries of ICMP Echo use it.
     pub interfaces: Interfaces,
+    /// Packets whose source nothing in them proves; `None`: there are none.
+    pub unproved: Option<Unproved>,
+}
+
+/// Packets that nothing but their way proves: they are taken if they come in by the interface of the route to their source. By
+/// default all packets, at all interfaces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unproved {
+    /// Conditions on the payload, of which they meet one. Empty: all packets of the entry.
+    pub matches: Vec<Match>,
+    /// The interfaces at which this is demanded.
+    pub at: Interfaces,
 }
 
 /// A choice of interfaces by their names.
@@ -151,6 +163,7 @@ impl EntryRequest {
             reports: false,
             shared: false,
             interfaces: Interfaces { named: Vec::new(), others: true },
+            unproved: None,
         }
     }
 
@@ -166,6 +179,7 @@ impl EntryRequest {
             reports: false,
             shared: false,
             interfaces: Interfaces { named: Vec::new(), others: true },
+            unproved: None,
         }
     }
 
@@ -183,6 +197,9 @@ impl EntryRequest {
         self.intercept.extend(other.intercept);
         if self.untracked.is_empty() {
             self.untracked = other.untracked;
+        }
+        if self.unproved.is_none() {
+            self.unproved = other.unproved;
         }
     }
 }

@@ -5,6 +5,9 @@
 //! The redirection precedes the mark: without a listening socket the rule ends there, and the packet is forwarded as if
 //! there were no rule. A daemon that has ended therefore stops no packet.
 //!
+//! Packets of an entry whose source nothing proves are dropped at the hook input if the route to their source leaves by another
+//! interface, like a reverse path filter. All that this node takes passes that hook.
+//!
 //! The table belongs to a netlink socket of this process where the kernel supports that (Linux 5.12): then no other
 //! program can remove it, and `nft flush ruleset` leaves it. [`Interception::restore`] installs again what was removed
 //! nevertheless.
@@ -12,12 +15,14 @@
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::{AlertRule, Entry, EntryRequest, Match, Reach, Through, Towards};
+use signalbox_core::{
+    AlertRule, Entry, EntryRequest, Interfaces, Match, Reach, Through, Towards, Unproved,
+};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
 use crate::netlink::nftables::expression::{self, Compare, Header};
-use crate::netlink::nftables::{self, Hook, MANGLE, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
+use crate::netlink::nftables::{self, Hook, LAST, MANGLE, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
 use crate::netlink::{Batch, rules};
 
 /// Name of the tables, in families `ip` and `ip6`.
@@ -27,6 +32,9 @@ const CHAIN: &str = "prerouting";
 /// The chains that keep packets out of connection tracking: those that arrive, and those that this node sends.
 const ARRIVING: &str = "untracked";
 const SENT: &str = "untracked_sent";
+/// The chain that drops packets which do not come from where their source is.
+const UNPROVED: &str = "unproved";
+const LOOPBACK: &str = "lo";
 const UDP: u8 = 17;
 /// Type and length of IPv4's Router Alert (RFC 2113).
 const ROUTER_ALERT_V4: [u8; 2] = [148, 4];
@@ -40,6 +48,8 @@ pub(crate) struct Interception {
     config: IoConfig,
     requests: Batch,
     owned: bool,
+    /// The kernel compares sources with the interface by which they came in.
+    compares: bool,
     laid: bool,
 }
 
@@ -48,7 +58,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     // From here on, a failure removes what is installed.
     let requests = open()?;
     let mut interception =
-        Interception { config: config.clone(), requests, owned: config.own_tables, laid: true };
+        Interception { config: config.clone(), requests, owned: config.own_tables, compares: true, laid: true };
     // The policy rule and the route are added first and removed last. The kernel drops a redirected packet that has no
     // route to this node; it does not forward the packet, because the packet already belongs to a socket.
     for ipv6 in families(config) {
@@ -89,22 +99,39 @@ pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
 /// Makes the kernel check the rules without installing them.
 pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
     let mut requests = open()?;
-    begin(&mut requests);
-    compose(&mut requests, config, false);
-    let refused = requests.send_trial().map_err(|error| explain(&error))?;
-    refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(explain(&error)))
+    let mut refused = None;
+    for compares in [true, false] {
+        begin(&mut requests);
+        compose(&mut requests, config, Kinds { owned: false, compares });
+        refused = requests.send_trial().map_err(|error| explain(&error))?.into_iter().next();
+        if !refused.as_ref().is_some_and(|(_, error)| is_unsupported(error)) {
+            break;
+        }
+    }
+    refused.map_or(Ok(()), |(_, error)| Err(explain(&error)))
 }
 
 impl Interception {
     /// Installs the rules.
     fn lay_rules(&mut self) -> Result<(), OpenError> {
-        let Self { config, requests, owned, .. } = self;
-        let mut result = transact(requests, |requests| compose(requests, config, *owned));
-        let unsupported =
-            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
-        if *owned && result.as_ref().is_err_and(unsupported) {
+        let Self { config, requests, owned, compares, .. } = self;
+        let mut lay = |owned, compares| {
+            transact(requests, |requests| compose(requests, config, Kinds { owned, compares }))
+        };
+        let mut result = lay(*owned, *compares);
+        if *compares && judges_sources(config) && result.as_ref().is_err_and(is_unsupported) {
+            *compares = false;
+            result = lay(*owned, false);
+            if result.is_ok() {
+                tracing::warn!(
+                    "the kernel does not compare the source of a message with the route to it (nft_fib, from Linux 5.19 on): \
+                     filter forged sources by rp_filter"
+                );
+            }
+        }
+        if *owned && result.as_ref().is_err_and(is_unsupported) {
             *owned = false;
-            result = transact(requests, |requests| compose(requests, config, false));
+            result = lay(false, *compares);
         }
         result.map_err(|error| explain(&error))
     }
@@ -118,8 +145,8 @@ impl Interception {
         // The kernel protects a table that has an owner.
         if !self.owned {
             let whole = |ipv6| {
-                let planned = plan(&self.config, ipv6);
-                for chain in [CHAIN, ARRIVING, SENT] {
+                let planned = plan(&self.config, ipv6, self.compares);
+                for chain in [CHAIN, ARRIVING, SENT, UNPROVED] {
                     let wanted = planned.iter().filter(|rule| rule.chain() == chain).count();
                     if wanted > 0 && nftables::rules(family(ipv6), (TABLE, chain))? != wanted {
                         return Ok(false);
@@ -205,16 +232,28 @@ fn compose_removal(requests: &mut Batch, config: &IoConfig) {
     }
 }
 
+/// What a kernel supports.
+#[derive(Clone, Copy)]
+struct Kinds {
+    owned: bool,
+    compares: bool,
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT))
+}
+
 /// Appends the tables with their rules, in place of former ones.
-fn compose(requests: &mut Batch, config: &IoConfig, owned: bool) {
+fn compose(requests: &mut Batch, config: &IoConfig, Kinds { owned, compares }: Kinds) {
     compose_removal(requests, config);
     for ipv6 in families(config) {
-        let (family, planned) = (family(ipv6), plan(config, ipv6));
+        let (family, planned) = (family(ipv6), plan(config, ipv6, compares));
         nftables::table(requests, family, TABLE, 0, owned);
         for (chain, hook) in [
             (CHAIN, (Hook::Prerouting, MANGLE)),
             (ARRIVING, (Hook::Prerouting, RAW)),
             (SENT, (Hook::Output, RAW)),
+            (UNPROVED, (Hook::Input, LAST)),
         ] {
             if chain == CHAIN || planned.iter().any(|rule| rule.chain() == chain) {
                 nftables::base_chain(requests, family, (TABLE, chain), "filter", hook);
@@ -235,6 +274,10 @@ enum Planned<'a> {
     Arriving { packets: Packets<'a> },
     /// Packets of this node stay out of connection tracking.
     Sent { matches: &'a [Match] },
+    /// What comes in by an interface is not compared.
+    Excepted { interface: &'a str, entry: Entry },
+    /// Packets that do not come from where their source is are dropped.
+    Unproved { interface: Option<&'a str>, entry: Entry, condition: Option<Match> },
 }
 
 /// The conditions of a rule; with a destination port, only packets to it.
@@ -247,8 +290,8 @@ struct Packets<'a> {
 }
 
 /// The rules of a family.
-fn plan(config: &IoConfig, ipv6: bool) -> Vec<Planned<'_>> {
-    let mut planned = Vec::new();
+fn plan(config: &IoConfig, ipv6: bool, compares: bool) -> Vec<Planned<'_>> {
+    let mut planned = if compares { plan_unproved(config) } else { Vec::new() };
     for (socket, request) in config.entries.iter().filter_map(datagrams) {
         for intercept in request.intercept.iter().filter(|intercept| intercept.is_for(ipv6)) {
             let port = (intercept.reach != Reach::TranslatedAnyPort).then_some(socket);
@@ -268,12 +311,59 @@ fn plan(config: &IoConfig, ipv6: bool) -> Vec<Planned<'_>> {
     planned
 }
 
+/// The rules about sources. Those of one entry follow each other: an interface is an exception for one entry.
+fn plan_unproved(config: &IoConfig) -> Vec<Planned<'_>> {
+    let mut planned = Vec::new();
+    for (entry, Unproved { matches, at: Interfaces { named, others } }) in
+        config.entries.iter().filter_map(compared)
+    {
+        let conditions = || matches.iter().copied().map(Some).chain(matches.is_empty().then_some(None));
+        let chosen = named.iter().filter(|(_, chosen)| *chosen).map(|(name, _)| Some(name.as_str()));
+        let excepted = named.iter().filter(|(_, chosen)| !*chosen).map(|(name, _)| name.as_str());
+        if *others {
+            let all = std::iter::once(LOOPBACK).chain(excepted);
+            planned.extend(all.map(|interface| Planned::Excepted { interface, entry }));
+        }
+        for interface in chosen.filter(|_| !*others).chain(others.then_some(None)) {
+            planned.extend(conditions().map(|condition| Planned::Unproved { interface, entry, condition }));
+        }
+    }
+    planned
+}
+
+/// An entry whose packets are compared with the routes to their sources at the hook input.
+fn compared(request: &EntryRequest) -> Option<(Entry, &Unproved)> {
+    match request.entry {
+        Entry::Udp(_) | Entry::Ip(_) => request.unproved.as_ref().map(|unproved| (request.entry, unproved)),
+        // Its messages are passed to a queue by rules of their own.
+        Entry::IcmpEcho(_) => None,
+    }
+}
+
+fn judges_sources(config: &IoConfig) -> bool {
+    config.entries.iter().any(|request| compared(request).is_some())
+}
+
+/// Composes the conditions for packets of an entry.
+fn of_entry(rule: &mut Batch, entry: Entry) {
+    match entry {
+        Entry::Udp(port) => {
+            expression::protocol(rule, UDP);
+            expression::load(rule, Header::Transport, (2, 2));
+            expression::compare(rule, Compare::Equal, &port.to_be_bytes());
+        }
+        Entry::Ip(protocol) => expression::protocol(rule, protocol),
+        Entry::IcmpEcho(_) => {}
+    }
+}
+
 impl Planned<'_> {
     const fn chain(&self) -> &'static str {
         match self {
             Self::Redirected { .. } => CHAIN,
             Self::Arriving { .. } => ARRIVING,
             Self::Sent { .. } => SENT,
+            Self::Excepted { .. } | Self::Unproved { .. } => UNPROVED,
         }
     }
 
@@ -294,6 +384,26 @@ impl Planned<'_> {
                 let packets = Packets { through: None, port: None, alert: Alert::Absent, matches };
                 compose_conditions(rule, packets);
                 expression::untracked(rule);
+            }
+            Self::Excepted { interface, entry } => {
+                of_entry(rule, entry);
+                expression::arrived_by(rule, interface);
+                expression::accept(rule);
+            }
+            Self::Unproved { interface, entry, condition } => {
+                of_entry(rule, entry);
+                if let Some(interface) = interface {
+                    expression::arrived_by(rule, interface);
+                }
+                if let Some(Match { offset, mask, value }) = condition {
+                    let header = if matches!(entry, Entry::Udp(_)) { UDP_HEADER } else { 0 };
+                    expression::load(rule, Header::Transport, (header + u32::from(offset), 4));
+                    expression::mask(rule, &mask.to_be_bytes());
+                    expression::compare(rule, Compare::Equal, &value.to_be_bytes());
+                }
+                expression::came_from_its_source(rule, false);
+                expression::counter(rule);
+                expression::drop(rule);
             }
         }
     }
@@ -380,5 +490,6 @@ fn compose_conditions(rule: &mut Batch, Packets { through, port, alert, matches 
 
 /// Whether there are rules to install.
 pub(crate) fn is_wanted(config: &IoConfig) -> bool {
-    config.intercept && config.entries.iter().any(|request| datagrams(request).is_some())
+    let lays = |request| datagrams(request).is_some() || compared(request).is_some();
+    config.intercept && config.entries.iter().any(lays)
 }

@@ -28,6 +28,7 @@ pub mod diagnosis;
 mod error;
 pub mod files;
 pub mod helper;
+pub mod ingress;
 mod intercept;
 mod io;
 pub mod memory;

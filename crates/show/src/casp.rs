@@ -14,6 +14,7 @@ use signalbox_node::casp::{
 };
 
 use crate::types::{count, filter, micros, pinhole_rule, session_id};
+use crate::who::who;
 
 /// State of a session.
 #[must_use]
@@ -121,13 +122,17 @@ pub fn pinholes(
         (None, false) => common::PinholeRole::Forwarder,
     };
     let state = if row.granted { common::PinholeState::Established } else { common::PinholeState::Pending };
+    let asked = row.requester.as_ref().map(who);
     let one = common::Pinhole {
         session_id: session_id(row.session),
         protocol: common::Protocol::Casp.into(),
         flow: Some(filter(&row.flow.filter())),
         role: role.into(),
         state: state.into(),
-        peer: row.peer.map(|peer| peer.to_string()),
+        neighbor: asked.as_ref().and_then(|who| who.neighbor.clone()),
+        proof: asked.as_ref().and_then(|who| who.proof.clone()),
+        identity: asked.as_ref().and_then(|who| who.identity.clone()),
+        requester: asked.and_then(|who| who.requester),
         expires_in_us: micros(row.until.since(now)),
         ..common::Pinhole::default()
     };

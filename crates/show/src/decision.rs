@@ -2,9 +2,9 @@
 
 use signalbox_api::v1;
 use signalbox_node::resources::decision::{By, Decision, End, Outcome, Subject, Why};
-use signalbox_node::resources::request::{RequestedBy, Requester};
 
 use crate::types;
+use crate::who::{Who, who};
 
 /// A decision. `time_unix_us` is the time of day at which it was made.
 #[must_use]
@@ -14,6 +14,7 @@ pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
         Why::Refusal(refusal) => (None, (refusal.available > 0).then_some(refusal.available)),
         Why::Allowed | Why::Protocol(_) | Why::End(_) | Why::Lost(_) | Why::Reduced => (None, None),
     };
+    let Who { neighbor, proof, identity, requester } = who(&decision.requester);
     v1::Decision {
         time_unix_us,
         outcome: outcome(decision.outcome).into(),
@@ -25,10 +26,10 @@ pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
         .into(),
         id: decision.grant.map(crate::held::id),
         session_id: decision.session.map(types::session_id),
-        neighbor: neighbors(&decision.requester),
-        proof: Some(proof(&decision.requester)),
-        identity: decision.requester.peer.as_deref().map(types::identity),
-        requester: decision.requester.claimed.map(|address| address.to_string()),
+        neighbor,
+        proof,
+        identity,
+        requester,
         flows: decision.flows.iter().map(types::filter).collect(),
         interface: decision.interface.as_deref().map(str::to_owned),
         rate_octets_per_s: decision.extent.rate,
@@ -43,23 +44,6 @@ pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
         refused_by,
         available_octets_per_s: available,
         lasted_us: decision.lasted.map(types::micros),
-    }
-}
-
-/// The neighbors from which a request came.
-fn neighbors(requester: &Requester) -> Option<String> {
-    let neighbours = requester.requested_by.neighbours();
-    let all: Vec<String> = neighbours.iter().map(|one| one.address.to_string()).collect();
-    (!all.is_empty()).then(|| all.join(" "))
-}
-
-/// What proves who asks.
-fn proof(requester: &Requester) -> String {
-    match requester.requested_by {
-        RequestedBy::LocalUser => "local".to_owned(),
-        RequestedBy::Unknown | RequestedBy::Neighbour(_) | RequestedBy::Neighbours(_) => {
-            requester.proof().to_string()
-        }
     }
 }
 

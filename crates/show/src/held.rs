@@ -9,6 +9,7 @@ use signalbox_node::resources::intserv::RSpec;
 use signalbox_node::resources::view::{LinkView, ReservationView};
 
 use crate::types;
+use crate::who::{Who, who};
 
 /// The identifier of a reservation for administrators.
 #[must_use]
@@ -50,6 +51,7 @@ pub fn guaranteed(rspec: Option<RSpec>) -> v1::Guaranteed {
 pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
     let session = node.qos().filter(|_| held.owner.protocol == ReserverId::QOS);
     let session = session.and_then(|qos| qos.session_of(held.owner.key));
+    let Who { neighbor, proof, identity, requester } = who(held.requester);
     v1::Reservation {
         id: id(held.grant),
         protocol: types::owner(held.owner.protocol).into(),
@@ -59,7 +61,10 @@ pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
         traffic: Some(traffic(&held.traffic)),
         service: Some(types::service(held.service, || guaranteed(held.rspec))),
         rule: held.rule.as_ref().map(ToString::to_string),
-        peer: held.requester.first_neighbour().map(|neighbour| neighbour.address.to_string()),
+        neighbor,
+        proof,
+        identity,
+        requester,
         enforced: held.in_kernel,
         statistics: None,
         priority: Some(v1::Priority {

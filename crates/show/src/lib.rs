@@ -10,3 +10,4 @@ pub mod held;
 pub mod ping;
 pub mod qos;
 pub mod types;
+pub mod who;

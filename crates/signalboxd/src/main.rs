@@ -134,14 +134,28 @@ fn read(path: &Path) -> io::Result<Loaded> {
 }
 
 /// Reads the configuration, and gives its warnings with it. An error is the text of all mistakes.
-fn load(path: &Path) -> Result<(Config, Vec<Finding>), String> {
+fn load(path: &Path) -> Result<(Config, Vec<String>), String> {
     let loaded = read(path).map_err(|error| {
         let path = path.display();
         format!("{path}: cannot read the configuration: {error}; give an existing file with --config")
     })?;
-    loaded.usable().map_err(|findings| {
-        let lines: Vec<_> = findings.iter().map(Finding::to_string).collect();
-        lines.join("\nsignalboxd: ")
+    let text = |findings: Vec<Finding>| findings.iter().map(Finding::to_string).collect::<Vec<_>>();
+    let (config, findings) = loaded.usable().map_err(|findings| text(findings).join("\nsignalboxd: "))?;
+    let mut warnings = text(findings);
+    warnings.extend(forgeable(&config));
+    Ok((config, warnings))
+}
+
+/// The warning about interfaces whose packets can have forged sources.
+fn forgeable(config: &Config) -> Option<String> {
+    let names = signalbox_linux::interface_names().ok().filter(|_| config.judges_others())?;
+    let open = signalbox_linux::ingress::unfiltered(&names);
+    (!open.is_empty()).then(|| {
+        let open = open.join(", ");
+        format!(
+            "open to strangers: no filter of forged sources at {open}: write 1 to net.ipv4.conf.NAME.rp_filter, or 2 where the ways \
+             there and back differ; for IPv6 write a rule of netfilter (fib saddr . iif oif 0 drop)"
+        )
     })
 }
 

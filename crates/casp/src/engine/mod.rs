@@ -55,6 +55,7 @@ use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{
     Changes, Entry, EntryRequest, IfIndex, Key, Random, SessionChange, SharedRate, Slab, Time,
+    Unproved,
 };
 
 pub use config::{Config, ConfigError, Mechanism};
@@ -200,8 +201,11 @@ impl Casp {
             Entry::Udp(config.scout_port),
             Subsystem::part("casp_scout_io", "casp_scout"),
         );
+        // The datagrams of configured neighbours need no cookie.
+        let unproved = (!config.neighbours.is_empty()).then(Unproved::default);
+        let messages = EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp"));
         [
-            EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp")),
+            EntryRequest { unproved, ..messages },
             EntryRequest { reports: true, ..scout.with_intercept(requests) },
         ]
     }

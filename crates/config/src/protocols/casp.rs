@@ -478,6 +478,10 @@ impl Protocol for Casp {
         }
     }
 
+    fn forgeable(&self) -> Option<&'static str> {
+        (!self.engine.neighbours.is_empty()).then_some("proof = \"handshake\", and remove casp.neighbors")
+    }
+
     fn reserver(&self) -> Option<ReserverId> {
         self.clients.contains(&Client::Qos).then_some(ReserverId::CASP)
     }

@@ -100,6 +100,11 @@ pub(crate) trait Protocol {
         None
     }
 
+    /// What to write instead, if addresses of its senders count that every node on their link can forge.
+    fn forgeable(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How admission control names the protocol, if it reserves resources.
     fn reserver(&self) -> Option<ReserverId> {
         None

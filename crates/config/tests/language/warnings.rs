@@ -111,3 +111,45 @@ fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
     let keys: Vec<_> = relaxed.iter().filter(|one| one.contains("any_source: open to strangers")).collect();
     assert!(keys.len() == 1 && keys[0].starts_with("node.toml:5:"), "{relaxed:?}");
 }
+
+/// Threat T31, T32: addresses that every node on their link can forge, and interfaces at which the way of a message proves nothing.
+#[test]
+fn addresses_that_can_be_forged_are_warnings() {
+    const LINK: &str = "[interfaces.eth1]\ncapacity = \"10mbit\"\n";
+    let rule = |more: &str| format!("[[policy.rules]]\nname = \"office\"\naction = \"allow\"\n{more}\n{LINK}");
+    let new = |protocol: &str, text: &str| {
+        let runs = |text: &str| warnings(&format!("node.protocols = [\"gist\", \"qos\", \"{protocol}\"]\n{text}"));
+        let before = runs(LINK);
+        runs(text).into_iter().filter(|one| !before.iter().any(|old| part(old) == part(one))).collect::<Vec<_>>()
+    };
+    for (from, protocol, found) in [
+        ("from = [\"192.0.2.0/24\"]", "rsvp", 1),
+        ("via = [\"192.0.2.0/24\"]", "rsvp", 1),
+        ("from = [\"192.0.2.0/24\"]\nproof = \"handshake\"", "rsvp", 0),
+        ("from = [\"192.0.2.0/24\"]\nprotocols = [\"qos\"]", "rsvp", 0),
+        ("from = [\"192.0.2.0/24\"]\npeer = [\"authenticated\"]", "rsvp", 0),
+        ("from = [\"192.0.2.0/24\"]", "boomerang", 0),
+    ] {
+        let all = new(protocol, &rule(from));
+        assert_eq!(all.len(), found, "{protocol} {from}: {all:?}");
+        let what = "the rule \"office\" takes an address that every node on its link can forge in rsvp";
+        assert!(all.iter().all(|one| one.contains(what)), "{all:?}");
+    }
+    let neighbours = format!("[casp]\nclients = [\"qos\"]\nneighbors = [\"192.0.2.1\"]\n{}", rule("from = [\"192.0.2.0/24\"]"));
+    let all = new("casp", &neighbours);
+    assert!(all.iter().any(|one| one.contains("can forge in casp: write proof = \"handshake\"")), "{all:?}");
+    for (kernel, key) in [
+        ("reverse_path = \"off\"", "kernel.reverse_path: open to strangers: messages with forged sources"),
+        ("asymmetric = [\"eth2\"]", "kernel.asymmetric: open to strangers: messages with forged sources count by eth2"),
+    ] {
+        let all = new("rsvp", &format!("[kernel]\n{kernel}\n{LINK}"));
+        assert!(all.len() == 1 && all[0].contains(key), "{all:?}");
+        let qos = warnings(&format!("[kernel]\n{kernel}\n{LINK}"));
+        assert_eq!(qos, Vec::<String>::new(), "GIST has handshakes");
+    }
+}
+
+/// A warning without its place.
+fn part(warning: &str) -> &str {
+    warning.split_once("warning: ").map_or(warning, |(_, text)| text)
+}

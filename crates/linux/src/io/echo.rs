@@ -114,6 +114,7 @@ impl EchoPort {
                 matches: &intercept.matches,
                 interfaces: &request.interfaces,
                 queue: number,
+                unproved: request.unproved.as_ref(),
             };
             self.diverts.push(Divert::lay(&diverted)?);
         }

@@ -2,12 +2,13 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
+use std::sync::Arc;
 
 use signalbox_core::metrics::Table;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::slab::Key;
 use signalbox_core::{Mri, SessionId, Time};
-use signalbox_resources::Passage;
+use signalbox_resources::{Passage, Requester};
 
 use super::Natfw;
 use super::response::rule;
@@ -47,6 +48,8 @@ pub struct SessionView {
     pub active: bool,
     /// Address of the peer that asked, with IPv6 its /64 prefix; `None`: this node.
     pub peer: Option<IpAddr>,
+    /// Who asked for what it opened; `None`: it opened nothing, or this node asked.
+    pub requester: Option<Arc<Requester>>,
     /// The policy rule that allowed it: its number and name.
     pub policy: Option<String>,
     /// External address that was reserved here.
@@ -80,6 +83,7 @@ impl SessionView {
             pinhole: pinhole_id(key),
             active: session.active,
             peer: (session.origin() == Origin::Peer).then_some(session.source),
+            requester: plan.passage.as_ref().filter(|_| !session.begins_here()).map(|one| Arc::clone(one.requester())),
             policy: plan.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
             external: external.map(|external| (external.address, external.port)),
             command: if let Origin::Command(id) = session.origin() { Some(id) } else { None },

@@ -10,6 +10,7 @@ use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, TransmitEr
 use signalbox_core::packet::Received;
 use signalbox_core::{
     AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, ReserverId, SessionChange, Time,
+    Unproved,
 };
 
 use crate::config::ConfigError;
@@ -116,13 +117,15 @@ impl Composed for Instance {
     }
 
     /// ICMP Echo with the magic number. The reply of a host without Boomerang has no Router Alert, so none is demanded.
-    /// Messages of other types and versions stay in the kernel, and so do those that come in by interfaces without trust.
+    /// Messages of other types and versions stay in the kernel, and so do those that come in by interfaces without trust, and,
+    /// where neither a proof of return nor an HMAC is demanded, those that do not come from where their source is.
     fn entries(config: &Config) -> Vec<EntryRequest> {
         let intercept = Intercept::passing(AlertRule::NotRequired, INTERPRETED.to_vec());
         let named = config.trusted.iter().map(|(name, trusted)| (name.clone(), *trusted)).collect();
         let entry = EntryRequest::local(ENTRY, Subsystem::part("boomerang_io", "boomerang"));
         vec![EntryRequest {
             interfaces: Interfaces { named, others: config.trusted_elsewhere },
+            unproved: (!config.prove && !config.integrity.require).then(Unproved::default),
             ..entry.with_intercept(intercept)
         }]
     }

@@ -5,9 +5,13 @@ use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
-use signalbox_core::{AlertRule, Changes, Entry, EntryRequest, Intercept, ReserverId, SessionChange, Time};
+use signalbox_core::{
+    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, Match, ReserverId, SessionChange, Time,
+    Unproved,
+};
 pub(super) use signalbox_rsvp::engine::{Command, Config};
-use signalbox_rsvp::engine::{Input, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
+use signalbox_rsvp::engine::neighbour;
+use signalbox_rsvp::engine::{Input, InterfaceConfig, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;
 use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
@@ -20,6 +24,25 @@ const REPLIES: Entry = Entry::Udp(3455);
 
 /// Boxed, since it is much larger than the events of other protocols.
 pub(super) type Event = Box<RsvpEvent>;
+
+/// The messages that make or end state: Path, Resv, PathTear, ResvTear, Bundle, Srefresh.
+const MAKE_STATE: [u32; 6] = [1, 2, 5, 6, 12, 15];
+
+/// The messages whose source has to be where they come from: a Path has that of the sender, the others that of a hop.
+fn unproved(config: &Config) -> Unproved {
+    let compared = |own: &neighbour::Interface| {
+        !own.trust.any_source && !own.trust.distant_hops && !own.integrity.receiving
+    };
+    let everywhere = &config.neighbours.interface;
+    let named = |(name, own): (&String, &InterfaceConfig)| {
+        (name.clone(), compared(own.neighbours.as_ref().unwrap_or(everywhere)))
+    };
+    let of_type = |kind: u32| Match { offset: 0, mask: 0x00ff_0000, value: kind << 16 };
+    Unproved {
+        matches: MAKE_STATE.map(of_type).to_vec(),
+        at: Interfaces { named: config.interfaces.iter().map(named).collect(), others: compared(everywhere) },
+    }
+}
 
 /// RSVP, as the node runs it.
 #[derive(Debug)]
@@ -143,11 +166,12 @@ impl Composed for Instance {
 
     /// IP protocol 46 with RSVP's Router Alert (RFC 2205 §3.3, RFC 2711 §2.1), and the port by which replies to a
     /// diagnosis leave (RFC 2745 §6).
-    fn entries(_: &Config) -> Vec<EntryRequest> {
+    fn entries(config: &Config) -> Vec<EntryRequest> {
         let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
         let intercept = Intercept::passing(alert, Vec::new());
+        let entry = EntryRequest::local(ENTRY, Subsystem::part("rsvp_io", "rsvp")).with_intercept(intercept);
         vec![
-            EntryRequest::local(ENTRY, Subsystem::part("rsvp_io", "rsvp")).with_intercept(intercept),
+            EntryRequest { unproved: Some(unproved(config)), ..entry },
             EntryRequest::send_only(REPLIES, Subsystem::part("rsvp_udp_io", "rsvp")),
         ]
     }

@@ -145,6 +145,11 @@ impl Net {
         topology::nft(self.r.namespace(), "delete table inet operator").unwrap();
     }
 
+    /// The requests and replies of Boomerang that the daemon got.
+    pub(crate) async fn counted(&self) -> u64 {
+        self.r.counter("signalbox_datagrams_received", Some("icmp")).await
+    }
+
     /// The packets that were passed to the daemon.
     fn queued(&self) -> u32 {
         let list = || std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").unwrap();

@@ -503,3 +503,55 @@ async fn rules_of_the_administrator_judge_what_a_node_sends() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// The rows of messages that make state and whose source nothing proves.
+const UNPROVED: [Row; 2] = [
+    row(Kind::Path { unknown: false }, false, true, Seen::Message, TAKEN),
+    row(Kind::Echo, false, false, Seen::Message, CROSSING),
+];
+
+/// (T31) A message with the source of a host behind another interface is not taken: a Path is dropped, and an Echo is forwarded as on a
+/// router without the daemon, which gets nothing of it. `kernel.reverse_path = "off"` and `kernel.asymmetric` let them in; messages
+/// from where their source is come in always.
+#[tokio::test]
+async fn messages_from_elsewhere_than_their_source_are_not_taken() {
+    for (setting, strict) in [
+        ("", true),
+        ("[kernel]\nreverse_path = \"off\"\n", false),
+        ("[kernel]\nasymmetric = [\"left\"]\n", false),
+        ("[kernel]\nasymmetric = [\"right\"]\n", true),
+    ] {
+        let mut matrix = Matrix { net: Net::new("reverse", &format!("{SETTINGS}{setting}")).await, sent: 0 };
+        for [a, r, b] in families() {
+            // A host on the link of `b` that does not answer.
+            let forged = match b {
+                IpAddr::V4(_) => "10.78.0.9",
+                IpAddr::V6(_) => "fd78::9",
+            };
+            for (source, honest) in [(a, true), (forged.parse().unwrap(), false)] {
+                let [path, echo] = &UNPROVED;
+                let judged = matrix.net.counted().await;
+                let mut at_b = Capture::open(matrix.net.b(), "veth", CaptureConfig::default()).unwrap();
+                let path = matrix.send(path, [source, r, b]);
+                let echo = matrix.send(echo, [source, r, b]);
+                let name = format!("{setting:?}, from {source}");
+                let begin = Instant::now();
+                let (mut path_seen, mut echo_seen) = (false, false);
+                let taken = honest || !strict;
+                while begin.elapsed() < LONG
+                    && (path_seen != taken || !echo_seen || begin.elapsed() < QUIET)
+                {
+                    let seen = at_b.read(Duration::from_millis(20), |frame| {
+                        let has = |tag: &[u8]| frame.octets.windows(tag.len()).any(|part| part == tag);
+                        path_seen |= !frame.outgoing && has(&path.tag);
+                        echo_seen |= !frame.outgoing && has(&echo.tag);
+                    });
+                    seen.unwrap();
+                }
+                assert_eq!((path_seen, echo_seen), (taken, true), "{name}");
+                let judged = matrix.net.counted().await - judged;
+                assert_eq!(judged > 0, taken, "{name}: {judged} messages of Boomerang");
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
-use signalbox_resources::Passage;
+use signalbox_resources::{Passage, Requester};
 
 use super::NatfwClient;
 use super::record::{Record, Rule, Stage};
@@ -48,8 +48,8 @@ pub struct PassageView {
     pub ends_here: bool,
     /// The path granted it, or the rules are in the kernel.
     pub granted: bool,
-    /// The node that asked; `None`: this node.
-    pub peer: Option<IpAddr>,
+    /// Who asked; `None`: this node.
+    pub requester: Option<Requester>,
     /// What this node opened.
     pub rules: Vec<RuleView>,
     /// When it ends without a refresh.
@@ -76,14 +76,14 @@ impl PassageView {
             Some(own) => own.stage == Stage::Standing,
             None => record.create_age.is_some(),
         };
-        let peer = record.askers.iter().flatten().next().map(|asker| asker.hop.address);
+        let asker = record.askers.iter().flatten().next().filter(|_| own.is_none());
         Some(Self {
             session: record.session?,
             flow: record.flow,
             user: own.map(|own| own.id),
             ends_here: own.is_none() && local.contains(&record.flow.dst()),
             granted,
-            peer: peer.filter(|_| own.is_none()),
+            requester: asker.map(|asker| asker.hop.requester(record.flow.src())),
             until: if rules.is_empty() { record.until } else { record.rules_until },
             rules,
         })

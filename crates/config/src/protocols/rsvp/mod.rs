@@ -279,10 +279,7 @@ impl Protocol for Rsvp {
                 open(keys, &[&format!("{place}.{key}"), &place, "interfaces"], what);
             }
         }
-        // Interfaces without a part are as [rsvp], unless "*" has one.
-        let rest = self.parts.get(ANY).unwrap_or(&self.everywhere);
-        let named = self.parts.iter().filter(|(name, _)| *name != ANY).map(|(_, part)| part);
-        if named.chain([rest]).any(|part| !part.neighbors.integrity().receiving) {
+        if self.lacks_integrity() {
             let what = "without [rsvp.integrity] everybody on a link can pretend to be a neighbor there, and senders of \
                         Paths are not authenticated: share keys with all neighbors";
             open(keys, &["rsvp.integrity", "rsvp", "node.protocols"], what);
@@ -314,12 +311,24 @@ impl Protocol for Rsvp {
         }
     }
 
+    fn forgeable(&self) -> Option<&'static str> {
+        self.lacks_integrity().then_some("proof = \"identity\", and share keys by [rsvp.integrity]")
+    }
+
     fn reserver(&self) -> Option<ReserverId> {
         Some(ReserverId::RSVP)
     }
 }
 
 impl Rsvp {
+    /// Whether messages without INTEGRITY are accepted at an interface.
+    fn lacks_integrity(&self) -> bool {
+        // Interfaces without a part are as [rsvp], unless "*" has one.
+        let rest = self.parts.get(ANY).unwrap_or(&self.everywhere);
+        let named = self.parts.iter().filter(|(name, _)| *name != ANY).map(|(_, part)| part);
+        named.chain([rest]).any(|part| !part.neighbors.integrity().receiving)
+    }
+
     /// Whether a running daemon can take the keys of `new`: the same messages are signed and verified.
     pub(crate) fn takes_keys_of(&self, new: &Self) -> bool {
         let protected = |rsvp: &Self| -> Vec<(Option<String>, bool, bool)> {

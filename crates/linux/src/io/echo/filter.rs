@@ -4,7 +4,7 @@
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::{Interfaces, Match};
+use signalbox_core::{Interfaces, Match, Unproved};
 use socket2::SockFilter;
 
 use crate::error::OpenError;
@@ -19,6 +19,8 @@ const TABLE: &str = "signalbox_echo";
 /// The chains of messages to other nodes, and of requests to this node.
 const PASSING: &str = "passing";
 const ARRIVING: &str = "arriving";
+/// Ends of the names of the chains behind them, in which the source of a message is compared with the routes.
+const COMPARED: &str = "_compared";
 
 /// Conditions on 32-bit words of a packet, which must all hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +141,8 @@ pub(super) struct Diverted<'a> {
     pub(super) interfaces: &'a Interfaces,
     /// The number of the queue.
     pub(super) queue: u16,
+    /// Messages that do not come from where their source is are no messages.
+    pub(super) unproved: Option<&'a Unproved>,
 }
 
 impl Divert {
@@ -164,14 +168,25 @@ impl Divert {
             _ => OpenError::system("intercepting ICMP Echo", &error),
         };
         let mut requests = Batch::open(NETLINK_NETFILTER).map_err(explain)?;
-        let mut lay =
-            |how| transact(&mut requests, |requests| compose(requests, family, &name, diverted, how));
+        let mut lay = |diverted: &Diverted<'_>, how| {
+            transact(&mut requests, |requests| compose(requests, family, &name, diverted, how))
+        };
         let unsupported =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOENT));
-        let result = match lay(Queueing::Expression) {
-            Err(error) if unsupported(&error) => lay(Queueing::Target),
+        let mut either = |diverted: &Diverted<'_>| match lay(diverted, Queueing::Expression) {
+            Err(error) if unsupported(&error) => lay(diverted, Queueing::Target),
             result => result,
         };
+        let mut result = either(diverted);
+        if diverted.unproved.is_some() && result.as_ref().is_err_and(unsupported) {
+            result = either(&Diverted { unproved: None, ..*diverted });
+            if result.is_ok() {
+                tracing::warn!(
+                    "the kernel does not compare the source of a message with the route to it (nft_fib, from Linux 5.19 on): \
+                     filter forged sources by rp_filter"
+                );
+            }
+        }
         result.map_err(explain)?;
         Ok(Self { requests, name, family, laid: true })
     }
@@ -204,11 +219,15 @@ impl Drop for Divert {
 
 /// Appends the table with its chains and rules.
 fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>, how: Queueing) {
-    let Diverted { ipv6, magic, matches, interfaces, queue } = *diverted;
+    let Diverted { ipv6, magic, matches, interfaces, queue, unproved } = *diverted;
     nftables::table(requests, family, name, libc::NLM_F_EXCL, true);
     let chains = [(PASSING, Hook::Forward, true), (ARRIVING, Hook::Input, false)];
     for (chain, hook, replies) in chains {
         let place = (name, chain);
+        let compared = unproved.map(|_| format!("{chain}{COMPARED}"));
+        if let (Some(Unproved { at, .. }), Some(chain)) = (unproved, &compared) {
+            compose_compared(requests, family, (name, chain), at, (queue, how));
+        }
         nftables::base_chain(requests, family, place, "filter", (hook, LAST));
         nftables::rule(requests, family, place, |rule| {
             expression::was_broadcast(rule);
@@ -240,9 +259,43 @@ fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>
                         }
                         expression::compare(rule, Compare::Equal, &condition.value.to_be_bytes());
                     }
-                    expression::queue(rule, queue, how);
+                    match &compared {
+                        Some(compared) => expression::go_to(rule, compared),
+                        None => expression::queue(rule, queue, how),
+                    }
                 });
             }
         }
     }
+}
+
+/// Appends a chain that passes messages from where their source is to the queue. Others go on as on a router without the daemon.
+fn compose_compared(
+    requests: &mut Batch,
+    family: u8,
+    place: (&str, &str),
+    Interfaces { named, others }: &Interfaces,
+    (queue, how): (u16, Queueing),
+) {
+    nftables::inner_chain(requests, family, place);
+    for (interface, _) in named.iter().filter(|(_, compared)| compared != others) {
+        nftables::rule(requests, family, place, |rule| {
+            expression::came_in_by(rule, interface);
+            if *others {
+                expression::queue(rule, queue, how);
+            } else {
+                expression::came_from_its_source(rule, false);
+                expression::counter(rule);
+                expression::accept(rule);
+            }
+        });
+    }
+    if *others {
+        nftables::rule(requests, family, place, |rule| {
+            expression::came_from_its_source(rule, false);
+            expression::counter(rule);
+            expression::accept(rule);
+        });
+    }
+    nftables::rule(requests, family, place, |rule| expression::queue(rule, queue, how));
 }

@@ -62,9 +62,12 @@ const INTERFACE_NAME: usize = 16;
 const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
+const NFT_FIB_RESULT_OIF: u32 = 1;
 const NFT_FIB_RESULT_OIFNAME: u32 = 2;
 const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+const NFTA_FIB_F_SADDR: u32 = 1;
 const NFTA_FIB_F_DADDR: u32 = 2;
+const NFTA_FIB_F_IIF: u32 = 8;
 /// Octets of an interface name in a register.
 const NAME: usize = 16;
 const NFTA_TPROXY_FAMILY: u16 = 1;
@@ -105,22 +108,34 @@ pub(crate) fn arrived_by(rule: &mut Batch, name: &str) {
 
 /// The rule continues with packets that the routes lead out by the interface of this name.
 pub(crate) fn leads_out_by(rule: &mut Batch, name: &str) {
-    route(rule, NFT_FIB_RESULT_OIFNAME);
+    route(rule, NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_DADDR);
     compare_name(rule, name);
 }
 
 /// The rule continues with packets to an address of this node.
 pub(crate) fn leads_here(rule: &mut Batch) {
-    route(rule, NFT_FIB_RESULT_ADDRTYPE);
+    route(rule, NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_DADDR);
     compare(rule, Compare::Equal, &u32::from(libc::RTN_LOCAL).to_ne_bytes());
 }
 
-/// Loads what the routes say of the destination.
-fn route(rule: &mut Batch, result: u32) {
+/// The rule continues with packets that came in by the interface of the route to their source, or with all others. At the hooks
+/// input and forward the kernel knows it from Linux 5.19 on.
+pub(crate) fn came_from_its_source(rule: &mut Batch, came: bool) {
+    route(rule, NFT_FIB_RESULT_OIF, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF);
+    compare(rule, if came { Compare::NotEqual } else { Compare::Equal }, &[0; 4]);
+}
+
+/// Counts the packets that come so far.
+pub(crate) fn counter(rule: &mut Batch) {
+    append(rule, "counter", |nothing| nothing);
+}
+
+/// Loads what the routes say of the addresses in `about`.
+fn route(rule: &mut Batch, result: u32, about: u32) {
     append(rule, "fib", |fib| {
         fib.attribute(NFTA_FIB_DREG, &number(NFT_REG_1))
             .attribute(NFTA_FIB_RESULT, &number(result))
-            .attribute(NFTA_FIB_FLAGS, &number(NFTA_FIB_F_DADDR))
+            .attribute(NFTA_FIB_FLAGS, &number(about))
     });
 }
 

@@ -30,10 +30,22 @@ pub(super) async fn show(arguments: &PinholesArgs, socket: &Path, output: Output
     table::list(client.list_pinholes(request).await, output, &COLUMNS, cells).await
 }
 
-const COLUMNS: [&str; 9] =
-    ["session", "flow", "role", "state", "rule here", "peer", "policy", "packets", "expires"];
+const COLUMNS: [&str; 12] = [
+    "session",
+    "flow",
+    "role",
+    "state",
+    "rule here",
+    "neighbor",
+    "proof",
+    "identity",
+    "for",
+    "policy",
+    "packets",
+    "expires",
+];
 
-fn cells(row: &v1::Pinhole) -> Vec<[String; 9]> {
+fn cells(row: &v1::Pinhole) -> Vec<[String; 12]> {
     let rule = row.rule.as_ref();
     vec![[
         identifier(&row.session_id),
@@ -41,7 +53,10 @@ fn cells(row: &v1::Pinhole) -> Vec<[String; 9]> {
         enum_text(row.role().as_str_name(), "PINHOLE_ROLE_"),
         enum_text(row.state().as_str_name(), "PINHOLE_STATE_"),
         or_dash(rule.map(rule_text)),
-        row.peer.clone().unwrap_or_else(|| "this host".to_owned()),
+        row.neighbor.clone().unwrap_or_else(|| "this host".to_owned()),
+        or_dash(row.proof.as_ref()),
+        or_dash(row.identity.as_ref()),
+        or_dash(row.requester.as_ref()),
         or_dash(row.policy_rule.as_ref()),
         or_dash(rule.and_then(|rule| rule.packet_count)),
         duration(row.expires_in_us),
@@ -80,9 +95,11 @@ mod tests {
             packet_count: Some(7),
             ..v1::PinholeRule::default()
         });
-        row.peer = Some("192.0.2.1".into());
+        row.neighbor = Some("192.0.2.1".into());
+        row.proof = Some("handshake".into());
+        row.requester = Some("10.0.0.7".into());
         let cells = cells(&row).remove(0);
-        assert_eq!((cells[4].as_str(), cells[7].as_str()), ("open, to 10.0.0.2 port 6000", "7"));
-        assert_eq!(cells[5], "192.0.2.1");
+        assert_eq!((cells[4].as_str(), cells[10].as_str()), ("open, to 10.0.0.2 port 6000", "7"));
+        assert_eq!(cells[5..9], ["192.0.2.1", "handshake", "-", "10.0.0.7"]);
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn show(arguments: &ReservationsArgs, socket: &Path, output: Ou
     table::list(client.list_reservations(request).await, output, &COLUMNS, cells).await
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 14] = [
     "id",
     "protocol",
     "flow",
@@ -45,13 +45,16 @@ const COLUMNS: [&str; 11] = [
     "rate",
     "service",
     "priority",
-    "peer",
+    "neighbor",
+    "proof",
+    "identity",
+    "for",
     "rule",
     "packets",
     "policed",
 ];
 
-fn cells(row: &v1::Reservation) -> Vec<[String; 11]> {
+fn cells(row: &v1::Reservation) -> Vec<[String; 14]> {
     let seen = row.statistics.as_ref();
     let packets = match (seen, row.enforced) {
         (Some(seen), _) => seen.packets.to_string(),
@@ -62,6 +65,11 @@ fn cells(row: &v1::Reservation) -> Vec<[String; 11]> {
         Some(defending) if defending != setup => format!("{setup}/{defending}"),
         _ => setup.to_string(),
     });
+    let neighbor = match (&row.neighbor, row.proof.as_deref()) {
+        (Some(neighbor), _) => neighbor.clone(),
+        (None, Some("local")) => "this host".to_owned(),
+        (None, _) => "-".to_owned(),
+    };
     vec![[
         row.id.clone(),
         enum_text(row.protocol().as_str_name(), "PROTOCOL_"),
@@ -70,7 +78,10 @@ fn cells(row: &v1::Reservation) -> Vec<[String; 11]> {
         or_dash(row.traffic.map(|traffic| rate(traffic.rate_octets_per_s))),
         or_dash(row.service.as_ref().map(service)),
         or_dash(priority),
-        row.peer.clone().unwrap_or_else(|| "this host".to_owned()),
+        neighbor,
+        or_dash(row.proof.as_ref()),
+        or_dash(row.identity.as_ref()),
+        or_dash(row.requester.as_ref()),
         or_dash(row.rule.as_ref()),
         packets,
         or_dash(seen.map(|seen| seen.policed_packets)),
@@ -91,8 +102,21 @@ mod tests {
         };
         let cells_of = |row: &v1::Reservation| cells(row).remove(0);
         assert_eq!(cells_of(&row)[..2], ["7", "rsvp"]);
-        assert_eq!((&cells_of(&row)[6], &cells_of(&row)[9]), (&"3/4".to_owned(), &"not enforced".to_owned()));
+        assert_eq!((&cells_of(&row)[6], &cells_of(&row)[12]), (&"3/4".to_owned(), &"not enforced".to_owned()));
         row.statistics = Some(v1::TrafficStatistics { packets: 12, ..Default::default() });
-        assert_eq!(cells_of(&row)[9], "12");
+        assert_eq!(cells_of(&row)[12], "12");
+    }
+
+    /// T31: a claim has a column of its own, and is never shown as the neighbor.
+    #[test]
+    fn who_asks_is_shown_as_far_as_it_is_proved() {
+        let mut row = v1::Reservation { requester: Some("10.1.0.5".into()), ..Default::default() };
+        assert_eq!(cells(&row)[0][7..11], ["-", "-", "-", "10.1.0.5"]);
+        row.proof = Some("local".into());
+        assert_eq!(cells(&row)[0][7..11], ["this host", "local", "-", "10.1.0.5"]);
+        row.neighbor = Some("192.0.2.1".into());
+        row.proof = Some("identity".into());
+        row.identity = Some("dns:r1.example.net".into());
+        assert_eq!(cells(&row)[0][7..11], ["192.0.2.1", "identity", "dns:r1.example.net", "10.1.0.5"]);
     }
 }

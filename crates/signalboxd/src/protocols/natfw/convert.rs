@@ -11,6 +11,7 @@ use signalbox_node::natfw::{
     Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal, Role,
     SessionView, State,
 };
+use signalbox_show::who::who;
 use tonic::Status;
 
 use crate::api::errors::{Reason, Wrong, not_running};
@@ -187,6 +188,8 @@ fn failure(failure: Failure) -> v1::Failure {
 
 /// A session, and what the kernel has counted of its rule.
 pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::Pinhole {
+    let who = session.requester.as_deref().map(who);
+    let peer = session.peer.map(|peer| peer.to_string());
     v1::Pinhole {
         session_id: types::session_id(session.session),
         protocol: v1::Protocol::Natfw.into(),
@@ -207,7 +210,10 @@ pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::P
             types::pinhole_rule(rule, session.active, seen.map(|seen| (seen.packets, seen.octets)))
         }),
         policy_rule: session.policy.clone(),
-        peer: session.peer.map(|peer| peer.to_string()),
+        neighbor: who.as_ref().and_then(|who| who.neighbor.clone()).or(peer),
+        proof: who.as_ref().and_then(|who| who.proof.clone()),
+        identity: who.as_ref().and_then(|who| who.identity.clone()),
+        requester: who.and_then(|who| who.requester),
         external: session.external.map(|(address, port)| endpoint(address.into(), port)),
         expires_in_us: micros(session.expires_in),
     }
