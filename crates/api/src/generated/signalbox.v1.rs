@@ -875,9 +875,10 @@ pub struct Reservation {
     /// Rule that allowed it; absent: the default.
     #[prost(string, optional, tag = "8")]
     pub rule: ::core::option::Option<::prost::alloc::string::String>,
-    /// Peer from which the request came; absent: this host.
+    /// The neighbor that the request came from; several, with spaces between them, if their requests are merged. Absent: this host, or a
+    /// sender of whom nothing is known.
     #[prost(string, optional, tag = "9")]
-    pub peer: ::core::option::Option<::prost::alloc::string::String>,
+    pub neighbor: ::core::option::Option<::prost::alloc::string::String>,
     /// The kernel enforces it; otherwise it is granted only.
     #[prost(bool, tag = "10")]
     pub enforced: bool,
@@ -886,6 +887,16 @@ pub struct Reservation {
     pub statistics: ::core::option::Option<TrafficStatistics>,
     #[prost(message, optional, tag = "12")]
     pub priority: ::core::option::Option<Priority>,
+    /// What proves the address or the name of the neighbor: "none", "link", "handshake" or "identity"; "local": a user of this host asked.
+    #[prost(string, optional, tag = "13")]
+    pub proof: ::core::option::Option<::prost::alloc::string::String>,
+    /// The authenticated identity of the neighbor, as the configuration writes it.
+    #[prost(string, optional, tag = "14")]
+    pub identity: ::core::option::Option<::prost::alloc::string::String>,
+    /// The party for which the neighbor says that it asks, if it is another one. Nothing proves it. For a user of this host it is this
+    /// host's end of the flow.
+    #[prost(string, optional, tag = "15")]
+    pub requester: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Reservation {
     const NAME: &'static str = "Reservation";
@@ -1999,15 +2010,24 @@ pub struct Pinhole {
     /// The policy rule that allowed it; absent: the default, or no rule was asked.
     #[prost(string, optional, tag = "7")]
     pub policy_rule: ::core::option::Option<::prost::alloc::string::String>,
-    /// Address of the peer from which the request came, with IPv6 the first of its /64; absent: this host.
+    /// The neighbor that the request came from; absent: this host.
     #[prost(string, optional, tag = "8")]
-    pub peer: ::core::option::Option<::prost::alloc::string::String>,
+    pub neighbor: ::core::option::Option<::prost::alloc::string::String>,
     /// The address and port that this NAT reserved.
     #[prost(message, optional, tag = "9")]
     pub external: ::core::option::Option<Endpoint>,
     /// Time until it ends without a refresh.
     #[prost(uint64, tag = "10")]
     pub expires_in_us: u64,
+    /// What proves the address or the name of the neighbor, as with reservations; absent: the request opened nothing here.
+    #[prost(string, optional, tag = "11")]
+    pub proof: ::core::option::Option<::prost::alloc::string::String>,
+    /// The authenticated identity of the neighbor, as the configuration writes it.
+    #[prost(string, optional, tag = "12")]
+    pub identity: ::core::option::Option<::prost::alloc::string::String>,
+    /// The party for which the neighbor says that it asks, if it is another one. Nothing proves it.
+    #[prost(string, optional, tag = "13")]
+    pub requester: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Pinhole {
     const NAME: &'static str = "Pinhole";

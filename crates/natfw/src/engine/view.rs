@@ -2,7 +2,6 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use std::sync::Arc;
 
 use signalbox_core::metrics::Table;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
@@ -49,7 +48,7 @@ pub struct SessionView {
     /// Address of the peer that asked, with IPv6 its /64 prefix; `None`: this node.
     pub peer: Option<IpAddr>,
     /// Who asked for what it opened; `None`: it opened nothing, or this node asked.
-    pub requester: Option<Arc<Requester>>,
+    pub requester: Option<Requester>,
     /// The policy rule that allowed it: its number and name.
     pub policy: Option<String>,
     /// External address that was reserved here.
@@ -83,7 +82,11 @@ impl SessionView {
             pinhole: pinhole_id(key),
             active: session.active,
             peer: (session.origin() == Origin::Peer).then_some(session.source),
-            requester: plan.passage.as_ref().filter(|_| !session.begins_here()).map(|one| Arc::clone(one.requester())),
+            requester: plan
+                .passage
+                .as_ref()
+                .filter(|_| !session.begins_here())
+                .map(|one| one.requester().clone()),
             policy: plan.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
             external: external.map(|external| (external.address, external.port)),
             command: if let Origin::Command(id) = session.origin() { Some(id) } else { None },

@@ -188,7 +188,7 @@ fn failure(failure: Failure) -> v1::Failure {
 
 /// A session, and what the kernel has counted of its rule.
 pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::Pinhole {
-    let who = session.requester.as_deref().map(who);
+    let who = session.requester.as_ref().map(who);
     let peer = session.peer.map(|peer| peer.to_string());
     v1::Pinhole {
         session_id: types::session_id(session.session),
