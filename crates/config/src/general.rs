@@ -265,7 +265,9 @@ impl Kernel {
             open(keys, &["kernel.reverse_path"], what);
         } else if !self.asymmetric.is_empty() {
             let all = self.asymmetric.join(", ");
-            let what = format!("messages with forged sources count by {all}: filter them there, by a rule of netfilter");
+            let what = format!(
+                "messages with forged sources count by {all}: filter them there, by a rule of netfilter"
+            );
             open(keys, &["kernel.asymmetric"], &what);
         }
     }

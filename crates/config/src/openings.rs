@@ -73,7 +73,8 @@ fn links(config: &Config, keys: &mut Keys<'_>) {
     let policy = &config.resources.0;
     for (number, rule) in (1..).zip(&policy.rules) {
         let by_address = !rule.from.is_empty() || !rule.via.is_empty();
-        let known = rule.action == Action::Allow && rule.opens.is_empty() && rule.peer.is_empty() && !is_open(rule);
+        let known =
+            rule.action == Action::Allow && rule.opens.is_empty() && rule.peer.is_empty() && !is_open(rule);
         if !by_address || !known || rule.proof.unwrap_or(policy.proof) > Proof::Link {
             continue;
         }

@@ -77,7 +77,9 @@ pub mod wheel;
 pub use bucket::TokenBucket;
 pub use changes::{Changes, SessionChange, SessionEvent};
 pub use counter::{Count, Counter};
-pub use entry::{AlertRule, Entry, EntryRequest, Intercept, Interfaces, Match, Reach, Through, Towards, Unproved};
+pub use entry::{
+    AlertRule, Entry, EntryRequest, Intercept, Interfaces, Match, Reach, Through, Towards, Unproved,
+};
 pub use fair_rate::{Causer, FairRate};
 pub use flow::Flow;
 pub use id::{IfIndex, NslpId, ReserverId, SessionId};

@@ -15,9 +15,7 @@
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use signalbox_core::{
-    AlertRule, Entry, EntryRequest, Interfaces, Match, Reach, Through, Towards, Unproved,
-};
+use signalbox_core::{AlertRule, Entry, EntryRequest, Interfaces, Match, Reach, Through, Towards, Unproved};
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
@@ -57,8 +55,13 @@ pub(crate) struct Interception {
 pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     // From here on, a failure removes what is installed.
     let requests = open()?;
-    let mut interception =
-        Interception { config: config.clone(), requests, owned: config.own_tables, compares: true, laid: true };
+    let mut interception = Interception {
+        config: config.clone(),
+        requests,
+        owned: config.own_tables,
+        compares: true,
+        laid: true,
+    };
     // The policy rule and the route are added first and removed last. The kernel drops a redirected packet that has no
     // route to this node; it does not forward the packet, because the packet already belongs to a socket.
     for ipv6 in families(config) {
@@ -391,15 +394,16 @@ impl Planned<'_> {
                 expression::accept(rule);
             }
             Self::Unproved { interface, entry, condition } => {
-                of_entry(rule, entry);
-                if let Some(interface) = interface {
-                    expression::arrived_by(rule, interface);
-                }
+                // The program nft (1.0.6) cannot list a rule that loads octets behind a protocol which it does not know.
                 if let Some(Match { offset, mask, value }) = condition {
                     let header = if matches!(entry, Entry::Udp(_)) { UDP_HEADER } else { 0 };
                     expression::load(rule, Header::Transport, (header + u32::from(offset), 4));
                     expression::mask(rule, &mask.to_be_bytes());
                     expression::compare(rule, Compare::Equal, &value.to_be_bytes());
+                }
+                of_entry(rule, entry);
+                if let Some(interface) = interface {
+                    expression::arrived_by(rule, interface);
                 }
                 expression::came_from_its_source(rule, false);
                 expression::counter(rule);

@@ -3,11 +3,11 @@
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use signalbox_core::{IfIndex, SessionId};
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, StreamId};
 use signalbox_core::octets::Octets;
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::security::Identity;
+use signalbox_core::{IfIndex, SessionId};
 
 use super::refused::Refused;
 use crate::wire::{ClientType, ErrorCode, FlowId};

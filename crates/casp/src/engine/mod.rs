@@ -54,8 +54,7 @@ use signalbox_core::metrics::Subsystem;
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{
-    Changes, Entry, EntryRequest, IfIndex, Key, Random, SessionChange, SharedRate, Slab, Time,
-    Unproved,
+    Changes, Entry, EntryRequest, IfIndex, Key, Random, SessionChange, SharedRate, Slab, Time, Unproved,
 };
 
 pub use config::{Config, ConfigError, Mechanism};

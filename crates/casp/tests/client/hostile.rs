@@ -4,8 +4,8 @@ use signalbox_casp::clients::qos::{Config, Range};
 use signalbox_casp::wire::qos::QosType;
 use signalbox_core::SessionId;
 use signalbox_core::security::{Fingerprint, Identity};
-use signalbox_resources::{Proof, Rate};
 use signalbox_resources::config::{Action, LinkConfig, RuleConfig};
+use signalbox_resources::{Proof, Rate};
 
 use crate::rig::{Node, Packet, Rig, at, mbit};
 

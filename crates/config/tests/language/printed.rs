@@ -31,7 +31,9 @@ fn all() -> Vec<(String, Config)> {
     }
     for path in paths("etc").into_iter().filter(|path| has(path, "toml")) {
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines = text.lines().map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line));
+        let lines = text
+            .lines()
+            .map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line));
         let whole = lines.collect::<Vec<_>>().join("\n");
         texts.extend([text, whole].map(|text| (path.display().to_string(), text)));
     }
@@ -56,7 +58,8 @@ fn a_host_that_no_configuration_names_gets_nothing() {
     assert!(all.iter().filter(|(path, _)| path.ends_with("signalboxd.toml")).count() == 2, "{}", all.len());
     for (path, config) in all {
         for proof in [Proof::None, Proof::Link, Proof::Handshake] {
-            let stranger = || RequestedBy::Neighbour(Neighbour { address: STRANGER, ifindex: IfIndex(3), proof });
+            let stranger =
+                || RequestedBy::Neighbour(Neighbour { address: STRANGER, ifindex: IfIndex(3), proof });
             for claimed in [STRANGER, IpAddr::from([192, 0, 2, 7]), IpAddr::from([10, 0, 0, 7])] {
                 assert!(!granted(&config, stranger(), claimed), "{path}: {proof} for {claimed}");
             }
@@ -107,7 +110,10 @@ fn a_stranger_gets_nothing_from_a_printed_configuration() {
             let router = IpAddr::from([203, 0, 113, 1]);
             // The file to begin with trusts no network yet.
             let trusts = config.trusted.iter().any(|trusted| matches!(trusted, Trusted::Neighbours(_)));
-            assert!(!trusts || granted(&config, by(router, Proof::Handshake), office), "{path}: by the router");
+            assert!(
+                !trusts || granted(&config, by(router, Proof::Handshake), office),
+                "{path}: by the router"
+            );
         }
     }
 }

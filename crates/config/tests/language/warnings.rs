@@ -116,11 +116,16 @@ fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
 #[test]
 fn addresses_that_can_be_forged_are_warnings() {
     const LINK: &str = "[interfaces.eth1]\ncapacity = \"10mbit\"\n";
-    let rule = |more: &str| format!("[[policy.rules]]\nname = \"office\"\naction = \"allow\"\n{more}\n{LINK}");
+    let rule =
+        |more: &str| format!("[[policy.rules]]\nname = \"office\"\naction = \"allow\"\n{more}\n{LINK}");
     let new = |protocol: &str, text: &str| {
-        let runs = |text: &str| warnings(&format!("node.protocols = [\"gist\", \"qos\", \"{protocol}\"]\n{text}"));
+        let runs =
+            |text: &str| warnings(&format!("node.protocols = [\"gist\", \"qos\", \"{protocol}\"]\n{text}"));
         let before = runs(LINK);
-        runs(text).into_iter().filter(|one| !before.iter().any(|old| part(old) == part(one))).collect::<Vec<_>>()
+        runs(text)
+            .into_iter()
+            .filter(|one| !before.iter().any(|old| part(old) == part(one)))
+            .collect::<Vec<_>>()
     };
     for (from, protocol, found) in [
         ("from = [\"192.0.2.0/24\"]", "rsvp", 1),
@@ -135,12 +140,18 @@ fn addresses_that_can_be_forged_are_warnings() {
         let what = "the rule \"office\" takes an address that every node on its link can forge in rsvp";
         assert!(all.iter().all(|one| one.contains(what)), "{all:?}");
     }
-    let neighbours = format!("[casp]\nclients = [\"qos\"]\nneighbors = [\"192.0.2.1\"]\n{}", rule("from = [\"192.0.2.0/24\"]"));
+    let neighbours = format!(
+        "[casp]\nclients = [\"qos\"]\nneighbors = [\"192.0.2.1\"]\n{}",
+        rule("from = [\"192.0.2.0/24\"]")
+    );
     let all = new("casp", &neighbours);
     assert!(all.iter().any(|one| one.contains("can forge in casp: write proof = \"handshake\"")), "{all:?}");
     for (kernel, key) in [
         ("reverse_path = \"off\"", "kernel.reverse_path: open to strangers: messages with forged sources"),
-        ("asymmetric = [\"eth2\"]", "kernel.asymmetric: open to strangers: messages with forged sources count by eth2"),
+        (
+            "asymmetric = [\"eth2\"]",
+            "kernel.asymmetric: open to strangers: messages with forged sources count by eth2",
+        ),
     ] {
         let all = new("rsvp", &format!("[kernel]\n{kernel}\n{LINK}"));
         assert!(all.len() == 1 && all[0].contains(key), "{all:?}");

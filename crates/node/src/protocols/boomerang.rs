@@ -9,8 +9,7 @@ use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_core::{
-    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, ReserverId, SessionChange, Time,
-    Unproved,
+    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, ReserverId, SessionChange, Time, Unproved,
 };
 
 use crate::config::ConfigError;

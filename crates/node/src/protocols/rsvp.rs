@@ -9,8 +9,8 @@ use signalbox_core::{
     AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, Match, ReserverId, SessionChange, Time,
     Unproved,
 };
-pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::neighbour;
+pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, InterfaceConfig, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;

@@ -522,6 +522,8 @@ async fn messages_from_elsewhere_than_their_source_are_not_taken() {
         ("[kernel]\nasymmetric = [\"right\"]\n", true),
     ] {
         let mut matrix = Matrix::new("reverse", &format!("{SETTINGS}{setting}")).await;
+        // An administrator can list the rules.
+        topology::nft(matrix.net.router(), "list ruleset").unwrap();
         for [a, r, b] in families() {
             // A host on the link of `b` that does not answer.
             let forged = match b {
@@ -538,8 +540,7 @@ async fn messages_from_elsewhere_than_their_source_are_not_taken() {
                 let begin = Instant::now();
                 let (mut path_seen, mut echo_seen) = (false, false);
                 let taken = honest || !strict;
-                while begin.elapsed() < LONG
-                    && (path_seen != taken || !echo_seen || begin.elapsed() < QUIET)
+                while begin.elapsed() < LONG && (path_seen != taken || !echo_seen || begin.elapsed() < QUIET)
                 {
                     let seen = at_b.read(Duration::from_millis(20), |frame| {
                         let has = |tag: &[u8]| frame.octets.windows(tag.len()).any(|part| part == tag);

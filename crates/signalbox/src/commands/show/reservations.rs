@@ -102,7 +102,10 @@ mod tests {
         };
         let cells_of = |row: &v1::Reservation| cells(row).remove(0);
         assert_eq!(cells_of(&row)[..2], ["7", "rsvp"]);
-        assert_eq!((&cells_of(&row)[6], &cells_of(&row)[12]), (&"3/4".to_owned(), &"not enforced".to_owned()));
+        assert_eq!(
+            (&cells_of(&row)[6], &cells_of(&row)[12]),
+            (&"3/4".to_owned(), &"not enforced".to_owned())
+        );
         row.statistics = Some(v1::TrafficStatistics { packets: 12, ..Default::default() });
         assert_eq!(cells_of(&row)[12], "12");
     }
