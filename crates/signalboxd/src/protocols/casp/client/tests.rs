@@ -97,6 +97,8 @@ fn arrival(flow: FlowId, data: &[u8]) -> ClientEvent {
         ttd: 7,
         hops: 2,
         peer: "192.0.2.9".parse().unwrap(),
+        ifindex: signalbox_core::IfIndex::NONE,
+        answered: true,
         identity: None,
         branch: 1,
         last: false,
