@@ -17,8 +17,7 @@ use tonic::Streaming;
 use crate::net::{Host, row};
 
 const SETTINGS: &str = "node.protocols = [\"gist\", \"qos\"]\npolicy.default = \"allow\"\n\
-    interfaces.veth.capacity = \"10mbit\"\ninterfaces.left.capacity = \"10mbit\"\n\
-    interfaces.right.capacity = \"10mbit\"\nqos.retry.first = \"100ms\"\n";
+    enforcement.mode = \"off\"\ninterfaces.\"*\".capacity = \"10mbit\"\nqos.retry.first = \"100ms\"\n";
 
 /// Three nodes; the router writes an audit file in a directory of its own.
 struct Audited {
@@ -45,8 +44,10 @@ impl Audited {
         fs::write(&config, format!("{former}audit.file = \"{}\"\n", file.display())).unwrap();
         router.stop();
         router.start_again();
-        router.ready().await;
-        Self { hosts, directory, file, calls: Vec::new() }
+        let net = Self { hosts, directory, file, calls: Vec::new() };
+        // Its control socket is there before it intercepts.
+        net.hosts[1].eventually("the daemon is ready", async || net.log().contains(" ready node=")).await;
+        net
     }
 
     /// Reserves 64 kbit/s from the first host to the last one.
@@ -140,7 +141,7 @@ impl Drop for Small {
 
 #[tokio::test]
 async fn a_full_disk_costs_lines_and_nothing_else() {
-    const LOST: &str = "signalbox_daemon_audit_lines_lost_total";
+    const LOST: &str = "signalbox_daemon_audit_lines_lost";
     let mut small = None;
     let mut net = Audited::start("full", |directory| small = Some(Small::mount(directory))).await;
     let file = net.file.clone();
@@ -155,6 +156,7 @@ async fn a_full_disk_costs_lines_and_nothing_else() {
         port += 1;
         net.reserve(port).await;
     }
+    drop(full);
     fs::remove_file(&filler).unwrap();
     port += 1;
     net.reserve(port).await;
