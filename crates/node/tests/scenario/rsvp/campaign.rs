@@ -191,6 +191,15 @@ impl World {
         sure
     }
 
+    /// Nothing that makes path state left a node after its tear.
+    fn gone(&self) -> Seen {
+        let composed = |captured: &Captured| [self.hosts.contains(&captured.from), true];
+        match gone::look(self.sim.captured(), self.asked.clone(), gone::paths, composed) {
+            Ok(seen) => seen,
+            Err(fault) => panic!("{}", self.says(&fault)),
+        }
+    }
+
     fn says(&self, fault: &str) -> String {
         let (variant, storm) = (self.variant, self.storm);
         let wishes = &self.plays;
@@ -281,11 +290,7 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     if let Some(left) = World::left(&world.sim) {
         panic!("{}", world.says(&left));
     }
-    let composed = |captured: &Captured| [world.hosts.contains(&captured.from), true];
-    match gone::look(world.sim.captured(), world.asked.clone(), gone::paths, composed) {
-        Ok(seen) => met.gone.add(seen),
-        Err(fault) => panic!("{}", world.says(&fault)),
-    }
+    met.gone.add(world.gone());
 }
 
 /// Opens sessions, does actions of users, and injects faults.
@@ -337,6 +342,26 @@ fn nodes_that_crash_leave_what_receivers_hold() {
 #[test]
 fn paths_that_change_leave_what_receivers_hold() {
     campaign(2, Storm::Routes);
+}
+
+/// O18: senders end soon after their state changed, while messages about it wait at the nodes.
+#[test]
+fn what_waits_ends_with_its_sender() {
+    let mut seen = Seen::default();
+    let seeds = run_part(0, 1, SEEDS / 5, |seed| {
+        let mut world = World::new(seed, Storm::Restarts);
+        world.sim.capture_all();
+        (0..3).for_each(|_| world.open());
+        for _ in 0..20 {
+            world.hurry();
+        }
+        world.close();
+        world.sim.run_for(LIFETIME);
+        seen.add(world.gone());
+    });
+    if seeds.is_some() {
+        assert!(seen.ends > 1000, "{seen:?}");
+    }
 }
 
 /// The same seed gives the same run: every packet, every event.

@@ -448,6 +448,34 @@ impl World {
         }
     }
 
+    /// A node starts anew or senders change, and soon after that senders end: messages about them wait for others at that moment.
+    pub(crate) fn hurry(&mut self) {
+        let node = pick(&mut self.random, &self.hosts);
+        if self.random.chance(0.5) {
+            self.restart(node);
+        }
+        for ends in [false, true] {
+            for at in 0..self.plays.len() {
+                let cast = self.plays[at].cast.clone();
+                for actor in cast {
+                    let id = self.plays[at].sender_id(actor);
+                    if self.random.chance(0.4) {
+                        continue;
+                    }
+                    if !ends {
+                        let traffic = self.traffic();
+                        self.plays[at].senders.insert(actor, traffic);
+                        self.announce(at, actor);
+                    } else if self.plays[at].senders.remove(&actor).is_some() {
+                        self.command(actor.node, id, rsvp::Command::Close);
+                    }
+                }
+            }
+            let pause = Duration::from_millis(self.random.range(0..120));
+            self.sim.run_for(pause);
+        }
+    }
+
     /// Injects one fault.
     pub(crate) fn inject_fault(&mut self) {
         let node = pick(&mut self.random, &self.hosts);
