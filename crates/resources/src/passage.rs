@@ -190,6 +190,14 @@ impl Resources {
         self.open_between(now, &ask, crossed.clone())
     }
 
+    /// Whether two interfaces are in one zone.
+    #[must_use]
+    pub fn same_zone(&self, one: IfIndex, other: IfIndex) -> bool {
+        let names = [one, other].map(|ifindex| self.interface_name(ifindex));
+        let [zone, zone_of_other] = names.each_ref().map(|name| self.policy().zone(name.as_deref()));
+        one == other || zone.is_some() && zone == zone_of_other
+    }
+
     /// Whether the rules have changed since the passage was allowed. Who holds it judges it again.
     #[must_use]
     pub const fn is_outdated(&self, passage: &Passage) -> bool {

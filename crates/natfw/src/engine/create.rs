@@ -17,7 +17,7 @@ use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy
 use super::Natfw;
 use super::check::{self, Refused};
 use super::config::Middlebox;
-use super::far::opening;
+use super::far::{Ends, opening};
 use super::interfaces::Side;
 use super::reservation::Invitation;
 use super::response::rule;
@@ -32,8 +32,8 @@ pub(super) struct Arrived<'a, 'm> {
     pub(super) token: Option<Arc<Token>>,
     /// The lifetime in seconds that this node accepts.
     pub(super) lifetime: u32,
-    /// The interface where the flow leaves, or where one comes in that an edge opens by itself; `None`: not known, or of no meaning.
-    pub(super) far: Option<IfIndex>,
+    /// The interfaces of its flow.
+    pub(super) ends: Ends,
 }
 
 /// What a request opens.
@@ -55,8 +55,8 @@ impl Opened {
         invited: bool,
     ) -> Self {
         let one = |prefix: u8, address| prefix >= Prefix::host(address).len;
-        let near = Some(from.received.ifindex).filter(|_| one(flow.src_prefix, flow.src));
-        let far = from.far.filter(|_| one(flow.dst_prefix, flow.dst));
+        let near = from.ends.near.filter(|_| one(flow.src_prefix, flow.src));
+        let far = from.ends.far.filter(|_| one(flow.dst_prefix, flow.dst));
         let crossing = Crossing { from: near.unwrap_or_default(), to: far.unwrap_or_default() };
         Self { opening, crossing, invited }
     }
@@ -68,7 +68,7 @@ impl Opened {
         opening: Opening,
         invited: bool,
     ) -> Self {
-        let crossing = Crossing { from: far.unwrap_or_default(), to: from.received.ifindex };
+        let crossing = Crossing { from: far.unwrap_or_default(), to: from.ends.near.unwrap_or_default() };
         Self { opening, crossing, invited }
     }
 }
@@ -117,7 +117,7 @@ impl Natfw {
         let side = self.interfaces.side(from.received.ifindex);
         let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
         check::packets(&self.config, &packets, false, second)?;
-        let opening = opening(side, from.far.map(|far| self.interfaces.side(far)));
+        let opening = opening(side, from.ends.far.map(|far| self.interfaces.side(far)));
         let invitation = match opening {
             Opening::Outward => Invitation::None,
             Opening::Inward | Opening::Between | Opening::Reserve | Opening::Block => {
@@ -183,7 +183,7 @@ impl Natfw {
         }
         let plan = Plan { lease, installs: true, ..Plan::plain(&Mri::PathCoupled(onward), None, false) };
         // Here a flow from the outside is one that a host inside waits for.
-        let opening = opening(side, from.far.map(|far| self.interfaces.side(far)));
+        let opening = opening(side, from.ends.far.map(|far| self.interfaces.side(far)));
         let opened = Opened::by_sender(from, &flow, opening, opening == Opening::Inward);
         let plan = self.judged(from, asked, plan, opened, resources)?;
         Ok(self.proxied(side, asked, plan))

@@ -180,14 +180,14 @@ impl Natfw {
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
-        let openings: &[Opening] = match (one, from.far.map(|far| self.interfaces.side(far))) {
+        let openings: &[Opening] = match (one, from.ends.far.map(|far| self.interfaces.side(far))) {
             (true, Some(Side::Outside)) => &[Opening::Inward],
             (true, Some(Side::Inside) | None) => &[Opening::Between],
             (false, _) => &[Opening::Inward, Opening::Between],
         };
         for opening in openings {
             let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
-            let opened = Opened::by_receiver(from, from.far, *opening, *opening == Opening::Inward);
+            let opened = Opened::by_receiver(from, from.ends.far, *opening, *opening == Opening::Inward);
             match asks.and_then(|pinhole| self.passage(from, opened, &pinhole, resources)) {
                 Ok(passage) => {
                     if let Some(external) = &mut plan.external {

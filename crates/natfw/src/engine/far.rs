@@ -28,6 +28,31 @@ pub(super) struct Far {
     pub(super) ifindex: Option<IfIndex>,
 }
 
+/// The routes that are known for a request, at most two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Routes([Option<Far>; 2]);
+
+impl Routes {
+    fn of(&self, address: IpAddr) -> Option<Far> {
+        self.0.into_iter().flatten().find(|known| known.address == address)
+    }
+
+    /// With one more. What was needed before may be no more, so the older one goes.
+    fn with(self, new: Far) -> Self {
+        let Self([last, _]) = self;
+        Self([Some(new), last.filter(|last| last.address != new.address)])
+    }
+}
+
+/// The interfaces of a request's flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Ends {
+    /// Where the host is that the request is for: its sender or, of an EXTERNAL, its receiver. `None`: not where the request came from.
+    pub(super) near: Option<IfIndex>,
+    /// Where the other end is; `None`: not known, or of no meaning.
+    pub(super) far: Option<IfIndex>,
+}
+
 /// Why there is no plan for a request.
 #[derive(Debug)]
 pub(super) enum Unplanned {
@@ -55,7 +80,7 @@ pub(super) fn opening(near: Side, far: Option<Side>) -> Opening {
 impl Natfw {
     /// The address whose route decides what a request asks for: where a flow goes, or where one comes from that an edge opens by
     /// itself. `None`: no route is needed.
-    pub(super) fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+    fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
         if !boxed {
             return None;
@@ -83,8 +108,55 @@ impl Natfw {
         }
     }
 
-    /// Lets a request wait for the route to an address.
-    pub(super) fn park(&mut self, received: &RecvMessage<'_>, message: &Message<'_>, address: IpAddr) {
+    /// The host that a request is for, if it is not the peer, which answered at its address by this interface. It is in the zone of
+    /// the interface only if its route leads there: otherwise a host of one zone could ask for the packets of another one.
+    fn near_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+        let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
+        let host = match kind {
+            Kind::Create => received.mri.src(),
+            Kind::External => Receiver::of(&received.mri, &asked.terminal()?)?.address,
+        };
+        (boxed && received.peer_address != Some(host)).then_some(host)
+    }
+
+    /// The interfaces of a request's flow, by the routes that are known. A request for a host of the other side is refused: its
+    /// direction would not be that of the packets.
+    pub(super) fn ends(
+        &self,
+        kind: Kind,
+        received: &RecvMessage<'_>,
+        asked: &Asked,
+        routes: &Routes,
+        resources: &Resources,
+    ) -> Result<Ends, Unplanned> {
+        let route =
+            |address: IpAddr| routes.of(address).ok_or(Unplanned::Route(address)).map(|known| known.ifindex);
+        let far = self.far_end(kind, received, asked);
+        let passes = far.is_some() || kind == Kind::External;
+        let here = received.ifindex;
+        let near = match self.near_end(kind, received, asked).filter(|_| passes) {
+            Some(host) => {
+                let at = route(host)?;
+                if at.is_some_and(|at| self.interfaces.side(at) != self.interfaces.side(here)) {
+                    let peer = received.peer_address;
+                    tracing::debug!(session = %received.session, ?peer, %host, reason = "the host is on the other side", "passage refused");
+                    return Err(Refused::from(Info::AUTHORIZATION).into());
+                }
+                at.filter(|at| resources.same_zone(*at, here)).map(|_| here)
+            }
+            None => Some(here),
+        };
+        Ok(Ends { near, far: far.map(route).transpose()?.flatten() })
+    }
+
+    /// Lets a request wait for the route to an address, beside those that are known.
+    pub(super) fn park(
+        &mut self,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        address: IpAddr,
+        routes: Routes,
+    ) {
         let Some(msn) = message.msn else { return };
         let query = match &received.mri {
             Mri::PathCoupled(flow) if flow.dst == address => RouteQuery {
@@ -97,7 +169,7 @@ impl Natfw {
             Mri::PathCoupled(_) | Mri::LooseEnd(_) => RouteQuery::to(address),
         };
         let lookup = self.last_lookup + 1;
-        match self.parked.put(lookup, received, msn, query) {
+        match self.parked.put(lookup, received, msn, (query, routes)) {
             Place::New => {
                 self.last_lookup = lookup;
                 self.out.look_up(lookup, query);
@@ -122,7 +194,7 @@ impl Natfw {
             self.last_lookup += 1;
             return self.out.look_up(self.last_lookup, query);
         }
-        match self.parked.take(lookup) {
+        match self.parked.resume(lookup) {
             Some(parked) => self.resume(&parked, result, resources),
             None => self.on_route(lookup, result, resources),
         }
@@ -132,10 +204,19 @@ impl Natfw {
     fn resume(&mut self, parked: &Parked, result: Result<Route, NoRoute>, resources: &mut Resources) {
         let route = result.ok().filter(|route| !route.local);
         let far = Far { address: parked.query.dst, ifindex: route.map(|route| route.ifindex) };
+        let last = self.last_lookup;
+        self.handle_again(parked, far, resources);
+        if self.last_lookup == last {
+            self.parked.release(parked);
+        }
+    }
+
+    /// Handles a request, with one more route than before.
+    fn handle_again(&mut self, parked: &Parked, far: Far, resources: &mut Resources) {
         let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { return };
         // It was parsed before.
         let Ok(message) = Message::parse(received.data) else { return };
-        self.on_request(&received, &message, Some(far), resources);
+        self.on_request(&received, &message, parked.routes.with(far), resources);
         if let Some(key) = self.find(received.session) {
             self.rearm(key);
         }

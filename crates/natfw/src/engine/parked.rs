@@ -13,6 +13,7 @@ use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, OwnedIndication, RecvMessage, SiiHandle};
 use signalbox_core::shares::{Shares, source};
 
+use super::far::Routes;
 use super::session::newer;
 use super::sweep::initiator;
 
@@ -24,6 +25,8 @@ const MOST: u32 = 1024;
 pub(super) struct Parked {
     pub(super) request: OwnedIndication,
     pub(super) query: RouteQuery,
+    /// Those that are known.
+    pub(super) routes: Routes,
     /// The route that was asked for is that of an earlier request in its place.
     outdated: bool,
     pub(super) msn: u32,
@@ -69,7 +72,7 @@ impl Requests {
         lookup: u64,
         received: &RecvMessage<'_>,
         msn: u32,
-        query: RouteQuery,
+        (query, routes): (RouteQuery, Routes),
     ) -> Place {
         let owner = owner(received.session, received.sii);
         let held = self.by_owner.get(&owner).and_then(|lookup| self.waiting.get_mut(lookup));
@@ -79,16 +82,19 @@ impl Requests {
             }
             parked.outdated |= parked.query != query;
             (parked.request, parked.query, parked.msn) = (copy(received), query, msn);
+            parked.routes = routes;
             parked.initiator = initiator(&received.mri);
             return Place::Taken;
         }
         let from = source(received.peer_address.unwrap_or_else(|| received.mri.src()));
-        if self.shares.take(from).is_err() {
+        // One that waits for a second route has its place.
+        if routes == Routes::default() && self.shares.take(from).is_err() {
             return Place::None;
         }
         let parked = Parked {
             request: copy(received),
             query,
+            routes,
             outdated: false,
             msn,
             owner,
@@ -111,11 +117,22 @@ impl Requests {
     }
 
     /// Takes out the request that waits for a lookup.
-    pub(super) fn take(&mut self, lookup: u64) -> Option<Parked> {
+    fn take(&mut self, lookup: u64) -> Option<Parked> {
+        let parked = self.resume(lookup)?;
+        self.release(&parked);
+        Some(parked)
+    }
+
+    /// The same without its place, which it needs again if it waits for a second route.
+    pub(super) fn resume(&mut self, lookup: u64) -> Option<Parked> {
         let parked = self.waiting.remove(&lookup)?;
         self.by_owner.remove(&parked.owner);
-        self.shares.release(parked.source);
         Some(parked)
+    }
+
+    /// Gives back the place of a request.
+    pub(super) fn release(&mut self, parked: &Parked) {
+        self.shares.release(parked.source);
     }
 
     /// Takes out the request that a deletion by its own peer with this number ends.

@@ -5,6 +5,7 @@ use signalbox_resources::Resources;
 
 use super::Natfw;
 use super::check::Refused;
+use super::far::Routes;
 use crate::wire::{DecodeError, Message, MessageType, sequence_number};
 
 impl Natfw {
@@ -26,7 +27,7 @@ impl Natfw {
         tracing::trace!(session = %received.session, peer = ?received.sii, kind = %message.kind, "message received");
         match message.kind {
             MessageType::CREATE | MessageType::EXTERNAL => {
-                self.on_request(received, &message, None, resources)
+                self.on_request(received, &message, Routes::default(), resources)
             }
             MessageType::RESPONSE => self.on_response(received, &message, resources),
             _ => self.on_notify(received, &message, resources),

@@ -12,7 +12,7 @@ use signalbox_resources::{End, Passage, Resources};
 use super::Natfw;
 use super::check::{self, Refused};
 use super::create::Arrived;
-use super::far::{Far, Unplanned};
+use super::far::{Routes, Unplanned};
 use super::session::{Answer, Asked, Kind, Plan, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
@@ -25,7 +25,7 @@ impl Natfw {
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        far: Option<Far>,
+        routes: Routes,
         resources: &mut Resources,
     ) {
         // It is mandatory, as NATFW_EFI is: a message that parses has both.
@@ -47,7 +47,7 @@ impl Natfw {
                 tracing::debug!(session = %received.session, msn, reason = "number of a session that ended", "message dropped");
                 return;
             }
-            return self.begin(received, message, far, resources);
+            return self.begin(received, message, routes, resources);
         };
         let Some(session) = self.sessions.get(key) else { return };
         // §3.7.1, §3.7.2: an initiator discards what it receives.
@@ -77,7 +77,7 @@ impl Natfw {
         } else if same_flow && same_peer {
             self.on_refresh(key, received, message, msn);
         } else {
-            self.on_update(key, received, message, far, resources);
+            self.on_update(key, received, message, routes, resources);
         }
     }
 
@@ -86,12 +86,14 @@ impl Natfw {
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        far: Option<Far>,
+        routes: Routes,
         resources: &mut Resources,
     ) {
         let Some(msn) = message.msn else { return };
         let Some(asked) = Asked::of(message, &received.mri) else { return };
-        let Some((plan, lifetime)) = self.planned(received, message, &asked, far, resources) else { return };
+        let Some((plan, lifetime)) = self.planned(received, message, &asked, routes, resources) else {
+            return;
+        };
         let opening = Opening {
             id: received.session,
             kind: kind_of(message),
@@ -114,13 +116,13 @@ impl Natfw {
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         asked: &Asked,
-        far: Option<Far>,
+        routes: Routes,
         resources: &mut Resources,
     ) -> Option<(Plan, u32)> {
-        match self.plan(received, message, asked, far, resources) {
+        match self.plan(received, message, asked, &routes, resources) {
             Ok(planned) => return Some(planned),
             Err(Unplanned::Refused(refused)) => self.refuse(received, message.msn?, refused),
-            Err(Unplanned::Route(address)) => self.park(received, message, address),
+            Err(Unplanned::Route(address)) => self.park(received, message, address, routes),
         }
         None
     }
@@ -130,7 +132,7 @@ impl Natfw {
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         asked: &Asked,
-        far: Option<Far>,
+        routes: &Routes,
         resources: &mut Resources,
     ) -> Result<(Plan, u32), Unplanned> {
         let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
@@ -138,12 +140,8 @@ impl Natfw {
             tracing::debug!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
             Refused::from(Info::AUTHENTICATION)
         })?;
-        let far_end = self.far_end(kind_of(message), received, asked);
-        if let Some(address) = far_end.filter(|address| far.is_none_or(|far| far.address != *address)) {
-            return Err(Unplanned::Route(address));
-        }
-        let far = far.filter(|_| far_end.is_some()).and_then(|far| far.ifindex);
-        let from = &Arrived { received, token, lifetime, far };
+        let ends = self.ends(kind_of(message), received, asked, routes, resources)?;
+        let from = &Arrived { received, token, lifetime, ends };
         let plan = match kind_of(message) {
             Kind::Create => self.plan_create(from, asked, resources)?,
             Kind::External => self.plan_external(from, asked, resources)?,
@@ -178,12 +176,14 @@ impl Natfw {
         key: Key,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        far: Option<Far>,
+        routes: Routes,
         resources: &mut Resources,
     ) {
         let Some(msn) = message.msn else { return };
         let Some(asked) = Asked::of(message, &received.mri) else { return };
-        let Some((plan, lifetime)) = self.planned(received, message, &asked, far, resources) else { return };
+        let Some((plan, lifetime)) = self.planned(received, message, &asked, routes, resources) else {
+            return;
+        };
         if let Some(session) = self.sessions.get_mut(key).filter(|session| session.asked == asked)
             && session.plan.is_like(&plan)
         {

@@ -180,3 +180,40 @@ fn what_stands_is_judged_by_other_zones() {
         assert_eq!((rig.holes.len(), rig.resources.passage_count() == 1), (usize::from(stands), stands));
     }
 }
+
+/// A host of one zone that asks for the packets of a host in another one does not open them as its own zone may. Without a route
+/// to the host its zone is not known.
+#[test]
+fn a_request_for_a_host_of_another_zone_is_not_of_the_zone_of_the_peer() {
+    let all = RuleConfig { opens: vec![Opening::Between], ..RuleConfig::new("", Action::Allow) };
+    let allow = rule(Action::Allow, Opening::Between, &["guest"], &[]);
+    let deny = |zone: &str| vec![rule(Action::Deny, Opening::Between, &[zone], &[]), all.clone()];
+    for (rules, src, granted) in [
+        (vec![allow.clone()], VISITOR, true),
+        (vec![allow.clone()], "10.0.9.4", true),
+        (vec![allow.clone()], HOST, false),
+        (vec![allow], "203.0.113.10", false),
+        (deny("lan"), HOST, false),
+        (deny("guest"), HOST, false),
+        (deny("lan"), VISITOR, true),
+        (vec![all.clone()], HOST, true),
+        (vec![all.clone()], "203.0.113.10", false),
+    ] {
+        for middlebox in [Middlebox::Firewall, Middlebox::Nat] {
+            let mut rig = with(boxed(middlebox), rules.clone());
+            let flow = udp(src, 5000, "10.0.1.9", 6000);
+            assert_eq!(self::granted(&mut rig, GUEST, flow), granted, "{middlebox:?} {src} {rules:?}");
+        }
+    }
+    // A receiver, too.
+    let deny = |zone: &str| vec![rule(Action::Deny, Opening::Reserve, &[], &[zone])];
+    for (rules, granted) in [(Vec::new(), true), (deny("guest"), false), (deny("lan"), false)] {
+        let config = Config { edge: true, ..boxed(Middlebox::Nat) };
+        let mut rig = Rig::with_rules(config, |config| {
+            (config.rules, config.zones) = (rules, zones());
+            config.trusted = vec!["203.0.113.0/24".parse().unwrap()];
+        });
+        let sent = only(rig.in_session(CALL, OTHER, GUEST, loose(HOST, FAR), &external(1, 1000, 6000)));
+        assert_eq!(sent.info() == Info::PROCESSED, granted);
+    }
+}

@@ -88,13 +88,17 @@ impl Policy {
             return Err(Rule::Token(what));
         }
         let asker = self.asker(ask.requester);
-        let zone = |interface: &Option<Arc<str>>| interface.as_deref().map(|name| self.zones.of(name));
-        let zones = [zone(&crossed.from), zone(&crossed.to)];
+        let zones = [&crossed.from, &crossed.to].map(|interface| self.zone(interface.as_deref()));
         let mut numbered = (0..).zip(&self.rules);
         match numbered.find(|(_, rule)| rule.applies_to_passage(ask, &asker, zones, wall_us)) {
             Some((number, rule)) if rule.denies() => Err(self.refusal(number, PolicyWhy::Denied)),
             found => Ok(found.map(|(number, _)| number)),
         }
+    }
+
+    /// The zone of an interface, if that is known.
+    pub(crate) fn zone(&self, interface: Option<&str>) -> Option<&str> {
+        interface.map(|name| self.zones.of(name))
     }
 
     /// What a rule allows to a passage.
