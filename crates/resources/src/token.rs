@@ -5,6 +5,9 @@
 //! §4.1). Its AUTHENTICATION_DATA begins with a Key-ID. The rest is an HMAC-SHA-256 over all attributes before it.
 
 mod object;
+mod used;
+
+pub(crate) use used::UsedTokens;
 
 use core::fmt;
 use std::sync::Arc;
@@ -97,6 +100,12 @@ pub enum TokenError {
     /// The authentication data do not match the octets.
     #[error("token: wrong signature")]
     Signature,
+    /// It names a session (SESSION_ID), and was used in another one.
+    #[error("token: it was used in another session")]
+    Used,
+    /// So many tokens of its entity were used that this one could not be remembered.
+    #[error("token: too many of its entity are in use")]
+    Full,
 }
 
 /// Octets of the shortest HMAC that [`Keys::verify_mac`] takes.

@@ -140,12 +140,21 @@ impl Natfw {
             tracing::debug!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
             Refused::from(Info::AUTHENTICATION)
         })?;
+        let flow = (received.mri.src(), received.mri.dst());
+        let used = token.as_ref().map(|token| resources.check_token(self.now, token, received.session, flow));
+        if let Some(Err(error)) = used {
+            tracing::debug!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
+            return Err(Refused::from(Info::AUTHENTICATION).into());
+        }
         let ends = self.ends(kind_of(message), received, asked, routes, resources)?;
         let from = &Arrived { received, token, lifetime, ends };
         let plan = match kind_of(message) {
             Kind::Create => self.plan_create(from, asked, resources)?,
             Kind::External => self.plan_external(from, asked, resources)?,
         };
+        if let Some(token) = from.token.as_ref().filter(|_| plan.passage.is_some()) {
+            resources.use_token(self.now, token, received.session, flow);
+        }
         let most = plan.passage.as_ref().and_then(Passage::max_lifetime);
         Ok((plan, most.map_or(lifetime, |most| lifetime.min(check::seconds(most)))))
     }

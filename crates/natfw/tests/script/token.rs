@@ -6,10 +6,15 @@ use signalbox_natfw::wire::{Carried, Info, Message, session_auth};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::token::KeyConfig;
 
-use crate::rig::{FAR, HOST, Rig, Sent, addr, boxed, create, error, inward, only};
+use crate::rig::{FAR, HOST, OTHER, OUTSIDE, Rig, Sent, addr, boxed, create, error, inward, only};
 
 /// The attributes of a token for packets to an address, signed with a key of these octets.
 fn token(destination: [u8; 4], secret: u8) -> Vec<u8> {
+    named(destination, secret, b"")
+}
+
+/// The same with a SESSION_ID.
+fn named(destination: [u8; 4], secret: u8, session: &[u8]) -> Vec<u8> {
     let mut attributes = Vec::new();
     let mut put = |kind: u8, sub: u8, value: &[u8]| {
         attributes.extend(u16::try_from(4 + value.len()).unwrap().to_be_bytes());
@@ -18,6 +23,9 @@ fn token(destination: [u8; 4], secret: u8) -> Vec<u8> {
     };
     put(1, 3, b"auth.example");
     put(4, 1, &destination);
+    if !session.is_empty() {
+        put(2, 0, session);
+    }
     let signed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[secret; 32]), &attributes);
     attributes.extend([0, 40, 8, 0]);
     attributes.extend(1u32.to_be_bytes());
@@ -100,5 +108,27 @@ fn requests_have_the_token_of_their_user() {
         let mut rig = Rig::host();
         assert_eq!(rig.command(open(wrong)), []);
         assert!(matches!(rig.events.as_slice(), [NatfwEvent::Refused(Refusal::Token)]));
+    }
+}
+
+/// T38: a token with a SESSION_ID is good for the session that used it first, which may refresh and change. Who sends it again in
+/// another session gets nothing for it, also after the end of that session. A token without one is good for any.
+#[test]
+fn a_token_that_names_its_session_is_not_used_in_another_one() {
+    let other = signalbox_core::SessionId([8; 16]);
+    for (name, again) in [(&b"call"[..], false), (&b""[..], true)] {
+        let mut rig = gate();
+        let token = named(RECEIVER, 0x0b, name);
+        let object = session_auth(&token).unwrap();
+        let request = |msn| Message { carried: Carried::among(&object), ..create(msn, 100) };
+        assert_eq!(asks(&mut rig, &token).message(), request(7));
+        let moved = signalbox_core::Mri::PathCoupled(crate::rig::udp(FAR, 6000, HOST, 5002));
+        assert_eq!(only(rig.by_outside(moved, &request(8))).message(), request(8), "a change");
+        let answer = only(rig.in_session(other, OTHER, OUTSIDE, inward(), &request(1)));
+        let expected = if again { request(1) } else { error(1, Info::AUTHENTICATION) };
+        assert_eq!(answer.message(), expected);
+        rig.by_outside(moved, &create(9, 0));
+        let answer = only(rig.in_session(other, OTHER, OUTSIDE, inward(), &request(2)));
+        assert_eq!(answer.info_of() == Some(Info::AUTHENTICATION), !again);
     }
 }

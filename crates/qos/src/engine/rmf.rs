@@ -92,12 +92,22 @@ pub(super) fn reserve(
     };
     let ask = ask?;
     let rate = ask.traffic.rate;
+    let ends = (flow.mri.src(), flow.mri.dst());
+    let used =
+        ask.requester.token.as_ref().map(|token| resources.check_token(now, token, flow.session, ends));
+    if let Some(Err(error)) = used {
+        let note = Some(error.to_string());
+        return Err(LocalRefusal { note, ..LocalRefusal::of(Info::AUTHORISATION) });
+    }
     let result = match old {
         Some(old) => resources.modify(now, old, &ask),
         None => resources.admit(now, &ask),
     };
     match result {
         Ok(admitted) => {
+            if let Some(token) = &ask.requester.token {
+                resources.use_token(now, token, flow.session, ends);
+            }
             Ok(LocalGrant { grant: Some(admitted.grant), ifindex: Some(ifindex), rate, qspec: onward })
         }
         Err(refusal) => Err(local_refusal(&refusal, &onward)),

@@ -10,3 +10,4 @@ mod reroute;
 mod rig;
 mod storm;
 mod summary;
+mod token;

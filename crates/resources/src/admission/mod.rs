@@ -17,13 +17,14 @@ mod timed;
 mod victims;
 
 use core::net::IpAddr;
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use signalbox_core::node::Interface;
 use signalbox_core::shares::Shares;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, Slab, Time, recent};
+use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, SessionId, Slab, Time, recent};
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
@@ -35,7 +36,7 @@ use crate::request::{
     Admitted, Available, DryRun, GrantId, GrantRequest, LostWhy, Policing, Requester, ResourceOutput,
     WouldAdmit,
 };
-use crate::token::{Keys, Mac, Token, TokenError, wall_seconds};
+use crate::token::{Keys, Mac, Token, TokenError, UsedTokens, wall_seconds};
 pub use decided::Decided;
 use flow::Flows;
 use group::{Grant, Group, Parameters, Terms, number_of};
@@ -56,6 +57,7 @@ pub struct Resources {
     /// Changes of the rules since the start.
     reloads: u32,
     keys: Keys,
+    used_tokens: UsedTokens,
     links: BTreeMap<IfIndex, Link>,
     grants: Slab<Grant>,
     groups: Slab<Group>,
@@ -118,6 +120,7 @@ impl Resources {
             counters: Counters::default(),
             changes: Changes::default(),
             decisions: Decisions::new(&mut hasher),
+            used_tokens: UsedTokens::new(hasher()),
             wall_clock_us,
             config,
         })
@@ -398,6 +401,28 @@ impl Resources {
         objects: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Option<Arc<Token>>, TokenError> {
         self.keys.token(objects, wall_seconds(self.wall_clock_us, now))
+    }
+
+    /// Whether a session of signaling may use a verified token for a flow with these ends. One that names its session is good for the
+    /// first session that got something for it, and for the opposite direction of its flow (RFC 5981 §3.2.2, §7).
+    ///
+    /// # Errors
+    /// [`TokenError::Used`] or [`TokenError::Full`].
+    pub fn check_token(
+        &self,
+        now: Time,
+        token: &Token,
+        session: SessionId,
+        ends: (IpAddr, IpAddr),
+    ) -> Result<(), TokenError> {
+        self.used_tokens.check(now, token, session, ends)
+    }
+
+    /// A session of signaling got something for a verified token.
+    pub fn use_token(&mut self, now: Time, token: &Token, session: SessionId, ends: (IpAddr, IpAddr)) {
+        let left = |end: u64| end.saturating_sub(self.wall_clock_us.saturating_add(now.as_micros()));
+        let until = token.end_us.map(|end| now + Duration::from_micros(left(end)));
+        self.used_tokens.bind(now, token, until, session, ends);
     }
 
     /// The list of grants that are made, changed and ended, to watch and to take from.
