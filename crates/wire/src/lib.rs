@@ -37,3 +37,10 @@ mod writer;
 pub use hex::{HexError, hex, parse_hex};
 pub use reader::{Reader, Short};
 pub use writer::{LengthOverflow, LengthSlot, Writer};
+
+/// The beginning of a text: as many whole characters as fit into `most` octets.
+#[must_use]
+pub fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}

@@ -97,7 +97,7 @@ impl Note {
     /// The beginning of a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let cut = text.get(..text.floor_char_boundary(Self::TEXT)).unwrap_or_default();
+        let cut = signalbox_wire::beginning(text, Self::TEXT);
         let mut octets = [0; Self::TEXT];
         octets.iter_mut().zip(cut.bytes()).for_each(|(to, from)| *to = from);
         Self(octets)

@@ -139,7 +139,7 @@ pub fn refused_by(node: Option<IpAddr>, note: Option<&str>) -> Vec<u8> {
         Some(IpAddr::V6(v6)) => put_as(w, FORWARD, NODE, |w| w.bytes(&v6.octets())),
         None => {}
     }
-    let note = note.map(|note| note.get(..note.floor_char_boundary(MAX_NOTE)).unwrap_or_default());
+    let note = note.map(|note| signalbox_wire::beginning(note, MAX_NOTE));
     if let Some(note) = note.filter(|note| !note.is_empty()) {
         put_as(w, FORWARD, NOTE, |w| w.bytes(note.as_bytes()));
     }

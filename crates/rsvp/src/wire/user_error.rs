@@ -35,7 +35,7 @@ impl UserError {
             return octets;
         }
         let note = self.note.as_deref().unwrap_or_default();
-        let note = note.get(..note.floor_char_boundary(MAX_NOTE)).unwrap_or_default();
+        let note = signalbox_wire::beginning(note, MAX_NOTE);
         let length = u8::try_from(note.len().next_multiple_of(4)).unwrap_or(0);
         // Length, Class-Num and C-Type; enterprise number; Sub Org, length of the text, User Error Value.
         octets.extend([0, 0, CLASS.0, C_TYPE, 0, 0, 0, 0, 0, length, 0, 0]);

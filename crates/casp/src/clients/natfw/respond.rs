@@ -129,7 +129,7 @@ impl NatfwClient {
     /// Refuses a request: it ends here, and its sender gets the reason, if not too many got one already.
     pub(super) fn refuse(&mut self, job: &OwnedArrival, status: NatfwStatus) {
         let note = self.note.take().unwrap_or_default();
-        let note = note.get(..note.floor_char_boundary(MAX_NOTE)).unwrap_or_default();
+        let note = signalbox_wire::beginning(&note, MAX_NOTE);
         self.out.consume(job.id);
         let Some(number) = number_of(job.data.as_slice()) else { return };
         let now = self.now;

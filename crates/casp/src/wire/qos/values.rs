@@ -264,7 +264,7 @@ impl<'a> Refusal<'a> {
     /// The beginning of a text.
     #[must_use]
     pub fn new(available: Option<u64>, note: &'a str) -> Self {
-        Self { available, note: note.get(..note.floor_char_boundary(Self::MAX_NOTE)).unwrap_or_default() }
+        Self { available, note: signalbox_wire::beginning(note, Self::MAX_NOTE) }
     }
 
     /// Writes the contents of the object.
