@@ -8,3 +8,4 @@ mod holes;
 mod kernel;
 mod octets;
 mod policy;
+mod rules;

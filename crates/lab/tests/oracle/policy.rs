@@ -1,6 +1,6 @@
-//! Policies, topologies and requests at random: hosts ask a firewall or a NAT by the real engines, its kernel gets the octets
-//! of the real code, and whatever passes has to be allowed. The judge knows docs/natfw.md, the rules and who asked for what; it
-//! looks at one packet at a time, not at what a request covers.
+//! Policies, zones, topologies, requests, tokens and reloads at random: hosts ask a firewall or a NAT by the real engines, its
+//! kernel gets the octets of the real code, and whatever passes has to be allowed. The judge knows docs/natfw.md, the rules and who
+//! asked for what; it looks at one packet at a time, not at what a request covers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,99 +11,47 @@ use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_node::natfw::{self, ExposeRequest, Middlebox, OpenRequest, Options};
-use signalbox_node::resources::config::{Action, Opening, RuleConfig};
+use signalbox_node::resources::config::Opening;
 use signalbox_node::{Command, Config, Node};
 use signalbox_sim::{Boot, Family, LinkConfig, NodeId, Sim};
 
 use crate::draw::{Draw, draws, processors};
 use crate::kernel::{Fate, Kernel, Packet, TCP, Tuple, UDP};
 use crate::octets::open;
+use crate::rules::{Policy, Rule, Token, covers, port, valid};
 
 const DRAWS: u64 = 1_000;
 const LONG: Duration = Duration::from_secs(600);
 /// Time in which a request is answered or ends.
 const TRANSIT: Duration = Duration::from_secs(2);
-/// The hosts: two inside, at different interfaces of the firewall, and one outside between them.
-const INSIDE: [usize; 2] = [0, 2];
-const HOSTS: usize = 3;
+/// The hosts, each at an interface of its own: the second one is outside. Some draws have one host less.
+pub(crate) const OUTSIDE: usize = 1;
+const HOSTS: usize = 4;
+/// Zones that interfaces can get, beside those of their sides.
+pub(crate) const ZONES: [&str; 2] = ["a", "b"];
 
 /// What a host asked for and still wants.
 #[derive(Debug, Clone)]
 struct Asked {
     by: usize,
     what: What,
+    token: Option<Token>,
+    /// The number of the policy at that time.
+    at: usize,
 }
 
 #[derive(Debug, Clone)]
 enum What {
     Open {
+        /// Sometimes that of another host.
+        src: IpAddr,
         dst: IpAddr,
         protocol: u8,
         ports: [u16; 2],
         second: bool,
     },
     /// To be reached at a port, by one sender if the edge opens for it.
-    Expose {
-        protocol: u8,
-        port: u16,
-        second: bool,
-        sender: Option<IpAddr>,
-    },
-}
-
-/// A rule as an operator writes it.
-#[derive(Debug, Clone)]
-struct Rule {
-    allows: bool,
-    opens: Vec<Opening>,
-    from: Option<IpAddr>,
-    /// A protocol, and the ports of it.
-    service: Option<(u8, [u16; 2])>,
-    destination: Option<IpAddr>,
-}
-
-impl Rule {
-    fn draw(draw: &mut Draw, hosts: &[IpAddr]) -> Self {
-        let all = [Opening::Outward, Opening::Inward, Opening::Inward, Opening::Between, Opening::Reserve];
-        let first = port(draw);
-        Self {
-            allows: draw.percent(55),
-            opens: (0..=draw.below(2)).map(|_| draw.one(&all)).collect(),
-            from: draw.percent(40).then(|| draw.one(hosts)),
-            service: draw.percent(80).then(|| {
-                let last = first + u16::try_from(draw.below(3)).unwrap();
-                (draw.one(&[UDP, UDP, TCP]), [first, last])
-            }),
-            destination: draw.percent(25).then(|| draw.one(hosts)),
-        }
-    }
-
-    fn config(&self) -> RuleConfig {
-        let net = |address: &IpAddr| format!("{address}/32").parse().unwrap();
-        let ports = |[first, last]: [u16; 2]| format!("{first}-{last}").parse().unwrap();
-        RuleConfig {
-            opens: self.opens.clone(),
-            from: self.from.iter().map(net).collect(),
-            protocol: self.service.iter().map(|(protocol, _)| *protocol).collect(),
-            ports: self.service.iter().map(|(_, range)| ports(*range)).collect(),
-            destination: self.destination.iter().map(net).collect(),
-            ..RuleConfig::new("", if self.allows { Action::Allow } else { Action::Deny })
-        }
-    }
-
-    /// Whether the rule is about a packet of this direction, of which one asked.
-    fn is_about(&self, opening: Opening, from: IpAddr, packet: &Tuple) -> bool {
-        self.opens.contains(&opening)
-            && self.from.is_none_or(|address| address == from)
-            && self.service.is_none_or(|(protocol, [first, last])| {
-                protocol == packet.protocol && (first..=last).contains(&packet.dst_port)
-            })
-            && self.destination.is_none_or(|address| address == packet.dst)
-    }
-}
-
-fn port(draw: &mut Draw) -> u16 {
-    5000 + u16::try_from(draw.below(4)).unwrap()
+    Expose { protocol: u8, port: u16, second: bool, sender: Option<IpAddr> },
 }
 
 /// The octets and packets of one firewall after the other.
@@ -142,10 +90,13 @@ impl Enforcer {
 struct World {
     sim: Sim<Node>,
     firewall: NodeId,
+    /// The configuration of the firewall.
+    config: Config,
     hosts: Vec<NodeId>,
     addresses: Vec<IpAddr>,
     edge: bool,
-    rules: Vec<Rule>,
+    /// The policies so far; the last one is in force.
+    policies: Vec<Policy>,
     asked: BTreeMap<u64, Asked>,
     /// The reservations of receivers so far. What a sender opened while one stood outlives it.
     reserved: Vec<Asked>,
@@ -163,25 +114,29 @@ impl World {
         let edge = draw.percent(50);
         let middlebox = if draw.percent(60) { Middlebox::Firewall } else { Middlebox::Nat };
         // Each link has its own net, and the firewall the first address of it.
+        let number = HOSTS - usize::from(draw.percent(60));
         let addresses: Vec<IpAddr> =
-            (0..HOSTS).map(|at| [10, 0, 0, u8::try_from(4 * at + 2).unwrap()].into()).collect();
-        let rules: Vec<_> = (0..draw.below(5)).map(|_| Rule::draw(draw, &addresses)).collect();
+            (0..number).map(|at| [10, 0, 0, u8::try_from(4 * at + 2).unwrap()].into()).collect();
+        let policy = Policy::draw(draw, &addresses);
         let mut config = config(natfw::Config {
             middlebox,
             edge,
-            inside: INSIDE.map(|at| format!("eth{at}")).to_vec(),
-            outside: vec!["eth1".to_owned()],
+            inside: (0..number).filter(|at| *at != OUTSIDE).map(|at| format!("eth{at}")).collect(),
+            outside: vec![format!("eth{OUTSIDE}")],
             // A NAT shuffles its ports when it starts; these are few, so that a draw does not consist of that.
             first_port: 40000,
             last_port: 40255,
             ..host()
         });
-        config.resources.rules = rules.iter().map(Rule::config).collect();
-        let made = move |boot: Boot| Node::new(config.clone(), boot.seed).unwrap();
+        config.resources = policy.config();
+        let of_firewall = config.clone();
+        let made = move |boot: Boot| Node::new(of_firewall.clone(), boot.seed).unwrap();
         let firewall = sim.add_engine("firewall", made);
-        let hosts: Vec<_> = (0..HOSTS)
+        // Some hosts refresh in each step.
+        let refresh = if draw.percent(20) { Duration::from_secs(1) } else { host().refresh };
+        let hosts: Vec<_> = (0..number)
             .map(|at| {
-                let made = |boot: Boot| Node::new(config_of_host(), boot.seed).unwrap();
+                let made = move |boot: Boot| Node::new(config_of_host(refresh), boot.seed).unwrap();
                 let host = sim.add_engine(format!("h{at}"), made);
                 sim.link(firewall, host, &LinkConfig::default());
                 host
@@ -190,11 +145,29 @@ impl World {
         let seen: Vec<_> = hosts.iter().map(|host| sim.address(*host, Family::V4)).collect();
         assert_eq!(seen, addresses);
         let (asked, reserved, flows) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { sim, firewall, hosts, addresses, edge, rules, asked, reserved, flows }
+        let policies = vec![policy];
+        Self { sim, firewall, config, hosts, addresses, edge, policies, asked, reserved, flows }
     }
 
-    /// A host asks for something, or ends what it asked for.
+    /// Another policy is in force from now on.
+    fn reload(&mut self, draw: &mut Draw) {
+        let policy = Policy::draw(draw, &self.addresses);
+        self.config.resources = policy.config();
+        self.sim.command(self.firewall, Command::Reload(Box::new(self.config.clone())));
+        self.policies.push(policy);
+    }
+
+    /// One of the hosts inside.
+    fn inner(&self, draw: &mut Draw) -> usize {
+        let all: Vec<_> = (0..self.hosts.len()).filter(|at| *at != OUTSIDE).collect();
+        draw.one(&all)
+    }
+
+    /// A host asks for something, or ends what it asked for, or an operator changes the policy.
     fn ask(&mut self, draw: &mut Draw, id: u64) {
+        if draw.percent(15) {
+            return self.reload(draw);
+        }
         if draw.percent(25)
             && let Some((id, asked)) = self.asked.pop_first()
         {
@@ -202,14 +175,20 @@ impl World {
             return;
         }
         let protocol = draw.one(&[UDP, UDP, TCP]);
-        let options =
-            Options { second_port: draw.percent(40), proxy: draw.percent(30), ..Options::default() };
+        let (token, at) = (Token::draw(draw, &self.addresses), self.policies.len() - 1);
+        let options = Options {
+            second_port: draw.percent(40),
+            proxy: draw.percent(30),
+            token: token.as_ref().map(Token::attributes),
+            ..Options::default()
+        };
         let second = options.second_port;
         if draw.percent(25) {
-            let by = draw.one(&INSIDE);
-            let (port, outside) = (port(draw), self.addresses[1]);
-            let sender = options.proxy.then(|| self.addresses[if draw.percent(70) { 1 } else { 2 - by }]);
-            let asked = Asked { by, what: What::Expose { protocol, port, second, sender } };
+            let by = self.inner(draw);
+            let (port, outside) = (port(draw), self.addresses[OUTSIDE]);
+            let from = if draw.percent(70) { OUTSIDE } else { self.inner(draw) };
+            let sender = (options.proxy && from != by).then(|| self.addresses[from]);
+            let asked = Asked { by, what: What::Expose { protocol, port, second, sender }, token, at };
             self.reserved.push(asked.clone());
             self.asked.insert(id, asked);
             let request = ExposeRequest {
@@ -226,15 +205,18 @@ impl World {
             };
             return self.command(by, id, natfw::Command::Expose(request));
         }
-        let by = usize::try_from(draw.below(HOSTS as u64)).unwrap();
-        let mut to = usize::try_from(draw.below(HOSTS as u64)).unwrap();
+        let number = self.hosts.len() as u64;
+        let [by, mut to] = [(); 2].map(|()| usize::try_from(draw.below(number)).unwrap());
         if to == by {
-            to = if by == 1 { draw.one(&INSIDE) } else { 1 };
+            to = if by == OUTSIDE { self.inner(draw) } else { OUTSIDE };
         }
         let (dst, ports) = (self.addresses[to], [port(draw), port(draw)]);
-        self.asked.insert(id, Asked { by, what: What::Open { dst, protocol, ports, second } });
+        let other = draw.percent(15).then(|| draw.one(&self.addresses)).filter(|other| *other != dst);
+        let src = other.unwrap_or(self.addresses[by]);
+        self.asked
+            .insert(id, Asked { by, what: What::Open { src, dst, protocol, ports, second }, token, at });
         let [src_port, dst_port] = ports.map(Some);
-        let request = OpenRequest { src: None, dst, protocol: Some(protocol), src_port, dst_port, options };
+        let request = OpenRequest { src: other, dst, protocol: Some(protocol), src_port, dst_port, options };
         self.command(by, id, natfw::Command::Open(request));
     }
 
@@ -275,9 +257,14 @@ impl World {
         Packet::new(tuple, [0; 8])
     }
 
+    /// The host with an address.
+    fn host_at(&self, address: IpAddr) -> Option<usize> {
+        self.addresses.iter().position(|one| *one == address)
+    }
+
     /// The direction of a flow; `None`: no rule opens such a flow.
     fn opening(&self, src: IpAddr, dst: IpAddr) -> Option<Opening> {
-        let inside = |address| INSIDE.iter().any(|at| self.addresses[*at] == address);
+        let inside = |address| self.host_at(address).is_some_and(|at| at != OUTSIDE);
         match (inside(src), inside(dst)) {
             (true, false) => Some(Opening::Outward),
             (false, true) => Some(Opening::Inward),
@@ -286,46 +273,78 @@ impl World {
         }
     }
 
-    /// What the first rule about a packet says, in one of its forms; `None`: there is no such rule.
-    fn ruled(&self, opening: Opening, from: IpAddr, arrived: &Tuple, left: &Tuple) -> Option<bool> {
-        let forms = [arrived, left];
-        let about = |rule: &&Rule| forms.iter().any(|form| rule.is_about(opening, from, form));
-        self.rules.iter().find(about).map(|rule| rule.allows)
+    /// What the first rule of a policy about a packet says, in one of its forms; `None`: there is no such rule. A sender asks for its
+    /// packets, or the one that `receives` them.
+    fn ruled(
+        &self,
+        policy: &Policy,
+        opening: Opening,
+        (from, receives, token): (IpAddr, bool, &Option<Token>),
+        [arrived, left]: [&Tuple; 2],
+    ) -> Option<bool> {
+        let [of_asker, src, dst] =
+            [from, arrived.src, left.dst].map(|address| policy.zone(self.host_at(address)));
+        // The zone of another host is not that of the one that asks for it.
+        let known = opening == Opening::Reserve || receives || src == of_asker;
+        let zones = [Some(src).filter(|_| known), Some(dst)];
+        let about = |rule: &&Rule| {
+            let mut forms = [arrived, left].into_iter();
+            rule.is_between(zones)
+                && (!rule.token || token.is_some())
+                && forms.any(|form| rule.is_about(opening, from, form))
+        };
+        policy.rules.iter().find(about).map(|rule| rule.allows)
     }
 
-    /// Whether a host inside asked for packets like this one, and is allowed to.
-    fn invites(&self, opening: Opening, arrived: &Tuple, left: &Tuple, opened: bool) -> bool {
+    /// Whether a host inside asked for packets like this one, and is allowed to by a policy: that of now or, for a sender that asks,
+    /// that of the time of the host's request.
+    fn invites(&self, policy: &Policy, opening: Opening, forms: [&Tuple; 2], opened: bool) -> bool {
+        let [arrived, left] = forms;
         let mut all = self.reserved.iter().filter(|_| opened).chain(self.asked.values());
-        all.any(|Asked { by, what }| {
+        all.any(|Asked { by, what, token, at }| {
             let What::Expose { protocol, port, second, sender } = what else { return false };
             let own = self.addresses[*by];
+            let asker = (own, true, token);
+            let allowed =
+                |policy| self.ruled(policy, Opening::Reserve, asker, forms) != Some(false) && valid(token);
             // A sender that asks is invited by any reservation; the edge opens for the one that the receiver names.
             (opened || self.edge && *sender == Some(arrived.src))
                 && (own, *protocol) == (left.dst, left.protocol)
                 && (*port..=*port + u16::from(*second)).contains(&left.dst_port)
-                && self.ruled(Opening::Reserve, own, arrived, left) != Some(false)
-                && (opened || self.ruled(opening, own, arrived, left).unwrap_or(opening == Opening::Inward))
+                && allowed(&self.policies[*at])
+                && (opened
+                    || allowed(policy)
+                        && covers(token, forms)
+                        && self.ruled(policy, opening, asker, forms).unwrap_or(opening == Opening::Inward))
         })
     }
 
-    /// Whether the first packet of a flow may pass.
+    /// Whether the first packet of a flow may pass: all policies since the request allow it.
     fn allows(&self, arrived: &Tuple, left: &Tuple) -> bool {
         let Some(opening) = self.opening(arrived.src, left.dst) else { return false };
-        let asked = self.asked.values().any(|Asked { by, what }| match what {
-            What::Open { dst, protocol, ports, second } => {
-                let up = [false, *second].map(u16::from);
-                (self.addresses[*by], *dst, *protocol) == (arrived.src, arrived.dst, arrived.protocol)
-                    && up.iter().any(|up| ports.map(|port| port + up) == [arrived.src_port, arrived.dst_port])
-            }
-            What::Expose { .. } => false,
+        let forms = [arrived, left];
+        let opened = self.asked.values().any(|Asked { by, what, token, at }| {
+            let What::Open { src, dst, protocol, ports, second } = what else { return false };
+            let (up, own) = ([false, *second].map(u16::from), self.addresses[*by]);
+            let asked = (*src, *dst, *protocol) == (arrived.src, arrived.dst, arrived.protocol)
+                && up.iter().any(|up| ports.map(|port| port + up) == [arrived.src_port, arrived.dst_port]);
+            let by_policy = |policy| {
+                self.ruled(policy, opening, (own, false, token), forms).unwrap_or_else(|| match opening {
+                    Opening::Outward => own == *src,
+                    Opening::Inward => self.invites(policy, opening, forms, true),
+                    _ => false,
+                })
+            };
+            // Nobody asks for a host of the other side.
+            let same_side = (self.host_at(*src) == Some(OUTSIDE)) == (*by == OUTSIDE);
+            asked
+                && same_side
+                && valid(token)
+                && covers(token, forms)
+                && self.policies[*at..].iter().all(by_policy)
         });
-        let opened = asked
-            && self.ruled(opening, arrived.src, arrived, left).unwrap_or_else(|| match opening {
-                Opening::Outward => true, // its own address
-                Opening::Inward => self.invites(opening, arrived, left, true),
-                _ => false,
-            });
-        opened || opening != Opening::Outward && self.invites(opening, arrived, left, false)
+        let now = self.policies.last().unwrap();
+        opened || opening != Opening::Outward && self.invites(now, opening, forms, false)
     }
 
     /// Compares what became of a packet with the policy.
@@ -341,7 +360,7 @@ impl World {
             self.flows.push((arrived, left));
             return Ok(());
         }
-        let (asked, rules, holes) = (&self.asked, &self.rules, self.holes());
+        let (asked, rules, holes) = (&self.asked, &self.policies, self.holes());
         Err(format!("{arrived:?} leaves as {left:?}\nasked: {asked:#?}\nrules: {rules:#?}\nopen: {holes:#?}"))
     }
 }
@@ -350,8 +369,8 @@ fn config(natfw: natfw::Config) -> Config {
     Config { ping: None, natfw: Some(natfw), ..Config::default() }
 }
 
-fn config_of_host() -> Config {
-    let mut config = config(host());
+fn config_of_host(refresh: Duration) -> Config {
+    let mut config = config(natfw::Config { refresh, ..host() });
     config.resources.trusted = vec!["0.0.0.0/0".parse().unwrap()];
     config
 }
